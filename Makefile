@@ -1,0 +1,71 @@
+# The user's door: one line a target. `make help` lists targets and variables; every variable is an option of build.py.
+SHELL := /bin/sh
+HOST_PYTHON ?= python3
+PY := .venv/bin/python
+RUN := $(PY) build.py
+
+# make variable -> option of build.py
+TARGET_VARIABLES := CANN CHIP OS PYTHON ARCH BASE
+KNOWN := PROFILE $(TARGET_VARIABLES) PIN FORCE NPUS CMD KIND HOST_PYTHON CANNERY_CACHE ARGS
+lower = $(shell printf '%s' '$1' | tr A-Z a-z)
+quote = '$(subst ','\'',$1)'
+OPTIONS = $(foreach v,$(TARGET_VARIABLES),$(if $($v),--$(call lower,$v) $(call quote,$($v)))) \
+	$(foreach p,$(PIN),--pin $(call quote,$p)) $(if $(FORCE),--force)
+GIVEN := $(foreach v,$(.VARIABLES),$(if $(filter command,$(origin $v)),$v))
+UNKNOWN := $(filter-out $(KNOWN) MAKE%,$(GIVEN))
+ifneq ($(UNKNOWN),)
+$(error unknown variable $(UNKNOWN); known: $(KNOWN))
+endif
+need_profile = $(if $(PROFILE),$(call quote,$(PROFILE)),$(error PROFILE is not set, for example: make $@ PROFILE=quickstart))
+ifdef CANNERY_CACHE
+export CANNERY_CACHE
+endif
+
+.DEFAULT_GOAL := help
+.PHONY: help setup setup-dev list show check lock plan render image verify run engine-start engine-stop engine-status clean test unit lint goldens relock
+
+help: ## print targets and variables
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@echo "variables: PROFILE=name CANN=8.5.0 CHIP=910b OS=ubuntu22.04 PYTHON=3.11 ARCH=amd64 BASE=standin PIN='name==version …' FORCE=1 NPUS=0,1 CMD='…'"
+	@echo "a target's exit code is build.py's message; make itself ends with 2 for every failure (README, Exit codes)"
+
+setup: ## make .venv from the locked requirements
+	@$(HOST_PYTHON) tools/setup_venv.py
+setup-dev: ## the same, with what tests and linters need
+	@$(HOST_PYTHON) tools/setup_venv.py --dev
+list: setup ## list the profiles
+	@$(RUN) list
+show: setup ## show PROFILE
+	@$(RUN) show $(need_profile)
+check: setup ## say whether the version set of PROFILE can work
+	@$(RUN) check $(need_profile) $(OPTIONS)
+lock: setup ## resolve PROFILE (or all profiles) into images/locks
+	@$(RUN) lock $(PROFILE)
+plan: setup ## show the layers of PROFILE's image
+	@$(RUN) plan $(need_profile) $(OPTIONS)
+render: setup ## write PROFILE's Dockerfile, bake file and wheels to out/
+	@$(RUN) render $(need_profile) $(OPTIONS)
+image: setup ## check, build and verify the image of PROFILE
+	@$(RUN) image $(need_profile) $(OPTIONS) $(ARGS)
+verify: setup ## run the verify script in PROFILE's image
+	@$(RUN) verify $(need_profile) $(OPTIONS) $(ARGS)
+run: setup ## start a container of PROFILE with this host's NPUs (CMD='…')
+	@$(RUN) run $(need_profile) $(OPTIONS) $(if $(NPUS),--npus $(call quote,$(NPUS))) $(ARGS) $(if $(CMD),-- sh -c $(call quote,$(CMD)))
+engine-start: setup ## start Cannery's own engine
+	@$(RUN) engine start
+engine-stop: setup ## stop and remove Cannery's own engine
+	@$(RUN) engine stop
+engine-status: setup ## which engine is used
+	@$(RUN) engine status
+clean: setup ## show what Cannery holds on disk; KIND='wheels out …' removes
+	@$(RUN) clean $(KIND)
+test: lint ## lint, then all tests; starts an engine when none runs
+	@$(PY) -m pytest
+unit: setup-dev ## the tests that need no engine
+	@$(PY) -m pytest tests/unit tests/golden tests/edge
+lint: setup-dev ## ruff, mypy, shellcheck (hadolint runs in the golden tests)
+	@.venv/bin/ruff check -q . && .venv/bin/ruff format -q --check . && .venv/bin/mypy --no-error-summary && .venv/bin/shellcheck templates/tools/*.sh .ci/run
+goldens: setup-dev ## rewrite the golden files, on purpose
+	@$(PY) -m pytest tests/golden --rewrite-goldens
+relock: setup ## rewrite requirements.txt and requirements-dev.txt from pyproject.toml
+	@$(PY) tools/relock.py

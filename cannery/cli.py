@@ -1,0 +1,159 @@
+"""Arguments, printing, exit codes; the one place that catches errors. Commands are imported when they are called."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import logging
+import sys
+from typing import TYPE_CHECKING, NoReturn
+
+from cannery import __version__
+from cannery.core.errors import CanneryError, ExitCode, UsageError
+from cannery.core.words import did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+# name: (module below cannery.commands, one line for --help, example)
+COMMANDS: dict[str, tuple[str, str, str]] = {
+    "list": ("browse", "list the profiles and what they are made for", "build.py list"),
+    "show": ("browse", "show one profile: components, pins, reasons", "build.py show quickstart"),
+    "check": ("versions", "say whether a version set can work, and why not", "build.py check quickstart"),
+    "lock": ("versions", "resolve the exact set, with hashes, for every arch", "build.py lock quickstart"),
+    "plan": ("versions", "show the image's layers before anything is built", "build.py plan quickstart"),
+    "render": ("versions", "write the Dockerfile, bake file and wheels of an image", "build.py render quickstart"),
+    "image": ("image", "check, build and verify an image", "build.py image quickstart"),
+    "verify": ("image", "run the verify script in a built image", "build.py verify quickstart --require-npu"),
+    "run": ("host", "start a container with this host's NPUs", "build.py run quickstart --print"),
+    "engine": ("host", "start, stop or look at Cannery's own Docker engine", "build.py engine status"),
+    "clean": ("host", "show what Cannery holds on disk; remove what is named", "build.py clean wheels"),
+}
+TARGET_COMMANDS = frozenset({"check", "lock", "plan", "render", "image", "verify", "run"})
+JSON_COMMANDS = frozenset({"list", "show", "check", "plan", "image", "verify", "engine", "clean"})
+CLEAN_KINDS = ("wheels", "engine", "rootfs", "locks", "verified", "out")
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse that raises instead of exiting, and names the nearest word."""
+
+    def error(self, message: str) -> NoReturn:
+        """Turn argparse's message into a `UsageError`."""
+        unknown = message.removeprefix("unrecognized arguments: ")
+        if unknown != message:
+            options = [o for action in self._actions for o in action.option_strings]
+            raise UsageError(f"unknown option {unknown.split()[0]}", hint=did_you_mean(unknown.split()[0], options))
+        raise UsageError(message, hint=f"{self.prog} --help")
+
+
+def make_parser() -> Parser:
+    """Return the parser of all commands."""
+    parser = Parser(prog="build.py", description="Container images for RL on Ascend NPUs.", allow_abbrev=False)
+    parser.add_argument("--version", action="version", version=f"cannery {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
+    for name, (_, summary, example) in COMMANDS.items():
+        sub = commands.add_parser(
+            name, help=summary, description=summary, epilog=f"example: python {example}", allow_abbrev=False
+        )
+        if name in JSON_COMMANDS:
+            sub.add_argument("--json", action="store_true", help="print JSON")
+        if name in TARGET_COMMANDS or name == "show":
+            many = name == "lock"
+            sub.add_argument("profile", nargs="*" if many else None, metavar="PROFILE", help="a profile")
+        if name in TARGET_COMMANDS:
+            _target_options(sub)
+        _own_options(name, sub)
+    return parser
+
+
+def _target_options(sub: argparse.ArgumentParser) -> None:
+    add = sub.add_argument
+    add("--cann", metavar="VERSION", help="CANN line, as 8.5.0 or 8.3.rc1")
+    add("--chip", metavar="CHIP", help="910b a3 310p 910 a5, or a name that npu-smi prints")
+    add("--os", metavar="OS", help="as ubuntu22.04, openeuler24.03")
+    add("--python", metavar="X.Y", help='as "3.11"')
+    add("--arch", metavar="ARCH", help="amd64 or arm64 (default: this host's)")
+    add("--base", metavar="BASE", help="standin, a tag of images/bases, or a full image reference")
+    add("--pin", metavar="NAME==VERSION", action="append", default=[], help="another version, this time (repeatable)")
+    add("--force", action="store_true", help="go on in spite of findings; stamped into manifest, tag and labels")
+
+
+def _own_options(name: str, sub: argparse.ArgumentParser) -> None:
+    add = sub.add_argument
+    if name == "render":
+        add("--output", metavar="DIR", help="folder to write (default: out/<target>)")
+    if name in {"image", "verify"}:
+        add("--verify-again", action="store_true", help="run verify even when this very image has passed")
+        add("--require-npu", action="store_true", help="an NPU level that cannot run is exit 4, not a skip")
+    if name == "image":
+        add("--no-verify", action="store_true", help="build only")
+        add("--no-cache", action="store_true", help="build every stage anew")
+    if name == "verify":
+        add("--image", metavar="REF", help="another image than the profile's")
+        add("--level", action="append", choices=("static", "import", "npu"), default=[], help="only this level")
+    if name == "run":
+        add("--npus", metavar="CARDS", help="cards, as 0,1,4-7 (default: all present)")
+        add("--no-npu", action="store_true", help="start without any NPU")
+        add("--print", action="store_true", dest="show", help="print the command for the chip's full model")
+        add("--name", help="name of the container")
+        add("run_command", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="command in the container")
+    if name == "engine":
+        add("action", choices=("start", "stop", "status"))
+    if name == "clean":
+        kinds = " ".join(CLEAN_KINDS)
+        add("kinds", nargs="*", choices=[*CLEAN_KINDS, []], metavar="KIND", help=f"what to remove: {kinds}")
+
+
+def main(argv: Sequence[str], root: Path) -> int:
+    """Run one command and return its exit code. No traceback leaves this function."""
+    try:
+        arguments = make_parser().parse_args(argv)
+        if arguments.command is None:
+            make_parser().print_help()
+            return ExitCode.USAGE
+        return int(_call(arguments, root))
+    except CanneryError as error:
+        _print_error(error, as_json="--json" in argv)
+        return int(error.code)
+    except KeyboardInterrupt:
+        print("interrupted: nothing half-written is used; the same command goes on from here", file=sys.stderr)
+        return int(ExitCode.INTERRUPTED)
+    except BrokenPipeError:
+        sys.stderr.close()
+        return int(ExitCode.DONE)
+    except Exception as error:  # noqa: BLE001 - the promise: no traceback reaches a user
+        return _unexpected(error)
+
+
+def _call(arguments: argparse.Namespace, root: Path) -> int:
+    from cannery.edge.context import read_context  # noqa: PLC0415 - `--help` must not load the catalog's libraries
+
+    context = read_context(root, is_json=getattr(arguments, "json", False))
+    if context.env.get("CANNERY_DEBUG"):
+        logging.basicConfig(level=logging.DEBUG, stream=sys.stderr, format="%(name)s %(message)s")
+    module = importlib.import_module(f"cannery.commands.{COMMANDS[arguments.command][0]}")
+    return int(module.COMMANDS[arguments.command](arguments, context))
+
+
+def _print_error(error: CanneryError, *, as_json: bool) -> None:
+    if as_json:
+        value = {"error": error.what, "where": error.where, "hint": error.hint, "exit_code": int(error.code)}
+        print(json.dumps(value, indent=2, ensure_ascii=False))
+    print(f"error: {error}", file=sys.stderr)
+
+
+def _unexpected(error: Exception) -> int:
+    import tempfile  # noqa: PLC0415 - only here
+    import traceback  # noqa: PLC0415
+
+    with tempfile.NamedTemporaryFile("w", prefix="cannery-", suffix=".log", delete=False) as log:
+        traceback.print_exception(error, file=log)
+    if isinstance(error, OSError):
+        print(f"error: {error}", file=sys.stderr)
+        print(f"  → details: {log.name}", file=sys.stderr)
+        return int(ExitCode.UNABLE)
+    print(f"error: a defect in Cannery: {type(error).__name__}: {error}", file=sys.stderr)
+    print(f"  → please report it with {log.name}", file=sys.stderr)
+    return int(ExitCode.USAGE)

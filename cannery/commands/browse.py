@@ -1,0 +1,77 @@
+"""`list` and `show`: what the catalog holds."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from cannery.core.errors import ExitCode
+from cannery.core.recipe import Options, find_profile, select
+
+if TYPE_CHECKING:
+    import argparse
+
+    from cannery.core.catalog import Profile
+    from cannery.edge.context import Context
+
+
+def list_profiles(_arguments: argparse.Namespace, context: Context) -> ExitCode:
+    """Print every profile with its target and summary."""
+    catalog = context.catalog()
+    if context.is_json:
+        rows = [{"name": n, "summary": p.summary, "target": _target(p)} for n, p in catalog.profiles.items()]
+        print(json.dumps(rows, indent=2, ensure_ascii=False))
+        return ExitCode.DONE
+    width = max(map(len, catalog.profiles))
+    for name, profile in catalog.profiles.items():
+        target = _target(profile)
+        where = f"CANN {target['cann']}, {target['chip']}, {target['os']}, Python {target['python']}"
+        print(f"{name:<{width}}  {profile.summary}")
+        print(f"{'':<{width}}  {where}, {' '.join(target['arch'])}; base {profile.base}")
+    return ExitCode.DONE
+
+
+def show_profile(arguments: argparse.Namespace, context: Context) -> ExitCode:
+    """Print one profile: components with pin, source and reason, bounds, environment."""
+    catalog = context.catalog()
+    profile = find_profile(catalog, arguments.profile)
+    recipe = select(catalog, arguments.profile, Options(), context.arch)
+    rows = [
+        {
+            "name": c.name,
+            "kind": str(c.component.kind),
+            "pin": c.full_version or "",
+            "index": c.component.index or ("default" if c.component.kind == "wheels" else ""),
+            "reason": c.reason,
+            "summary": c.component.summary,
+        }
+        for c in recipe.chosen
+    ]
+    if context.is_json:
+        value = {"name": arguments.profile, "profile": profile.model_dump(mode="json"), "components": rows}
+        print(json.dumps(value, indent=2, ensure_ascii=False))
+        return ExitCode.DONE
+    print(f"{arguments.profile}: {profile.summary}")
+    print(f"target: {recipe.target}, base {profile.base}, packages as of {profile.exclude_newer}")
+    for document in profile.documents:
+        print(f"document: {document}")
+    width = max(len(str(row["name"])) for row in rows)
+    for row in rows:
+        pin = f"== {row['pin']}" if row["pin"] else "locked"
+        index = f", index {row['index']}" if row["index"] else ""
+        print(f"  {row['name']:<{width}}  {pin:<16} {row['kind']}{index}: {row['summary']}")
+        if row["reason"]:
+            print(f"  {'':<{width}}  because: {row['reason']}")
+    for title in ("constraints", "overrides", "excludes"):
+        for item in getattr(profile, title):
+            print(f"{title.removesuffix('s')}: {item.requirement} because {item.reason}")
+    print(f"shared memory: {profile.shm_size}")
+    return ExitCode.DONE
+
+
+def _target(profile: Profile) -> dict[str, Any]:
+    target = profile.target.model_dump(mode="json")
+    return {key: target[key] for key in ("cann", "chip", "os", "python", "arch")}
+
+
+COMMANDS = {"list": list_profiles, "show": show_profile}

@@ -1,0 +1,129 @@
+"""`run`, `engine` and `clean`: what concerns this host."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cannery.commands.versions import planned
+from cannery.core.errors import ExitCode, UsageError
+from cannery.core.run_command import RunRequest, full_model, lacking, parse_cards, run_command, wanted_paths
+from cannery.edge import owned_engine
+from cannery.edge.engine import docker_client, find_engine
+from cannery.edge.verify import read_host
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Mapping
+
+    from cannery.edge.context import Context
+
+
+def run(arguments: argparse.Namespace, context: Context) -> ExitCode:  # noqa: RET503 - execve does not return
+    """Start a container with this host's NPUs, or print the command for the chip's full model."""
+    catalog, plan, _ = planned(context, arguments)
+    access = catalog.chips[plan.recipe.target.chip]
+    words = arguments.run_command[1:] if arguments.run_command[:1] == ["--"] else arguments.run_command
+    request = RunRequest(
+        image=plan.reference,
+        shm_size=plan.recipe.profile.shm_size,
+        cards=parse_cards(arguments.npus) if arguments.npus else None,
+        npu=not arguments.no_npu,
+        interactive=arguments.show or (sys.stdin.isatty() and context.is_terminal),
+        name=arguments.name,
+        command=tuple(words),
+    )
+    host = read_host(wanted_paths(access), Path("/"))
+    if arguments.show:
+        for missing in lacking(access, host) if request.npu else ():
+            context.say(f"note: this host has no {missing}")
+        print(run_command(request, access, full_model(access, request.cards)))
+        return ExitCode.DONE
+    command = run_command(request, access, host)
+    for note in command.notes:
+        context.say(f"note: {note}")
+    engine = find_engine(context.env, context.cache, start=True, say=context.say)
+    _need_image(docker_client(engine).images.list(), plan.reference, arguments.profile)
+    sys.stdout.flush()
+    # The container's exit code becomes ours, signals and terminal go straight to the client.
+    line = engine.command(*command.arguments)
+    os.execve(line[0], line, engine.client_env(context.env))  # noqa: S606 - no shell is wanted
+
+
+def _need_image(images: list, reference: str, profile: str) -> None:  # type: ignore[type-arg] # the SDK's models are untyped
+    if not any(reference in image.tags for image in images):
+        raise UsageError(f"no image {reference} on this engine", hint=f"make image PROFILE={profile}")
+
+
+def engine(arguments: argparse.Namespace, context: Context) -> ExitCode:
+    """Start, stop or describe Cannery's own engine; `start` says so when the host's own engine serves."""
+    if arguments.action == "stop":
+        stopped = owned_engine.stop(context.cache, context.env, context.say)
+        context.say("stopped Cannery's own engine" if stopped else "Cannery's own engine is not running")
+        return ExitCode.DONE
+    if arguments.action == "start":
+        found = find_engine(context.env, context.cache, start=True, say=context.say)
+        kind = "Cannery's own" if found.owned else "this host's"
+        print(f"{kind} engine {found.server_version} at {found.host}")
+        return ExitCode.DONE
+    status = owned_engine.status(context.cache)
+    if context.is_json:
+        print(json.dumps({**asdict(status), "data_root": str(status.data_root), "log": str(status.log)}, indent=2))
+        return ExitCode.DONE
+    state = f"runs, pid {status.pid}" if status.running else "does not run"
+    print(f"own engine: {state}{f', version {status.version}' if status.version else ''}")
+    print(f"  socket {status.host}\n  data {status.data_root}\n  log {status.log}")
+    return ExitCode.DONE
+
+
+def clean(arguments: argparse.Namespace, context: Context) -> ExitCode:
+    """Show what Cannery holds on disk by kind; remove the kinds that are named."""
+    places = _places(context)
+    for kind in arguments.kinds:
+        if kind == "engine":
+            owned_engine.stop(context.cache, context.env, context.say)
+            owned_engine.remove_data(context.cache, context.env, context.say, packages=True)
+        for place in places[kind]:
+            shutil.rmtree(place, ignore_errors=False) if place.is_dir() else place.unlink(missing_ok=True)
+    sizes = {kind: sum(_size(place) for place in paths) for kind, paths in places.items()}
+    if context.is_json:
+        print(json.dumps({"bytes": sizes, "removed": arguments.kinds}, indent=2))
+        return ExitCode.DONE
+    for kind, size in sizes.items():
+        note = "removed" if kind in arguments.kinds else ", ".join(_shown(p, context) for p in places[kind])
+        print(f"{kind:<9} {size / 1e6:>9.1f} MB  {note}")
+    return ExitCode.DONE
+
+
+def _places(context: Context) -> Mapping[str, tuple[Path, ...]]:
+    cache = context.cache
+    return {
+        "wheels": (cache / "wheels",),
+        "engine": (cache / "engine",),
+        "rootfs": (cache / "rootfs",),
+        "locks": (cache / "locks", cache / "uv"),
+        "verified": (cache / "verified", cache / "log"),
+        "out": (context.root / "out",),
+    }
+
+
+def _size(place: Path) -> int:
+    """Return bytes below `place`, each file once however many hard links it has."""
+    seen: dict[tuple[int, int], int] = {}
+    for folder, _, names in os.walk(place):
+        for name in names:
+            found = os.lstat(os.path.join(folder, name))  # noqa: PTH118 - many files
+            seen[found.st_dev, found.st_ino] = found.st_blocks * 512
+    return sum(seen.values())
+
+
+def _shown(place: Path, context: Context) -> str:
+    return str(place.relative_to(context.root)) if place.is_relative_to(context.root) else str(place)
+
+
+COMMANDS = {"run": run, "engine": engine, "clean": clean}

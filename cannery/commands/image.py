@@ -1,0 +1,194 @@
+"""`image` and `verify`: check, build, prove."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cannery.commands.versions import planned, show_findings
+from cannery.core.errors import ExitCode, UsageError
+from cannery.core.findings import errors
+from cannery.core.progress import layers_new_reused
+from cannery.core.report import report_lines, summary_line
+from cannery.core.run_command import wanted_paths
+from cannery.core.words import BaseKind
+from cannery.edge.buildx import bake
+from cannery.edge.disk import check_space
+from cannery.edge.engine import docker_client, find_engine
+from cannery.edge.files import sha256_bytes
+from cannery.edge.progress_view import make_view
+from cannery.edge.rendered import fetch_wheels, write_folder
+from cannery.edge.secrets import build_secrets
+from cannery.edge.standin import ensure_standin
+from cannery.edge.verify import Verified, VerifyRequest, read_host, verify
+
+if TYPE_CHECKING:
+    import argparse
+
+    import docker
+
+    from cannery.core.catalog import Catalog
+    from cannery.core.plan import Plan
+    from cannery.edge.context import Context
+    from cannery.edge.engine import Engine
+
+VERIFY_SCRIPT = "rootfs/opt/cannery/verify.py"
+
+
+@dataclass(frozen=True)
+class Built:
+    """A built image: its id, size in bytes, layer counts, steps, seconds and the build log."""
+
+    id: str
+    size: int
+    new: int
+    reused: int
+    cached: int
+    total: int
+    seconds: float
+    log: Path
+
+
+def image(arguments: argparse.Namespace, context: Context) -> ExitCode:
+    """Check the set, build the image, verify it, print the table."""
+    catalog, plan, found = planned(context, arguments)
+    show_findings(context, found)
+    if errors(found):
+        context.say(f"going on in spite of {', '.join(plan.forced)}: stamped into manifest, tag and labels")
+    engine = find_engine(context.env, context.cache, start=True, say=context.say)
+    client = docker_client(engine)
+    built = _build(context, catalog, plan, engine, client, no_cache=arguments.no_cache)
+    verified = None
+    if not arguments.no_verify:
+        verified = _verify(context, catalog, plan, engine, arguments, built.id)
+    _print_table(context, plan, built, verified)
+    return _exit_code(verified)
+
+
+def _build(  # noqa: PLR0913 - what one build touches
+    context: Context, catalog: Catalog, plan: Plan, engine: Engine, client: docker.DockerClient, *, no_cache: bool
+) -> Built:
+    folder = context.root / "out" / str(plan.recipe.target)
+    check_space(context, engine, plan)
+    if plan.recipe.base.kind is BaseKind.STANDIN:
+        _standins(context, catalog, plan, client)
+    context.say(f"{_relative(folder, context.root)}: {write_folder(context, catalog, plan, folder)}")
+    before = _known_layers(client)
+    secrets = build_secrets(context)
+    env = {**engine.client_env(context.env), **secrets.env}
+    result = bake(
+        engine.buildx_command(),
+        env,
+        folder,
+        targets=("image",),
+        log=folder / "log" / "build.log",
+        view=make_view(sys.stderr, is_terminal=context.is_terminal, clock=time.monotonic),
+        overrides=("*.no-cache=true",) if no_cache else (),
+        secrets=secrets.values,
+    )
+    attributes = client.images.get(plan.reference).attrs
+    layers = attributes["RootFS"]["Layers"]
+    new, reused = layers_new_reused(before, layers)
+    return Built(
+        attributes["Id"], attributes["Size"], new, reused, result.cached, result.total, result.seconds, result.log
+    )
+
+
+def _standins(context: Context, catalog: Catalog, plan: Plan, client: docker.DockerClient) -> None:
+    """Bring the stand-in base into the engine, for the target and for the build host's own arch."""
+    files = fetch_wheels(context, catalog, plan.lock.packages)
+    ensure_standin(plan.recipe, plan.lock, files, client=client, cache=context.cache, env=context.env, say=context.say)
+
+
+def _known_layers(client: docker.DockerClient) -> list[str]:
+    """Return the layers of every image that the engine holds."""
+    ids = {entry["Id"] for entry in client.api.images()}
+    return [layer for i in ids for layer in client.api.inspect_image(i)["RootFS"].get("Layers") or ()]
+
+
+def _relative(path: Path, root: Path) -> Path:
+    return path.relative_to(root) if path.is_relative_to(root) else path
+
+
+def _verify(  # noqa: PLR0913, PLR0917 - what one verification touches
+    context: Context, catalog: Catalog, plan: Plan, engine: Engine, arguments: argparse.Namespace, image_id: str
+) -> Verified:
+    access = catalog.chips[plan.recipe.target.chip]
+    request = VerifyRequest(
+        image=plan.reference,
+        image_id=image_id,
+        script_digest=sha256_bytes(context.templates()[VERIFY_SCRIPT].encode()),
+        shm_size=plan.recipe.profile.shm_size,
+        require_npu=arguments.require_npu,
+        again=arguments.verify_again,
+    )
+    return verify(context, engine, request, access, read_host(wanted_paths(access), Path("/")))
+
+
+def verify_image(arguments: argparse.Namespace, context: Context) -> ExitCode:
+    """Run the verify script in a built image and print every check."""
+    catalog, plan, _ = planned(context, arguments)
+    engine = find_engine(context.env, context.cache, start=True, say=context.say)
+    reference = arguments.image or plan.reference
+    image_id = _image_id(docker_client(engine), reference, arguments.profile)
+    access = catalog.chips[plan.recipe.target.chip]
+    request = VerifyRequest(
+        image=reference,
+        image_id=image_id,
+        script_digest=image_id,  # the script is the image's own, whatever this checkout holds
+        shm_size=plan.recipe.profile.shm_size,
+        levels=tuple(arguments.level),
+        require_npu=arguments.require_npu,
+        again=True,
+    )
+    verified = verify(context, engine, request, access, read_host(wanted_paths(access), Path("/")))
+    if context.is_json:
+        print(json.dumps(verified.report, indent=2, ensure_ascii=False))
+    else:
+        print("\n".join(report_lines(verified.report)))
+    return _exit_code(verified)
+
+
+def _image_id(client: docker.DockerClient, reference: str, profile: str) -> str:
+    from docker.errors import ImageNotFound  # noqa: PLC0415 - the SDK is imported when an engine is used
+
+    try:
+        return str(client.images.get(reference).id)
+    except ImageNotFound as error:
+        raise UsageError(f"no image {reference} on this engine", hint=f"make image PROFILE={profile}") from error
+
+
+def _exit_code(verified: Verified | None) -> ExitCode:
+    return {0: ExitCode.DONE, 3: ExitCode.UNABLE}.get(verified.status if verified else 0, ExitCode.VERIFY_FAILED)
+
+
+def _print_table(context: Context, plan: Plan, built: Built, verified: Verified | None) -> None:
+    """Print what was built; on a failure of verify, the checks that did not pass first."""
+    result = "not run" if verified is None else summary_line(verified.report)
+    rows: dict[str, Any] = {
+        "image": plan.reference,
+        "also tagged": plan.alias,
+        "id": built.id,
+        "size": f"{built.size / 1e6:.0f} MB",
+        "layers": f"{built.new + built.reused} ({built.new} new, {built.reused} reused)",
+        "steps": f"{built.total} ({built.cached} cached)",
+        "time": f"{built.seconds:.1f} s",
+        "log": os.path.relpath(built.log),
+        "verify": f"{result}{' (remembered: same image)' if verified and verified.reused else ''}",
+    }
+    if context.is_json:
+        print(json.dumps({**rows, "report": verified.report if verified else None}, indent=2, ensure_ascii=False))
+        return
+    for line in report_lines(verified.report, only=("failed", "warning")) if verified else ():
+        print(line)
+    width = max(map(len, rows))
+    for name, value in rows.items():
+        print(f"{name:<{width}}  {value}")
+
+
+COMMANDS = {"image": image, "verify": verify_image}

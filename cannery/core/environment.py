@@ -1,0 +1,62 @@
+"""The environment of an image: one table, from which ENV and /etc/profile.d/cannery.sh are both made.
+
+The base's own values come first (`base_env.expand_env`), then the virtual environment's, components' in the profile's
+order, the profile's. A component's value may refer to a name set before as `${NAME}`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cannery.core.recipe import Recipe
+
+VENV = "/opt/venv"
+REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+def image_environment(recipe: Recipe, base: Mapping[str, str]) -> dict[str, str]:
+    """Return the complete environment of the image, in the order in which it is set."""
+    env = dict(base)
+    env["VIRTUAL_ENV"] = VENV
+    env["PATH"] = f"{VENV}/bin:{env['PATH']}"
+    for chosen in recipe.chosen:
+        _extend(env, chosen.component.env)
+    _extend(env, recipe.profile.env)
+    return env
+
+
+def _extend(env: dict[str, str], values: Mapping[str, str]) -> None:
+    for name, value in values.items():
+        env[name] = REFERENCE.sub(lambda match: env.get(match[1], ""), value)
+
+
+def profile_script(env: Mapping[str, str]) -> str:
+    """Return /etc/profile.d/cannery.sh: what a login shell needs, since /etc/profile resets PATH, and ssh drops all.
+
+    PATH is set; every other name keeps the value it has, so that `docker run -e` is not undone by `bash -l`.
+    """
+    lines = ["# Made by Cannery from the same table as the image's ENV: login shells get the same environment."]
+    for name, value in env.items():
+        quoted = shell_quote(value)
+        lines.append(f"export PATH={quoted}" if name == "PATH" else f"export {name}=${{{name}-{_inner(value)}}}")
+    return "\n".join(lines) + "\n"
+
+
+def shell_quote(value: str) -> str:
+    """Quote `value` for a POSIX shell, always in single quotes."""
+    return "'" + value.replace("'", "'\\''") + "'"
+
+
+def _inner(value: str) -> str:
+    """Quote `value` for the right-hand side of `${NAME-…}`."""
+    return shell_quote(value) if value else ""
+
+
+def docker_quote(value: str) -> str:
+    """Quote `value` for a Dockerfile's ENV or LABEL: double quotes, nothing expanded."""
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("$", "\\$")
+    return f'"{escaped}"'

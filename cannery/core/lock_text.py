@@ -1,0 +1,214 @@
+"""The text form of a lock: requirements text that pip and uv can read, and its parser.
+
+First line: a JSON comment with what the lock was made from. Then, sorted by name, one entry a package:
+
+    absl-py==2.5.1 \\
+        --hash=sha256:…
+        # absl_py-2.5.1-py3-none-any.whl, 135750 bytes, index default, via tensorboard
+
+Index names and no URLs, so that any mirror serves it. A package whose index was not reached has no hash, and its
+comment says so. Lines that start with `#` in the first column and empty lines are skipped.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING
+
+from packaging.requirements import Requirement
+from packaging.utils import (
+    InvalidSdistFilename,
+    InvalidWheelFilename,
+    canonicalize_name,
+    parse_sdist_filename,
+    parse_wheel_filename,
+)
+from packaging.version import InvalidVersion, Version
+
+from cannery.core.errors import UsageError
+from cannery.core.lock import LOCK_SCHEMA, Lock, LockedPackage
+from cannery.core.words import Arch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cannery.core.lock import LockRequest
+
+REMAKE = "make it anew with `build.py lock`; a lock is not edited by hand"
+HEADER = {
+    "schema": int,
+    "profile": str,
+    "python": str,
+    "arch": str,
+    "inputs": str,
+    "exclude_newer": str,
+    "complete": bool,
+    "resolver": str,
+}
+PIN = re.compile(r"(?P<name>[a-z0-9]+(?:-[a-z0-9]+)*)==(?P<version>[0-9a-z.!+_-]+)(?P<more> \\)?", re.ASCII)
+HASH = re.compile(r"    --hash=sha256:(?P<sha256>[0-9a-f]{64})", re.ASCII)
+VIA = r"(?:, via (?P<via>[^\s,]+(?:, [^\s,]+)*))?"
+INDEX = r"(?P<index>[A-Za-z0-9._-]+)"
+FILE_COMMENT = re.compile(rf"    # (?P<file>[^\s,/]+), (?P<size>[1-9]\d*) bytes, index {INDEX}{VIA}", re.ASCII)
+MISSING_COMMENT = re.compile(rf"    # incomplete: index {INDEX} not reached{VIA}", re.ASCII)
+
+
+def format_lock(lock: Lock) -> str:
+    """Return the text of `lock`; `parse_lock` gives the same lock back."""
+    header = {
+        "schema": LOCK_SCHEMA,
+        "profile": lock.profile,
+        "python": lock.python,
+        "arch": str(lock.arch),
+        "inputs": lock.inputs,
+        "exclude_newer": lock.exclude_newer,
+        "complete": lock.complete,
+        "resolver": lock.resolver,
+    }
+    lines = [f"# {json.dumps(header)}"]
+    for package in lock.packages:
+        lines.extend(_entry(package))
+    return "\n".join(lines) + "\n"
+
+
+def format_requirements(packages: tuple[LockedPackage, ...]) -> str:
+    """Return the entries of `packages` alone: what one layer's stage installs."""
+    return "".join(f"{line}\n" for package in packages for line in _entry(package))
+
+
+def _entry(package: LockedPackage) -> tuple[str, ...]:
+    via = f", via {', '.join(package.via)}" if package.via else ""
+    pin = f"{package.name}=={package.version}"
+    if not package.complete:
+        return pin, f"    # incomplete: index {package.index} not reached{via}"
+    comment = f"    # {package.file}, {package.size} bytes, index {package.index}{via}"
+    return f"{pin} \\", f"    --hash=sha256:{package.sha256}", comment
+
+
+def parse_lock(text: str, where: str) -> Lock:
+    """Read the text of a lock. `where` is its file's name, for messages.
+
+    Raises `UsageError` naming file and line when the text is not what `format_lock` writes.
+    """
+    lines = text.replace("\r\n", "\n").split("\n")
+    header = _header(lines[0], where)
+    packages = tuple(_packages(lines, where))
+    names = [package.name for package in packages]
+    if names != sorted(set(names)):
+        raise UsageError("its packages are not sorted, or one is named twice", where=where, hint=REMAKE)
+    lock = Lock(
+        profile=str(header["profile"]),
+        python=str(header["python"]),
+        arch=Arch(str(header["arch"])),
+        inputs=str(header["inputs"]),
+        exclude_newer=str(header["exclude_newer"]),
+        resolver=str(header["resolver"]),
+        packages=packages,
+    )
+    if header["complete"] is not lock.complete:
+        raise _broken(where, 1, "`complete` does not agree with the packages below")
+    return lock
+
+
+def _broken(where: str, line: int, what: str) -> UsageError:
+    return UsageError(what, where=f"{where}:{line}", hint=REMAKE)
+
+
+def _header(line: str, where: str) -> dict[str, object]:
+    try:
+        header = json.loads(line.removeprefix("# ")) if line.startswith("# ") else None
+    except (json.JSONDecodeError, RecursionError):
+        header = None
+    if not isinstance(header, dict):
+        raise _broken(where, 1, "a lock starts with a JSON comment")
+    schema = header.get("schema")
+    if schema != LOCK_SCHEMA:
+        raise _broken(where, 1, f"schema {schema!r} of a lock is not known, only {LOCK_SCHEMA}")
+    wrong = sorted({*HEADER} ^ {*header}) or sorted(k for k, kind in HEADER.items() if type(header[k]) is not kind)
+    if wrong:
+        raise _broken(
+            where, 1, f"fields of the JSON comment are missing, not known or of a wrong type: {', '.join(wrong)}"
+        )
+    if header["arch"] not in [*Arch]:
+        raise _broken(where, 1, f"arch {header['arch']!r} is not known")
+    return header
+
+
+def _packages(lines: list[str], where: str) -> Iterator[LockedPackage]:
+    number = 1
+    while number < len(lines):
+        line = lines[number]
+        number += 1
+        if not line.strip() or line.startswith("#"):
+            continue
+        pin = PIN.fullmatch(line)
+        if not pin:
+            raise _broken(where, number, f"not an entry of a lock: {line[:80]!r}")
+        count = 2 if pin["more"] else 1
+        yield _package(pin, lines[number : number + count], where, number)
+        number += count
+
+
+def _package(pin: re.Match[str], rest: list[str], where: str, line: int) -> LockedPackage:
+    """One entry, whose first line has the number `line`."""
+    name, version = pin["name"], pin["version"]
+    _check_version(name, version, where, line)
+    sha256 = ""
+    if pin["more"]:
+        found = HASH.fullmatch(rest.pop(0)) if rest else None
+        if not found:
+            raise _broken(where, line + 1, f"{name}: here stands `--hash=sha256:` and 64 hex digits")
+        sha256, line = found["sha256"], line + 1
+    pattern = FILE_COMMENT if sha256 else MISSING_COMMENT
+    comment = pattern.fullmatch(rest[0]) if rest else None
+    if not comment:
+        wanted = "file, size, index" if sha256 else "an incomplete package, or its hash is missing"
+        raise _broken(where, line + 1, f"{name}: here stands the comment of {wanted}")
+    via = tuple(comment["via"].split(", ")) if comment["via"] else ()
+    if not sha256:
+        return LockedPackage(name, version, "", "", 0, comment["index"], via)
+    _check_file(name, version, comment["file"], where, line + 1)
+    return LockedPackage(name, version, comment["file"], sha256, int(comment["size"]), comment["index"], via)
+
+
+def _check_version(name: str, version: str, where: str, line: int) -> None:
+    try:
+        Version(version)
+    except InvalidVersion as error:
+        raise _broken(where, line, f"{name}: {version!r} is not a version") from error
+
+
+def _check_file(name: str, version: str, file: str, where: str, line: int) -> None:
+    """A file of another name or version under this entry would be installed in its place: refuse it."""
+    try:
+        found, of_file = parse_wheel_filename(file)[:2] if file.endswith(".whl") else parse_sdist_filename(file)
+    except (InvalidWheelFilename, InvalidSdistFilename) as error:
+        raise _broken(where, line, f"{name}: {file!r} is neither a wheel's nor an sdist's name") from error
+    if found != name or of_file != Version(version):
+        raise _broken(where, line, f"{name}=={version} does not go with the file {file}")
+
+
+def stale_reasons(lock: Lock, request: LockRequest) -> tuple[str, ...]:
+    """Say why `lock` is not the answer to `request`; empty when it is.
+
+    The digest of the request decides; the reasons name what can be seen from the lock.
+    """
+    if lock.inputs == request.digest:
+        return ()
+    pairs = (
+        ("profile", lock.profile, request.profile),
+        ("Python", lock.python, request.python),
+        ("arch", lock.arch, request.arch),
+        ("date bound", lock.exclude_newer, request.exclude_newer),
+    )
+    reasons = [f"{what}: the lock has {has}, {wants} is asked" for what, has, wants in pairs if has != wants]
+    versions = {package.name: package.version for package in lock.packages}
+    for text in request.requirements:
+        wanted = Requirement(text)
+        version = versions.get(canonicalize_name(wanted.name))
+        if version is None and (wanted.marker is None):
+            reasons.append(f"{text}: not in the lock")
+        elif version is not None and not wanted.specifier.contains(version, prereleases=True):
+            reasons.append(f"{text}: the lock has {version}")
+    return tuple(reasons) or ("what was asked has changed since the lock was made",)

@@ -1,0 +1,130 @@
+"""The manifest that every image carries at /opt/cannery/manifest.json (docs/manifest.schema.json)."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from cannery import __version__
+from cannery.core.words import BaseKind
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cannery.core.catalog import Compatibility
+    from cannery.core.plan import Plan
+
+MANIFEST_SCHEMA = 1
+MANIFEST_PATH = "/opt/cannery/manifest.json"
+UNITS: Mapping[str, int] = {"k": 2**10, "m": 2**20, "g": 2**30}
+
+
+def size_bytes(text: str) -> int:
+    """Return bytes of a size as docker writes it (`16g`, `512m`, `1024`)."""
+    unit = UNITS.get(text[-1:].lower())
+    return int(text[:-1]) * unit if unit else int(text)
+
+
+def manifest(plan: Plan, compatibility: Compatibility) -> dict[str, Any]:
+    """Return the manifest of the planned image as JSON values."""
+    recipe = plan.recipe
+    group_of = {package.name: group for group in plan.groups for package in group.packages}
+    return {
+        "schema": MANIFEST_SCHEMA,
+        "tool": {"name": "cannery", "version": __version__},
+        "profile": recipe.name,
+        "plan": plan.digest,
+        "target": {
+            "cann": recipe.target.cann,
+            "chip": str(recipe.target.chip),
+            "os": recipe.target.os,
+            "python": recipe.target.python,
+            "arch": str(recipe.target.arch),
+        },
+        "base": _base(plan),
+        "wheels": [
+            {
+                "name": package.name,
+                "version": package.version,
+                "hash": f"sha256:{package.sha256}",
+                "group": group_of[package.name].name,
+                "file": package.file,
+                "built": package.is_sdist,
+            }
+            for package in plan.lock.packages
+        ],
+        "sources": [],
+        "patches": [],
+        "env": dict(plan.env),
+        "labels": labels(plan),
+        "checks": _checks(plan),
+        "shm_min_bytes": size_bytes(recipe.profile.shm_size),
+        "user": None,
+        "deny": sorted(d.pattern for d in compatibility.deny),
+        "exclusive": [list(names) for names in compatibility.exclusive],
+        "may_skip": sorted(recipe.profile.may_skip.get(recipe.base.kind, ())),
+        "forced": list(plan.forced),
+        "overrides": [o.model_dump() for o in recipe.profile.overrides],
+    }
+
+
+def manifest_text(plan: Plan, compatibility: Compatibility) -> str:
+    """Return the manifest as it stands in the image."""
+    return json.dumps(manifest(plan, compatibility), indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def labels(plan: Plan) -> dict[str, str]:
+    """Return the image's labels: what it is, on what it stands, whether it was forced."""
+    recipe = plan.recipe
+    found = {
+        "org.opencontainers.image.title": recipe.name,
+        "org.opencontainers.image.description": recipe.profile.summary,
+        "org.opencontainers.image.version": str(plan.tag),
+        "org.opencontainers.image.base.name": plan.base_reference,
+        "org.cannery.version": __version__,
+        "org.cannery.profile": recipe.name,
+        "org.cannery.plan": plan.digest,
+        "org.cannery.target": str(recipe.target),
+        "org.cannery.base.kind": str(recipe.base.kind),
+    }
+    if plan.forced:
+        found["org.cannery.forced"] = ",".join(plan.forced)
+    if recipe.base.kind is BaseKind.STANDIN:
+        found["org.cannery.warning"] = "stand-in base: no CANN inside, it can run nothing on an NPU"
+    return found
+
+
+def _base(plan: Plan) -> dict[str, Any]:
+    base = plan.recipe.base
+    return {
+        "reference": plan.base_reference,
+        "digest": None,
+        "kind": str(base.kind),
+        "python_home": f"/usr/local/python{base.tag.python}",
+        "toolkit_home": base.line.toolkit_home,
+        "set_env": list(base.line.set_env),
+        "atb_abi": base.tag.atb_abi,
+        "version_files": [
+            {"path": file.path, "name": file.name, "version": base.line.cann} for file in base.line.version_files
+        ],
+    }
+
+
+def _checks(plan: Plan) -> dict[str, Any]:
+    chosen = plan.recipe.chosen
+    return {
+        "imports": [
+            {
+                "module": item.module,
+                "component": c.name,
+                **({"attribute": item.attribute} if item.attribute else {}),
+                **({"equals": item.equals} if item.equals else {}),
+            }
+            for c in chosen
+            for item in c.component.imports
+        ],
+        "libraries": [path for c in chosen for path in c.component.libraries],
+        "files": [],
+        "native": [],
+        "pip_check_allow": list(plan.recipe.profile.pip_check_allow),
+    }

@@ -1,0 +1,225 @@
+"""A plan: the ordered layers of an image, each with a digest of its inputs. It assumes no engine.
+
+What a layer holds stands here; how it is made stands in templates/. The plan's own digest does not depend on the arch:
+it covers the locks of all arches of the profile, so that the arches of one image share a tag (CONTRACTS, "Tags").
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Literal
+
+from cannery.core.base_env import expand_env
+from cannery.core.environment import image_environment
+from cannery.core.errors import FindingsError
+from cannery.core.grouping import Group, make_groups
+from cannery.core.standin import standin_reference
+from cannery.core.tags import PLAN_DIGITS, ImageTag
+from cannery.core.words import Arch, BaseKind, ComponentKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from cannery.core.lock import Lock, LockedPackage
+    from cannery.core.recipe import Recipe
+
+
+class LayerKind(StrEnum):
+    """How a layer is made; each kind has a template in templates/stages."""
+
+    SYSTEM = "system"
+    VENV = "venv"
+    GROUP = "group"
+    BUILT = "built"
+    LINKS = "links"
+    FILES = "files"
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One layer: its stage's name, its kind, the 12-hex digest of its inputs, and what it brings, in words."""
+
+    name: str
+    kind: LayerKind
+    digest: str
+    summary: str
+    packages: int = 0
+    wheel_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Link:
+    """A symbolic link that a layer makes."""
+
+    path: str
+    target: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything an engine, or later an assembler, needs to make one image.
+
+    `base_reference` is what the image stands on, `build_reference` what the stages run in, on `build_arch`.
+    `epoch` (seconds) is the mtime of every file that the layers add. `env` is the complete environment.
+    """
+
+    recipe: Recipe
+    lock: Lock
+    tools: Lock
+    base_reference: str
+    build_reference: str
+    build_arch: Arch
+    groups: tuple[Group, ...]
+    layers: tuple[Layer, ...]
+    system_packages: tuple[str, ...]
+    links: tuple[Link, ...]
+    env: Mapping[str, str]
+    epoch: int
+    digest: str
+    forced: tuple[str, ...]
+
+    @property
+    def tag(self) -> ImageTag:
+        """The image's tag."""
+        target, kind = self.recipe.target, self.recipe.base.kind
+        return ImageTag(
+            target.cann,
+            target.chip,
+            target.os,
+            target.python,
+            self.digest,
+            standin=kind is BaseKind.STANDIN,
+            custom=kind is BaseKind.CUSTOM,
+            forced=bool(self.forced),
+        )
+
+    @property
+    def reference(self) -> str:
+        """`<profile>:<tag>`."""
+        return f"{self.recipe.name}:{self.tag}"
+
+    @property
+    def alias(self) -> str:
+        """The moving alias, `<profile>:<tag without plan>`."""
+        return f"{self.recipe.name}:{self.tag.alias}"
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a plan is made from, beside the recipe: the locks of all arches, the tools' lock, the templates' digest."""
+
+    locks: Mapping[Arch, Lock]
+    tools: Lock
+    templates_digest: str
+    build_arch: Arch
+    forced: tuple[str, ...] = ()
+
+
+def make_plan(recipe: Recipe, inputs: Inputs) -> Plan:
+    """Plan the image of `recipe`. Raises `FindingsError` when the lock of its arch is missing or incomplete."""
+    lock = inputs.locks.get(recipe.target.arch)
+    if lock is None:
+        raise FindingsError(f"no lock for {recipe.name} on {recipe.target.arch}", hint="run `python build.py lock`")
+    if not lock.complete:
+        raise FindingsError(
+            f"the lock of {recipe.name} for {recipe.target.arch} is incomplete: {', '.join(_open(lock.packages))}",
+            hint="run `python build.py lock` on a machine that reaches the index named in the lock",
+        )
+    base, build = _references(recipe, lock, inputs)
+    groups = make_groups(lock.packages, tuple(c.package for c in recipe.wheels))
+    family = package_family(recipe.target.os)
+    system = [c for c in recipe.chosen if c.component.kind is ComponentKind.SYSTEM]
+    packages = sorted({p for c in system for p in c.component.system.get(family, ())})
+    links = [
+        Link(path, targets[family][recipe.target.arch])
+        for c in system
+        for path, targets in sorted(c.component.links.items())
+    ]
+    env = image_environment(recipe, expand_env(recipe.base.line, recipe.target, recipe.base.tag))
+    epoch = int(datetime.fromisoformat(recipe.profile.exclude_newer).replace(tzinfo=UTC).timestamp())
+    digest = _digest(_arch_independent(recipe, inputs, env))
+    layers = tuple(_layers(groups, (base, packages), links, epoch, inputs))
+    return Plan(
+        recipe=recipe,
+        lock=lock,
+        tools=inputs.tools,
+        base_reference=base,
+        build_reference=build,
+        build_arch=inputs.build_arch,
+        groups=groups,
+        layers=layers,
+        system_packages=tuple(packages),
+        links=tuple(links),
+        env=env,
+        epoch=epoch,
+        digest=digest,
+        forced=inputs.forced,
+    )
+
+
+def package_family(os_name: str) -> Literal["apt", "dnf"]:
+    """Return the package manager's family of a base OS, named as in CANN tags: Ubuntu's apt, or dnf/yum elsewhere."""
+    return "apt" if os_name.startswith(("ubuntu", "debian")) else "dnf"
+
+
+def _open(packages: Iterable[LockedPackage]) -> list[str]:
+    return [f"{p.name} {p.version} (index {p.index})" for p in packages if not p.complete]
+
+
+def _references(recipe: Recipe, lock: Lock, inputs: Inputs) -> tuple[str, str]:
+    """Return the image to stand on, and the image of the build host's arch that the stages run in."""
+    if recipe.base.kind is not BaseKind.STANDIN:
+        return recipe.base.references[0], recipe.base.references[0]
+    reference = standin_reference(recipe, lock)
+    if inputs.build_arch is recipe.target.arch:
+        return reference, reference
+    return reference, standin_reference(recipe, inputs.locks[inputs.build_arch])
+
+
+def _digest(value: Any) -> str:  # noqa: ANN401 - JSON
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:PLAN_DIGITS]
+
+
+def _arch_independent(recipe: Recipe, inputs: Inputs, env: Mapping[str, str]) -> dict[str, Any]:
+    """Return what decides an image's content in every arch; the arch itself is left out."""
+    target = {k: v for k, v in asdict(recipe.target).items() if k != "arch"}
+    return {
+        "profile": recipe.name,
+        "target": target,
+        "base": [recipe.base.kind, recipe.base.line.model_dump(mode="json"), recipe.base.references],
+        "components": [[c.name, c.component.model_dump(mode="json"), c.version] for c in recipe.chosen],
+        "profile_file": recipe.profile.model_dump(mode="json", exclude={"summary", "documents"}),
+        "locks": {arch: [asdict(p) for p in lock.packages] for arch, lock in sorted(inputs.locks.items())},
+        "env": dict(env),
+        "templates": inputs.templates_digest,
+        "forced": inputs.forced,
+    }
+
+
+def _layers(
+    groups: tuple[Group, ...], system: tuple[str, list[str]], links: list[Link], epoch: int, inputs: Inputs
+) -> Iterator[Layer]:
+    # uv and the templates decide how wheels become files; the other build tools only matter to built groups.
+    common = [epoch, inputs.templates_digest, [p.version for p in inputs.tools.packages if p.name == "uv"]]
+    built_by = [[p.name, p.sha256] for p in inputs.tools.packages]
+    summary = f"system packages: {' '.join(system[1]) or 'none'}"
+    yield Layer("system", LayerKind.SYSTEM, _digest([common, system]), summary)
+    yield Layer("venv", LayerKind.VENV, _digest([common, system[0]]), "an empty virtual environment")
+    for group in groups:
+        kind = LayerKind.BUILT if group.built else LayerKind.GROUP
+        content = [[p.name, p.version, p.sha256] for p in group.packages]
+        digest = _digest([common, kind, content, built_by if group.built else []])
+        yield Layer(group.name, kind, digest, _names(group), len(group.packages), group.size)
+    if links:
+        summary = ", ".join(link.path for link in links)
+        yield Layer("links", LayerKind.LINKS, _digest([common, [asdict(link) for link in links]]), summary)
+    yield Layer("files", LayerKind.FILES, _digest([common]), "manifest and verify script")
+
+
+def _names(group: Group) -> str:
+    names = [f"{p.name} {p.version}" for p in group.packages]
+    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")

@@ -1,0 +1,111 @@
+"""Render a plan into the text files of its folder: Dockerfile, bake file, group files, rootfs. Pure: text in, text out.
+
+Templates hold shape; every decision was made in the plan.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from jinja2 import DictLoader, Environment, StrictUndefined
+
+from cannery.core.environment import docker_quote, profile_script
+from cannery.core.manifest import MANIFEST_PATH, labels, manifest_text
+from cannery.core.plan import LayerKind, package_family
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cannery.core.catalog import Compatibility
+    from cannery.core.grouping import Group
+    from cannery.core.lock import LockedPackage
+    from cannery.core.plan import Layer, Plan
+
+DOCKERFILE, BAKE_FILE = "Dockerfile", "docker-bake.json"
+TOOLS_FOLDER = "_tools"
+# Secrets of the build, by id and the environment variable that holds the content. Unset ones are empty.
+SECRETS: Mapping[str, str] = {"apt_sources": "CANNERY_APT_SOURCES", "ca": "CANNERY_CA"}
+# BuildKit's predefined arguments: they reach RUN steps and leave no trace in history, layers or cache keys.
+PROXIES = ("http_proxy", "https_proxy", "no_proxy")
+
+
+def environment(templates: Mapping[str, str]) -> Environment:
+    """Return the one Jinja environment, over {path below templates/: text}."""
+    jinja = Environment(
+        loader=DictLoader(dict(templates)),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,  # noqa: S701 - Dockerfiles, not HTML
+    )
+    jinja.filters["docker_quote"] = docker_quote
+    jinja.filters["stage"] = stage_name
+    return jinja
+
+
+def stage_name(layer: Layer) -> str:
+    """Return the name of the layer's build stage."""
+    return f"group-{layer.name}" if layer.kind in {LayerKind.GROUP, LayerKind.BUILT} else str(layer.kind)
+
+
+def render(plan: Plan, templates: Mapping[str, str], compatibility: Compatibility) -> dict[str, str]:
+    """Return {path in the rendered folder: text}; wheels are added by whoever writes the folder."""
+    files = {DOCKERFILE: _dockerfile(plan, templates), BAKE_FILE: _bake_file(plan)}
+    files |= {f"groups/{group.name}.txt": group_text(group) for group in plan.groups}
+    files |= {name: text for name, text in templates.items() if name.startswith(("tools/", "rootfs/"))}
+    files["rootfs/etc/profile.d/cannery.sh"] = profile_script(plan.env)
+    files[f"rootfs{MANIFEST_PATH}"] = manifest_text(plan, compatibility)
+    return dict(sorted(files.items()))
+
+
+def wheel_paths(plan: Plan) -> dict[str, LockedPackage]:
+    """Return {path in the rendered folder: package whose file stands there}."""
+    paths = {f"wheels/{TOOLS_FOLDER}/{package.file}": package for package in plan.tools.packages}
+    for group in plan.groups:
+        paths |= {f"wheels/{group.name}/{package.file}": package for package in group.packages}
+    return paths
+
+
+def group_text(group: Group) -> str:
+    """Return a group's requirements with hashes, one package a line."""
+    return "".join(f"{p.name}=={p.version} --hash=sha256:{p.sha256}\n" for p in group.packages)
+
+
+def _dockerfile(plan: Plan, templates: Mapping[str, str]) -> str:
+    machine = plan.recipe.target.arch.machine
+    return (
+        environment(templates)
+        .get_template("Dockerfile.j2")
+        .render(
+            plan=plan,
+            labels=labels(plan),
+            family=package_family(plan.recipe.target.os),
+            python_home=f"/usr/local/python{plan.recipe.base.tag.python}",
+            venv_stage=str(LayerKind.VENV),
+            uv_platform=f"{machine}-manylinux_2_28",
+        )
+    )
+
+
+def _bake_file(plan: Plan) -> str:
+    target: dict[str, Any] = {
+        "context": ".",
+        "dockerfile": DOCKERFILE,
+        "target": "image",
+        "platforms": [plan.recipe.target.arch.platform],
+        "tags": [plan.reference, plan.alias],
+        "args": {
+            "SOURCE_DATE_EPOCH": str(plan.epoch),
+            **{name: f"${{{name}}}" for name in PROXIES},
+        },
+        "secret": [f"id={name},env={variable}" for name, variable in SECRETS.items()],
+        "attest": ["type=provenance,disabled=true"],
+    }
+    bake = {
+        "variable": {name: {"default": ""} for name in PROXIES},
+        "group": {"default": {"targets": ["image"]}},
+        "target": {"image": target},
+    }
+    return json.dumps(bake, indent=2) + "\n"

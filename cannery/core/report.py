@@ -1,0 +1,31 @@
+"""A verify report (docs/verify-report.schema.json) as lines for a person."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+SIGNS = {"passed": "✅", "failed": "❌", "warning": "⚠️", "skipped": "–"}
+
+
+def report_lines(report: Mapping[str, Any], only: Sequence[str] = tuple(SIGNS)) -> Iterator[str]:
+    """Yield a line a check, with its details indented below; `only` names the statuses wanted."""
+    level = None
+    for check in report["checks"]:
+        if check["status"] not in only:
+            continue
+        if check["level"] != level:
+            level = check["level"]
+            yield f"{level}:"
+        yield f"  {SIGNS[check['status']]} {check['id']}: {check['message']}"
+        yield from (f"       {detail}" for detail in check.get("details", ()))
+    yield summary_line(report)
+
+
+def summary_line(report: Mapping[str, Any]) -> str:
+    """Return the verdict with its counts; an NPU level that was skipped is said, with its reason."""
+    counts = ", ".join(f"{count} {status}" for status, count in report["counts"].items() if count)
+    reasons = sorted({c["message"] for c in report["checks"] if c["level"] == "npu" and c["status"] == "skipped"})
+    return f"{report['result']}: {counts}" + (f"; NPU level skipped: {'; '.join(reasons)}" if reasons else "")

@@ -1,0 +1,107 @@
+"""Rules over a recipe and its lock: small pure functions, each yielding findings.
+
+They read the data files and the lock only; no version stands here. A pair that no table has is unknown, never ok.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from packaging.version import Version
+
+from cannery.core.findings import Finding, in_order
+from cannery.core.words import BaseKind, Severity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cannery.core.catalog import Compatibility, PairRow
+    from cannery.core.lock import Lock
+    from cannery.core.recipe import Recipe
+
+TORCH, TORCH_NPU = "torch", "torch-npu"
+
+
+def check_recipe(recipe: Recipe, compatibility: Compatibility, lock: Lock | None = None) -> tuple[Finding, ...]:
+    """Return every finding about `recipe`, from its pins and, when given, its lock; errors first."""
+    return in_order([*_torch_pair(recipe, compatibility, lock), *_overrides(recipe), *_incomplete(lock)])
+
+
+def _version(recipe: Recipe, lock: Lock | None, package: str) -> str | None:
+    """Return the version of `package`: the recipe's pin, else the lock's pick."""
+    pinned = next((c.version for c in recipe.wheels if c.package == package and c.version), None)
+    locked = next((p.version for p in lock.packages if p.name == package), None) if lock else None
+    return pinned or locked
+
+
+def _torch_pair(recipe: Recipe, compatibility: Compatibility, lock: Lock | None) -> Iterator[Finding]:
+    """torch_npu X.Y.Z[.postN] is a C++ extension of torch X.Y.Z, built for one CANN release."""
+    torch, npu = _version(recipe, lock, TORCH), _version(recipe, lock, TORCH_NPU)
+    if torch is None or npu is None:
+        return
+    rows = [row for row in compatibility.torch_pairs if Version(row.torch_npu) == Version(Version(npu).public)]
+    partners = {row.torch for row in rows} or {Version(npu).base_version}
+    if Version(torch).base_version not in {Version(p).base_version for p in partners}:
+        yield Finding(
+            Severity.ERROR,
+            "torch-pair",
+            f"torch {torch} and torch_npu {npu} do not fit: torch_npu {npu} is built for torch {' or '.join(partners)}",
+            _pair_source(rows),
+            _pair_fix(torch, npu, sorted(partners), recipe, compatibility),
+        )
+    elif not rows:
+        severity = Severity.NOTE if recipe.base.kind is BaseKind.STANDIN else Severity.WARNING
+        yield Finding(
+            severity,
+            "torch-pair-unknown",
+            f"no compatibility table has torch_npu {npu}: whether it fits CANN {recipe.target.cann} is unknown",
+            fix="look for a newer table in Ascend/pytorch, and add its row to images/compatibility.yaml",
+        )
+    elif not any(row.cann.lower() == recipe.target.cann for row in rows):
+        yield Finding(
+            Severity.WARNING,
+            "torch-npu-cann",
+            f"torch_npu {npu} is made for CANN {' or '.join(sorted(row.cann for row in rows))}, "
+            f"the target has {recipe.target.cann}",
+            _pair_source(rows),
+            _pair_fix(torch, npu, sorted(partners), recipe, compatibility),
+        )
+
+
+def _pair_source(rows: list[PairRow]) -> str:
+    if not rows:
+        return "torch_npu's own version says which torch it extends; no table has this release"
+    return "; ".join(sorted({f"{row.source}, {row.date}" for row in rows}))
+
+
+def _pair_fix(torch: str, npu: str, partners: list[str], recipe: Recipe, compatibility: Compatibility) -> str:
+    """Offer the rows that fit this CANN for either torch, else the pair that follows from torch_npu's version."""
+    wanted = {Version(torch).base_version, Version(npu).base_version}
+    offers = [
+        f"torch {row.torch} with torch_npu {row.torch_npu}"
+        for row in compatibility.torch_pairs
+        if row.cann.lower() == recipe.target.cann and Version(row.torch).base_version in wanted
+    ]
+    if not offers:
+        release = Version(torch).base_version
+        offers = [f"torch {release} with torch_npu {release}", f"torch {partners[0]} with torch_npu {npu}"]
+    return f"use {', or '.join(dict.fromkeys(offers))}"
+
+
+def _overrides(recipe: Recipe) -> Iterator[Finding]:
+    """An override bends what packages ask for: it is always shown, with its reason."""
+    for override in recipe.profile.overrides:
+        yield Finding(Severity.NOTE, "override", f"{override.requirement} overrides what packages ask", override.reason)
+
+
+def _incomplete(lock: Lock | None) -> Iterator[Finding]:
+    """A package without a hash can be checked, not built."""
+    for package in lock.packages if lock else ():
+        if not package.complete:
+            yield Finding(
+                Severity.WARNING,
+                "lock-incomplete",
+                f"{package.name} {package.version} is locked by version only: index {package.index} was not reached",
+                "its wheel and hash stand on that index alone",
+                f"run `python build.py lock` for this profile where index {package.index} can be reached",
+            )

@@ -1,0 +1,110 @@
+"""Closed vocabularies of Cannery, and what other tools call the same things; matched exhaustively where used."""
+
+from __future__ import annotations
+
+import difflib
+from enum import StrEnum
+from typing import TYPE_CHECKING, TypeVar
+
+from cannery.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+
+class Arch(StrEnum):
+    """CPU architecture, in the words of OCI."""
+
+    AMD64 = "amd64"
+    ARM64 = "arm64"
+
+    @property
+    def machine(self) -> str:
+        """What `uname -m` and wheel platform tags call it."""
+        return {Arch.AMD64: "x86_64", Arch.ARM64: "aarch64"}[self]
+
+    @property
+    def platform(self) -> str:
+        """The OCI platform, `os/arch`."""
+        return f"linux/{self}"
+
+
+class Chip(StrEnum):
+    """Ascend chip family, in the words of the CANN image tags."""
+
+    A2 = "910b"
+    A3 = "a3"
+    P310 = "310p"
+    A1 = "910"
+    A5 = "a5"
+
+
+class BaseKind(StrEnum):
+    """What stands under the layers: a CANN image, Cannery's stand-in for one, or whatever the user named."""
+
+    REAL = "real"
+    STANDIN = "standin"
+    CUSTOM = "custom"
+
+
+class ComponentKind(StrEnum):
+    """How a component comes in (DESIGN, "Component kinds")."""
+
+    WHEELS = "wheels"
+    SYSTEM = "system"
+
+
+class Severity(StrEnum):
+    """How much a finding weighs: an error stops, a warning and a note are printed."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    NOTE = "note"
+
+
+ARCH_ALIASES: Mapping[str, Arch] = {
+    "amd64": Arch.AMD64,
+    "x86_64": Arch.AMD64,
+    "x86-64": Arch.AMD64,
+    "arm64": Arch.ARM64,
+    "aarch64": Arch.ARM64,
+}
+
+# Names that npu-smi and product sheets print, beside the tags' own words (CONTRACTS, "Words and options").
+CHIP_ALIASES: Mapping[str, Chip] = {
+    **{chip.value: chip for chip in Chip},
+    "a2": Chip.A2,
+    **{f"910b{n}": Chip.A2 for n in (1, 2, 3, 4)},
+    **{f"ascend910b{n}": Chip.A2 for n in (1, 2, 3, 4)},
+    "910_93": Chip.A3,
+    "910_9391": Chip.A3,
+    "ascend910_9391": Chip.A3,
+    "310p3": Chip.P310,
+    "ascend310p3": Chip.P310,
+    "300i": Chip.P310,
+    "950": Chip.A5,
+}
+
+T = TypeVar("T")
+
+
+def nearest(word: str, known: Iterable[str], *, count: int = 3) -> tuple[str, ...]:
+    """Return up to `count` of `known` that are spelt most like `word`, best first; empty when none comes close."""
+    return tuple(difflib.get_close_matches(word, list(known), n=count, cutoff=0.5))
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return the hint for a word that is not in a closed list: the nearest words, or the whole list."""
+    words = sorted(known)
+    close = nearest(word, words)
+    if close:
+        return f"did you mean {' or '.join(close)}?"
+    return f"known: {', '.join(words)}" if words else "there are none"
+
+
+def parse_word(text: str, aliases: Mapping[str, T], option: str) -> T:
+    """Look `text` up in `aliases` whatever its case; raise `UsageError` naming `option` and the nearest words."""
+    found = aliases.get(text.strip().lower())
+    if found is None:
+        raise UsageError(f"{option}: {text!r} is not known", hint=did_you_mean(text.lower(), aliases))
+    return found

@@ -1,0 +1,68 @@
+"""What is read once, at the start: environment, folders, host arch, terminal. Everything after takes it as a value."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cannery.core.errors import UnableError
+from cannery.core.words import ARCH_ALIASES, Arch
+from cannery.edge.catalog import load_catalog
+from cannery.edge.files import sha256_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cannery.core.catalog import Catalog
+
+
+@dataclass(frozen=True)
+class Context:
+    """One run's surroundings. `root` is the checkout, `cache` holds wheels, engine and base rootfs."""
+
+    root: Path
+    cache: Path
+    env: Mapping[str, str]
+    arch: Arch
+    is_terminal: bool
+    is_json: bool = False
+
+    def say(self, text: str) -> None:
+        """Print a line for the user on standard error, so that standard output stays data."""
+        print(text, file=sys.stderr, flush=True)
+
+    def catalog(self) -> Catalog:
+        """Read images/."""
+        return load_catalog(self.root / "images")
+
+    def templates(self) -> dict[str, str]:
+        """Read templates/ into {relative path: text}."""
+        folder = self.root / "templates"
+        paths = sorted(p for p in folder.rglob("*") if p.is_file() and "__pycache__" not in p.parts)
+        return {str(p.relative_to(folder)): p.read_text(encoding="utf-8") for p in paths}
+
+
+def read_context(root: Path, *, is_json: bool = False) -> Context:
+    """Read the process's surroundings. Raises `UnableError` on a CPU architecture that no CANN image is made for."""
+    env = dict(os.environ)
+    machine = platform.machine().lower()
+    if machine not in ARCH_ALIASES:
+        raise UnableError(f"no CANN image is made for {machine}", hint="amd64 (x86_64) and arm64 (aarch64) are")
+    cache = Path(env.get("CANNERY_CACHE") or Path(env.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cannery")
+    return Context(
+        root=root,
+        cache=cache.expanduser().absolute(),
+        env=env,
+        arch=ARCH_ALIASES[machine],
+        is_terminal=sys.stderr.isatty(),
+        is_json=is_json,
+    )
+
+
+def templates_digest(templates: Mapping[str, str]) -> str:
+    """Return the hex SHA-256 over {path: text}, in path order."""
+    return sha256_bytes("\0".join(f"{name}\0{text}" for name, text in sorted(templates.items())).encode())

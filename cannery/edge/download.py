@@ -1,0 +1,174 @@
+"""One file from a URL to a path: resumable, retried, checked by size and sha256 before it gets its name.
+
+What is there of it so far lies beside it as `<name>.part`; the sum over the whole decides, so a part from another run, another
+mirror or a broken connection can do no harm.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import requests
+import urllib3
+
+from cannery.edge.indexes import url_path
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable, Iterator
+
+# Waits in seconds before the second, third and fourth try.
+BACKOFF = (0.5, 1.5, 4.0)
+# Longest silence of a server in seconds; a part is resumed, so a short one costs little.
+SILENCE = 20.0
+BLOCK = 1 << 18
+# Answers that may pass: too many requests, bad gateway, unavailable …
+PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
+
+
+class StoppedError(Exception):
+    """The run was interrupted: leave the part as it is."""
+
+
+class WrongFileError(Exception):
+    """The file at the URL is not the one of the lock; `found` is its sha256, or what is wrong with its size."""
+
+    def __init__(self, found: str) -> None:
+        super().__init__(found)
+        self.found = found
+
+
+class UnreachableError(Exception):
+    """The URL cannot be read; the message says why."""
+
+
+class _AgainError(Exception):
+    """A try that failed in a way that may pass."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A file to be had: its final path, sha256 (hex) and size in bytes."""
+
+    path: Path
+    sha256: str
+    size: int
+
+    @property
+    def part(self) -> Path:
+        """Where the bytes that are there so far lie."""
+        return self.path.with_name(self.path.name + ".part")
+
+
+def download(
+    wanted: Wanted,
+    url: str,
+    session: requests.Session,
+    stop: threading.Event,
+    progress: Callable[[int], None],
+    timeout: float = SILENCE,
+) -> None:
+    """Bring `url` to `wanted.path`; `progress` gets the bytes that are there so far.
+
+    Raises `WrongFileError`, `UnreachableError` after the last try, `StoppedError` when `stop` is set.
+    """
+    wanted.path.parent.mkdir(parents=True, exist_ok=True)
+    reason = ""
+    for wait in (0.0, *BACKOFF):
+        if stop.wait(wait):
+            raise StoppedError
+        resumed = wanted.part.exists()
+        try:
+            found = _receive(wanted, url, session, stop, progress, timeout)
+        except _AgainError as error:
+            reason = str(error)
+            continue
+        if found == wanted.sha256:
+            wanted.part.replace(wanted.path)
+            return
+        wanted.part.unlink(missing_ok=True)
+        if not resumed:
+            raise WrongFileError(found)
+        # The part may have been of another file: once more, from the start.
+        reason = "the rest of a part did not fit"
+    raise UnreachableError(reason)
+
+
+def _receive(
+    wanted: Wanted,
+    url: str,
+    session: requests.Session,
+    stop: threading.Event,
+    progress: Callable[[int], None],
+    timeout: float,
+) -> str:
+    """Append what is missing to the part and return the sha256 of the whole, or what is wrong with its size."""
+    digest = hashlib.sha256()
+    with wanted.part.open("a+b") as part:
+        have = _digest_part(part.fileno(), wanted.part, wanted.size, digest)
+        if have < wanted.size:
+            blocks = _file_blocks(url_path(url), have) if url.startswith("file:") else None
+            for block in blocks or _http_blocks(url, have, session, timeout):
+                if block is None:  # the server starts from the first byte again
+                    part.truncate(0)
+                    digest, have = hashlib.sha256(), 0
+                    continue
+                part.write(block)
+                digest.update(block)
+                have += len(block)
+                progress(have)
+                if stop.is_set():
+                    raise StoppedError
+                if have > wanted.size:
+                    return f"more than {wanted.size} bytes"
+            if have < wanted.size and blocks is None:
+                raise _AgainError(f"connection lost after {have} of {wanted.size} bytes")
+        part.flush()
+        os.fsync(part.fileno())
+    return digest.hexdigest() if have == wanted.size else f"{have} bytes in place of {wanted.size}"
+
+
+def _digest_part(fd: int, path: Path, size: int, digest: hashlib._Hash) -> int:
+    """Feed what is already there to `digest` and return its length; a part that is too long is emptied."""
+    have = path.stat().st_size
+    if have > size:
+        os.ftruncate(fd, 0)
+        return 0
+    with path.open("rb") as stream:
+        while block := stream.read(BLOCK):
+            digest.update(block)
+    return have
+
+
+def _file_blocks(path: Path, start: int) -> Iterator[bytes | None]:
+    try:
+        with path.open("rb") as stream:
+            stream.seek(start)
+            while block := stream.read(BLOCK):
+                yield block
+    except OSError as error:
+        raise UnreachableError(error.strerror or type(error).__name__) from error
+
+
+def _http_blocks(url: str, start: int, session: requests.Session, timeout: float) -> Iterator[bytes | None]:
+    """Blocks of the file from byte `start` on; a None first when the server sends it all instead."""
+    # Bytes as they are: a gzip on the way would be undone by some clients and counted by none.
+    headers = {"Accept-Encoding": "identity", **({"Range": f"bytes={start}-"} if start else {})}
+    try:
+        with session.get(url, headers=headers, stream=True, timeout=(min(timeout, 10.0), timeout)) as response:
+            if response.status_code == 416:
+                yield None
+                raise _AgainError("the server has less than the part")
+            if response.status_code in PASSING:
+                raise _AgainError(f"HTTP {response.status_code}")
+            if response.status_code not in (200, 206):
+                raise UnreachableError(f"HTTP {response.status_code}")
+            if start and not response.headers.get("Content-Range", "").startswith(f"bytes {start}-"):
+                yield None
+            yield from response.raw.stream(BLOCK, decode_content=False)
+    except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
+        raise _AgainError(type(error).__name__) from error

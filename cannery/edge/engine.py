@@ -1,0 +1,256 @@
+"""The Docker engine that builds run on: the one the user's settings reach, else Cannery's own.
+
+`find_engine` decides once; everything after works with the frozen `Engine` it gives. A user's engine is called exactly
+as the user's own docker commands would call it; its images, settings and current builder are never changed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cannery.core.errors import CanneryError, UnableError
+from cannery.edge import owned_engine
+from cannery.edge.engine_probe import Endpoint, Server, UnreachableError, numbers, probe
+from cannery.edge.process import run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    import docker
+
+DEFAULT_SOCKET = "/var/run/docker.sock"
+MIN_API_BUILDKIT = (1, 39)  # Docker 18.09, the first with BuildKit
+MIN_API = (1, 42)  # Docker 23: the first whose BuildKit knows COPY --link
+MIN_BUILDX = (0, 13)  # the first with --progress=rawjson
+# Settings of the user that must not lead a client away from the own engine.
+REDIRECTING = (
+    *("DOCKER_CONTEXT", "DOCKER_TLS", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH", "DOCKER_API_VERSION"),
+    *("BUILDX_BUILDER", "BUILDKIT_HOST"),
+)
+INSTALL = "install Docker Engine 23 or newer with its buildx plugin (0.13 or newer)"
+
+
+@dataclass(frozen=True)
+class Engine:
+    """A reachable engine with BuildKit and buildx.
+
+    `host` is its DOCKER_HOST, `docker` the client's program, `buildx` the plugin's program where it is called directly,
+    `builder` buildx's name for the engine's own builder, `arch` Docker's word (amd64), `data_root` a folder of this
+    host or None when the engine stores elsewhere, `cert_path` the TLS folder.
+    """
+
+    host: str
+    docker: Path
+    buildx: Path | None
+    owned: bool
+    server_version: str
+    api_version: str
+    arch: str
+    data_root: Path | None
+    storage_driver: str = ""
+    builder: str = "default"
+    cert_path: Path | None = None
+
+    def command(self, *args: str) -> tuple[str, ...]:
+        """A docker client's command line, to be run in `client_env`."""
+        return (str(self.docker), *args)
+
+    def buildx_command(self, *args: str, builder: str = "") -> tuple[str, ...]:
+        """A buildx command line, to be run in `client_env`.
+
+        `builder` is the user's BUILDER. Without it the engine's own one is named, because the user's *current* builder
+        may be another that leaves no image in the engine.
+        """
+        head = (str(self.buildx),) if self.buildx else (str(self.docker), "buildx")
+        return (*head, "--builder", builder or self.builder, *args)
+
+    def client_env(self, env: Mapping[str, str]) -> dict[str, str]:
+        """Environment for client commands: `env` as it is for a user's engine, pointed at the socket for our own.
+
+        DOCKER_CONFIG is left alone either way, so that the user's registry credentials hold.
+        """
+        if not self.owned:
+            return dict(env)
+        kept = {key: value for key, value in env.items() if key not in REDIRECTING}
+        return {**kept, "DOCKER_HOST": self.host}
+
+
+def find_engine(env: Mapping[str, str], cache: Path, *, start: bool, say: Callable[[str], None]) -> Engine:
+    """The engine to use: the one that DOCKER_HOST, the docker context or the default socket reaches, else our own.
+
+    `start` allows to fetch and start our own, which `say` tells in one line; without it only a running one is taken.
+    Raises `UnableError` where a named engine does not answer (another is never used silently), one that answers lacks
+    BuildKit or buildx, and where our own cannot run; `NetworkError` where its packages cannot be fetched.
+    """
+    client = _docker_client_program(env)
+    endpoint = resolve_endpoint(env, client)
+    server = _probe_or_none(endpoint, env, client)
+    if server is None:
+        return _own_engine(env, cache, start=start, say=say)
+    _require_buildkit(server, endpoint)
+    if client is None:
+        raise UnableError(
+            f"{endpoint.origin} answers (Docker {server.version}), but this host has no docker client",
+            hint="install docker-cli and docker-buildx (their names on Debian)",
+        )
+    _require_buildx(client, env, endpoint)
+    root = Path(server.data_root) if server.data_root else None
+    local = endpoint.host.startswith("unix://") and root is not None and root.is_dir()
+    return Engine(
+        host=endpoint.host,
+        docker=client,
+        buildx=None,
+        owned=False,
+        server_version=server.version,
+        api_version=server.api_version,
+        arch=server.arch,
+        data_root=root if local else None,
+        storage_driver=server.storage_driver,
+        builder=endpoint.builder,
+        cert_path=endpoint.cert_path,
+    )
+
+
+def resolve_endpoint(env: Mapping[str, str], client: Path | None) -> Endpoint:
+    """Where docker's own commands would go: DOCKER_HOST, else the context, else the default socket."""
+    host = env.get("DOCKER_HOST", "")
+    if host:
+        secure = bool(env.get("DOCKER_TLS_VERIFY"))
+        folder = Path(env.get("DOCKER_CERT_PATH") or _docker_config(env)) if secure else None
+        return Endpoint(host if "://" in host else f"tcp://{host}", f"DOCKER_HOST={host}", folder)
+    name = env.get("DOCKER_CONTEXT") or _current_context(env)
+    if name and name != "default":
+        return _context_endpoint(name, env, client)
+    return Endpoint(f"unix://{DEFAULT_SOCKET}", DEFAULT_SOCKET, chosen=False)
+
+
+def docker_client(engine: Engine) -> docker.DockerClient:
+    """A docker SDK client of `engine`, without time limit: exports and pushes take minutes."""
+    import docker  # noqa: PLC0415 - 0.2 s that most commands need not spend
+
+    tls: docker.tls.TLSConfig | bool = False
+    if engine.cert_path is not None:
+        tls = docker.tls.TLSConfig(
+            client_cert=(str(engine.cert_path / "cert.pem"), str(engine.cert_path / "key.pem")),
+            ca_cert=str(engine.cert_path / "ca.pem"),
+            verify=True,
+        )
+    ssh = engine.host.startswith("ssh://")
+    # the SDK reads None as "no limit"; its stubs do not know that
+    return docker.DockerClient(base_url=engine.host, timeout=None, tls=tls, use_ssh_client=ssh)  # type: ignore[arg-type]
+
+
+def free_disk(engine: Engine) -> int | None:
+    """Free bytes where the engine stores images, or None when that is not on this host."""
+    return None if engine.data_root is None else shutil.disk_usage(engine.data_root).free
+
+
+def _probe_or_none(endpoint: Endpoint, env: Mapping[str, str], client: Path | None) -> Server | None:
+    """The server, or None where nobody named an engine and nothing listens: then ours may take its place."""
+    try:
+        return probe(endpoint, env, client)
+    except UnreachableError as error:
+        if endpoint.chosen or not error.absent:
+            raise _unreachable(endpoint, error) from error
+        return None
+
+
+def _own_engine(env: Mapping[str, str], cache: Path, *, start: bool, say: Callable[[str], None]) -> Engine:
+    own = owned_engine.running(cache)
+    if own is None:
+        if not start:
+            raise UnableError("no Docker engine answers", hint=f"`build.py engine start`, or {INSTALL}")
+        owned_engine.refuse_unless_possible()
+        say("no Docker engine found: starting Cannery's own (nothing is installed; `build.py engine stop` ends it)")
+    if start:
+        own = owned_engine.start(cache, env, say)
+    assert own is not None  # noqa: S101 - one of the two above gave it; for the type checker
+    return Engine(
+        host=own.layout.host,
+        docker=own.binaries.docker,
+        buildx=own.binaries.buildx,
+        owned=True,
+        server_version=own.server.version,
+        api_version=own.server.api_version,
+        arch=own.server.arch,
+        data_root=own.layout.data,
+        storage_driver=own.server.storage_driver,
+    )
+
+
+def _docker_client_program(env: Mapping[str, str]) -> Path | None:
+    found = shutil.which("docker", path=env.get("PATH", os.defpath))
+    return Path(found) if found else None
+
+
+def _docker_config(env: Mapping[str, str]) -> Path:
+    return Path(env.get("DOCKER_CONFIG") or Path(env.get("HOME", "/")) / ".docker")
+
+
+def _current_context(env: Mapping[str, str]) -> str:
+    try:
+        settings = json.loads((_docker_config(env) / "config.json").read_text())
+        return str(settings.get("currentContext", ""))
+    except (OSError, ValueError, AttributeError):
+        return ""
+
+
+def _context_endpoint(name: str, env: Mapping[str, str], client: Path | None) -> Endpoint:
+    if client is None:
+        raise UnableError(f"the docker context {name} is set, but this host has no docker client", hint=INSTALL)
+    try:
+        context = json.loads(run((client, "context", "inspect", name), env=env, timeout=10).stdout)[0]
+        host = str(context["Endpoints"]["docker"]["Host"])
+        tls = Path(context["Storage"]["TLSPath"]) / "docker" if context.get("TLSMaterial") else None
+    except (CanneryError, ValueError, LookupError, TypeError) as error:
+        raise UnableError(
+            f"the docker context {name} cannot be read: {error}", hint="see `docker context ls`, or unset it"
+        ) from error
+    return Endpoint(host, f"docker context {name} ({host})", tls, builder=name)
+
+
+def _unreachable(endpoint: Endpoint, error: UnreachableError) -> UnableError:
+    if error.denied:
+        hint = "join the group docker (`sudo usermod -aG docker $USER`, then log in again), or run as root"
+    elif endpoint.chosen:
+        hint = "start that engine, or unset the setting to let Cannery look for another"
+    else:
+        hint = "restart the Docker engine of this host (its socket is there, but it does not answer as Docker does)"
+    return UnableError(f"no Docker engine answers: {error}", where=endpoint.origin, hint=hint)
+
+
+def _require_buildkit(server: Server, endpoint: Endpoint) -> None:
+    if server.podman:
+        raise UnableError(
+            f"Podman {server.version} answers there; it has no BuildKit", where=endpoint.origin, hint=INSTALL
+        )
+    if server.api < MIN_API_BUILDKIT:
+        raise UnableError(f"Docker {server.version} has no BuildKit", where=endpoint.origin, hint=INSTALL)
+    if server.api < MIN_API:
+        raise UnableError(
+            f"Docker {server.version} is too old: its BuildKit does not know COPY --link",
+            where=endpoint.origin,
+            hint=INSTALL,
+        )
+
+
+def _require_buildx(client: Path, env: Mapping[str, str], endpoint: Endpoint) -> None:
+    try:
+        words = run((client, "buildx", "version"), env=env, timeout=10).stdout.split()
+    except CanneryError as error:
+        raise UnableError(
+            f"{endpoint.origin} answers, but the docker client has no buildx plugin",
+            where=str(client),
+            hint="install docker-buildx (Debian, Ubuntu) or docker-buildx-plugin (Docker's packages)",
+        ) from error
+    version = words[1] if len(words) > 1 else ""
+    if numbers(version)[:2] < MIN_BUILDX:
+        wanted = ".".join(map(str, MIN_BUILDX))
+        raise UnableError(
+            f"buildx {version or 'of unknown version'} is older than {wanted}", hint="update docker-buildx"
+        )

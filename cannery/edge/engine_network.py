@@ -1,0 +1,184 @@
+"""Network of Cannery's own engine: one bridge, three iptables rules, IPv4 forwarding; all of it taken back at stop.
+
+The daemon itself is told to leave iptables alone (see `engine_layout.daemon_config`). Every rule carries a comment with
+the engine's tag, so that exactly those are removed and nothing of another engine is touched.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import ipaddress
+import json
+import os
+import shutil
+import socket
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cannery.core.errors import CanneryError, UnableError
+from cannery.edge.engine_packages import Binaries, link_iptables
+from cannery.edge.files import write_atomic
+from cannery.edge.process import run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from cannery.edge.engine_layout import Layout
+
+Network = ipaddress.IPv4Network
+
+# ioctl numbers of linux/sockios.h; used because a small Debian has no iproute2.
+SIOCSIFFLAGS, SIOCSIFADDR, SIOCSIFNETMASK, SIOCBRADDBR, SIOCBRDELBR = 0x8914, 0x8916, 0x891C, 0x89A0, 0x89A1
+IFF_UP = 0x1
+IP_FORWARD = Path("/proc/sys/net/ipv4/ip_forward")
+ROUTES = Path("/proc/net/route")
+NET_CLASS = Path("/sys/class/net")
+# Private ranges that home networks, clouds and Docker's own default pools (172.17 to 172.31, 192.168) use least.
+CANDIDATES = tuple(Network(f"10.{second}.{third}.0/24") for second in (213, 187, 229) for third in (77, 141, 209))
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One iptables rule: table, chain and the match with its target."""
+
+    table: str
+    chain: str
+    match: tuple[str, ...]
+
+    def command(self, action: str) -> tuple[str, ...]:
+        """Arguments of iptables for -C (is it there), -I (put first) or -D (remove)."""
+        return ("--wait", "5", "-t", self.table, action, self.chain, *self.match)
+
+
+def rules(bridge: str, subnet: Network) -> tuple[Rule, ...]:
+    """What containers need to reach the outside: their way out, the answers' way back, and the host's address."""
+    comment = ("-m", "comment", "--comment", bridge)
+    answers = ("-m", "conntrack", "--ctstate", "RELATED,ESTABLISHED")
+    return (
+        Rule("nat", "POSTROUTING", ("-s", str(subnet), "!", "-o", bridge, *comment, "-j", "MASQUERADE")),
+        Rule("filter", "FORWARD", ("-o", bridge, *answers, *comment, "-j", "ACCEPT")),
+        Rule("filter", "FORWARD", ("-i", bridge, *comment, "-j", "ACCEPT")),
+    )
+
+
+def routed_networks(table: str) -> tuple[tuple[str, Network], ...]:
+    """Interface and network of each line of /proc/net/route (hex, host byte order), without default routes."""
+    found = []
+    for line in table.splitlines()[1:]:
+        words = line.split()
+        if len(words) > 7 and words[7] != "00000000":
+            address, mask = (socket.inet_ntoa(struct.pack("=L", int(words[i], 16))) for i in (1, 7))
+            found.append((words[0], Network(f"{address}/{mask}", strict=False)))
+    return tuple(found)
+
+
+def choose_subnet(bridge: str, table: str) -> Network:
+    """The network that `bridge` has already, else the first candidate that overlaps nothing the host routes.
+
+    Raises `UnableError` when every candidate is taken.
+    """
+    routed = routed_networks(table)
+    own = [network for name, network in routed if name == bridge]
+    free = [c for c in CANDIDATES if not any(c.overlaps(network) for _, network in routed)]
+    if not own and not free:
+        raise UnableError("no free private network for the engine's bridge", where=str(ROUTES))
+    return (own or free)[0]
+
+
+def network_up(layout: Layout, binaries: Binaries, env: Mapping[str, str], say: Callable[[str], None]) -> None:
+    """Make the bridge, the rules and forwarding, where they are not there yet. Safe to repeat.
+
+    Says a warning, and goes on, where this kernel or host offers no iptables: images that fetch nothing build anyway.
+    """
+    state = _read_state(layout)
+    subnet = Network(state["subnet"]) if "subnet" in state else choose_subnet(layout.bridge, ROUTES.read_text())
+    forwarding = state.get("ip_forward", IP_FORWARD.read_text().strip())
+    write_atomic(layout.network_state, json.dumps({"subnet": str(subnet), "ip_forward": forwarding}))
+    if not (NET_CLASS / layout.bridge).exists():
+        _make_bridge(layout.bridge, subnet)
+    if IP_FORWARD.read_text().strip() != "1":
+        IP_FORWARD.write_text("1")
+    iptables = _working_iptables(binaries, env)
+    if iptables is None:
+        say("warning: iptables does not work on this host, so containers of Cannery's engine have no network")
+        return
+    for rule in rules(layout.bridge, subnet):
+        if run((iptables, *rule.command("-C")), env=tool_env(binaries, env), check=False).returncode != 0:
+            run((iptables, *rule.command("-I")), env=tool_env(binaries, env))
+
+
+def network_down(layout: Layout, binaries: Binaries | None, env: Mapping[str, str]) -> None:
+    """Take back what `network_up` did. Forwarding goes off again only if it was off and no other bridge is there."""
+    state = _read_state(layout)
+    if "subnet" in state and binaries is not None:
+        iptables = _working_iptables(binaries, env)
+        for rule in rules(layout.bridge, Network(state["subnet"])) if iptables else ():
+            run((str(iptables), *rule.command("-D")), env=tool_env(binaries, env), check=False)
+    if (NET_CLASS / layout.bridge).exists():
+        _ioctl(SIOCSIFFLAGS, _request(layout.bridge, struct.pack("H", 0)))
+        _ioctl(SIOCBRDELBR, layout.bridge.encode() + b"\0")
+    if state.get("ip_forward") == "0" and not any(NET_CLASS.glob("*/bridge")):
+        IP_FORWARD.write_text("0")
+    layout.network_state.unlink(missing_ok=True)
+
+
+def tool_env(binaries: Binaries, env: Mapping[str, str]) -> dict[str, str]:
+    """Environment in which the unpacked programs find each other; the host's own iptables goes before ours."""
+    host = env.get("PATH", os.defpath)
+    system = "/usr/local/sbin:/usr/sbin:/sbin"
+    own = f"{binaries.root}/usr/sbin:{binaries.root}/usr/bin"
+    result = {**env, "PATH": f"{own}:{host}:{system}:{binaries.links}"}
+    if shutil.which("iptables", path=f"{host}:{system}") is None:
+        libraries = binaries.libraries
+        result["LD_LIBRARY_PATH"] = ":".join(map(str, libraries))
+        result["XTABLES_LIBDIR"] = ":".join(str(folder / "xtables") for folder in libraries)
+    return result
+
+
+def _working_iptables(binaries: Binaries, env: Mapping[str, str]) -> str | None:
+    """The host's iptables, else the unpacked one in the variant that this kernel takes (nft first)."""
+    tools = tool_env(binaries, env)
+    for kind in ("nft", "legacy"):
+        found = shutil.which("iptables", path=tools["PATH"])
+        try:
+            if found and run((found, "--wait", "5", "-t", "nat", "-S"), env=tools, check=False).returncode == 0:
+                return found
+        except CanneryError:
+            return None
+        if kind == "nft" and "LD_LIBRARY_PATH" in tools:
+            link_iptables(binaries, "legacy")
+    return None
+
+
+def _read_state(layout: Layout) -> dict[str, str]:
+    if not layout.network_state.is_file():
+        return {}
+    state = json.loads(layout.network_state.read_text())
+    return {str(key): str(value) for key, value in state.items()}
+
+
+def _make_bridge(name: str, subnet: Network) -> None:
+    gateway = next(subnet.hosts())
+    try:
+        _ioctl(SIOCBRADDBR, name.encode() + b"\0")
+        _ioctl(SIOCSIFADDR, _address(name, str(gateway)))
+        _ioctl(SIOCSIFNETMASK, _address(name, str(subnet.netmask)))
+        _ioctl(SIOCSIFFLAGS, _request(name, struct.pack("H", IFF_UP)))
+    except OSError as error:
+        raise UnableError(f"the network bridge {name} cannot be made: {error.strerror}") from error
+
+
+def _request(name: str, payload: bytes) -> bytes:
+    """A `struct ifreq`: 16 bytes of name, then a union of 24."""
+    return struct.pack("16s24s", name.encode(), payload)
+
+
+def _address(name: str, address: str) -> bytes:
+    return _request(name, struct.pack("HH4s", socket.AF_INET, 0, socket.inet_aton(address)))
+
+
+def _ioctl(number: int, argument: bytes) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as handle:
+        fcntl.ioctl(handle, number, argument)

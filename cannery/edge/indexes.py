@@ -1,0 +1,281 @@
+"""Places that list package files: indexes of the simple API, find-links folders and pages; what they have, or their trouble.
+
+`file://` indexes and folders are read directly. Several are asked at once, and all answers are there within a limit.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+from urllib.request import url2pathname
+
+import requests
+from packaging.utils import canonicalize_name
+from pypi_simple import PYPI_SIMPLE_ENDPOINT, NoSuchProjectError, ProjectPage, PyPISimple
+from pypi_simple import UnsupportedContentTypeError, UnsupportedRepoVersionError
+from urllib3.exceptions import NameResolutionError
+
+from cannery.core.lock import DEFAULT_INDEX
+from cannery.edge.pipconf import without_credentials
+from cannery.edge.session import HostSession
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from pypi_simple import DistributionPackage
+
+    from cannery.core.catalog import Index
+    from cannery.edge.pipconf import PipSettings
+
+# Seconds between two tries at an index that answered with a passing trouble (5xx, reset).
+AGAIN = 0.5
+
+
+class State(StrEnum):
+    """What came of asking a place for a project."""
+
+    OK = "ok"
+    EMPTY = "empty list"
+    NOT_FOUND = "404 not found"
+    DENIED = "access denied"
+    SERVER = "server error"
+    DNS = "host name not found"
+    REFUSED = "connection refused"
+    RESET = "connection lost"
+    TIMEOUT = "time-out"
+    TLS = "TLS certificate or handshake"
+    PROXY = "proxy"
+    OTHER = "no package index"
+
+
+@dataclass(frozen=True)
+class Place:
+    """A place that lists files. `index` is the name that a lock has for it, `links` whether it is a flat list of files.
+
+    Everything that the host's pip settings name has the index name `default`.
+    """
+
+    index: str
+    label: str
+    url: str = field(repr=False)
+    links: bool = False
+
+    @property
+    def folder(self) -> Path | None:
+        """The local path, None for a place on the network."""
+        return url_path(self.url) if self.url.startswith("file:") else None
+
+    def __str__(self) -> str:
+        return f"{self.label} ({without_credentials(self.url)})"
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A file that a place lists. `sha256` is "" and `size` 0 where the place does not tell; `dated`: has an upload time."""
+
+    name: str
+    version: str
+    file: str
+    url: str = field(repr=False)
+    sha256: str
+    size: int
+    dated: bool
+    place: Place
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What `place` said about `project`."""
+
+    place: Place
+    project: str
+    state: State
+    detail: str = ""
+    files: tuple[Listed, ...] = ()
+
+    @property
+    def reached(self) -> bool:
+        """Whether an index answered at all; it may still not have the project."""
+        return self.state in (State.OK, State.EMPTY, State.NOT_FOUND)
+
+    @property
+    def dated(self) -> bool:
+        """Whether a date bound can be applied to what the place lists."""
+        return any(file.dated for file in self.files)
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.state}{f' ({self.detail})' if self.detail else ''}"
+
+
+def default_place(settings: PipSettings) -> Place:
+    """Return the host's main index: pip's index-url, or pip's own default."""
+    return Place(DEFAULT_INDEX, "index default", settings.index_url or PYPI_SIMPLE_ENDPOINT)
+
+
+def extra_places(settings: PipSettings) -> tuple[Place, ...]:
+    """Return the host's extra indexes and find-links, in pip's order; local folders that do not exist are left out."""
+    extras = [Place(DEFAULT_INDEX, "extra index", as_url(url)) for url in settings.extra_index_urls]
+    links = [Place(DEFAULT_INDEX, "find-links", as_url(url), links=True) for url in settings.find_links]
+    return tuple(place for place in (*extras, *links) if place.folder is None or place.folder.exists())
+
+
+def bound_places(name: str, indexes: Mapping[str, Index]) -> tuple[Place, ...]:
+    """Return the places of an index that the catalog names, in the order in which they are tried."""
+    return tuple(Place(name, f"index {name}", url) for url in indexes[name].urls)
+
+
+def url_path(url: str) -> Path:
+    """Return the path of a `file:` URL."""
+    return Path(url2pathname(urlsplit(url).path))
+
+
+def as_url(text: str) -> str:
+    """Return a pip setting's path or URL as a URL."""
+    return text if "://" in text or text.startswith("file:") else Path(text).expanduser().absolute().as_uri()
+
+
+def list_files(place: Place, project: str, session: requests.Session, timeout: float) -> tuple[Listed, ...]:
+    """Return what `place` lists of `project`. Raises what requests and pypi_simple raise; see `ask`."""
+    folder = place.folder
+    if place.links:
+        packages = _links(place, session, timeout)
+        wanted = canonicalize_name(project)
+        packages = [package for package in packages if canonicalize_name(package.project or "") == wanted]
+    elif folder is not None:
+        page = folder / canonicalize_name(project) / "index.html"
+        if not page.is_file():
+            raise NoSuchProjectError(project, page.as_uri())
+        packages = ProjectPage.from_html(project, page.read_bytes(), page.as_uri()).packages
+    else:
+        packages = PyPISimple(place.url, session=session).get_project_page(project, timeout=timeout).packages
+    return tuple(_listed(package, place) for package in packages if package.version)
+
+
+def _links(place: Place, session: requests.Session, timeout: float) -> list[DistributionPackage]:
+    """Every file of a find-links place: the files of a folder, or the links of a page."""
+    folder = place.folder
+    if folder is None:
+        response = session.get(place.url, timeout=timeout)
+        response.raise_for_status()
+        return ProjectPage.from_html("", response.content, response.url).packages
+    if folder.is_dir():
+        html = "".join(
+            f'<a href="{path.as_uri()}">{path.name}</a>' for path in sorted(folder.iterdir()) if path.is_file()
+        )
+        return ProjectPage.from_html("", html).packages
+    return ProjectPage.from_html("", folder.read_bytes(), folder.as_uri()).packages
+
+
+def _listed(package: DistributionPackage, place: Place) -> Listed:
+    file = unquote(urlsplit(package.url).path.rpartition("/")[2]) or package.filename
+    size = package.size or 0
+    path = url_path(package.url) if package.url.startswith("file:") else None
+    if path is not None and path.is_file():
+        size = path.stat().st_size
+    return Listed(
+        name=canonicalize_name(package.project or ""),
+        version=str(package.version),
+        file=file,
+        url=package.url,
+        sha256=package.digests.get("sha256", ""),
+        size=size,
+        dated=package.upload_time is not None,
+        place=place,
+    )
+
+
+def ask(place: Place, project: str, session: requests.Session, timeout: float) -> Answer:
+    """Ask one place for one project; trouble is part of the answer. `timeout` is in seconds, of each wait."""
+    try:
+        files = list_files(place, project, session, timeout)
+    except NoSuchProjectError:
+        return Answer(place, project, State.NOT_FOUND)
+    except (UnsupportedContentTypeError, UnsupportedRepoVersionError, ValueError, OSError) as error:
+        return Answer(place, project, *_trouble(error))
+    return Answer(place, project, State.OK if files else State.EMPTY, "", files)
+
+
+def _trouble(error: Exception) -> tuple[State, str]:
+    """Tell kinds of trouble apart. requests wraps them, so the chain of causes is searched."""
+    if isinstance(error, requests.HTTPError) and error.response is not None:
+        status = error.response.status_code
+        detail = f"HTTP {status}"
+        if status in (401, 403, 407):
+            return State.DENIED, detail
+        return (State.SERVER if status >= 500 else State.OTHER), detail
+    kinds: tuple[tuple[type[BaseException], State], ...] = (
+        (requests.exceptions.ProxyError, State.PROXY),
+        (requests.exceptions.SSLError, State.TLS),
+        (NameResolutionError, State.DNS),
+        (ConnectionRefusedError, State.REFUSED),
+        (requests.exceptions.Timeout, State.TIMEOUT),
+        (TimeoutError, State.TIMEOUT),
+        (requests.exceptions.ConnectionError, State.RESET),
+        (requests.exceptions.ChunkedEncodingError, State.RESET),
+    )
+    chain = tuple(_causes(error))
+    for kind, state in kinds:
+        if any(isinstance(cause, kind) for cause in chain):
+            return state, ""
+    return State.OTHER, type(error).__name__
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    todo: list[object] = [error]
+    seen: set[int] = set()
+    while todo:
+        item = todo.pop()
+        if not isinstance(item, BaseException) or id(item) in seen:
+            continue
+        seen.add(id(item))
+        yield item
+        todo += [item.__cause__, item.__context__, getattr(item, "reason", None), *item.args]
+
+
+def ask_all(questions: Sequence[tuple[Place, str]], settings: PipSettings, timeout: float = 5.0) -> tuple[Answer, ...]:
+    """Ask every (place, project) at once; all answers are there after `timeout` seconds, late ones as time-outs."""
+    end = time.monotonic() + timeout
+    answers: dict[int, Answer] = {}
+    session = HostSession(settings)
+
+    def work(number: int, place: Place, project: str) -> None:
+        found = ask(place, project, session, timeout)
+        if found.state in (State.SERVER, State.RESET) and time.monotonic() + AGAIN < end:
+            time.sleep(AGAIN)
+            found = ask(place, project, session, timeout)
+        answers[number] = found
+
+    # Daemons, since a name look-up that hangs can not be ended, and must not keep the process alive.
+    threads = [
+        threading.Thread(target=work, args=(number, *question), daemon=True)
+        for number, question in enumerate(questions)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(max(0.0, end - time.monotonic()))
+    late = f"no answer within {timeout:g} s"
+    return tuple(
+        answers.get(number) or Answer(place, project, State.TIMEOUT, late)
+        for number, (place, project) in enumerate(questions)
+    )
+
+
+def probe(
+    indexes: Mapping[str, Index], settings: PipSettings, projects: Mapping[str, str], timeout: float = 5.0
+) -> tuple[Answer, ...]:
+    """Ask every index for one project that it should have: `projects` maps index names to it (`default` included)."""
+    usual = projects.get(DEFAULT_INDEX, "pip")
+    places = [(place, usual) for place in (default_place(settings), *extra_places(settings))]
+    places += [
+        (place, project)
+        for name, project in projects.items()
+        if name in indexes
+        for place in bound_places(name, indexes)
+    ]
+    return ask_all(places, settings, timeout)

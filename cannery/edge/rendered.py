@@ -1,0 +1,83 @@
+"""Write a rendered folder: text files, hard links to the locked wheels, nothing that is no longer wanted."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import TYPE_CHECKING
+
+from cannery.core.render import render, wheel_paths
+from cannery.edge.files import write_atomic
+from cannery.edge.pipconf import read_pip_settings
+from cannery.edge.wheelhouse import fetch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from cannery.core.catalog import Catalog
+    from cannery.core.lock import LockedPackage
+    from cannery.core.plan import Plan
+    from cannery.edge.context import Context
+
+LOG_FOLDER = "log"
+
+
+def fetch_wheels(
+    context: Context,
+    catalog: Catalog,
+    packages: Sequence[LockedPackage],
+    progress: Callable[[int, int], None] | None = None,
+) -> Mapping[str, Path]:
+    """Return {name: file} of locked packages, downloaded where the wheelhouse lacks them."""
+    settings = read_pip_settings(context.env)
+    return fetch(packages, catalog.indexes, settings, cache=context.cache, env=context.env, progress=progress)
+
+
+def write_folder(context: Context, catalog: Catalog, plan: Plan, folder: Path) -> str:
+    """Write the rendered folder of `plan`; return what changed, in words. Logs in it stay."""
+    texts = render(plan, context.templates(), catalog.compatibility)
+    changed = sum(write_atomic(folder / name, text) for name, text in texts.items())
+    paths = wheel_paths(plan)
+    files = fetch_wheels(context, catalog, plan.lock.packages)
+    tools = fetch_wheels(context, catalog, plan.tools.packages)
+    tool_names = {package.name for package in plan.tools.packages}
+    linked = 0
+    for name, package in paths.items():
+        is_tool = name.startswith("wheels/_tools/") and package.name in tool_names
+        linked += _link((tools if is_tool else files)[package.name], folder / name)
+    (folder / "sources").mkdir(exist_ok=True)
+    removed = _remove_others(folder, {*texts, *paths})
+    return f"{changed} files written, {linked} wheels linked, {removed} removed, {len(texts) + len(paths)} in all"
+
+
+def _link(source: Path, path: Path) -> bool:
+    """Make `path` a hard link to `source` (a copy across file systems); return whether anything was done."""
+    if path.exists():
+        if path.samefile(source):
+            return False
+        path.unlink()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.link(source, path)
+    except OSError:
+        temporary = path.with_name(f".{path.name}.part")
+        shutil.copyfile(source, temporary)
+        temporary.replace(path)
+    return True
+
+
+def _remove_others(folder: Path, wanted: set[str]) -> int:
+    """Remove what an earlier plan left; `log/` stays."""
+    removed = 0
+    for path in sorted(folder.rglob("*"), reverse=True):
+        name = str(path.relative_to(folder))
+        if name.split("/", 1)[0] == LOG_FOLDER:
+            continue
+        if path.is_dir() and not path.is_symlink():
+            if name != "sources" and not any(path.iterdir()):
+                path.rmdir()
+        elif name not in wanted:
+            path.unlink()
+            removed += 1
+    return removed

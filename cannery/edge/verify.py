@@ -1,0 +1,104 @@
+"""Run the verify script in a container of an image, with the flags that `run` gives, and keep its result."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from cannery.core.errors import VerifyFailedError
+from cannery.core.run_command import HostNpus, RunRequest, run_command
+from cannery.edge.files import sha256_bytes, write_atomic
+from cannery.edge.process import run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cannery.core.catalog import ChipAccess
+    from cannery.edge.context import Context
+    from cannery.edge.engine import Engine
+
+SCRIPT = "/opt/cannery/verify.py"
+PYTHON = "/opt/venv/bin/python"
+
+
+@dataclass(frozen=True)
+class VerifyRequest:
+    """What is to be verified, and how: `script_digest` is of the verify script, `levels` empty means all."""
+
+    image: str
+    image_id: str
+    script_digest: str
+    shm_size: str
+    levels: tuple[str, ...] = ()
+    require_npu: bool = False
+    again: bool = False
+
+
+@dataclass(frozen=True)
+class Verified:
+    """The script's report and exit code (0 passed, 1 failed, 3 unable), and whether it was remembered."""
+
+    report: dict[str, Any]
+    status: int
+    reused: bool
+
+
+def verify(context: Context, engine: Engine, request: VerifyRequest, access: ChipAccess, host: HostNpus) -> Verified:
+    """Return the verify result of an image: a remembered pass of the same image, script and host, or a fresh run.
+
+    Raises `VerifyFailedError` when the script gives no report at all.
+    """
+    options = [word for level in request.levels for word in ("--level", level)]
+    options += ["--require-npu"] if request.require_npu else []
+    key = sha256_bytes(json.dumps([request.script_digest, options, sorted(host.nodes | host.paths)]).encode())[:16]
+    store = context.cache / "verified" / f"{request.image_id.removeprefix('sha256:')[:24]}-{key}.json"
+    if store.is_file() and not request.again:
+        return Verified(json.loads(store.read_text()), 0, reused=True)
+    report, status = _run(context, engine, request, access, host, options)
+    if status == 0:
+        write_atomic(store, json.dumps(report, indent=1, ensure_ascii=False))
+    return Verified(report, status, reused=False)
+
+
+def _run(  # noqa: PLR0913, PLR0917 - one container run
+    context: Context, engine: Engine, request: VerifyRequest, access: ChipAccess, host: HostNpus, options: list[str]
+) -> tuple[dict[str, Any], int]:
+    name = f"cannery-verify-{os.getpid()}"
+    command = run_command(
+        RunRequest(
+            image=request.image,
+            shm_size=request.shm_size,
+            npu=bool(host.cards),
+            name=name,
+            command=(PYTHON, SCRIPT, "--json", *options),
+        ),
+        access,
+        host,
+    )
+    # Nothing that the image needs may come over the network at start.
+    arguments = (command.arguments[0], "--network", "none", *command.arguments[1:])
+    env = engine.client_env(context.env)
+    try:
+        done = run(engine.command(*arguments), env=env, check=False)
+    except KeyboardInterrupt:
+        run(engine.command("rm", "--force", name), env=env, check=False)
+        raise
+    try:
+        return json.loads(done.stdout), done.returncode
+    except ValueError as error:
+        tail = "\n".join((done.stderr or done.stdout).strip().splitlines()[-10:])
+        raise VerifyFailedError(
+            f"the verify script gave no report (status {done.returncode})\n{tail}",
+            where=request.image,
+            hint=f"try: docker run --rm {request.image} {PYTHON} {SCRIPT}",
+        ) from error
+
+
+def read_host(paths: tuple[str, ...], root: Path) -> HostNpus:
+    """Return which of `paths` this host has (below `root`), and the group that owns the device nodes."""
+    present = {p for p in paths if (root / p.lstrip("/")).exists()}
+    nodes = frozenset(p for p in present if p.startswith("/dev/"))
+    groups = {(root / node.lstrip("/")).stat().st_gid for node in nodes}
+    return HostNpus(nodes, frozenset(present) - nodes, min(groups - {0}, default=None))

@@ -1,0 +1,211 @@
+"""The wheelhouse: every file of a lock, on the host, stored by hash: `<cache>/wheels/<sha[:2]>/<sha>/<file name>`.
+
+A file gets that name only after its size and sha256 were checked, so a file of the right size there is used as it is and
+nothing is asked of any network. Two runs may share a store: each file is fetched under a lock of its own.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Protocol
+
+from filelock import FileLock, Timeout
+
+from cannery.core.errors import CanneryError, FindingsError, NetworkError
+from cannery.core.lock import DEFAULT_INDEX
+from cannery.edge.download import StoppedError, UnreachableError, Wanted, WrongFileError, download
+from cannery.edge.indexes import Place, ask, bound_places, default_place, extra_places
+from cannery.edge.session import HostSession
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from cannery.core.catalog import Index
+    from cannery.core.lock import LockedPackage
+    from cannery.edge.indexes import Listed
+    from cannery.edge.pipconf import PipSettings
+
+# Downloads at once.
+WORKERS = 8
+# Seconds that a page of an index may take.
+PAGE = 20.0
+# Seconds between two looks at whether the run was stopped, while another run holds a file's lock.
+LOOK = 0.2
+
+
+class Progress(Protocol):
+    """Called, one call at a time, whenever bytes of a file have arrived: `received` of `size`; once at its end."""
+
+    def __call__(self, package: LockedPackage, received: int, size: int) -> None:
+        """Show it."""
+
+
+def store_path(package: LockedPackage, cache: Path) -> Path:
+    """Return where the file of `package` lies once it is there."""
+    return cache / "wheels" / package.sha256[:2] / package.sha256 / package.file
+
+
+def is_there(package: LockedPackage, cache: Path) -> bool:
+    """Whether the file is in the store. It got there by its hash, so only its size is looked at."""
+    try:
+        return package.complete and store_path(package, cache).stat().st_size == package.size
+    except OSError:
+        return False
+
+
+def missing_bytes(packages: Sequence[LockedPackage], cache: Path) -> int:
+    """Return how many bytes of `packages` are not in the store yet."""
+    return sum(package.size for package in packages if not is_there(package, cache))
+
+
+@dataclass(frozen=True)
+class _Fetcher:
+    indexes: Mapping[str, Index]
+    settings: PipSettings
+    cache: Path
+    session: HostSession
+    stop: threading.Event
+
+    def fetch(self, package: LockedPackage, progress: Progress) -> None:
+        """Bring one file into the store, under the lock of its hash."""
+        wanted = Wanted(store_path(package, self.cache), package.sha256, package.size)
+        locks = self.cache / "wheels" / ".locks"
+        locks.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(locks / f"{package.sha256}.lock")
+        while True:
+            try:
+                lock.acquire(timeout=LOOK)
+                break
+            except Timeout:
+                if self.stop.is_set():
+                    raise StoppedError from None
+        try:
+            if not is_there(package, self.cache):
+                self._fetch_locked(package, wanted, progress)
+        finally:
+            lock.release()
+
+    def _fetch_locked(self, package: LockedPackage, wanted: Wanted, progress: Progress) -> None:
+        wrong: list[str] = []
+        reasons: list[str] = []
+        for candidate in self._candidates(package, reasons):
+            if candidate.sha256 and candidate.sha256 != package.sha256:
+                wrong.append(f"{candidate.place} has sha256:{candidate.sha256}")
+                continue
+            try:
+                download(
+                    wanted,
+                    candidate.url,
+                    self.session,
+                    self.stop,
+                    lambda received: progress(package, received, package.size),
+                )
+            except WrongFileError as error:
+                found = error.found if " " in error.found else f"sha256:{error.found}"
+                wrong.append(f"{candidate.place} has {found}")
+            except UnreachableError as error:
+                reasons.append(f"{candidate.place}: {error}")
+            else:
+                return
+        what = f"{package.name} {package.version}: {package.file}"
+        if wrong:
+            raise FindingsError(
+                f"{what} is not the file of the lock, which has sha256:{package.sha256}; {'; '.join(wrong)}",
+                hint="the lock or the index was changed; compare the hash with the lock's history",
+            )
+        raise NetworkError(f"{what} cannot be had: {self.settings.redact('; '.join(reasons))}")
+
+    def _candidates(self, package: LockedPackage, reasons: list[str]) -> Iterator[Listed]:
+        """Files of that name, the local ones first; a place is asked only when those before it had none that is right."""
+        for place in self._places(package):
+            answer = ask(place, package.name, self.session, PAGE)
+            files = [file for file in answer.files if file.file == package.file]
+            if not files:
+                listed = f"lists {len(answer.files)} files of it, not this one"
+                reasons.append(f"{place} {listed}" if answer.files else str(answer))
+            yield from files
+
+    def _places(self, package: LockedPackage) -> tuple[Place, ...]:
+        extras = extra_places(self.settings)
+        if package.index == DEFAULT_INDEX:
+            mine: tuple[Place, ...] = (default_place(self.settings),)
+        elif package.index in self.indexes:
+            mine = bound_places(package.index, self.indexes)
+        else:
+            raise FindingsError(
+                f"{package.name} {package.version}: its index {package.index!r} is not in the catalog",
+                where="images/indexes.yaml",
+            )
+        local = tuple(place for place in (*extras, *mine) if place.folder is not None)
+        return (*local, *(place for place in (*mine, *extras) if place.folder is None))
+
+
+def fetch(  # noqa: PLR0913 - what a fetch depends on
+    packages: Sequence[LockedPackage],
+    indexes: Mapping[str, Index],
+    settings: PipSettings,
+    cache: Path,
+    progress: Progress,
+    workers: int = WORKERS,
+) -> dict[str, Path]:
+    """Return name → file of every package, after fetching those that are not in the store.
+
+    Raises `FindingsError` for an incomplete package or a file with another hash than the lock's, `NetworkError` when no
+    index has a file any more or none answers; the message names package, file and every place that was asked. Interrupted, it
+    leaves `.part` files, which the next run goes on with.
+    """
+    incomplete = [f"{p.name} {p.version} (index {p.index})" for p in packages if not p.complete]
+    if incomplete:
+        raise FindingsError(
+            f"the lock is incomplete: {', '.join(incomplete)}", hint="run `build.py lock` where that index is reached"
+        )
+    todo = sorted((p for p in packages if not is_there(p, cache)), key=lambda p: -p.size)
+    if todo:
+        fetcher = _Fetcher(indexes, settings, cache, HostSession(settings), threading.Event())
+        _run(fetcher, todo, progress, min(workers, len(todo)))
+    return {package.name: store_path(package, cache) for package in packages}
+
+
+def _run(fetcher: _Fetcher, todo: Sequence[LockedPackage], progress: Progress, workers: int) -> None:
+    """Fetch all of `todo`, the largest first; the first error or an interrupt stops the rest."""
+    queue: SimpleQueue[LockedPackage] = SimpleQueue()
+    for package in todo:
+        queue.put(package)
+    done: SimpleQueue[BaseException | None] = SimpleQueue()
+    one_at_a_time = threading.Lock()
+
+    def show(package: LockedPackage, received: int, size: int) -> None:
+        with one_at_a_time:
+            progress(package, received, size)
+
+    def work() -> None:
+        try:
+            while not fetcher.stop.is_set():
+                package = queue.get_nowait()
+                fetcher.fetch(package, show)
+        except Empty:
+            done.put(None)
+        except BaseException as error:  # noqa: BLE001 - handed to the main thread, which raises it
+            done.put(error)
+        else:
+            done.put(StoppedError())
+
+    # Daemons, since a read that waits for a silent server cannot be ended, and must not hold up Ctrl-C.
+    for _ in range(workers):
+        threading.Thread(target=work, daemon=True).start()
+    first: BaseException | None = None
+    try:
+        for _ in range(workers):
+            error = done.get()
+            if error is not None:
+                fetcher.stop.set()
+                first = error if first is None or isinstance(first, StoppedError) else first
+    finally:
+        fetcher.stop.set()
+    if isinstance(first, OSError) and not isinstance(first, CanneryError):
+        raise FindingsError(f"the wheelhouse cannot be written: {first}", where=str(fetcher.cache)) from first
+    if first is not None:
+        raise first

@@ -1,0 +1,79 @@
+"""YAML files with positions: values plus the line of every key, so that an error can say file:line.
+
+Duplicate keys, which YAML libraries silently let win, are errors here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from cannery.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+Location = tuple[str | int, ...]
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+@dataclass(frozen=True)
+class YamlDocument:
+    """One parsed file: its value, and the 1-based line at which each key or list item stands."""
+
+    name: str
+    value: Any
+    lines: Mapping[Location, int]
+
+    def where(self, location: Location) -> str:
+        """Return `file:line` of `location`, or of its nearest parent that has a line."""
+        path = location
+        while path and path not in self.lines:
+            path = path[:-1]
+        return f"{self.name}:{self.lines.get(path, 1)}"
+
+
+def read_yaml(path: Path, name: str) -> YamlDocument:
+    """Read one YAML file; `name` is how messages call it.
+
+    Raises `UsageError` with file:line for broken YAML, duplicate keys and an empty file.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot be read: {error}", where=name) from error
+    loader = _Loader(text)
+    lines: dict[Location, int] = {}
+    try:
+        node = loader.get_single_node()
+        if node is None:
+            raise UsageError("the file is empty", where=name)
+        _index(node, (), lines, name)
+        value = loader.construct_document(node)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"{name}:{mark.line + 1}" if mark else name
+        problem = getattr(error, "problem", None) or str(error)
+        raise UsageError(f"broken YAML: {problem}", where=where, hint="check indentation, colons and quotes") from error
+    finally:
+        loader.dispose()
+    return YamlDocument(name, value, lines)
+
+
+def _index(node: yaml.Node, path: Location, lines: dict[Location, int], name: str) -> None:
+    lines.setdefault(path, node.start_mark.line + 1)
+    if isinstance(node, yaml.MappingNode):
+        seen: set[str] = set()
+        for key, value in node.value:
+            line = key.start_mark.line + 1
+            if key.value in seen:
+                raise UsageError(f"key {key.value!r} stands twice", where=f"{name}:{line}", hint="remove one of them")
+            seen.add(key.value)
+            lines[(*path, key.value)] = line
+            _index(value, (*path, key.value), lines, name)
+    elif isinstance(node, yaml.SequenceNode):
+        for position, item in enumerate(node.value):
+            _index(item, (*path, position), lines, name)

@@ -1,0 +1,64 @@
+#!/bin/sh
+# Install system packages into the image and leave nothing else: no cache, no log, no list, no mirror, no CA.
+#
+#   system.sh apt|dnf EPOCH [PACKAGE...]
+#
+# /run/cannery/etc is copied over /etc; /run/secrets/apt_sources (one-line form) replaces the image's own sources for this
+# step; /run/secrets/ca is the bundle for https mirrors. Everything changed here gets mtime EPOCH, so that the layer's
+# digest depends on the packages alone.
+set -eu
+
+family=$1
+epoch=$2
+shift 2
+
+start=$(date +%s)
+
+install_apt() {
+    export DEBIAN_FRONTEND=noninteractive
+    set -- -o APT::Install-Recommends=false -o Dpkg::Use-Pty=0 -o Acquire::Retries=3 "$@"
+    if [ -s /run/secrets/apt_sources ]; then
+        sources=$(mktemp -d)
+        cp /run/secrets/apt_sources "$sources/host.list"
+        set -- -o Dir::Etc::sourcelist=/dev/null -o Dir::Etc::sourceparts="$sources" "$@"
+    fi
+    if [ -s /run/secrets/ca ]; then
+        set -- -o Acquire::https::CAInfo=/run/secrets/ca "$@"
+    fi
+    options=
+    while [ "$1" != -- ]; do
+        options="$options $1"
+        shift
+    done
+    shift
+    # shellcheck disable=SC2086 # options hold no spaces of their own
+    apt-get $options -qq update
+    # shellcheck disable=SC2086
+    apt-get $options -qq install -y "$@"
+    rm -rf "${sources:-/nonexistent}"
+}
+
+install_dnf() {
+    manager=dnf
+    command -v dnf >/dev/null || manager=yum
+    shift # the separator
+    if [ -s /run/secrets/ca ]; then
+        "$manager" -y --setopt=install_weak_deps=False --setopt=sslcacert=/run/secrets/ca install "$@"
+    else
+        "$manager" -y --setopt=install_weak_deps=False install "$@"
+    fi
+    "$manager" clean all
+}
+
+if [ $# -gt 0 ]; then
+    "install_$family" -- "$@"
+fi
+
+cp -r /run/cannery/etc/. /etc/
+chmod 644 /etc/profile.d/cannery.sh
+
+rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin /var/cache/apt/archives/*.deb /var/cache/ldconfig/aux-cache \
+    /var/cache/dnf /var/cache/yum /var/log/apt /var/log/dpkg.log /var/log/alternatives.log /var/log/dnf* \
+    /var/log/hawkey.log /root/.cache /tmp/* /var/tmp/*.deb
+find / -xdev -newermt "@$((start - 1))" ! -path '/proc/*' ! -path '/sys/*' ! -path '/dev/*' ! -path '/run/*' \
+    -exec touch -h -d "@$epoch" {} +

@@ -1,0 +1,338 @@
+"""bake() with a fake docker: replays recordings, fails early, floods, hangs, hangs on."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from cannery.core.errors import BuildFailedError, NetworkError, UnableError, UsageError
+from cannery.core.progress import BuildState, Status
+from cannery.edge.buildx import BakeResult, View, bake
+from cannery.edge.progress_view import LiveView, PlainView, make_view
+
+DATA = Path(__file__).parents[1] / "unit" / "data"
+ROOT = Path(__file__).parents[2]
+
+FAKE = """
+import base64, json, os, signal, sys, time
+from pathlib import Path
+args = sys.argv[1:]
+here = Path(__file__).parent
+(here / "called.json").write_text(json.dumps({"args": args, "cwd": os.getcwd(), "pgid": os.getpgrp()}))
+meta = Path(args[args.index("--metadata-file") + 1])
+mode, _, name = os.environ["FAKE"].partition(":")
+say = lambda text: (sys.stderr.write(text), sys.stderr.flush())
+def event(**fields): say(json.dumps(fields) + "\\n")
+def step(**fields): event(vertexes=[{"digest": "a", "name": "[big 1/1] RUN make", **fields}])
+START, END = "2026-01-01T00:00:00Z", "2026-01-01T00:00:09Z"
+def interrupted(number, frame):
+    with (here / "signals").open("a") as file: file.write("INT\\n")
+    if mode == "stubborn": return
+    say("ERROR: failed to solve: Canceled: context canceled\\n")
+    sys.exit(1)
+if mode == "replay":
+    say(Path(name).read_text())
+    failed = "ERROR:" in Path(name).read_text()
+    if not failed:
+        meta.write_text(json.dumps({"image": {"image.name": "docker.io/library/px:1,q.io/px:2",
+            "containerimage.digest": "sha256:m", "containerimage.config.digest": "sha256:c"}, "buildx.x": "y"}))
+    sys.exit(1 if failed else 0)
+if mode == "say":
+    print("on stdout", flush=True)
+    say(name + "\\n")
+    sys.exit(1)
+if mode == "flood":
+    step(started=START)
+    text = b"".join(b"%07d 0123456789012345678901234567890123456789\\n" % n for n in range(1000))
+    block = base64.b64encode(text).decode()
+    for _ in range(208): event(logs=[{"vertex": "a", "stream": 1, "data": block}])
+    last = base64.b64encode(b"the real error\\nno newline hunter2").decode()
+    event(logs=[{"vertex": "a", "stream": 2, "data": last}])
+    step(started=START, completed=END, error='process "/bin/sh -c make" did not complete successfully: exit code: 2')
+    say("ERROR: failed to solve: x\\n")
+    sys.exit(1)
+if mode in {"hang", "stubborn"}:
+    signal.signal(signal.SIGINT, interrupted)
+    step(started=START)
+    (here / "ready").write_text("")
+    while True: time.sleep(0.05)
+if mode == "old":
+    say("#1 [internal] load build definition from Dockerfile\\n")
+    while True: time.sleep(0.05)
+sys.exit("unknown mode")
+"""
+
+
+class Seen:
+    def __init__(self) -> None:
+        self.states: list[BuildState] = []
+        self.finished = 0
+
+    def update(self, state: BuildState) -> None:
+        self.states.append(state)
+
+    def finish(self, state: BuildState) -> None:
+        self.states.append(state)
+        self.finished += 1
+
+
+class Build:
+    """Calls bake() in a folder of its own with the fake docker; `mode` says what that does."""
+
+    def __init__(self, base: Path) -> None:
+        self.folder, self.fake, self.log = base / "out", base / "docker.py", base / "log" / "build.log"
+        self.fake.write_text(FAKE)
+        self.folder.mkdir()
+        target = {"context": ".", "target": "final", "secret": ["id=token,env=TOKEN"]}
+        (self.folder / "docker-bake.json").write_text(json.dumps({"target": {"image": target}}))
+
+    def __call__(
+        self, mode: str, view: View | None = None, *, overrides: tuple[str, ...] = (), builder: str | None = None
+    ) -> BakeResult:
+        return bake(
+            (sys.executable, str(self.fake)),
+            {"PATH": os.environ["PATH"], "FAKE": mode, "TOKEN": "hunter2"},
+            self.folder,
+            targets=("image",),
+            log=self.log,
+            view=view or Seen(),
+            overrides=overrides,
+            builder=builder,
+            secrets=("hunter2",),
+        )
+
+
+@pytest.fixture
+def build(tmp_path: Path) -> Build:
+    return Build(tmp_path)
+
+
+def test_success(build: Build) -> None:
+    view = Seen()
+    result = build(f"replay:{DATA / 'rawjson-ok.txt'}", view, overrides=("*.no-cache=true",), builder="b")
+    assert [image.names for image in result.images] == [("docker.io/library/px:1", "q.io/px:2")]
+    assert result.images[0].id == "sha256:c"
+    assert (result.cached, result.total, view.finished) == (0, 6, 1)
+    called = json.loads((build.fake.parent / "called.json").read_text())
+    assert called["cwd"] == str(build.folder)
+    assert called["args"][:4] == ["bake", "-f", "docker-bake.json", "--progress=rawjson"]
+    assert called["args"][-5:] == ["--builder", "b", "--set", "*.no-cache=true", "image"]
+    assert called["pgid"] != os.getpgrp()
+    log = build.log.read_text()
+    assert "[group-torch] part 1 part 2 part 3\n" in log
+    assert all("[" in line for line in log.splitlines())
+
+
+def test_failure(build: Build) -> None:
+    with pytest.raises(BuildFailedError) as caught:
+        build(f"replay:{DATA / 'rawjson-fail.txt'}")
+    text = str(caught.value)
+    assert caught.value.code == 5
+    assert "stage group-bad" in text
+    assert "| no such wheel" in text
+    assert str(build.log) in text
+    assert f"cd {build.folder} && " in text
+    assert "build --target group-bad --progress=plain" in text
+    assert "--secret id=token,env=TOKEN" in text
+    log = build.log.read_text()
+    assert "[group-slow] --- cancelled" in log
+    assert "[bake] ERROR: failed to solve" in log
+
+
+def test_registry_away(build: Build) -> None:
+    with pytest.raises(NetworkError, match=r"quay\.invalid"):
+        build(f"replay:{DATA / 'rawjson-noname.txt'}")
+
+
+def test_disk_full_says_numbers_when_the_disk_is_here(build: Build, tmp_path: Path) -> None:
+    text = (DATA / "rawjson-disk.txt").read_text().replace("/var/lib/docker", str(tmp_path))
+    (tmp_path / "recording").write_text(text)
+    with pytest.raises(UnableError, match=rf"no space left.*GB free at {tmp_path}"):
+        build(f"replay:{tmp_path / 'recording'}")
+
+
+def test_ten_megabytes_arrive_whole(build: Build) -> None:
+    with pytest.raises(BuildFailedError) as caught:
+        build("flood")
+    lines = build.log.read_text().splitlines()
+    assert sum(line.endswith("0123456789") for line in lines) == 208_000
+    shown = [line for line in caught.value.what.splitlines() if line.startswith("  | ")]
+    assert len(shown) == 50
+    assert shown[-2:] == ["  | the real error", "  | no newline ***"]
+    assert shown[0].startswith("  | 0000952 ")
+    assert "hunter2" not in build.log.read_text() + str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("ERROR: failed to find target nosuch", UsageError),
+        ("ERROR: Cannot connect to the Docker daemon at unix:///x.", UnableError),
+        ("docker: unknown command: docker buildx", UnableError),
+        ("ERROR: invalid progress mode rawjson", UnableError),
+    ],
+)
+def test_plain_errors(build: Build, text: str, kind: type[Exception]) -> None:
+    with pytest.raises(kind):
+        build(f"say:{text}")
+    assert "[bake] on stdout\n" in build.log.read_text()
+
+
+def test_old_buildx_is_stopped_at_once(build: Build) -> None:
+    with pytest.raises(UnableError, match=r"0\.13"):
+        build("old")
+
+
+def test_program_and_folder_must_be_there(build: Build, tmp_path: Path) -> None:
+    def call(engine: str, folder: Path) -> BakeResult:
+        return bake((engine,), {"PATH": "/bin"}, folder, targets=(), log=build.log, view=Seen())
+
+    with pytest.raises(UnableError, match="nosuch-docker"):
+        call("nosuch-docker", build.folder)
+    with pytest.raises(UsageError, match="no bake file"):
+        call("docker", tmp_path / "nothing")
+    (build.folder / "docker-bake.json").write_text('{"target": {"image": {"contexT": "."}}}')
+    with pytest.raises(UsageError, match="contexT"):
+        call("docker", build.folder)
+
+
+def wait_for(path: Path) -> None:
+    end = time.monotonic() + 10
+    while not path.exists():
+        assert time.monotonic() < end, f"{path} did not appear"
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupt_cancels_once_and_leaves_nothing(build: Build, number: int) -> None:
+    ready = build.fake.parent / "ready"
+    before = signal.getsignal(signal.SIGTERM)
+
+    def interrupt() -> None:
+        wait_for(ready)
+        os.kill(os.getpid(), number)
+
+    sender = threading.Thread(target=interrupt)
+    sender.start()
+    view = Seen()
+    with pytest.raises(KeyboardInterrupt):
+        build("hang", view)
+    sender.join()
+    assert (build.fake.parent / "signals").read_text() == "INT\n"
+    assert view.finished == 1
+    assert view.states[-1].steps[0].status is Status.RUNNING
+    group = json.loads((build.fake.parent / "called.json").read_text())["pgid"]
+    with pytest.raises(ProcessLookupError):
+        os.killpg(group, 0)
+    assert signal.getsignal(signal.SIGTERM) is before
+    assert "interrupted" in build.log.read_text()
+
+
+def test_a_build_that_ignores_the_interrupt_is_killed(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cannery.edge.child.CANCEL_SECONDS", 0.3)
+
+    def interrupt() -> None:
+        wait_for(build.fake.parent / "ready")
+        os.kill(os.getpid(), signal.SIGINT)
+
+    sender = threading.Thread(target=interrupt)
+    sender.start()
+    with pytest.raises(KeyboardInterrupt):
+        build("stubborn")
+    sender.join()
+    group = json.loads((build.fake.parent / "called.json").read_text())["pgid"]
+    with pytest.raises(ProcessLookupError):
+        os.killpg(group, 0)
+
+
+# --- views ----------------------------------------------------------------------------------------------------------
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Stepping:
+    """Passes states on to a view, with the events' own times as the clock."""
+
+    def __init__(self, view: View, clock: Clock) -> None:
+        self.view, self.clock = view, clock
+
+    def update(self, state: BuildState) -> None:
+        self.clock.now = state.now
+        self.view.update(state)
+
+    def finish(self, state: BuildState) -> None:
+        self.view.finish(state)
+
+
+def test_plain_lines(build: Build) -> None:
+    stream, clock = io.StringIO(), Clock()
+    view = make_view(stream, is_terminal=False, clock=clock)
+    assert isinstance(view, PlainView)
+    build(f"replay:{DATA / 'rawjson-ok.txt'}", Stepping(view, clock))
+    lines = stream.getvalue().splitlines()
+    torch = [line for line in lines if "group-torch:" in line]
+    assert len(torch) == 2
+    assert "RUN --network=none" in torch[0]
+    assert torch[1].endswith("group-torch: done in 1.0 s")
+    assert any(line.endswith("context: done in 0.1 s, 8.0 MB") for line in lines)
+    assert lines[-1].endswith("0/6 steps cached, 1.4 s")
+    assert "\x1b" not in stream.getvalue()
+    assert len(lines) < 20
+
+
+def test_plain_lines_of_a_cached_build_are_few(build: Build) -> None:
+    stream = io.StringIO()
+    build(f"replay:{DATA / 'rawjson-cached.txt'}", make_view(stream, is_terminal=False, clock=Clock()))
+    text = stream.getvalue()
+    assert "group-ray: cached\n" in text
+    assert "RUN" not in text
+    assert text.endswith("6/6 steps cached, 0.1 s\n")
+
+
+def test_a_long_silent_step_gives_a_sign_of_life_each_minute(build: Build) -> None:
+    seen = Seen()
+    build(f"replay:{DATA / 'rawjson-ok.txt'}", seen)
+    running = next(s for s in seen.states if any(x.status is Status.RUNNING and x.name.number for x in s.steps))
+    stream, clock = io.StringIO(), Clock()
+    view = PlainView(stream, clock)
+    for _ in range(130):
+        clock.now += 1
+        view.update(running)
+    assert stream.getvalue().count("still running: ") == 2
+
+
+@pytest.mark.parametrize("no_color", [True, False])
+def test_live_table(build: Build, no_color: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    stream = io.StringIO()
+    view = make_view(stream, is_terminal=True, clock=Clock(), no_color=no_color)
+    assert isinstance(view, LiveView)
+    with pytest.raises(BuildFailedError):
+        build(f"replay:{DATA / 'rawjson-fail.txt'}", view)
+    text = stream.getvalue()
+    assert "group-bad" in text
+    assert "0/5 steps cached" in text
+    assert ("\x1b[1;31mfailed" in text) is not no_color
+    assert text.endswith("\x1b[?25h")
+
+
+def test_rich_is_not_imported_before_it_draws() -> None:
+    code = "import sys, cannery.edge.buildx, cannery.edge.progress_view; sys.exit('rich' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0

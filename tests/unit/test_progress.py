@@ -1,0 +1,442 @@
+"""The reducer on streams recorded from buildx 0.13.1 with Docker 26.1.5 (groups, disk: containerd image store)."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cannery.core.bake_file import check_bake
+from cannery.core.build_failure import Context, failure, needs_newer_buildx, registry_of
+from cannery.core.errors import BuildFailedError, CanneryError, NetworkError, UnableError, UsageError
+from cannery.core.progress import (
+    BuildState,
+    Status,
+    apply,
+    busy_seconds,
+    close,
+    counts,
+    layers_new_reused,
+    settled,
+)
+from cannery.core.rawjson import Chunk, Event, Other, Vertex, read_line
+from cannery.core.redact import redactor
+from cannery.core.retry import default_target, retry_command
+from cannery.core.stages import Stage, stages
+from cannery.core.stepname import parse_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+DATA = Path(__file__).parent / "data"
+CONTEXT = Context("out/log/build.log", "docker buildx build --target x .")
+
+
+def events(text: str) -> list[Event | Other]:
+    pending = ""
+    found: list[Event | Other] = []
+    for line in text.splitlines():
+        pending, new = read_line(pending, line)
+        found += new
+    return found
+
+
+def recording(name: str) -> str:
+    return (DATA / f"rawjson-{name}.txt").read_text()
+
+
+def reduce(text: str, redact: Callable[[str], str] = str) -> BuildState:
+    state = BuildState()
+    for event in events(text):
+        state = apply(state, event, redact)
+    return close(state, redact)
+
+
+def vertex(
+    digest: str = "a",
+    name: str = "[s 1/1] RUN x",
+    *,
+    started: float | None = None,
+    completed: float | None = None,
+    error: str = "",
+) -> Event:
+    return Event(vertexes=(Vertex(digest, name, started, completed, error=error),))
+
+
+def printed(data: bytes, stream: int = 1, digest: str = "a") -> Event:
+    return Event(chunks=(Chunk(digest, stream, data, None),))
+
+
+def by_label(state: BuildState) -> dict[str, Stage]:
+    return {stage.label: stage for stage in stages(state)}
+
+
+# --- the stream ---------------------------------------------------------------------------------------------------
+
+
+def test_indented_and_one_line_objects_read_alike() -> None:
+    text = recording("ok")
+    decoder, position, objects = json.JSONDecoder(), 0, []
+    while (position := text.find("{", position)) >= 0:
+        value, position = decoder.raw_decode(text, position)
+        objects.append(json.dumps(value))
+    assert len(objects) == 53
+    assert events("\n".join(objects)) == events(text)
+
+
+def test_text_between_objects_is_kept_and_an_object_cut_off_is_dropped() -> None:
+    found = events('{\n  "vertexes": [\nERROR: killed\n{"vertexes":[{"digest":"a","name":"n"}]}\n{\n  "logs": [')
+    assert found == [Other("ERROR: killed"), vertex(name="n")]
+
+
+def test_odd_json_is_text_and_odd_values_read_as_absent() -> None:
+    assert events("{nonsense}") == [Other("{nonsense}")]
+    odd = '{"vertexes":[3,{"digest":4,"started":"soon","new":1}],"logs":[{"data":"%%%"}],"statuses":"no","x":[]}'
+    assert events(odd) == [Event(vertexes=(Vertex("", ""),), chunks=(Chunk("", 0, b"", None),))]
+
+
+@given(st.lists(st.text(alphabet=st.characters(exclude_characters="\n\r"), max_size=20)))
+def test_no_line_raises(lines: list[str]) -> None:
+    pending = ""
+    for line in lines:
+        pending, _found = read_line(pending, line)
+
+
+@pytest.mark.parametrize("keep", range(0, 21000, 777))
+def test_stream_cut_anywhere_gives_a_state(keep: int) -> None:
+    state = reduce(recording("fail")[:keep])
+    assert state.failed is None or state.failed.name.stage == "group-bad"
+
+
+# --- names --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("[group-ray 2/3] RUN  a\n b", ("", "", "group-ray", 2, 3, "RUN a b")),
+        ("[2/3] COPY . /", ("", "", "", 2, 3, "COPY . /")),
+        ("[linux/amd64->arm64 tools 1/2] FROM x", ("", "linux/amd64->arm64", "tools", 1, 2, "FROM x")),
+        ("[image linux/arm64 stage-1 1/2] RUN x", ("image", "linux/arm64", "stage-1", 1, 2, "RUN x")),
+        ("[image final 4/4] COPY a b", ("image", "", "final", 4, 4, "COPY a b")),
+        ("[image] exporting to image", ("image", "", "export", 0, 0, "exporting to image")),
+        ("[dev internal] load build context", ("dev", "", "context", 0, 0, "load build context")),
+        ("[internal] load metadata for q.io/a:1", ("", "", "base image", 0, 0, "load metadata for q.io/a:1")),
+        ("[auth] a/b:pull token for q.io", ("", "", "base image", 0, 0, "a/b:pull token for q.io")),
+        ("importing cache manifest from q.io/c", ("", "", "cache", 0, 0, "importing cache manifest from q.io/c")),
+        ("", ("", "", "setup", 0, 0, "")),
+    ],
+)
+def test_names(text: str, expected: object) -> None:
+    name = parse_name(text)
+    assert (name.target, name.platform, name.stage, name.number, name.of, name.instruction) == expected
+
+
+# --- recordings ---------------------------------------------------------------------------------------------------
+
+
+def test_a_build() -> None:
+    state = reduce(recording("ok"))
+    found = by_label(state)
+    assert counts(state.steps) == (0, 6)
+    assert {stage.status for stage in found.values()} == {Status.DONE}
+    assert found["group-torch"].seconds == pytest.approx(1.024, abs=0.001)
+    assert found["context"].bytes == 8_002_023
+    assert state.seconds == pytest.approx(1.358, abs=0.001)
+    assert state.other == ()
+
+
+def test_output_of_two_streams_is_joined_to_lines() -> None:
+    state = reduce(recording("ok"))
+    torch = next(step for step in state.steps if step.name.stage == "group-torch")
+    assert torch.log.tail == ("start", "done 1", "done 2", "done 3", "part 1 part 2 part 3")
+
+
+def test_a_cached_build_counts_all_steps_as_cached() -> None:
+    state = reduce(recording("cached"))
+    assert counts(state.steps) == (6, 6)
+    assert by_label(state)["group-ray"].status is Status.CACHED
+
+
+def test_link_copies_of_the_containerd_store_are_one_step_each() -> None:
+    state = reduce(recording("groups"))
+    assert counts(state.steps) == (0, 6)
+    final = [step for step in state.steps if step.name.stage == "final"]
+    assert min(step.name.instruction for step in final).startswith("COPY --link")
+    assert {len(step.parts) for step in final} == {1, 2}
+    assert {step.status for step in state.steps} == {Status.DONE}
+
+
+def test_two_targets_share_steps() -> None:
+    state = settled(reduce(recording("multi")))
+    assert "dev:group-torch" in by_label(state)
+    assert Status.WAITING not in {step.status for step in state.steps}
+
+
+def test_while_it_runs() -> None:
+    state = BuildState()
+    for event in events(recording("ok")):
+        state = apply(state, event)
+        if by_label(state).get("group-ray") and by_label(state)["group-ray"].status is Status.RUNNING:
+            break
+    found = by_label(state)
+    assert found["final"].status is Status.WAITING
+    assert found["tools"].status is Status.DONE
+    assert found["group-torch"].status is Status.RUNNING
+
+
+def test_failure_names_stage_instruction_code_and_last_lines() -> None:
+    state = reduce(recording("fail"))
+    step = state.failed
+    assert step is not None
+    assert step.name.stage == "group-bad"
+    assert len(step.log.tail) == 50
+    assert step.log.tail[0] == "line 32"
+    assert step.log.tail[-1] == "no such wheel"
+    assert by_label(state)["group-slow"].status is Status.CANCELLED
+    error = failure(state, CONTEXT)
+    assert isinstance(error, BuildFailedError)
+    assert error.where == "stage group-bad"
+    for part in ("exit code 3", "RUN --network=none echo fine", "| line 80", "| no such wheel", "out/log/build.log"):
+        assert part in error.what
+    assert "| line 31\n" not in error.what
+    assert "docker buildx build --target x ." in error.hint
+
+
+def test_a_cancelled_build_has_no_step_of_its_own_that_failed() -> None:
+    assert reduce(recording("cancel")).failed is None
+
+
+def test_a_registry_that_is_not_there() -> None:
+    error = failure(reduce(recording("noname")), CONTEXT)
+    assert isinstance(error, NetworkError)
+    assert error.where == "registry quay.invalid"
+    assert "quay.invalid/ascend/cann:8.5" in error.what
+
+
+def test_a_full_disk() -> None:
+    error = failure(reduce(recording("disk")), Context("log", space="0.0 of 0.2 GB free at /var"))
+    assert isinstance(error, UnableError)
+    assert "0.0 of 0.2 GB free" in error.what
+
+
+# --- written by hand: what could not be recorded here ----------------------------------------------------------------
+
+
+def base_error(text: str, ref: str = "q.io/a/b:1") -> CanneryError:
+    name = f"[internal] load metadata for {ref}"
+    return failure(apply(BuildState(), vertex("m", name, started=1.0, completed=2.0, error=text)), CONTEXT)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("unexpected status from HEAD request to https://q.io/v2/a/b/manifests/1: 401 Unauthorized", "refuses access"),
+        ("q.io/a/b:1: not found", "no such image"),
+        ('failed to do request: Head "https://q.io/v2/": tls: failed to verify certificate: x509: unknown', "TLS"),
+        ('failed to do request: Head "https://q.io/v2/": dial tcp 192.0.2.1:443: i/o timeout', "cannot be reached"),
+        ("no match for platform in manifest: not found", "not for this platform"),
+        ("429 Too Many Requests - toomanyrequests: limit", "rate"),
+    ],
+)
+def test_reasons_of_a_registry(text: str, reason: str) -> None:
+    error = base_error(text)
+    assert isinstance(error, NetworkError)
+    assert error.where == "registry q.io"
+    assert reason in error.what
+
+
+def test_hub_has_no_host_in_its_references() -> None:
+    assert base_error("pull access denied", "ubuntu:22.04").where == "registry docker.io"
+    assert [registry_of(r) for r in ("a/b", "localhost/a", "h:5000/a", "a.b/c")] == [
+        "docker.io",
+        "localhost",
+        "h:5000",
+        "a.b",
+    ]
+
+
+def test_words_of_the_network_in_a_step_are_the_steps_failure() -> None:
+    error = 'process "/bin/sh -c curl https://x: dial tcp: i/o timeout" did not complete successfully: exit code: 6'
+    state = apply(BuildState(), vertex(started=1.0, completed=2.0, error=error))
+    assert isinstance(failure(state, CONTEXT), BuildFailedError)
+
+
+@pytest.mark.parametrize(
+    ("last", "kind", "word"),
+    [
+        (b"dd: /big: No space left on device\n", UnableError, "no space"),
+        (b"exec /bin/sh: exec format error\n", UnableError, "architecture"),
+        (b"error: no such file\n", BuildFailedError, "exit code 1"),
+    ],
+)
+def test_what_a_step_prints_last_can_say_more_than_its_status(last: bytes, kind: type[Exception], word: str) -> None:
+    state = apply(BuildState(), vertex(started=1.0))
+    state = apply(state, printed(last))
+    end = 'process "/bin/sh -c x" did not complete successfully: exit code: 1'
+    error = failure(apply(state, vertex(started=1.0, completed=2.0, error=end)), CONTEXT)
+    assert type(error) is kind
+    assert word in error.what
+
+
+@pytest.mark.parametrize(
+    ("line", "kind", "word"),
+    [
+        ("ERROR: invalid progress mode rawjson", UnableError, "0.13"),
+        ("#1 [internal] load build definition from Dockerfile", UnableError, "0.13"),
+        ("docker: unknown command: docker buildx", UnableError, "no buildx"),
+        ("unknown shorthand flag: 'f' in -f", UnableError, "no buildx"),
+        ("ERROR: Cannot connect to the Docker daemon at unix:///x. Is it running?", UnableError, "connect"),
+        ('ERROR: no builder "nosuch" found', UnableError, "nosuch"),
+        ("ERROR: docker-bake.json:1,31-32: Missing JSON value", UsageError, "1,31"),
+        ("ERROR: unknown key: foo", UsageError, "foo"),
+        ("ERROR: failed to find target nosuch", UsageError, "nosuch"),
+        ("ERROR: failed to solve: dockerfile parse error on line 2: unknown instruction: RNU", BuildFailedError, "RNU"),
+        ("Segmentation fault", BuildFailedError, "Segmentation"),
+    ],
+)
+def test_errors_before_any_step(line: str, kind: type[Exception], word: str) -> None:
+    error = failure(apply(BuildState(), Other(line)), CONTEXT)
+    assert type(error) is kind
+    assert word in str(error)
+
+
+def test_plain_words_among_events_are_no_old_buildx() -> None:
+    state = apply(apply(BuildState(), vertex()), Other("#1 [x]"))
+    assert not needs_newer_buildx(state)
+
+
+def test_clipped_output_is_said() -> None:
+    state = apply(BuildState(), vertex(started=1.0))
+    state = apply(state, printed(b"abc\n[output clipped, log limit 200KiB/s reached]\nend\n"))
+    assert state.clipped == "200KiB/s"
+    end = 'process "x" did not complete successfully: exit code: 1'
+    error = failure(apply(state, vertex(started=1.0, completed=2.0, error=end)), CONTEXT)
+    assert "BUILDKIT_STEP_LOG_MAX_SPEED=-1" in error.what
+
+
+def test_lines_cut_anywhere_come_out_whole() -> None:
+    text = "größe\n完成\r\nbar 1%\rbar 2%\n\x1b[31mred\x1b[0m\nend"
+    state = apply(BuildState(), vertex(started=1.0))
+    fresh: list[tuple[str, str]] = []
+    for position in range(len(text.encode())):
+        state = apply(state, printed(text.encode()[position : position + 1]))
+        fresh += state.fresh
+    state = apply(state, vertex(started=1.0, completed=2.0))
+    assert [line for _key, line in (*fresh, *state.fresh)] == ["größe", "完成", "bar 1%", "bar 2%", "red", "end"]
+    assert state.steps[0].log.tail == ("größe", "完成", "bar 2%", "red", "end")
+
+
+def test_a_line_without_end_does_not_fill_the_memory() -> None:
+    state = apply(BuildState(), vertex(started=1.0))
+    for _ in range(20):
+        state = apply(state, printed(b"x" * 100_000))
+    assert sum(len(data) for _stream, data in state.steps[0].log.open) <= 256 * 1024
+
+
+def test_a_vertex_that_starts_again_is_running_and_its_times_add_up() -> None:
+    state = apply(BuildState(), vertex(started=1.0, completed=2.0))
+    assert state.steps[0].status is Status.DONE
+    state = apply(state, vertex(started=5.0))
+    assert state.steps[0].status is Status.RUNNING
+    state = apply(state, vertex())  # announced again, without times
+    assert state.steps[0].status is Status.RUNNING
+    state = apply(state, vertex(started=5.0, completed=7.0))
+    assert busy_seconds(state.steps[0].intervals, state.now) == 3.0
+
+
+def test_busy_seconds_counts_overlaps_once() -> None:
+    assert busy_seconds([(0, 4), (1, 2), (3, 6), (10, None)], 12) == 8
+    assert busy_seconds([], 5) == 0
+
+
+def test_weak_parts_of_a_group_may_stay_undone() -> None:
+    strong = Vertex("a", "x", 1.0, 2.0, cached=True, group="g", group_name="[f 1/1] COPY a b")
+    weak = Vertex("b", "y", group="g", group_name="[f 1/1] COPY a b", weak=True)
+    state = apply(BuildState(), Event(vertexes=(weak, strong)))
+    assert [(step.status, step.name.stage) for step in state.steps] == [(Status.CACHED, "f")]
+
+
+# --- secrets --------------------------------------------------------------------------------------------------------
+
+
+def test_secrets_are_masked_everywhere_also_across_chunks() -> None:
+    redact = redactor(["hunter2", "p@ss/word"])
+    state = BuildState()
+    for event in (
+        vertex(name="[s 1/1] RUN x hunter2", started=1.0),
+        printed(b"token hun"),
+        printed(b"ter2 http://u:a@b@h.example/x p%40ss%2Fword\n"),
+        vertex(name="[s 1/1] RUN x hunter2", started=1.0, completed=2.0, error="hunter2 refused"),
+        Other("ERROR: hunter2"),
+    ):
+        state = apply(state, event, redact)
+    assert state.steps[0].log.tail == ("token *** http://***@h.example/x ***",)
+    assert "hunter2" not in repr(state)
+
+
+def test_secret_of_several_lines_and_secrets_in_each_other() -> None:
+    redact = redactor(["-----BEGIN KEY-----\nMIIEabcdef\n}\n", "abc", "abcdef", ""])
+    assert redact("} MIIEabcdef abcdef abc x") == "} *** *** *** x"
+    assert redactor()("plain a@b.c text") == "plain a@b.c text"
+
+
+# --- helpers --------------------------------------------------------------------------------------------------------
+
+
+def test_layers() -> None:
+    assert layers_new_reused(["a", "b", "c"], ["a", "d", "c"]) == (1, 2)
+    assert layers_new_reused([], ["a", "a"]) == (2, 0)
+
+
+BAKE = {
+    "group": {"default": {"targets": ["image"]}, "all": {"targets": ["dev"]}},
+    "target": {
+        "_base": {"context": ".", "args": {"A": "1"}, "secret": ["id=pip,env=PIP_CONF"]},
+        "image": {"inherits": ["_base"], "args": {"B": "x y"}, "target": "final", "platforms": ["linux/arm64"]},
+        "dev": {"contexts": {"lower": "target:image"}},
+    },
+}
+
+
+def test_command_for_one_stage_alone() -> None:
+    env = {"DOCKER_HOST": "unix:///x y", "PIP_CONF": "never shown"}
+    text = retry_command(("docker", "buildx"), env, "out/t", BAKE, target="image", stage="g", builder="b")
+    assert text == (
+        "cd out/t && DOCKER_HOST='unix:///x y' docker buildx build --target g --progress=plain --builder b "
+        "--output type=cacheonly -f Dockerfile --platform linux/arm64 --secret id=pip,env=PIP_CONF "
+        "--build-arg A=1 --build-arg 'B=x y' ."
+    )
+
+
+def test_target_on_another_target_is_tried_with_bake() -> None:
+    text = retry_command(("buildx",), {}, ".", BAKE, target="dev", stage="g")
+    assert "bake -f docker-bake.json" in text
+    assert "--set dev.target=g dev" in text
+
+
+def test_default_target() -> None:
+    assert default_target(BAKE, ()) == "image"
+    assert default_target(BAKE, ("all",)) == "dev"
+    assert default_target({"group": {"default": {"targets": ["default"]}}}, ()) == "default"
+    assert default_target({}, ()) == "default"
+
+
+def test_bake_file_keys() -> None:
+    assert check_bake(BAKE, "f") is BAKE
+    with pytest.raises(
+        UsageError, match=r"target\.image\.contxt \(did you mean context\?\); unknown key target\.b\.zz"
+    ):
+        check_bake({"target": {"image": {"contxt": "."}, "b": {"zz": 1}}}, "f")
+
+
+def test_state_counts_base64_of_a_recording_in_full() -> None:
+    """What the decoder reads is what BuildKit wrote, byte for byte."""
+    text = recording("fail")
+    raw = b"".join(base64.b64decode(part.split('"')[3]) for part in text.splitlines() if '"data":' in part)
+    assert b"".join(chunk.data for event in events(text) if isinstance(event, Event) for chunk in event.chunks) == raw

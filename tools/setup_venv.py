@@ -1,0 +1,91 @@
+"""Make .venv from the locked requirements; does nothing when it is there and unchanged.
+
+    python3 tools/setup_venv.py [--dev]
+
+Standard library and pip only. Debian's Python has no `ensurepip`, so the environment is made by uv, which pip brings
+into a temporary folder; the packages are installed by pip, whose settings (index, proxy, certificate, credentials) are
+thus in force. A stamp is written last: an interrupted run starts over.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import hashlib
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / ".venv"
+OLDEST = (3, 11)
+
+
+def main() -> int:
+    """Bring .venv up to date and return an exit code (build.py's: 4 host not able, 7 network)."""
+    parser = argparse.ArgumentParser(description="Make .venv from the locked requirements.")
+    parser.add_argument("--dev", action="store_true", help="with what tests and linters need")
+    files = [ROOT / "requirements.txt"]
+    if parser.parse_args().dev:
+        files.append(ROOT / "requirements-dev.txt")
+    if sys.version_info < OLDEST:
+        return complain(f"Python {OLDEST[0]}.{OLDEST[1]} or newer is needed, this is {sys.version.split()[0]}")
+    with (ROOT / ".venv.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return make(files)
+
+
+def make(files: list[Path]) -> int:
+    """Create the environment if it is missing or of another Python, then install each file that changed."""
+    python = f"{sys.version_info[0]}.{sys.version_info[1]} {sys.base_prefix}"
+    stamps = [VENV / f".{path.stem}" for path in files]
+    wanted = [hashlib.sha256(path.read_bytes()).hexdigest() for path in files]
+    made = VENV / ".made"
+    if not (VENV / "bin/python").exists() or not made.exists() or made.read_text() != python:
+        shutil.rmtree(VENV, ignore_errors=True)
+    todo = [i for i, stamp in enumerate(stamps) if not stamp.exists() or stamp.read_text() != wanted[i]]
+    if not todo:
+        return 0
+    print(f"setting up {VENV.name} from {', '.join(files[i].name for i in todo)}", file=sys.stderr, flush=True)
+    if subprocess.run((sys.executable, "-m", "pip", "--version"), capture_output=True, check=False).returncode != 0:
+        return complain(f"{sys.executable} has no pip", "apt-get install python3-pip, or another python3 first on PATH")
+    if not VENV.exists():
+        create(files[0])
+        made.write_text(python)
+    for i in todo:
+        pip("--python", str(VENV / "bin/python"), "install", "--no-deps", "--require-hashes", "-r", str(files[i]))
+        stamps[i].write_text(wanted[i])
+    return 0
+
+
+def create(requirements: Path) -> None:
+    """Make an empty environment with uv, at the locked version, from a temporary folder."""
+    text = requirements.read_text()
+    start = text.index("\nuv==") + 1
+    end = text.find("\n", text.index("    # via", start)) if "    # via" in text[start:] else len(text)
+    with tempfile.TemporaryDirectory() as folder:
+        locked = Path(folder, "uv.txt")
+        locked.write_text(text[start:end] + "\n")
+        pip("install", "--no-deps", "--require-hashes", "--target", f"{folder}/uv", "-r", str(locked))
+        uv = (f"{folder}/uv/bin/uv", "venv", "--quiet", "--no-config", "--python", sys.executable, str(VENV))
+        subprocess.run(uv, check=True)
+
+
+def pip(*arguments: str) -> None:
+    """Run pip of this Python; end with exit code 7 when it fails, for that is nearly always the index."""
+    quiet = ("--disable-pip-version-check", "-qq", "--no-input")
+    done = subprocess.run((sys.executable, "-m", "pip", *arguments, *quiet), check=False)
+    if done.returncode != 0:
+        sys.exit(complain("pip could not install the locked requirements", "its message stands above", code=7))
+
+
+def complain(what: str, hint: str = "", code: int = 4) -> int:
+    """Print an error as build.py does and return its exit code."""
+    print(f"error: {what}" + (f"\n  → {hint}" if hint else ""), file=sys.stderr)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
