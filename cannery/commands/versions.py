@@ -109,6 +109,7 @@ def planned(context: Context, arguments: argparse.Namespace) -> tuple[Catalog, P
         tools=tools_lock(context, catalog, recipe.target.python),
         templates_digest=templates_digest(context.templates()),
         build_arch=context.arch,
+        standin=catalog.standin,
         forced=tuple(sorted({f.code for f in failed})),
     )
     return catalog, make_plan(recipe, inputs), found

@@ -296,4 +296,5 @@ class Catalog(Closed):
     registries: Registries
     indexes: dict[str, Index]
     tools: Tools
+    standin: StandIn
     compatibility: Compatibility

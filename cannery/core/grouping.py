@@ -39,7 +39,7 @@ class Group:
 def make_groups(packages: Sequence[LockedPackage], components: Sequence[str]) -> tuple[Group, ...]:
     """Cut `packages` into groups; `components` are the distributions of the profile's components, in its order."""
     owners = _owners(packages, components)
-    order = [*components, ""]
+    order = ["", *components]
     own: dict[str, list[LockedPackage]] = {}
     shared: dict[str, list[LockedPackage]] = {}
     built: list[LockedPackage] = []

@@ -1,8 +1,8 @@
-"""The text form of a lock: requirements text that pip and uv can read, and its parser.
+r"""The text form of a lock: requirements text that pip and uv can read, and its parser.
 
 First line: a JSON comment with what the lock was made from. Then, sorted by name, one entry a package:
 
-    absl-py==2.5.1 \\
+    absl-py==2.5.1 \
         --hash=sha256:…
         # absl_py-2.5.1-py3-none-any.whl, 135750 bytes, index default, via tensorboard
 

@@ -24,6 +24,7 @@ from cannery.core.words import Arch, BaseKind, ComponentKind
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from cannery.core.catalog import StandIn
     from cannery.core.lock import Lock, LockedPackage
     from cannery.core.recipe import Recipe
 
@@ -110,12 +111,17 @@ class Plan:
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a plan is made from, beside the recipe: the locks of all arches, the tools' lock, the templates' digest."""
+    """What a plan is made from, beside the recipe.
+
+    The locks of all arches, the build tools' lock, the digest of templates/, the build host's arch, the stand-in's
+    recipe, and the codes of the errors that a user forced.
+    """
 
     locks: Mapping[Arch, Lock]
     tools: Lock
     templates_digest: str
     build_arch: Arch
+    standin: StandIn
     forced: tuple[str, ...] = ()
 
 
@@ -174,10 +180,10 @@ def _references(recipe: Recipe, lock: Lock, inputs: Inputs) -> tuple[str, str]:
     """Return the image to stand on, and the image of the build host's arch that the stages run in."""
     if recipe.base.kind is not BaseKind.STANDIN:
         return recipe.base.references[0], recipe.base.references[0]
-    reference = standin_reference(recipe, lock)
+    reference = standin_reference(recipe, lock, inputs.standin)
     if inputs.build_arch is recipe.target.arch:
         return reference, reference
-    return reference, standin_reference(recipe, inputs.locks[inputs.build_arch])
+    return reference, standin_reference(recipe, inputs.locks[inputs.build_arch], inputs.standin)
 
 
 def _digest(value: Any) -> str:  # noqa: ANN401 - JSON

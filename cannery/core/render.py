@@ -52,7 +52,7 @@ def stage_name(layer: Layer) -> str:
 
 def render(plan: Plan, templates: Mapping[str, str], compatibility: Compatibility) -> dict[str, str]:
     """Return {path in the rendered folder: text}; wheels are added by whoever writes the folder."""
-    files = {DOCKERFILE: _dockerfile(plan, templates), BAKE_FILE: _bake_file(plan)}
+    files = {DOCKERFILE: _dockerfile(plan, templates), BAKE_FILE: _bake_file(plan), ".dockerignore": "log\n"}
     files |= {f"groups/{group.name}.txt": group_text(group) for group in plan.groups}
     files |= {name: text for name, text in templates.items() if name.startswith(("tools/", "rootfs/"))}
     files["rootfs/etc/profile.d/cannery.sh"] = profile_script(plan.env)

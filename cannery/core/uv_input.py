@@ -1,8 +1,8 @@
 """What uv is given: a project file with the requirements, and a settings file with everything else. Pure text.
 
-`uv.toml` is the only settings file that uv then reads, so that the user's own cannot change a lock. Indexes are tried in
-the order of the list and the first one that has a package serves all of its versions; one that is `explicit` serves
-only the packages that name it. No URL here holds credentials.
+`uv.toml` is the only settings file that uv then reads, so that the user's own cannot change a lock. Indexes are tried
+in the order of the list, and the first one that has a package serves all of its versions; one that is `explicit`
+serves only the packages that name it. No URL here holds credentials.
 """
 
 from __future__ import annotations

@@ -20,8 +20,8 @@ UNSATISFIABLE = "No solution found"
 UNDATED = re.compile(r"`(?P<file>[^`]+)` is missing an upload date")
 # What uv says of a connection, a status or a body that was not what it needed.
 NETWORK = re.compile(
-    r"error sending request|[Ff]ailed to fetch|HTTP status|[Rr]equest failed|timed out|dns error|[Cc]onnect(ion)? (error|refused)"
-    r"|tls|[Cc]ertificate|[Rr]eceived some unexpected|error decoding response",
+    r"error sending request|[Ff]ailed to fetch|HTTP status|[Rr]equest failed|timed out|dns error|tls|[Cc]ertificate"
+    r"|[Cc]onnect(ion)? (error|refused)|[Rr]eceived some unexpected|error decoding response",
 )
 
 

@@ -13,8 +13,8 @@ from cannery.core.words import Arch
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-# glibc of the oldest system that Cannery builds for: Ubuntu 22.04 has 2.35, Debian 12 2.36, openEuler 22.03 2.34. 2.28 is
-# what torch's and torch_npu's wheels ask, and what uv has as a platform.
+# What torch's and torch_npu's wheels ask, and what uv has as a platform. Every system that images are built on has a
+# newer glibc: Ubuntu 22.04 has 2.35, Debian 12 2.36, openEuler 22.03 2.34.
 GLIBC = (2, 28)
 # Older spellings of a manylinux level (PEP 600), and the first glibc that had the arch.
 LEGACY = {(2, 17): "manylinux2014", (2, 12): "manylinux2010", (2, 5): "manylinux1"}

@@ -15,12 +15,13 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from filelock import FileLock
 
 from cannery.core.errors import NetworkError, UnableError
+from cannery.edge.apt_errors import explain
 from cannery.edge.apt_sources import (
     HostRelease,
     Source,
@@ -139,12 +140,15 @@ def fetch_debs(  # noqa: PLR0913 - what to fetch, for whom, from where
             _apt(folder, "update", timeout=UPDATE_TIMEOUT)
             ask = ("install", "--yes", "--download-only") if dependencies else ("download",)
             listing = _apt(folder, *ask, "--print-uris", *names, timeout=UPDATE_TIMEOUT)
+            if dependencies:
+                # `install` names no hash for an index that has SHA-256 alone (bookworm-security); `download` does.
+                listing = _apt(folder, "download", "--print-uris", *_requests(listing), timeout=UPDATE_TIMEOUT)
             wanted = _parse_uris(listing)
             missing = [item for item in wanted if not item.matches(archives / item.file)]
             if missing:
                 _download(folder, missing, archives)
         except CommandError as error:
-            _explain(error, suite, sources)
+            explain(error, suite, sources)
     return tuple(archives / item.file for item in wanted)
 
 
@@ -174,22 +178,18 @@ def _apt_folder(sources: Sequence[Source], suite: str, arch: str, cache: Path) -
 
 
 def _key_file(source: Source, base: Path) -> str:
-    """Path of the entry's key; one written inline is put into a file; none: the distribution's keyring package's."""
-    if "\n" in source.signed_by:
-        path = base / "keys" / f"{sha256_bytes(source.signed_by.encode())[:16]}.asc"
-        write_atomic(path, source.signed_by + "\n")
-        return str(path)
-    if source.signed_by or any(key == "trusted" for key, _ in source.options):
+    """Path of the entry's key, an inline one put into a file; "" where the host's apt goes by its trusted keys."""
+    if "\n" not in source.signed_by:
         return source.signed_by
-    keyrings = ("debian-archive-keyring.gpg", "ubuntu-archive-keyring.gpg")
-    found = [path for path in (Path("/usr/share/keyrings") / name for name in keyrings) if path.is_file()]
-    return ",".join(map(str, found))
+    path = base / "keys" / f"{sha256_bytes(source.signed_by.encode())[:16]}.asc"
+    write_atomic(path, source.signed_by + "\n")
+    return str(path)
 
 
 def _apt(folder: Path, *args: str, timeout: float, cwd: Path | None = None) -> str:
     """Run the private apt-get. One that a killed run left behind holds apt's own lock for a moment: wait for it."""
     env = {**os.environ, "LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"}
-    command = ("apt-get", "-q", "-c", folder / "apt.conf", *args)
+    command: tuple[str | Path, ...] = ("apt-get", "-q", "-c", folder / "apt.conf", *args)
     for _ in range(LOCK_TRIES):
         try:
             return run(command, env=env, cwd=cwd, timeout=timeout).stdout
@@ -198,6 +198,12 @@ def _apt(folder: Path, *args: str, timeout: float, cwd: Path | None = None) -> s
                 raise
             time.sleep(1)
     return run(command, env=env, cwd=cwd, timeout=timeout).stdout
+
+
+def _requests(listing: str) -> tuple[str, ...]:
+    """`name=version` of every file that `apt-get install --print-uris` would fetch."""
+    files = re.findall(r"^'[^']*' (\S+\.deb) \d+", listing, re.MULTILINE)
+    return tuple(_Wanted(file, 0, "", "").request for file in files)
 
 
 def _parse_uris(listing: str) -> tuple[_Wanted, ...]:
@@ -221,37 +227,3 @@ def _download(folder: Path, missing: Sequence[_Wanted], archives: Path) -> None:
             (scratch / item.file).replace(archives / item.file)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-
-
-def _explain(error: CommandError, suite: str, sources: Sequence[Source]) -> NoReturn:
-    """Turn apt's own words into the error of its kind, without credentials."""
-    text = _without_credentials(f"{error.stderr}\n{error.stdout}")
-    mirror = _without_credentials(sources[0].uris[0])
-    gone = re.search(r"Unable to locate package (\S+)|Package '?([^\s']+)'? has no installation candidate", text)
-    if gone:
-        raise UnableError(f"{suite} has no package {gone[1] or gone[2]}", where=mirror) from error
-    if re.search(r"NO_PUBKEY|GPG error|is not signed|EXPKEYSIG|BADSIG|OpenPGP signature verification failed", text):
-        raise UnableError(
-            f"the signature of {suite} cannot be verified with the host's keys",
-            where=mirror,
-            hint="update the package debian-archive-keyring or ubuntu-keyring",
-        ) from error
-    if "does not have a Release file" in text:
-        raise UnableError(f"the mirror has no release {suite}", where=mirror) from error
-    if "No space left" in text:
-        raise UnableError(
-            "no space left while fetching packages", hint="free some space, or set CANNERY_CACHE"
-        ) from error
-    failed = re.search(r"Failed to fetch (\S+?)(?:/dists/\S*|/pool/\S*)?\s+(.+)", text)
-    if failed or error.returncode == 124:
-        reason = failed[2].strip() if failed else "no answer in time"
-        raise NetworkError(
-            f"the package mirror does not deliver {suite}: {reason}",
-            where=failed[1] if failed else mirror,
-            hint="look at /etc/apt/sources.list* and the proxy in apt.conf",
-        ) from error
-    raise UnableError(f"apt failed for {suite}:\n{text.strip()[-1500:]}", where=mirror) from error
-
-
-def _without_credentials(text: str) -> str:
-    return re.sub(r"//[^/@\s]+@", "//", text)

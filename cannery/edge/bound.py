@@ -1,9 +1,9 @@
 """Where the packages that are bound to an index come from on this host: the index, the host's own files, or nowhere.
 
-A bound package comes from its index, when that answers and has it; else from the host's find-links or extra indexes, when
-the pinned version lies there with its local part and fits the target; never from the main index, whose torch is another
-build. If neither has it, its place is taken by files that hold only the known requirements of the release, so that
-everything else can be locked: the package is then *incomplete*.
+A bound package comes from its index, when that answers and has it; else from the host's find-links or extra indexes,
+when the pinned version lies there with its local part and fits the target; never from the main index, whose torch is
+another build. If neither has it, its place is taken by files that hold only the known requirements of the release, so
+that everything else can be locked: the package is then *incomplete*.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from cannery.core.catalog import (
     Index,
     Profile,
     Registries,
+    StandIn,
     Tools,
 )
 from cannery.core.errors import UsageError
@@ -42,6 +43,7 @@ def load_catalog(images: Path) -> Catalog:
         registries=reader.file("bases/registries.yaml", Registries),
         indexes=reader.table("indexes.yaml", Index),
         tools=reader.file("tools.yaml", Tools),
+        standin=reader.file("standin/recipe.yaml", StandIn),
         compatibility=reader.file("compatibility.yaml", Compatibility),
     )
     if not reader.problems:

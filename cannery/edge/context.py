@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from cannery.core.catalog import Catalog
+
+
+# What tools leave beside templates: caches and editors' files.
+IGNORED = re.compile(r"(^|/)(__pycache__|\.[^/]+)(/|$)|(~|\.pyc|\.orig|\.rej)$")
 
 
 @dataclass(frozen=True)
@@ -42,7 +47,7 @@ class Context:
     def templates(self) -> dict[str, str]:
         """Read templates/ into {relative path: text}."""
         folder = self.root / "templates"
-        paths = sorted(p for p in folder.rglob("*") if p.is_file() and "__pycache__" not in p.parts)
+        paths = sorted(p for p in folder.rglob("*") if p.is_file() and not IGNORED.search(str(p.relative_to(folder))))
         return {str(p.relative_to(folder)): p.read_text(encoding="utf-8") for p in paths}
 
 

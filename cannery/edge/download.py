@@ -1,7 +1,7 @@
 """One file from a URL to a path: resumable, retried, checked by size and sha256 before it gets its name.
 
-What is there of it so far lies beside it as `<name>.part`; the sum over the whole decides, so a part from another run, another
-mirror or a broken connection can do no harm.
+What is there of it so far lies beside it as `<name>.part`; the sum over the whole decides, so a part from another run,
+another mirror or a broken connection can do no harm.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import os
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import requests
@@ -20,11 +19,14 @@ from cannery.edge.indexes import url_path
 if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
 # Waits in seconds before the second, third and fourth try.
 BACKOFF = (0.5, 1.5, 4.0)
 # Longest silence of a server in seconds; a part is resumed, so a short one costs little.
 SILENCE = 20.0
+# Seconds to connect.
+CONNECT = 10.0
 BLOCK = 1 << 18
 # Answers that may pass: too many requests, bad gateway, unavailable …
 PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
@@ -64,26 +66,28 @@ class Wanted:
         return self.path.with_name(self.path.name + ".part")
 
 
-def download(
-    wanted: Wanted,
-    url: str,
-    session: requests.Session,
-    stop: threading.Event,
-    progress: Callable[[int], None],
-    timeout: float = SILENCE,
-) -> None:
+@dataclass(frozen=True)
+class Transfer:
+    """How files are fetched: the session, the event that ends it early, the longest silence of a server in seconds."""
+
+    session: requests.Session
+    stop: threading.Event
+    silence: float = SILENCE
+
+
+def download(transfer: Transfer, wanted: Wanted, url: str, progress: Callable[[int], None]) -> None:
     """Bring `url` to `wanted.path`; `progress` gets the bytes that are there so far.
 
-    Raises `WrongFileError`, `UnreachableError` after the last try, `StoppedError` when `stop` is set.
+    Raises `WrongFileError`, `UnreachableError` after the last try, `StoppedError` when `transfer.stop` is set.
     """
     wanted.path.parent.mkdir(parents=True, exist_ok=True)
     reason = ""
     for wait in (0.0, *BACKOFF):
-        if stop.wait(wait):
+        if transfer.stop.wait(wait):
             raise StoppedError
         resumed = wanted.part.exists()
         try:
-            found = _receive(wanted, url, session, stop, progress, timeout)
+            found = _receive(transfer, wanted, url, progress)
         except _AgainError as error:
             reason = str(error)
             continue
@@ -98,35 +102,26 @@ def download(
     raise UnreachableError(reason)
 
 
-def _receive(
-    wanted: Wanted,
-    url: str,
-    session: requests.Session,
-    stop: threading.Event,
-    progress: Callable[[int], None],
-    timeout: float,
-) -> str:
+def _receive(transfer: Transfer, wanted: Wanted, url: str, progress: Callable[[int], None]) -> str:
     """Append what is missing to the part and return the sha256 of the whole, or what is wrong with its size."""
     digest = hashlib.sha256()
     with wanted.part.open("a+b") as part:
         have = _digest_part(part.fileno(), wanted.part, wanted.size, digest)
-        if have < wanted.size:
-            blocks = _file_blocks(url_path(url), have) if url.startswith("file:") else None
-            for block in blocks or _http_blocks(url, have, session, timeout):
-                if block is None:  # the server starts from the first byte again
-                    part.truncate(0)
-                    digest, have = hashlib.sha256(), 0
-                    continue
-                part.write(block)
-                digest.update(block)
-                have += len(block)
-                progress(have)
-                if stop.is_set():
-                    raise StoppedError
-                if have > wanted.size:
-                    return f"more than {wanted.size} bytes"
-            if have < wanted.size and blocks is None:
-                raise _AgainError(f"connection lost after {have} of {wanted.size} bytes")
+        for block in _blocks(transfer, url, have) if have < wanted.size else ():
+            if block is None:  # the server starts from the first byte again
+                part.truncate(0)
+                digest, have = hashlib.sha256(), 0
+                continue
+            part.write(block)
+            digest.update(block)
+            have += len(block)
+            progress(have)
+            if transfer.stop.is_set():
+                raise StoppedError
+            if have > wanted.size:
+                return f"more than {wanted.size} bytes"
+        if have < wanted.size and not url.startswith("file:"):
+            raise _AgainError(f"connection lost after {have} of {wanted.size} bytes")
         part.flush()
         os.fsync(part.fileno())
     return digest.hexdigest() if have == wanted.size else f"{have} bytes in place of {wanted.size}"
@@ -144,6 +139,12 @@ def _digest_part(fd: int, path: Path, size: int, digest: hashlib._Hash) -> int:
     return have
 
 
+def _blocks(transfer: Transfer, url: str, start: int) -> Iterator[bytes | None]:
+    if url.startswith("file:"):
+        return _file_blocks(url_path(url), start)
+    return _http_blocks(url, start, transfer)
+
+
 def _file_blocks(path: Path, start: int) -> Iterator[bytes | None]:
     try:
         with path.open("rb") as stream:
@@ -154,12 +155,13 @@ def _file_blocks(path: Path, start: int) -> Iterator[bytes | None]:
         raise UnreachableError(error.strerror or type(error).__name__) from error
 
 
-def _http_blocks(url: str, start: int, session: requests.Session, timeout: float) -> Iterator[bytes | None]:
+def _http_blocks(url: str, start: int, transfer: Transfer) -> Iterator[bytes | None]:
     """Blocks of the file from byte `start` on; a None first when the server sends it all instead."""
     # Bytes as they are: a gzip on the way would be undone by some clients and counted by none.
     headers = {"Accept-Encoding": "identity", **({"Range": f"bytes={start}-"} if start else {})}
+    waits = (min(transfer.silence, CONNECT), transfer.silence)
     try:
-        with session.get(url, headers=headers, stream=True, timeout=(min(timeout, 10.0), timeout)) as response:
+        with transfer.session.get(url, headers=headers, stream=True, timeout=waits) as response:
             if response.status_code == 416:
                 yield None
                 raise _AgainError("the server has less than the part")

@@ -6,7 +6,6 @@ as the user's own docker commands would call it; its images, settings and curren
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from cannery.core.errors import CanneryError, UnableError
 from cannery.edge import owned_engine
+from cannery.edge.engine_endpoint import INSTALL, resolve_endpoint
 from cannery.edge.engine_probe import Endpoint, Server, UnreachableError, numbers, probe
 from cannery.edge.process import run
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     import docker
 
-DEFAULT_SOCKET = "/var/run/docker.sock"
 MIN_API_BUILDKIT = (1, 39)  # Docker 18.09, the first with BuildKit
 MIN_API = (1, 42)  # Docker 23: the first whose BuildKit knows COPY --link
 MIN_BUILDX = (0, 13)  # the first with --progress=rawjson
@@ -32,7 +31,6 @@ REDIRECTING = (
     *("DOCKER_CONTEXT", "DOCKER_TLS", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH", "DOCKER_API_VERSION"),
     *("BUILDX_BUILDER", "BUILDKIT_HOST"),
 )
-INSTALL = "install Docker Engine 23 or newer with its buildx plugin (0.13 or newer)"
 
 
 @dataclass(frozen=True)
@@ -116,19 +114,6 @@ def find_engine(env: Mapping[str, str], cache: Path, *, start: bool, say: Callab
     )
 
 
-def resolve_endpoint(env: Mapping[str, str], client: Path | None) -> Endpoint:
-    """Where docker's own commands would go: DOCKER_HOST, else the context, else the default socket."""
-    host = env.get("DOCKER_HOST", "")
-    if host:
-        secure = bool(env.get("DOCKER_TLS_VERIFY"))
-        folder = Path(env.get("DOCKER_CERT_PATH") or _docker_config(env)) if secure else None
-        return Endpoint(host if "://" in host else f"tcp://{host}", f"DOCKER_HOST={host}", folder)
-    name = env.get("DOCKER_CONTEXT") or _current_context(env)
-    if name and name != "default":
-        return _context_endpoint(name, env, client)
-    return Endpoint(f"unix://{DEFAULT_SOCKET}", DEFAULT_SOCKET, chosen=False)
-
-
 def docker_client(engine: Engine) -> docker.DockerClient:
     """A docker SDK client of `engine`, without time limit: exports and pushes take minutes."""
     import docker  # noqa: PLC0415 - 0.2 s that most commands need not spend
@@ -186,32 +171,6 @@ def _own_engine(env: Mapping[str, str], cache: Path, *, start: bool, say: Callab
 def _docker_client_program(env: Mapping[str, str]) -> Path | None:
     found = shutil.which("docker", path=env.get("PATH", os.defpath))
     return Path(found) if found else None
-
-
-def _docker_config(env: Mapping[str, str]) -> Path:
-    return Path(env.get("DOCKER_CONFIG") or Path(env.get("HOME", "/")) / ".docker")
-
-
-def _current_context(env: Mapping[str, str]) -> str:
-    try:
-        settings = json.loads((_docker_config(env) / "config.json").read_text())
-        return str(settings.get("currentContext", ""))
-    except (OSError, ValueError, AttributeError):
-        return ""
-
-
-def _context_endpoint(name: str, env: Mapping[str, str], client: Path | None) -> Endpoint:
-    if client is None:
-        raise UnableError(f"the docker context {name} is set, but this host has no docker client", hint=INSTALL)
-    try:
-        context = json.loads(run((client, "context", "inspect", name), env=env, timeout=10).stdout)[0]
-        host = str(context["Endpoints"]["docker"]["Host"])
-        tls = Path(context["Storage"]["TLSPath"]) / "docker" if context.get("TLSMaterial") else None
-    except (CanneryError, ValueError, LookupError, TypeError) as error:
-        raise UnableError(
-            f"the docker context {name} cannot be read: {error}", hint="see `docker context ls`, or unset it"
-        ) from error
-    return Endpoint(host, f"docker context {name} ({host})", tls, builder=name)
 
 
 def _unreachable(endpoint: Endpoint, error: UnreachableError) -> UnableError:

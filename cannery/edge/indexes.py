@@ -1,4 +1,4 @@
-"""Places that list package files: indexes of the simple API, find-links folders and pages; what they have, or their trouble.
+"""Places that list package files: indexes of the simple API, find-links folders and pages; what they have or lack.
 
 `file://` indexes and folders are read directly. Several are asked at once, and all answers are there within a limit.
 """
@@ -16,8 +16,14 @@ from urllib.request import url2pathname
 
 import requests
 from packaging.utils import canonicalize_name
-from pypi_simple import PYPI_SIMPLE_ENDPOINT, NoSuchProjectError, ProjectPage, PyPISimple
-from pypi_simple import UnsupportedContentTypeError, UnsupportedRepoVersionError
+from pypi_simple import (
+    PYPI_SIMPLE_ENDPOINT,
+    NoSuchProjectError,
+    ProjectPage,
+    PyPISimple,
+    UnsupportedContentTypeError,
+    UnsupportedRepoVersionError,
+)
 from urllib3.exceptions import NameResolutionError
 
 from cannery.core.lock import DEFAULT_INDEX
@@ -76,7 +82,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Listed:
-    """A file that a place lists. `sha256` is "" and `size` 0 where the place does not tell; `dated`: has an upload time."""
+    """A file that a place lists. `sha256` is "" and `size` 0 where it does not tell; `dated`: it has an upload time."""
 
     name: str
     version: str

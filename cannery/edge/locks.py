@@ -42,7 +42,7 @@ def make_lock(context: Context, catalog: Catalog, request: LockRequest, path: Pa
     log = context.cache / "log" / f"lock-{request.profile}-py{request.python}-{request.arch}.log"
     settings = read_pip_settings(context.env)
     deny = tuple(d.pattern for d in catalog.compatibility.deny)
-    lock = resolve(request, catalog.indexes, settings, cache=context.cache, log=log, deny=deny)
+    lock = resolve(request, catalog.indexes, settings, env=context.env, cache=context.cache, log=log, deny=deny)
     return lock, write_atomic(path, format_lock(lock))
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from typing import TYPE_CHECKING
 
 from cannery.core.render import render, wheel_paths
 from cannery.edge.files import write_atomic
 from cannery.edge.pipconf import read_pip_settings
-from cannery.edge.wheelhouse import fetch
+from cannery.edge.wheelhouse import fetch, missing_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -23,15 +24,34 @@ if TYPE_CHECKING:
 LOG_FOLDER = "log"
 
 
+class Download:
+    """Says how far a download is: once at its start, then at most every five seconds."""
+
+    def __init__(self, say: Callable[[str], None], total: int) -> None:
+        self.say = say
+        self.total = total
+        self.received: dict[str, int] = {}
+        self.spoken = time.monotonic()
+        if total:
+            say(f"fetching wheels: {total / 1e6:.0f} MB")
+
+    def __call__(self, package: LockedPackage, received: int, size: int) -> None:  # noqa: ARG002 - Progress
+        """Count bytes of one file."""
+        self.received[package.name] = received
+        now = time.monotonic()
+        if now - self.spoken >= 5:
+            self.spoken = now
+            self.say(f"fetching wheels: {sum(self.received.values()) / 1e6:.0f} of {self.total / 1e6:.0f} MB")
+
+
 def fetch_wheels(
     context: Context,
     catalog: Catalog,
     packages: Sequence[LockedPackage],
-    progress: Callable[[int, int], None] | None = None,
 ) -> Mapping[str, Path]:
     """Return {name: file} of locked packages, downloaded where the wheelhouse lacks them."""
-    settings = read_pip_settings(context.env)
-    return fetch(packages, catalog.indexes, settings, cache=context.cache, env=context.env, progress=progress)
+    progress = Download(context.say, missing_bytes(packages, context.cache))
+    return fetch(packages, catalog.indexes, read_pip_settings(context.env), context.cache, progress)
 
 
 def write_folder(context: Context, catalog: Catalog, plan: Plan, folder: Path) -> str:

@@ -3,11 +3,13 @@
 Which place serves what, so that a lock depends as little as possible on the host that makes it:
 
 - A bound package (torch → pytorch-cpu) comes from its index or the host's own files; see `edge.bound`.
-- Everything else comes from the main index of the host's pip settings. Extra indexes and find-links serve only packages that
-  the main index does not have at all: uv takes the first index in the list that knows a name (`first-index`), and they
-  stand behind it. pip would merge their versions instead; a host with stale copies on its disk would then lock another set.
-- The date bound holds for every index that tells upload times. Files without a time (folders, plain HTML) would not exist
-  for uv, so extra places and bound indexes of that kind are taken without the bound; a main index of that kind is an error.
+- Everything else comes from the main index of the host's pip settings. Extra indexes and find-links serve only packages
+  that the main index does not have at all: uv takes the first index in the list that knows a name (`first-index`), and
+  they stand behind it. pip would merge their versions instead, and a host with stale copies on its disk would then lock
+  another set.
+- The date bound holds for every index that tells upload times. Files without a time (folders, plain HTML) would not
+  exist for uv, so extra places and bound indexes of that kind are taken without the bound; a main index of that kind
+  is an error.
 """
 
 from __future__ import annotations
@@ -57,7 +59,7 @@ LONGEST = 600.0
 class Resolver:
     """One resolution: where its files and settings are. `resolve` is the function to call."""
 
-    def __init__(  # noqa: PLR0913 - the arguments of `resolve`
+    def __init__(  # noqa: PLR0913, PLR0917 - the arguments of `resolve`
         self,
         request: LockRequest,
         indexes: Mapping[str, Index],
@@ -98,7 +100,7 @@ class Resolver:
         for number, answer in enumerate(answers[: len(questions)]):
             _check_shared(answer, self.request.exclude_newer, main=number == 0)
             place = answer.place
-            # A plain HTML index or folder has no times; nor can one tell of an extra index that lacks the usual project.
+            # A plain HTML index or folder has no times; of an extra index that lacks the usual project one cannot tell.
             dated = number == 0 or answer.dated
             name = DEFAULT_INDEX if number == 0 else f"extra-{number}"
             shared.append((UvIndex(name, without_credentials(place.url), place.links, dated=dated), place))
@@ -121,7 +123,7 @@ class Resolver:
         places = [*(place for _index, place in shared), *(s.place for s in sources if s.place)]
         via = parse_via(self._uv(env, places, "--no-header", "--annotation-style", "line").stdout)
         files = ("--format", "pylock.toml", "--output-file", "pylock.toml")
-        # Offline, since an index that asks for revalidation would be asked for every page again; but it may forbid a cache.
+        # Offline, since some indexes want every page asked for again; but one may also forbid to keep its pages.
         if self._run(env, (*files, "--offline")).returncode != 0:
             self._uv(env, places, *files)
         try:
@@ -202,7 +204,7 @@ class Resolver:
         file = wheels[best] if best else package.sdist
         if file is None:
             raise FindingsError(
-                f"{package.name} {package.version} has neither a wheel for {uv_platform(self.request.arch)} nor an sdist",
+                f"{package.name} {package.version}: no wheel for {uv_platform(self.request.arch)}, and no sdist",
                 where=self._where,
                 hint=f"it has {', '.join(sorted(wheels)[:6])}",
             )
@@ -272,7 +274,7 @@ def _check_shared(answer: Answer, exclude_newer: str, *, main: bool) -> None:
         )
     if not answer.dated:
         raise NetworkError(
-            f"{answer.place} tells no upload times, so that with the date bound {exclude_newer} all of it would be hidden",
+            f"{answer.place} tells no upload times, so the date bound {exclude_newer} would hide all that it has",
             hint="name another mirror as pip's index-url for locking; building from a lock works with this one",
         )
 

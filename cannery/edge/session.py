@@ -14,7 +14,7 @@ from requests.utils import get_netrc_auth
 from cannery.edge.pipconf import url_credentials
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import MutableMapping
 
     from cannery.edge.pipconf import PipSettings
 
@@ -32,6 +32,7 @@ class HostAuth(AuthBase):
                 self._known[urlsplit(url).netloc.rpartition("@")[2]] = found
 
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        """Put the credentials that are known for the request's host on it."""
         url = str(request.url)
         found = self._known.get(urlsplit(url).netloc) or get_netrc_auth(url)
         return HTTPBasicAuth(*found)(request) if found else request
@@ -54,10 +55,10 @@ class HostSession(requests.Session):
     def merge_environment_settings(  # type: ignore[override]
         self,
         url: str,
-        proxies: Mapping[str, str] | None,
-        stream: bool | None,
-        verify: Any,
-        cert: Any,  # noqa: ANN401, FBT001
+        proxies: MutableMapping[str, str] | None,
+        stream: bool | None,  # noqa: FBT001 - requests' own signature
+        verify: Any,  # noqa: ANN401
+        cert: Any,  # noqa: ANN401
     ) -> dict[str, Any]:
         """Put pip's proxy, CA bundle, client certificate and trusted hosts over what the environment says."""
         if self._host.proxy:

@@ -1,7 +1,7 @@
 """The wheelhouse: every file of a lock, on the host, stored by hash: `<cache>/wheels/<sha[:2]>/<sha>/<file name>`.
 
-A file gets that name only after its size and sha256 were checked, so a file of the right size there is used as it is and
-nothing is asked of any network. Two runs may share a store: each file is fetched under a lock of its own.
+A file gets that name only after its size and sha256 were checked, so a file of the right size there is used as it is
+and nothing is asked of any network. Two runs may share a store: each file is fetched under a lock of its own.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Protocol
 
 from filelock import FileLock, Timeout
 
-from cannery.core.errors import CanneryError, FindingsError, NetworkError
+from cannery.core.errors import FindingsError, NetworkError, UnableError
 from cannery.core.lock import DEFAULT_INDEX
-from cannery.edge.download import StoppedError, UnreachableError, Wanted, WrongFileError, download
-from cannery.edge.indexes import Place, ask, bound_places, default_place, extra_places
+from cannery.edge.download import SILENCE, StoppedError, Transfer, UnreachableError, Wanted, WrongFileError, download
+from cannery.edge.indexes import ask, bound_places, default_place, extra_places
 from cannery.edge.session import HostSession
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from cannery.core.catalog import Index
     from cannery.core.lock import LockedPackage
-    from cannery.edge.indexes import Listed
+    from cannery.edge.indexes import Listed, Place
     from cannery.edge.pipconf import PipSettings
 
 # Downloads at once.
@@ -66,8 +66,7 @@ class _Fetcher:
     indexes: Mapping[str, Index]
     settings: PipSettings
     cache: Path
-    session: HostSession
-    stop: threading.Event
+    transfer: Transfer
 
     def fetch(self, package: LockedPackage, progress: Progress) -> None:
         """Bring one file into the store, under the lock of its hash."""
@@ -80,7 +79,7 @@ class _Fetcher:
                 lock.acquire(timeout=LOOK)
                 break
             except Timeout:
-                if self.stop.is_set():
+                if self.transfer.stop.is_set():
                     raise StoppedError from None
         try:
             if not is_there(package, self.cache):
@@ -97,11 +96,7 @@ class _Fetcher:
                 continue
             try:
                 download(
-                    wanted,
-                    candidate.url,
-                    self.session,
-                    self.stop,
-                    lambda received: progress(package, received, package.size),
+                    self.transfer, wanted, candidate.url, lambda received: progress(package, received, package.size)
                 )
             except WrongFileError as error:
                 found = error.found if " " in error.found else f"sha256:{error.found}"
@@ -119,9 +114,9 @@ class _Fetcher:
         raise NetworkError(f"{what} cannot be had: {self.settings.redact('; '.join(reasons))}")
 
     def _candidates(self, package: LockedPackage, reasons: list[str]) -> Iterator[Listed]:
-        """Files of that name, the local ones first; a place is asked only when those before it had none that is right."""
+        """Files of that name, local ones first; a place is asked only when those before it had none that is right."""
         for place in self._places(package):
-            answer = ask(place, package.name, self.session, PAGE)
+            answer = ask(place, package.name, self.transfer.session, PAGE)
             files = [file for file in answer.files if file.file == package.file]
             if not files:
                 listed = f"lists {len(answer.files)} files of it, not this one"
@@ -149,13 +144,17 @@ def fetch(  # noqa: PLR0913 - what a fetch depends on
     settings: PipSettings,
     cache: Path,
     progress: Progress,
+    *,
     workers: int = WORKERS,
+    silence: float = SILENCE,
 ) -> dict[str, Path]:
     """Return name → file of every package, after fetching those that are not in the store.
 
+    `workers` files are fetched at once; a server may be silent for `silence` seconds.
+
     Raises `FindingsError` for an incomplete package or a file with another hash than the lock's, `NetworkError` when no
-    index has a file any more or none answers; the message names package, file and every place that was asked. Interrupted, it
-    leaves `.part` files, which the next run goes on with.
+    index has a file any more or none answers, `UnableError` when the store cannot be written; the message names
+    package, file and every place that was asked. Interrupted, it leaves `.part` files, which the next run goes on with.
     """
     incomplete = [f"{p.name} {p.version} (index {p.index})" for p in packages if not p.complete]
     if incomplete:
@@ -164,48 +163,49 @@ def fetch(  # noqa: PLR0913 - what a fetch depends on
         )
     todo = sorted((p for p in packages if not is_there(p, cache)), key=lambda p: -p.size)
     if todo:
-        fetcher = _Fetcher(indexes, settings, cache, HostSession(settings), threading.Event())
-        _run(fetcher, todo, progress, min(workers, len(todo)))
+        transfer = Transfer(HostSession(settings), threading.Event(), silence)
+        _Crew(_Fetcher(indexes, settings, cache, transfer), todo, progress).run(min(workers, len(todo)))
     return {package.name: store_path(package, cache) for package in packages}
 
 
-def _run(fetcher: _Fetcher, todo: Sequence[LockedPackage], progress: Progress, workers: int) -> None:
-    """Fetch all of `todo`, the largest first; the first error or an interrupt stops the rest."""
-    queue: SimpleQueue[LockedPackage] = SimpleQueue()
-    for package in todo:
-        queue.put(package)
-    done: SimpleQueue[BaseException | None] = SimpleQueue()
-    one_at_a_time = threading.Lock()
+class _Crew:
+    """Threads that fetch all of `todo`, the largest first; the first error or an interrupt stops the rest."""
 
-    def show(package: LockedPackage, received: int, size: int) -> None:
-        with one_at_a_time:
-            progress(package, received, size)
+    def __init__(self, fetcher: _Fetcher, todo: Sequence[LockedPackage], progress: Progress) -> None:
+        self.fetcher = fetcher
+        self.progress = progress
+        self.one_at_a_time = threading.Lock()
+        self.ended: SimpleQueue[BaseException | None] = SimpleQueue()
+        self.queue: SimpleQueue[LockedPackage] = SimpleQueue()
+        for package in todo:
+            self.queue.put(package)
 
-    def work() -> None:
-        try:
-            while not fetcher.stop.is_set():
-                package = queue.get_nowait()
-                fetcher.fetch(package, show)
-        except Empty:
-            done.put(None)
-        except BaseException as error:  # noqa: BLE001 - handed to the main thread, which raises it
-            done.put(error)
-        else:
-            done.put(StoppedError())
-
-    # Daemons, since a read that waits for a silent server cannot be ended, and must not hold up Ctrl-C.
-    for _ in range(workers):
-        threading.Thread(target=work, daemon=True).start()
-    first: BaseException | None = None
-    try:
+    def run(self, workers: int) -> None:
+        """Work until the queue is empty; raise the first error."""
+        # Daemons, since a read that waits for a silent server cannot be ended, and must not hold up Ctrl-C.
         for _ in range(workers):
-            error = done.get()
-            if error is not None:
-                fetcher.stop.set()
-                first = error if first is None or isinstance(first, StoppedError) else first
-    finally:
-        fetcher.stop.set()
-    if isinstance(first, OSError) and not isinstance(first, CanneryError):
-        raise FindingsError(f"the wheelhouse cannot be written: {first}", where=str(fetcher.cache)) from first
-    if first is not None:
-        raise first
+            threading.Thread(target=self._work, daemon=True).start()
+        try:
+            for _ in range(workers):
+                error = self.ended.get()
+                if error is not None:
+                    raise error
+        except OSError as error:
+            raise UnableError(f"the wheelhouse cannot be written: {error}", where=str(self.fetcher.cache)) from error
+        finally:
+            self.fetcher.transfer.stop.set()
+
+    def _show(self, package: LockedPackage, received: int, size: int) -> None:
+        with self.one_at_a_time:
+            self.progress(package, received, size)
+
+    def _work(self) -> None:
+        try:
+            while not self.fetcher.transfer.stop.is_set():
+                self.fetcher.fetch(self.queue.get_nowait(), self._show)
+        except (Empty, StoppedError):
+            self.ended.put(None)
+        except BaseException as error:  # noqa: BLE001 - handed to the main thread, which raises it
+            self.ended.put(error)
+        else:
+            self.ended.put(None)

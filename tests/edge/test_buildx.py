@@ -63,7 +63,6 @@ if mode == "flood":
 if mode in {"hang", "stubborn"}:
     signal.signal(signal.SIGINT, interrupted)
     step(started=START)
-    (here / "ready").write_text("")
     while True: time.sleep(0.05)
 if mode == "old":
     say("#1 [internal] load build definition from Dockerfile\\n")
@@ -205,32 +204,31 @@ def test_program_and_folder_must_be_there(build: Build, tmp_path: Path) -> None:
         call("docker", build.folder)
 
 
-def wait_for(path: Path) -> None:
-    end = time.monotonic() + 10
-    while not path.exists():
-        assert time.monotonic() < end, f"{path} did not appear"
-        time.sleep(0.02)
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_interrupt_cancels_once_and_leaves_nothing(build: Build, number: int) -> None:
-    ready = build.fake.parent / "ready"
-    before = signal.getsignal(signal.SIGTERM)
+def interrupted_build(build: Build, mode: str, number: int) -> tuple[Seen, int]:
+    """Run a build, send `number` to this process once its first step has been seen; return view and process group."""
+    view = Seen()
 
     def interrupt() -> None:
-        wait_for(ready)
+        end = time.monotonic() + 10
+        while not (view.states and view.states[-1].steps) and time.monotonic() < end:
+            time.sleep(0.02)
         os.kill(os.getpid(), number)
 
     sender = threading.Thread(target=interrupt)
     sender.start()
-    view = Seen()
     with pytest.raises(KeyboardInterrupt):
-        build("hang", view)
+        build(mode, view)
     sender.join()
+    return view, json.loads((build.fake.parent / "called.json").read_text())["pgid"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupt_cancels_once_and_leaves_nothing(build: Build, number: int) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    view, group = interrupted_build(build, "hang", number)
     assert (build.fake.parent / "signals").read_text() == "INT\n"
     assert view.finished == 1
     assert view.states[-1].steps[0].status is Status.RUNNING
-    group = json.loads((build.fake.parent / "called.json").read_text())["pgid"]
     with pytest.raises(ProcessLookupError):
         os.killpg(group, 0)
     assert signal.getsignal(signal.SIGTERM) is before
@@ -239,17 +237,8 @@ def test_interrupt_cancels_once_and_leaves_nothing(build: Build, number: int) ->
 
 def test_a_build_that_ignores_the_interrupt_is_killed(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cannery.edge.child.CANCEL_SECONDS", 0.3)
-
-    def interrupt() -> None:
-        wait_for(build.fake.parent / "ready")
-        os.kill(os.getpid(), signal.SIGINT)
-
-    sender = threading.Thread(target=interrupt)
-    sender.start()
-    with pytest.raises(KeyboardInterrupt):
-        build("stubborn")
-    sender.join()
-    group = json.loads((build.fake.parent / "called.json").read_text())["pgid"]
+    _view, group = interrupted_build(build, "stubborn", signal.SIGINT)
+    assert (build.fake.parent / "signals").read_text() == "INT\n"
     with pytest.raises(ProcessLookupError):
         os.killpg(group, 0)
 

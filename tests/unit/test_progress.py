@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cannery.core.bake_file import check_bake
@@ -100,6 +100,7 @@ def test_odd_json_is_text_and_odd_values_read_as_absent() -> None:
     assert events(odd) == [Event(vertexes=(Vertex("", ""),), chunks=(Chunk("", 0, b"", None),))]
 
 
+@settings(deadline=None)  # a busy machine is no failure
 @given(st.lists(st.text(alphabet=st.characters(exclude_characters="\n\r"), max_size=20)))
 def test_no_line_raises(lines: list[str]) -> None:
     pending = ""
@@ -386,7 +387,7 @@ def test_secret_of_several_lines_and_secrets_in_each_other() -> None:
     assert redactor()("plain a@b.c text") == "plain a@b.c text"
 
 
-# --- helpers --------------------------------------------------------------------------------------------------------
+# --- small things ------------------------------------------------------------------------------------------------
 
 
 def test_layers() -> None:

