@@ -11,7 +11,10 @@ lower = $(shell printf '%s' '$1' | tr A-Z a-z)
 quote = '$(subst ','\'',$1)'
 OPTIONS = $(foreach v,$(TARGET_VARIABLES),$(if $($v),--$(call lower,$v) $(call quote,$($v)))) \
 	$(foreach p,$(PIN),--pin $(call quote,$p)) $(if $(FORCE),--force)
+WORDS = $(foreach a,$(ARGS),$(call quote,$a))
 GIVEN := $(foreach v,$(.VARIABLES),$(if $(filter command,$(origin $v)),$v))
+# Values are texts: a `$` in one is not make's.
+$(foreach v,$(filter $(KNOWN),$(GIVEN)),$(eval override $v := $$(value $v)))
 UNKNOWN := $(filter-out $(KNOWN) MAKE%,$(GIVEN))
 ifneq ($(UNKNOWN),)
 $(error unknown variable $(UNKNOWN); known: $(KNOWN))
@@ -26,13 +29,14 @@ endif
 
 help: ## print targets and variables
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
-	@echo "variables: PROFILE=name CANN=8.5.0 CHIP=910b OS=ubuntu22.04 PYTHON=3.11 ARCH=amd64 BASE=standin PIN='name==version …' FORCE=1 NPUS=0,1 CMD='…'"
+	@echo "variables: PROFILE=name CANN=8.5.0 CHIP=910b OS=ubuntu22.04 PYTHON=3.11 ARCH=amd64 BASE=standin PIN='name==version …' FORCE=1 NPUS=0,1 CMD='…' KIND='wheels …'"
+	@echo "           ARGS='more options of build.py' CANNERY_CACHE=folder HOST_PYTHON=python3"
 	@echo "a target's exit code is build.py's message; make itself ends with 2 for every failure (README, Exit codes)"
 
 setup: ## make .venv from the locked requirements
-	@$(HOST_PYTHON) tools/setup_venv.py
+	@$(call quote,$(HOST_PYTHON)) tools/setup_venv.py
 setup-dev: ## the same, with what tests and linters need
-	@$(HOST_PYTHON) tools/setup_venv.py --dev
+	@$(call quote,$(HOST_PYTHON)) tools/setup_venv.py --dev
 list: setup ## list the profiles
 	@$(RUN) list
 show: setup ## show PROFILE
@@ -40,17 +44,17 @@ show: setup ## show PROFILE
 check: setup ## say whether the version set of PROFILE can work
 	@$(RUN) check $(need_profile) $(OPTIONS)
 lock: setup ## resolve PROFILE (or all profiles) into images/locks
-	@$(RUN) lock $(PROFILE)
+	@$(RUN) lock $(foreach p,$(PROFILE),$(call quote,$p)) $(OPTIONS)
 plan: setup ## show the layers of PROFILE's image
 	@$(RUN) plan $(need_profile) $(OPTIONS)
 render: setup ## write PROFILE's Dockerfile, bake file and wheels to out/
 	@$(RUN) render $(need_profile) $(OPTIONS)
 image: setup ## check, build and verify the image of PROFILE
-	@$(RUN) image $(need_profile) $(OPTIONS) $(ARGS)
+	@$(RUN) image $(need_profile) $(OPTIONS) $(WORDS)
 verify: setup ## run the verify script in PROFILE's image
-	@$(RUN) verify $(need_profile) $(OPTIONS) $(ARGS)
+	@$(RUN) verify $(need_profile) $(OPTIONS) $(WORDS)
 run: setup ## start a container of PROFILE with this host's NPUs (CMD='…')
-	@$(RUN) run $(need_profile) $(OPTIONS) $(if $(NPUS),--npus $(call quote,$(NPUS))) $(ARGS) $(if $(CMD),-- sh -c $(call quote,$(CMD)))
+	@$(RUN) run $(need_profile) $(OPTIONS) $(if $(NPUS),--npus $(call quote,$(NPUS))) $(WORDS) $(if $(CMD),-- sh -c $(call quote,$(CMD)))
 engine-start: setup ## start Cannery's own engine
 	@$(RUN) engine start
 engine-stop: setup ## stop and remove Cannery's own engine
@@ -58,7 +62,7 @@ engine-stop: setup ## stop and remove Cannery's own engine
 engine-status: setup ## which engine is used
 	@$(RUN) engine status
 clean: setup ## show what Cannery holds on disk; KIND='wheels out …' removes
-	@$(RUN) clean $(KIND)
+	@$(RUN) clean $(foreach k,$(KIND),$(call quote,$k))
 test: lint ## lint, then all tests; starts an engine when none runs
 	@$(PY) -m pytest
 unit: setup-dev ## the tests that need no engine

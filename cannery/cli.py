@@ -6,6 +6,8 @@ import argparse
 import importlib
 import json
 import logging
+import os
+import re
 import sys
 from typing import TYPE_CHECKING, NoReturn
 
@@ -34,17 +36,32 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
 TARGET_COMMANDS = frozenset({"check", "lock", "plan", "render", "image", "verify", "run"})
 JSON_COMMANDS = frozenset({"list", "show", "check", "plan", "image", "verify", "engine", "clean"})
 CLEAN_KINDS = ("wheels", "engine", "rootfs", "locks", "verified", "out")
+INVALID_CHOICE = re.compile(r"argument (?P<what>.+?): invalid choice: '(?P<word>.*)' \(choose from (?P<known>.*)\)")
 
 
 class Parser(argparse.ArgumentParser):
     """argparse that raises instead of exiting, and names the nearest word."""
 
+    def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN201 - argparse's overloads
+        """Parse; words that nothing takes are refused here, by the command's own parser, which knows its options."""
+        found, extra = super().parse_known_args(args, namespace)
+        if not extra:
+            return found, extra
+        options = [o for action in self._actions for o in action.option_strings if o.startswith("--")]
+        unknown = next((word for word in extra if word.startswith("-")), None)
+        if unknown is not None:
+            name = unknown.split("=")[0]
+            raise UsageError(f"unknown option {name}", hint=did_you_mean(name, options))
+        hint = "a command for the container stands behind `--`" if self.prog.endswith(" run") else f"{self.prog} --help"
+        raise UsageError(f"{self.prog}: one word too many: {extra[0]!r}", hint=hint)
+
     def error(self, message: str) -> NoReturn:
-        """Turn argparse's message into a `UsageError`."""
-        unknown = message.removeprefix("unrecognized arguments: ")
-        if unknown != message:
-            options = [o for action in self._actions for o in action.option_strings]
-            raise UsageError(f"unknown option {unknown.split()[0]}", hint=did_you_mean(unknown.split()[0], options))
+        """Turn argparse's message into a `UsageError`, with the nearest word where one was to be chosen."""
+        choice = INVALID_CHOICE.fullmatch(message)
+        if choice is not None:
+            known = [word.strip("' ") for word in choice["known"].split(",")]
+            word = choice["word"]
+            raise UsageError(f"{choice['what']}: {word!r} is not known", hint=did_you_mean(word, known))
         raise UsageError(message, hint=f"{self.prog} --help")
 
 
@@ -98,43 +115,70 @@ def _own_options(name: str, sub: argparse.ArgumentParser) -> None:
         add("--no-npu", action="store_true", help="start without any NPU")
         add("--print", action="store_true", dest="show", help="print the command for the chip's full model")
         add("--name", help="name of the container")
-        add("run_command", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="command in the container")
+        sub.usage = f"{sub.prog} [options] PROFILE [-- COMMAND ...]"
     if name == "engine":
         add("action", choices=("start", "stop", "status"))
     if name == "clean":
-        kinds = " ".join(CLEAN_KINDS)
-        add("kinds", nargs="*", choices=[*CLEAN_KINDS, []], metavar="KIND", help=f"what to remove: {kinds}")
+        add("kinds", nargs="*", type=_clean_kind, metavar="KIND", help=f"what to remove: {' '.join(CLEAN_KINDS)}")
+
+
+def _clean_kind(word: str) -> str:
+    # Not `choices`: with none given, argparse holds the empty list against them.
+    if word not in CLEAN_KINDS:
+        raise UsageError(f"KIND: {word!r} is not known", hint=did_you_mean(word, CLEAN_KINDS))
+    return word
+
+
+def _parse(argv: Sequence[str]) -> argparse.Namespace:
+    """Parse; what stands behind `--` is the container's command, and no option in it is ours."""
+    words = list(argv)
+    cut = words.index("--") if "--" in words else len(words)
+    arguments = make_parser().parse_args(words[:cut])
+    command = words[cut + 1 :]
+    if command and arguments.command != "run":
+        raise UsageError(f"{command[0]!r} stands behind `--`, which only `build.py run` takes")
+    arguments.run_command = command
+    return arguments
 
 
 def main(argv: Sequence[str], root: Path) -> int:
     """Run one command and return its exit code. No traceback leaves this function."""
     try:
-        arguments = make_parser().parse_args(argv)
-        if arguments.command is None:
-            make_parser().print_help()
-            return ExitCode.USAGE
-        return int(_call(arguments, root))
+        code = _dispatch(argv, root)
+        sys.stdout.flush()  # here, where a reader that has gone makes no traceback
     except CanneryError as error:
         _print_error(error, as_json="--json" in argv)
-        return int(error.code)
+        code = error.code
     except KeyboardInterrupt:
         print("interrupted: nothing half-written is used; the same command goes on from here", file=sys.stderr)
-        return int(ExitCode.INTERRUPTED)
+        code = ExitCode.INTERRUPTED
     except BrokenPipeError:
-        sys.stderr.close()
-        return int(ExitCode.DONE)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains at its own end
+        code = ExitCode.DONE
     except Exception as error:  # noqa: BLE001 - the promise: no traceback reaches a user
-        return _unexpected(error)
+        code = _unexpected(error)
+    return int(code)
 
 
-def _call(arguments: argparse.Namespace, root: Path) -> int:
+def _dispatch(argv: Sequence[str], root: Path) -> ExitCode:
+    try:
+        arguments = _parse(argv)
+    except SystemExit:  # --help or --version, which have printed
+        return ExitCode.DONE
+    if arguments.command is None:
+        make_parser().print_help()
+        return ExitCode.USAGE
+    return _call(arguments, root)
+
+
+def _call(arguments: argparse.Namespace, root: Path) -> ExitCode:
     from cannery.edge.context import read_context  # noqa: PLC0415 - `--help` must not load the catalog's libraries
 
     context = read_context(root, is_json=getattr(arguments, "json", False))
     if context.env.get("CANNERY_DEBUG"):
         logging.basicConfig(level=logging.DEBUG, stream=sys.stderr, format="%(name)s %(message)s")
     module = importlib.import_module(f"cannery.commands.{COMMANDS[arguments.command][0]}")
-    return int(module.COMMANDS[arguments.command](arguments, context))
+    return ExitCode(module.COMMANDS[arguments.command](arguments, context))
 
 
 def _print_error(error: CanneryError, *, as_json: bool) -> None:
@@ -144,16 +188,21 @@ def _print_error(error: CanneryError, *, as_json: bool) -> None:
     print(f"error: {error}", file=sys.stderr)
 
 
-def _unexpected(error: Exception) -> int:
+def _unexpected(error: Exception) -> ExitCode:
     import tempfile  # noqa: PLC0415 - only here
     import traceback  # noqa: PLC0415
 
-    with tempfile.NamedTemporaryFile("w", prefix="cannery-", suffix=".log", delete=False) as log:
-        traceback.print_exception(error, file=log)
+    name = "CANNERY_DEBUG=1 in the environment"
+    try:
+        with tempfile.NamedTemporaryFile("w", prefix="cannery-", suffix=".log", delete=False) as log:
+            traceback.print_exception(error, file=log)
+        name = log.name
+    except OSError:  # no disk space left, most likely, and that is what the message below says
+        pass
     if isinstance(error, OSError):
         print(f"error: {error}", file=sys.stderr)
-        print(f"  → details: {log.name}", file=sys.stderr)
-        return int(ExitCode.UNABLE)
+        print(f"  → details: {name}", file=sys.stderr)
+        return ExitCode.UNABLE
     print(f"error: a defect in Cannery: {type(error).__name__}: {error}", file=sys.stderr)
-    print(f"  → please report it with {log.name}", file=sys.stderr)
-    return int(ExitCode.USAGE)
+    print(f"  → please report it with {name}", file=sys.stderr)
+    return ExitCode.USAGE

@@ -28,7 +28,6 @@ def run(arguments: argparse.Namespace, context: Context) -> ExitCode:  # noqa: R
     """Start a container with this host's NPUs, or print the command for the chip's full model."""
     catalog, plan, _ = planned(context, arguments)
     access = catalog.chips[plan.recipe.target.chip]
-    words = arguments.run_command[1:] if arguments.run_command[:1] == ["--"] else arguments.run_command
     request = RunRequest(
         image=plan.reference,
         shm_size=plan.recipe.profile.shm_size,
@@ -36,7 +35,7 @@ def run(arguments: argparse.Namespace, context: Context) -> ExitCode:  # noqa: R
         npu=not arguments.no_npu,
         interactive=arguments.show or (sys.stdin.isatty() and context.is_terminal),
         name=arguments.name,
-        command=tuple(words),
+        command=tuple(arguments.run_command),
     )
     host = read_host(wanted_paths(access), Path("/"))
     if arguments.show:

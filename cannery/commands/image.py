@@ -14,25 +14,30 @@ from cannery.commands.versions import planned, show_findings
 from cannery.core.errors import ExitCode, UsageError
 from cannery.core.findings import errors
 from cannery.core.progress import layers_new_reused
+from cannery.core.recipe import with_arch
 from cannery.core.report import report_lines, summary_line
 from cannery.core.run_command import wanted_paths
+from cannery.core.standin import TORCH_NPU, standin_spec
 from cannery.core.words import BaseKind
 from cannery.edge.buildx import bake
 from cannery.edge.disk import check_space
 from cannery.edge.engine import docker_client, find_engine
 from cannery.edge.files import sha256_bytes
+from cannery.edge.locks import current_lock
 from cannery.edge.progress_view import make_view
 from cannery.edge.rendered import fetch_wheels, write_folder
 from cannery.edge.secrets import build_secrets
-from cannery.edge.standin import ensure_standin
+from cannery.edge.standin import StandInRequest, ensure_standin
 from cannery.edge.verify import Verified, VerifyRequest, read_host, verify
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterator
 
     import docker
 
     from cannery.core.catalog import Catalog
+    from cannery.core.lock import Lock
     from cannery.core.plan import Plan
     from cannery.edge.context import Context
     from cannery.edge.engine import Engine
@@ -79,7 +84,8 @@ def _build(  # noqa: PLR0913 - what one build touches
         _standins(context, catalog, plan, client)
     context.say(f"{_relative(folder, context.root)}: {write_folder(context, catalog, plan, folder)}")
     before = _known_layers(client)
-    secrets = build_secrets(context)
+    suite = catalog.standin.suite if plan.recipe.base.kind is BaseKind.STANDIN else None
+    secrets = build_secrets(context, suite)
     env = {**engine.client_env(context.env), **secrets.env}
     result = bake(
         engine.buildx_command(),
@@ -101,8 +107,19 @@ def _build(  # noqa: PLR0913 - what one build touches
 
 def _standins(context: Context, catalog: Catalog, plan: Plan, client: docker.DockerClient) -> None:
     """Bring the stand-in base into the engine, for the target and for the build host's own arch."""
-    files = fetch_wheels(context, catalog, plan.lock.packages)
-    ensure_standin(plan.recipe, plan.lock, files, client=client, cache=context.cache, env=context.env, say=context.say)
+    for reference, lock in _standin_locks(context, catalog, plan):
+        spec = standin_spec(with_arch(plan.recipe, lock.arch), lock, catalog.standin)
+        if spec.reference != reference:
+            raise AssertionError(f"planned {reference}, made {spec.reference}")
+        wheel = fetch_wheels(context, catalog, [spec.torch_npu])[TORCH_NPU] if spec.torch_npu else None
+        request = StandInRequest(spec=spec, torch_npu_wheel=wheel, host_arch=context.arch)
+        ensure_standin(request, engine_client=client, cache=context.cache, say=context.say)
+
+
+def _standin_locks(context: Context, catalog: Catalog, plan: Plan) -> Iterator[tuple[str, Lock]]:
+    yield plan.base_reference, plan.lock
+    if plan.build_reference != plan.base_reference:
+        yield plan.build_reference, current_lock(context, catalog, plan.recipe, plan.build_arch)
 
 
 def _known_layers(client: docker.DockerClient) -> list[str]:

@@ -52,7 +52,7 @@ def check(arguments: argparse.Namespace, context: Context) -> ExitCode:
     else:
         for finding in found:
             print(finding)
-        verdict = f"{len(failed)} errors: this set cannot work" if failed else "no errors"
+        verdict = f"errors: {len(failed)}; this set cannot be built" if failed else "no errors"
         print(f"{recipe.name} for {recipe.target}: {verdict}")
     return ExitCode.FINDINGS if failed else ExitCode.DONE
 
@@ -65,7 +65,8 @@ def findings_of(context: Context, catalog: Catalog, recipe: Recipe) -> tuple[Fin
     try:
         lock = current_lock(context, catalog, recipe, recipe.target.arch)
     except FindingsError as error:
-        return in_order([*found, Finding(Severity.ERROR, "lock", str(error), fix=error.hint)])
+        what = f"{error.where}: {error.what}" if error.where else error.what
+        return in_order([*found, Finding(Severity.ERROR, "lock", what, fix=error.hint)])
     return check_recipe(recipe, catalog.compatibility, lock)
 
 

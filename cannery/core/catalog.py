@@ -6,10 +6,12 @@ error that says to quote it.
 
 from __future__ import annotations
 
+from datetime import date
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
 from cannery.core.target import parse_arch, parse_cann, parse_chip, parse_os, parse_python
@@ -20,9 +22,19 @@ if TYPE_CHECKING:
 
 
 def _text(value: object) -> object:
-    if isinstance(value, bool | int | float):
-        raise ValueError(f'unquoted {value!r} is a number to YAML; quote it: "{value}" (3.10 would become 3.1)')  # noqa: TRY004
+    kind = yaml_kind(value)
+    if kind is not None:
+        raise ValueError(f'unquoted {value} is {kind} to YAML; quote it: "{value}"')
     return value
+
+
+def yaml_kind(value: object) -> str | None:
+    """Return what an unquoted scalar of YAML became, in words, where that is no text; else None."""
+    if isinstance(value, bool):
+        return "a truth value"
+    if isinstance(value, int | float):
+        return "a number"
+    return "a date" if isinstance(value, date) else None
 
 
 def _parsed(parse: Callable[[str, str], object]) -> BeforeValidator:
@@ -46,7 +58,19 @@ def _requirement(text: str, _option: str) -> str:
     return text
 
 
+def _version(text: str, _option: str) -> str:
+    try:
+        Version(text)
+    except InvalidVersion as error:
+        raise ValueError(f"{text!r} is not a version") from error
+    return text
+
+
 Text = Annotated[str, BeforeValidator(_text)]
+VersionText = Annotated[str, _parsed(_version)]
+# Both go into an ENV instruction and a shell script, a line each.
+EnvName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+EnvValue = Annotated[Text, Field(pattern=r"^[^\r\n]*$")]
 RequirementText = Annotated[str, _parsed(_requirement)]
 PythonText = Annotated[str, _parsed(parse_python)]
 CannText = Annotated[str, _parsed(parse_cann)]
@@ -104,7 +128,7 @@ class Component(Closed):
     metadata: dict[Text, StandInMetadata] = {}
     imports: tuple[Import, ...] = ()
     libraries: tuple[Text, ...] = ()
-    env: dict[str, Text] = {}
+    env: dict[EnvName, EnvValue] = {}
     # System packages by family: `apt`, `dnf`; and `links`: path in the image -> target, by family and arch.
     system: dict[Literal["apt", "dnf"], tuple[Text, ...]] = {}
     links: dict[str, dict[Literal["apt", "dnf"], dict[Arch, Text]]] = {}
@@ -114,7 +138,7 @@ class Pin(Closed):
     """A component that a profile takes, at which version and why."""
 
     name: Text
-    version: Text | None = None
+    version: VersionText | None = None
     extras: tuple[Text, ...] = ()
     reason: Text = ""
 
@@ -143,17 +167,17 @@ class Profile(Closed):
     constraints: tuple[Reasoned, ...] = ()
     overrides: tuple[Reasoned, ...] = ()
     excludes: tuple[Reasoned, ...] = ()
-    env: dict[str, Text] = {}
-    shm_size: Text = "16g"
+    env: dict[EnvName, EnvValue] = {}
+    # As docker writes sizes: a number, and k, m or g (1024 based).
+    shm_size: Annotated[Text, Field(pattern=r"^[0-9]+[kKmMgG]?$")] = "16g"
     pip_check_allow: tuple[Text, ...] = ()
     may_skip: dict[BaseKind, tuple[Text, ...]] = {}
 
     @field_validator("exclude_newer")
     @classmethod
     def _date(cls, value: str) -> str:
-        from datetime import date  # noqa: PLC0415 - only while a profile is read
-
-        date.fromisoformat(value)
+        if date.fromisoformat(value).isoformat() != value:
+            raise ValueError(f"{value!r} is not a date written like 2026-11-20")
         return value
 
     @field_validator("components")
@@ -253,9 +277,9 @@ class Tools(Closed):
 class PairRow(Closed):
     """A pair of torch and torch_npu that its makers declare, and the CANN it was made for."""
 
-    torch_npu: Text
-    torch: Text
-    cann: Text
+    torch_npu: VersionText
+    torch: VersionText
+    cann: CannText
     source: Text
     date: Text
 

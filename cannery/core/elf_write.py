@@ -90,13 +90,13 @@ def shared_library(
     bss_address = _up(dynamic_address + len(dynamic), 32)
     bss_size = OBJECT_SIZE * len(zeroes)
 
-    symbols = [bytes(SYM_SIZE)]
     step = len(CODE[arch])
-    for number, place in enumerate(places):
-        is_code = number < len(codes)
-        value = text_address + number * step if is_code else bss_address + (number - len(codes)) * OBJECT_SIZE
-        kind, section, size = (STT_FUNC, 4, step) if is_code else (STT_OBJECT, 6, OBJECT_SIZE)
-        symbols.append(struct.pack("<IBBHQQ", place, 0x10 | kind, 0, section, value, size))
+    defined = [(STT_FUNC, 4, text_address + number * step, step) for number in range(len(codes))]
+    defined += [(STT_OBJECT, 6, bss_address + n * OBJECT_SIZE, OBJECT_SIZE) for n in range(len(zeroes))]
+    symbols = bytes(SYM_SIZE) + b"".join(
+        struct.pack("<IBBHQQ", place, 0x10 | kind, 0, section, value, size)  # 0x10: global
+        for place, (kind, section, value, size) in zip(places, defined, strict=True)
+    )
 
     sections = (
         _Section(".hash", 2, hash_at, hash_at, len(hash_table), link=2, entry=4),
@@ -107,7 +107,7 @@ def shared_library(
         _Section(".bss", 3, dynamic_at + len(dynamic), bss_address, bss_size, align=32),
     )
     image = bytearray(_up(dynamic_at + len(dynamic), 8))
-    parts = ((hash_at, hash_table), (symbols_at, b"".join(symbols)), (strings_at, strings.data))
+    parts = ((hash_at, hash_table), (symbols_at, symbols), (strings_at, strings.data))
     for at, data in (*parts, (text_at, text), (dynamic_at, dynamic)):
         image[at : at + len(data)] = data
     read_only = strings_at + len(strings.data)

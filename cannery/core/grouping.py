@@ -51,7 +51,8 @@ def make_groups(packages: Sequence[LockedPackage], components: Sequence[str]) ->
             own.setdefault(owner, []).append(package)
         else:
             shared.setdefault(owner, []).append(package)
-    _merge_smallest(own, shared, components, limit=MAX_GROUPS - len(shared) - bool(built))
+    limit = MAX_GROUPS - bool(built)
+    _merge_smallest(own, shared, components, limit=limit - len(shared))
     groups: list[Group] = []
     for owner in order:
         if owner in shared:
@@ -59,9 +60,19 @@ def make_groups(packages: Sequence[LockedPackage], components: Sequence[str]) ->
         brought = [p for p in own.get(owner, []) if p.name != owner]
         groups += [Group(package.name, (package,)) for package in brought]
         groups += [Group(package.name, (package,)) for package in own.get(owner, []) if package.name == owner]
+    _fold(groups, limit)
     if built:
         groups.append(Group("built", tuple(built), built=True))
     return tuple(groups)
+
+
+def _fold(groups: list[Group], limit: int) -> None:
+    """Join the two neighbours that are smallest together until `limit` are left: a profile of very many components."""
+    while len(groups) > limit:
+        pairs = [(groups[i].size + groups[i + 1].size, i) for i in range(len(groups) - 1)]
+        _, at = min(pairs)
+        joined = sorted([*groups[at].packages, *groups[at + 1].packages], key=lambda p: p.name)
+        groups[at : at + 2] = [Group(groups[at].name, tuple(joined))]
 
 
 def _owners(packages: Sequence[LockedPackage], components: Sequence[str]) -> Mapping[str, str]:

@@ -46,11 +46,13 @@ HEADER = {
     "complete": bool,
     "resolver": str,
 }
-PIN = re.compile(r"(?P<name>[a-z0-9]+(?:-[a-z0-9]+)*)==(?P<version>[0-9a-z.!+_-]+)(?P<more> \\)?", re.ASCII)
+PIN = re.compile(r"(?P<name>[a-z0-9]+(?:-[a-z0-9]+)*)==(?P<version>[0-9a-z.!+_-]{1,100})(?P<more> \\)?", re.ASCII)
 HASH = re.compile(r"    --hash=sha256:(?P<sha256>[0-9a-f]{64})", re.ASCII)
 VIA = r"(?:, via (?P<via>[^\s,]+(?:, [^\s,]+)*))?"
 INDEX = r"(?P<index>[A-Za-z0-9._-]+)"
-FILE_COMMENT = re.compile(rf"    # (?P<file>[^\s,/]+), (?P<size>[1-9]\d*) bytes, index {INDEX}{VIA}", re.ASCII)
+FILE_COMMENT = re.compile(
+    rf"    # (?P<file>[^\s,/]{{1,250}}), (?P<size>[1-9]\d{{0,14}}) bytes, index {INDEX}{VIA}", re.ASCII
+)
 MISSING_COMMENT = re.compile(rf"    # incomplete: index {INDEX} not reached{VIA}", re.ASCII)
 
 
@@ -118,7 +120,7 @@ def _broken(where: str, line: int, what: str) -> UsageError:
 def _header(line: str, where: str) -> dict[str, object]:
     try:
         header = json.loads(line.removeprefix("# ")) if line.startswith("# ") else None
-    except (json.JSONDecodeError, RecursionError):
+    except (ValueError, RecursionError):
         header = None
     if not isinstance(header, dict):
         raise _broken(where, 1, "a lock starts with a JSON comment")

@@ -148,7 +148,8 @@ def make_plan(recipe: Recipe, inputs: Inputs) -> Plan:
     env = image_environment(recipe, expand_env(recipe.base.line, recipe.target, recipe.base.tag))
     epoch = int(datetime.fromisoformat(recipe.profile.exclude_newer).replace(tzinfo=UTC).timestamp())
     digest = _digest(_arch_independent(recipe, inputs, env))
-    layers = tuple(_layers(groups, (base, packages), links, epoch, inputs))
+    files = [digest, list(inputs.forced), str(recipe.target.arch)]
+    layers = tuple(_layers(groups, (base, packages, env), links, files, epoch, inputs))
     return Plan(
         recipe=recipe,
         lock=lock,
@@ -206,11 +207,18 @@ def _arch_independent(recipe: Recipe, inputs: Inputs, env: Mapping[str, str]) ->
     }
 
 
-def _layers(
-    groups: tuple[Group, ...], system: tuple[str, list[str]], links: list[Link], epoch: int, inputs: Inputs
+def _layers(  # noqa: PLR0913, PLR0917 - what decides layers
+    groups: tuple[Group, ...],
+    system: tuple[str, list[str], Mapping[str, str]],
+    links: list[Link],
+    files: list[Any],
+    epoch: int,
+    inputs: Inputs,
 ) -> Iterator[Layer]:
-    # uv and the templates decide how wheels become files; the other build tools only matter to built groups.
-    common = [epoch, inputs.templates_digest, [p.version for p in inputs.tools.packages if p.name == "uv"]]
+    # uv, the interpreter's minor version and the templates decide how wheels become files; the other build tools only
+    # matter to built groups. `system` is base, packages and environment (profile.d), `files` what the manifest says.
+    uv = [p.version for p in inputs.tools.packages if p.name == "uv"]
+    common = [epoch, inputs.templates_digest, inputs.tools.python, uv]
     built_by = [[p.name, p.sha256] for p in inputs.tools.packages]
     summary = f"system packages: {' '.join(system[1]) or 'none'}"
     yield Layer("system", LayerKind.SYSTEM, _digest([common, system]), summary)
@@ -223,7 +231,7 @@ def _layers(
     if links:
         summary = ", ".join(link.path for link in links)
         yield Layer("links", LayerKind.LINKS, _digest([common, [asdict(link) for link in links]]), summary)
-    yield Layer("files", LayerKind.FILES, _digest([common]), "manifest and verify script")
+    yield Layer("files", LayerKind.FILES, _digest([common, files]), "manifest and verify script")
 
 
 def _names(group: Group) -> str:

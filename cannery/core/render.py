@@ -24,8 +24,10 @@ if TYPE_CHECKING:
 
 DOCKERFILE, BAKE_FILE = "Dockerfile", "docker-bake.json"
 TOOLS_FOLDER = "_tools"
-# Secrets of the build, by id and the environment variable that holds the content. Unset ones are empty.
-SECRETS: Mapping[str, str] = {"apt_sources": "CANNERY_APT_SOURCES", "ca": "CANNERY_CA"}
+# Secrets of the build, by id and the variable that names their file. Not the content itself: Linux takes no more than
+# 128 KiB in one environment entry, and a CA bundle is larger. Unset ones are empty.
+SECRETS: Mapping[str, str] = {"apt_sources": "CANNERY_APT_SOURCES_FILE", "ca": "CANNERY_CA_FILE"}
+NO_SECRET = "/dev/null"
 # BuildKit's predefined arguments: they reach RUN steps and leave no trace in history, layers or cache keys.
 PROXIES = ("http_proxy", "https_proxy", "no_proxy")
 
@@ -100,11 +102,14 @@ def _bake_file(plan: Plan) -> str:
             "SOURCE_DATE_EPOCH": str(plan.epoch),
             **{name: f"${{{name}}}" for name in PROXIES},
         },
-        "secret": [f"id={name},env={variable}" for name, variable in SECRETS.items()],
+        "secret": [f"id={name},src=${{{variable}}}" for name, variable in SECRETS.items()],
         "attest": ["type=provenance,disabled=true"],
     }
     bake = {
-        "variable": {name: {"default": ""} for name in PROXIES},
+        "variable": {
+            **{name: {"default": ""} for name in PROXIES},
+            **{variable: {"default": NO_SECRET} for variable in SECRETS.values()},
+        },
         "group": {"default": {"targets": ["image"]}},
         "target": {"image": target},
     }

@@ -24,31 +24,17 @@ def retry_command(  # noqa: PLR0913 - the parts of one command line
 ) -> str:
     """Return a shell command that builds `stage` of the bake target `target` in `folder`, nothing exported.
 
-    Secrets are named by id, as the bake file does; their values come from the environment as in the build itself.
-    A target whose contexts are other targets exists for bake only, so the command is then one of bake.
+    It is one of bake, so that secrets, arguments and contexts are the build's own; the bake file's variables that are
+    set in `env` (paths of secrets, proxies) are named, since they may hold only for this command.
     """
-    chosen = _target(bake, target)
-    engine = [f"{name}={shlex.quote(env[name])}" for name in _ENGINE_VARIABLES if env.get(name)]
-    contexts = _table(chosen, "contexts")
-    selected = ["--builder", builder] if builder else []
-    if any(value.startswith("target:") for value in contexts.values()):
-        command = [*engine_command, "bake", "-f", "docker-bake.json", "--progress=plain", *selected]
-        command += ["--set", f"{target}.output=type=cacheonly"]
-        command += ["--set", f"{target}.target={stage}"] if stage else []
-        command.append(target)
-    else:
-        wanted = stage or str(chosen.get("target", ""))
-        command = [*engine_command, "build", *(["--target", wanted] if wanted else []), "--progress=plain", *selected]
-        command += ["--output", "type=cacheonly", "-f", str(chosen.get("dockerfile", "Dockerfile"))]
-        for platform in _list(chosen, "platforms"):
-            command += ["--platform", platform]
-        for secret in _list(chosen, "secret"):
-            command += ["--secret", secret]
-        for option, values in (("--build-arg", _table(chosen, "args")), ("--build-context", contexts)):
-            for name, value in values.items():
-                command += [option, f"{name}={value}"]
-        command.append(str(chosen.get("context", ".")))
-    return " ".join([f"cd {shlex.quote(folder)} &&", *engine, shlex.join(command)])
+    variables = bake.get("variable")
+    names = [*_ENGINE_VARIABLES, *(variables if isinstance(variables, dict) else ())]
+    settings = [f"{name}={shlex.quote(env[name])}" for name in names if env.get(name)]
+    command = [*engine_command, "bake", "-f", "docker-bake.json", "--progress=plain"]
+    command += ["--builder", builder] if builder else []
+    command += ["--set", f"{target}.output=type=cacheonly"]
+    command += ["--set", f"{target}.target={stage}"] if stage else []
+    return " ".join([f"cd {shlex.quote(folder)} &&", *settings, shlex.join([*command, target])])
 
 
 def default_target(bake: Mapping[str, Any], targets: Sequence[str]) -> str:
@@ -61,28 +47,3 @@ def default_target(bake: Mapping[str, Any], targets: Sequence[str]) -> str:
         groups = {name: value for name, value in groups.items() if name != group}
         names = [*inner, *(name for name in names if name != group)]
     return names[0] if names else ""
-
-
-def _target(bake: Mapping[str, Any], name: str, seen: frozenset[str] = frozenset()) -> dict[str, Any]:
-    table = bake.get("target")
-    own = table.get(name) if isinstance(table, dict) else None
-    if not isinstance(own, dict) or name in seen:
-        return {}
-    merged: dict[str, Any] = {}
-    for layer in (*(_target(bake, parent, seen | {name}) for parent in _list(own, "inherits")), own):
-        for key, value in layer.items():
-            both = isinstance(value, dict) and isinstance(merged.get(key), dict)
-            merged[key] = {**merged[key], **value} if both else value
-    return merged
-
-
-def _list(table: Mapping[str, Any], key: str) -> list[str]:
-    value = table.get(key)
-    items = value if isinstance(value, list) else []
-    # Newer bake files write a secret as {"id": …, "env": …}.
-    return [",".join(f"{k}={v}" for k, v in i.items()) if isinstance(i, dict) else str(i) for i in items]
-
-
-def _table(table: Mapping[str, Any], key: str) -> dict[str, str]:
-    value = table.get(key)
-    return {str(k): str(v) for k, v in value.items() if v is not None} if isinstance(value, dict) else {}

@@ -40,14 +40,14 @@ def _torch_pair(recipe: Recipe, compatibility: Compatibility, lock: Lock | None)
     if torch is None or npu is None:
         return
     rows = [row for row in compatibility.torch_pairs if Version(row.torch_npu) == Version(Version(npu).public)]
-    partners = {row.torch for row in rows} or {Version(npu).base_version}
+    partners = sorted({row.torch for row in rows} or {Version(npu).base_version})
     if Version(torch).base_version not in {Version(p).base_version for p in partners}:
         yield Finding(
             Severity.ERROR,
             "torch-pair",
             f"torch {torch} and torch_npu {npu} do not fit: torch_npu {npu} is built for torch {' or '.join(partners)}",
             _pair_source(rows),
-            _pair_fix(torch, npu, sorted(partners), recipe, compatibility),
+            _pair_fix(torch, npu, partners, recipe, compatibility),
         )
     elif not rows:
         severity = Severity.NOTE if recipe.base.kind is BaseKind.STANDIN else Severity.WARNING
@@ -57,14 +57,14 @@ def _torch_pair(recipe: Recipe, compatibility: Compatibility, lock: Lock | None)
             f"no compatibility table has torch_npu {npu}: whether it fits CANN {recipe.target.cann} is unknown",
             fix="look for a newer table in Ascend/pytorch, and add its row to images/compatibility.yaml",
         )
-    elif not any(row.cann.lower() == recipe.target.cann for row in rows):
+    elif not any(row.cann == recipe.target.cann for row in rows):
         yield Finding(
             Severity.WARNING,
             "torch-npu-cann",
             f"torch_npu {npu} is made for CANN {' or '.join(sorted(row.cann for row in rows))}, "
             f"the target has {recipe.target.cann}",
             _pair_source(rows),
-            _pair_fix(torch, npu, sorted(partners), recipe, compatibility),
+            _cann_fix(torch, rows, recipe, compatibility),
         )
 
 
@@ -75,17 +75,20 @@ def _pair_source(rows: list[PairRow]) -> str:
 
 
 def _pair_fix(torch: str, npu: str, partners: list[str], recipe: Recipe, compatibility: Compatibility) -> str:
-    """Offer the rows that fit this CANN for either torch, else the pair that follows from torch_npu's version."""
-    wanted = {Version(torch).base_version, Version(npu).base_version}
-    offers = [
-        f"torch {row.torch} with torch_npu {row.torch_npu}"
-        for row in compatibility.torch_pairs
-        if row.cann.lower() == recipe.target.cann and Version(row.torch).base_version in wanted
-    ]
-    if not offers:
-        release = Version(torch).base_version
-        offers = [f"torch {release} with torch_npu {release}", f"torch {partners[0]} with torch_npu {npu}"]
-    return f"use {', or '.join(dict.fromkeys(offers))}"
+    """Offer the pairs that a table has for this CANN and either torch, else what torch_npu's rows or version say."""
+    offers = _pairs_for(recipe.target.cann, {Version(torch).base_version, Version(npu).base_version}, compatibility)
+    return f"use {', or '.join(offers or [f'torch {partner} with torch_npu {npu}' for partner in partners])}"
+
+
+def _cann_fix(torch: str, rows: list[PairRow], recipe: Recipe, compatibility: Compatibility) -> str:
+    """Offer what this CANN has for the same torch, and the CANN that torch_npu was made for."""
+    offers = _pairs_for(recipe.target.cann, {Version(torch).base_version}, compatibility)
+    return ", or ".join([f"use {offer}" for offer in offers] + [f"take CANN {row.cann}" for row in rows])
+
+
+def _pairs_for(cann: str, releases: set[str], compatibility: Compatibility) -> list[str]:
+    rows = [row for row in compatibility.torch_pairs if row.cann == cann]
+    return [f"torch {row.torch} with torch_npu {row.torch_npu}" for row in rows if row.torch in releases]
 
 
 def _overrides(recipe: Recipe) -> Iterator[Finding]:

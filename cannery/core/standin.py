@@ -13,7 +13,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from cannery.core.base_env import expand_env, python_home
+from cannery.core.elf_write import shared_library
 from cannery.core.errors import FindingsError
+from cannery.core.standin_tree import cann_tree
 from cannery.core.words import BaseKind
 
 if TYPE_CHECKING:
@@ -58,16 +60,17 @@ class StandInSpec:
 
     @property
     def digest(self) -> str:
-        """12 hex digits over the recipe, the base it stands for and the torch_npu wheel."""
-        wheel = self.torch_npu
+        """12 hex digits over the recipe, the files and configuration made from it, and the torch_npu wheel.
+
+        How stubs are written shows in one made as a sample; how the Debian system is made, in the recipe's `schema`.
+        """
+        wheel, arch = self.torch_npu, self.target.arch
         content = {
             "recipe": self.data.model_dump(mode="json"),
             "target": asdict(self.target),
-            "python": self.tag.python,
-            "env": list(self.env.items()),
-            "set_env": self.line.set_env,
-            "toolkit_home": self.line.toolkit_home,
-            "version_files": [file.model_dump(mode="json") for file in self.line.version_files],
+            "tree": repr(cann_tree(self, {})),
+            "config": {"env": list(self.env.items()), "entrypoint": entrypoint(self.line.set_env)},
+            "stub": shared_library(arch, "libsample.so", functions=["f"], objects=["o"]).hex(),
             "torch_npu": [wheel.version, wheel.sha256] if wheel else None,
         }
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:DIGITS]

@@ -103,7 +103,7 @@ def tree_tar(entries: Iterable[Entry], epoch: int) -> bytes:
 
 
 def _toolkit(spec: StandInSpec) -> str:
-    """The toolkit's real folder: up to 8.3 `latest` is a link to the version's folder, from 8.5 on to cann-<version>."""
+    """The toolkit's real folder: `latest` is a link to the version's folder, from 8.5 on to cann-<version>."""
     home = spec.line.toolkit_home
     return f"{ASCEND}/ascend-toolkit/{cann_version(spec.target.cann)}" if home == LATEST else home
 
@@ -136,7 +136,7 @@ def _python(spec: StandInSpec) -> list[Entry]:
 
 
 def _set_env(path: str, spec: StandInSpec) -> str:
-    """Text of one set_env.sh: its share of the image's ENV. Other scripts than toolkit's and ATB's set nothing there."""
+    """Text of one set_env.sh: its share of the image's ENV. Scripts but the toolkit's and ATB's have none."""
     atb = path.startswith(f"{ATB}/")
     if not atb and not path.startswith(f"{ASCEND}/ascend-toolkit/"):
         return HEAD

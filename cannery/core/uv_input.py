@@ -66,16 +66,6 @@ def settings_text(request: LockRequest, bound: Mapping[str, UvIndex], shared: Se
         f"override-dependencies = {_list(request.overrides)}",
         f"exclude-dependencies = {_list(request.excludes)}",
     ]
-    bound_names = {canonicalize_name(name) for name, _index_name in request.bindings}
-    for release in request.stand_ins:
-        # Bound ones are given as files instead, when their index is not reached.
-        if canonicalize_name(release.name) not in bound_names:
-            lines += [
-                "[[dependency-metadata]]",
-                f"name = {_text(release.name)}",
-                f"version = {_text(release.version)}",
-                f"requires-dist = {_list(release.requires)}",
-            ]
     for index in sorted(set(bound.values()), key=lambda index: index.name):
         lines += _index(index, "[[index]]", default=False)
     for number, index in enumerate(shared, start=1):

@@ -97,7 +97,9 @@ def explain(stderr: str, profile: str, *, lines: int = 20, width: int = 110) -> 
         line = re.sub(r"^\s*(error:|cause:|×|╰─▶|│)\s*", "", raw).strip()
         if not line or line.startswith(("Resolved ", "warning:", "Using ", UNSATISFIABLE)):
             continue
-        line = re.sub(r"\s*Consider using .*$", "", line).replace(PROJECT, profile)
+        line = re.sub(r"\s*(Consider using|A compatible version may be available) .*$", "", line).replace(
+            PROJECT, profile
+        )
         line = re.sub(r",? we can conclude that your requirements are unsatisfiable\.?", ": that cannot be met.", line)
         kept += textwrap.wrap(line, width, subsequent_indent="  ", break_long_words=False)
     return "\n".join(kept[:lines] if len(kept) <= lines else [*kept[: lines - 1], "…"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from packaging.utils import canonicalize_name
 from pydantic import ValidationError
@@ -19,6 +19,7 @@ from cannery.core.catalog import (
     Registries,
     StandIn,
     Tools,
+    yaml_kind,
 )
 from cannery.core.errors import UsageError
 from cannery.core.words import Chip, did_you_mean
@@ -113,6 +114,10 @@ def _problem(document: YamlDocument, at: tuple[str | int, ...], detail: ErrorDet
     location = at + tuple(detail["loc"])
     field = ".".join(str(part) for part in location) or "the file"
     message = detail["msg"].removeprefix("Value error, ")
+    kind = yaml_kind(detail["input"])
+    if kind is not None and "quote it" in message and location in document.texts:
+        written = document.texts[location]  # YAML's value has lost what was meant: 3.10 has become 3.1
+        message = f'unquoted {written} is {kind} to YAML; quote it: "{written}"'
     if detail["type"] == "extra_forbidden":
         message = f"unknown key; {did_you_mean(str(location[-1]), _keys(model, detail['loc'][:-1]))}"
     return f"{document.where(location)}: {field}: {message}"
@@ -120,22 +125,20 @@ def _problem(document: YamlDocument, at: tuple[str | int, ...], detail: ErrorDet
 
 def _keys(model: type[Closed], path: tuple[str | int, ...]) -> tuple[str, ...]:
     """Return the keys that the model at `path` below `model` knows (best effort, for a hint)."""
-    current: Any = model
+    current: type[Closed] = model
     for part in path:
-        if isinstance(part, int):
-            continue
-        field = getattr(current, "model_fields", {}).get(part)
-        if field is None:
-            return ()
-        current = _model_of(field.annotation)
-    return tuple(getattr(current, "model_fields", {}))
+        # Positions in lists and names in tables of models are not fields: the model below them is already at hand.
+        field = current.model_fields.get(str(part))
+        below = _model_of(field.annotation) if field is not None else None
+        current = below or current
+    return tuple(field.alias or name for name, field in current.model_fields.items())
 
 
-def _model_of(annotation: Any) -> Any:  # noqa: ANN401 - a type
-    for candidate in (annotation, *getattr(annotation, "__args__", ())):
-        if isinstance(candidate, type) and issubclass(candidate, Closed):
-            return candidate
-    return annotation
+def _model_of(annotation: object) -> type[Closed] | None:
+    """Return the model in `tuple[Model, ...]`, `dict[str, Model]`, `Model | None` or `Model`."""
+    if isinstance(annotation, type) and issubclass(annotation, Closed):
+        return annotation
+    return next((found for part in get_args(annotation) if (found := _model_of(part))), None)
 
 
 def _crossed(catalog: Catalog, documents: dict[str, YamlDocument]) -> list[str]:
@@ -157,10 +160,15 @@ def _crossed(catalog: Catalog, documents: dict[str, YamlDocument]) -> list[str]:
             need(f"components/{name}.yaml", ("index",), component.index, catalog.indexes, "index")
         if canonicalize_name(name) != name:
             problems.append(f"images/components/{name}.yaml: name the file {canonicalize_name(name)}.yaml")
-    for chip in Chip:
-        if chip not in catalog.chips:
-            problems.append(f"images/chips.yaml:1: chip {chip} is missing")
-    for name, line in catalog.bases.items():
-        if line.cann != name:
-            problems.append(f"images/bases/{name}.yaml: cann is {line.cann!r}, the file name says {name!r}")
-    return problems
+    return problems + _misnamed(catalog)
+
+
+def _misnamed(catalog: Catalog) -> list[str]:
+    """Chips that are missing, and bases whose file name says another CANN than the file."""
+    chips = [f"images/chips.yaml:1: chip {chip} is missing" for chip in Chip if chip not in catalog.chips]
+    bases = [
+        f"images/bases/{name}.yaml: cann is {line.cann!r}, the file name says {name!r}"
+        for name, line in catalog.bases.items()
+        if line.cann != name
+    ]
+    return chips + bases

@@ -6,7 +6,7 @@ import io
 import re
 import struct
 import zipfile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from elftools.common.exceptions import ELFError
 from elftools.elf.dynamic import DynamicSection
@@ -16,6 +16,7 @@ from cannery.core.elf_stub import Library
 from cannery.core.errors import UnableError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
 IS_LIBRARY = re.compile(r"\.so(\.\d+)*$")
@@ -44,7 +45,7 @@ def read_library(name: str, content: bytes) -> Library:
     soname = ""
     dynamic = elf.get_section_by_name(".dynamic")
     if isinstance(dynamic, DynamicSection):
-        for tag in dynamic.iter_tags():
+        for tag in cast("Iterable[Any]", dynamic.iter_tags()):  # attributes are named after the tag
             if tag.entry.d_tag == "DT_NEEDED":
                 needed.append(tag.needed)
             elif tag.entry.d_tag == "DT_SONAME":

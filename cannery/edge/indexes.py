@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import html
 import threading
 import time
 from dataclasses import dataclass, field
@@ -149,7 +150,7 @@ def list_files(place: Place, project: str, session: requests.Session, timeout: f
     """Return what `place` lists of `project`. Raises what requests and pypi_simple raise; see `ask`."""
     folder = place.folder
     if place.links:
-        packages = _links(place, session, timeout)
+        packages = _links(place, canonicalize_name(project), session, timeout)
         wanted = canonicalize_name(project)
         packages = [package for package in packages if canonicalize_name(package.project or "") == wanted]
     elif folder is not None:
@@ -162,18 +163,18 @@ def list_files(place: Place, project: str, session: requests.Session, timeout: f
     return tuple(_listed(package, place) for package in packages if package.version)
 
 
-def _links(place: Place, session: requests.Session, timeout: float) -> list[DistributionPackage]:
-    """Every file of a find-links place: the files of a folder, or the links of a page."""
+def _links(place: Place, project: str, session: requests.Session, timeout: float) -> list[DistributionPackage]:
+    """Files of a find-links place: those of a folder that may be the project's, or all links of a page."""
     folder = place.folder
     if folder is None:
         response = session.get(place.url, timeout=timeout)
         response.raise_for_status()
         return ProjectPage.from_html("", response.content, response.url).packages
     if folder.is_dir():
-        html = "".join(
-            f'<a href="{path.as_uri()}">{path.name}</a>' for path in sorted(folder.iterdir()) if path.is_file()
-        )
-        return ProjectPage.from_html("", html).packages
+        # Of a large folder most is not the project's, and parsing a page of it for each package would take long.
+        mine = (path for path in sorted(folder.iterdir()) if canonicalize_name(path.name).startswith(project))
+        page = "".join(f'<a href="{path.as_uri()}">{html.escape(path.name)}</a>' for path in mine if path.is_file())
+        return ProjectPage.from_html("", page).packages
     return ProjectPage.from_html("", folder.read_bytes(), folder.as_uri()).packages
 
 

@@ -7,7 +7,8 @@ import shutil
 import time
 from typing import TYPE_CHECKING
 
-from cannery.core.render import render, wheel_paths
+from cannery.core.errors import UsageError
+from cannery.core.render import DOCKERFILE, render, wheel_paths
 from cannery.edge.files import write_atomic
 from cannery.edge.pipconf import read_pip_settings
 from cannery.edge.wheelhouse import fetch, missing_bytes
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from cannery.edge.context import Context
 
 LOG_FOLDER = "log"
+# Stands at the top of every rendered Dockerfile (templates/Dockerfile.j2), which is the first file written.
+RENDERED_MARK = "# Rendered by Cannery."
 
 
 class Download:
@@ -55,8 +58,12 @@ def fetch_wheels(
 
 
 def write_folder(context: Context, catalog: Catalog, plan: Plan, folder: Path) -> str:
-    """Write the rendered folder of `plan`; return what changed, in words. Logs in it stay."""
+    """Write the rendered folder of `plan`; return what changed, in words. Logs in it stay.
+
+    Raises `UsageError` for a folder with other things in it: whatever the plan does not want there is removed.
+    """
     texts = render(plan, context.templates(), catalog.compatibility)
+    _refuse_foreign(folder)
     changed = sum(write_atomic(folder / name, text) for name, text in texts.items())
     paths = wheel_paths(plan)
     files = fetch_wheels(context, catalog, plan.lock.packages)
@@ -69,6 +76,19 @@ def write_folder(context: Context, catalog: Catalog, plan: Plan, folder: Path) -
     (folder / "sources").mkdir(exist_ok=True)
     removed = _remove_others(folder, {*texts, *paths})
     return f"{changed} files written, {linked} wheels linked, {removed} removed, {len(texts) + len(paths)} in all"
+
+
+def _refuse_foreign(folder: Path) -> None:
+    if folder.exists() and not folder.is_dir():
+        raise UsageError("is not a folder", where=str(folder), hint="name another one with --output")
+    early = (LOG_FOLDER, ".dockerignore", ".Dockerfile.")  # what an interrupted first run may have left
+    others = [p.name for p in folder.iterdir() if not p.name.startswith(early)] if folder.exists() else []
+    dockerfile = folder / DOCKERFILE
+    if others and not (
+        dockerfile.is_file() and RENDERED_MARK in dockerfile.read_text(encoding="utf-8", errors="replace")
+    ):
+        hint = "name an empty or a new folder with --output: what does not belong to the image is removed from it"
+        raise UsageError("the folder holds something that Cannery has not rendered", where=str(folder), hint=hint)
 
 
 def _link(source: Path, path: Path) -> bool:

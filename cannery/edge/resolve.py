@@ -91,18 +91,18 @@ class Resolver:
 
     def _places(self, names: Sequence[str]) -> tuple[list[tuple[UvIndex, Place]], list[Source]]:
         """Ask every index that matters, at once, and say which serves what; raise `NetworkError` for a dead one."""
-        usual = _usual_project(self.request, names)
-        main, extras = default_place(self.settings), extra_places(self.settings)
-        questions = [(place, usual) for place in (main, *extras)]
+        usual = _usual_projects(self.request, names)
+        places = (default_place(self.settings), *extra_places(self.settings))
+        questions = [(place, project) for place in places for project in usual]
         bound = bound_questions(names, self.request, self.indexes, self.settings)
         answers = ask_all([*questions, *bound], self.settings, PROBE)
         shared: list[tuple[UvIndex, Place]] = []
-        for number, answer in enumerate(answers[: len(questions)]):
-            _check_shared(answer, self.request.exclude_newer, main=number == 0)
-            place = answer.place
-            # A plain HTML index or folder has no times; of an extra index that lacks the usual project one cannot tell.
-            dated = number == 0 or answer.dated
-            name = DEFAULT_INDEX if number == 0 else f"extra-{number}"
+        for number, place in enumerate(places):
+            mine = answers[number * len(usual) : (number + 1) * len(usual)]
+            _check_shared(mine, self.request.exclude_newer, main=number == 0)
+            # A plain HTML index or folder has no times; of an index that lacks the usual projects one cannot tell.
+            dated = any(answer.dated for answer in mine)
+            name = f"extra-{number}" if number else DEFAULT_INDEX
             shared.append((UvIndex(name, without_credentials(place.url), place.links, dated=dated), place))
         sources = [
             bound_source(name, self.request, answers[len(questions) :], self.folder / "releases" / name)
@@ -256,25 +256,27 @@ def resolve(  # noqa: PLR0913 - what a resolution depends on
     return lock
 
 
-def _usual_project(request: LockRequest, bound: Sequence[str]) -> str:
-    """A project that the main index must have: the first requirement that is bound to no index; else pip."""
-    names = sorted({canonicalize_name(Requirement(text).name) for text in request.requirements} - {*bound})
-    return names[0] if names else "pip"
+def _usual_projects(request: LockRequest, bound: Sequence[str]) -> tuple[str, ...]:
+    """Projects to ask a place for: some that the request wants of it, and pip, which every mirror of packages has."""
+    names = sorted({canonicalize_name(Requirement(text).name) for text in request.requirements} - {*bound, "pip"})
+    return (*names[:2], "pip")
 
 
-def _check_shared(answer: Answer, exclude_newer: str, *, main: bool) -> None:
-    if not answer.reached:
-        raise NetworkError(f"not reached: {answer}", hint="see `pip config list` for where it is named")
+def _check_shared(answers: Sequence[Answer], exclude_newer: str, *, main: bool) -> None:
+    """Raise `NetworkError` for a place that is not reached, or a main index that cannot be locked from."""
+    hint = "see `pip config list` for where it is named"
+    for answer in answers:
+        if not answer.reached:
+            raise NetworkError(f"not reached: {answer}", hint=hint)
     if not main:
         return
-    if answer.state is not State.OK:
+    place = answers[0].place
+    if not any(answer.state is State.OK for answer in answers):
+        asked = ", ".join(answer.project for answer in answers)
+        raise NetworkError(f"{answers[-1]}: it has none of {asked}, so it is no index of Python packages", hint=hint)
+    if not any(answer.dated for answer in answers):
         raise NetworkError(
-            f"{answer} for {answer.project}, which an index of Python packages has",
-            hint="see `pip config list` for where it is named",
-        )
-    if not answer.dated:
-        raise NetworkError(
-            f"{answer.place} tells no upload times, so the date bound {exclude_newer} would hide all that it has",
+            f"{place} tells no upload times, so the date bound {exclude_newer} would hide all that it has",
             hint="name another mirror as pip's index-url for locking; building from a lock works with this one",
         )
 

@@ -1,7 +1,7 @@
 """What a build step needs of this host and an image must not keep: the CA bundle and the distribution's mirror.
 
-They reach BuildKit as secrets by id and environment variable (`core.render.SECRETS`), so no host path stands in a
-rendered file and nothing of them stays in a layer.
+They reach BuildKit as secrets, each by id and by a variable that names its file (`core.render.SECRETS`), so no host path
+stands in a rendered file and nothing of them stays in a layer.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from cannery.core.errors import UsageError
-from cannery.core.render import PROXIES, SECRETS
+from cannery.core.render import NO_SECRET, PROXIES, SECRETS
 from cannery.edge.apt import distribution_sources, host_release, source_lines
+from cannery.edge.files import write_atomic
 from cannery.edge.pipconf import read_pip_settings
 
 if TYPE_CHECKING:
@@ -28,17 +29,23 @@ CA_VARIABLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 
 @dataclass(frozen=True)
 class Secrets:
-    """Environment variables for the build, and the values in them that no log may show."""
+    """Environment variables for the build, and the values that no log may show."""
 
     env: Mapping[str, str]
     values: tuple[str, ...]
 
 
-def build_secrets(context: Context) -> Secrets:
-    """Collect the secrets of this host. Raises `UsageError` when a CA bundle that it names cannot be read."""
-    env = dict.fromkeys(SECRETS.values(), "")
-    env[SECRETS["ca"]] = _ca(context)
-    env[SECRETS["apt_sources"]] = _apt_sources()
+def build_secrets(context: Context, suite: str | None) -> Secrets:
+    """Collect the secrets of this host; `suite` is the Debian suite of the base, None for a base with its own sources.
+
+    Files that are made for this stand in the cache, readable by their owner only. Raises `UsageError` when a CA bundle
+    that the host's settings name cannot be read.
+    """
+    folder = context.cache / "secrets"
+    env = {
+        SECRETS["ca"]: _ca(context, folder / "ca.pem"),
+        SECRETS["apt_sources"]: _apt_sources(suite, folder / "apt.list") if suite else NO_SECRET,
+    }
     for name in PROXIES:
         env[name] = context.env.get(name) or context.env.get(name.upper()) or ""
     passwords = [urlsplit(env[name]).password for name in ("http_proxy", "https_proxy")]
@@ -46,18 +53,20 @@ def build_secrets(context: Context) -> Secrets:
     return Secrets(env, tuple(p for p in (*passwords, *settings.credentials()) if p))
 
 
-def _ca(context: Context) -> str:
-    """Return the host's CA bundle: pip's `cert`, else the usual variables, else "" (the image's own is enough)."""
+def _ca(context: Context, copy: Path) -> str:
+    """Return the path of the host's CA bundle: pip's `cert`, else the usual variables, else none."""
     named = read_pip_settings(context.env).cert or next((v for n in CA_VARIABLES if (v := context.env.get(n))), "")
     if not named:
-        return ""
+        return NO_SECRET
     try:
         text = Path(named).read_text(encoding="utf-8", errors="replace")
     except OSError as error:
-        raise UsageError(
-            f"the CA bundle cannot be read: {error}", hint="see `pip config list` and SSL_CERT_FILE"
-        ) from error
-    return text if len(text) <= MAX_SECRET else _only_certificates(text)
+        hint = "see `pip config list` and SSL_CERT_FILE"
+        raise UsageError(f"the CA bundle cannot be read: {error}", hint=hint) from error
+    if len(text) <= MAX_SECRET:
+        return str(Path(named).absolute())
+    write_atomic(copy, _only_certificates(text), mode=0o600)
+    return str(copy)
 
 
 def _only_certificates(text: str) -> str:
@@ -70,10 +79,7 @@ def _only_certificates(text: str) -> str:
     return "\n".join(kept) + "\n"
 
 
-def _apt_sources() -> str:
-    """Return the host's own distribution sources for the stand-in base's suite, or "" where the host is no Debian."""
-    try:
-        release = host_release()
-        return source_lines("bookworm", distribution_sources(release))
-    except Exception:  # noqa: BLE001
-        return ""
+def _apt_sources(suite: str, path: Path) -> str:
+    """Write the host's own mirrors, asked for `suite`, to a file that only its owner reads."""
+    write_atomic(path, source_lines(suite, distribution_sources(host_release())), mode=0o600)
+    return str(path)

@@ -34,7 +34,7 @@ class HostAuth(AuthBase):
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
         """Put the credentials that are known for the request's host on it."""
         url = str(request.url)
-        found = self._known.get(urlsplit(url).netloc) or get_netrc_auth(url)
+        found = self._known.get(urlsplit(url).netloc.rpartition("@")[2]) or get_netrc_auth(url)
         return HTTPBasicAuth(*found)(request) if found else request
 
 

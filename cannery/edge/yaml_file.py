@@ -22,11 +22,12 @@ _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 @dataclass(frozen=True)
 class YamlDocument:
-    """One parsed file: its value, and the 1-based line at which each key or list item stands."""
+    """One parsed file: its value, the 1-based line of each key or list item, and each scalar as it is written."""
 
     name: str
     value: Any
     lines: Mapping[Location, int]
+    texts: Mapping[Location, str]
 
     def where(self, location: Location) -> str:
         """Return `file:line` of `location`, or of its nearest parent that has a line."""
@@ -47,33 +48,40 @@ def read_yaml(path: Path, name: str) -> YamlDocument:
         raise UsageError(f"cannot be read: {error}", where=name) from error
     loader = _Loader(text)
     lines: dict[Location, int] = {}
+    texts: dict[Location, str] = {}
     try:
         node = loader.get_single_node()
         if node is None:
             raise UsageError("the file is empty", where=name)
-        _index(node, (), lines, name)
+        _index(node, (), lines, texts, name)
         value = loader.construct_document(node)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{name}:{mark.line + 1}" if mark else name
         problem = getattr(error, "problem", None) or str(error)
         raise UsageError(f"broken YAML: {problem}", where=where, hint="check indentation, colons and quotes") from error
+    except RecursionError as error:
+        raise UsageError("nested too deeply, or an alias (*) stands inside its own anchor (&)", where=name) from error
     finally:
         loader.dispose()
-    return YamlDocument(name, value, lines)
+    return YamlDocument(name, value, lines, texts)
 
 
-def _index(node: yaml.Node, path: Location, lines: dict[Location, int], name: str) -> None:
+def _index(node: yaml.Node, path: Location, lines: dict[Location, int], texts: dict[Location, str], name: str) -> None:
     lines.setdefault(path, node.start_mark.line + 1)
     if isinstance(node, yaml.MappingNode):
         seen: set[str] = set()
         for key, value in node.value:
             line = key.start_mark.line + 1
+            if not isinstance(key, yaml.ScalarNode):
+                raise UsageError("a key is a single word here", where=f"{name}:{line}")
             if key.value in seen:
                 raise UsageError(f"key {key.value!r} stands twice", where=f"{name}:{line}", hint="remove one of them")
             seen.add(key.value)
             lines[(*path, key.value)] = line
-            _index(value, (*path, key.value), lines, name)
+            _index(value, (*path, key.value), lines, texts, name)
     elif isinstance(node, yaml.SequenceNode):
         for position, item in enumerate(node.value):
-            _index(item, (*path, position), lines, name)
+            _index(item, (*path, position), lines, texts, name)
+    else:
+        texts[path] = node.value

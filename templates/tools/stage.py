@@ -38,7 +38,7 @@ def main() -> None:
     parser.add_argument("--epoch", type=int, required=True)
     parser.add_argument("--platform")
     parser.add_argument("--wheels", type=Path)
-    arguments = parser.parse_args()
+    arguments = parser.parse_intermixed_args()
     os.umask(0o022)
     os.environ["SOURCE_DATE_EPOCH"] = str(arguments.epoch)
     if arguments.what != "venv":

@@ -102,7 +102,8 @@ class StubIndex:
             def do_GET(self) -> None:
                 stub.answer(self)
 
-            do_HEAD = do_GET
+            def do_HEAD(self) -> None:
+                stub.answer(self)
 
             def log_message(self, *_args: object) -> None:
                 """Quiet."""

@@ -1452,6 +1452,8 @@ SEEK = r"""
 import importlib.util, json, os, sys, sysconfig
 names = json.loads(sys.stdin.read())
 own = {os.path.realpath(path) for path in (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"))}
+base = os.path.realpath(sys.base_prefix)  # whether its packages are let in is static.python's to say
+bases = tuple(base + end for end in ("/lib/", "/lib64/", "/local/lib/")) if sys.base_prefix != sys.prefix else ()
 answer = {name: {"origin": "", "hits": []} for name in names}
 for name in names:
     try: spec = importlib.util.find_spec(name)
@@ -1462,7 +1464,7 @@ for name in names:
 done = set()
 for entry in sys.path:
     folder = os.path.realpath(entry or os.getcwd())
-    if folder in done or folder in own or os.path.dirname(folder) in own and folder.endswith("lib-dynload"): continue
+    if folder in done or folder in own or folder.startswith(bases): continue
     done.add(folder)
     try: here = os.listdir(folder)
     except OSError: continue

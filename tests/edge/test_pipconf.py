@@ -1,0 +1,98 @@
+"""pip's settings, as pip tells them, and in uv's words."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cannery.core.errors import UnableError
+from cannery.edge.pipconf import (
+    PipSettings,
+    index_credentials,
+    parse_pip_settings,
+    read_pip_settings,
+    uv_environment,
+    without_credentials,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LISTING = """\
+global.index-url='https://me:s3cr%40t@mirror.example/simple'
+global.extra-index-url='\\nfile:///a/simple\\nhttps://tok3n@extra.example/simple'
+global.find-links='/wheels'
+global.timeout='60'
+global.constraint='/c.txt'
+install.find-links='/other'
+download.find-links='/never'
+:env:.default-timeout='7'
+:env:.cert='/ca.pem'
+"""
+
+
+def test_sections_and_lists() -> None:
+    settings = parse_pip_settings(LISTING, {"HTTPS_PROXY": "http://p:pr0xy@proxy.example:3128"})
+    assert settings.extra_index_urls == ("file:///a/simple", "https://tok3n@extra.example/simple")
+    assert settings.find_links == ("/other",)
+    assert (settings.timeout, settings.cert) == (7.0, "/ca.pem")
+    assert len(settings.notes) == 1
+    assert "constraint" in settings.notes[0]
+    assert parse_pip_settings("", {}) == PipSettings()
+    assert parse_pip_settings("global.timeout='x'\nnonsense\n=\n", {}).timeout == 15.0
+
+
+def test_credentials_stay_out_of_texts() -> None:
+    settings = parse_pip_settings(LISTING, {"HTTPS_PROXY": "http://p:pr0xy@proxy.example:3128"})
+    secrets = settings.credentials()
+    assert {"s3cr%40t", "s3cr@t", "tok3n", "pr0xy", "me:s3cr%40t"} <= {*secrets}
+    text = f"{settings.index_url} {settings.extra_index_urls} s3cr@t pr0xy"
+    assert not any(secret in settings.redact(text) for secret in secrets)
+    assert not any(secret in repr(settings) for secret in secrets)
+    assert without_credentials(settings.index_url) == "https://mirror.example/simple"
+    assert index_credentials("extra-1", settings.index_url) == {
+        "UV_INDEX_EXTRA_1_USERNAME": "me",
+        "UV_INDEX_EXTRA_1_PASSWORD": "s3cr@t",
+    }
+    assert index_credentials("default", "https://mirror.example/simple") == {}
+
+
+def test_uv_environment(tmp_path: Path) -> None:
+    settings = PipSettings(cert="/ca.pem", proxy="http://p.example:1", timeout=180, trusted_hosts=("a.example",))
+    env = uv_environment(settings, {"PATH": "/bin", "UV_INDEX_URL": "https://no.example", "http_proxy": "http://old"})
+    assert env["PATH"] == "/bin"
+    assert "UV_INDEX_URL" not in env
+    assert (env["SSL_CERT_FILE"], env["UV_HTTP_TIMEOUT"], env["UV_INSECURE_HOST"]) == ("/ca.pem", "30", "a.example")
+    assert env["http_proxy"] == env["HTTPS_PROXY"] == "http://p.example:1"
+    assert uv_environment(PipSettings(cert=str(tmp_path)), {})["SSL_CERT_DIR"] == str(tmp_path)
+
+
+def test_pip_is_asked_and_its_precedence_counts(tmp_path: Path) -> None:
+    config = tmp_path / "pip.conf"
+    config.write_text(
+        "[global]\nindex-url = https://file.example/simple\nextra-index-url =\n  https://a/s\n  https://b/s\n"
+    )
+    env = {**{k: v for k, v in os.environ.items() if not k.startswith("PIP_")}, "HOME": str(tmp_path)}
+    env |= {"PIP_CONFIG_FILE": str(config), "PIP_FIND_LINKS": "/x /y"}
+    settings = read_pip_settings(env)
+    assert settings.index_url == "https://file.example/simple"
+    assert settings.extra_index_urls == ("https://a/s", "https://b/s")
+    assert settings.find_links == ("/x", "/y")
+    assert read_pip_settings({**env, "PIP_INDEX_URL": "https://env.example/s"}).index_url == "https://env.example/s"
+
+
+def test_python_without_pip_falls_back_to_the_one_on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def program(name: str, text: str) -> str:
+        path = tmp_path / name
+        path.write_text(f"#!/bin/sh\n{text}\n")
+        path.chmod(0o755)
+        return str(path)
+
+    monkeypatch.setattr(sys, "executable", program("none", "echo No module named pip >&2; exit 1"))
+    program("python3", "echo \"global.index-url='https://path.example/s'\"")
+    assert read_pip_settings({"PATH": str(tmp_path)}).index_url == "https://path.example/s"
+    with pytest.raises(UnableError, match="No module named pip"):
+        read_pip_settings({"PATH": ""})

@@ -1,0 +1,301 @@
+"""Resolving against stub indexes with the real uv."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+import uv
+from stub_index import StubIndex, make_sdist, make_wheel
+
+from cannery.core.catalog import Index
+from cannery.core.errors import CanneryError, FindingsError, NetworkError, UsageError
+from cannery.core.lock import Lock, LockRequest, StandInRelease
+from cannery.core.lock_text import format_lock, format_requirements, parse_lock
+from cannery.core.words import Arch
+from cannery.edge.pipconf import PipSettings
+from cannery.edge.resolve import resolve
+from cannery.edge.wheelhouse import fetch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+DEAD = "http://127.0.0.1:9/simple"
+CPU = "cp311-cp311-manylinux_2_28"
+REQUEST = LockRequest("q", "3.11", Arch.AMD64, ("thing",), (), (), (), "2026-06-01", (), ())
+BOUND = dataclasses.replace(
+    REQUEST,
+    requirements=("thing", "torch==2.13.0+cpu"),
+    bindings=(("torch", "cpu"), ("torchvision", "cpu")),
+    stand_ins=(StandInRelease("torch", "2.13.0", ("filelock",)),),
+)
+
+
+@pytest.fixture
+def stub() -> Iterator[StubIndex]:
+    """A main index: thing needs dep; torch there is another build, which asks for CUDA."""
+    with StubIndex() as index:
+        index.add(make_wheel("thing", "1.0", ["dep>=1"]))
+        index.add(make_wheel("thing", "2.0", ["dep>=9"]), uploaded="2026-07-01T00:00:00Z")
+        for version in ("1.0", "1.1"):
+            index.add(make_wheel("dep", version))
+        index.add(make_wheel("filelock", "3.0"))
+        index.add(make_wheel("pip", "26.0"))
+        for machine in ("x86_64", "aarch64"):
+            index.add(make_wheel("torch", "2.13.0", ["nvidia-nccl"], f"{CPU}_{machine}"))
+        index.add(make_wheel("nvidia-nccl", "2.0"))
+        yield index
+
+
+@pytest.fixture
+def cpu() -> Iterator[StubIndex]:
+    """An index that torch is bound to, in plain HTML; it holds a stale dep too."""
+    with StubIndex(json=False) as index:
+        index.add(make_wheel("torch", "2.13.0+cpu", ["filelock"], f"{CPU}_x86_64"))
+        index.add(make_wheel("dep", "9.9"))
+        yield index
+
+
+def lock(request: LockRequest, settings: PipSettings, tmp_path: Path, **indexes: Index) -> Lock:
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    return resolve(
+        request, indexes, settings, env=env, cache=tmp_path / "cache", log=tmp_path / "log.txt", deny=("nvidia-*",)
+    )
+
+
+def pins(found: Lock) -> dict[str, str]:
+    return {package.name: package.version for package in found.packages}
+
+
+def test_plain_lock_is_the_same_twice_and_has_it_all(stub: StubIndex, tmp_path: Path) -> None:
+    settings = PipSettings(index_url=stub.url)
+    first = lock(REQUEST, settings, tmp_path)
+    assert pins(first) == {"dep": "1.1", "thing": "1.0"}  # thing 2.0 is later than the date bound
+    dep = first.packages[0]
+    assert (dep.file, dep.via, dep.index) == ("dep-1.1-py3-none-any.whl", ("thing",), "default")
+    assert first.packages[1].via == ("<profile>",)
+    assert dep.size == len(stub.files["dep"][dep.file])
+    assert first.resolver.startswith("uv ")
+    text = format_lock(first)
+    assert format_lock(lock(REQUEST, settings, tmp_path)) == text
+    assert format_lock(lock(REQUEST, settings, tmp_path / "elsewhere")) == text
+    assert parse_lock(text, "x") == first
+    assert stub.host not in text
+
+
+def test_constraints_overrides_excludes(stub: StubIndex, tmp_path: Path) -> None:
+    stub.add(make_wheel("thing", "1.5", ["dep>=7", "gone"]))
+    request = dataclasses.replace(REQUEST, overrides=("dep<1.1",), excludes=("gone",), constraints=("thing>1",))
+    found = lock(request, PipSettings(index_url=stub.url), tmp_path)
+    assert pins(found) == {"dep": "1.0", "thing": "1.5"}
+    assert found.packages[0].via == ("thing",)
+
+
+def test_the_user_s_own_uv_settings_do_not_count(
+    stub: StubIndex, cpu: StubIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".config" / "uv").mkdir(parents=True)
+    (tmp_path / ".config" / "uv" / "uv.toml").write_text(f'[[index]]\nurl = "{cpu.url}"\n')
+    monkeypatch.setenv("UV_INDEX_URL", cpu.url)
+    assert pins(lock(REQUEST, PipSettings(index_url=stub.url), tmp_path))["dep"] == "1.1"
+    assert cpu.seen == []
+
+
+def test_bound_index_serves_torch_and_nothing_else(stub: StubIndex, cpu: StubIndex, tmp_path: Path) -> None:
+    found = lock(BOUND, PipSettings(index_url=stub.url), tmp_path, cpu=Index(urls=(DEAD, cpu.url)))
+    assert pins(found) == {"dep": "1.1", "filelock": "3.0", "thing": "1.0", "torch": "2.13.0+cpu"}
+    torch = found.packages[-1]
+    assert (torch.index, torch.complete) == ("cpu", True)
+    # Plain HTML tells no size: asked for by HEAD.
+    assert torch.size == len(cpu.files["torch"][torch.file])
+
+
+def test_bound_index_not_reached_makes_an_incomplete_lock(stub: StubIndex, tmp_path: Path) -> None:
+    start = time.monotonic()
+    found = lock(BOUND, PipSettings(index_url=stub.url), tmp_path, cpu=Index(urls=(DEAD,)))
+    assert time.monotonic() - start < 5
+    assert pins(found) == {"dep": "1.1", "filelock": "3.0", "thing": "1.0", "torch": "2.13.0+cpu"}
+    torch = found.packages[-1]
+    assert (torch.complete, torch.file, torch.index, torch.via) == (False, "", "cpu", ("<profile>",))
+    assert "torch==2.13.0+cpu\n    # incomplete: index cpu not reached, via <profile>\n" in format_lock(found)
+    nothing_known = dataclasses.replace(BOUND, stand_ins=())
+    with pytest.raises(NetworkError, match="index cpu, which was not reached"):
+        lock(nothing_known, PipSettings(index_url=stub.url), tmp_path, cpu=Index(urls=(DEAD,)))
+
+
+@pytest.mark.parametrize("form", ["find-links", "extra index"])
+def test_host_files_serve_the_exact_pin_for_their_arch_only(stub: StubIndex, tmp_path: Path, form: str) -> None:
+    file, data = make_wheel("torch", "2.13.0+cpu", ["filelock"], f"{CPU}_x86_64")
+    other, other_data = make_wheel("torch", "2.14.1", ["nvidia-nccl"], f"{CPU}_x86_64")
+    page = tmp_path / "simple" / "torch" / "index.html"
+    page.parent.mkdir(parents=True)
+    page.write_text(f'<a href="../../files/{file}">{file}</a><a href="../../files/{other}">{other}</a>')
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / file).write_bytes(data)
+    (tmp_path / "files" / other).write_bytes(other_data)
+    settings = PipSettings(index_url=stub.url, extra_index_urls=((tmp_path / "simple").as_uri(),))
+    if form == "find-links":
+        settings = PipSettings(index_url=stub.url, find_links=(str(tmp_path / "files"),))
+    cpu = Index(urls=(DEAD,))
+    found = lock(BOUND, settings, tmp_path, cpu=cpu)
+    torch = found.packages[-1]
+    assert (torch.file, torch.index, torch.size, found.complete) == (file, "cpu", len(data), True)
+    assert fetch(found.packages, {"cpu": cpu}, settings, tmp_path / "c", lambda *_: None)["torch"].read_bytes() == data
+    # The wheel is of the other arch, so this lock is incomplete.
+    arm = lock(dataclasses.replace(BOUND, arch=Arch.ARM64), settings, tmp_path, cpu=cpu)
+    assert (arm.complete, pins(arm)) == (False, pins(found))
+
+
+def test_extra_places_serve_only_what_the_main_index_lacks(stub: StubIndex, tmp_path: Path) -> None:
+    links = tmp_path / "links"
+    links.mkdir()
+    for made in (make_wheel("dep", "5.0"), make_wheel("only-here", "1.0", ["dep"])):
+        (links / made[0]).write_bytes(made[1])
+    request = dataclasses.replace(REQUEST, requirements=("thing", "only-here"))
+    settings = PipSettings(index_url=stub.url, find_links=(str(links),))
+    found = lock(request, settings, tmp_path)
+    assert pins(found) == {"dep": "1.1", "only-here": "1.0", "thing": "1.0"}
+    assert {package.index for package in found.packages} == {"default"}
+
+
+def test_package_that_turns_out_to_be_bound(stub: StubIndex, cpu: StubIndex, tmp_path: Path) -> None:
+    stub.add(make_wheel("thing", "1.7", ["torchvision"]))
+    stub.add(make_wheel("torchvision", "9.9"))
+    cpu.add(make_wheel("torchvision", "0.28.0+cpu"))
+    found = lock(BOUND, PipSettings(index_url=stub.url), tmp_path, cpu=Index(urls=(cpu.url,)))
+    vision = found.packages[-1]
+    assert (vision.version, vision.index, vision.via) == ("0.28.0+cpu", "cpu", ("thing",))
+
+
+def test_bound_index_that_lacks_the_arch_names_package_and_platform(
+    stub: StubIndex, cpu: StubIndex, tmp_path: Path
+) -> None:
+    request = dataclasses.replace(BOUND, arch=Arch.ARM64)
+    with pytest.raises(FindingsError) as caught:
+        lock(request, PipSettings(index_url=stub.url), tmp_path, cpu=Index(urls=(cpu.url,)))
+    text = str(caught.value)
+    assert all(word in text for word in ("torch 2.13.0+cpu", "index cpu", "aarch64-manylinux_2_28", "x86_64.whl"))
+
+
+def test_denied_packages_name_the_chain(stub: StubIndex, tmp_path: Path) -> None:
+    stub.add(make_wheel("thing", "1.7", ["torch"]))
+    with pytest.raises(FindingsError, match=r"nvidia-nccl 2.0: thing → torch → nvidia-nccl"):
+        lock(REQUEST, PipSettings(index_url=stub.url), tmp_path)
+
+
+def test_sdist_only_when_no_wheel_fits(stub: StubIndex, tmp_path: Path) -> None:
+    stub.add(make_sdist("both", "1.0"))
+    stub.add(make_wheel("both", "1.0", tag=f"{CPU}_aarch64"))
+    request = dataclasses.replace(REQUEST, requirements=("both",))
+    settings = PipSettings(index_url=stub.url)
+    assert lock(request, settings, tmp_path).packages[0].is_sdist
+    arm = lock(dataclasses.replace(request, arch=Arch.ARM64), settings, tmp_path)
+    assert arm.packages[0].file == f"both-1.0-{CPU}_aarch64.whl"
+
+
+def test_unsatisfiable_is_explained_and_logged(stub: StubIndex, tmp_path: Path) -> None:
+    request = dataclasses.replace(REQUEST, requirements=("thing", "dep<1"))
+    with pytest.raises(FindingsError) as caught:
+        lock(request, PipSettings(index_url=stub.url), tmp_path)
+    text = str(caught.value)
+    assert "dep" in text
+    assert "q depends on dep<1" in text
+    assert len(text.splitlines()) <= 22
+    assert str(tmp_path / "log.txt") in text
+    assert "No solution found" in (tmp_path / "log.txt").read_text()
+
+
+@pytest.mark.parametrize(("status", "word"), [(401, "denied"), (403, "denied"), (404, "404"), (502, "server error")])
+def test_main_index_in_trouble_is_named(stub: StubIndex, tmp_path: Path, status: int, word: str) -> None:
+    stub.status = status
+    start = time.monotonic()
+    with pytest.raises(NetworkError, match=word) as caught:
+        lock(REQUEST, PipSettings(index_url=stub.url), tmp_path)
+    assert stub.host in str(caught.value)
+    assert time.monotonic() - start < 5
+
+
+def test_misspelt_requirement_is_a_finding(stub: StubIndex, tmp_path: Path) -> None:
+    request = dataclasses.replace(REQUEST, requirements=("no-such-thing",))
+    with pytest.raises(FindingsError, match="no-such-thing was not found"):
+        lock(request, PipSettings(index_url=stub.url), tmp_path)
+
+
+def test_extra_index_that_is_not_reached_is_named(stub: StubIndex, tmp_path: Path) -> None:
+    with pytest.raises(NetworkError, match=r"extra index .*refused"):
+        lock(REQUEST, PipSettings(index_url=stub.url, extra_index_urls=(DEAD,)), tmp_path)
+
+
+def test_main_index_without_upload_times_is_named(stub: StubIndex, tmp_path: Path) -> None:
+    stub.dated = False
+    with pytest.raises(NetworkError, match=f"{stub.host}.*upload times.*2026-06-01"):
+        lock(REQUEST, PipSettings(index_url=stub.url), tmp_path)
+
+
+def test_index_that_is_not_in_the_catalog(stub: StubIndex, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="'cpu'"):
+        lock(BOUND, PipSettings(index_url=stub.url), tmp_path)
+
+
+def test_files_without_hashes_are_hashed(stub: StubIndex, tmp_path: Path) -> None:
+    whole = lock(REQUEST, PipSettings(index_url=stub.url), tmp_path)
+    stub.hashes = False
+    assert lock(REQUEST, PipSettings(index_url=stub.url), tmp_path / "again") == whole
+
+
+def test_trouble_in_the_middle_is_the_network_s(stub: StubIndex, tmp_path: Path) -> None:
+    stub.file_status = 503
+    with pytest.raises(NetworkError) as caught:
+        lock(REQUEST, PipSettings(index_url=stub.url), tmp_path)
+    assert stub.host in str(caught.value)
+
+
+def test_credentials_reach_uv_and_nothing_else(stub: StubIndex, tmp_path: Path) -> None:
+    stub.auth = "me:s3cret"
+    settings = PipSettings(index_url=f"http://me:s3cret@{stub.host}/simple")
+    good = lock(REQUEST, settings, tmp_path)
+    bad = dataclasses.replace(REQUEST, requirements=("thing", "dep<1"))
+    texts = [format_lock(good), (tmp_path / "log.txt").read_text()]
+    with pytest.raises(CanneryError) as caught:
+        lock(bad, settings, tmp_path)
+    texts += [str(caught.value), (tmp_path / "log.txt").read_text()]
+    assert all("s3cret" not in text for text in texts)
+    assert list((tmp_path / "cache").glob("resolve-*")) == []
+
+
+def test_pip_and_uv_read_the_lock(stub: StubIndex, tmp_path: Path) -> None:
+    found = lock(REQUEST, PipSettings(index_url=stub.url), tmp_path)
+    files = fetch(found.packages, {}, PipSettings(index_url=stub.url), tmp_path / "cache", lambda *_: None)
+    text = tmp_path / "lock.txt"
+    for content in (format_lock(found), format_requirements(found.packages)):
+        text.write_text(content)
+        links = [f"--find-links={path.parent}" for path in files.values()]
+        common = ["--no-index", "--no-deps", "--require-hashes", "-r", str(text), *links]
+        target = tmp_path / f"target-{len(content)}"
+        subprocess.run(
+            [
+                uv.find_uv_bin(),
+                "pip",
+                "install",
+                "--no-config",
+                "--python",
+                sys.executable,
+                "--target",
+                target,
+                *common,
+            ],
+            check=True,
+            env={"PATH": os.environ["PATH"], "HOME": str(tmp_path)},
+        )
+        assert (target / "thing.py").is_file()
+        done = subprocess.run(
+            [sys.executable, "-m", "pip", "download", "--isolated", "-q", "-d", target / "pip", *common], check=False
+        )
+        assert done.returncode == 0
+        assert len([*(target / "pip").iterdir()]) == 2

@@ -1,0 +1,262 @@
+"""Files of a lock into the store: whole or not at all, from wherever they are."""
+
+from __future__ import annotations
+
+import hashlib
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from stub_index import StubIndex, make_wheel
+
+from cannery.core.catalog import Index
+from cannery.core.errors import FindingsError, NetworkError, UnableError
+from cannery.core.lock import LockedPackage
+from cannery.edge import download
+from cannery.edge.pipconf import PipSettings
+from cannery.edge.wheelhouse import fetch, missing_bytes, store_path
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+BIG = os.urandom(400_000)
+
+
+@pytest.fixture(autouse=True)
+def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(download, "BACKOFF", (0.01, 0.01, 0.01))
+
+
+@pytest.fixture
+def stub() -> Iterator[StubIndex]:
+    with StubIndex() as index:
+        yield index
+
+
+def locked(made: tuple[str, bytes], index: str = "default") -> LockedPackage:
+    file, data = made
+    name, version = file.split("-")[:2]
+    return LockedPackage(name.replace("_", "-"), version, file, hashlib.sha256(data).hexdigest(), len(data), index, ())
+
+
+def get(package: LockedPackage, settings: PipSettings, cache: Path, **indexes: Index) -> Path:
+    return fetch([package], indexes, settings, cache, lambda *_: None, silence=2.0)[package.name]
+
+
+def leftovers(cache: Path) -> list[str]:
+    return sorted(p.name for p in (cache / "wheels").rglob("*") if p.is_file() and p.suffix not in (".lock", ".whl"))
+
+
+@pytest.mark.parametrize("json", [True, False])
+@pytest.mark.parametrize("hashes", [True, False])
+def test_fetch_then_no_network(stub: StubIndex, tmp_path: Path, *, json: bool, hashes: bool) -> None:
+    stub.json, stub.hashes = json, hashes
+    made = [make_wheel("a", "1.0"), make_wheel("b-c", "2.0+cpu", payload=BIG)]
+    for one in made:
+        stub.add(one)
+    packages = [locked(one) for one in made]
+    settings = PipSettings(index_url=stub.url)
+    calls: list[tuple[str, int, int]] = []
+    assert missing_bytes(packages, tmp_path) == sum(len(data) for _file, data in made)
+    got = fetch(packages, {}, settings, tmp_path, lambda package, done, size: calls.append((package.name, done, size)))
+    assert {name: path.read_bytes() for name, path in got.items()} == {"a": made[0][1], "b-c": made[1][1]}
+    assert ("b-c", len(made[1][1]), len(made[1][1])) in calls
+    assert missing_bytes(packages, tmp_path) == 0
+    assert leftovers(tmp_path) == []
+    before = len(stub.seen)
+    assert fetch(packages, {}, settings, tmp_path, lambda *_: None) == got
+    assert len(stub.seen) == before
+
+
+def test_cut_connections_are_resumed(stub: StubIndex, tmp_path: Path) -> None:
+    made = make_wheel("a", "1.0", payload=BIG)
+    stub.add(made)
+    stub.cut, stub.cuts = 100_000, 2
+    assert get(locked(made), PipSettings(index_url=stub.url), tmp_path).read_bytes() == made[1]
+    assert stub.ranges_seen == ["bytes=100000-", "bytes=200000-"]
+
+
+def test_server_without_ranges(stub: StubIndex, tmp_path: Path) -> None:
+    made = make_wheel("a", "1.0", payload=BIG)
+    stub.add(made)
+    stub.ranges = False
+    stub.cut, stub.cuts = 100_000, 1
+    assert get(locked(made), PipSettings(index_url=stub.url), tmp_path).read_bytes() == made[1]
+
+
+def test_part_of_another_file_does_no_harm(stub: StubIndex, tmp_path: Path) -> None:
+    made = make_wheel("a", "1.0", payload=BIG)
+    stub.add(made)
+    path = store_path(locked(made), tmp_path)
+    path.parent.mkdir(parents=True)
+    for rest in (b"rubbish", b"x" * (len(made[1]) + 5), b"y" * len(made[1])):
+        path.with_name(path.name + ".part").write_bytes(rest)
+        assert get(locked(made), PipSettings(index_url=stub.url), tmp_path).read_bytes() == made[1]
+        path.unlink()
+
+
+def test_passing_server_errors_are_retried(stub: StubIndex, tmp_path: Path) -> None:
+    made = make_wheel("a", "1.0")
+    stub.add(made)
+    stub.failures = 3
+    assert get(locked(made), PipSettings(index_url=stub.url), tmp_path).is_file()
+    stub.failures = 99
+    stub.add(make_wheel("a", "2.0"))
+    with pytest.raises(NetworkError, match=r"a 2.0: a-2.0-py3-none-any.whl.*HTTP 502"):
+        get(locked(make_wheel("a", "2.0")), PipSettings(index_url=stub.url), tmp_path)
+
+
+def test_silent_server_is_given_up(stub: StubIndex, tmp_path: Path) -> None:
+    made = make_wheel("a", "1.0", payload=BIG)
+    stub.add(made)
+    stub.slow = 5.0
+    start = time.monotonic()
+    with pytest.raises(NetworkError, match=stub.host):
+        fetch([locked(made)], {}, PipSettings(index_url=stub.url), tmp_path, lambda *_: None, silence=0.3)
+    assert time.monotonic() - start < 4
+
+
+@pytest.mark.parametrize("hashes", [True, False])
+def test_wrong_hash_names_package_file_and_both_hashes(stub: StubIndex, tmp_path: Path, *, hashes: bool) -> None:
+    made = make_wheel("a", "1.0")
+    stub.add(made)
+    stub.hashes = hashes
+    package = locked(made)
+    wrong = LockedPackage(**{**package.__dict__, "sha256": "0" * 64})
+    with pytest.raises(FindingsError) as caught:
+        get(wrong, PipSettings(index_url=stub.url), tmp_path)
+    text = str(caught.value)
+    assert all(word in text for word in ("a 1.0", "a-1.0-py3-none-any.whl", "0" * 64, package.sha256, "index default"))
+    assert leftovers(tmp_path) == []
+
+
+def test_wrong_size(stub: StubIndex, tmp_path: Path) -> None:
+    file, data = make_wheel("a", "1.0")
+    stub.add((file, data))
+    stub.hashes = False
+    for other in (data + b"x", data[:-1]):
+        stub.body[file] = other
+        with pytest.raises((FindingsError, NetworkError), match=f"{len(data)}|bytes"):
+            get(locked((file, data)), PipSettings(index_url=stub.url), tmp_path)
+        assert not store_path(locked((file, data)), tmp_path).exists()
+
+
+def test_file_that_no_index_has_names_the_places(stub: StubIndex, tmp_path: Path) -> None:
+    stub.add(make_wheel("a", "2.0"))
+    (tmp_path / "links").mkdir()
+    settings = PipSettings(index_url=f"http://me:s3cret@{stub.host}/simple", find_links=(str(tmp_path / "links"),))
+    with pytest.raises(NetworkError) as caught:
+        get(locked(make_wheel("a", "1.0")), settings, tmp_path / "c")
+    text = str(caught.value)
+    assert all(word in text for word in ("a 1.0", "a-1.0-py3-none-any.whl", "index default", "find-links", stub.host))
+    assert "s3cret" not in text
+
+
+def test_local_files_come_first_and_a_wrong_one_is_passed_over(stub: StubIndex, tmp_path: Path) -> None:
+    made = make_wheel("a", "1.0")
+    stub.add(made)
+    links = tmp_path / "links"
+    links.mkdir()
+    settings = PipSettings(index_url=stub.url, find_links=(str(links),))
+    (links / made[0]).write_bytes(make_wheel("a", "1.0", payload=b"other")[1])
+    assert get(locked(made), settings, tmp_path / "c1").read_bytes() == made[1]
+    (links / made[0]).write_bytes(made[1])
+    before = len(stub.seen)
+    assert get(locked(made), settings, tmp_path / "c2").read_bytes() == made[1]
+    assert len(stub.seen) == before
+
+
+def test_bound_index_and_its_mirrors(stub: StubIndex, tmp_path: Path) -> None:
+    made = make_wheel("torch", "2.13.0+cpu")
+    with StubIndex() as other:
+        stub.add(made)
+        other.status = 502
+        cpu = Index(urls=(other.url, stub.url))
+        package = locked(made, "cpu")
+        # The main index is not asked for a bound package.
+        settings = PipSettings(index_url="http://127.0.0.1:9/simple")
+        assert get(package, settings, tmp_path, cpu=cpu).read_bytes() == made[1]
+        with pytest.raises(FindingsError, match="'cpu' is not in the catalog"):
+            get(package, settings, tmp_path / "other")
+
+
+def test_incomplete_lock_is_refused_before_anything_is_fetched(stub: StubIndex, tmp_path: Path) -> None:
+    made = make_wheel("a", "1.0")
+    stub.add(made)
+    torch = LockedPackage("torch", "2.13.0+cpu", "", "", 0, "pytorch-cpu", ())
+    with pytest.raises(FindingsError, match=r"torch 2.13.0\+cpu \(index pytorch-cpu\)"):
+        fetch([locked(made), torch], {}, PipSettings(index_url=stub.url), tmp_path, lambda *_: None)
+    assert stub.seen == []
+
+
+def test_store_that_cannot_be_written(stub: StubIndex, tmp_path: Path) -> None:
+    made = make_wheel("a", "1.0")
+    stub.add(made)
+    (tmp_path / "wheels").write_text("a file in the way")
+    with pytest.raises(UnableError, match="cannot be written"):
+        get(locked(made), PipSettings(index_url=stub.url), tmp_path)
+
+
+def _fetch_in_child(package: LockedPackage, url: str, cache: Path) -> None:
+    get(package, PipSettings(index_url=url), cache)
+
+
+def test_two_processes_share_a_store(stub: StubIndex, tmp_path: Path) -> None:
+    made = make_wheel("a", "1.0", payload=BIG)
+    stub.add(made)
+    stub.slow = 0.02
+    context = multiprocessing.get_context("spawn")
+    children = [context.Process(target=_fetch_in_child, args=(locked(made), stub.url, tmp_path)) for _ in range(2)]
+    for child in children:
+        child.start()
+    for child in children:
+        child.join(60)
+        assert child.exitcode == 0
+    assert store_path(locked(made), tmp_path).read_bytes() == made[1]
+    assert sum(path.startswith("/files/") for path in stub.seen) == 1
+
+
+def test_interrupt_leaves_a_part_and_a_rerun_goes_on(stub: StubIndex, tmp_path: Path) -> None:
+    made = make_wheel("a", "1.0", payload=BIG)
+    stub.add(made)
+    stub.slow = 0.2
+    package = locked(made)
+    code = (
+        "import sys; from pathlib import Path; from cannery.core.lock import LockedPackage as L\n"
+        "from cannery.edge.pipconf import PipSettings; from cannery.edge.wheelhouse import fetch\n"
+        f"fetch([{package!r}], {{}}, PipSettings(index_url={stub.url!r}), Path({str(tmp_path)!r}), lambda *_: None)\n"
+    ).replace("LockedPackage(", "L(")
+    root = Path(__file__).parents[2]
+    child = subprocess.Popen([sys.executable, "-c", code], cwd=root, stderr=subprocess.PIPE)
+    part = store_path(package, tmp_path).with_name(package.file + ".part")
+    limit = time.monotonic() + 20
+    while not (part.exists() and part.stat().st_size) and time.monotonic() < limit:
+        time.sleep(0.05)
+    child.send_signal(signal.SIGINT)
+    start = time.monotonic()
+    _out, err = child.communicate(timeout=20)
+    assert time.monotonic() - start < 3
+    assert b"KeyboardInterrupt" in err
+    assert leftovers(tmp_path) == [part.name]
+    assert not store_path(package, tmp_path).exists()
+    stub.slow = 0.0
+    assert get(package, PipSettings(index_url=stub.url), tmp_path).read_bytes() == made[1]
+    assert len(stub.ranges_seen) == 1
+
+
+def test_no_thread_is_left_behind(stub: StubIndex, tmp_path: Path) -> None:
+    made = [make_wheel(f"p{number}", "1.0") for number in range(20)]
+    for one in made:
+        stub.add(one)
+    fetch([locked(one) for one in made], {}, PipSettings(index_url=stub.url), tmp_path, lambda *_: None)
+    limit = time.monotonic() + 5
+    while any("_work" in t.name for t in threading.enumerate()) and time.monotonic() < limit:
+        time.sleep(0.02)
+    assert not [t for t in threading.enumerate() if "_work" in t.name]

@@ -1,0 +1,290 @@
+"""A made-up image below a folder, in which every check of the verify script passes, and ways to look at it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import importlib.util
+import json
+import os
+import struct
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+SCRIPT = REPOSITORY / "templates/rootfs/opt/cannery/verify.py"
+MINOR = f"{sys.version_info[0]}.{sys.version_info[1]}"
+ASCEND = "/usr/local/Ascend"
+TOOLKIT = f"{ASCEND}/ascend-toolkit/latest"
+JEMALLOC = "/usr/local/lib/libjemalloc.so.2"
+NPU_IDS = tuple(f"npu.{name}" for name in ("nodes", "driver", "smi", "visible", "count", "tensor"))
+
+
+def load() -> Any:
+    """The verify script as a module."""
+    if "cannery_verify_script" not in sys.modules:
+        spec = importlib.util.spec_from_file_location("cannery_verify_script", SCRIPT)
+        assert spec is not None
+        assert spec.loader is not None
+        sys.modules["cannery_verify_script"] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules["cannery_verify_script"])
+    return sys.modules["cannery_verify_script"]
+
+
+def elf(
+    needed: tuple[str, ...] = (), *, runpath: str = "", soname: str = "", machine: int = 62, wide: bool = True
+) -> bytes:
+    """A shared object of one segment with a dynamic section and a string table: all that the loader's search needs."""
+    strings = b"\0"
+
+    def add(text: str) -> int:
+        nonlocal strings
+        at = len(strings)
+        strings += text.encode() + b"\0"
+        return at
+
+    tags = [(1, add(name)) for name in needed]
+    tags += [(29, add(runpath))] if runpath else []
+    tags += [(14, add(soname))] if soname else []
+    header, segment, tag = (64, 56, struct.Struct("<qQ")) if wide else (52, 32, struct.Struct("<iI"))
+    dynamic = header + 2 * segment
+    length = (len(tags) + 2) * tag.size
+    base = 0x10000  # addresses differ from offsets, as in real files
+    tags += [(5, base + dynamic + length), (0, 0)]
+    size = dynamic + length + len(strings)
+    ident = b"\x7fELF" + bytes([2 if wide else 1, 1, 1]) + bytes(9)
+    if wide:
+        head = ident + struct.pack("<HHIQQQIHHHHHH", 3, machine, 1, 0, header, 0, 0, header, segment, 2, 0, 0, 0)
+        load_ = struct.pack("<IIQQQQQQ", 1, 5, 0, base, base, size, size, 4096)
+        dyn = struct.pack("<IIQQQQQQ", 2, 6, dynamic, base + dynamic, base + dynamic, length, length, 8)
+    else:
+        head = ident + struct.pack("<HHIIIIIHHHHHH", 3, machine, 1, 0, header, 0, 0, header, segment, 2, 0, 0, 0)
+        load_ = struct.pack("<IIIIIIII", 1, 0, base, base, size, size, 5, 4096)
+        dyn = struct.pack("<IIIIIIII", 2, dynamic, base + dynamic, base + dynamic, length, length, 6, 4)
+    return head + load_ + dyn + b"".join(tag.pack(*item) for item in tags) + strings
+
+
+FAKE_TORCH = """
+import json, os
+__version__ = "2.13.0+cpu"
+class float32: pass
+class _C: _GLIBCXX_USE_CXX11_ABI = True
+class Tensor:
+    def __init__(self, numbers, device="cpu"): self.numbers, self.device = numbers, device
+    def to(self, device):
+        if int(device.split(":")[1]) == int(os.environ.get("FAKE_BROKEN_NPU", "-1")): raise RuntimeError("NPU out of order")
+        return Tensor(self.numbers, device)
+    def __add__(self, number): return Tensor([item + number for item in self.numbers], self.device)
+    def cpu(self): return Tensor(self.numbers)
+    def tolist(self): return self.numbers
+def arange(count, dtype): return Tensor([float(item) for item in range(count)])
+class npu:
+    @staticmethod
+    def is_available(): return npu.device_count() > 0
+    @staticmethod
+    def device_count(): return int(os.environ.get("FAKE_NPUS", "0"))
+"""
+FAKE_TORCH_NPU = """
+import sys, types
+__version__ = "2.13.0"
+_C = types.ModuleType("torch_npu._C")
+_C.__file__ = "/opt/venv/torch_npu/_C.so"
+sys.modules["torch_npu._C"] = _C
+"""
+FAKE_PIP = "print(open(__file__.replace('__main__.py', 'says')).read())"
+
+
+class Tree:
+    """The made-up image. `manifest` may be changed; `image()` and `main()` write it first."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.outside = root.parent / "outside"
+        self.env: dict[str, str] = {
+            "PATH": f"{self.outside}:{os.environ['PATH']}",
+            "LD_PRELOAD": JEMALLOC,
+            "CANNERY": "1",
+        }
+        self.cwd = str(root)
+        self.site_name = f"/opt/venv/lib/python{MINOR}/site-packages"
+        self.site = root / self.site_name[1:]
+        self._python()
+        self._base()
+        self._processes()
+        self.wheels: list[dict[str, Any]] = []
+        self.manifest = self._manifest()
+        self.install("torch", "2.13.0+cpu", {"torch/__init__.py": FAKE_TORCH})
+        self.install("torch-npu", "2.13.0", {"torch_npu/__init__.py": FAKE_TORCH_NPU}, requires=("torch",))
+        self.install("pip", "26.1", {"pip/__init__.py": "", "pip/__main__.py": FAKE_PIP})
+        self.write(f"{self.site_name}/pip/says", "No broken requirements found.")
+        self.install(
+            "demo", "1.0", {"demo/__init__.py": "__version__ = '1.0.0'\n", "demo/part.py": "x = 1\n", "tests/a.py": ""}
+        )
+
+    def write(self, path: str, content: str | bytes = "", mode: int = 0o644) -> Path:
+        """Writes a file of the image, by its absolute path there."""
+        where = self.root / path.lstrip("/")
+        where.parent.mkdir(parents=True, exist_ok=True)
+        where.write_bytes(content if isinstance(content, bytes) else content.encode())
+        where.chmod(mode)
+        return where
+
+    def install(
+        self,
+        name: str,
+        version: str,
+        files: Mapping[str, str | bytes],
+        requires: tuple[str, ...] = (),
+        *,
+        listed: bool = True,
+    ) -> None:
+        """Puts a distribution into site-packages with its RECORD, and into the manifest unless it is not `listed`."""
+        info = f"{name.replace('-', '_')}-{version}.dist-info"
+        lines = "".join(f"Requires-Dist: {item}\n" for item in requires)
+        every = {
+            **files,
+            f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{lines}\nText\n",
+        }
+        rows = []
+        for path, content in every.items():
+            data = content if isinstance(content, bytes) else content.encode()
+            self.write(f"{self.site_name}/{path}", data)
+            digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode().rstrip("=")
+            rows.append(f"{path},sha256={digest},{len(data)}")
+        self.write(f"{self.site_name}/{info}/RECORD", "\n".join([*rows, f"{info}/RECORD,,"]) + "\n")
+        if listed:
+            row = {
+                "name": name,
+                "version": version,
+                "hash": "sha256:" + "0" * 64,
+                "group": "g",
+                "file": f"{name}.whl",
+                "built": False,
+            }
+            self.manifest["wheels"].append(row)
+
+    def _python(self) -> None:
+        home = self.root / "usr/local/python"
+        home.parent.mkdir(parents=True)
+        home.symlink_to(sys.base_prefix)
+        self.site.mkdir(parents=True)
+        (self.root / "opt/venv/bin").mkdir()
+        (self.root / "opt/venv/bin/python").symlink_to(getattr(sys, "_base_executable", sys.executable))
+        self.write("/opt/venv/pyvenv.cfg", f"home = {sys.base_prefix}/bin\ninclude-system-site-packages = false\n")
+
+    def _base(self) -> None:
+        self.write(f"{TOOLKIT}/version.cfg", "# version: 1.0\ntoolkit_running_version=[7.6.0.1.220:8.3.RC1]\n")
+        self.write(
+            f"{ASCEND}/nnal/atb/latest/version.info",
+            "Ascend-cann-atb : 8.3.RC1\nAscend-cann-atb Version : 8.3.RC1.B080\n",
+        )
+        self.write(f"{ASCEND}/ascend-toolkit/set_env.sh")
+        self.write(JEMALLOC, elf(soname="libjemalloc.so.2"))
+        self.write("/etc/passwd", "root:x:0:0::/root:/bin/sh\n")
+        (self.root / "dev/shm").mkdir(parents=True)
+
+    def _processes(self) -> None:
+        self.write("/proc/self/maps", f"7f00-7f01 r-xp 00000000 08:01 42    {self.root}{JEMALLOC}\n")
+        self.outside.mkdir(exist_ok=True)
+        self.login('exec "$@"')
+        self.first()
+
+    def login(self, body: str) -> None:
+        """Sets what the login shell does before it runs the command (`"$@"`)."""
+        shell = self.outside / "bash"
+        shell.write_text(f'#!/bin/sh\n[ "$1" = -lc ] || exit 9\nset -- /bin/sh -c "$2"\n{body}\n')
+        shell.chmod(0o755)
+
+    def first(self, **changes: str) -> None:
+        """Sets the environment of process 1."""
+        env = {**self.env, **changes}
+        self.write("/proc/1/environ", "".join(f"{name}={value}\0" for name, value in env.items()))
+
+    def _manifest(self) -> dict[str, Any]:
+        self.write("/opt/cannery/verify.py")
+        return {
+            "schema": 1,
+            "tool": {"name": "cannery", "version": "0.1.0"},
+            "profile": "demo",
+            "plan": "0123456789ab",
+            "target": {"cann": "8.3.rc1", "chip": "910b", "os": "ubuntu22.04", "python": MINOR, "arch": "amd64"},
+            "base": {
+                "reference": "example/cann:8.3.rc1",
+                "digest": None,
+                "kind": "real",
+                "python_home": "/usr/local/python",
+                "toolkit_home": TOOLKIT,
+                "set_env": [f"{ASCEND}/ascend-toolkit/set_env.sh"],
+                "atb_abi": 1,
+                "version_files": [
+                    {"path": f"{TOOLKIT}/version.cfg", "name": "toolkit", "version": "8.3.rc1"},
+                    {"path": f"{ASCEND}/nnal/atb/latest/version.info", "name": "nnal", "version": "8.3.rc1"},
+                ],
+            },
+            "wheels": self.wheels,
+            "sources": [],
+            "patches": [],
+            "env": {"CANNERY": "1", "LD_PRELOAD": JEMALLOC},
+            "labels": {},
+            "checks": {
+                "imports": [{"module": "demo", "component": "demo"}],
+                "libraries": [],
+                "files": [],
+                "native": [],
+                "pip_check_allow": [],
+            },
+            "shm_min_bytes": 1,
+            "user": None,
+            "deny": ["nvidia-*"],
+            "exclusive": [["triton", "triton-ascend"]],
+            "may_skip": list(NPU_IDS),
+            "forced": [],
+            "overrides": [],
+        }
+
+    def nodes(self, *cards: int, managers: tuple[str, ...] = ("davinci_manager", "devmm_svm", "hisi_hdc")) -> None:
+        """Puts files in the place of device nodes (below a root other than / that is enough)."""
+        for name in (*(f"davinci{card}" for card in cards), *managers):
+            self.write(f"/dev/{name}")
+
+    def driver(self) -> None:
+        """Puts a driver mount into the tree, and its library on the loader's path."""
+        self.write(f"{ASCEND}/driver/lib64/driver/libascend_hal.so", elf())
+        self.write(f"{ASCEND}/driver/version.info", "Version=25.2.0\n")
+        self.env["LD_LIBRARY_PATH"] = f"{ASCEND}/driver/lib64/driver"
+
+    def smi(self, body: str) -> None:
+        """Puts an npu-smi on the PATH."""
+        tool = self.outside / "npu-smi"
+        tool.write_text(f"#!/bin/sh\n{body}\n")
+        tool.chmod(0o755)
+
+    def save(self) -> Path:
+        """Writes the manifest."""
+        return self.write("/opt/cannery/manifest.json", json.dumps(self.manifest))
+
+    def image(self, **options: Any) -> Any:
+        """The tree as the script's checks take it."""
+        verify = load()
+        path = str(self.save())
+        options = {"timeout": 20.0, **options}
+        return verify.Image(self.manifest, str(self.root), dict(self.env), self.cwd, verify.Options(**options), path)
+
+    def check(self, name: str, **options: Any) -> Any:
+        """The outcome of one check."""
+        verify = load()
+        (outcome,) = verify.run_checks(self.image(**options), [name])
+        return outcome
+
+    def failing(self, *levels: str) -> dict[str, str]:
+        """Id → message of the checks of some levels that failed or warned."""
+        verify = load()
+        image = self.image()
+        wanted = [name for name in verify.check_ids(self.manifest) if name.split(".")[0] in levels]
+        return {
+            item.id: item.message for item in verify.run_checks(image, wanted) if item.status in {"failed", "warning"}
+        }

@@ -1,0 +1,221 @@
+"""Small catalogs, recipes and locks: six packages in the place of 126, every kind that matters among them."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from typing import Any
+
+from cannery.core.catalog import (
+    BaseLine,
+    Catalog,
+    ChipAccess,
+    Compatibility,
+    Component,
+    Index,
+    Profile,
+    Registries,
+    StandIn,
+    Tools,
+)
+from cannery.core.lock import DEFAULT_INDEX, PROFILE_VIA, Lock, LockedPackage
+from cannery.core.plan import Inputs, Plan, make_plan
+from cannery.core.recipe import Options, Recipe, lock_request, select, tools_request, with_arch
+from cannery.core.words import Arch, BaseKind
+
+MOUNTS = ("/usr/local/dcmi", "/usr/local/Ascend/driver/lib64")
+MANAGERS = ("/dev/davinci_manager", "/dev/devmm_svm", "/dev/hisi_hdc")
+NPU_CHECKS = ("npu.nodes", "npu.tensor")
+EXCLUDE_NEWER = "2026-01-02"
+
+
+def sha(text: str) -> str:
+    """A hash that looks like one and is always the same."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def package(name: str, version: str = "1.0", **changes: Any) -> LockedPackage:
+    """A complete locked package: a pure wheel of 1 MB that the profile asked for."""
+    file = changes.pop("file", f"{name.replace('-', '_')}-{version}-py3-none-any.whl")
+    found = LockedPackage(name, version, file, sha(file), 1_000_000, DEFAULT_INDEX, (PROFILE_VIA,))
+    return replace(found, **changes)
+
+
+def profile(**changes: Any) -> Profile:
+    """A profile of torch, torch_npu, a big package and an allocator."""
+    value = {
+        "summary": 'a made-up stack; "quotes" and $HOME stay as they are',
+        "base": "cann",
+        "target": {"cann": "8.5.0", "chip": "910b", "os": "ubuntu22.04", "python": "3.11", "arch": ["amd64", "arm64"]},
+        "exclude_newer": EXCLUDE_NEWER,
+        "components": [
+            {"name": "jemalloc"},
+            {"name": "torch", "version": "2.9.0", "reason": "what torch_npu extends"},
+            {"name": "torch-npu", "version": "2.9.0"},
+            {"name": "ray"},
+        ],
+        "env": {"RAY_OPTIONS": "--say \"it's $here\"", "LIBS": "${LD_LIBRARY_PATH}:/opt/more"},
+        "shm_size": "2g",
+        "may_skip": {BaseKind.STANDIN: NPU_CHECKS, BaseKind.REAL: NPU_CHECKS[:1]},
+    }
+    return Profile.model_validate({**value, **changes})
+
+
+def components() -> dict[str, Component]:
+    """The components that `profile` names."""
+    values: dict[str, dict[str, Any]] = {
+        "jemalloc": {
+            "kind": "system",
+            "summary": "an allocator",
+            "system": {"apt": ["libjemalloc2", "libnuma1"], "dnf": ["jemalloc"]},
+            "links": {
+                "/usr/local/lib/libjemalloc.so.2": {
+                    "apt": {"amd64": "/usr/lib/x86_64/libj.so.2", "arm64": "/usr/lib/aarch64/libj.so.2"},
+                    "dnf": {"amd64": "/usr/lib64/libj.so.2", "arm64": "/usr/lib64/libj.so.2"},
+                }
+            },
+            "libraries": ["/usr/local/lib/libjemalloc.so.2"],
+            "env": {"LD_PRELOAD": "/usr/local/lib/libjemalloc.so.2"},
+        },
+        "torch": {
+            "kind": "wheels",
+            "summary": "tensors",
+            "index": "torch-cpu",
+            "local": "cpu",
+            "binds": ["torchvision"],
+            "metadata": {"2.9.0": {"requires": ["sympy"], "source": "made up"}},
+            "imports": [{"module": "torch", "attribute": "__version__"}],
+        },
+        "torch-npu": {"kind": "wheels", "summary": "tensors on an NPU", "imports": [{"module": "torch_npu"}]},
+        "ray": {
+            "kind": "wheels",
+            "summary": "workers",
+            "extras": ["default"],
+            "imports": [{"module": "ray", "attribute": "__version__", "equals": "2.50.0"}],
+        },
+    }
+    return {name: Component.model_validate(value) for name, value in values.items()}
+
+
+def base_line(cann: str = "8.5.0") -> BaseLine:
+    """A CANN line with an apt and a dnf OS, and a Python 3.10 beside 3.11."""
+    home = f"/usr/local/Ascend/cann-{cann}"
+    env = ("PATH={python_home}/bin:${PATH}", f"ASCEND_TOOLKIT_HOME={home}", "LD_LIBRARY_PATH=/lib64:$LD_LIBRARY_PATH")
+    tags = {
+        f"{cann}-{chip}-{os}-py{python}": {"python": full, "atb_abi": 1}
+        for chip in ("910b", "a3")
+        for os in ("ubuntu22.04", "openeuler24.03")
+        for python, full in (("3.10", "3.10.20"), ("3.11", "3.11.14"))
+    }
+    value = {
+        "cann": cann,
+        "source": "made up",
+        "toolkit_home": home,
+        "set_env": ["/usr/local/Ascend/ascend-toolkit/set_env.sh", "/usr/local/Ascend/nnal/atb/set_env.sh"],
+        "version_files": [
+            {"name": "toolkit", "path": f"{home}/{{machine}}-linux/install.info", "line": "version={version}"}
+        ],
+        "env": {"ubuntu22.04": env, "openeuler24.03": (*env, "ATB_ABI={atb_abi}")},
+        "python_packages": ["attrs", "numpy"],
+        "tags": tags,
+    }
+    return BaseLine.model_validate(value)
+
+
+def compatibility() -> Compatibility:
+    """Two CANN lines with three pairs each."""
+    rows = [
+        ("2.9.0", "2.9.0", "8.5.0"),
+        ("2.8.0.post2", "2.8.0", "8.5.0"),
+        ("2.7.1.post2", "2.7.1", "8.5.0"),
+        ("2.8.0", "2.8.0", "8.3.rc1"),
+        ("2.7.1", "2.7.1", "8.3.rc1"),
+        ("2.6.0.post3", "2.6.0", "8.3.rc1"),
+    ]
+    pairs = [{"torch_npu": n, "torch": t, "cann": c, "source": "a table", "date": "2026-01-01"} for n, t, c in rows]
+    deny = [{"pattern": "nvidia-*", "reason": "CUDA"}]
+    return Compatibility.model_validate({"torch_pairs": pairs, "deny": deny, "exclusive": [["triton", "triton-ascend"]]})
+
+
+def standin() -> StandIn:
+    """A stand-in of two packages and one library."""
+    value = {
+        "schema": 1,
+        "suite": "bookworm",
+        "python": "3.11",
+        "epoch": 0,
+        "packages": ["python3"],
+        "libraries": {"libacl.so": {"prefixes": ["acl"]}},
+    }
+    return StandIn.model_validate(value)
+
+
+def catalog(**changes: Any) -> Catalog:
+    """A catalog with the profile `stack`."""
+    value = {
+        "profiles": {"stack": profile()},
+        "chips": {"910b": ChipAccess(names="A2", cards=8, managers=MANAGERS, mounts=MOUNTS)},
+        "components": components(),
+        "bases": {cann: base_line(cann) for cann in ("8.5.0", "8.3.rc1")},
+        "registries": Registries(repositories=("registry.example/cann", "mirror.example/cann"), source="made up"),
+        "indexes": {"torch-cpu": Index(urls=("https://index.example/cpu",))},
+        "standin": standin(),
+        "tools": Tools(requirements=("uv==0.9.0", "setuptools"), exclude_newer=EXCLUDE_NEWER),
+        "compatibility": compatibility(),
+    }
+    return Catalog.model_construct(**{**value, **changes})
+
+
+def recipe(options: Options | None = None, found: Catalog | None = None, host: Arch = Arch.AMD64) -> Recipe:
+    """The profile `stack`, bound to a target."""
+    return select(found or catalog(), "stack", options or Options(), host, ["numpy"])
+
+
+def packages(machine: str = "x86_64", python: str = "cp311") -> tuple[LockedPackage, ...]:
+    """Six packages: three components (one from its own index), a big one, a small one, and an sdist."""
+    native = f"{python}-{python}-manylinux_2_28_{machine}.whl"
+    return (
+        package("antlr4", "4.9.3", file="antlr4-4.9.3.tar.gz", size=117_034, via=("ray",)),
+        package("numpy", "2.3.0", file=f"numpy-2.3.0-{native}", size=16_000_000, via=("torch-npu",)),
+        package("ray", "2.50.0", file=f"ray-2.50.0-{native}", size=70_000_000),
+        package("sympy", "1.14.0", size=6_299_353, via=("torch",)),
+        package("torch", "2.9.0+cpu", file=f"torch-2.9.0+cpu-{native}", size=180_000_000, index="torch-cpu"),
+        package("torch-npu", "2.9.0", file=f"torch_npu-2.9.0-{native}", size=24_000_000),
+    )
+
+
+def lock(found: Recipe, arch: Arch | None = None) -> Lock:
+    """A complete, current lock of a recipe."""
+    bound = with_arch(found, arch or found.target.arch)
+    request = lock_request(bound)
+    tag = f"cp{bound.target.python.replace('.', '')}"
+    content = packages(bound.target.arch.machine, tag)
+    return Lock(found.name, bound.target.python, bound.target.arch, request.digest, EXCLUDE_NEWER, "uv 0.9.0", content)
+
+
+def tools(found: Catalog, python: str = "3.11", arch: Arch = Arch.AMD64) -> Lock:
+    """The lock of the build tools."""
+    request = tools_request(found, python, arch)
+    content = (
+        package("setuptools", "80.0.0"),
+        package("uv", "0.9.0", file=f"uv-0.9.0-py3-none-manylinux_2_17_{arch.machine}.whl", size=20_000_000),
+    )
+    return Lock(request.profile, python, arch, request.digest, EXCLUDE_NEWER, "uv 0.9.0", content)
+
+
+def inputs(found: Recipe, **changes: Any) -> Inputs:
+    """What `make_plan` takes beside the recipe, on an amd64 host."""
+    mine = Inputs(
+        locks={arch: lock(found, arch) for arch in Arch},
+        tools=tools(catalog(), found.target.python),
+        templates_digest="templates",
+        build_arch=Arch.AMD64,
+        standin=standin(),
+    )
+    return replace(mine, **changes)
+
+
+def plan(options: Options | None = None, **changes: Any) -> Plan:
+    """A plan of the profile `stack`."""
+    found = recipe(options)
+    return make_plan(found, inputs(found, **changes))

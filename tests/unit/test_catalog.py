@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+from datetime import date
+
+import pytest
+from factories import profile
+from pydantic import ValidationError
+
+from cannery.core.catalog import BaseTag, Component, PairRow, Pin, Reasoned, StandIn, yaml_kind
+from cannery.core.words import Arch, BaseKind, Chip
+
+
+def problem(call: object, *args: object, **kwargs: object) -> str:
+    with pytest.raises(ValidationError) as caught:
+        call(*args, **kwargs)  # type: ignore[operator]
+    return " / ".join(detail["msg"] for detail in caught.value.errors())
+
+
+TARGET = {"cann": "8.5.0", "chip": "910b", "os": "ubuntu22.04", "python": "3.11"}
+
+
+@pytest.mark.parametrize("value", [3.1, 3, True, date(2026, 11, 20)])
+def test_an_unquoted_scalar_says_to_quote_it(value: object) -> None:
+    assert "quote it" in problem(Pin, name="x", version=value)
+    assert yaml_kind(value)
+
+
+def test_a_text_is_no_yaml_scalar() -> None:
+    assert yaml_kind("3.10") is None
+
+
+def test_target_words_are_parsed_once() -> None:
+    target = profile(target={**TARGET, "cann": "8.3.RC1", "chip": "A2", "arch": ["x86_64"]}).target
+    assert (target.cann, target.chip, target.arch) == ("8.3.rc1", Chip.A2, (Arch.AMD64,))
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "says"),
+    [
+        ("cann", "8.5", "is not a CANN version"),
+        ("chip", "910x9", "is not known"),
+        ("os", "beos", "is not an OS name"),
+        ("python", "3", "is not a Python version"),
+        ("python", 3.1, "quote it"),
+        ("arch", ["riscv"], "is not known"),
+        ("python", ["3.11"], "a text is wanted here"),
+    ],
+)
+def test_a_wrong_target_word(field: str, value: object, says: str) -> None:
+    assert says in problem(profile, target={**TARGET, field: value})
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"colour": "red"}, "Extra inputs"),
+        ({"shm_size": "16gb"}, "should match"),
+        ({"shm_size": "lots"}, "should match"),
+        ({"exclude_newer": "2026-13-01"}, "month"),
+        ({"exclude_newer": "20261120"}, "written like"),
+        ({"env": {"A-B": "x"}}, "should match"),
+        ({"env": {"A": "x\ny"}}, "should match"),
+        ({"components": []}, "at least 1"),
+        ({"components": [{"name": "torch_npu"}, {"name": "torch-npu"}]}, "named twice: torch-npu"),
+        ({"components": [{"name": "torch", "version": "newest"}]}, "'newest' is not a version"),
+        ({"base": "stand-in"}, "'cann' or 'standin'"),
+        ({"overrides": [{"requirement": "torch==2.7.1"}]}, "Field required"),
+        ({"overrides": [{"requirement": "torch = 2.7.1", "reason": "long enough"}]}, "is not a requirement"),
+        ({"may_skip": {"fake": []}}, "'real', 'standin' or 'custom'"),
+    ],
+)
+def test_a_wrong_profile(changes: dict[str, object], says: str) -> None:
+    assert says in problem(profile, **changes)
+
+
+def test_a_reason_is_not_a_word() -> None:
+    assert "at least 8" in problem(Reasoned, requirement="torch==2.7.1", reason="why")
+
+
+def test_rows_hold_versions() -> None:
+    row = {"torch_npu": "2.9.0", "torch": "2.9.0", "cann": "8.3.RC1", "source": "s", "date": "d"}
+    assert PairRow(**row).cann == "8.3.rc1"
+    assert "is not a version" in problem(PairRow, **{**row, "torch": "2.9.x"})
+
+
+def test_values_are_frozen() -> None:
+    with pytest.raises(ValidationError, match="frozen"):
+        profile().summary = "other"  # type: ignore[misc]
+
+
+def test_closed_words_of_components() -> None:
+    assert "'wheels' or 'system'" in problem(Component, kind="wheel", summary="x")
+    assert problem(Component, kind="system", summary="x", system={"yum": ["a"]})
+    assert problem(BaseTag, python="3.11.14", atb_abi=2)
+
+
+def test_the_stand_in_calls_its_schema_schema() -> None:
+    value = {"schema": 0, "suite": "s", "python": "3.11", "epoch": 0, "packages": ["a"], "libraries": {"l": {}}}
+    assert "greater than or equal to 1" in problem(StandIn.model_validate, value)
+    assert StandIn.model_validate({**value, "schema": 2}).schema_number == 2
+
+
+def test_may_skip_is_by_base_kind() -> None:
+    assert profile().may_skip[BaseKind.REAL] == ("npu.nodes",)

@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+import pytest
+from factories import catalog, components, profile, recipe
+from hypothesis import given
+from hypothesis import strategies as st
+from packaging.requirements import Requirement
+
+from cannery.core.errors import FindingsError, UsageError
+from cannery.core.recipe import Options, find_profile, lock_request, parse_pin, select, tools_request, with_arch
+from cannery.core.words import Arch, BaseKind, Chip
+
+
+def test_the_profile_decides_what_the_user_leaves_open() -> None:
+    target = recipe().target
+    assert str(target) == "8.5.0-910b-ubuntu22.04-py3.11-amd64"
+    assert recipe(host=Arch.ARM64).target.arch is Arch.ARM64
+
+
+def test_a_host_that_the_profile_is_not_made_for_gets_the_profiles_first_arch() -> None:
+    target = {"cann": "8.5.0", "chip": "910b", "os": "ubuntu22.04", "python": "3.11", "arch": ["arm64"]}
+    found = catalog(profiles={"stack": profile(target=target)})
+    assert recipe(found=found, host=Arch.AMD64).target.arch is Arch.ARM64
+
+
+def test_the_users_words_win() -> None:
+    options = Options(cann="8.3.RC1", chip="A3", os="openEuler24.03", python="3.10", arch="aarch64")
+    assert str(recipe(options).target) == "8.3.rc1-a3-openeuler24.03-py3.10-arm64"
+    assert recipe(options).target.chip is Chip.A3
+
+
+def test_an_unknown_profile_names_the_nearest() -> None:
+    with pytest.raises(UsageError, match="no profile 'stak'") as caught:
+        find_profile(catalog(), "stak")
+    assert caught.value.hint == "did you mean stack?"
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "what", "hint"),
+    [
+        (Options(chip="x9"), UsageError, "CHIP", "known"),
+        (Options(cann="8.0.0"), FindingsError, "no facts about CANN 8.0.0", "8.3.rc1, 8.5.0"),
+        (Options(python="3.12"), FindingsError, "no CANN image 8.5.0-910b-ubuntu22.04-py3.12", "py3.11"),
+        (Options(chip="310p"), FindingsError, "no CANN image", "existing"),
+        (Options(base="standin", python="3.10"), FindingsError, "only Python 3.11", "PYTHON=3.11"),
+        (Options(base="stadnin"), UsageError, "BASE: 'stadnin'", "standin"),
+        (Options(base="8.5.0-a3-ubuntu22.04-py3.11"), UsageError, "is not a base of target", "CHIP"),
+    ],
+)
+def test_a_target_that_there_is_not(options: Options, error: type[UsageError], what: str, hint: str) -> None:
+    with pytest.raises(error) as caught:
+        recipe(options)
+    assert what in caught.value.what
+    assert hint in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("base", "kind", "references"),
+    [
+        (
+            None,
+            BaseKind.REAL,
+            tuple(f"{r}.example/cann:8.5.0-910b-ubuntu22.04-py3.11" for r in ("registry", "mirror")),
+        ),
+        ("standin", BaseKind.STANDIN, ()),
+        ("me/cann:mine", BaseKind.CUSTOM, ("me/cann:mine",)),
+        ("cann@sha256:00", BaseKind.CUSTOM, ("cann@sha256:00",)),
+    ],
+)
+def test_bases(base: str | None, kind: BaseKind, references: tuple[str, ...]) -> None:
+    found = recipe(Options(base=base)).base
+    assert (found.kind, found.references) == (kind, references)
+
+
+def test_the_targets_own_tag_is_a_base() -> None:
+    assert recipe(Options(base="8.5.0-910b-ubuntu22.04-py3.11")).base.kind is BaseKind.REAL
+
+
+@pytest.mark.parametrize("text", ["ray==2.60.0", "Ray==2.60", "torch_npu==2.9.0.post1", "a.b==1!2.0+local"])
+def test_a_pin(text: str) -> None:
+    name, version = parse_pin(text)
+    assert name == text.split("==")[0].lower().replace("_", "-").replace(".", "-")
+    assert version == text.split("==")[1]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "ray", "ray=2", "ray>=2", "ray==", "ray==2.*", "ray===2.0", "ray==2,<3", "ray[x]==2", "ray==2;a", "ray @ file:x"],
+)
+def test_a_malformed_pin_shows_how(text: str) -> None:
+    with pytest.raises(UsageError, match="is not NAME==VERSION") as caught:
+        parse_pin(text)
+    assert "--pin ray==" in caught.value.hint
+
+
+@given(st.text(max_size=20))
+def test_any_text_is_a_pin_or_refused(text: str) -> None:
+    try:
+        name, version = parse_pin(text)
+    except UsageError:
+        return
+    assert parse_pin(f"{name}=={version}") == (name, version)
+
+
+def test_pins_change_components_and_add_locked_packages() -> None:
+    found = recipe(Options(pins=("torch_npu==2.8.0", "numpy==2.2.0")))
+    assert {c.package: c.version for c in found.wheels}["torch-npu"] == "2.8.0"
+    assert found.pins == ("numpy==2.2.0", "torch-npu==2.8.0")
+    assert not found.is_standard
+    assert "numpy==2.2.0" in lock_request(found).requirements
+
+
+@pytest.mark.parametrize(
+    ("pins", "what", "hint"),
+    [
+        (("rya==1",), "--pin: rya is no package of this profile", "ray"),
+        (("jemalloc==5",), "jemalloc is no package", ""),
+        (("ray==1", "Ray==2"), "pinned twice, to 1 and 2", ""),
+    ],
+)
+def test_a_pin_of_what_is_not_there(pins: tuple[str, ...], what: str, hint: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        recipe(Options(pins=pins))
+    assert what in caught.value.what
+    assert hint in caught.value.hint
+
+
+def test_the_request_says_everything_that_matters() -> None:
+    request = lock_request(recipe())
+    assert request.requirements == ("attrs", "numpy", "ray[default]", "torch-npu==2.9.0", "torch==2.9.0+cpu")
+    assert request.bindings == (("torch", "torch-cpu"), ("torchvision", "torch-cpu"))
+    assert [(s.name, s.version, s.requires) for s in request.stand_ins] == [("torch", "2.9.0", ("sympy",))]
+    assert request.exclude_newer == "2026-01-02"
+
+
+def test_what_a_component_pins_cann_does_not_ask_for_again() -> None:
+    names = [{"name": "torch-npu", "version": "2.9.0"}, {"name": "numpy", "version": "1.26.4"}]
+    parts = {**components(), "numpy": components()["torch-npu"].model_copy()}
+    found = recipe(found=catalog(profiles={"stack": profile(components=names)}, components=parts))
+    assert lock_request(found).requirements == ("attrs", "numpy==1.26.4", "torch-npu==2.9.0")
+
+
+def test_an_override_gives_way_to_a_pin_by_hand() -> None:
+    override = {"requirement": "torch==2.8.0", "reason": "the stack pins it"}
+    found = catalog(profiles={"stack": profile(overrides=[override])})
+    assert lock_request(recipe(found=found)).overrides == ("torch==2.8.0",)
+    assert lock_request(recipe(Options(pins=("torch==2.9.1",)), found)).overrides == ()
+
+
+def test_force_overrides_what_packages_ask() -> None:
+    request = lock_request(recipe(Options(pins=("torch-npu==2.8.0",), force=True)))
+    assert set(request.overrides) == {"torch==2.9.0+cpu", "torch-npu==2.8.0"}
+
+
+def test_os_and_chip_do_not_change_what_is_asked() -> None:
+    plain = lock_request(recipe())
+    assert lock_request(recipe(Options(chip="a3", os="openeuler24.03"))) == plain
+    assert lock_request(with_arch(recipe(), Arch.ARM64)).digest != plain.digest
+
+
+def test_every_requirement_is_one() -> None:
+    for text in lock_request(recipe(Options(pins=("numpy==2.2.0",), force=True))).requirements:
+        assert Requirement(text).name
+
+
+def test_build_tools_are_asked_for_like_a_profile() -> None:
+    request = tools_request(catalog(), "3.11", Arch.ARM64)
+    assert (request.profile, request.requirements) == ("_tools", ("setuptools", "uv==0.9.0"))
+
+
+def test_pins_are_in_normal_form_whatever_their_order() -> None:
+    one = recipe(Options(pins=("ray==2.0", "numpy==1.0")))
+    two = select(catalog(), "stack", Options(pins=("NumPy==1.0", "Ray==2.0", "ray==2.0")), Arch.AMD64, ["numpy"])
+    assert one == two

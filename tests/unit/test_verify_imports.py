@@ -1,0 +1,231 @@
+"""The import level: children that report as they go, crashes and silences with a culprit, the first cause of a failure."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+from data.verify_tree import ASCEND, TOOLKIT, Tree, load
+
+verify = load()
+MODULES = {
+    "good": "__version__ = '3.1'\nclass inner: value = 5\n",
+    "exits": "import sys; sys.exit(3)",
+    "aborts": "import os; os.abort()",
+    "leaves": "import os; os._exit(7)",
+    "raises": "raise ValueError('odd\\nvalue')",
+    "sleeps": "import time; print('going to sleep', flush=True); time.sleep(60)",
+    "noisy": "import sys; print('{\"done\": 0, \"ok\": false}'); print('x' * 200000); print('err', file=sys.stderr)",
+    "threads": "import threading, time; threading.Thread(target=time.sleep, args=(60,)).start()",
+    "forks": "import os, time\nif os.fork() == 0:\n    time.sleep(60)\n    os._exit(0)\n",
+    "closes": "import os; os.close(1); os.close(2)",
+    "chained": "try:\n    raise ImportError('libhccl.so: cannot open shared object file: No such file or directory')\n"
+    "except ImportError as error:\n    raise RuntimeError('cannot infer device type') from error\n",
+    "driver": "raise ImportError('libascend_hal.so: cannot open shared object file: No such file or directory')",
+    "poison": "import builtins\nbuiltins.poisoned = True\n",
+    "poisoned": "import builtins, os\nif hasattr(builtins, 'poisoned'): os.abort()\n",
+    "spoils": "import builtins\nbuiltins.spoilt = True\nraise OSError('half done')",
+    "spoilt": "import builtins\nassert not hasattr(builtins, 'spoilt')\n",
+    "wrong_soc": "print('[WARN] soc version does not match: Ascend910B1, expected Ascend310P3')",
+}
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Tree:
+    (tmp_path / "image").mkdir()
+    tree = Tree(tmp_path / "image")
+    for name, text in MODULES.items():
+        tree.write(f"{tree.site_name}/{name}.py", text)
+    return tree
+
+
+def imports(tree: Tree, *names: str, timeout: float = 20.0) -> dict[str, tuple[str, str]]:
+    """Module → (status, message)."""
+    tree.manifest["checks"]["imports"] = [{"module": name, "component": "c"} for name in names]
+    found = verify.run_checks(tree.image(timeout=timeout), [f"import.{name}" for name in names])
+    return {item.id.removeprefix("import."): (item.status, item.message) for item in found}
+
+
+def children(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Counts the children by their tasks."""
+    started: list[int] = []
+    real = verify._one_worker
+
+    def counted(image: object, tasks: list[object]) -> object:
+        started.append(len(tasks))
+        return real(image, tasks)
+
+    monkeypatch.setattr(verify, "_one_worker", counted)
+    return started
+
+
+def test_good_imports_share_one_child(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    started = children(monkeypatch)
+    found = imports(tree, "good", "noisy", "demo", "threads", "closes")
+    assert {status for status, _ in found.values()} == {"passed"}
+    assert found["good"][1] == f"good 3.1 from {tree.site_name}/good.py"
+    assert started == [5]
+
+
+def test_each_failure_has_its_culprit_and_the_rest_go_on(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    started = children(monkeypatch)
+    found = imports(tree, "exits", "good", "aborts", "leaves", "raises", "none", "demo")
+    assert found["exits"] == ("failed", "SystemExit: 3")
+    assert found["aborts"] == ("failed", "killed by SIGABRT")
+    assert found["leaves"] == ("failed", "ended with code 7 before it was done")
+    assert found["raises"] == ("failed", "ValueError: odd value")
+    assert found["none"] == ("failed", "ModuleNotFoundError: No module named 'none'")
+    assert found["good"][0] == found["demo"][0] == "passed"
+    assert started == [7, 6, 1, 4, 3, 2, 1]  # the crash behind another import is tried alone
+
+
+def test_a_silence_is_ended_with_all_that_it_started(tree: Tree) -> None:
+    begin = time.monotonic()
+    found = imports(tree, "sleeps", "good", timeout=1.5)
+    assert found["sleeps"] == ("failed", "no answer within 1.5 s")
+    assert found["good"][0] == "passed"
+    assert time.monotonic() - begin < 20
+
+
+def test_what_a_failing_import_printed_is_told(tree: Tree) -> None:
+    tree.manifest["checks"]["imports"] = [{"module": "sleeps", "component": "c"}]
+    assert "going to sleep" in tree.check("import.sleeps", timeout=1.5).details
+
+
+def test_a_fork_that_holds_the_pipe_does_not_hang(tree: Tree) -> None:
+    begin = time.monotonic()
+    assert imports(tree, "forks", "good")["good"][0] == "passed"
+    assert time.monotonic() - begin < 20
+
+
+def test_a_crash_that_only_comes_after_another_import_says_so(tree: Tree) -> None:
+    found = imports(tree, "poison", "poisoned")
+    assert found["poison"][0] == "passed"
+    assert found["poisoned"] == ("failed", "killed by SIGABRT after poison; alone it works")
+
+
+def test_a_failed_import_does_not_spoil_the_next(tree: Tree) -> None:
+    found = imports(tree, "spoils", "spoilt")
+    assert found["spoils"][0] == "failed"
+    assert found["spoilt"][0] == "passed"
+
+
+def test_the_first_cause_is_told_not_the_last_symptom(tree: Tree) -> None:
+    assert imports(tree, "chained")["chained"][1].startswith(
+        f"libhccl.so is not found: no folder of LD_LIBRARY_PATH or of {TOOLKIT}"
+    )
+    tree.write(f"{TOOLKIT}/lib64/libhccl.so")
+    message = imports(tree, "chained")["chained"][1]
+    assert (
+        message
+        == f"libhccl.so is not found: it is in {TOOLKIT}/lib64, which LD_LIBRARY_PATH lacks (set by {ASCEND}/ascend-toolkit/set_env.sh)"
+    )
+
+
+def test_a_toolkit_that_is_not_there_is_told(tree: Tree) -> None:
+    tree.manifest["base"]["set_env"] = ["/gone/set_env.sh"]
+    assert (
+        "/gone/set_env.sh does not exist: the CANN toolkit is not in this image"
+        in imports(tree, "chained")["chained"][1]
+    )
+
+
+def test_a_driver_library_asks_for_the_mount(tree: Tree) -> None:
+    assert imports(tree, "driver")["driver"][1].startswith(
+        "libascend_hal.so is not found: the host's driver brings it (mount "
+    )
+
+
+def test_kernels_of_another_chip_fail(tree: Tree) -> None:
+    status, message = imports(tree, "wrong_soc")["wrong_soc"]
+    assert status == "failed"
+    assert "soc version does not match" in message
+
+
+@pytest.mark.parametrize(
+    ("attribute", "equals", "status"),
+    [("__version__", "3.1.0", "passed"), ("inner.value", "5", "passed"), ("inner.value", "6", "failed"), ("nothing", None, "failed"), ("inner", None, "passed")],
+)  # fmt: skip
+def test_attributes(tree: Tree, attribute: str, equals: str | None, status: str) -> None:
+    tree.manifest["checks"]["imports"] = [
+        {"module": "good", "component": "c", "attribute": attribute, "equals": equals}
+    ]
+    assert tree.check("import.good").status == status
+
+
+def test_one_module_with_two_attributes_is_one_check(tree: Tree) -> None:
+    rows = [{"module": "good", "component": "c", "attribute": "inner", "equals": None}, {"module": "good", "component": "c", "attribute": "__version__", "equals": "9"}]  # fmt: skip
+    tree.manifest["checks"]["imports"] = rows
+    assert verify.check_ids(tree.manifest).count("import.good") == 1
+    assert tree.check("import.good").message == "good.__version__ is 3.1, the manifest says 9"
+
+
+PAIR = "import.torch-npu-pair"
+
+
+def test_the_pair(tree: Tree) -> None:
+    assert tree.check(PAIR).message == "torch 2.13.0+cpu and torch_npu 2.13.0, C++ ABI 1; NPU available: False"
+
+
+@pytest.mark.parametrize(
+    ("path", "old", "new", "says"),
+    [
+        (
+            "torch/__init__.py",
+            '"2.13.0+cpu"',
+            '"2.13.0+cu126"',
+            "torch is 2.13.0+cu126 at import, the manifest says 2.13.0+cpu",
+        ),
+        ("torch_npu/__init__.py", '"2.13.0"', '"2.14.0"', "torch_npu 2.14.0 is not made for torch 2.13.0+cpu"),
+        ("torch/__init__.py", "ABI = True", "ABI = False", "torch has the C++ ABI 0, ATB of this image 1"),
+        ("torch_npu/__init__.py", 'sys.modules["torch_npu._C"] = _C', "", "torch_npu's C extension is not loaded"),
+        ("torch/__init__.py", "def is_available", "def gone", "AttributeError"),
+    ],
+)
+def test_a_broken_pair(tree: Tree, path: str, old: str, new: str, says: str) -> None:
+    file = tree.site / path
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new))
+    found = tree.check(PAIR)
+    assert found.status == "failed"
+    assert says in "\n".join([found.message, *found.details])
+
+
+def test_a_forced_pair_of_two_releases_fails(tree: Tree) -> None:
+    next(item for item in tree.wheels if item["name"] == "torch-npu")["version"] = "2.14.0"
+    file = tree.site / "torch_npu/__init__.py"
+    file.write_text(file.read_text().replace("2.13.0", "2.14.0"))
+    assert tree.check(PAIR).message == "torch_npu 2.14.0 is not made for torch 2.13.0+cpu"
+
+
+def test_without_torch_npu_there_is_no_pair(tree: Tree) -> None:
+    tree.manifest["wheels"] = [item for item in tree.wheels if item["name"] != "torch-npu"]
+    ids = verify.check_ids(tree.manifest)
+    assert PAIR not in ids
+    assert "npu.tensor" not in ids
+
+
+def test_an_import_is_left_out_by_name_on_a_stand_in_only(tree: Tree) -> None:
+    tree.manifest["checks"]["imports"] = [{"module": "aborts", "component": "c"}]
+    tree.manifest["may_skip"].append("import.aborts")
+    assert tree.check("import.aborts").status == "failed"
+    tree.manifest["base"]["kind"] = "standin"
+    assert tree.check("import.aborts").status == "skipped"
+
+
+def test_no_interpreter_fails_each_import(tree: Tree) -> None:
+    (tree.root / "opt/venv/bin/python").unlink()
+    found = imports(tree, "good", "demo")
+    assert {message for _, message in found.values()} == {
+        "cannot start /opt/venv/bin/python: No such file or directory"
+    }
+
+
+def test_children_leave_nothing_behind(tree: Tree) -> None:
+    before = sorted(str(path) for path in tree.site.rglob("*"))
+    imports(tree, "good", "demo")
+    assert sorted(str(path) for path in tree.site.rglob("*")) == before
+    assert not [name for name in os.listdir(tree.root) if name.startswith("tmp")]  # noqa: PTH208

@@ -1,0 +1,268 @@
+"""The static checks of the verify script: a made-up image passes, and each broken fact fails exactly its own check."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from data.verify_tree import ASCEND, JEMALLOC, TOOLKIT, Tree, elf, load
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+verify = load()
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tree:
+    monkeypatch.setattr(verify, "PRIVATE", "/no-such-home/")  # the interpreter of the tests may live below /root
+    (tmp_path / "image").mkdir()
+    return Tree(tmp_path / "image")
+
+
+def test_a_whole_image_passes(tree: Tree) -> None:
+    assert tree.failing("static") == {}
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    check: str
+    says: str  # part of the message or of a detail
+    broken: Callable[[Tree], object]
+
+
+def sha(text: str) -> str:
+    return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+
+
+def patched(after: str, text: str = "x = 2\n", pyc_of: str = "") -> Callable[[Tree], None]:
+    def do(tree: Tree) -> None:
+        path = f"{tree.site_name}/demo/part.py"
+        tree.write(path, text)
+        files = [{"path": path, "before": sha("x = 1\n"), "after": sha(after)}]
+        tree.manifest["patches"].append({"name": "fix", "digest": sha("p"), "component": "demo", "files": files})
+        if pyc_of:
+            head = b"\0\0\0\0" + struct.pack("<I", 1) + importlib.util.source_hash(pyc_of.encode())
+            tree.write(f"{tree.site_name}/demo/__pycache__/part.cpython-3.pyc", head + b"code")
+
+    return do
+
+
+def extra_library(name: str, data: bytes) -> Callable[[Tree], object]:
+    return lambda tree: tree.write(f"{tree.site_name}/demo/{name}", data)
+
+
+def second_dist_info(tree: Tree) -> None:
+    tree.write(f"{tree.site_name}/Demo-0.9.dist-info/METADATA", "Name: Demo\nVersion: 0.9\n")
+
+
+def unset(name: str) -> Callable[[Tree], object]:
+    return lambda tree: tree.env.pop(name)
+
+
+def edit(path: str, old: str, new: str) -> Callable[[Tree], None]:
+    def do(tree: Tree) -> None:
+        file = tree.root / path.lstrip("/").replace("SITE", tree.site_name.lstrip("/"))
+        text = file.read_text()
+        assert old in text
+        file.write_text(text.replace(old, new))
+
+    return do
+
+
+def add_env(name: str, value: str, seen: str | None = None) -> Callable[[Tree], None]:
+    def do(tree: Tree) -> None:
+        tree.manifest["env"][name] = value
+        tree.env[name] = value if seen is None else seen
+        tree.first()
+
+    return do
+
+
+def both_triton(tree: Tree) -> None:
+    tree.install("triton", "3.2.0", {"triton/a.py": ""}, listed=False)
+    tree.install("triton-ascend", "3.2.0", {"triton/b.py": ""})
+
+
+def atb(tree: Tree) -> None:
+    home = f"{ASCEND}/nnal/atb/latest/atb"
+    add_env("ATB_HOME_PATH", f"{home}/cxx_abi_1")(tree)
+    tree.first(ATB_HOME_PATH=f"{home}/cxx_abi_0")
+
+
+def working_folder(*files: str) -> Callable[[Tree], None]:
+    def do(tree: Tree) -> None:
+        tree.cwd = str(tree.root / "workspace")
+        for file in files:
+            tree.write(f"/workspace/{file}")
+
+    return do
+
+
+def empty_folder(tree: Tree) -> None:
+    tree.cwd = str(tree.root / "workspace")
+    (tree.root / "workspace/demo").mkdir(parents=True)
+
+
+def python_path(tree: Tree) -> None:
+    tree.write("/opt/old/demo/__init__.py")
+    tree.env["PYTHONPATH"] = str(tree.root / "opt/old")
+
+
+def behind(tree: Tree) -> None:
+    tree.write("/opt/old/demo/__init__.py")
+    tree.write(f"{tree.site_name}/old.pth", str(tree.root / "opt/old"))
+
+
+CASES = [
+    Case("unknown skip", "static.manifest", "nearest: npu.tensor", lambda t: t.manifest["may_skip"].append("npu.tensors")),
+    Case("twice", "static.manifest", "names demo 2 times", lambda t: t.manifest["wheels"].append(dict(t.manifest["wheels"][-1]))),
+    Case("other minor", "static.python", "the target is 3.9", lambda t: t.manifest["target"].update(python="3.9")),
+    Case("open venv", "static.python", "pyvenv.cfg lets", edit("/opt/venv/pyvenv.cfg", "= false", "= true")),
+    Case("other home", "static.python", "the manifest says /usr/local", lambda t: t.manifest["base"].update(python_home="/usr/local")),
+    Case("nnal", "static.base", "nnal 8.2.rc1 (/usr", edit(f"{ASCEND}/nnal/atb/latest/version.info", "8.3.RC1", "8.2.RC1")),
+    Case("toolkit", "static.base", "toolkit is 8.1.rc1", edit(f"{TOOLKIT}/version.cfg", "8.3.RC1", "8.1.RC1")),
+    Case("no version", "static.base", "states no CANN version", edit(f"{TOOLKIT}/version.cfg", "8.3.RC1", "unknown")),
+    Case("no file", "static.base", "does not exist", lambda t: (t.root / f"{TOOLKIT}/version.cfg".lstrip("/")).unlink()),
+    Case("no set_env", "static.base", "set_env.sh does not exist", lambda t: (t.root / f"{ASCEND}/ascend-toolkit/set_env.sh"[1:]).unlink()),
+    Case("version", "static.wheels", "demo is 1.0, the manifest says 1.1", lambda t: t.manifest["wheels"][-1].update(version="1.1")),
+    Case("absent", "static.wheels", "gone 1.0 is not installed", lambda t: t.manifest["wheels"].append({**t.manifest["wheels"][-1], "name": "gone"})),
+    Case("stranger", "static.wheels", "stray 3.0 is not in the manifest", lambda t: t.install("stray", "3.0", {}, listed=False)),
+    Case("two dist-infos", "static.wheels", "demo is installed 2 times", second_dist_info),
+    Case("size", "static.files", "demo: reinstalled or overwritten", edit("/SITE/demo/part.py", "x = 1", "x = 10")),
+    Case("content", "static.files", "part.py has other content", edit("/SITE/demo/part.py", "x = 1", "x = 7")),
+    Case("lost", "static.files", "part.py is missing", lambda t: (t.site / "demo/part.py").unlink()),
+    Case("no RECORD", "static.files", "demo: has no RECORD", lambda t: (t.site / "demo-1.0.dist-info/RECORD").unlink()),
+    Case("listed file", "static.files", "other content than the manifest", lambda t: t.manifest["checks"]["files"].append({"path": "/etc/passwd", "sha256": sha("x")})),
+    Case("lost listed file", "static.files", "/etc/none does not exist", lambda t: t.manifest["checks"]["files"].append({"path": "/etc/none", "sha256": None})),
+    Case("not patched", "static.patches", "is not patched", patched("x = 2\n", "x = 1\n")),
+    Case("other patch", "static.patches", "neither the patched nor", patched("x = 2\n", "x = 3\n")),
+    Case("stale pyc", "static.patches", "the patch is not in force", patched("x = 2\n", pyc_of="x = 1\n")),
+    Case("unset", "static.env", "CANNERY is not set", unset("CANNERY")),
+    Case("other value", "static.env", 'CANNERY is "2"', lambda t: t.env.update(CANNERY="2")),
+    Case("login shell", "static.env", "in a login shell (bash -lc))", lambda t: t.login('unset CANNERY\nexec "$@"')),
+    Case("entrypoint", "static.env", "in process 1)", lambda t: t.first(CANNERY="9")),
+    Case("order", "static.env", "CPATH lacks /b", add_env("CPATH", "/a:/b", "/b:/a")),
+    Case("ATB ABI", "static.env", "chooses the C++ ABI 0", atb),
+    Case("preload lost", "static.preload", f"found: {JEMALLOC}.1", lambda t: (t.root / JEMALLOC[1:]).rename(t.root / (JEMALLOC[1:] + ".1"))),
+    Case("preload not mapped", "static.preload", "not loaded in this process", lambda t: t.write("/proc/self/maps")),
+    Case("preload foreign", "static.preload", "for another processor", lambda t: (t.write(JEMALLOC, elf(machine=183)), t.write("/proc/self/maps"))),
+    Case("needed", "static.libraries", "x.so needs libnone.so.1", extra_library("x.so", elf(("libnone.so.1",)))),
+    Case("broken ELF", "static.libraries", "broken ELF", extra_library("x.so", elf(("liba.so",))[:150])),
+    Case("extension of another arch", "static.libraries", "another processor", extra_library("x.cpython-311-x.so", elf(machine=183))),
+    Case("no native", "static.libraries", "no compiled extension", lambda t: t.manifest["checks"]["native"].append({"path": "/opt/venv/**/k*.so", "component": "k"})),
+    Case("library lost", "static.libraries", "libnone.so does not exist", lambda t: t.manifest["checks"]["libraries"].append("/opt/libnone.so")),
+    Case("library does not load", "static.libraries", "does not load", lambda t: (t.write("/opt/libx.so", elf()[:64]), t.manifest["checks"]["libraries"].append("/opt/libx.so"))),
+    Case("both triton", "static.exclusive", "triton 3.2.0 and triton-ascend 3.2.0", both_triton),
+    Case("cuda", "static.denied", "denied: nvidia-*), asked by asker", lambda t: (t.install("nvidia-nccl-cu12", "2.1", {}, listed=False), t.install("asker", "1", {}, ("nvidia_nccl_cu12",)))),
+    Case("cwd package", "static.shadow", "/workspace/demo stands beside", working_folder("demo/__init__.py")),
+    Case("cwd module", "static.shadow", "/workspace/demo.py stands beside", working_folder("demo.py")),
+    Case("cwd empty folder", "static.shadow", "/workspace/demo stands beside", empty_folder),
+    Case("PYTHONPATH", "static.shadow", "import takes /opt/old/demo", python_path),
+    Case("second copy behind", "static.shadow", "/opt/old/demo stands beside", behind),
+    Case("pip check", "static.pip-check", "demo 1.0 requires", edit("/SITE/pip/says", "No broken requirements found.", "demo 1.0 requires x, which is")),
+    Case("closed file", "static.readable", "part.py is closed to other users (mode 0600)", lambda t: (t.site / "demo/part.py").chmod(0o600)),
+    Case("closed folder", "static.readable", "demo is closed to other users", lambda t: (t.site / "demo").chmod(0o754)),
+    Case("closed above", "static.readable", "/opt is closed", lambda t: (t.root / "opt").chmod(0o750)),
+    Case("link into root", "static.readable", "points below /root", lambda t: (t.site / "x").symlink_to("/no-such-home/x")),
+    Case("nameless user", "static.readable", "no user me with uid 1000", lambda t: t.manifest.update(user={"uid": 1000, "name": "me"})),
+    Case("pip.conf", "static.leftovers", "/etc/pip.conf was left", lambda t: t.write("/etc/pip.conf")),
+    Case("netrc", "static.leftovers", "/root/.netrc was left", lambda t: t.write("/root/.netrc")),
+    Case("certificate", "static.leftovers", "a certificate of the build", lambda t: t.write("/usr/local/share/ca-certificates/my.crt")),
+    Case("cache", "static.leftovers", "/root/.cache/pip: a cache", lambda t: t.write("/root/.cache/pip/x")),
+    Case("apt lists", "static.leftovers", "a cache was left", lambda t: t.write("/var/lib/apt/lists/x_Packages")),
+    Case("uv lock", "static.leftovers", "/opt/venv/.lock", lambda t: t.write("/opt/venv/.lock")),
+    Case("uv cache file", "static.leftovers", "uv_cache.json", lambda t: t.write(f"{t.site_name}/demo-1.0.dist-info/uv_cache.json")),
+    Case("baked proxy", "static.leftovers", "ENV http_proxy", add_env("http_proxy", "http://proxy.example:3128")),
+    Case("proxy file", "static.leftovers", "/etc/environment sets https_proxy", lambda t: t.write("/etc/environment", "https_proxy=http://x\n")),
+    Case("index in env", "static.leftovers", "PIP_INDEX_URL is set", lambda t: t.env.update(PIP_INDEX_URL="http://mirror.example/simple")),
+    Case("proxy at start", "static.leftovers", "right when given at its start", lambda t: t.env.update(https_proxy="http://x")),
+    Case("small shm", "static.shm", "--shm-size=", lambda t: t.manifest.update(shm_min_bytes=1 << 60)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.check}: {case.name}")
+def test_a_broken_fact_fails_its_own_check_alone(tree: Tree, case: Case) -> None:
+    case.broken(tree)
+    assert list(tree.failing("static")) == [case.check]
+    outcome = tree.check(case.check)
+    assert case.says in "\n".join([outcome.message, *outcome.details])
+
+
+def test_every_static_check_has_a_case() -> None:
+    assert {case.check for case in CASES} == {name for name in verify.CHECKS if name.startswith("static.")}
+
+
+FINE: list[tuple[str, Callable[[Tree], object]]] = [
+    ("patched, fresh pyc", patched("x = 2\n", pyc_of="x = 2\n")),
+    ("entries between", add_env("CPATH", "/a:/b", "/x:/a/:/y://b:/z")),
+    ("driver library", extra_library("x.so", elf(("libascend_hal.so",)))),
+    ("same folder by ORIGIN", lambda t: (t.write(f"{t.site_name}/demo/x.so", elf(("l.so.1",), runpath="$ORIGIN/../libs")), t.write(f"{t.site_name}/libs/l.so.1", elf()))),
+    ("soname of another file", lambda t: (t.write(f"{t.site_name}/demo/x.so", elf(("l.so.1",))), t.write(f"{t.site_name}/y.so", elf(soname="l.so.1")))),
+    ("in LD_LIBRARY_PATH", lambda t: (t.write(f"{t.site_name}/demo/x.so", elf(("l.so.1",))), t.write("/opt/l/l.so.1"), t.env.update(LD_LIBRARY_PATH="/opt/l"))),
+    ("helper of another arch", extra_library("helper.so", elf(("libnone.so",), machine=183))),
+    ("32-bit helper", extra_library("helper.so", elf(("libnone.so",), machine=3, wide=False))),
+    ("musl", extra_library("helper.so", elf(("libc.musl-x86_64.so.1", "libnone.so")))),
+    ("allowed library", lambda t: (extra_library("x.so", elf(("libnone.so",)))(t), t.manifest["checks"].update(library_allow=["x.so needs libnone"]))),
+    ("allowed pip line", lambda t: (t.write(f"{t.site_name}/pip/says", "vllm 1 has requirement torch==2.8"), t.manifest["checks"].update(pip_check_allow=["^vllm .* torch=="]))),
+    ("empty build version", lambda t: t.install("vllm", "0.13.0+empty", {}) or t.manifest["wheels"][-1].update(version="0.13.0")),
+    ("common name in cwd", working_folder("tests/__init__.py")),
+    ("common names in /", lambda t: t.write("/tests/__init__.py")),
+    ("source", lambda t: (t.install("verl", "0.1", {}, listed=False), t.manifest["sources"].append({"name": "verl", "repository": None, "commit": None, "path": "/opt/src/verl", "dirty": True, "release": None}))),
+    ("named user", lambda t: (t.write("/etc/passwd", "me:x:1000:1000::/home/me:/bin/sh\n"), t.manifest.update(user={"uid": 1000, "name": "me"}))),
+    ("empty apt folders", lambda t: (t.write("/var/lib/apt/lists/lock"), (t.root / "var/lib/apt/lists/partial").mkdir())),
+    ("shared file", lambda t: (t.install("one", "1", {"both.py": "1"}), t.install("two", "1", {"both.py": "2"}))),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "change"), FINE, ids=lambda value: value if isinstance(value, str) else "")
+def test_what_is_in_order_passes(tree: Tree, name: str, change: Callable[[Tree], object]) -> None:
+    change(tree)
+    assert tree.failing("static") == {}
+
+
+def test_caches_younger_than_the_container_are_the_users(tree: Tree) -> None:
+    cache = tree.write("/root/.cache/huggingface/x").parent
+    os.utime(cache, (2_000_000, 2_000_000))
+    tree.write("/proc/stat", "cpu 1\nbtime 1000000\n")
+    fields = ["0"] * 19 + [str(500_000 * os.sysconf("SC_CLK_TCK"))]
+    tree.write("/proc/1/stat", f"1 (a b) {' '.join(fields)} 0")
+    assert tree.check("static.leftovers").status == "passed"
+    os.utime(cache, (1_400_000, 1_400_000))
+    assert tree.check("static.leftovers").status == "failed"
+
+
+def test_a_namespace_in_two_places_is_no_shadow(tree: Tree) -> None:
+    tree.install("plug", "1", {"space/plug/__init__.py": ""})
+    tree.write("/opt/old/space/more/__init__.py")
+    tree.write(f"{tree.site_name}/old.pth", str(tree.root / "opt/old"))
+    assert tree.check("static.shadow").status == "passed"
+
+
+def test_a_missing_interpreter_is_one_line(tree: Tree) -> None:
+    (tree.root / "opt/venv/bin/python").unlink()
+    assert tree.check("static.python").message == "/opt/venv/bin/python cannot be started: No such file or directory"
+
+
+def test_a_login_shell_that_is_silent_is_ended(tree: Tree) -> None:
+    tree.login("sleep 60")
+    outcome = tree.check("static.env", timeout=0.3)
+    assert outcome.status == "passed"
+    assert outcome.details == ("a login shell (bash -lc) not compared: bash no answer within 0.3 s",)
+
+
+def test_a_check_that_raises_is_its_own_failure(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    def breaks(_: object) -> None:
+        raise KeyError("surprise")
+
+    monkeypatch.setitem(verify.CHECKS, "static.base", breaks)
+    outcome = tree.check("static.base")
+    assert outcome.status == "failed"
+    assert outcome.message.startswith("the check itself broke: KeyError: 'surprise' (in breaks, line ")
