@@ -27,7 +27,6 @@ from cannery.edge.locks import current_lock
 from cannery.edge.progress_view import make_view
 from cannery.edge.rendered import fetch_wheels, write_folder
 from cannery.edge.secrets import build_secrets
-from cannery.edge.standin import StandInRequest, ensure_standin
 from cannery.edge.verify import Verified, VerifyRequest, read_host, verify
 
 if TYPE_CHECKING:
@@ -107,7 +106,12 @@ def _build(  # noqa: PLR0913 - what one build touches
 
 def _standins(context: Context, catalog: Catalog, plan: Plan, client: docker.DockerClient) -> None:
     """Bring the stand-in base into the engine, for the target and for the build host's own arch."""
-    for reference, lock in _standin_locks(context, catalog, plan):
+    wanted = [pair for pair in _standin_locks(context, catalog, plan) if not _has_image(client, pair[0])]
+    if not wanted:
+        return
+    from cannery.edge.standin import StandInRequest, ensure_standin  # noqa: PLC0415 - a base that is there spares it
+
+    for reference, lock in wanted:
         spec = standin_spec(with_arch(plan.recipe, lock.arch), lock, catalog.standin)
         if spec.reference != reference:
             raise AssertionError(f"planned {reference}, made {spec.reference}")
@@ -172,12 +176,19 @@ def verify_image(arguments: argparse.Namespace, context: Context) -> ExitCode:
 
 
 def _image_id(client: docker.DockerClient, reference: str, profile: str) -> str:
+    if not _has_image(client, reference):
+        raise UsageError(f"no image {reference} on this engine", hint=f"make image PROFILE={profile}")
+    return str(client.images.get(reference).id)
+
+
+def _has_image(client: docker.DockerClient, reference: str) -> bool:
     from docker.errors import ImageNotFound  # noqa: PLC0415 - the SDK is imported when an engine is used
 
     try:
-        return str(client.images.get(reference).id)
-    except ImageNotFound as error:
-        raise UsageError(f"no image {reference} on this engine", hint=f"make image PROFILE={profile}") from error
+        client.images.get(reference)
+    except ImageNotFound:
+        return False
+    return True
 
 
 def _exit_code(verified: Verified | None) -> ExitCode:

@@ -13,7 +13,7 @@ from cannery.core.plan import Inputs, Plan, make_plan
 from cannery.core.recipe import Options, find_profile, lock_request, tools_request, with_arch
 from cannery.core.rules import check_recipe
 from cannery.core.words import Arch, Severity
-from cannery.edge.context import templates_digest
+from cannery.edge.context import template_digests
 from cannery.edge.locks import all_locks, bind, current_lock, lock_path, make_lock, tools_lock
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def planned(context: Context, arguments: argparse.Namespace) -> tuple[Catalog, P
     inputs = Inputs(
         locks=all_locks(context, catalog, recipe),
         tools=tools_lock(context, catalog, recipe.target.python),
-        templates_digest=templates_digest(context.templates()),
+        templates=template_digests(context.templates()),
         build_arch=context.arch,
         standin=catalog.standin,
         forced=tuple(sorted({f.code for f in failed})),

@@ -26,7 +26,16 @@ def image_environment(recipe: Recipe, base: Mapping[str, str]) -> dict[str, str]
     for chosen in recipe.chosen:
         _extend(env, chosen.component.env)
     _extend(env, recipe.profile.env)
-    return env
+    return {name: _without_empty(value) if name.endswith("PATH") else value for name, value in env.items()}
+
+
+def _without_empty(value: str) -> str:
+    """Drop the empty segments that `A=x:$A` leaves where A was unset.
+
+    To Python, the loader and the shell an empty segment is the working directory: a folder named vllm there would
+    shadow the package (vllm-project/vllm-ascend issue 527).
+    """
+    return ":".join(segment for segment in value.split(":") if segment)
 
 
 def _extend(env: dict[str, str], values: Mapping[str, str]) -> None:

@@ -113,20 +113,20 @@ class Plan:
 class Inputs:
     """What a plan is made from, beside the recipe.
 
-    The locks of all arches, the build tools' lock, the digest of templates/, the build host's arch, the stand-in's
-    recipe, and the codes of the errors that a user forced.
+    The locks of all arches, the build tools' lock, the digest of each file below templates/, the build host's arch, the
+    stand-in's recipe, and the codes of the errors that a user forced.
     """
 
     locks: Mapping[Arch, Lock]
     tools: Lock
-    templates_digest: str
+    templates: Mapping[str, str]
     build_arch: Arch
     standin: StandIn
     forced: tuple[str, ...] = ()
 
 
 def make_plan(recipe: Recipe, inputs: Inputs) -> Plan:
-    """Plan the image of `recipe`. Raises `FindingsError` when the lock of its arch is missing or incomplete."""
+    """Plan the image of `recipe`. Raises `FindingsError` when a lock that it needs is missing or incomplete."""
     lock = inputs.locks.get(recipe.target.arch)
     if lock is None:
         raise FindingsError(f"no lock for {recipe.name} on {recipe.target.arch}", hint="run `python build.py lock`")
@@ -184,7 +184,13 @@ def _references(recipe: Recipe, lock: Lock, inputs: Inputs) -> tuple[str, str]:
     reference = standin_reference(recipe, lock, inputs.standin)
     if inputs.build_arch is recipe.target.arch:
         return reference, reference
-    return reference, standin_reference(recipe, inputs.locks[inputs.build_arch], inputs.standin)
+    native = inputs.locks.get(inputs.build_arch)
+    if native is None:
+        raise FindingsError(
+            f"the stages run on this host's {inputs.build_arch}, for which {recipe.name} has no lock",
+            hint=f"add {inputs.build_arch} to the profile's arch and run `python build.py lock {recipe.name}`",
+        )
+    return reference, standin_reference(recipe, native, inputs.standin)
 
 
 def _digest(value: Any) -> str:  # noqa: ANN401 - JSON
@@ -202,7 +208,7 @@ def _arch_independent(recipe: Recipe, inputs: Inputs, env: Mapping[str, str]) ->
         "profile_file": recipe.profile.model_dump(mode="json", exclude={"summary", "documents"}),
         "locks": {arch: [asdict(p) for p in lock.packages] for arch, lock in sorted(inputs.locks.items())},
         "env": dict(env),
-        "templates": inputs.templates_digest,
+        "templates": dict(inputs.templates),
         "forced": inputs.forced,
     }
 
@@ -221,7 +227,7 @@ def _layers(  # noqa: PLR0913, PLR0917 - what decides layers
     common = [epoch, inputs.templates_digest, inputs.tools.python, uv]
     built_by = [[p.name, p.sha256] for p in inputs.tools.packages]
     summary = f"system packages: {' '.join(system[1]) or 'none'}"
-    yield Layer("system", LayerKind.SYSTEM, _digest([common, system]), summary)
+    yield Layer("system", LayerKind.SYSTEM, _digest([epoch, _of(inputs, "tools/system.sh"), system]), summary)
     yield Layer("venv", LayerKind.VENV, _digest([common, system[0]]), "an empty virtual environment")
     for group in groups:
         kind = LayerKind.BUILT if group.built else LayerKind.GROUP

@@ -27,7 +27,7 @@ TOOLS_FOLDER = "_tools"
 # Secrets of the build, by id and the variable that names their file. Not the content itself: Linux takes no more than
 # 128 KiB in one environment entry, and a CA bundle is larger. Unset ones are empty.
 SECRETS: Mapping[str, str] = {"apt_sources": "CANNERY_APT_SOURCES_FILE", "ca": "CANNERY_CA_FILE"}
-NO_SECRET = "/dev/null"
+NO_SECRET = "/dev/null"  # noqa: S105 - an empty file
 # BuildKit's predefined arguments: they reach RUN steps and leave no trace in history, layers or cache keys.
 PROXIES = ("http_proxy", "https_proxy", "no_proxy")
 

@@ -68,7 +68,7 @@ def parse_cards(text: str) -> tuple[int, ...]:
     """Return card numbers of `0,1,4-7`, ascending, each once; raise `UsageError` for anything else."""
     found: set[int] = set()
     for part in text.split(","):
-        match = re.fullmatch(r"\s*(\d{1,3})(?:-(\d{1,3}))?\s*", part)
+        match = re.fullmatch(r"\s*([0-9]{1,3})(?:-([0-9]{1,3}))?\s*", part)
         if match is None or int(match[2] or match[1]) < int(match[1]):
             raise UsageError(f"NPUS: {text!r} names no cards", hint="written like 0,1,4-7")
         found.update(range(int(match[1]), int(match[2] or match[1]) + 1))

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from cannery.core.errors import UsageError
 from cannery.core.words import ARCH_ALIASES, CHIP_ALIASES, Arch, Chip, parse_word
 
-PYTHON = re.compile(r"3\.\d{1,2}")
-OS_NAME = re.compile(r"[a-z][a-z_]*\d+(?:[._]\d+)*")
-CANN = re.compile(r"\d+\.\d+\.(?:\d+|rc\d+)(?:\.[a-z0-9.]+)?")
+PYTHON = re.compile(r"3\.\d{1,2}", re.ASCII)
+OS_NAME = re.compile(r"[a-z][a-z_]*\d+(?:[._]\d+)*", re.ASCII)
+CANN = re.compile(r"\d+\.\d+\.(?:\d+|rc\d+)(?:\.[a-z0-9.]+)?", re.ASCII)
 
 
 @dataclass(frozen=True)

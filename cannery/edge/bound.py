@@ -20,8 +20,8 @@ from cannery.core.errors import FindingsError, NetworkError, UsageError
 from cannery.core.uv_input import UvIndex, exact_pin
 from cannery.core.wheel_tags import uv_platform, wheel_rank
 from cannery.edge.files import sha256_file, write_atomic
-from cannery.edge.indexes import Place, bound_places, extra_places, url_path
 from cannery.edge.pipconf import without_credentials
+from cannery.edge.places import bound_places, extra_places, url_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from cannery.core.lock import LockRequest
     from cannery.edge.indexes import Answer, Listed
     from cannery.edge.pipconf import PipSettings
+    from cannery.edge.places import Place
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import platform
 import re
@@ -14,11 +15,13 @@ from cannery.core.errors import UnableError
 from cannery.core.words import ARCH_ALIASES, Arch
 from cannery.edge.catalog import load_catalog
 from cannery.edge.files import sha256_bytes
+from cannery.edge.pipconf import read_pip_settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from cannery.core.catalog import Catalog
+    from cannery.edge.pipconf import PipSettings
 
 
 # What tools leave beside templates: caches and editors' files.
@@ -39,6 +42,11 @@ class Context:
     def say(self, text: str) -> None:
         """Print a line for the user on standard error, so that standard output stays data."""
         print(text, file=sys.stderr, flush=True)
+
+    @functools.cached_property
+    def pip(self) -> PipSettings:
+        """The host's pip settings, asked for once: it takes pip a good part of a second."""
+        return read_pip_settings(self.env)
 
     def catalog(self) -> Catalog:
         """Read images/."""
@@ -68,6 +76,6 @@ def read_context(root: Path, *, is_json: bool = False) -> Context:
     )
 
 
-def templates_digest(templates: Mapping[str, str]) -> str:
-    """Return the hex SHA-256 over {path: text}, in path order."""
-    return sha256_bytes("\0".join(f"{name}\0{text}" for name, text in sorted(templates.items())).encode())
+def template_digests(templates: Mapping[str, str]) -> dict[str, str]:
+    """Return {path: hex SHA-256} of {path: text}."""
+    return {name: sha256_bytes(text.encode()) for name, text in templates.items()}

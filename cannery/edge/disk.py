@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from cannery.core.errors import UnableError
 from cannery.edge.engine import free_disk
-from cannery.edge.wheelhouse import missing_bytes
+from cannery.edge.wheel_store import missing_bytes
 
 if TYPE_CHECKING:
     from pathlib import Path

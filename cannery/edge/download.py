@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import requests
 import urllib3
 
-from cannery.edge.indexes import url_path
+from cannery.edge.places import url_path
 
 if TYPE_CHECKING:
     import threading

@@ -10,15 +10,12 @@ import threading
 import time
 from dataclasses import dataclass, field
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
-from urllib.request import url2pathname
 
 import requests
 from packaging.utils import canonicalize_name
 from pypi_simple import (
-    PYPI_SIMPLE_ENDPOINT,
     NoSuchProjectError,
     ProjectPage,
     PyPISimple,
@@ -28,7 +25,7 @@ from pypi_simple import (
 from urllib3.exceptions import NameResolutionError
 
 from cannery.core.lock import DEFAULT_INDEX
-from cannery.edge.pipconf import without_credentials
+from cannery.edge.places import bound_places, default_place, extra_places, url_path
 from cannery.edge.session import HostSession
 
 if TYPE_CHECKING:
@@ -38,6 +35,7 @@ if TYPE_CHECKING:
 
     from cannery.core.catalog import Index
     from cannery.edge.pipconf import PipSettings
+    from cannery.edge.places import Place
 
 # Seconds between two tries at an index that answered with a passing trouble (5xx, reset).
 AGAIN = 0.5
@@ -58,27 +56,6 @@ class State(StrEnum):
     TLS = "TLS certificate or handshake"
     PROXY = "proxy"
     OTHER = "no package index"
-
-
-@dataclass(frozen=True)
-class Place:
-    """A place that lists files. `index` is the name that a lock has for it, `links` whether it is a flat list of files.
-
-    Everything that the host's pip settings name has the index name `default`.
-    """
-
-    index: str
-    label: str
-    url: str = field(repr=False)
-    links: bool = False
-
-    @property
-    def folder(self) -> Path | None:
-        """The local path, None for a place on the network."""
-        return url_path(self.url) if self.url.startswith("file:") else None
-
-    def __str__(self) -> str:
-        return f"{self.label} ({without_credentials(self.url)})"
 
 
 @dataclass(frozen=True)
@@ -117,33 +94,6 @@ class Answer:
 
     def __str__(self) -> str:
         return f"{self.place}: {self.state}{f' ({self.detail})' if self.detail else ''}"
-
-
-def default_place(settings: PipSettings) -> Place:
-    """Return the host's main index: pip's index-url, or pip's own default."""
-    return Place(DEFAULT_INDEX, "index default", settings.index_url or PYPI_SIMPLE_ENDPOINT)
-
-
-def extra_places(settings: PipSettings) -> tuple[Place, ...]:
-    """Return the host's extra indexes and find-links, in pip's order; local folders that do not exist are left out."""
-    extras = [Place(DEFAULT_INDEX, "extra index", as_url(url)) for url in settings.extra_index_urls]
-    links = [Place(DEFAULT_INDEX, "find-links", as_url(url), links=True) for url in settings.find_links]
-    return tuple(place for place in (*extras, *links) if place.folder is None or place.folder.exists())
-
-
-def bound_places(name: str, indexes: Mapping[str, Index]) -> tuple[Place, ...]:
-    """Return the places of an index that the catalog names, in the order in which they are tried."""
-    return tuple(Place(name, f"index {name}", url) for url in indexes[name].urls)
-
-
-def url_path(url: str) -> Path:
-    """Return the path of a `file:` URL."""
-    return Path(url2pathname(urlsplit(url).path))
-
-
-def as_url(text: str) -> str:
-    """Return a pip setting's path or URL as a URL."""
-    return text if "://" in text or text.startswith("file:") else Path(text).expanduser().absolute().as_uri()
 
 
 def list_files(place: Place, project: str, session: requests.Session, timeout: float) -> tuple[Listed, ...]:

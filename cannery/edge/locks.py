@@ -9,8 +9,6 @@ from cannery.core.errors import FindingsError
 from cannery.core.lock_text import format_lock, parse_lock
 from cannery.core.recipe import lock_request, select, tools_request, with_arch
 from cannery.edge.files import write_atomic
-from cannery.edge.pipconf import read_pip_settings
-from cannery.edge.resolve import resolve
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,10 +37,11 @@ def read_lock(context: Context, path: Path) -> Lock | None:
 
 def make_lock(context: Context, catalog: Catalog, request: LockRequest, path: Path) -> tuple[Lock, bool]:
     """Resolve `request` and write its lock; return it and whether the file changed."""
+    from cannery.edge.resolve import resolve  # noqa: PLC0415 - brings network libraries that a current lock spares
+
     log = context.cache / "log" / f"lock-{request.profile}-py{request.python}-{request.arch}.log"
-    settings = read_pip_settings(context.env)
     deny = tuple(d.pattern for d in catalog.compatibility.deny)
-    lock = resolve(request, catalog.indexes, settings, env=context.env, cache=context.cache, log=log, deny=deny)
+    lock = resolve(request, catalog.indexes, context.pip, env=context.env, cache=context.cache, log=log, deny=deny)
     return lock, write_atomic(path, format_lock(lock))
 
 

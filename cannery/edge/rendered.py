@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from cannery.core.errors import UsageError
 from cannery.core.render import DOCKERFILE, render, wheel_paths
 from cannery.edge.files import write_atomic
-from cannery.edge.pipconf import read_pip_settings
-from cannery.edge.wheelhouse import fetch, missing_bytes
+from cannery.edge.wheel_store import is_there, missing_bytes, store_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -53,8 +52,12 @@ def fetch_wheels(
     packages: Sequence[LockedPackage],
 ) -> Mapping[str, Path]:
     """Return {name: file} of locked packages, downloaded where the wheelhouse lacks them."""
+    if all(is_there(package, context.cache) for package in packages):
+        return {package.name: store_path(package, context.cache) for package in packages}
+    from cannery.edge.wheelhouse import fetch  # noqa: PLC0415 - brings network libraries
+
     progress = Download(context.say, missing_bytes(packages, context.cache))
-    return fetch(packages, catalog.indexes, read_pip_settings(context.env), context.cache, progress)
+    return fetch(packages, catalog.indexes, context.pip, context.cache, progress)
 
 
 def write_folder(context: Context, catalog: Catalog, plan: Plan, folder: Path) -> str:

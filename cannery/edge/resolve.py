@@ -22,10 +22,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-import requests
-from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
-
 from cannery.core.chains import denied
 from cannery.core.errors import CanneryError, FindingsError, NetworkError
 from cannery.core.lock import DEFAULT_INDEX, PROFILE_VIA, Lock, LockedPackage
@@ -34,8 +30,10 @@ from cannery.core.uv_output import NETWORK, UNSATISFIABLE, explain, parse_pylock
 from cannery.core.wheel_tags import best_wheel, uv_platform
 from cannery.edge.bound import bound_questions, bound_source, index_of
 from cannery.edge.files import write_atomic
-from cannery.edge.indexes import State, ask_all, default_place, extra_places, url_path
+from cannery.edge.index_checks import check_shared, remote_size, usual_projects
+from cannery.edge.indexes import ask_all
 from cannery.edge.pipconf import index_credentials, uv_environment, without_credentials
+from cannery.edge.places import default_place, extra_places
 from cannery.edge.process import run
 from cannery.edge.session import HostSession
 
@@ -46,8 +44,8 @@ if TYPE_CHECKING:
     from cannery.core.lock import LockRequest
     from cannery.core.uv_output import Resolved, ResolvedFile
     from cannery.edge.bound import Source
-    from cannery.edge.indexes import Answer, Place
     from cannery.edge.pipconf import PipSettings
+    from cannery.edge.places import Place
     from cannery.edge.process import Result
 
 # Seconds in which every index has answered, or counts as not reached.
@@ -91,7 +89,7 @@ class Resolver:
 
     def _places(self, names: Sequence[str]) -> tuple[list[tuple[UvIndex, Place]], list[Source]]:
         """Ask every index that matters, at once, and say which serves what; raise `NetworkError` for a dead one."""
-        usual = _usual_projects(self.request, names)
+        usual = usual_projects(self.request, names)
         places = (default_place(self.settings), *extra_places(self.settings))
         questions = [(place, project) for place in places for project in usual]
         bound = bound_questions(names, self.request, self.indexes, self.settings)
@@ -99,7 +97,7 @@ class Resolver:
         shared: list[tuple[UvIndex, Place]] = []
         for number, place in enumerate(places):
             mine = answers[number * len(usual) : (number + 1) * len(usual)]
-            _check_shared(mine, self.request.exclude_newer, main=number == 0)
+            check_shared(mine, self.request.exclude_newer, main=number == 0)
             # A plain HTML index or folder has no times; of an index that lacks the usual projects one cannot tell.
             dated = any(answer.dated for answer in mine)
             name = f"extra-{number}" if number else DEFAULT_INDEX
@@ -183,7 +181,7 @@ class Resolver:
                 packages.append(LockedPackage(package.name, package.version, "", "", 0, index, via))
                 continue
             file = self._file(package)
-            size = file.size or _size(file.url, session, self.settings.timeout)
+            size = file.size or remote_size(file.url, session, self.settings.timeout)
             packages.append(LockedPackage(package.name, package.version, file.file, file.sha256, size, index, via))
         request = self.request
         resolver = f"uv {installed_version('uv')}"
@@ -254,40 +252,3 @@ def resolve(  # noqa: PLR0913 - what a resolution depends on
             hint="bind the first of each chain to an index with another build of it, or exclude the last",
         )
     return lock
-
-
-def _usual_projects(request: LockRequest, bound: Sequence[str]) -> tuple[str, ...]:
-    """Projects to ask a place for: some that the request wants of it, and pip, which every mirror of packages has."""
-    names = sorted({canonicalize_name(Requirement(text).name) for text in request.requirements} - {*bound, "pip"})
-    return (*names[:2], "pip")
-
-
-def _check_shared(answers: Sequence[Answer], exclude_newer: str, *, main: bool) -> None:
-    """Raise `NetworkError` for a place that is not reached, or a main index that cannot be locked from."""
-    hint = "see `pip config list` for where it is named"
-    for answer in answers:
-        if not answer.reached:
-            raise NetworkError(f"not reached: {answer}", hint=hint)
-    if not main:
-        return
-    place = answers[0].place
-    if not any(answer.state is State.OK for answer in answers):
-        asked = ", ".join(answer.project for answer in answers)
-        raise NetworkError(f"{answers[-1]}: it has none of {asked}, so it is no index of Python packages", hint=hint)
-    if not any(answer.dated for answer in answers):
-        raise NetworkError(
-            f"{place} tells no upload times, so the date bound {exclude_newer} would hide all that it has",
-            hint="name another mirror as pip's index-url for locking; building from a lock works with this one",
-        )
-
-
-def _size(url: str, session: requests.Session, timeout: float) -> int:
-    """Size in bytes of a file whose index does not tell it."""
-    if url.startswith("file:"):
-        return url_path(url).stat().st_size
-    try:
-        response = session.head(url, timeout=timeout, allow_redirects=True, headers={"Accept-Encoding": "identity"})
-        response.raise_for_status()
-        return int(response.headers["Content-Length"])
-    except (requests.RequestException, KeyError, ValueError) as error:
-        raise NetworkError(f"{without_credentials(url)}: its size cannot be told ({type(error).__name__})") from error

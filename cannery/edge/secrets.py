@@ -15,7 +15,6 @@ from cannery.core.errors import UsageError
 from cannery.core.render import NO_SECRET, PROXIES, SECRETS
 from cannery.edge.apt import distribution_sources, host_release, source_lines
 from cannery.edge.files import write_atomic
-from cannery.edge.pipconf import read_pip_settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,13 +48,12 @@ def build_secrets(context: Context, suite: str | None) -> Secrets:
     for name in PROXIES:
         env[name] = context.env.get(name) or context.env.get(name.upper()) or ""
     passwords = [urlsplit(env[name]).password for name in ("http_proxy", "https_proxy")]
-    settings = read_pip_settings(context.env)
-    return Secrets(env, tuple(p for p in (*passwords, *settings.credentials()) if p))
+    return Secrets(env, tuple(p for p in (*passwords, *context.pip.credentials()) if p))
 
 
 def _ca(context: Context, copy: Path) -> str:
     """Return the path of the host's CA bundle: pip's `cert`, else the usual variables, else none."""
-    named = read_pip_settings(context.env).cert or next((v for n in CA_VARIABLES if (v := context.env.get(n))), "")
+    named = context.pip.cert or next((v for n in CA_VARIABLES if (v := context.env.get(n))), "")
     if not named:
         return NO_SECRET
     try:

@@ -16,8 +16,10 @@ from filelock import FileLock, Timeout
 from cannery.core.errors import FindingsError, NetworkError, UnableError
 from cannery.core.lock import DEFAULT_INDEX
 from cannery.edge.download import SILENCE, StoppedError, Transfer, UnreachableError, Wanted, WrongFileError, download
-from cannery.edge.indexes import ask, bound_places, default_place, extra_places
+from cannery.edge.indexes import ask
+from cannery.edge.places import bound_places, default_place, extra_places
 from cannery.edge.session import HostSession
+from cannery.edge.wheel_store import is_there, store_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -25,8 +27,9 @@ if TYPE_CHECKING:
 
     from cannery.core.catalog import Index
     from cannery.core.lock import LockedPackage
-    from cannery.edge.indexes import Listed, Place
+    from cannery.edge.indexes import Listed
     from cannery.edge.pipconf import PipSettings
+    from cannery.edge.places import Place
 
 # Downloads at once.
 WORKERS = 8
@@ -41,24 +44,6 @@ class Progress(Protocol):
 
     def __call__(self, package: LockedPackage, received: int, size: int) -> None:
         """Show it."""
-
-
-def store_path(package: LockedPackage, cache: Path) -> Path:
-    """Return where the file of `package` lies once it is there."""
-    return cache / "wheels" / package.sha256[:2] / package.sha256 / package.file
-
-
-def is_there(package: LockedPackage, cache: Path) -> bool:
-    """Whether the file is in the store. It got there by its hash, so only its size is looked at."""
-    try:
-        return package.complete and store_path(package, cache).stat().st_size == package.size
-    except OSError:
-        return False
-
-
-def missing_bytes(packages: Sequence[LockedPackage], cache: Path) -> int:
-    """Return how many bytes of `packages` are not in the store yet."""
-    return sum(package.size for package in packages if not is_there(package, cache))
 
 
 @dataclass(frozen=True)

@@ -13,14 +13,18 @@ epoch=$2
 shift 2
 
 start=$(date +%s)
+scratch=$(mktemp -d -p /run)
+cp -a /var/log "$scratch/log"
 
 install_apt() {
     export DEBIAN_FRONTEND=noninteractive
-    set -- -o APT::Install-Recommends=false -o Dpkg::Use-Pty=0 -o Acquire::Retries=3 "$@"
+    # Lists and archives go beside: what is removed from a lower layer leaves a whiteout with today's date.
+    mkdir -p "$scratch/lists/partial" "$scratch/cache/archives/partial" "$scratch/sources"
+    set -- -o APT::Install-Recommends=false -o Dpkg::Use-Pty=0 -o Acquire::Retries=3 -o APT::Sandbox::User=root \
+        -o Dir::State::lists="$scratch/lists" -o Dir::Cache="$scratch/cache" "$@"
     if [ -s /run/secrets/apt_sources ]; then
-        sources=$(mktemp -d)
-        cp /run/secrets/apt_sources "$sources/host.list"
-        set -- -o Dir::Etc::sourcelist=/dev/null -o Dir::Etc::sourceparts="$sources" "$@"
+        cp /run/secrets/apt_sources "$scratch/sources/host.list"
+        set -- -o Dir::Etc::sourcelist=/dev/null -o Dir::Etc::sourceparts="$scratch/sources" "$@"
     fi
     if [ -s /run/secrets/ca ]; then
         set -- -o Acquire::https::CAInfo=/run/secrets/ca "$@"
@@ -35,7 +39,6 @@ install_apt() {
     apt-get $options -qq update
     # shellcheck disable=SC2086
     apt-get $options -qq install -y "$@"
-    rm -rf "${sources:-/nonexistent}"
 }
 
 install_dnf() {
@@ -57,9 +60,13 @@ fi
 cp -r /run/cannery/etc/. /etc/
 chmod 644 /etc/profile.d/cannery.sh
 
-rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin /var/cache/apt/archives/*.deb /var/cache/ldconfig/aux-cache \
-    /var/cache/dnf /var/cache/yum /var/log/apt /var/log/dpkg.log /var/log/alternatives.log /var/log/dnf* \
-    /var/log/hawkey.log /root/.cache /tmp/* /var/tmp/*.deb
+# Logs are put back as they were.
+find /var/log -type f | while read -r log; do
+    if [ -e "$scratch/log/${log#/var/log/}" ]; then cp -p "$scratch/log/${log#/var/log/}" "$log"; else rm "$log"; fi
+done
+rm -f /var/cache/ldconfig/aux-cache /var/cache/apt/*.bin
+rm -rf /var/cache/dnf/* /var/cache/yum/*
+
 # Mounts of the step itself are left out; the rest of what changed gets the fixed mtime.
 find / -xdev \( -path /proc -o -path /sys -o -path /dev -o -path /run -o -path /etc/hosts -o -path /etc/hostname \
     -o -path /etc/resolv.conf \) -prune -o -newermt "@$((start - 1))" -exec touch -h -d "@$epoch" {} +

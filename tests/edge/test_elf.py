@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import struct
 import zipfile
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from elftools.elf.elffile import ELFFile
@@ -14,6 +14,9 @@ from cannery.core.elf_write import SYM_SIZE, shared_library
 from cannery.core.errors import UnableError
 from cannery.core.words import Arch
 from cannery.edge.elf import read_library, wheel_libraries
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 WEAK = 2
 
@@ -32,7 +35,9 @@ def with_undefined(content: bytes, strong: set[str], weak: set[str]) -> bytes:
 
 @pytest.mark.parametrize("arch", list(Arch))
 def test_dynamic_symbols_are_told_apart(arch: Arch) -> None:
-    made = shared_library(arch, "libx.so", functions=["own", "aclInit", "maybe"], needed=["libascendcl.so", "libc.so.6"])
+    made = shared_library(
+        arch, "libx.so", functions=["own", "aclInit", "maybe"], needed=["libascendcl.so", "libc.so.6"]
+    )
     found = read_library("p/libx.so", with_undefined(made, {"aclInit"}, {"maybe"}))
     assert (found.file, found.soname, found.needed) == ("p/libx.so", "libx.so", ("libascendcl.so", "libc.so.6"))
     assert (found.undefined, found.defined) == ({"aclInit"}, {"own"})

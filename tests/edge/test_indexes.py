@@ -10,8 +10,9 @@ import pytest
 from stub_index import StubIndex, make_sdist, make_wheel
 
 from cannery.core.catalog import Index
-from cannery.edge.indexes import Place, State, as_url, ask, ask_all, extra_places, probe
+from cannery.edge.indexes import State, ask, ask_all, probe
 from cannery.edge.pipconf import PipSettings
+from cannery.edge.places import Place, as_url, extra_places
 from cannery.edge.session import HostSession
 
 if TYPE_CHECKING:

@@ -21,7 +21,8 @@ from cannery.core.errors import FindingsError, NetworkError, UnableError
 from cannery.core.lock import LockedPackage
 from cannery.edge import download
 from cannery.edge.pipconf import PipSettings
-from cannery.edge.wheelhouse import fetch, missing_bytes, store_path
+from cannery.edge.wheel_store import missing_bytes, store_path
+from cannery.edge.wheelhouse import fetch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -54,7 +54,7 @@ def profile(**changes: Any) -> Profile:
             {"name": "torch-npu", "version": "2.9.0"},
             {"name": "ray"},
         ],
-        "env": {"RAY_OPTIONS": "--say \"it's $here\"", "LIBS": "${LD_LIBRARY_PATH}:/opt/more"},
+        "env": {"RAY_OPTIONS": "--say \"it's $here\"", "MORE_PATH": "${LD_LIBRARY_PATH}:/opt/more"},
         "shm_size": "2g",
         "may_skip": {BaseKind.STANDIN: NPU_CHECKS, BaseKind.REAL: NPU_CHECKS[:1]},
     }

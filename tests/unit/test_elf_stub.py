@@ -6,6 +6,7 @@ import ctypes
 import io
 import os
 import struct
+from typing import TYPE_CHECKING
 
 import pytest
 from elftools.elf.elffile import ELFFile
@@ -14,6 +15,9 @@ from cannery.core.catalog import StubLibrary
 from cannery.core.elf_stub import Library, Stub, is_foreign, outermost, owner, plan_stubs, stub_library
 from cannery.core.elf_write import PAGE, shared_library
 from cannery.core.words import Arch
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 FAMILIES = {
     "libascendcl.so": StubLibrary(prefixes=("acl",)),
@@ -26,7 +30,9 @@ FAMILIES = {
 
 
 def library(needed: tuple[str, ...], undefined: set[str], **more: frozenset[str]) -> Library:
-    return Library("torch_npu/lib/libx.so", "libx.so", needed, frozenset(undefined), more.pop("defined", frozenset()), **more)
+    return Library(
+        "torch_npu/lib/libx.so", "libx.so", needed, frozenset(undefined), more.pop("defined", frozenset()), **more
+    )
 
 
 @pytest.mark.parametrize(
@@ -71,14 +77,18 @@ def test_outermost_namespace(symbol: str, namespace: str | None) -> None:
     ],
 )
 def test_nothing_of_torch_python_or_the_runtime_is_ever_stubbed(symbol: str) -> None:
-    greedy = {"libascendcl.so": StubLibrary(prefixes=("", "_", "P", "T", "a"), namespaces=("c10", "at", "std", "torch"))}
+    greedy = {
+        "libascendcl.so": StubLibrary(prefixes=("", "_", "P", "T", "a"), namespaces=("c10", "at", "std", "torch"))
+    }
     assert is_foreign(symbol)
     assert owner(symbol, greedy) is None
     assert plan_stubs([library(("libascendcl.so",), {symbol})], greedy)[0].functions == ()
 
 
 def test_owner_is_the_longest_prefix_or_the_namespace() -> None:
-    names = {symbol: owner(symbol, FAMILIES) for symbol in ("aclInit", "aclopCreateAttr", "aclnnAdd", "rtGetX", "dlopen")}
+    names = {
+        symbol: owner(symbol, FAMILIES) for symbol in ("aclInit", "aclopCreateAttr", "aclnnAdd", "rtGetX", "dlopen")
+    }
     assert names == {
         "aclInit": "libascendcl.so",
         "aclopCreateAttr": "libacl_op_compiler.so",
@@ -104,7 +114,10 @@ def test_an_owner_that_nothing_needs_is_pulled_in_by_one_that_is() -> None:
 
 def test_libraries_opened_by_name_are_made_only_when_named() -> None:
     wheel = library(("libatb.so",), set(), opened=frozenset({"libopapi"}))
-    assert [(s.soname, s.home) for s in plan_stubs([wheel], FAMILIES)] == [("libatb.so", "atb"), ("libopapi.so", "toolkit")]
+    assert [(s.soname, s.home) for s in plan_stubs([wheel], FAMILIES)] == [
+        ("libatb.so", "atb"),
+        ("libopapi.so", "toolkit"),
+    ]
     assert [s.soname for s in plan_stubs([library(("libatb.so",), set())], FAMILIES)] == ["libatb.so"]
 
 
@@ -122,11 +135,18 @@ def test_file_is_a_shared_library_that_readers_understand(arch: Arch) -> None:
     content = shared_library(arch, "libx.so", functions=["b", "a"], objects=["o"], needed=["liby.so", "libz.so"])
     elf = ELFFile(io.BytesIO(content))
     assert (elf.header.e_type, elf["e_machine"]) == ("ET_DYN", {"amd64": "EM_X86_64", "arm64": "EM_AARCH64"}[arch])
-    tags = [(t.entry.d_tag, getattr(t, "needed", getattr(t, "soname", None))) for t in elf.get_section_by_name(".dynamic").iter_tags()]
+    tags = [
+        (t.entry.d_tag, getattr(t, "needed", getattr(t, "soname", None)))
+        for t in elf.get_section_by_name(".dynamic").iter_tags()
+    ]
     assert tags[:3] == [("DT_NEEDED", "liby.so"), ("DT_NEEDED", "libz.so"), ("DT_SONAME", "libx.so")]
     symbols = {s.name: s for s in elf.get_section_by_name(".dynsym").iter_symbols() if s.name}
     assert list(symbols) == ["a", "b", "o"]
-    assert {n: s.entry.st_info.type for n, s in symbols.items()} == {"a": "STT_FUNC", "b": "STT_FUNC", "o": "STT_OBJECT"}
+    assert {n: s.entry.st_info.type for n, s in symbols.items()} == {
+        "a": "STT_FUNC",
+        "b": "STT_FUNC",
+        "o": "STT_OBJECT",
+    }
     text = elf.get_section_by_name(".text")
     for name in "ab":
         at = symbols[name].entry.st_value - text["sh_addr"]
@@ -154,9 +174,10 @@ def test_hash_table_finds_every_symbol() -> None:
     assert words[:2] == (50, 51)
     reached = set()
     for bucket in words[2:52]:
-        while bucket:
-            reached.add(bucket)
-            bucket = words[52 + bucket]
+        at = bucket
+        while at:
+            reached.add(at)
+            at = words[52 + at]
     assert reached == set(range(1, 51))
 
 
@@ -166,10 +187,10 @@ def test_same_names_same_bytes_whatever_their_order() -> None:
 
 
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="loads an x86-64 file into this process")
-def test_the_systems_loader_takes_it_and_functions_return_0(tmp_path: os.PathLike[str]) -> None:
-    path = os.path.join(tmp_path, "libcannery_probe.so")
-    with open(path, "wb") as stream:
-        stream.write(stub_library(Stub("libcannery_probe.so", "toolkit", ("aclInit", "aclFinalize"), ("data",), ()), Arch.AMD64))
+def test_the_systems_loader_takes_it_and_functions_return_0(tmp_path: Path) -> None:
+    path = tmp_path / "libcannery_probe.so"
+    stub = Stub("libcannery_probe.so", "toolkit", ("aclInit", "aclFinalize"), ("data",), ())
+    path.write_bytes(stub_library(stub, Arch.AMD64))
     loaded = ctypes.CDLL(path, mode=os.RTLD_NOW)
     assert (loaded.aclInit(7), loaded.aclFinalize()) == (0, 0)
     assert bytes((ctypes.c_char * 256).in_dll(loaded, "data")) == bytes(256)

@@ -58,12 +58,12 @@ def test_components_and_big_packages_have_a_layer_each_and_the_rest_go_with_who_
         package("torch", size=10 * OWN_LAYER_BYTES),
     ]
     assert names(make_groups(packages, ["torch", "ray"])) == [
+        ("cann-deps", ["attrs"]),
         ("torch-deps", ["filelock"]),
         ("torch", ["torch"]),
         ("ray-deps", ["click"]),
         ("big", ["big"]),
         ("ray", ["ray"]),
-        ("cann-deps", ["attrs"]),
         ("built", ["sdist"]),
     ]
 

@@ -8,23 +8,32 @@ from hypothesis import strategies as st
 
 from cannery.core.errors import UsageError
 from cannery.core.tags import ImageTag, parse_tag
-from cannery.core.target import CANN, OS_NAME, PYTHON
+from cannery.core.target import parse_cann, parse_os, parse_python
 from cannery.core.words import Chip
 
 # What Docker takes for a tag.
 DOCKER_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", re.ASCII)
 
+number = st.integers(0, 99).map(str)
+release = st.one_of(number, number.map(lambda n: f"rc{n}"))
 tags = st.builds(
     ImageTag,
-    cann=st.from_regex(re.compile(CANN.pattern, re.ASCII), fullmatch=True).filter(lambda t: len(t) < 30),
+    cann=st.tuples(number, number, release, st.sampled_from(["", ".alpha003", ".beta1"])).map(
+        lambda t: f"{t[0]}.{t[1]}.{t[2]}{t[3]}"
+    ),
     chip=st.sampled_from([chip.value for chip in Chip]),
-    os=st.from_regex(re.compile(OS_NAME.pattern, re.ASCII), fullmatch=True).filter(lambda t: len(t) < 30),
-    python=st.from_regex(re.compile(PYTHON.pattern, re.ASCII), fullmatch=True),
-    plan=st.one_of(st.just(""), st.from_regex(re.compile("[0-9a-f]{12}", re.ASCII), fullmatch=True)),
+    os=st.tuples(st.sampled_from(["ubuntu", "openeuler", "kylin_v"]), number, number).map(lambda t: f"{t[0]}{t[1]}.{t[2]}"),
+    python=number.map(lambda n: f"3.{n}"),
+    plan=st.sampled_from(["", "0123456789ab", "910910910910", "ffffffffffff"]),
     standin=st.booleans(),
     custom=st.booleans(),
     forced=st.booleans(),
 )
+
+
+@given(tags)
+def test_targets_words_are_tags_words(tag: ImageTag) -> None:
+    assert (parse_cann(tag.cann), parse_os(tag.os), parse_python(tag.python)) == (tag.cann, tag.os, tag.python)
 
 
 @given(tags)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import jsonschema
 import pytest
@@ -14,6 +13,7 @@ from data.verify_tree import ASCEND, NPU_IDS, REPOSITORY, Tree, load
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 verify = load()
 REPORT_SCHEMA = json.loads((REPOSITORY / "docs/verify-report.schema.json").read_text())
@@ -36,8 +36,8 @@ def npus(tree: Tree) -> Tree:
     return tree
 
 
-def states(tree: Tree, **options: Any) -> dict[str, str]:
-    return {item.id: item.status for item in verify.run_checks(tree.image(**options), NPU_IDS)}
+def states(tree: Tree) -> dict[str, str]:
+    return {item.id: item.status for item in verify.run_checks(tree.image(), NPU_IDS)}
 
 
 def only_failed(name: str) -> dict[str, str]:
@@ -145,11 +145,18 @@ def test_a_node_of_another_owner_is_named_with_mode_and_owner(npus: Tree, monkey
     node.chmod(0o660)
     npus.write("/etc/passwd", f"HwHiAiUser:x:{node.stat().st_uid}:{node.stat().st_gid}::/:/bin/sh\n")
     monkeypatch.setattr(os, "access", lambda path, mode: not str(path).endswith("davinci3"))
+    monkeypatch.setattr(os, "geteuid", lambda: 65534)
     outcome = npus.check("npu.nodes")
     assert outcome.status == "failed"
     assert f"/dev/davinci3 belongs to HwHiAiUser({node.stat().st_uid}):" in outcome.message
     assert "mode 0660" in outcome.message
     assert f"--group-add {node.stat().st_gid}" in outcome.message
+
+
+def test_a_node_against_the_device_rules(npus: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: not str(path).endswith("davinci3"))
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert "/dev/davinci3 is closed to this container by its device rules" in npus.check("npu.nodes").message
 
 
 def test_no_nodes_is_a_skip_with_five_points(tree: Tree) -> None:

@@ -7,7 +7,6 @@ import importlib.util
 import os
 import struct
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,6 +14,7 @@ from data.verify_tree import ASCEND, JEMALLOC, TOOLKIT, Tree, elf, load
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 verify = load()
 
@@ -122,26 +122,75 @@ def behind(tree: Tree) -> None:
 
 
 CASES = [
-    Case("unknown skip", "static.manifest", "nearest: npu.tensor", lambda t: t.manifest["may_skip"].append("npu.tensors")),
-    Case("twice", "static.manifest", "names demo 2 times", lambda t: t.manifest["wheels"].append(dict(t.manifest["wheels"][-1]))),
+    Case(
+        "unknown skip", "static.manifest", "nearest: npu.tensor", lambda t: t.manifest["may_skip"].append("npu.tensors")
+    ),
+    Case(
+        "twice",
+        "static.manifest",
+        "names demo 2 times",
+        lambda t: t.manifest["wheels"].append(dict(t.manifest["wheels"][-1])),
+    ),
     Case("other minor", "static.python", "the target is 3.9", lambda t: t.manifest["target"].update(python="3.9")),
     Case("open venv", "static.python", "pyvenv.cfg lets", edit("/opt/venv/pyvenv.cfg", "= false", "= true")),
-    Case("other home", "static.python", "the manifest says /usr/local", lambda t: t.manifest["base"].update(python_home="/usr/local")),
-    Case("nnal", "static.base", "nnal 8.2.rc1 (/usr", edit(f"{ASCEND}/nnal/atb/latest/version.info", "8.3.RC1", "8.2.RC1")),
+    Case(
+        "other home",
+        "static.python",
+        "the manifest says /usr/local",
+        lambda t: t.manifest["base"].update(python_home="/usr/local"),
+    ),
+    Case(
+        "nnal",
+        "static.base",
+        "nnal 8.2.rc1 (/usr",
+        edit(f"{ASCEND}/nnal/atb/latest/version.info", "8.3.RC1", "8.2.RC1"),
+    ),
     Case("toolkit", "static.base", "toolkit is 8.1.rc1", edit(f"{TOOLKIT}/version.cfg", "8.3.RC1", "8.1.RC1")),
     Case("no version", "static.base", "states no CANN version", edit(f"{TOOLKIT}/version.cfg", "8.3.RC1", "unknown")),
-    Case("no file", "static.base", "does not exist", lambda t: (t.root / f"{TOOLKIT}/version.cfg".lstrip("/")).unlink()),
-    Case("no set_env", "static.base", "set_env.sh does not exist", lambda t: (t.root / f"{ASCEND}/ascend-toolkit/set_env.sh"[1:]).unlink()),
-    Case("version", "static.wheels", "demo is 1.0, the manifest says 1.1", lambda t: t.manifest["wheels"][-1].update(version="1.1")),
-    Case("absent", "static.wheels", "gone 1.0 is not installed", lambda t: t.manifest["wheels"].append({**t.manifest["wheels"][-1], "name": "gone"})),
-    Case("stranger", "static.wheels", "stray 3.0 is not in the manifest", lambda t: t.install("stray", "3.0", {}, listed=False)),
+    Case(
+        "no file", "static.base", "does not exist", lambda t: (t.root / f"{TOOLKIT}/version.cfg".lstrip("/")).unlink()
+    ),
+    Case(
+        "no set_env",
+        "static.base",
+        "set_env.sh does not exist",
+        lambda t: (t.root / f"{ASCEND}/ascend-toolkit/set_env.sh"[1:]).unlink(),
+    ),
+    Case(
+        "version",
+        "static.wheels",
+        "demo is 1.0, the manifest says 1.1",
+        lambda t: t.manifest["wheels"][-1].update(version="1.1"),
+    ),
+    Case(
+        "absent",
+        "static.wheels",
+        "gone 1.0 is not installed",
+        lambda t: t.manifest["wheels"].append({**t.manifest["wheels"][-1], "name": "gone"}),
+    ),
+    Case(
+        "stranger",
+        "static.wheels",
+        "stray 3.0 is not in the manifest",
+        lambda t: t.install("stray", "3.0", {}, listed=False),
+    ),
     Case("two dist-infos", "static.wheels", "demo is installed 2 times", second_dist_info),
     Case("size", "static.files", "demo: reinstalled or overwritten", edit("/SITE/demo/part.py", "x = 1", "x = 10")),
     Case("content", "static.files", "part.py has other content", edit("/SITE/demo/part.py", "x = 1", "x = 7")),
     Case("lost", "static.files", "part.py is missing", lambda t: (t.site / "demo/part.py").unlink()),
     Case("no RECORD", "static.files", "demo: has no RECORD", lambda t: (t.site / "demo-1.0.dist-info/RECORD").unlink()),
-    Case("listed file", "static.files", "other content than the manifest", lambda t: t.manifest["checks"]["files"].append({"path": "/etc/passwd", "sha256": sha("x")})),
-    Case("lost listed file", "static.files", "/etc/none does not exist", lambda t: t.manifest["checks"]["files"].append({"path": "/etc/none", "sha256": None})),
+    Case(
+        "listed file",
+        "static.files",
+        "other content than the manifest",
+        lambda t: t.manifest["checks"]["files"].append({"path": "/etc/passwd", "sha256": sha("x")}),
+    ),
+    Case(
+        "lost listed file",
+        "static.files",
+        "/etc/none does not exist",
+        lambda t: t.manifest["checks"]["files"].append({"path": "/etc/none", "sha256": None}),
+    ),
     Case("not patched", "static.patches", "is not patched", patched("x = 2\n", "x = 1\n")),
     Case("other patch", "static.patches", "neither the patched nor", patched("x = 2\n", "x = 3\n")),
     Case("stale pyc", "static.patches", "the patch is not in force", patched("x = 2\n", pyc_of="x = 1\n")),
@@ -151,41 +200,124 @@ CASES = [
     Case("entrypoint", "static.env", "in process 1)", lambda t: t.first(CANNERY="9")),
     Case("order", "static.env", "CPATH lacks /b", add_env("CPATH", "/a:/b", "/b:/a")),
     Case("ATB ABI", "static.env", "chooses the C++ ABI 0", atb),
-    Case("preload lost", "static.preload", f"found: {JEMALLOC}.1", lambda t: (t.root / JEMALLOC[1:]).rename(t.root / (JEMALLOC[1:] + ".1"))),
+    Case(
+        "preload lost",
+        "static.preload",
+        f"found: {JEMALLOC}.1",
+        lambda t: (t.root / JEMALLOC[1:]).rename(t.root / (JEMALLOC[1:] + ".1")),
+    ),
     Case("preload not mapped", "static.preload", "not loaded in this process", lambda t: t.write("/proc/self/maps")),
-    Case("preload foreign", "static.preload", "for another processor", lambda t: (t.write(JEMALLOC, elf(machine=183)), t.write("/proc/self/maps"))),
+    Case(
+        "preload foreign",
+        "static.preload",
+        "for another processor",
+        lambda t: (t.write(JEMALLOC, elf(machine=183)), t.write("/proc/self/maps")),
+    ),
     Case("needed", "static.libraries", "x.so needs libnone.so.1", extra_library("x.so", elf(("libnone.so.1",)))),
     Case("broken ELF", "static.libraries", "broken ELF", extra_library("x.so", elf(("liba.so",))[:150])),
-    Case("extension of another arch", "static.libraries", "another processor", extra_library("x.cpython-311-x.so", elf(machine=183))),
-    Case("no native", "static.libraries", "no compiled extension", lambda t: t.manifest["checks"]["native"].append({"path": "/opt/venv/**/k*.so", "component": "k"})),
-    Case("library lost", "static.libraries", "libnone.so does not exist", lambda t: t.manifest["checks"]["libraries"].append("/opt/libnone.so")),
-    Case("library does not load", "static.libraries", "does not load", lambda t: (t.write("/opt/libx.so", elf()[:64]), t.manifest["checks"]["libraries"].append("/opt/libx.so"))),
+    Case(
+        "extension of another arch",
+        "static.libraries",
+        "another processor",
+        extra_library("x.cpython-311-x.so", elf(machine=183)),
+    ),
+    Case(
+        "no native",
+        "static.libraries",
+        "no compiled extension",
+        lambda t: t.manifest["checks"]["native"].append({"path": "/opt/venv/**/k*.so", "component": "k"}),
+    ),
+    Case(
+        "library lost",
+        "static.libraries",
+        "libnone.so does not exist",
+        lambda t: t.manifest["checks"]["libraries"].append("/opt/libnone.so"),
+    ),
+    Case(
+        "library does not load",
+        "static.libraries",
+        "does not load",
+        lambda t: (t.write("/opt/libx.so", elf()[:64]), t.manifest["checks"]["libraries"].append("/opt/libx.so")),
+    ),
     Case("both triton", "static.exclusive", "triton 3.2.0 and triton-ascend 3.2.0", both_triton),
-    Case("cuda", "static.denied", "denied: nvidia-*), asked by asker", lambda t: (t.install("nvidia-nccl-cu12", "2.1", {}, listed=False), t.install("asker", "1", {}, ("nvidia_nccl_cu12",)))),
+    Case(
+        "cuda",
+        "static.denied",
+        "denied: nvidia-*), asked by asker",
+        lambda t: (
+            t.install("nvidia-nccl-cu12", "2.1", {}, listed=False),
+            t.install("asker", "1", {}, ("nvidia_nccl_cu12",)),
+        ),
+    ),
     Case("cwd package", "static.shadow", "/workspace/demo stands beside", working_folder("demo/__init__.py")),
     Case("cwd module", "static.shadow", "/workspace/demo.py stands beside", working_folder("demo.py")),
     Case("cwd empty folder", "static.shadow", "/workspace/demo stands beside", empty_folder),
     Case("PYTHONPATH", "static.shadow", "import takes /opt/old/demo", python_path),
     Case("second copy behind", "static.shadow", "/opt/old/demo stands beside", behind),
-    Case("pip check", "static.pip-check", "demo 1.0 requires", edit("/SITE/pip/says", "No broken requirements found.", "demo 1.0 requires x, which is")),
-    Case("closed file", "static.readable", "part.py is closed to other users (mode 0600)", lambda t: (t.site / "demo/part.py").chmod(0o600)),
+    Case(
+        "pip check",
+        "static.pip-check",
+        "demo 1.0 requires",
+        edit("/SITE/pip/says", "No broken requirements found.", "demo 1.0 requires x, which is"),
+    ),
+    Case(
+        "closed file",
+        "static.readable",
+        "part.py is closed to other users (mode 0600)",
+        lambda t: (t.site / "demo/part.py").chmod(0o600),
+    ),
     Case("closed folder", "static.readable", "demo is closed to other users", lambda t: (t.site / "demo").chmod(0o754)),
     Case("closed above", "static.readable", "/opt is closed", lambda t: (t.root / "opt").chmod(0o750)),
-    Case("link into root", "static.readable", "points below /root", lambda t: (t.site / "x").symlink_to("/no-such-home/x")),
-    Case("nameless user", "static.readable", "no user me with uid 1000", lambda t: t.manifest.update(user={"uid": 1000, "name": "me"})),
+    Case(
+        "link into root",
+        "static.readable",
+        "points below /root",
+        lambda t: (t.site / "x").symlink_to("/no-such-home/x"),
+    ),
+    Case(
+        "nameless user",
+        "static.readable",
+        "no user me with uid 1000",
+        lambda t: t.manifest.update(user={"uid": 1000, "name": "me"}),
+    ),
     Case("pip.conf", "static.leftovers", "/etc/pip.conf was left", lambda t: t.write("/etc/pip.conf")),
     Case("netrc", "static.leftovers", "/root/.netrc was left", lambda t: t.write("/root/.netrc")),
-    Case("certificate", "static.leftovers", "a certificate of the build", lambda t: t.write("/usr/local/share/ca-certificates/my.crt")),
+    Case(
+        "certificate",
+        "static.leftovers",
+        "a certificate of the build",
+        lambda t: t.write("/usr/local/share/ca-certificates/my.crt"),
+    ),
     Case("cache", "static.leftovers", "/root/.cache/pip: a cache", lambda t: t.write("/root/.cache/pip/x")),
     Case("apt lists", "static.leftovers", "a cache was left", lambda t: t.write("/var/lib/apt/lists/x_Packages")),
     Case("uv lock", "static.leftovers", "/opt/venv/.lock", lambda t: t.write("/opt/venv/.lock")),
-    Case("uv cache file", "static.leftovers", "uv_cache.json", lambda t: t.write(f"{t.site_name}/demo-1.0.dist-info/uv_cache.json")),
+    Case(
+        "uv cache file",
+        "static.leftovers",
+        "uv_cache.json",
+        lambda t: t.write(f"{t.site_name}/demo-1.0.dist-info/uv_cache.json"),
+    ),
     Case("baked proxy", "static.leftovers", "ENV http_proxy", add_env("http_proxy", "http://proxy.example:3128")),
-    Case("proxy file", "static.leftovers", "/etc/environment sets https_proxy", lambda t: t.write("/etc/environment", "https_proxy=http://x\n")),
-    Case("index in env", "static.leftovers", "PIP_INDEX_URL is set", lambda t: t.env.update(PIP_INDEX_URL="http://mirror.example/simple")),
-    Case("proxy at start", "static.leftovers", "right when given at its start", lambda t: t.env.update(https_proxy="http://x")),
+    Case(
+        "proxy file",
+        "static.leftovers",
+        "/etc/environment sets https_proxy",
+        lambda t: t.write("/etc/environment", "https_proxy=http://x\n"),
+    ),
+    Case(
+        "index in env",
+        "static.leftovers",
+        "PIP_INDEX_URL is set",
+        lambda t: t.env.update(PIP_INDEX_URL="http://mirror.example/simple"),
+    ),
+    Case(
+        "proxy at start",
+        "static.leftovers",
+        "right when given at its start",
+        lambda t: t.env.update(https_proxy="http://x"),
+    ),
     Case("small shm", "static.shm", "--shm-size=", lambda t: t.manifest.update(shm_min_bytes=1 << 60)),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.check}: {case.name}")
@@ -204,22 +336,80 @@ FINE: list[tuple[str, Callable[[Tree], object]]] = [
     ("patched, fresh pyc", patched("x = 2\n", pyc_of="x = 2\n")),
     ("entries between", add_env("CPATH", "/a:/b", "/x:/a/:/y://b:/z")),
     ("driver library", extra_library("x.so", elf(("libascend_hal.so",)))),
-    ("same folder by ORIGIN", lambda t: (t.write(f"{t.site_name}/demo/x.so", elf(("l.so.1",), runpath="$ORIGIN/../libs")), t.write(f"{t.site_name}/libs/l.so.1", elf()))),
-    ("soname of another file", lambda t: (t.write(f"{t.site_name}/demo/x.so", elf(("l.so.1",))), t.write(f"{t.site_name}/y.so", elf(soname="l.so.1")))),
-    ("in LD_LIBRARY_PATH", lambda t: (t.write(f"{t.site_name}/demo/x.so", elf(("l.so.1",))), t.write("/opt/l/l.so.1"), t.env.update(LD_LIBRARY_PATH="/opt/l"))),
+    (
+        "same folder by ORIGIN",
+        lambda t: (
+            t.write(f"{t.site_name}/demo/x.so", elf(("l.so.1",), runpath="$ORIGIN/../libs")),
+            t.write(f"{t.site_name}/libs/l.so.1", elf()),
+        ),
+    ),
+    (
+        "soname of another file",
+        lambda t: (
+            t.write(f"{t.site_name}/demo/x.so", elf(("l.so.1",))),
+            t.write(f"{t.site_name}/y.so", elf(soname="l.so.1")),
+        ),
+    ),
+    (
+        "in LD_LIBRARY_PATH",
+        lambda t: (
+            t.write(f"{t.site_name}/demo/x.so", elf(("l.so.1",))),
+            t.write("/opt/l/l.so.1"),
+            t.env.update(LD_LIBRARY_PATH="/opt/l"),
+        ),
+    ),
     ("helper of another arch", extra_library("helper.so", elf(("libnone.so",), machine=183))),
     ("32-bit helper", extra_library("helper.so", elf(("libnone.so",), machine=3, wide=False))),
     ("musl", extra_library("helper.so", elf(("libc.musl-x86_64.so.1", "libnone.so")))),
-    ("allowed library", lambda t: (extra_library("x.so", elf(("libnone.so",)))(t), t.manifest["checks"].update(library_allow=["x.so needs libnone"]))),
-    ("allowed pip line", lambda t: (t.write(f"{t.site_name}/pip/says", "vllm 1 has requirement torch==2.8"), t.manifest["checks"].update(pip_check_allow=["^vllm .* torch=="]))),
-    ("empty build version", lambda t: t.install("vllm", "0.13.0+empty", {}) or t.manifest["wheels"][-1].update(version="0.13.0")),
+    (
+        "allowed library",
+        lambda t: (
+            extra_library("x.so", elf(("libnone.so",)))(t),
+            t.manifest["checks"].update(library_allow=["x.so needs libnone"]),
+        ),
+    ),
+    (
+        "allowed pip line",
+        lambda t: (
+            t.write(f"{t.site_name}/pip/says", "vllm 1 has requirement torch==2.8"),
+            t.manifest["checks"].update(pip_check_allow=["^vllm .* torch=="]),
+        ),
+    ),
+    (
+        "empty build version",
+        lambda t: t.install("vllm", "0.13.0+empty", {}) or t.manifest["wheels"][-1].update(version="0.13.0"),
+    ),
     ("common name in cwd", working_folder("tests/__init__.py")),
     ("common names in /", lambda t: t.write("/tests/__init__.py")),
-    ("source", lambda t: (t.install("verl", "0.1", {}, listed=False), t.manifest["sources"].append({"name": "verl", "repository": None, "commit": None, "path": "/opt/src/verl", "dirty": True, "release": None}))),
-    ("named user", lambda t: (t.write("/etc/passwd", "me:x:1000:1000::/home/me:/bin/sh\n"), t.manifest.update(user={"uid": 1000, "name": "me"}))),
-    ("empty apt folders", lambda t: (t.write("/var/lib/apt/lists/lock"), (t.root / "var/lib/apt/lists/partial").mkdir())),
+    (
+        "source",
+        lambda t: (
+            t.install("verl", "0.1", {}, listed=False),
+            t.manifest["sources"].append(
+                {
+                    "name": "verl",
+                    "repository": None,
+                    "commit": None,
+                    "path": "/opt/src/verl",
+                    "dirty": True,
+                    "release": None,
+                }
+            ),
+        ),
+    ),
+    (
+        "named user",
+        lambda t: (
+            t.write("/etc/passwd", "me:x:1000:1000::/home/me:/bin/sh\n"),
+            t.manifest.update(user={"uid": 1000, "name": "me"}),
+        ),
+    ),
+    (
+        "empty apt folders",
+        lambda t: (t.write("/var/lib/apt/lists/lock"), (t.root / "var/lib/apt/lists/partial").mkdir()),
+    ),
     ("shared file", lambda t: (t.install("one", "1", {"both.py": "1"}), t.install("two", "1", {"both.py": "2"}))),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("name", "change"), FINE, ids=lambda value: value if isinstance(value, str) else "")

@@ -1,5 +1,7 @@
 """A made-up image below a folder, in which every check of the verify script passes, and ways to look at it."""
 
+# ruff: noqa: ANN401 - the script under test is loaded as a module of no known type
+
 from __future__ import annotations
 
 import base64
@@ -76,7 +78,8 @@ class _C: _GLIBCXX_USE_CXX11_ABI = True
 class Tensor:
     def __init__(self, numbers, device="cpu"): self.numbers, self.device = numbers, device
     def to(self, device):
-        if int(device.split(":")[1]) == int(os.environ.get("FAKE_BROKEN_NPU", "-1")): raise RuntimeError("NPU out of order")
+        broken = os.environ.get("FAKE_BROKEN_NPU")
+        if broken == device.split(":")[1]: raise RuntimeError("NPU out of order")
         return Tensor(self.numbers, device)
     def __add__(self, number): return Tensor([item + number for item in self.numbers], self.device)
     def cpu(self): return Tensor(self.numbers)

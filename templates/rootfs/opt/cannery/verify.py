@@ -1378,6 +1378,9 @@ def native_faults(image: Image) -> list[str]:
 def load_faults(image: Image, driver: set[str]) -> list[str]:
     """Loads the manifest's libraries in a child; what lacks a library of the driver passes, and it is noted."""
     paths = image.manifest["checks"]["libraries"]
+    preloaded = entries(
+        "LD_PRELOAD", image.manifest["env"].get("LD_PRELOAD", "")
+    )  # static.preload tells when one is gone
     faults = []
     answers = work(image, [{"do": "library", "path": image.path(path)} for path in paths]) if paths else []
     for path, answer in zip(paths, answers, strict=True):
@@ -1385,7 +1388,7 @@ def load_faults(image: Image, driver: set[str]) -> list[str]:
         if answer.ok:
             continue
         if not os.path.exists(image.path(path)):
-            faults.append(f"{path} does not exist")
+            faults += [] if path in preloaded else [f"{path} does not exist"]
         elif DRIVER_LIBRARIES.fullmatch(missing):
             driver.add(missing)
         else:
@@ -1423,9 +1426,10 @@ def denied_by(image: Image, name: str) -> str:
 def denied_check(image: Image) -> Outcome:
     """Nothing of the deny list (CUDA packages) is installed; who asked for it is named."""
     faults = []
+    clash = clashing(image)  # told by static.exclusive
     for item in image.distributions:
         pattern = denied_by(image, item.key)
-        if pattern:
+        if pattern and item.key not in clash:
             askers = sorted({other.name for other in image.distributions if item.key in other.requires})
             asked = f", asked by {', '.join(askers)}" if askers else ""
             faults.append(f"{item.name} {item.version} is installed (denied: {pattern}){asked}")
@@ -1924,6 +1928,8 @@ def node_fault(image: Image, path: str) -> str:
         name_of(image, kind, number) for kind, number in (("passwd", about.st_uid), ("group", about.st_gid))
     )
     me = f"this process is uid {os.geteuid()}, groups {', '.join(map(str, sorted({os.getegid(), *os.getgroups()})))}"
+    if os.geteuid() == 0 or about.st_mode & 0o006 == 0o006:
+        return f"{path} is closed to this container by its device rules: give the node with --device"
     mode = f"mode {stat.S_IMODE(about.st_mode):04o}"
     return f"{path} belongs to {owner}:{group}, {mode}; {me}: add --group-add {about.st_gid}"
 
@@ -1975,7 +1981,7 @@ def nodes_check(image: Image) -> Outcome:
     faults = [f"{path} is missing" for path in nodes.lacking]
     faults += [fault for fault in (node_fault(image, path) for path in nodes.present) if fault]
     if not faults and manager_error(image) in {1, 13}:  # EPERM, EACCES: the container's device rules
-        faults.append("/dev/davinci_manager may not be opened: give the nodes with --device, not as a mount")
+        faults.append("/dev/davinci_manager may not be opened: give the node with --device, not as a mount")
     outcome = judged(
         faults, f"{len(nodes.cards)} cards: {', '.join(nodes.present)}", "device nodes: " + "; ".join(faults)
     )

@@ -1,0 +1,57 @@
+"""Whether the host's own indexes can be locked from, and what they do not tell of a file."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import requests
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from cannery.core.errors import NetworkError
+from cannery.edge.indexes import State
+from cannery.edge.pipconf import without_credentials
+from cannery.edge.places import url_path
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cannery.core.lock import LockRequest
+    from cannery.edge.indexes import Answer
+
+
+def usual_projects(request: LockRequest, bound: Sequence[str]) -> tuple[str, ...]:
+    """Projects to ask a place for: some that the request wants of it, and pip, which every mirror of packages has."""
+    names = sorted({canonicalize_name(Requirement(text).name) for text in request.requirements} - {*bound, "pip"})
+    return (*names[:2], "pip")
+
+
+def check_shared(answers: Sequence[Answer], exclude_newer: str, *, main: bool) -> None:
+    """Raise `NetworkError` for a place that is not reached, or a main index that cannot be locked from."""
+    hint = "see `pip config list` for where it is named"
+    for answer in answers:
+        if not answer.reached:
+            raise NetworkError(f"not reached: {answer}", hint=hint)
+    if not main:
+        return
+    place = answers[0].place
+    if not any(answer.state is State.OK for answer in answers):
+        asked = ", ".join(answer.project for answer in answers)
+        raise NetworkError(f"{answers[-1]}: it has none of {asked}, so it is no index of Python packages", hint=hint)
+    if not any(answer.dated for answer in answers):
+        raise NetworkError(
+            f"{place} tells no upload times, so the date bound {exclude_newer} would hide all that it has",
+            hint="name another mirror as pip's index-url for locking; building from a lock works with this one",
+        )
+
+
+def remote_size(url: str, session: requests.Session, timeout: float) -> int:
+    """Size in bytes of a file whose index does not tell it."""
+    if url.startswith("file:"):
+        return url_path(url).stat().st_size
+    try:
+        response = session.head(url, timeout=timeout, allow_redirects=True, headers={"Accept-Encoding": "identity"})
+        response.raise_for_status()
+        return int(response.headers["Content-Length"])
+    except (requests.RequestException, KeyError, ValueError) as error:
+        raise NetworkError(f"{without_credentials(url)}: its size cannot be told ({type(error).__name__})") from error

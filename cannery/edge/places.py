@@ -1,0 +1,68 @@
+"""Places that list package files, as the host's pip settings and the catalog name them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+from pypi_simple import PYPI_SIMPLE_ENDPOINT
+
+from cannery.core.lock import DEFAULT_INDEX
+from cannery.edge.pipconf import without_credentials
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cannery.core.catalog import Index
+    from cannery.edge.pipconf import PipSettings
+
+
+@dataclass(frozen=True)
+class Place:
+    """A place that lists files. `index` is the name that a lock has for it, `links` whether it is a flat list of files.
+
+    Everything that the host's pip settings name has the index name `default`.
+    """
+
+    index: str
+    label: str
+    url: str = field(repr=False)
+    links: bool = False
+
+    @property
+    def folder(self) -> Path | None:
+        """The local path, None for a place on the network."""
+        return url_path(self.url) if self.url.startswith("file:") else None
+
+    def __str__(self) -> str:
+        return f"{self.label} ({without_credentials(self.url)})"
+
+
+def default_place(settings: PipSettings) -> Place:
+    """Return the host's main index: pip's index-url, or pip's own default."""
+    return Place(DEFAULT_INDEX, "index default", settings.index_url or PYPI_SIMPLE_ENDPOINT)
+
+
+def extra_places(settings: PipSettings) -> tuple[Place, ...]:
+    """Return the host's extra indexes and find-links, in pip's order; local folders that do not exist are left out."""
+    extras = [Place(DEFAULT_INDEX, "extra index", as_url(url)) for url in settings.extra_index_urls]
+    links = [Place(DEFAULT_INDEX, "find-links", as_url(url), links=True) for url in settings.find_links]
+    return tuple(place for place in (*extras, *links) if place.folder is None or place.folder.exists())
+
+
+def bound_places(name: str, indexes: Mapping[str, Index]) -> tuple[Place, ...]:
+    """Return the places of an index that the catalog names, in the order in which they are tried."""
+    return tuple(Place(name, f"index {name}", url) for url in indexes[name].urls)
+
+
+def url_path(url: str) -> Path:
+    """Return the path of a `file:` URL."""
+    return Path(url2pathname(urlsplit(url).path))
+
+
+def as_url(text: str) -> str:
+    """Return a pip setting's path or URL as a URL."""
+    return text if "://" in text or text.startswith("file:") else Path(text).expanduser().absolute().as_uri()

@@ -1,0 +1,399 @@
+"""build.py's commands on a copied checkout: what they print, and the exit code of every kind of bad input."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from checkouts import copy_checkout, incomplete, quickstart_packages, write_lock
+
+from cannery import cli
+from cannery.core.errors import ExitCode
+from cannery.core.recipe import Options, lock_request, select
+from cannery.core.words import Arch
+from cannery.edge.catalog import load_catalog
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+@dataclass(frozen=True)
+class Done:
+    code: int
+    out: str
+    err: str
+
+
+class Build:
+    """build.py on a copy of the checkout, with a cache of its own and nothing of the host's pip settings."""
+
+    def __init__(self, root: Path, capture: pytest.CaptureFixture[str]) -> None:
+        self.root = root
+        self.capture = capture
+
+    def __call__(self, *words: str) -> Done:
+        self.capture.readouterr()
+        code = cli.main(words, self.root)
+        text = self.capture.readouterr()
+        assert "Traceback" not in text.out + text.err
+        return Done(code, text.out, text.err)
+
+    def edit(self, name: str, old: str, new: str) -> None:
+        path = self.root / "images" / name
+        text = path.read_text(encoding="utf-8")
+        assert old in text
+        path.write_text(text.replace(old, new, 1), encoding="utf-8")
+
+
+@pytest.fixture(scope="session")
+def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return copy_checkout(tmp_path_factory.mktemp("pristine"))
+
+
+@pytest.fixture
+def build(
+    pristine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Build:
+    root = tmp_path / "checkout"
+    shutil.copytree(pristine, root)
+    monkeypatch.setenv("CANNERY_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    monkeypatch.chdir(tmp_path)
+    return Build(root, capsys)
+
+
+# Data commands
+
+
+def test_list_names_every_profile(build: Build) -> None:
+    done = build("list")
+    assert done.code == 0
+    assert "quickstart" in done.out
+    rows = json.loads(build("list", "--json").out)
+    assert {"name", "summary", "target"} <= set(rows[0])
+
+
+def test_show_names_components_and_reasons(build: Build) -> None:
+    done = build("show", "quickstart")
+    assert done.code == 0
+    assert "2.13.0+cpu" in done.out
+    assert "because: plugins ask" in done.out
+    names = [row["name"] for row in json.loads(build("show", "quickstart", "--json").out)["components"]]
+    assert names == sorted(set(names), key=names.index)
+    assert "torch-npu" in names
+
+
+def test_check_of_a_set_without_errors(build: Build) -> None:
+    done = build("check", "quickstart")
+    assert done.code == 0, done
+    assert "no errors" in done.out
+    assert json.loads(build("check", "quickstart", "--json").out)["ok"] is True
+
+
+def test_plan_prints_layers_and_fetches_nothing(build: Build, tmp_path: Path) -> None:
+    done = build("plan", "quickstart")
+    assert done.code == 0, done
+    assert "torch-npu" in done.out
+    value = json.loads(build("plan", "quickstart", "--json").out)
+    assert value["reference"] in done.out
+    assert [layer["name"] for layer in value["layers"]][-1] == "files"
+    assert not (tmp_path / "cache").exists()
+
+
+def test_the_two_arches_plan_one_tag(build: Build) -> None:
+    tags = {json.loads(build("plan", "quickstart", "--json", "--arch", a).out)["reference"] for a in ("amd64", "aarch64")}
+    assert len(tags) == 1
+
+
+def test_run_prints_the_command_for_the_full_model(build: Build) -> None:
+    done = build("run", "quickstart", "--print", "--npus", "0,2", "--name", "mine", "--", "python", "--print", "x y")
+    assert done.code == 0, done
+    text = done.out.replace("\\\n", " ")
+    assert "--device /dev/davinci0" in text
+    assert "/dev/davinci1 " not in text
+    assert "--name mine" in text
+    assert shlex.split(text)[-3:] == ["python", "--print", "x y"]
+    assert "--privileged" not in text
+    assert "--network" not in text
+
+
+def test_run_options_may_stand_before_or_behind_the_profile(build: Build) -> None:
+    assert build("run", "--no-npu", "--print", "quickstart").out == build("run", "quickstart", "--print", "--no-npu").out
+
+
+def test_clean_lists_kinds_and_removes_the_named_only(build: Build, tmp_path: Path) -> None:
+    for kind in ("wheels", "rootfs"):
+        (tmp_path / "cache" / kind).mkdir(parents=True)
+        (tmp_path / "cache" / kind / "file").write_bytes(b"x" * 100_000)
+    assert build("clean").code == 0
+    assert (tmp_path / "cache/wheels/file").exists()
+    done = build("clean", "wheels", "--json")
+    assert done.code == 0
+    assert json.loads(done.out)["removed"] == ["wheels"]
+    assert not (tmp_path / "cache/wheels").exists()
+    assert (tmp_path / "cache/rootfs/file").exists()
+
+
+# Wrong use: exit code 2
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["check", "quikstart"], ["no profile 'quikstart'", "quickstart"]),
+        (["lock", "quikstart"], ["no profile 'quikstart'", "quickstart"]),
+        (["chekc", "quickstart"], ["'chekc'", "check"]),
+        (["check"], ["PROFILE", "build.py check --help"]),
+        (["check", "quickstart", "--chpi", "a3"], ["--chpi", "--chip"]),
+        (["check", "quickstart", "--chpi=a3"], ["unknown option --chpi", "--chip"]),
+        (["check", "quickstart", "--verify-again"], ["unknown option --verify-again"]),
+        (["--jsn"], ["unknown option --jsn"]),
+        (["check", "quickstart", "more"], ["'more'"]),
+        (["check", "quickstart", "--chip"], ["--chip"]),
+        (["check", "quickstart", "--chip", "910c9"], ["CHIP: '910c9'", "910"]),
+        (["check", "quickstart", "--arch", "riscv64"], ["ARCH: 'riscv64'"]),
+        (["check", "quickstart", "--os", "beos"], ["OS: 'beos'", "ubuntu22.04"]),
+        (["check", "quickstart", "--python", "3"], ["PYTHON: '3'"]),
+        (["check", "quickstart", "--cann", "8.5"], ["CANN: '8.5'", "8.5.0"]),
+        (["check", "quickstart", "--base", "stadnin"], ["BASE: 'stadnin'", "standin"]),
+        (["check", "quickstart", "--pin", "torch"], ["--pin: 'torch' is not NAME==VERSION", "--pin ray=="]),
+        (["check", "quickstart", "--pin", "torch=2"], ["'torch=2'"]),
+        (["check", "quickstart", "--pin", "trch==2.9.0"], ["trch is no package of this profile", "torch"]),
+        (["check", "quickstart", "--pin", "ray==1", "--pin", "Ray==2"], ["pinned twice"]),
+        (["run", "quickstart", "--npus", "0;1", "--print"], ["NPUS: '0;1'", "0,1,4-7"]),
+        (["run", "quickstart", "bash"], ["'bash'", "--"]),
+        (["list", "--", "x"], ["'x'"]),
+        (["clean", "whels"], ["KIND: 'whels'", "wheels"]),
+        (["engine", "stat"], ["'stat'", "status"]),
+        (["engine"], ["action"]),
+        (["verify", "quickstart", "--level", "npus"], ["'npus'", "npu"]),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+def test_wrong_use(build: Build, words: list[str], says: list[str]) -> None:
+    done = build(*words)
+    assert (done.code, done.out) == (ExitCode.USAGE, "")
+    assert done.err.startswith("error: ")
+    assert all(word in done.err for word in says), done.err
+    assert "[]" not in done.err
+
+
+def test_a_pin_may_name_a_package_of_the_lock(build: Build) -> None:
+    done = build("check", "quickstart", "--pin", "cilck==8.1.0")
+    assert (done.code, "click" in done.err) == (ExitCode.USAGE, True)
+
+
+def test_no_command_prints_help_and_is_wrong_use(build: Build) -> None:
+    done = build()
+    assert done.code == ExitCode.USAGE
+    assert "quickstart" not in done.err
+    assert "image" in done.out
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "says"),
+    [
+        ("profiles/quickstart.yaml", 'python: "3.11"', "python: 3.10", 'quote it: "3.10"'),
+        ("profiles/quickstart.yaml", "shm_size:", "shm_sise:", "did you mean shm_size"),
+        ("profiles/quickstart.yaml", "components:", "components: [", "broken YAML"),
+        ("profiles/quickstart.yaml", "base: standin", "base: standin\nbase: cann", "key 'base' stands twice"),
+    ],
+)
+def test_a_broken_catalog_file_is_named_with_its_line(build: Build, name: str, old: str, new: str, says: str) -> None:
+    build.edit(name, old, new)
+    done = build("check", "quickstart")
+    assert done.code == ExitCode.USAGE
+    assert f"images/{name}:" in done.err
+    assert says in done.err
+    assert str(build.root) not in done.err, "named as in the repository"
+
+
+def test_the_json_form_of_an_error(build: Build) -> None:
+    done = build("check", "quikstart", "--json")
+    value = json.loads(done.out)
+    assert (done.code, value["exit_code"]) == (2, 2)
+    assert value["error"] == "no profile 'quikstart'"
+    assert "quickstart" in value["hint"]
+    assert done.err.startswith("error: ")
+
+
+# Findings: exit code 3
+
+
+def test_a_pair_that_does_not_fit_is_refused_by_name(build: Build) -> None:
+    done = build("check", "quickstart", "--pin", "torch_npu==2.14.0")
+    assert done.code == ExitCode.FINDINGS
+    assert "error [torch-pair] torch 2.13.0 and torch_npu 2.14.0 do not fit" in done.out
+    assert "fix: use torch" in done.out
+    assert json.loads(build("check", "quickstart", "--pin", "torch_npu==2.14.0", "--json").out)["ok"] is False
+    plan = build("plan", "quickstart", "--pin", "torch_npu==2.14.0")
+    assert (plan.code, plan.out) == (ExitCode.FINDINGS, "")
+    assert "torch-pair" in plan.err
+
+
+@pytest.mark.parametrize("command", ["check", "plan", "render"])
+def test_a_missing_lock(build: Build, command: str) -> None:
+    (build.root / "images/locks/quickstart/py3.11-amd64.txt").unlink()
+    done = build(command, "quickstart")
+    text = done.out + done.err
+    assert done.code == ExitCode.FINDINGS
+    assert "the lock is missing" in text
+    assert text.count("make lock PROFILE=quickstart") == 1
+
+
+def test_a_missing_lock_of_another_arch_stops_the_plan(build: Build) -> None:
+    (build.root / "images/locks/quickstart/py3.11-arm64.txt").unlink()
+    done = build("plan", "quickstart")
+    assert done.code == ExitCode.FINDINGS
+    assert "arm64" in done.err
+
+
+def test_a_stale_lock(build: Build) -> None:
+    build.edit("profiles/quickstart.yaml", '"2026-11-20"', '"2026-11-21"')
+    done = build("check", "quickstart")
+    assert done.code == ExitCode.FINDINGS
+    assert "the lock is stale" in done.out
+
+
+def test_a_missing_lock_of_the_build_tools(build: Build) -> None:
+    (build.root / "images/locks/_tools/py3.11-amd64.txt").unlink()
+    done = build("plan", "quickstart")
+    assert done.code == ExitCode.FINDINGS
+    assert "build tools" in done.err
+
+
+def test_a_lock_edited_by_hand_is_named_with_its_line(build: Build) -> None:
+    path = build.root / "images/locks/quickstart/py3.11-amd64.txt"
+    path.write_text(path.read_text(encoding="utf-8").replace("click==8.1.0", "click>=8.1.0"), encoding="utf-8")
+    done = build("check", "quickstart")
+    assert done.code == ExitCode.USAGE
+    assert "images/locks/quickstart/py3.11-amd64.txt:2" in done.err
+
+
+def test_an_incomplete_lock_can_be_checked_and_not_built(build: Build) -> None:
+    recipe = select(load_catalog(build.root / "images"), "quickstart", Options(), Arch.AMD64)
+    write_lock(build.root, lock_request(recipe), incomplete(quickstart_packages(Arch.AMD64), "torch"))
+    check = build("check", "quickstart")
+    assert check.code == 0
+    assert "warning [lock-incomplete] torch 2.13.0+cpu" in check.out
+    plan = build("plan", "quickstart")
+    assert plan.code == ExitCode.FINDINGS
+    assert "torch 2.13.0+cpu (index pytorch-cpu)" in plan.err
+
+
+def test_the_stand_in_has_one_python(build: Build) -> None:
+    done = build("check", "quickstart", "--python", "3.10")
+    assert done.code == ExitCode.FINDINGS
+    assert "only Python 3.11" in done.err
+
+
+# Everything else
+
+
+def test_a_folder_with_other_things_in_it_is_not_rendered_over(build: Build, tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "thesis.txt").write_text("years of work")
+    done = build("render", "quickstart", "--output", str(mine))
+    assert done.code == ExitCode.USAGE
+    assert "Cannery has not rendered" in done.err
+    assert [p.name for p in mine.iterdir()] == ["thesis.txt"]
+
+
+def test_a_cpu_that_no_image_is_made_for(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform.machine", lambda: "riscv64")
+    done = build("list")
+    assert (done.code, "riscv64" in done.err) == (ExitCode.UNABLE, True)
+
+
+@pytest.mark.parametrize("name", sorted(cli.COMMANDS))
+def test_help_of_every_command_has_an_example(build: Build, name: str) -> None:
+    done = build(name, "--help")
+    assert (done.code, done.err) == (0, "")
+    assert f"example: python build.py {name}" in " ".join(done.out.split())
+
+
+def test_help_names_every_command_and_version_is_a_line(build: Build) -> None:
+    done = build("--help")
+    assert done.code == 0
+    assert all(f"\n    {name} " in done.out for name in cli.COMMANDS)
+    assert build("--version").out.startswith("cannery ")
+
+
+@pytest.mark.parametrize("name", sorted(cli.JSON_COMMANDS))
+def test_commands_that_print_data_have_json(build: Build, name: str) -> None:
+    assert "--json" in build(name, "--help").out
+
+
+def test_every_command_has_its_function() -> None:
+    import importlib  # noqa: PLC0415
+
+    for name, (module, _, _) in cli.COMMANDS.items():
+        assert callable(importlib.import_module(f"cannery.commands.{module}").COMMANDS[name])
+
+
+def raising(error: BaseException) -> object:
+    def call(*_: object) -> int:
+        raise error
+
+    return call
+
+
+def test_an_interrupt_is_130(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli, "_call", raising(KeyboardInterrupt()))
+    done = build("list")
+    assert done.code == 130
+    assert done.err.startswith("interrupted")
+
+
+def test_a_defect_leaves_a_log_and_no_traceback(build: Build, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(cli, "_call", raising(ValueError("boom")))
+    done = build("list")
+    assert done.code == ExitCode.USAGE
+    assert "ValueError: boom" in done.err
+    log = Path(done.err.split(" with ")[1].strip())
+    assert "Traceback" in log.read_text()
+
+
+def test_an_error_of_the_system_is_said_even_where_no_log_can_be_written(
+    build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", "/proc/no/such/folder")
+    monkeypatch.setattr(cli, "_call", raising(OSError(28, "No space left on device")))
+    done = build("list")
+    assert done.code == ExitCode.UNABLE
+    assert "No space left on device" in done.err
+
+
+def python(code: str, **more: object) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False, **more)  # type: ignore[call-overload,no-any-return]
+
+
+def test_help_loads_no_library() -> None:
+    heavy = ("docker", "pydantic", "rich", "jinja2", "yaml", "requests", "filelock", "packaging")
+    done = python(
+        f"import sys; from pathlib import Path; from cannery.cli import main\n"
+        f"code = main(['--help'], Path('.')); print('LOADED', [m for m in {heavy!r} if m in sys.modules], code)"
+    )
+    assert done.stdout.splitlines()[-1] == "LOADED [] 0", done.stderr
+
+
+def test_a_reader_that_goes_away_is_no_error() -> None:
+    command = f"{sys.executable} build.py show quickstart | true; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.stdout.strip(), done.stderr) == ("0", "")
+
+
+def test_build_py_gives_the_exit_code_to_the_shell() -> None:
+    command = [sys.executable, "build.py", "check", "quikstart"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "error: no profile 'quikstart'\n  → did you mean quickstart?\n"

@@ -1,0 +1,65 @@
+"""A copy of the checkout's data with locks of its own, for tests of whole commands."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+from factories import package
+
+from cannery.core.lock import Lock, LockedPackage, LockRequest
+from cannery.core.lock_text import format_lock
+from cannery.core.recipe import Options, lock_request, select, tools_request, with_arch
+from cannery.core.words import Arch
+from cannery.edge.catalog import load_catalog
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+def copy_checkout(folder: Path) -> Path:
+    """Copy images/ (without locks) and templates/ to `folder`, and write current locks of `quickstart`."""
+    shutil.copytree(ROOT / "images", folder / "images", ignore=shutil.ignore_patterns("locks"))
+    shutil.copytree(ROOT / "templates", folder / "templates", ignore=shutil.ignore_patterns("__pycache__"))
+    catalog = load_catalog(folder / "images")
+    recipe = select(catalog, "quickstart", Options(), Arch.AMD64)
+    for arch in Arch:
+        write_lock(folder, lock_request(with_arch(recipe, arch)), quickstart_packages(arch))
+        write_lock(folder, tools_request(catalog, recipe.target.python, arch), tool_packages(arch))
+    return folder
+
+
+def write_lock(root: Path, request: LockRequest, packages: tuple[LockedPackage, ...]) -> Path:
+    """Write a committed lock that answers `request`."""
+    made = Lock(request.profile, request.python, request.arch, request.digest, request.exclude_newer, "uv 0", packages)
+    path = root / "images/locks" / request.profile / f"py{request.python}-{request.arch}.txt"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(format_lock(made), encoding="utf-8")
+    return path
+
+
+def quickstart_packages(arch: Arch) -> tuple[LockedPackage, ...]:
+    """A lock's content for `quickstart`: its components, and one package more."""
+    tag = f"cp311-cp311-manylinux_2_28_{arch.machine}.whl"
+    return (
+        package("click", "8.1.0", via=("ray",)),
+        package("numpy", "2.3.0", file=f"numpy-2.3.0-{tag}", size=16_000_000),
+        package("pip", "25.0"),
+        package("ray", "2.50.0", file=f"ray-2.50.0-{tag}", size=70_000_000),
+        package("tensordict", "0.10.0"),
+        package("torch", "2.13.0+cpu", file=f"torch-2.13.0+cpu-{tag}", size=180_000_000, index="pytorch-cpu"),
+        package("torch-npu", "2.13.0", file=f"torch_npu-2.13.0-{tag}", size=24_000_000),
+        package("transformers", "4.60.0", size=12_000_000),
+        package("verl", "0.9.1"),
+    )
+
+
+def tool_packages(arch: Arch) -> tuple[LockedPackage, ...]:
+    """The build tools."""
+    uv = package("uv", "0.13.9", file=f"uv-0.13.9-py3-none-manylinux_2_17_{arch.machine}.whl", size=20_000_000)
+    return (package("setuptools", "80.0.0"), uv, package("wheel", "0.45.0"))
+
+
+def incomplete(packages: tuple[LockedPackage, ...], name: str) -> tuple[LockedPackage, ...]:
+    """The same packages, one of them known by version only."""
+    return tuple(replace(p, file="", sha256="", size=0) if p.name == name else p for p in packages)

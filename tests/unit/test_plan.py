@@ -1,0 +1,170 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from factories import catalog, components, inputs, lock, package, plan, profile, recipe
+
+from cannery.core.errors import FindingsError
+from cannery.core.plan import LayerKind, Plan, make_plan, package_family
+from cannery.core.recipe import Options, with_arch
+from cannery.core.tags import parse_tag
+from cannery.core.words import Arch
+
+
+def digests(made: Plan) -> dict[str, str]:
+    return {layer.name: layer.digest for layer in made.layers}
+
+
+def changed(before: Plan, after: Plan) -> set[str]:
+    old, new = digests(before), digests(after)
+    return {name for name in {*old, *new} if old.get(name) != new.get(name)}
+
+
+def with_packages(*changes: object) -> Plan:
+    found = recipe()
+    locks = {}
+    for arch in Arch:
+        whole = lock(found, arch)
+        byname = {p.name: p for p in whole.packages} | {p.name: p for p in changes}  # type: ignore[attr-defined]
+        locks[arch] = replace(whole, packages=tuple(byname[name] for name in sorted(byname)))
+    return make_plan(found, inputs(found, locks=locks))
+
+
+def test_layers_in_order() -> None:
+    kinds = [layer.kind for layer in plan().layers]
+    assert kinds == [
+        LayerKind.SYSTEM,
+        LayerKind.VENV,
+        *[LayerKind.GROUP] * 5,
+        LayerKind.BUILT,
+        LayerKind.LINKS,
+        LayerKind.FILES,
+    ]
+    assert len(kinds) <= 40
+
+
+def test_layers_count_their_packages_and_bytes() -> None:
+    made = plan()
+    assert sum(layer.packages for layer in made.layers) == len(made.lock.packages)
+    assert sum(layer.wheel_bytes for layer in made.layers) == sum(p.size for p in made.lock.packages)
+
+
+def test_both_arches_share_a_tag_and_nothing_else_does() -> None:
+    amd, arm = plan(), plan(Options(arch="arm64"))
+    assert amd.reference == arm.reference
+    others = [
+        plan(Options(chip="a3")),
+        plan(Options(os="openeuler24.03")),
+        plan(Options(cann="8.3.rc1")),
+        plan(Options(base="standin")),
+        plan(Options(base="me/cann:1")),
+        plan(Options(pins=("ray==2.51.0",))),
+        plan(templates_digest="others"),
+        plan(forced=("torch-pair",)),
+        with_packages(package("sympy", "1.15", size=6_299_353, via=("torch",))),
+    ]
+    assert len({made.digest for made in (amd, *others)}) == 1 + len(others)
+
+
+def test_the_tag_says_what_the_image_is() -> None:
+    tag = parse_tag(str(plan(Options(base="standin"), forced=("x",)).tag))
+    assert (tag.standin, tag.custom, tag.forced, len(tag.plan)) == (True, False, True, 12)
+    assert parse_tag(str(plan(Options(base="me/cann:1")).tag)).custom
+    assert plan().alias == "stack:8.5.0-910b-ubuntu22.04-py3.11"
+
+
+def test_the_same_inputs_give_the_same_plan() -> None:
+    assert plan() == plan()
+
+
+def test_words_for_people_do_not_change_the_image() -> None:
+    before = recipe()
+    after = recipe(found=catalog(profiles={"stack": profile(documents=["other"])}))
+    assert make_plan(before, inputs(before)).digest == make_plan(after, inputs(after)).digest
+
+
+def test_a_changed_pin_changes_its_own_layer_and_the_manifest() -> None:
+    newer = package("ray", "2.51.0", size=70_000_000)
+    assert changed(plan(), with_packages(newer)) == {"ray", "files"}
+
+
+def test_a_changed_environment_changes_the_login_shells_file_and_the_manifest() -> None:
+    found = recipe(found=catalog(profiles={"stack": profile(env={"A": "b"})}))
+    assert changed(plan(), make_plan(found, inputs(found))) == {"system", "files"}
+
+
+def test_another_python_changes_every_layer_of_packages() -> None:
+    other = plan(Options(python="3.10"))
+    kept = [n for n, d in digests(plan()).items() if digests(other)[n] == d]
+    assert not set(kept) & {"torch-deps", "ray", "venv"}
+
+
+def test_build_tools_matter_to_what_they_build_only() -> None:
+    found = recipe()
+    mine = inputs(found)
+    others = tuple(replace(p, version="80.1", sha256="0" * 64) if p.name == "setuptools" else p for p in mine.tools.packages)
+    after = make_plan(found, replace(mine, tools=replace(mine.tools, packages=others)))
+    assert changed(plan(), after) == {"built"}
+
+
+def test_a_missing_or_incomplete_lock_is_a_finding_that_names_the_package() -> None:
+    found = recipe()
+    with pytest.raises(FindingsError, match="no lock for stack on amd64"):
+        make_plan(found, inputs(found, locks={}))
+    whole = lock(found)
+    broken = tuple(replace(p, sha256="") if p.name == "torch" else p for p in whole.packages)
+    with pytest.raises(FindingsError, match=r"torch 2.9.0\+cpu \(index torch-cpu\)"):
+        make_plan(found, inputs(found, locks={Arch.AMD64: replace(whole, packages=broken)}))
+
+
+def test_an_incomplete_lock_of_another_arch_does_not_stop_this_one() -> None:
+    found = recipe()
+    arm = lock(found, Arch.ARM64)
+    broken = replace(arm, packages=tuple(replace(p, sha256="", file="") for p in arm.packages))
+    assert make_plan(found, inputs(found, locks={Arch.AMD64: lock(found), Arch.ARM64: broken})).groups
+
+
+def test_stages_of_a_stand_in_run_in_the_build_hosts_own() -> None:
+    made = plan(Options(base="standin", arch="arm64"))
+    assert made.base_reference.startswith("cannery-standin:8.5.0-910b-ubuntu22.04-py3.11-arm64-")
+    assert made.build_reference.startswith("cannery-standin:8.5.0-910b-ubuntu22.04-py3.11-amd64-")
+    same = plan(Options(base="standin"))
+    assert same.base_reference == same.build_reference
+
+
+def test_a_stand_in_for_another_arch_needs_the_build_hosts_lock_and_says_so() -> None:
+    found = with_arch(recipe(Options(base="standin")), Arch.ARM64)
+    with pytest.raises(FindingsError, match="amd64"):
+        make_plan(found, inputs(found, locks={Arch.ARM64: lock(found)}))
+
+
+def test_a_real_base_is_taken_from_the_first_repository() -> None:
+    made = plan()
+    assert made.base_reference == "registry.example/cann:8.5.0-910b-ubuntu22.04-py3.11"
+
+
+@pytest.mark.parametrize(
+    ("os", "family", "packages", "target"),
+    [
+        ("ubuntu22.04", "apt", ("libjemalloc2", "libnuma1"), "/usr/lib/aarch64/libj.so.2"),
+        ("openeuler24.03", "dnf", ("jemalloc",), "/usr/lib64/libj.so.2"),
+    ],
+)
+def test_system_packages_and_links_follow_os_and_arch(
+    os: str, family: str, packages: tuple[str, ...], target: str
+) -> None:
+    made = plan(Options(os=os, arch="arm64"))
+    assert package_family(os) == family
+    assert made.system_packages == packages
+    assert [(link.path, link.target) for link in made.links] == [("/usr/local/lib/libjemalloc.so.2", target)]
+
+
+def test_without_links_there_is_no_layer_of_them() -> None:
+    names = [{"name": "torch-npu", "version": "2.9.0"}]
+    found = recipe(found=catalog(profiles={"stack": profile(components=names)}, components=components()))
+    assert "links" not in digests(make_plan(found, inputs(found)))
+
+
+def test_the_epoch_is_the_profiles_date_in_utc() -> None:
+    assert plan().epoch == 1_767_312_000

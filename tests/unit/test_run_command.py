@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import shlex
+
+import pytest
+from factories import MANAGERS, MOUNTS
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cannery.core.catalog import ChipAccess
+from cannery.core.errors import UnableError, UsageError
+from cannery.core.run_command import (
+    NPU_SMI,
+    HostNpus,
+    RunCommand,
+    RunRequest,
+    full_model,
+    lacking,
+    parse_cards,
+    run_command,
+    wanted_paths,
+)
+
+ACCESS = ChipAccess(names="A2", cards=8, managers=MANAGERS, mounts=MOUNTS)
+REQUEST = RunRequest(image="stack:tag", shm_size="2g")
+HOST = HostNpus(
+    frozenset({*MANAGERS, "/dev/davinci0", "/dev/davinci2", "/dev/davinci10"}), frozenset({*MOUNTS, NPU_SMI[0]}), 1000
+)
+
+
+def devices(command: RunCommand) -> list[str]:
+    return [b for a, b in zip(command.arguments, command.arguments[1:], strict=False) if a == "--device"]
+
+
+@given(st.sets(st.integers(0, 63), min_size=1), st.data())
+def test_card_lists_are_read_back(cards: set[int], data: st.DataObject) -> None:
+    parts = []
+    for card in sorted(cards):
+        end = card
+        while end + 1 in cards and data.draw(st.booleans()):
+            end += 1
+        parts.append(f"{card}-{end}" if end > card else f"{card}")
+    text = ",".join(data.draw(st.permutations(parts)))
+    assert parse_cards(text) == tuple(sorted(cards))
+
+
+@pytest.mark.parametrize("text", ["", ",", "a", "0;1", "4-1", "-1", "1-", "0,,1", "all", "9999", "٣"])
+def test_no_cards(text: str) -> None:
+    with pytest.raises(UsageError, match="names no cards") as caught:
+        parse_cards(text)
+    assert "0,1,4-7" in caught.value.hint
+
+
+def test_cards_are_numbers_in_order() -> None:
+    assert HOST.cards == (0, 2, 10)
+    assert HostNpus(frozenset({"/dev/davinci_manager"}), frozenset()).cards == ()
+
+
+def test_all_cards_and_managers_and_driver_and_nothing_more() -> None:
+    command = run_command(REQUEST, ACCESS, HOST)
+    assert devices(command) == ["/dev/davinci0", "/dev/davinci2", "/dev/davinci10", *MANAGERS]
+    assert command.arguments[:4] == ("run", "--rm", "--shm-size", "2g")
+    assert "/usr/local/dcmi:/usr/local/dcmi:ro" in command.arguments
+    assert command.arguments[-1] == "stack:tag"
+    assert ("--group-add", "1000") in zip(command.arguments, command.arguments[1:], strict=False)
+    assert not {"--privileged", "--network", "-it"} & set(command.arguments)
+    assert command.notes == ()
+
+
+def test_named_cards_only() -> None:
+    command = run_command(RunRequest("i", "1g", cards=(2,)), ACCESS, HOST)
+    assert devices(command) == ["/dev/davinci2", *MANAGERS]
+
+
+@pytest.mark.parametrize(
+    ("host", "cards", "what"),
+    [
+        (HostNpus(frozenset(MANAGERS), frozenset()), None, "no NPU on this host"),
+        (HostNpus(frozenset({"/dev/davinci0", MANAGERS[0]}), frozenset()), None, "/dev/devmm_svm, /dev/hisi_hdc"),
+        (HOST, (0, 3, 4), "no card 3, 4 on this host"),
+    ],
+)
+def test_a_host_that_cannot(host: HostNpus, cards: tuple[int, ...] | None, what: str) -> None:
+    with pytest.raises(UnableError) as caught:
+        run_command(RunRequest("i", "1g", cards=cards), ACCESS, host)
+    assert what in caught.value.what
+    assert caught.value.hint
+
+
+def test_without_npu_nothing_of_the_host_comes_in() -> None:
+    command = run_command(RunRequest("i", "1g", npu=False, name="n", command=("python", "-V")), ACCESS, HOST)
+    assert command.arguments == ("run", "--rm", "--name", "n", "--shm-size", "1g", "i", "python", "-V")
+
+
+def test_what_the_host_lacks_is_left_out_with_a_note() -> None:
+    host = HostNpus(HOST.nodes, frozenset(MOUNTS[:1]))
+    command = run_command(REQUEST, ACCESS, host)
+    assert [w for w in command.arguments if w.endswith(":ro")] == ["/usr/local/dcmi:/usr/local/dcmi:ro"]
+    assert command.notes == (f"this host has no {MOUNTS[1]}: not mounted", "this host has no npu-smi: not mounted")
+    assert lacking(ACCESS, host) == (MOUNTS[1], "npu-smi")
+
+
+@pytest.mark.parametrize("path", NPU_SMI)
+def test_npu_smi_goes_where_path_finds_it(path: str) -> None:
+    command = run_command(REQUEST, ACCESS, HostNpus(HOST.nodes, frozenset({path})))
+    assert f"{path}:{NPU_SMI[0]}:ro" in command.arguments
+
+
+def test_the_full_model_lacks_nothing() -> None:
+    host = full_model(ACCESS, None)
+    assert host.cards == tuple(range(8))
+    assert lacking(ACCESS, host) == ()
+    assert run_command(REQUEST, ACCESS, host).notes == ()
+    assert full_model(ACCESS, (3, 5)).cards == (3, 5)
+    assert set(wanted_paths(ACCESS)) >= host.nodes | host.paths
+
+
+def test_a_bare_host_lacks_everything_by_name() -> None:
+    assert lacking(ACCESS, HostNpus(frozenset(), frozenset())) == (*MANAGERS, "/dev/davinci0 …", *MOUNTS, "npu-smi")
+
+
+words = st.text(st.characters(codec="utf-8", exclude_characters="\0\n\\"), max_size=8)
+
+
+@given(st.lists(words, max_size=4), st.one_of(st.none(), words.filter(bool)))
+def test_the_printed_command_is_the_command(command: list[str], name: str | None) -> None:
+    made = run_command(RunRequest("i", "1g", interactive=True, name=name, command=tuple(command)), ACCESS, HOST)
+    assert shlex.split(str(made).replace("\\\n", " ")) == ["docker", *made.arguments]
+
+
+def test_the_printed_command_has_one_option_a_line() -> None:
+    text = str(RunCommand(("run", "--rm", "--name", "a", "--device", "/dev/b", "image", "echo", "x y"), ()))
+    assert text.split(" \\\n    ")[:4] == ["docker run", "--rm", "--name a", "--device /dev/b"]
