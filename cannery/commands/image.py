@@ -128,8 +128,7 @@ def _standin_locks(context: Context, catalog: Catalog, plan: Plan) -> Iterator[t
 
 def _known_layers(client: docker.DockerClient) -> list[str]:
     """Return the layers of every image that the engine holds."""
-    ids = {entry["Id"] for entry in client.api.images()}
-    return [layer for i in ids for layer in client.api.inspect_image(i)["RootFS"].get("Layers") or ()]
+    return [layer for found in client.images.list() for layer in found.attrs["RootFS"].get("Layers") or ()]
 
 
 def _relative(path: Path, root: Path) -> Path:

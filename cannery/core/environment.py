@@ -46,23 +46,26 @@ def _extend(env: dict[str, str], values: Mapping[str, str]) -> None:
 def profile_script(env: Mapping[str, str]) -> str:
     """Return /etc/profile.d/cannery.sh: what a login shell needs, since /etc/profile resets PATH, and ssh drops all.
 
-    PATH is set; every other name keeps the value it has, so that `docker run -e` is not undone by `bash -l`.
+    A shell that has the image's environment (VIRTUAL_ENV tells) gets PATH back and keeps every other value, so that
+    `docker run -e` is not undone by `bash -l`; a session that begins without it gets everything, whatever the base's
+    own profile scripts set before.
     """
-    lines = ["# Made by Cannery from the same table as the image's ENV: login shells get the same environment."]
-    for name, value in env.items():
-        quoted = shell_quote(value)
-        lines.append(f"export PATH={quoted}" if name == "PATH" else f"export {name}=${{{name}-{_inner(value)}}}")
-    return "\n".join(lines) + "\n"
+    lines = [f"    export {name}={shell_quote(value)}" for name, value in env.items() if name != "PATH"]
+    return "\n".join(
+        [
+            "# Made by Cannery from the same table as the image's ENV: login shells get the same environment.",
+            f"export PATH={shell_quote(env['PATH'])}",
+            'if [ -z "${VIRTUAL_ENV+set}" ]; then',
+            *lines,
+            "fi",
+            "",
+        ]
+    )
 
 
 def shell_quote(value: str) -> str:
     """Quote `value` for a POSIX shell, always in single quotes."""
     return "'" + value.replace("'", "'\\''") + "'"
-
-
-def _inner(value: str) -> str:
-    """Quote `value` for the right-hand side of `${NAME-…}`."""
-    return shell_quote(value) if value else ""
 
 
 def docker_quote(value: str) -> str:

@@ -95,7 +95,7 @@ def labels(plan: Plan) -> dict[str, str]:
 
 
 def _base(plan: Plan) -> dict[str, Any]:
-    base, machine = plan.recipe.base, plan.recipe.target.arch.machine
+    base = plan.recipe.base
     return {
         "reference": plan.base_reference,
         "digest": None,
@@ -105,7 +105,7 @@ def _base(plan: Plan) -> dict[str, Any]:
         "set_env": list(base.line.set_env),
         "atb_abi": base.tag.atb_abi,
         "version_files": [
-            {"path": file.path.format(machine=machine), "name": file.name, "version": base.line.cann}
+            {"path": file.at(plan.recipe.target.arch), "name": file.name, "version": base.line.cann}
             for file in base.line.version_files
         ],
     }

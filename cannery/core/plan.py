@@ -221,10 +221,10 @@ def _layers(  # noqa: PLR0913, PLR0917 - what decides layers
     epoch: int,
     inputs: Inputs,
 ) -> Iterator[Layer]:
-    # uv, the interpreter's minor version and the templates decide how wheels become files; the other build tools only
+    # uv, the interpreter's minor version and stage.py decide how wheels become files; the other build tools only
     # matter to built groups. `system` is base, packages and environment (profile.d), `files` what the manifest says.
     uv = [p.version for p in inputs.tools.packages if p.name == "uv"]
-    common = [epoch, inputs.templates_digest, inputs.tools.python, uv]
+    common = [epoch, _of(inputs, "tools/stage.py"), inputs.tools.python, uv]
     built_by = [[p.name, p.sha256] for p in inputs.tools.packages]
     summary = f"system packages: {' '.join(system[1]) or 'none'}"
     yield Layer("system", LayerKind.SYSTEM, _digest([epoch, _of(inputs, "tools/system.sh"), system]), summary)
@@ -237,7 +237,12 @@ def _layers(  # noqa: PLR0913, PLR0917 - what decides layers
     if links:
         summary = ", ".join(link.path for link in links)
         yield Layer("links", LayerKind.LINKS, _digest([common, [asdict(link) for link in links]]), summary)
+    files = [*files, _of(inputs, "rootfs/")]
     yield Layer("files", LayerKind.FILES, _digest([common, files]), "manifest and verify script")
+
+
+def _of(inputs: Inputs, prefix: str) -> list[tuple[str, str]]:
+    return sorted((name, digest) for name, digest in inputs.templates.items() if name.startswith(prefix))
 
 
 def _names(group: Group) -> str:

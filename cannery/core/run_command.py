@@ -120,7 +120,7 @@ def run_command(request: RunRequest, access: ChipAccess, host: HostNpus) -> RunC
 
 
 def _inside(path: str) -> str:
-    """Return where a host path is mounted; npu-smi, wherever the host keeps it, goes where the image's PATH finds it."""
+    """Return where a host path is mounted; npu-smi goes where the image's PATH finds it, wherever the host keeps it."""
     return NPU_SMI[0] if path in NPU_SMI else path
 
 

@@ -20,7 +20,7 @@ from filelock import FileLock
 from cannery.core.errors import UnableError
 from cannery.core.words import Arch
 from cannery.edge.apt import fetch_debs, unpack
-from cannery.edge.files import sha256_bytes, sha256_file
+from cannery.edge.files import sha256_bytes, sha256_file, write_atomic
 from cannery.edge.process import CommandError, run
 from cannery.edge.rootfs_tar import write_tar
 
@@ -42,8 +42,9 @@ BINFMT = Path("/proc/sys/fs/binfmt_misc")
 # Compiled anew without times in them: what Debian's scripts compile holds the source's mtime and is not reproducible.
 PYTHON_FOLDERS = ("/usr/lib/python3.11", "/usr/lib/python3", "/usr/share/python3")
 COMPILE = ("-m", "compileall", "-q", "-f", "--invalidation-mode", "unchecked-hash")
-# A mount namespace of its own: what debootstrap mounts is gone with it, however it ends.
-ALONE = ("unshare", "--mount", "--pid", "--fork", "--kill-child")
+# A mount namespace of its own: what debootstrap mounts is gone with it, however it ends. And no process outlives ours,
+# so that the next run may remove what is left.
+ALONE = ("setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--fork", "--kill-child")
 
 
 def rootfs_key(data: StandIn, arch: Arch) -> str:
@@ -134,9 +135,12 @@ def _bootstrap(  # noqa: PLR0913 - the inputs of one run
     options = tree / "etc/dpkg/dpkg.cfg.d/standin"
     options.parent.mkdir(parents=True)
     options.write_text(_dpkg_options(data))
+    # debootstrap will not start without a wget, though a `file:` mirror needs none. This one never fetches anything.
+    wget = work / "bin/wget"
+    write_atomic(wget, "#!/bin/sh\nexit 1\n", mode=0o755)
     script = work / "tools/usr/share/debootstrap"
     env = {
-        "PATH": f"{os.environ.get('PATH', '')}:/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin",
+        "PATH": f"{wget.parent}:{os.environ.get('PATH', '')}:/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin",
         "DEBOOTSTRAP_DIR": str(script),
         "DEBIAN_FRONTEND": "noninteractive",
         "LC_ALL": "C",

@@ -1,7 +1,7 @@
 """What a build step needs of this host and an image must not keep: the CA bundle and the distribution's mirror.
 
-They reach BuildKit as secrets, each by id and by a variable that names its file (`core.render.SECRETS`), so no host path
-stands in a rendered file and nothing of them stays in a layer.
+They reach BuildKit as secrets, each by id and by a variable that names its file (`core.render.SECRETS`), so no host
+path stands in a rendered file and nothing of them stays in a layer.
 """
 
 from __future__ import annotations
@@ -61,9 +61,14 @@ def _ca(context: Context, copy: Path) -> str:
     except OSError as error:
         hint = "see `pip config list` and SSL_CERT_FILE"
         raise UsageError(f"the CA bundle cannot be read: {error}", hint=hint) from error
-    if len(text) <= MAX_SECRET:
+    if len(text.encode()) <= MAX_SECRET:
         return str(Path(named).absolute())
-    write_atomic(copy, _only_certificates(text), mode=0o600)
+    text = _only_certificates(text)
+    if len(text.encode()) > MAX_SECRET:
+        hint = "name a bundle of your own mirror's certificates alone: `pip config set global.cert FILE`"
+        what = f"the CA bundle is larger than BuildKit takes ({MAX_SECRET >> 10} KiB)"
+        raise UsageError(what, where=named, hint=hint)
+    write_atomic(copy, text, mode=0o600)
     return str(copy)
 
 

@@ -57,9 +57,7 @@ def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def build(
-    pristine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Build:
+def build(pristine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Build:
     root = tmp_path / "checkout"
     shutil.copytree(pristine, root)
     monkeypatch.setenv("CANNERY_CACHE", str(tmp_path / "cache"))
@@ -107,7 +105,9 @@ def test_plan_prints_layers_and_fetches_nothing(build: Build, tmp_path: Path) ->
 
 
 def test_the_two_arches_plan_one_tag(build: Build) -> None:
-    tags = {json.loads(build("plan", "quickstart", "--json", "--arch", a).out)["reference"] for a in ("amd64", "aarch64")}
+    tags = {
+        json.loads(build("plan", "quickstart", "--json", "--arch", a).out)["reference"] for a in ("amd64", "aarch64")
+    }
     assert len(tags) == 1
 
 
@@ -124,7 +124,9 @@ def test_run_prints_the_command_for_the_full_model(build: Build) -> None:
 
 
 def test_run_options_may_stand_before_or_behind_the_profile(build: Build) -> None:
-    assert build("run", "--no-npu", "--print", "quickstart").out == build("run", "quickstart", "--print", "--no-npu").out
+    assert (
+        build("run", "--no-npu", "--print", "quickstart").out == build("run", "quickstart", "--print", "--no-npu").out
+    )
 
 
 def test_clean_lists_kinds_and_removes_the_named_only(build: Build, tmp_path: Path) -> None:

@@ -177,7 +177,7 @@ def test_too_little_space_says_both_numbers(tmp_path: Path) -> None:
 
 @pytest.fixture(name="host")
 def _host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A host as root with packages, whose debootstrap is `fake` below the returned folder (through unshare)."""
+    """A host as root with packages, whose debootstrap is `fake` below the returned folder (through setpriv)."""
     packages = [deb(tmp_path, "a", "Essential: yes\n")]
     tool = deb(tmp_path, "debootstrap")
     monkeypatch.setattr(rootfs, "fetch_debs", lambda names, **_: (tool,) if names == ("debootstrap",) else packages)
@@ -187,8 +187,8 @@ def _host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def fake_unshare(host: Path, script: str) -> None:
-    path = host / "bin/unshare"
+def fake_setpriv(host: Path, script: str) -> None:
+    path = host / "bin/setpriv"
     path.write_text(
         f'#!/bin/sh\necho "$@" >> {host}/calls\nfor last; do before=$target; target=$last; done\n{script}\n'
     )
@@ -209,7 +209,7 @@ def make(host: Path, arch: Arch = Arch.AMD64) -> tuple[Path, list[str]]:
 
 
 def test_made_once_then_taken_from_the_cache(host: Path) -> None:
-    fake_unshare(host, GOOD)
+    fake_setpriv(host, GOOD)
     tar, said = make(host)
     assert tar == host / f"cache/rootfs/{rootfs_key(data(), Arch.AMD64)}.tar"
     assert len(said) == 2
@@ -220,19 +220,26 @@ def test_made_once_then_taken_from_the_cache(host: Path) -> None:
     assert not any("__pycache__" in name for name in names)
     calls = (host / "calls").read_text()
     assert "--include=a bookworm" in calls
-    fake_unshare(host, "exit 1")
+    fake_setpriv(host, "exit 1")
     assert make(host) == (tar, [])
     assert sorted(path.suffix for path in tar.parent.iterdir()) == [".lock", ".tar"]
 
 
+def test_debootstrap_finds_a_wget_that_fetches_nothing(host: Path) -> None:
+    fake_setpriv(host, f"command -v wget >> {host}/wget; wget http://mirror.example && exit 1\n" + GOOD)
+    make(host)
+    assert "/bin/wget" in (host / "wget").read_text()
+    assert str(host / "cache") in (host / "wget").read_text()
+
+
 def test_a_failed_run_leaves_nothing_and_shows_the_log(host: Path) -> None:
-    fake_unshare(
+    fake_setpriv(
         host, 'mkdir -p "$before/debootstrap"; echo "no space left" > "$before/debootstrap/debootstrap.log"; exit 1'
     )
     with pytest.raises(UnableError, match="no space left"):
         make(host)
     assert [path.suffix for path in (host / "cache/rootfs").iterdir()] == [".lock"]
-    fake_unshare(host, GOOD)
+    fake_setpriv(host, GOOD)
     assert make(host)[0].is_file()
 
 
@@ -240,7 +247,7 @@ def test_what_a_killed_run_left_is_removed(host: Path) -> None:
     left = host / "cache/rootfs" / f".{rootfs_key(data(), Arch.AMD64)}.killed"
     left.mkdir(parents=True)
     (left / "rootfs.tar").write_text("half")
-    fake_unshare(host, GOOD)
+    fake_setpriv(host, GOOD)
     make(host)
     assert not left.exists()
 
@@ -259,7 +266,7 @@ def test_a_foreign_arch_without_qemu_says_what_to_install(host: Path, monkeypatc
 
 def test_a_foreign_arch_runs_the_second_stage_inside(host: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rootfs, "is_registered", lambda _: True)
-    fake_unshare(host, 'case "$*" in *second-stage*) exit 0;; esac\n' + GOOD)
+    fake_setpriv(host, 'case "$*" in *second-stage*) exit 0;; esac\n' + GOOD)
     make(host, Arch.ARM64)
     first, second, _ = (host / "calls").read_text().splitlines()
     assert "--arch=arm64" in first

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from cannery.core.errors import UsageError
 from cannery.edge.yaml_file import YamlDocument, read_yaml
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def read(tmp_path: Path, text: str | bytes) -> YamlDocument:

@@ -34,14 +34,14 @@ def sha(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def package(name: str, version: str = "1.0", **changes: Any) -> LockedPackage:
+def package(name: str, version: str = "1.0", **changes: object) -> LockedPackage:
     """A complete locked package: a pure wheel of 1 MB that the profile asked for."""
     file = changes.pop("file", f"{name.replace('-', '_')}-{version}-py3-none-any.whl")
     found = LockedPackage(name, version, file, sha(file), 1_000_000, DEFAULT_INDEX, (PROFILE_VIA,))
     return replace(found, **changes)
 
 
-def profile(**changes: Any) -> Profile:
+def profile(**changes: object) -> Profile:
     """A profile of torch, torch_npu, a big package and an allocator."""
     value = {
         "summary": 'a made-up stack; "quotes" and $HOME stay as they are',
@@ -54,7 +54,7 @@ def profile(**changes: Any) -> Profile:
             {"name": "torch-npu", "version": "2.9.0"},
             {"name": "ray"},
         ],
-        "env": {"RAY_OPTIONS": "--say \"it's $here\"", "MORE_PATH": "${LD_LIBRARY_PATH}:/opt/more"},
+        "env": {"RAY_OPTIONS": '--say "it\'s $here"', "MORE_PATH": "${LD_LIBRARY_PATH}:/opt/more"},
         "shm_size": "2g",
         "may_skip": {BaseKind.STANDIN: NPU_CHECKS, BaseKind.REAL: NPU_CHECKS[:1]},
     }
@@ -134,7 +134,9 @@ def compatibility() -> Compatibility:
     ]
     pairs = [{"torch_npu": n, "torch": t, "cann": c, "source": "a table", "date": "2026-01-01"} for n, t, c in rows]
     deny = [{"pattern": "nvidia-*", "reason": "CUDA"}]
-    return Compatibility.model_validate({"torch_pairs": pairs, "deny": deny, "exclusive": [["triton", "triton-ascend"]]})
+    return Compatibility.model_validate(
+        {"torch_pairs": pairs, "deny": deny, "exclusive": [["triton", "triton-ascend"]]}
+    )
 
 
 def standin() -> StandIn:
@@ -150,7 +152,7 @@ def standin() -> StandIn:
     return StandIn.model_validate(value)
 
 
-def catalog(**changes: Any) -> Catalog:
+def catalog(**changes: object) -> Catalog:
     """A catalog with the profile `stack`."""
     value = {
         "profiles": {"stack": profile()},
@@ -203,19 +205,19 @@ def tools(found: Catalog, python: str = "3.11", arch: Arch = Arch.AMD64) -> Lock
     return Lock(request.profile, python, arch, request.digest, EXCLUDE_NEWER, "uv 0.9.0", content)
 
 
-def inputs(found: Recipe, **changes: Any) -> Inputs:
+def inputs(found: Recipe, **changes: object) -> Inputs:
     """What `make_plan` takes beside the recipe, on an amd64 host."""
     mine = Inputs(
         locks={arch: lock(found, arch) for arch in Arch},
         tools=tools(catalog(), found.target.python),
-        templates_digest="templates",
+        templates={"tools/stage.py": "templates"},
         build_arch=Arch.AMD64,
         standin=standin(),
     )
     return replace(mine, **changes)
 
 
-def plan(options: Options | None = None, **changes: Any) -> Plan:
+def plan(options: Options | None = None, **changes: object) -> Plan:
     """A plan of the profile `stack`."""
     found = recipe(options)
     return make_plan(found, inputs(found, **changes))

@@ -29,7 +29,10 @@ def test_no_empty_segment_is_left_for_the_working_directory() -> None:
 
 
 def test_a_value_may_refer_to_what_was_set_before_and_an_unset_name_is_empty() -> None:
-    parts = {**components(), "ray": components()["ray"].model_copy(update={"env": {"A": "${LD_PRELOAD}!", "B": "[${NO}]"}})}
+    parts = {
+        **components(),
+        "ray": components()["ray"].model_copy(update={"env": {"A": "${LD_PRELOAD}!", "B": "[${NO}]"}}),
+    }
     found = recipe(found=catalog(components=parts, profiles={"stack": profile(env={"C": "${A}${B}", "D": "$A"})}))
     env = image_environment(found, BASE)
     assert env["C"] == "/usr/local/lib/libjemalloc.so.2![]"
@@ -51,9 +54,14 @@ def test_a_login_shell_gets_the_same_values_and_keeps_what_it_was_given(
     shell: str, table: dict[str, str], path: str, given_by_user: dict[str, str]
 ) -> None:
     shell = f"/bin/{shell}"
-    seen = exported(shell, profile_script({**table, "PATH": path}), {"PATH": "/reset/by/etc/profile", **given_by_user})
+    script = profile_script({"VIRTUAL_ENV": "/opt/venv", **table, "PATH": path})
+    reset = {"PATH": "/reset/by/etc/profile"}
+    seen = exported(shell, script, {**reset, "VIRTUAL_ENV": "/opt/venv", **table, **given_by_user})
     assert seen["PATH"] == path
     assert {name: seen[name] for name in table} == {**table, **{n: v for n, v in given_by_user.items() if n in table}}
+    # Without the image's environment, whatever the base's own scripts set before: all of it.
+    seen = exported(shell, script, {**reset, **dict.fromkeys(table, "/set/by/the/base")})
+    assert {name: seen[name] for name in table} == table
 
 
 @given(values)
@@ -64,7 +72,7 @@ def test_shell_quote_is_one_word(value: str) -> None:
 
 
 def dockerfile_word(text: str) -> str:
-    """Read one double-quoted word as BuildKit's shell lexer does (frontend/dockerfile/shell): `\\` before `"`, `$`, `\\`."""
+    """Read one double-quoted word as BuildKit's lexer (frontend/dockerfile/shell) does: `\\` before `"`, `$`, `\\`."""
     assert text[0] == text[-1] == '"'
     out, rest = "", list(text[1:-1])
     while rest:

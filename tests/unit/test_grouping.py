@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-import random
+from typing import TYPE_CHECKING
 
 from factories import package
 from hypothesis import given, settings
@@ -8,6 +8,9 @@ from hypothesis import strategies as st
 
 from cannery.core.grouping import MAX_GROUPS, OWN_LAYER_BYTES, make_groups
 from cannery.core.lock import PROFILE_VIA, LockedPackage
+
+if TYPE_CHECKING:
+    import random
 
 NAMES = [f"p{n:02}" for n in range(70)]
 SIZES = st.one_of(st.integers(1, OWN_LAYER_BYTES * 3), st.just(OWN_LAYER_BYTES), st.just(OWN_LAYER_BYTES - 1))
@@ -18,7 +21,9 @@ def locks(draw: st.DrawFn) -> tuple[tuple[LockedPackage, ...], tuple[str, ...]]:
     names = draw(st.lists(st.sampled_from(NAMES), unique=True, min_size=1, max_size=70))
     vias = st.lists(st.sampled_from([*names, PROFILE_VIA]), max_size=3, unique=True).map(lambda v: tuple(sorted(v)))
     packages = [
-        package(name, size=draw(SIZES), via=draw(vias), **({"file": f"{name}-1.0.tar.gz"} if draw(st.booleans()) else {}))
+        package(
+            name, size=draw(SIZES), via=draw(vias), **({"file": f"{name}-1.0.tar.gz"} if draw(st.booleans()) else {})
+        )
         for name in sorted(names)
     ]
     components = draw(st.lists(st.sampled_from([*names, "not-locked"]), unique=True, max_size=len(names)))
@@ -36,7 +41,9 @@ def test_groups_are_a_partition_of_at_most_max_groups_whatever_the_order(
     assert sorted(inside) == [p.name for p in packages]
     assert len(groups) <= MAX_GROUPS
     assert len({group.name for group in groups}) == len(groups), "names are stages and folders"
-    assert all(group.packages and list(group.packages) == sorted(group.packages, key=lambda p: p.name) for group in groups)
+    assert all(
+        group.packages and list(group.packages) == sorted(group.packages, key=lambda p: p.name) for group in groups
+    )
     assert [g for g in groups if g.built] == [g for g in groups if any(p.is_sdist for p in g.packages)]
     other = list(packages)
     shuffle.shuffle(other)

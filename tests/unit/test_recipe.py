@@ -79,13 +79,25 @@ def test_the_targets_own_tag_is_a_base() -> None:
 @pytest.mark.parametrize("text", ["ray==2.60.0", "Ray==2.60", "torch_npu==2.9.0.post1", "a.b==1!2.0+local"])
 def test_a_pin(text: str) -> None:
     name, version = parse_pin(text)
-    assert name == text.split("==")[0].lower().replace("_", "-").replace(".", "-")
+    assert name == text.split("==", maxsplit=1)[0].lower().replace("_", "-").replace(".", "-")
     assert version == text.split("==")[1]
 
 
 @pytest.mark.parametrize(
     "text",
-    ["", "ray", "ray=2", "ray>=2", "ray==", "ray==2.*", "ray===2.0", "ray==2,<3", "ray[x]==2", "ray==2;a", "ray @ file:x"],
+    [
+        "",
+        "ray",
+        "ray=2",
+        "ray>=2",
+        "ray==",
+        "ray==2.*",
+        "ray===2.0",
+        "ray==2,<3",
+        "ray[x]==2",
+        "ray==2;a",
+        "ray @ file:x",
+    ],
 )
 def test_a_malformed_pin_shows_how(text: str) -> None:
     with pytest.raises(UsageError, match="is not NAME==VERSION") as caught:

@@ -5,7 +5,7 @@ from typing import Any
 from cannery.core.report import report_lines, summary_line
 
 
-def check(name: str, level: str, status: str, **more: Any) -> dict[str, Any]:
+def check(name: str, level: str, status: str, **more: object) -> dict[str, Any]:
     return {"id": name, "level": level, "status": status, "message": f"message of {name}", **more}
 
 

@@ -1,17 +1,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 from factories import catalog, compatibility, lock, package, profile, recipe
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cannery.core.catalog import Compatibility, PairRow
 from cannery.core.findings import Finding, errors, in_order
 from cannery.core.recipe import Options, Recipe
 from cannery.core.rules import check_recipe
 from cannery.core.words import Severity
+
+if TYPE_CHECKING:
+    from cannery.core.catalog import Compatibility, PairRow
 
 ROWS = compatibility().torch_pairs
 

@@ -22,7 +22,9 @@ tags = st.builds(
         lambda t: f"{t[0]}.{t[1]}.{t[2]}{t[3]}"
     ),
     chip=st.sampled_from([chip.value for chip in Chip]),
-    os=st.tuples(st.sampled_from(["ubuntu", "openeuler", "kylin_v"]), number, number).map(lambda t: f"{t[0]}{t[1]}.{t[2]}"),
+    os=st.tuples(st.sampled_from(["ubuntu", "openeuler", "kylin_v"]), number, number).map(
+        lambda t: f"{t[0]}{t[1]}.{t[2]}"
+    ),
     python=number.map(lambda n: f"3.{n}"),
     plan=st.sampled_from(["", "0123456789ab", "910910910910", "ffffffffffff"]),
     standin=st.booleans(),
@@ -58,8 +60,13 @@ def test_what_a_tag_looks_like() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "latest", "8.5.0-910b-ubuntu22.04", "8.5.0-910b-ubuntu22.04-py3.11-xyz", "8.5.0-910b-ubuntu22.04-py3.11-forced-standin"],
-)  # fmt: skip
+    [
+        "",
+        "latest",
+        "8.5.0-910b-ubuntu22.04",
+        *(f"8.5.0-910b-ubuntu22.04-py3.11-{w}" for w in ("xyz", "forced-standin")),
+    ],
+)
 def test_no_tag_of_ours(text: str) -> None:
     with pytest.raises(UsageError, match="is not a Cannery tag"):
         parse_tag(text)

@@ -56,8 +56,6 @@ def test_a_target_in_words() -> None:
 def test_any_text_is_parsed_or_refused(text: str, parse: object) -> None:
     try:
         value = parse(text)  # type: ignore[operator]
-    except UsageError as error:
-        assert error.what
-        assert error.hint
-    else:
-        assert parse(str(value)) == value, "parsing is idempotent"  # type: ignore[operator]
+    except UsageError:
+        return
+    assert parse(str(value)) == value, "parsing is idempotent"  # type: ignore[operator]

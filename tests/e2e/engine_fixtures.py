@@ -1,0 +1,98 @@
+"""What the engine tests share: the quickstart image, built once by the user's own command, and device nodes to mount.
+
+A missing engine is a failure here, never a skip.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cannery.edge.context import read_context
+from cannery.edge.engine import Engine, find_engine
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+PROFILE = "quickstart"
+NODES = (*(f"/dev/davinci{n}" for n in range(8)), "/dev/davinci_manager", "/dev/devmm_svm", "/dev/hisi_hdc")
+# A major number that no driver of Linux has: such a node exists, and opens with ENXIO.
+UNUSED_MAJOR = 511
+
+
+@dataclass(frozen=True)
+class Cannery:
+    """build.py as a user calls it, and the engine that it uses."""
+
+    engine: Engine
+    env: dict[str, str]
+
+    def build_py(self, *arguments: str, check: int | None = 0) -> subprocess.CompletedProcess[str]:
+        """Run build.py; fail on another exit code than `check`."""
+        command = (sys.executable, "build.py", *arguments)
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        if check is not None:
+            assert done.returncode == check, f"{command}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return done
+
+    def docker(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """Run the docker client on the engine."""
+        done = subprocess.run(
+            self.engine.command(*arguments), env=self.env, capture_output=True, text=True, check=False
+        )
+        assert not check or done.returncode == 0, f"docker {arguments}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return done
+
+
+@dataclass(frozen=True)
+class Image:
+    """A built image: what `build.py image --json` said of it."""
+
+    table: dict[str, Any]
+
+    @property
+    def reference(self) -> str:
+        """Its tag with the plan."""
+        return str(self.table["image"])
+
+
+@pytest.fixture(scope="session")
+def cannery() -> Cannery:
+    """The engine, started where none runs."""
+    context = read_context(ROOT)
+    engine = find_engine(context.env, context.cache, start=True, say=context.say)
+    return Cannery(engine, dict(engine.client_env(context.env)))
+
+
+@pytest.fixture(scope="session")
+def image(cannery: Cannery) -> Image:
+    """The quickstart image, built and verified."""
+    return Image(json.loads(cannery.build_py("image", PROFILE, "--json").stdout))
+
+
+@pytest.fixture(scope="session")
+def device_nodes() -> Iterator[tuple[str, ...]]:
+    """The device nodes of an A2 host. Where this host has none, stand-in nodes are made, and taken away again."""
+    made = [node for node in NODES if not Path(node).exists()]
+    if made:
+        print(f"\nno NPU on this host: stand-in nodes made with mknod: {', '.join(made)}")
+    for minor, node in enumerate(made):
+        os.mknod(node, 0o660 | 0o020000, os.makedev(UNUSED_MAJOR, minor))
+    try:
+        yield NODES
+    finally:
+        for node in made:
+            Path(node).unlink(missing_ok=True)
+
+
+def started(cannery: Cannery, arguments: Sequence[str]) -> str:
+    """Start a container in the background that sleeps, and return its id."""
+    return cannery.docker("run", "--detach", *arguments).stdout.strip()

@@ -1,0 +1,136 @@
+"""The main job: `make image PROFILE=quickstart`, its second run, its refusals, its reproducibility."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cannery.core.tags import parse_tag
+from tests.e2e.engine_fixtures import PROFILE, ROOT, Cannery, Image
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.engine
+
+MISFIT = "torch-npu==2.14.0"
+
+
+def layers(cannery: Cannery, reference: str) -> list[str]:
+    """The layer digests (diff ids) of an image, from the lowest up."""
+    return list(json.loads(cannery.docker("image", "inspect", reference).stdout)[0]["RootFS"]["Layers"])
+
+
+def test_image_is_real_and_verified(cannery: Cannery, image: Image) -> None:
+    assert image.table["report"]["result"] == "passed"
+    tag = parse_tag(image.reference.partition(":")[2])
+    assert (tag.standin, tag.forced) == (True, False)
+    text = cannery.docker(
+        "run", "--rm", image.reference, "python", "-c",
+        "import torch, torch_npu; print(torch.__version__, torch_npu.__version__, torch.npu.is_available())",
+    ).stdout  # fmt: skip
+    assert text.split() == ["2.13.0+cpu", "2.13.0", "False"]
+
+
+def test_npu_level_is_skipped_and_never_passed(image: Image) -> None:
+    npu = [check for check in image.table["report"]["checks"] if check["level"] == "npu"]
+    assert npu
+    assert {check["status"] for check in npu} == {"skipped"}
+    assert all("no NPU" in check["message"] for check in npu)
+
+
+def test_require_npu_is_exit_4(cannery: Cannery, image: Image) -> None:
+    done = cannery.build_py("verify", PROFILE, "--require-npu", check=4)
+    assert "no NPU" in done.stdout
+
+
+def test_second_run_builds_nothing(cannery: Cannery, image: Image) -> None:
+    again = json.loads(cannery.build_py("image", PROFILE, "--json").stdout)
+    assert again["id"] == image.table["id"]
+    total, cached = again["steps"].replace("(", "").split()[:2]
+    assert total == cached
+    assert "remembered" in again["verify"]
+
+
+def test_same_layers_without_any_cache(cannery: Cannery, image: Image) -> None:
+    before = layers(cannery, image.reference)
+    again = json.loads(cannery.build_py("image", PROFILE, "--json", "--no-cache", "--no-verify").stdout)
+    assert again["steps"].endswith("(0 cached)")
+    assert layers(cannery, image.reference) == before
+
+
+def test_rendered_folder_builds_by_hand(cannery: Cannery, image: Image, tmp_path: Path) -> None:
+    folder = tmp_path / "elsewhere"
+    cannery.build_py("render", PROFILE, "--output", str(folder))
+    command = cannery.engine.buildx_command("bake", "--set", "image.tags=by-hand:1")
+    subprocess.run(command, cwd=folder, env=cannery.env, check=True, capture_output=True)
+    try:
+        # The system layer is made with the distribution's mirror, which by hand is the base's own: all others agree.
+        by_hand, ours = layers(cannery, "by-hand:1"), layers(cannery, image.reference)
+        assert by_hand == ours
+    finally:
+        cannery.docker("image", "rm", "by-hand:1")
+
+
+def test_misfit_is_refused_before_anything_is_built(cannery: Cannery) -> None:
+    done = cannery.build_py("check", PROFILE, "--pin", MISFIT, check=3)
+    assert "torch 2.13.0" in done.stdout
+    assert "torch_npu 2.14.0" in done.stdout
+    assert cannery.build_py("image", PROFILE, "--pin", MISFIT, check=3).stdout == ""
+
+
+def test_forced_misfit_fails_verify_at_import(cannery: Cannery, image: Image) -> None:
+    done = cannery.build_py("image", PROFILE, "--pin", MISFIT, "--force", "--json", check=6)
+    table = json.loads(done.stdout)
+    try:
+        assert parse_tag(table["image"].partition(":")[2]).forced
+        failed = {check["id"] for check in table["report"]["checks"] if check["status"] == "failed"}
+        assert "import.torch_npu" in failed
+        labels = json.loads(cannery.docker("image", "inspect", table["image"]).stdout)[0]["Config"]["Labels"]
+        assert labels["org.cannery.forced"] == "torch-pair"
+        manifest = json.loads(cannery.docker("run", "--rm", table["image"], "cat", "/opt/cannery/manifest.json").stdout)
+        assert manifest["forced"] == ["torch-pair"]
+        # A changed pin is one layer of packages, beside the manifest's.
+        assert table["layers"].split("(")[1].startswith("2 new")
+    finally:
+        cannery.docker("image", "rm", table["image"], table["also tagged"])
+
+
+def test_changed_hash_stops_naming_package_and_file(cannery: Cannery, tmp_path: Path) -> None:
+    checkout = tmp_path / "checkout"
+    shutil.copytree(ROOT, checkout, ignore=shutil.ignore_patterns(".git", ".venv", "out", ".*_cache"))
+    lock = checkout / "images/locks" / PROFILE / "py3.11-amd64.txt"
+    text = lock.read_text()
+    at = text.index("codetiming==")
+    start = text.index("sha256:", at) + len("sha256:")
+    lock.write_text(text[:start] + "0" * 64 + text[start + 64 :])
+    done = subprocess.run(
+        (sys.executable, "build.py", "image", PROFILE), cwd=checkout, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 3, done.stderr
+    assert "codetiming" in done.stderr
+    assert ".whl" in done.stderr
+
+
+def test_interrupted_build_goes_on_afterwards(cannery: Cannery, image: Image) -> None:
+    build = subprocess.Popen(
+        (sys.executable, "build.py", "image", PROFILE, "--no-cache", "--no-verify"),
+        cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
+    )  # fmt: skip
+    assert build.stderr is not None
+    for line in build.stderr:
+        if "group-" in line:
+            break
+    time.sleep(1)
+    build.send_signal(signal.SIGINT)
+    assert build.wait(timeout=60) == 130
+    assert "interrupted" in build.stderr.read()
+    again = json.loads(cannery.build_py("image", PROFILE, "--json").stdout)
+    assert again["id"] == image.table["id"]

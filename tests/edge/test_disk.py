@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from factories import plan
+
+from cannery.core.errors import ExitCode, UnableError
+from cannery.core.words import Arch
+from cannery.edge import disk
+from cannery.edge.context import Context
+from cannery.edge.disk import check_space
+from cannery.edge.engine import Engine
+from cannery.edge.wheel_store import store_path
+
+GB = 10**9
+
+
+def engine(root: Path | None) -> Engine:
+    versions = {"server_version": "26", "api_version": "1.45", "arch": "amd64"}
+    return Engine("unix:///s", Path("docker"), None, owned=False, data_root=root, **versions)
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> Context:
+    return Context(tmp_path, tmp_path / "cache/not/made/yet", {}, Arch.AMD64, is_terminal=False)
+
+
+def free(monkeypatch: pytest.MonkeyPatch, cache: float, layers: float | None) -> None:
+    monkeypatch.setattr(disk, "_free", lambda _: int(cache * GB))
+    monkeypatch.setattr(disk, "free_disk", lambda _: None if layers is None else int(layers * GB))
+
+
+def test_enough_room_is_silent(context: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    free(monkeypatch, 10, 10)
+    check_space(context, engine(tmp_path), plan())
+
+
+def test_a_full_cache_is_said_with_numbers(context: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    free(monkeypatch, 0.5, 10)
+    with pytest.raises(UnableError) as caught:
+        check_space(context, engine(tmp_path), plan())
+    assert re.search(r"wheels and base: \d\.\d GB needed, 0\.5 GB free", caught.value.what)
+    assert caught.value.where == str(context.cache)
+    assert "build.py clean" in caught.value.hint
+    assert caught.value.code is ExitCode.UNABLE
+
+
+def test_a_full_engine_is_said_with_its_folder(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    free(monkeypatch, 10, 0.25)
+    with pytest.raises(UnableError, match=r"layers: \d\.\d GB needed, 0\.2 GB free") as caught:
+        check_space(context, engine(Path("/var/lib/docker")), plan())
+    assert caught.value.where == "/var/lib/docker"
+
+
+def test_an_engine_elsewhere_is_not_asked(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    free(monkeypatch, 10, None)
+    check_space(context, engine(None), plan())
+
+
+def test_wheels_that_are_there_need_no_room(context: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    free(monkeypatch, 0.7, 10)
+    made = plan()
+    with pytest.raises(UnableError):
+        check_space(context, engine(tmp_path), made)
+    for package in made.lock.packages:
+        path = store_path(package, context.cache)
+        path.parent.mkdir(parents=True)
+        with path.open("wb") as stream:
+            stream.truncate(package.size)
+    check_space(context, engine(tmp_path), made)
+
+
+def test_free_space_is_that_of_the_nearest_folder_that_exists(context: Context, tmp_path: Path) -> None:
+    assert disk._free(context.cache) == pytest.approx(disk._free(tmp_path), rel=0.5)
+    assert disk._free(context.cache) > 0

@@ -1,0 +1,168 @@
+"""The Makefile with a Python that only notes its arguments: what reaches build.py, and that nothing else does."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
+TARGETS = re.findall(r"^([a-z-]+):.*?## ", MAKEFILE, re.MULTILINE)
+NASTY = [
+    "a b",
+    "it's",
+    'say "x"',
+    "$HOME",
+    "$(shell touch injected)",
+    "$$",
+    "`touch injected`",
+    "; touch injected",
+    "a\\",
+    "#c",
+    "*",
+    "$x",
+    "%",
+    "ü",
+]
+
+pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="no make on this host: its user cannot use it")
+
+
+class Make:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        shutil.copy(ROOT / "Makefile", folder)
+        python = folder / ".venv/bin/python"
+        python.parent.mkdir(parents=True)
+        noted = "import json, os, sys; json.dump([sys.argv[1:], os.environ.get('CANNERY_CACHE')], open('noted', 'w'))"
+        python.write_text(f'#!/bin/sh\nexec python3 -c "{noted}" "$@"\n')
+        python.chmod(0o755)
+
+    def __call__(self, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
+        (self.folder / "noted").unlink(missing_ok=True)
+        command = ["make", "--no-print-directory", "HOST_PYTHON=true", *words]
+        clean = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LC_ALL": "C.UTF-8", **env}
+        done = subprocess.run(command, cwd=self.folder, env=clean, capture_output=True, text=True, check=False)
+        assert not (self.folder / "injected").exists()
+        return done
+
+    @property
+    def noted(self) -> list[str]:
+        words, _ = json.loads((self.folder / "noted").read_text())
+        assert words[0] == "build.py"
+        return list(words[1:])
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Make:
+    return Make(tmp_path)
+
+
+def test_help_prints_every_target_and_every_variable(make: Make) -> None:
+    text = make("help").stdout
+    assert len(TARGETS) > 15
+    for target in TARGETS:
+        assert f"  make {target} " in text
+    known = re.search(r"^KNOWN := (.*)$", MAKEFILE, re.MULTILINE)
+    words = [w for w in known[1].split() if "$" not in w] + ["CANN", "CHIP", "OS", "PYTHON", "ARCH", "BASE"]  # type: ignore[index]
+    for word in words:
+        assert re.search(rf"\b{word}=", text), word
+
+
+def test_help_is_the_default_and_every_phony_target_has_its_line(make: Make) -> None:
+    assert make().stdout == make("help").stdout
+    phony = re.search(r"^\.PHONY: (.*)$", MAKEFILE, re.MULTILINE)
+    assert sorted(phony[1].split()) == sorted(TARGETS)  # type: ignore[index]
+
+
+@pytest.mark.parametrize("word", ["PROFIL=quickstart", "chip=a3", "SHELL=/bin/false", "PY=x"])
+def test_an_unknown_variable_is_named(make: Make, word: str) -> None:
+    done = make("image", "PROFILE=quickstart", word)
+    assert done.returncode == 2
+    assert f"unknown variable {word.split('=', maxsplit=1)[0]}" in done.stderr
+    assert "PROFILE" in done.stderr
+    assert not (make.folder / "noted").exists()
+
+
+@pytest.mark.parametrize("target", ["show", "check", "plan", "render", "image", "verify", "run"])
+def test_a_missing_profile_is_said_with_an_example(make: Make, target: str) -> None:
+    done = make(target)
+    assert done.returncode == 2
+    assert f"PROFILE is not set, for example: make {target} PROFILE=quickstart" in done.stderr
+
+
+@pytest.mark.parametrize("value", NASTY)
+def test_values_arrive_as_they_are(make: Make, value: str) -> None:
+    done = make("image", f"PROFILE={value}", f"CANN={value}", f"BASE={value}")
+    assert done.returncode == 0, done.stderr
+    assert make.noted == ["image", value, "--cann", value, "--base", value]
+
+
+@pytest.mark.parametrize("value", NASTY)
+def test_a_containers_command_is_one_word_for_its_shell(make: Make, value: str) -> None:
+    done = make("run", "PROFILE=p", "NPUS=0,1", f"CMD={value}")
+    assert done.returncode == 0, done.stderr
+    assert make.noted == ["run", "p", "--npus", "0,1", "--", "sh", "-c", value]
+
+
+def test_a_line_end_runs_nothing(make: Make) -> None:
+    assert make("image", "PROFILE=a\ntouch injected").returncode != 0
+
+
+@pytest.mark.parametrize("value", ["; touch injected", "$(shell touch injected)", "`touch injected` 'x y'"])
+@pytest.mark.parametrize(
+    ("target", "variable"), [("lock", "PROFILE"), ("clean", "KIND"), ("verify", "ARGS"), ("image", "PIN")]
+)
+def test_lists_are_words_and_nothing_more(make: Make, target: str, variable: str, value: str) -> None:
+    done = make(target, f"{variable}={value}", *(["PROFILE=p"] if target in {"verify", "image"} else []))
+    assert done.returncode == 0, done.stderr
+    found = [word for word in make.noted[1:] if word not in {"p", "--pin"}]
+    assert found == value.split()
+
+
+def test_options_of_the_target(make: Make) -> None:
+    words = [
+        "CHIP=a3",
+        "OS=ubuntu22.04",
+        "PYTHON=3.11",
+        "ARCH=arm64",
+        "PIN=a==1 b==2",
+        "FORCE=1",
+        "ARGS=--no-cache --json",
+    ]
+    make("image", "PROFILE=q", *words)
+    assert make.noted == [
+        *("image", "q", "--chip", "a3", "--os", "ubuntu22.04", "--python", "3.11", "--arch", "arm64"),
+        *("--pin", "a==1", "--pin", "b==2", "--force", "--no-cache", "--json"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("target", "words"), [("lock", ["lock"]), ("list", ["list"]), ("engine-stop", ["engine", "stop"])]
+)
+def test_targets_without_variables(make: Make, target: str, words: list[str]) -> None:
+    assert make(target).returncode == 0
+    assert make.noted == words
+
+
+@pytest.mark.parametrize("value", ["/somewhere else/$x", "$(shell touch injected)"])
+def test_the_cache_folder_reaches_build_py(make: Make, value: str) -> None:
+    make("list", f"CANNERY_CACHE={value}")
+    assert json.loads((make.folder / "noted").read_text())[1] == value
+    make("list", CANNERY_CACHE="/from/the environment")
+    assert json.loads((make.folder / "noted").read_text())[1] == "/from/the environment"
+
+
+def test_a_failure_of_build_py_is_a_failure(make: Make) -> None:
+    (make.folder / ".venv/bin/python").write_text("#!/bin/sh\nexit 3\n")
+    assert make("list").returncode == 2
+
+
+def test_a_failure_of_setup_stops(make: Make) -> None:
+    assert make("list", "HOST_PYTHON=false").returncode == 2
+    assert not (make.folder / "noted").exists()

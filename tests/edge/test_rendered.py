@@ -1,0 +1,165 @@
+"""The rendered folder on disk: whole, linked to the wheelhouse, nothing stale in it, nothing of the user's removed."""
+
+from __future__ import annotations
+
+import errno
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from factories import catalog, inputs, lock, recipe, tools
+
+from cannery.core.errors import UsageError
+from cannery.core.plan import Plan, make_plan
+from cannery.core.words import Arch
+from cannery.edge import rendered
+from cannery.edge.context import Context
+from cannery.edge.rendered import Download, write_folder
+from cannery.edge.wheel_store import store_path
+
+if TYPE_CHECKING:
+    from cannery.core.lock import Lock
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> Context:
+    return Context(ROOT, tmp_path / "cache", {}, Arch.AMD64, is_terminal=False)
+
+
+def small(whole: Lock, context: Context, without: str = "") -> Lock:
+    """The same lock, of ten-byte files that stand in the wheelhouse."""
+    packages = tuple(replace(p, size=10) for p in whole.packages if p.name != without)
+    for package in packages:
+        path = store_path(package, context.cache)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"0123456789")
+    return replace(whole, packages=packages)
+
+
+def planned(context: Context, without: str = "") -> Plan:
+    found = recipe()
+    locks = {arch: small(lock(found, arch), context, without) for arch in Arch}
+    return make_plan(found, inputs(found, locks=locks, tools=small(tools(catalog()), context)))
+
+
+def files(folder: Path) -> set[str]:
+    return {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()}
+
+
+def test_the_folder_is_complete_and_wheels_are_links(context: Context, tmp_path: Path) -> None:
+    plan = planned(context)
+    said = write_folder(context, catalog(), plan, tmp_path / "out")
+    there = files(tmp_path / "out")
+    assert {"Dockerfile", "docker-bake.json", "tools/stage.py", "rootfs/opt/cannery/verify.py"} <= there
+    assert (tmp_path / "out/sources").is_dir()
+    for package in plan.lock.packages:
+        (path,) = (tmp_path / "out/wheels").glob(f"*/{package.file}")
+        assert path.samefile(store_path(package, context.cache))
+    assert said.endswith(f"{len(there)} in all")
+    assert "8 wheels linked, 0 removed" in said
+
+
+def test_again_changes_nothing(context: Context, tmp_path: Path) -> None:
+    plan = planned(context)
+    write_folder(context, catalog(), plan, tmp_path / "out")
+    before = {name: (tmp_path / "out" / name).stat().st_mtime_ns for name in files(tmp_path / "out")}
+    assert write_folder(context, catalog(), plan, tmp_path / "out").startswith(
+        "0 files written, 0 wheels linked, 0 removed"
+    )
+    assert {name: (tmp_path / "out" / name).stat().st_mtime_ns for name in files(tmp_path / "out")} == before
+
+
+def test_what_an_earlier_plan_left_goes_and_logs_stay(context: Context, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    write_folder(context, catalog(), planned(context), out)
+    (out / "log").mkdir()
+    (out / "log/build.log").write_text("log")
+    (out / "groups/old.txt").write_text("old")
+    (out / "empty/folder").mkdir(parents=True)
+    (out / "link").symlink_to(tmp_path)
+    said = write_folder(context, catalog(), planned(context, without="ray"), out)
+    assert "groups/ray.txt" not in files(out)
+    assert not (out / "wheels/ray").exists()
+    assert not (out / "empty").exists()
+    assert not (out / "link").is_symlink()
+    assert tmp_path.exists()
+    assert (out / "log/build.log").read_text() == "log"
+    assert "4 removed" in said
+
+
+def test_a_replaced_wheel_is_linked_anew(context: Context, tmp_path: Path) -> None:
+    plan = planned(context)
+    write_folder(context, catalog(), plan, tmp_path / "out")
+    (path,) = (tmp_path / "out/wheels/ray").iterdir()
+    path.unlink()
+    path.write_text("other")
+    assert "1 wheels linked" in write_folder(context, catalog(), plan, tmp_path / "out")
+    assert path.read_bytes() == b"0123456789"
+
+
+def test_across_file_systems_wheels_are_copied(
+    context: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EXDEV, "Invalid cross-device link")
+
+    monkeypatch.setattr(os, "link", refuse)
+    write_folder(context, catalog(), planned(context), tmp_path / "out")
+    assert all(path.read_bytes() == b"0123456789" for path in (tmp_path / "out/wheels").rglob("*.whl"))
+    assert not list((tmp_path / "out").rglob("*.part"))
+
+
+def test_an_interrupted_run_is_completed_by_the_next(
+    context: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = planned(context)
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):  # noqa: PT012
+        patch.setattr(rendered, "_link", interrupt)
+        write_folder(context, catalog(), plan, tmp_path / "out")
+    write_folder(context, catalog(), plan, tmp_path / "out")
+    write_folder(context, catalog(), plan, tmp_path / "clean")
+    assert files(tmp_path / "out") == files(tmp_path / "clean")
+
+
+@pytest.mark.parametrize("name", ["thesis.txt", ".git", "Dockerfile"])
+def test_a_folder_of_the_users_is_left_alone(context: Context, tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("mine")
+    before = files(tmp_path)
+    plan = planned(Context(ROOT, tmp_path.parent / "elsewhere", {}, Arch.AMD64, is_terminal=False))
+    with pytest.raises(UsageError, match="Cannery has not rendered") as caught:
+        write_folder(context, catalog(), plan, tmp_path)
+    assert "--output" in caught.value.hint
+    assert files(tmp_path) == before
+
+
+def test_a_file_is_no_folder(context: Context, tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("mine")
+    with pytest.raises(UsageError, match="is not a folder"):
+        write_folder(context, catalog(), planned(context), tmp_path / "out")
+
+
+def test_an_empty_folder_and_one_with_logs_alone_are_taken(context: Context, tmp_path: Path) -> None:
+    for name in ("empty", "logs/log"):
+        (tmp_path / name).mkdir(parents=True)
+    for name in ("empty", "logs"):
+        write_folder(context, catalog(), planned(context), tmp_path / name)
+        assert (tmp_path / name / "Dockerfile").is_file()
+
+
+def test_a_download_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([0.0, 1.0, 6.0, 7.0, 12.0])
+    monkeypatch.setattr("time.monotonic", lambda: next(clock))
+    said: list[str] = []
+    progress = Download(said.append, 100_000_000)
+    one, two = lock(recipe()).packages[:2]
+    for package, received in ((one, 10_000_000), (one, 20_000_000), (two, 30_000_000), (one, 40_000_000)):
+        progress(package, received, 50_000_000)
+    assert said == ["fetching wheels: 100 MB", "fetching wheels: 20 of 100 MB", "fetching wheels: 70 of 100 MB"]

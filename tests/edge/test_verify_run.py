@@ -1,0 +1,167 @@
+"""`cannery.edge.verify` with a docker that is a shell script: what it is called with, what becomes of its answer."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from factories import MANAGERS, MOUNTS
+
+from cannery.core.catalog import ChipAccess
+from cannery.core.errors import UnableError, VerifyFailedError
+from cannery.core.run_command import HostNpus
+from cannery.core.words import Arch
+from cannery.edge import verify as module
+from cannery.edge.context import Context
+from cannery.edge.engine import Engine
+from cannery.edge.verify import VerifyRequest, read_host, verify
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ACCESS = ChipAccess(names="A2", cards=8, managers=MANAGERS, mounts=MOUNTS)
+BARE = HostNpus(frozenset(), frozenset())
+NPUS = HostNpus(frozenset({*MANAGERS, "/dev/davinci0"}), frozenset(MOUNTS))
+REQUEST = VerifyRequest("stack:tag", "sha256:" + "ab" * 32, "script", "2g")
+REPORT = {"result": "passed", "counts": {"passed": 1}, "checks": []}
+
+
+class Docker:
+    """A docker whose `run` prints `answer` and ends with `status`; it notes its arguments, one call a line."""
+
+    def __init__(self, folder: Path) -> None:
+        self.notes = folder / "calls"
+        self.program = folder / "docker"
+        self.answers(REPORT, 0)
+
+    def answers(self, answer: object, status: int, error: str = "") -> None:
+        text = answer if isinstance(answer, str) else json.dumps(answer)
+        self.program.write_text(
+            f"#!/bin/sh\necho \"$@\" >> '{self.notes}'\ncat <<'END'\n{text}\nEND\necho '{error}' >&2\nexit {status}\n"
+        )
+        self.program.chmod(0o755)
+
+    @property
+    def calls(self) -> list[str]:
+        return self.notes.read_text().splitlines() if self.notes.exists() else []
+
+    @property
+    def engine(self) -> Engine:
+        versions = {"server_version": "26", "api_version": "1.45", "arch": "amd64"}
+        return Engine("unix:///s", self.program, None, owned=False, data_root=None, **versions)
+
+
+@pytest.fixture
+def docker(tmp_path: Path) -> Docker:
+    return Docker(tmp_path)
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> Context:
+    return Context(tmp_path, tmp_path / "cache", {"PATH": "/usr/bin:/bin"}, Arch.AMD64, is_terminal=False)
+
+
+def test_a_fresh_run_is_without_network_and_removed_at_its_end(context: Context, docker: Docker) -> None:
+    found = verify(context, docker.engine, REQUEST, ACCESS, BARE)
+    assert (found.report, found.status, found.reused) == (REPORT, 0, False)
+    (call,) = docker.calls
+    assert call.startswith("run --network none --rm --name cannery-verify-")
+    assert call.endswith(" --shm-size 2g stack:tag /opt/venv/bin/python /opt/cannery/verify.py --json")
+    assert "--device" not in call
+
+
+def test_npus_of_the_host_come_in_with_the_flags_of_run(context: Context, docker: Docker) -> None:
+    verify(context, docker.engine, REQUEST, ACCESS, NPUS)
+    assert "--device /dev/davinci0 --device /dev/davinci_manager" in docker.calls[0]
+
+
+def test_a_host_with_half_a_driver_cannot(context: Context, docker: Docker) -> None:
+    with pytest.raises(UnableError, match="hisi_hdc"):
+        verify(context, docker.engine, REQUEST, ACCESS, HostNpus(NPUS.nodes - {"/dev/hisi_hdc"}, frozenset()))
+
+
+def test_levels_and_require_npu_reach_the_script(context: Context, docker: Docker) -> None:
+    request = replace(REQUEST, levels=("static", "import"), require_npu=True)
+    verify(context, docker.engine, request, ACCESS, BARE)
+    assert docker.calls[0].endswith("--json --level static --level import --require-npu")
+
+
+def test_a_pass_is_remembered_for_the_same_image_script_options_and_host(context: Context, docker: Docker) -> None:
+    verify(context, docker.engine, REQUEST, ACCESS, BARE)
+    found = verify(context, docker.engine, replace(REQUEST, image="stack:other-name"), ACCESS, BARE)
+    assert (found.report, found.status, found.reused) == (REPORT, 0, True)
+    assert len(docker.calls) == 1
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        replace(REQUEST, image_id="sha256:" + "cd" * 32),
+        replace(REQUEST, script_digest="other"),
+        replace(REQUEST, levels=("static",)),
+        replace(REQUEST, require_npu=True),
+        replace(REQUEST, again=True),
+    ],
+)
+def test_anything_else_runs_again(context: Context, docker: Docker, request_: VerifyRequest) -> None:
+    verify(context, docker.engine, REQUEST, ACCESS, BARE)
+    assert not verify(context, docker.engine, request_, ACCESS, BARE).reused
+    assert len(docker.calls) == 2
+
+
+def test_a_host_that_has_got_npus_runs_again(context: Context, docker: Docker) -> None:
+    verify(context, docker.engine, REQUEST, ACCESS, BARE)
+    assert not verify(context, docker.engine, REQUEST, ACCESS, NPUS).reused
+
+
+@pytest.mark.parametrize("status", [1, 3])
+def test_what_did_not_pass_is_not_remembered(context: Context, docker: Docker, status: int) -> None:
+    docker.answers({**REPORT, "result": "failed"}, status)
+    assert verify(context, docker.engine, REQUEST, ACCESS, BARE).status == status
+    docker.answers(REPORT, 0)
+    assert not verify(context, docker.engine, REQUEST, ACCESS, BARE).reused
+
+
+def test_no_report_is_a_failure_with_the_last_lines_and_the_command(context: Context, docker: Docker) -> None:
+    docker.answers("", 127, error="no such file: /opt/venv/bin/python")
+    with pytest.raises(VerifyFailedError) as caught:
+        verify(context, docker.engine, REQUEST, ACCESS, BARE)
+    assert "status 127" in caught.value.what
+    assert "no such file" in caught.value.what
+    assert caught.value.where == "stack:tag"
+    assert "docker run --rm stack:tag" in caught.value.hint
+
+
+def test_an_interrupt_removes_the_container(context: Context, docker: Docker, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = module.run
+
+    def interrupted(args: tuple[str, ...], **more: object) -> object:
+        if "run" in args:
+            raise KeyboardInterrupt
+        return real(args, **more)
+
+    monkeypatch.setattr(module, "run", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        verify(context, docker.engine, REQUEST, ACCESS, BARE)
+    (call,) = docker.calls
+    assert call.startswith("rm --force cannery-verify-")
+    assert not (context.cache / "verified").exists()
+
+
+def test_what_a_host_has(tmp_path: Path) -> None:
+    (tmp_path / "dev").mkdir()
+    for name in ("davinci0", "davinci_manager"):
+        (tmp_path / "dev" / name).touch()
+    (tmp_path / "usr/local/dcmi").mkdir(parents=True)
+    wanted = ("/dev/davinci0", "/dev/davinci1", "/dev/davinci_manager", "/usr/local/dcmi", "/etc/none")
+    host = read_host(wanted, tmp_path)
+    assert host.nodes == {"/dev/davinci0", "/dev/davinci_manager"}
+    assert host.paths == {"/usr/local/dcmi"}
+    gid = (tmp_path / "dev/davinci0").stat().st_gid
+    assert host.group == (gid or None)
+
+
+def test_a_bare_host_has_nothing(tmp_path: Path) -> None:
+    assert read_host(("/dev/davinci0",), tmp_path) == BARE
