@@ -9,7 +9,8 @@ TARGET_VARIABLES := CANN CHIP OS PYTHON ARCH BASE
 KNOWN := PROFILE $(TARGET_VARIABLES) PIN FORCE NPUS CMD KIND HOST_PYTHON CANNERY_CACHE ARGS
 lower = $(shell printf '%s' '$1' | tr A-Z a-z)
 quote = '$(subst ','\'',$1)'
-OPTIONS = $(foreach v,$(TARGET_VARIABLES),$(if $($v),--$(call lower,$v) $(call quote,$($v)))) \
+# Only what stands on make's command line: PYTHON or OS in an environment mean something else.
+OPTIONS = $(foreach v,$(filter $(GIVEN),$(TARGET_VARIABLES)),$(if $($v),--$(call lower,$v) $(call quote,$($v)))) \
 	$(foreach p,$(PIN),--pin $(call quote,$p)) $(if $(FORCE),--force)
 WORDS = $(foreach a,$(ARGS),$(call quote,$a))
 GIVEN := $(foreach v,$(.VARIABLES),$(if $(filter command,$(origin $v)),$v))

@@ -205,4 +205,4 @@ def _unexpected(error: Exception) -> ExitCode:
         return ExitCode.UNABLE
     print(f"error: a defect in Cannery: {type(error).__name__}: {error}", file=sys.stderr)
     print(f"  → please report it with {name}", file=sys.stderr)
-    return ExitCode.USAGE
+    return ExitCode.DEFECT

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "tests/unit"))
+# `--import-mode=importlib` leaves sys.path alone: the folders whose builders and fakes tests share by name.
+sys.path[:0] = [str(ROOT / "tests/unit"), str(ROOT / "tests/edge")]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

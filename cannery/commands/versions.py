@@ -104,7 +104,8 @@ def planned(context: Context, arguments: argparse.Namespace) -> tuple[Catalog, P
     found = findings_of(context, catalog, recipe)
     failed = errors(found)
     if failed and not recipe.force:
-        raise FindingsError("\n".join(map(str, failed)), where=f"{recipe.name} for {recipe.target}")
+        listed = "\n".join(map(str, failed))
+        raise FindingsError(f"this set cannot work\n{listed}", where=f"{recipe.name} for {recipe.target}")
     inputs = Inputs(
         locks=all_locks(context, catalog, recipe),
         tools=tools_lock(context, catalog, recipe.target.python),

@@ -18,6 +18,7 @@ class ExitCode(IntEnum):
     BUILD_FAILED = 5
     VERIFY_FAILED = 6
     NETWORK = 7
+    DEFECT = 70
     INTERRUPTED = 130
 
 

@@ -75,9 +75,14 @@ def _pair_source(rows: list[PairRow]) -> str:
 
 
 def _pair_fix(torch: str, npu: str, partners: list[str], recipe: Recipe, compatibility: Compatibility) -> str:
-    """Offer the pairs that a table has for this CANN and either torch, else what torch_npu's rows or version say."""
-    offers = _pairs_for(recipe.target.cann, {Version(torch).base_version, Version(npu).base_version}, compatibility)
-    return f"use {', or '.join(offers or [f'torch {partner} with torch_npu {npu}' for partner in partners])}"
+    """Offer the pairs that a table has for this CANN and either torch, else the pairs of equal release."""
+    release = Version(torch).base_version
+    offers = _pairs_for(recipe.target.cann, {release, Version(npu).base_version}, compatibility)
+    if not offers:
+        known = {row.torch for row in compatibility.torch_pairs}
+        offers = [f"torch {partner} with torch_npu {npu}" for partner in partners]
+        offers += [] if release in known else [f"torch {release} with torch_npu {release}"]
+    return f"use {', or '.join(offers)}"
 
 
 def _cann_fix(torch: str, rows: list[PairRow], recipe: Recipe, compatibility: Compatibility) -> str:

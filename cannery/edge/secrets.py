@@ -41,13 +41,15 @@ def build_secrets(context: Context, suite: str | None) -> Secrets:
     that the host's settings name cannot be read.
     """
     folder = context.cache / "secrets"
-    env = {
-        SECRETS["ca"]: _ca(context, folder / "ca.pem"),
-        SECRETS["apt_sources"]: _apt_sources(suite, folder / "apt.list") if suite else NO_SECRET,
-    }
+    env = {SECRETS["ca"]: _ca(context, folder / "ca.pem"), SECRETS["apt_sources"]: NO_SECRET}
+    mirrors = distribution_sources(host_release()) if suite else ()
+    if suite:
+        write_atomic(folder / "apt.list", source_lines(suite, mirrors), mode=0o600)
+        env[SECRETS["apt_sources"]] = str(folder / "apt.list")
     for name in PROXIES:
         env[name] = context.env.get(name) or context.env.get(name.upper()) or ""
-    passwords = [urlsplit(env[name]).password for name in ("http_proxy", "https_proxy")]
+    urls = [env["http_proxy"], env["https_proxy"], *(uri for mirror in mirrors for uri in mirror.uris)]
+    passwords = [urlsplit(url).password for url in urls]
     return Secrets(env, tuple(p for p in (*passwords, *context.pip.credentials()) if p))
 
 
@@ -80,9 +82,3 @@ def _only_certificates(text: str) -> str:
         kept += [line] if inside else []
         inside = inside and not line.startswith("-----END")
     return "\n".join(kept) + "\n"
-
-
-def _apt_sources(suite: str, path: Path) -> str:
-    """Write the host's own mirrors, asked for `suite`, to a file that only its owner reads."""
-    write_atomic(path, source_lines(suite, distribution_sources(host_release())), mode=0o600)
-    return str(path)

@@ -82,7 +82,7 @@ def stray(*names: str) -> str:
 
 
 def at_start(*lines: str) -> str:
-    """A shell command that adds lines of Python which every interpreter of the venv runs first; no RECORD names them."""
+    """A shell command that adds lines of Python that every interpreter of the venv runs first; no RECORD has them."""
     text = "\\n".join(lines)
     return f"printf '{text}\\n' > {SITE}/sitecustomize.py"
 
@@ -100,7 +100,7 @@ FAKE_DRIVER = (
 FAKE_SMI = r"printf '#!/bin/sh\necho npu-smi 25.2.0\n' > /usr/local/bin/npu-smi && chmod 755 /usr/local/bin/npu-smi"
 # torch.npu is torch_npu.npu; the .pyc is never compared with its source, so it has to go.
 ONE_NPU = (
-    f"rm {SITE}/torch_npu/npu/__pycache__/__init__.*.pyc && "
+    f"rm -f {SITE}/torch_npu/npu/__pycache__/__init__.*.pyc && "
     f"echo 'device_count = lambda: 1' >> {SITE}/torch_npu/npu/__init__.py"
 )
 ON_NPU = f"{REAL} && {FAKE_DRIVER}"
@@ -123,7 +123,7 @@ STATIC = (
         python('w = next(w for w in m["wheels"] if w["name"] == "numpy"); w["version"] = "1.0"'),
     ),
     Breakage("static.files", "a file changed", f"echo '# changed' >> {SITE}/numpy/version.py"),
-    Breakage("static.files", "a file changed, same size", f"sed -i 's/import/omport/' {SITE}/numpy/version.py"),
+    Breakage("static.files", "a file changed, same size", f"sed -i 's/version/versiom/' {SITE}/numpy/version.py"),
     Breakage("static.files", "a file lost", f"rm {SITE}/ray/_version.py"),
     Breakage(
         "static.patches",
@@ -153,7 +153,7 @@ STATIC = (
     Breakage(
         "static.shadow",
         "a copy on PYTHONPATH",
-        f"mkdir {TOOLKIT}/python/site-packages/ray && touch {TOOLKIT}/python/site-packages/ray/__init__.py",
+        f"mkdir -p {TOOLKIT}/python/site-packages/ray && touch {TOOLKIT}/python/site-packages/ray/__init__.py",
     ),
     Breakage(
         "static.pip-check",
@@ -169,7 +169,7 @@ STATIC = (
     ),
     Breakage("static.readable", "a closed file", f"chmod 600 {SITE}/numpy/version.py"),
     Breakage("static.readable", "a closed folder", f"chmod 750 {SITE}/verl"),
-    Breakage("static.leftovers", "pip settings", "touch /etc/pip.conf"),
+    Breakage("static.leftovers", "pip settings", "mkdir -p /root/.pip && touch /root/.pip/pip.conf"),
     Breakage("static.leftovers", "the installer's lock", "touch /opt/venv/.lock"),
     Breakage(
         "static.leftovers", "a baked proxy", "echo 'export https_proxy=http://proxy.example' > /etc/profile.d/p.sh"

@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -120,17 +119,13 @@ def test_changed_hash_stops_naming_package_and_file(cannery: Cannery, tmp_path: 
 
 
 def test_interrupted_build_goes_on_afterwards(cannery: Cannery, image: Image) -> None:
-    build = subprocess.Popen(
-        (sys.executable, "build.py", "image", PROFILE, "--no-cache", "--no-verify"),
-        cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
-    )  # fmt: skip
-    assert build.stderr is not None
-    for line in build.stderr:
-        if "group-" in line:
-            break
-    time.sleep(1)
-    build.send_signal(signal.SIGINT)
-    assert build.wait(timeout=60) == 130
-    assert "interrupted" in build.stderr.read()
+    command = (sys.executable, "build.py", "image", PROFILE, "--no-cache", "--no-verify")
+    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as build:
+        assert build.stderr is not None
+        next(line for line in build.stderr if "group-" in line)
+        build.send_signal(signal.SIGINT)
+        _, rest = build.communicate(timeout=60)
+    assert build.returncode == 130
+    assert "interrupted" in rest
     again = json.loads(cannery.build_py("image", PROFILE, "--json").stdout)
     assert again["id"] == image.table["id"]

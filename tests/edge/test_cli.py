@@ -358,7 +358,7 @@ def test_a_defect_leaves_a_log_and_no_traceback(build: Build, monkeypatch: pytes
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr(cli, "_call", raising(ValueError("boom")))
     done = build("list")
-    assert done.code == ExitCode.USAGE
+    assert done.code == ExitCode.DEFECT
     assert "ValueError: boom" in done.err
     log = Path(done.err.split(" with ")[1].strip())
     assert "Traceback" in log.read_text()

@@ -295,7 +295,18 @@ def test_pip_and_uv_read_the_lock(stub: StubIndex, tmp_path: Path) -> None:
         )
         assert (target / "thing.py").is_file()
         done = subprocess.run(
-            [sys.executable, "-m", "pip", "download", "--isolated", "-q", "-d", target / "pip", *common], check=False
+            [
+                f"{sys.base_prefix}/bin/python3",
+                "-m",
+                "pip",
+                "download",
+                "--isolated",
+                "-q",
+                "-d",
+                target / "pip",
+                *common,
+            ],
+            check=False,
         )
         assert done.returncode == 0
         assert len([*(target / "pip").iterdir()]) == 2

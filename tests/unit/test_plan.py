@@ -100,6 +100,19 @@ def test_another_python_changes_every_layer_of_packages() -> None:
     assert not set(kept) & {"torch-deps", "ray", "venv"}
 
 
+@pytest.mark.parametrize(
+    ("template", "layers"),
+    [
+        ("rootfs/opt/cannery/verify.py", set()),
+        ("tools/system.sh", {"system"}),
+        ("tools/stage.py", {"venv", "torch-deps", "torch", "numpy", "torch-npu", "ray", "built", "links"}),
+    ],
+)
+def test_a_changed_template_changes_the_layers_that_it_makes(template: str, layers: set[str]) -> None:
+    # `files` always: the manifest carries the plan's digest, of which every template is part.
+    assert changed(plan(templates={template: "1"}), plan(templates={template: "2"})) == layers | {"files"}
+
+
 def test_build_tools_matter_to_what_they_build_only() -> None:
     found = recipe()
     mine = inputs(found)

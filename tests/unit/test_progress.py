@@ -406,12 +406,12 @@ BAKE = {
 
 
 def test_command_for_one_stage_alone() -> None:
-    env = {"DOCKER_HOST": "unix:///x y", "PIP_CONF": "never shown"}
-    text = retry_command(("docker", "buildx"), env, "out/t", BAKE, target="image", stage="g", builder="b")
+    bake = {**BAKE, "variable": {"CA_FILE": {"default": ""}, "unset": {"default": ""}}}
+    env = {"DOCKER_HOST": "unix:///x y", "CA_FILE": "/etc/ca.pem", "OTHER": "never shown"}
+    text = retry_command(("docker", "buildx"), env, "out/t", bake, target="image", stage="g", builder="b")
     assert text == (
-        "cd out/t && DOCKER_HOST='unix:///x y' docker buildx build --target g --progress=plain --builder b "
-        "--output type=cacheonly -f Dockerfile --platform linux/arm64 --secret id=pip,env=PIP_CONF "
-        "--build-arg A=1 --build-arg 'B=x y' ."
+        "cd out/t && DOCKER_HOST='unix:///x y' CA_FILE=/etc/ca.pem docker buildx bake -f docker-bake.json "
+        "--progress=plain --builder b --set image.output=type=cacheonly --set image.target=g image"
     )
 
 

@@ -76,7 +76,7 @@ def test_a_release_that_no_table_has_is_unknown_and_on_the_stand_in_a_note() -> 
 def test_a_release_that_no_table_has_still_says_which_torch_it_extends() -> None:
     (finding,) = errors(found(pair("2.13.0", "2.14.0", base="standin")))
     assert "torch_npu 2.14.0 is built for torch 2.14.0" in finding.what
-    assert finding.fix == "use torch 2.14.0 with torch_npu 2.14.0"
+    assert finding.fix == "use torch 2.14.0 with torch_npu 2.14.0, or torch 2.13.0 with torch_npu 2.13.0"
 
 
 def test_a_post_release_of_another_cann_is_a_warning_that_says_what_this_cann_has() -> None:

@@ -429,6 +429,21 @@ def test_caches_younger_than_the_container_are_the_users(tree: Tree) -> None:
     assert tree.check("static.leftovers").status == "failed"
 
 
+def test_what_a_user_mounts_is_no_leftover(tree: Tree) -> None:
+    tree.write("/root/.cache/pip/x")
+    tree.write("/root/.pip/pip.conf")
+    tree.write(
+        "/proc/self/mountinfo",
+        "1 0 0:1 / / rw - x\n2 1 0:2 / /root/.cache rw - x\n3 1 0:2 / /root/.pip/pip.conf rw - x\n",
+    )
+    assert tree.check("static.leftovers").status == "passed"
+    tree.write("/proc/self/mountinfo", "1 0 0:1 / / rw - x\n2 1 0:2 / /root/.cachet rw - x\n")
+    assert tree.check("static.leftovers").details == (
+        "/root/.pip/pip.conf was left in the image",
+        "/root/.cache/pip: a cache was left",
+    )
+
+
 def test_a_namespace_in_two_places_is_no_shadow(tree: Tree) -> None:
     tree.install("plug", "1", {"space/plug/__init__.py": ""})
     tree.write("/opt/old/space/more/__init__.py")

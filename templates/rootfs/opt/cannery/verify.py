@@ -29,7 +29,6 @@ import stat
 import struct
 import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter, defaultdict
 from concurrent.futures import ThreadPoolExecutor
@@ -615,7 +614,7 @@ def work(image: Image, tasks: Sequence[dict[str, Any]]) -> list[Answer]:
 
 def _one_worker(image: Image, tasks: Sequence[dict[str, Any]]) -> tuple[dict[int, Answer], int | None, str]:
     """(answers by task, index of the task that ended the child or None, how the child ended)."""
-    with tempfile.TemporaryFile() as noise:
+    with os.fdopen(os.memfd_create("noise"), "w+b") as noise:  # no file: /tmp may be read-only
         reader, writer = os.pipe()
         try:
             child = subprocess.Popen(
@@ -822,7 +821,7 @@ def check(name: str) -> Callable[[Callable[[Image], Outcome]], Callable[[Image],
 @check("static.manifest")
 def manifest_check(image: Image) -> Outcome:
     """The manifest was read (else no check runs at all), names only checks that exist, and each thing once."""
-    manifest, known = image.manifest, check_ids(image.manifest)
+    manifest, known = image.manifest, {*CHECKS, PAIR, *check_ids(image.manifest)}
     faults = []
     for name in manifest["may_skip"]:
         if name not in known:
@@ -1718,11 +1717,14 @@ def baked(image: Image) -> list[str]:
 
 
 def ours(image: Image, path: str) -> bool:
-    """Whether a path exists in the image itself: what a user mounts is on another device."""
-    try:
-        return os.lstat(path).st_dev == os.lstat(image.path("/")).st_dev
-    except OSError:
-        return False
+    """Whether a path exists in the image itself, and not in what a user mounts there."""
+
+    def mounts() -> list[str]:
+        lines = (line.split() for line in read_text(image.path("/proc/self/mountinfo")).splitlines())
+        return [fields[4] + "/" for fields in lines if len(fields) > 4 and fields[4] != "/"]
+
+    seen = image.shown(path) + "/"
+    return os.path.lexists(path) and not any(seen.startswith(place) for place in image.remember("mounts", mounts))
 
 
 def has_files(path: str) -> bool:
