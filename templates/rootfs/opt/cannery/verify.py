@@ -1933,7 +1933,8 @@ def node_fault(image: Image, path: str) -> str:
     if os.geteuid() == 0 or about.st_mode & 0o006 == 0o006:
         return f"{path} is closed to this container by its device rules: give the node with --device"
     mode = f"mode {stat.S_IMODE(about.st_mode):04o}"
-    return f"{path} belongs to {owner}:{group}, {mode}; {me}: add --group-add {about.st_gid}"
+    advice = f": add --group-add {about.st_gid}" if about.st_mode & 0o060 == 0o060 else ""
+    return f"{path} belongs to {owner}:{group}, {mode}; {me}{advice}"
 
 
 def name_of(image: Image, kind: str, number: int) -> str:
