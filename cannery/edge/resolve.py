@@ -17,10 +17,14 @@ from __future__ import annotations
 import shlex
 import sys
 import tempfile
+from dataclasses import replace
 from importlib.metadata import version as installed_version
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from cannery.core.chains import denied
 from cannery.core.errors import CanneryError, FindingsError, NetworkError
@@ -112,7 +116,10 @@ class Resolver:
         self, shared: Sequence[tuple[UvIndex, Place]], sources: Sequence[Source], more: Sequence[str]
     ) -> list[tuple[Resolved, tuple[str, ...]]]:
         """Run uv for who asked what, then (all cached) for the files; return both by package."""
-        bound = {source.package: source.uv for source in sources}
+        # uv forgets a package's index when the package is overridden, as a forced pin is; an index that is not explicit
+        # stands before the shared ones, so the package still comes from it.
+        free = {canonicalize_name(Requirement(text).name) for text in self.request.overrides}
+        bound = {s.package: replace(s.uv, explicit=s.uv.explicit and s.package not in free) for s in sources}
         write_atomic(self.folder / "pyproject.toml", project_text(self.request, bound, more))
         write_atomic(self.folder / "uv.toml", settings_text(self.request, bound, [index for index, _place in shared]))
         env = uv_environment(self.settings, self.env)

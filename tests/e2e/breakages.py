@@ -83,8 +83,9 @@ def stray(*names: str) -> str:
 
 def at_start(*lines: str) -> str:
     """A shell command that adds lines of Python that every interpreter of the venv runs first; no RECORD has them."""
+    # Not sitecustomize: Debian's Python has its own, which comes first.
     text = "\\n".join(lines)
-    return f"printf '{text}\\n' > {SITE}/sitecustomize.py"
+    return f"printf '{text}\\n' > {SITE}/broken_at_start.py && echo 'import broken_at_start' > {SITE}/broken.pth"
 
 
 def not_importable(module: str) -> str:
