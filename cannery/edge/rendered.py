@@ -97,7 +97,7 @@ def _refuse_foreign(folder: Path) -> None:
 def _link(source: Path, path: Path) -> bool:
     """Make `path` a hard link to `source` (a copy across file systems); return whether anything was done."""
     if path.exists():
-        if path.samefile(source):
+        if path.samefile(source) or _is_copy(source, path):
             return False
         path.unlink()
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -105,9 +105,15 @@ def _link(source: Path, path: Path) -> bool:
         os.link(source, path)
     except OSError:
         temporary = path.with_name(f".{path.name}.part")
-        shutil.copyfile(source, temporary)
+        shutil.copy2(source, temporary)
         temporary.replace(path)
     return True
+
+
+def _is_copy(source: Path, path: Path) -> bool:
+    """Whether `path` is the copy that an earlier run made: on another file system, with the same size and mtime."""
+    ours, theirs = source.stat(), path.stat()
+    return ours.st_dev != theirs.st_dev and ours.st_size == theirs.st_size and ours.st_mtime_ns == theirs.st_mtime_ns
 
 
 def _remove_others(folder: Path, wanted: set[str]) -> int:

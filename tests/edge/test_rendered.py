@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -99,6 +100,16 @@ def test_a_replaced_wheel_is_linked_anew(context: Context, tmp_path: Path) -> No
     path.write_text("other")
     assert "1 wheels linked" in write_folder(context, catalog(), plan, tmp_path / "out")
     assert path.read_bytes() == b"0123456789"
+
+
+def test_a_copy_on_another_file_system_is_made_once(context: Context, tmp_path: Path) -> None:
+    if Path("/dev/shm").stat().st_dev == tmp_path.stat().st_dev:
+        pytest.fail("this test wants /dev/shm to be a file system of its own")
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        out, plan = Path(folder, "out"), planned(context)
+        first = write_folder(context, catalog(), plan, out)
+        assert "0 wheels linked" not in first
+        assert "0 wheels linked" in write_folder(context, catalog(), plan, out)
 
 
 def test_across_file_systems_wheels_are_copied(
