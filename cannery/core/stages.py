@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,11 +14,15 @@ if TYPE_CHECKING:
     from cannery.core.stepname import StepName
 
 ENDED = frozenset({Status.CACHED, Status.DONE, Status.FAILED, Status.CANCELLED})
+FLAGS = re.compile(r"(?<=\s)--(?:mount|network|security)(?:=\S+)?\s+")
 
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage of one target and platform. `instruction` is what it is at (or failed in); times are seconds."""
+    """One stage of one target and platform; times are seconds.
+
+    `instruction` is what it is at (or failed in), without the flags (mounts, network) that say nothing of the work.
+    """
 
     label: str
     status: Status
@@ -69,7 +74,7 @@ def _stage(label: str, steps: list[Step], now: float) -> Stage:
         status=status,
         seconds=busy_seconds((span for step in steps for span in step.intervals), now),
         bytes=sum(step.bytes for step in steps),
-        instruction=current.name.instruction,
+        instruction=FLAGS.sub("", current.name.instruction),
         cached=cached,
         total=total,
         ended=max(ends, default=None) if status in ENDED else None,
