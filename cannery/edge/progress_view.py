@@ -146,7 +146,7 @@ class LiveView:
         from rich.table import Table  # noqa: PLC0415
         from rich.text import Text  # noqa: PLC0415
 
-        table = Table(box=None, pad_edge=False, expand=False, show_header=True, header_style="bold")
+        table = Table(box=None, pad_edge=False, expand=True, show_header=True, header_style="bold")
         state = self._state
         if state is None:
             return table
@@ -154,12 +154,12 @@ class LiveView:
         rows = _rows(stages(state))
         table.title = Text(_head(state, f"{state.seconds + waited:.0f} s"))
         table.title_justify = "left"
-        # Least widths: rich would else shrink the short columns in favour of the last one.
+        # Only the last column takes what room is left: rich would else shrink the short ones in its favour, to nothing.
         table.add_column("stage", no_wrap=True, min_width=min(30, max((len(row.label) for row in rows), default=5)))
         table.add_column("state", no_wrap=True, min_width=max(len(status) for status in Status))
         table.add_column("s", justify="right", no_wrap=True, min_width=6)
         table.add_column("MB", justify="right", no_wrap=True, min_width=7)
-        table.add_column("at", no_wrap=True, overflow="ellipsis")
+        table.add_column("at", no_wrap=True, overflow="ellipsis", ratio=1)
         for stage in rows:
             running = stage.status is Status.RUNNING
             size = f"{stage.bytes / 1e6:.1f}" if stage.bytes >= 50_000 else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -318,6 +319,9 @@ def test_live_table(build: Build, no_color: bool, monkeypatch: pytest.MonkeyPatc
     text = stream.getvalue()
     assert "group-bad" in text
     assert "0/5 steps cached" in text
+    # A long instruction must not take the room of seconds and MB.
+    heads = [line.split() for line in re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text).splitlines() if "stage" in line]
+    assert ["stage", "state", "s", "MB", "at"] in heads
     assert ("\x1b[1;31mfailed" in text) is not no_color
     assert text.endswith("\x1b[?25h")
 
