@@ -100,7 +100,7 @@ def _target_options(sub: argparse.ArgumentParser) -> None:
 def _own_options(name: str, sub: argparse.ArgumentParser) -> None:
     add = sub.add_argument
     if name == "render":
-        add("--output", metavar="DIR", help="folder to write (default: out/<target>)")
+        add("--output", metavar="DIR", help="folder to write (default: out/<profile>-<target>)")
     if name in {"image", "verify"}:
         add("--verify-again", action="store_true", help="run verify even when this very image has passed")
         add("--require-npu", action="store_true", help="an NPU level that cannot run is exit 4, not a skip")

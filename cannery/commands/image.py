@@ -6,9 +6,12 @@ import json
 import os
 import sys
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from filelock import FileLock, Timeout
 
 from cannery.commands.versions import planned, show_findings
 from cannery.core.errors import ExitCode, UsageError
@@ -66,7 +69,8 @@ def image(arguments: argparse.Namespace, context: Context) -> ExitCode:
         context.say(f"going on in spite of {', '.join(plan.forced)}: stamped into manifest, tag and labels")
     engine = find_engine(context.env, context.cache, start=True, say=context.say)
     client = docker_client(engine)
-    built = _build(context, catalog, plan, engine, client, no_cache=arguments.no_cache)
+    with _folder(context, plan) as folder:
+        built = _build(context, catalog, plan, engine, client, folder, no_cache=arguments.no_cache)
     verified = None
     if not arguments.no_verify:
         verified = _verify(context, catalog, plan, engine, arguments, built.id)
@@ -74,10 +78,33 @@ def image(arguments: argparse.Namespace, context: Context) -> ExitCode:
     return _exit_code(verified)
 
 
-def _build(  # noqa: PLR0913 - what one build touches
-    context: Context, catalog: Catalog, plan: Plan, engine: Engine, client: docker.DockerClient, *, no_cache: bool
+@contextmanager
+def _folder(context: Context, plan: Plan) -> Iterator[Path]:
+    """Give the rendered folder for as long as this run builds in it: another run with other pins waits."""
+    folder = context.root / "out" / plan.folder
+    folder.parent.mkdir(exist_ok=True)
+    lock = FileLock(folder.parent / f".{plan.folder}.lock")
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        context.say(f"another run builds in {_relative(folder, context.root)}: waiting for it")
+        lock.acquire()
+    try:
+        yield folder
+    finally:
+        lock.release()
+
+
+def _build(  # noqa: PLR0913, PLR0917 - what one build touches
+    context: Context,
+    catalog: Catalog,
+    plan: Plan,
+    engine: Engine,
+    client: docker.DockerClient,
+    folder: Path,
+    *,
+    no_cache: bool,
 ) -> Built:
-    folder = context.root / "out" / str(plan.recipe.target)
     check_space(context, engine, plan)
     if plan.recipe.base.kind is BaseKind.STANDIN:
         _standins(context, catalog, plan, client)

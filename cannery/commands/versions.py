@@ -144,7 +144,7 @@ def render(arguments: argparse.Namespace, context: Context) -> ExitCode:
     from cannery.edge.rendered import write_folder  # noqa: PLC0415 - brings the download libraries
 
     catalog, made, _ = planned(context, arguments)
-    folder = Path(arguments.output) if arguments.output else context.root / "out" / str(made.recipe.target)
+    folder = Path(arguments.output) if arguments.output else context.root / "out" / made.folder
     changed = write_folder(context, catalog, made, folder)
     print(f"{folder}: {changed}")
     return ExitCode.DONE

@@ -104,6 +104,11 @@ class Plan:
         return f"{self.recipe.name}:{self.tag}"
 
     @property
+    def folder(self) -> str:
+        """The name of the rendered folder: profiles, targets and kinds of base do not write over each other."""
+        return f"{self.recipe.name}-{self.tag.alias}-{self.recipe.target.arch}"
+
+    @property
     def alias(self) -> str:
         """The moving alias, `<profile>:<tag without plan>`."""
         return f"{self.recipe.name}:{self.tag.alias}"
@@ -137,7 +142,7 @@ def make_plan(recipe: Recipe, inputs: Inputs) -> Plan:
         )
     base, build = _references(recipe, lock, inputs)
     groups = make_groups(lock.packages, tuple(c.package for c in recipe.wheels))
-    family = package_family(recipe.target.os)
+    family = package_family(recipe)
     system = [c for c in recipe.chosen if c.component.kind is ComponentKind.SYSTEM]
     packages = sorted({p for c in system for p in c.component.system.get(family, ())})
     links = [
@@ -168,9 +173,10 @@ def make_plan(recipe: Recipe, inputs: Inputs) -> Plan:
     )
 
 
-def package_family(os_name: str) -> Literal["apt", "dnf"]:
-    """Return the package manager's family of a base OS, named as in CANN tags: Ubuntu's apt, or dnf/yum elsewhere."""
-    return "apt" if os_name.startswith(("ubuntu", "debian")) else "dnf"
+def package_family(recipe: Recipe) -> Literal["apt", "dnf"]:
+    """Return the package manager's family of the base: apt on Ubuntu and on the stand-in, which is Debian; else dnf."""
+    is_debian = recipe.base.kind is BaseKind.STANDIN or recipe.target.os.startswith(("ubuntu", "debian"))
+    return "apt" if is_debian else "dnf"
 
 
 def _open(packages: Iterable[LockedPackage]) -> list[str]:

@@ -83,7 +83,7 @@ def _dockerfile(plan: Plan, templates: Mapping[str, str]) -> str:
         .render(
             plan=plan,
             labels=labels(plan),
-            family=package_family(plan.recipe.target.os),
+            family=package_family(plan.recipe),
             python_home=f"/usr/local/python{plan.recipe.base.tag.python}",
             venv_stage=str(LayerKind.VENV),
             uv_platform=f"{machine}-manylinux_2_28",

@@ -6,7 +6,7 @@ Format and parse round-trip (CONTRACTS, "Tags").
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cannery.core.errors import UsageError
 
@@ -40,7 +40,7 @@ class ImageTag:
     @property
     def alias(self) -> str:
         """The moving tag: the same without the plan."""
-        return str(ImageTag(self.cann, self.chip, self.os, self.python, "", self.standin, self.custom, self.forced))
+        return str(replace(self, plan=""))
 
 
 def parse_tag(text: str) -> ImageTag:

@@ -170,7 +170,8 @@ def test_system_packages_and_links_follow_os_and_arch(
     os: str, family: str, packages: tuple[str, ...], target: str
 ) -> None:
     made = plan(Options(os=os, arch="arm64"))
-    assert package_family(os) == family
+    assert package_family(made.recipe) == family
+    assert package_family(plan(Options(os=os, base="standin")).recipe) == "apt", "the stand-in is Debian"
     assert made.system_packages == packages
     assert [(link.path, link.target) for link in made.links] == [("/usr/local/lib/libjemalloc.so.2", target)]
 
