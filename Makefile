@@ -5,8 +5,8 @@ PY := .venv/bin/python
 RUN := $(PY) build.py
 
 # make variable -> option of build.py
-TARGET_VARIABLES := CANN CHIP OS PYTHON ARCH BASE
-KNOWN := PROFILE $(TARGET_VARIABLES) PIN FORCE NPUS CMD KIND HOST_PYTHON CANNERY_CACHE ARGS
+TARGET_VARIABLES := CANN CHIP OS PYTHON ARCH BASE WHEELHOUSE
+KNOWN := PROFILE $(TARGET_VARIABLES) PIN FORCE NPUS CMD KIND BUILDER HOST_PYTHON CANNERY_CACHE ARGS
 lower = $(shell printf '%s' '$1' | tr A-Z a-z)
 quote = '$(subst ','\'',$1)'
 # Only what stands on make's command line: PYTHON or OS in an environment mean something else.
@@ -31,6 +31,7 @@ endif
 help: ## print targets and variables
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 	@echo "variables: PROFILE=name CANN=8.5.0 CHIP=910b OS=ubuntu22.04 PYTHON=3.11 ARCH=amd64 BASE=standin PIN='name==version …' FORCE=1 NPUS=0,1 CMD='…' KIND='wheels …'"
+	@echo "           WHEELHOUSE=folder BUILDER=buildx-builder"
 	@echo "           ARGS='more options of build.py' CANNERY_CACHE=folder HOST_PYTHON=python3"
 	@echo "a target's exit code is build.py's message; make itself ends with 2 for every failure (README, Exit codes)"
 
@@ -51,7 +52,7 @@ plan: setup ## show the layers of PROFILE's image
 render: setup ## write PROFILE's Dockerfile, bake file and wheels to out/
 	@$(RUN) render $(need_profile) $(OPTIONS)
 image: setup ## check, build and verify the image of PROFILE
-	@$(RUN) image $(need_profile) $(OPTIONS) $(WORDS)
+	@$(RUN) image $(need_profile) $(OPTIONS) $(if $(BUILDER),--builder $(call quote,$(BUILDER))) $(WORDS)
 verify: setup ## run the verify script in PROFILE's image
 	@$(RUN) verify $(need_profile) $(OPTIONS) $(WORDS)
 run: setup ## start a container of PROFILE with this host's NPUs (CMD='…')

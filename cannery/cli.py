@@ -94,6 +94,7 @@ def _target_options(sub: argparse.ArgumentParser) -> None:
     add("--arch", metavar="ARCH", help="amd64 or arm64 (default: this host's)")
     add("--base", metavar="BASE", help="standin, a tag of images/bases, or a full image reference")
     add("--pin", metavar="NAME==VERSION", action="append", default=[], help="another version, this time (repeatable)")
+    add("--wheelhouse", metavar="DIR", help="a folder of wheels of yours, looked at before pip's settings")
     add("--force", action="store_true", help="go on in spite of findings; stamped into manifest, tag and labels")
 
 
@@ -107,6 +108,7 @@ def _own_options(name: str, sub: argparse.ArgumentParser) -> None:
     if name == "image":
         add("--no-verify", action="store_true", help="build only")
         add("--no-cache", action="store_true", help="build every stage anew")
+        add("--builder", metavar="NAME", help="a buildx builder of yours (real bases only); the image is loaded back")
     if name == "verify":
         add("--image", metavar="REF", help="another image than the profile's")
         add("--level", action="append", choices=("static", "import", "npu"), default=[], help="only this level")
@@ -174,7 +176,8 @@ def _dispatch(argv: Sequence[str], root: Path) -> ExitCode:
 def _call(arguments: argparse.Namespace, root: Path) -> ExitCode:
     from cannery.edge.context import read_context  # noqa: PLC0415 - `--help` must not load the catalog's libraries
 
-    context = read_context(root, is_json=getattr(arguments, "json", False))
+    wheelhouse = getattr(arguments, "wheelhouse", None)
+    context = read_context(root, is_json=getattr(arguments, "json", False), wheelhouse=wheelhouse)
     if context.env.get("CANNERY_DEBUG"):
         logging.basicConfig(level=logging.DEBUG, stream=sys.stderr, format="%(name)s %(message)s")
     module = importlib.import_module(f"cannery.commands.{COMMANDS[arguments.command][0]}")

@@ -69,8 +69,13 @@ def image(arguments: argparse.Namespace, context: Context) -> ExitCode:
         context.say(f"going on in spite of {', '.join(plan.forced)}: stamped into manifest, tag and labels")
     engine = find_engine(context.env, context.cache, start=True, say=context.say)
     client = docker_client(engine)
+    if arguments.builder and plan.recipe.base.kind is BaseKind.STANDIN:
+        raise UsageError(
+            "BUILDER: the stand-in base stands in the engine alone, where another builder does not see it",
+            hint="leave BUILDER out, or take a real base: BASE=" + plan.recipe.target.base_tag,
+        )
     with _folder(context, plan) as folder:
-        built = _build(context, catalog, plan, engine, client, folder, no_cache=arguments.no_cache)
+        built = _build(context, catalog, plan, engine, client, folder, arguments)
     verified = None
     if not arguments.no_verify:
         verified = _verify(context, catalog, plan, engine, arguments, built.id)
@@ -102,8 +107,7 @@ def _build(  # noqa: PLR0913, PLR0917 - what one build touches
     engine: Engine,
     client: docker.DockerClient,
     folder: Path,
-    *,
-    no_cache: bool,
+    arguments: argparse.Namespace,
 ) -> Built:
     check_space(context, engine, plan)
     if plan.recipe.base.kind is BaseKind.STANDIN:
@@ -114,13 +118,13 @@ def _build(  # noqa: PLR0913, PLR0917 - what one build touches
     secrets = build_secrets(context, suite)
     env = {**engine.client_env(context.env), **secrets.env}
     result = bake(
-        engine.buildx_command(),
+        engine.buildx_command(builder=arguments.builder or ""),
         env,
         folder,
         targets=("image",),
         log=folder / "log" / "build.log",
         view=make_view(sys.stderr, is_terminal=context.is_terminal, clock=time.monotonic),
-        overrides=("*.no-cache=true",) if no_cache else (),
+        overrides=_overrides(arguments),
         secrets=secrets.values,
     )
     attributes = client.images.get(plan.reference).attrs
@@ -129,6 +133,12 @@ def _build(  # noqa: PLR0913, PLR0917 - what one build touches
     return Built(
         attributes["Id"], attributes["Size"], new, reused, result.cached, result.total, result.seconds, result.log
     )
+
+
+def _overrides(arguments: argparse.Namespace) -> tuple[str, ...]:
+    """Return bake's `--set` values. A builder other than the engine's own has to hand the image over."""
+    overrides = ["*.no-cache=true"] if arguments.no_cache else []
+    return (*overrides, "*.output=type=docker") if arguments.builder else tuple(overrides)
 
 
 def _standins(context: Context, catalog: Catalog, plan: Plan, client: docker.DockerClient) -> None:

@@ -7,11 +7,11 @@ import os
 import platform
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cannery.core.errors import UnableError
+from cannery.core.errors import UnableError, UsageError
 from cannery.core.words import ARCH_ALIASES, Arch
 from cannery.edge.catalog import load_catalog
 from cannery.edge.files import sha256_bytes
@@ -30,7 +30,10 @@ IGNORED = re.compile(r"(^|/)(__pycache__|\.[^/]+)(/|$)|(~|\.pyc|\.orig|\.rej)$")
 
 @dataclass(frozen=True)
 class Context:
-    """One run's surroundings. `root` is the checkout, `cache` holds wheels, engine and base rootfs."""
+    """One run's surroundings.
+
+    `root` is the checkout, `cache` holds wheels, engine and base rootfs, `wheelhouse` is a folder of the user's wheels.
+    """
 
     root: Path
     cache: Path
@@ -38,6 +41,7 @@ class Context:
     arch: Arch
     is_terminal: bool
     is_json: bool = False
+    wheelhouse: Path | None = None
 
     def say(self, text: str) -> None:
         """Print a line for the user on standard error, so that standard output stays data."""
@@ -45,8 +49,13 @@ class Context:
 
     @functools.cached_property
     def pip(self) -> PipSettings:
-        """The host's pip settings, asked for once: it takes pip a good part of a second."""
-        return read_pip_settings(self.env)
+        """The host's pip settings, asked for once: it takes pip a good part of a second.
+
+        The user's wheelhouse is one more find-links folder, the first.
+        """
+        found = read_pip_settings(self.env)
+        links = (str(self.wheelhouse), *found.find_links) if self.wheelhouse else found.find_links
+        return replace(found, find_links=links)
 
     def catalog(self) -> Catalog:
         """Read images/."""
@@ -59,8 +68,12 @@ class Context:
         return {str(p.relative_to(folder)): p.read_text(encoding="utf-8") for p in paths}
 
 
-def read_context(root: Path, *, is_json: bool = False) -> Context:
-    """Read the process's surroundings. Raises `UnableError` on a CPU architecture that no CANN image is made for."""
+def read_context(root: Path, *, is_json: bool = False, wheelhouse: str | None = None) -> Context:
+    """Read the process's surroundings.
+
+    Raises `UnableError` on a CPU architecture that no CANN image is made for, `UsageError` for a wheelhouse that is no
+    folder.
+    """
     env = dict(os.environ)
     machine = platform.machine().lower()
     if machine not in ARCH_ALIASES:
@@ -73,7 +86,17 @@ def read_context(root: Path, *, is_json: bool = False) -> Context:
         arch=ARCH_ALIASES[machine],
         is_terminal=sys.stderr.isatty(),
         is_json=is_json,
+        wheelhouse=_wheelhouse(wheelhouse),
     )
+
+
+def _wheelhouse(text: str | None) -> Path | None:
+    if not text:
+        return None
+    folder = Path(text).expanduser().absolute()
+    if not folder.is_dir():
+        raise UsageError(f"WHEELHOUSE: {text!r} is no folder", hint="name the folder that holds your wheels")
+    return folder
 
 
 def template_digests(templates: Mapping[str, str]) -> dict[str, str]:

@@ -1,0 +1,34 @@
+"""What is read once at the start."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cannery.core.errors import UsageError
+from cannery.edge import context as module
+from cannery.edge.context import read_context
+from cannery.edge.pipconf import PipSettings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_a_wheelhouse_is_looked_at_before_pip_s_own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "read_pip_settings", lambda _env: PipSettings(find_links=("/theirs",)))
+    assert read_context(tmp_path, wheelhouse=str(tmp_path)).pip.find_links == (str(tmp_path), "/theirs")
+    assert read_context(tmp_path).pip.find_links == ("/theirs",)
+
+
+def test_a_wheelhouse_that_is_no_folder_is_wrong_use(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="WHEELHOUSE"):
+        read_context(tmp_path, wheelhouse=str(tmp_path / "absent"))
+
+
+def test_templates_leave_out_what_tools_and_editors_leave(tmp_path: Path) -> None:
+    for name in ("a.j2", "tools/b.py", ".mypy_cache/c", "tools/__pycache__/d.pyc", "e.j2~", "f.orig"):
+        path = tmp_path / "templates" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("x")
+    assert sorted(read_context(tmp_path).templates()) == ["a.j2", "tools/b.py"]
