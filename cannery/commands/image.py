@@ -25,12 +25,11 @@ from cannery.core.words import BaseKind
 from cannery.edge.buildx import bake
 from cannery.edge.disk import check_space
 from cannery.edge.engine import docker_client, find_engine
-from cannery.edge.files import sha256_bytes
 from cannery.edge.locks import current_lock
 from cannery.edge.progress_view import make_view
 from cannery.edge.rendered import fetch_wheels, write_folder
 from cannery.edge.secrets import build_secrets
-from cannery.edge.verify import Verified, VerifyRequest, read_host, verify
+from cannery.edge.verify import Verified, VerifyRequest, read_host, script_digest, verify
 
 if TYPE_CHECKING:
     import argparse
@@ -43,8 +42,6 @@ if TYPE_CHECKING:
     from cannery.core.plan import Plan
     from cannery.edge.context import Context
     from cannery.edge.engine import Engine
-
-VERIFY_SCRIPT = "rootfs/opt/cannery/verify.py"
 
 
 @dataclass(frozen=True)
@@ -179,7 +176,7 @@ def _verify(  # noqa: PLR0913, PLR0917 - what one verification touches
     request = VerifyRequest(
         image=plan.reference,
         image_id=image_id,
-        script_digest=sha256_bytes(context.templates()[VERIFY_SCRIPT].encode()),
+        script_digest=script_digest(context.templates()),
         shm_size=plan.recipe.profile.shm_size,
         require_npu=arguments.require_npu,
         again=arguments.verify_again,

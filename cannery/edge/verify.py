@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from cannery.core.errors import VerifyFailedError
@@ -13,6 +14,7 @@ from cannery.edge.files import sha256_bytes, write_atomic
 from cannery.edge.process import run
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from cannery.core.catalog import ChipAccess
@@ -23,9 +25,15 @@ SCRIPT = "/opt/cannery/verify.py"
 PYTHON = "/opt/venv/bin/python"
 
 
+def script_digest(templates: Mapping[str, str]) -> str:
+    """Return one hex digest of the verify script and all its modules, of {path below templates/: text}."""
+    folder = f"rootfs{PurePosixPath(SCRIPT).parent}/"
+    return sha256_bytes(json.dumps(sorted(item for item in templates.items() if item[0].startswith(folder))).encode())
+
+
 @dataclass(frozen=True)
 class VerifyRequest:
-    """What is to be verified, and how: `script_digest` is of the verify script, `levels` empty means all."""
+    """What is to be verified, and how: `script_digest` covers the script's modules, `levels` empty means all."""
 
     image: str
     image_id: str

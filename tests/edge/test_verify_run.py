@@ -16,7 +16,7 @@ from cannery.core.words import Arch
 from cannery.edge import verify as module
 from cannery.edge.context import Context
 from cannery.edge.engine import Engine
-from cannery.edge.verify import VerifyRequest, read_host, verify
+from cannery.edge.verify import VerifyRequest, read_host, script_digest, verify
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -109,6 +109,16 @@ def test_anything_else_runs_again(context: Context, docker: Docker, request_: Ve
     verify(context, docker.engine, REQUEST, ACCESS, BARE)
     assert not verify(context, docker.engine, request_, ACCESS, BARE).reused
     assert len(docker.calls) == 2
+
+
+def test_the_digest_of_the_script_covers_its_modules_and_nothing_else() -> None:
+    folder = "rootfs/opt/cannery"
+    templates = {f"{folder}/verify.py": "1", f"{folder}/verifying/elf.py": "1", "tools/stage.py": "1"}
+    digest = script_digest(templates)
+    for name in templates:
+        changed = script_digest({**templates, name: "2"}) != digest
+        assert changed == name.startswith(folder)
+    assert script_digest({**templates, f"{folder}/verifying/more.py": ""}) != digest
 
 
 def test_a_host_that_has_got_npus_runs_again(context: Context, docker: Docker) -> None:

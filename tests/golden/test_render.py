@@ -27,7 +27,7 @@ from cannery.edge.context import Context, template_digests
 FILES = Path(__file__).parent / "files"
 ROOT = Path(__file__).resolve().parent.parent.parent
 # What the real templates/ copies into every folder as it is; its text is tested where it is run.
-COPIED = ("tools/", "rootfs/opt/cannery/verify.py")
+COPIED = ("tools/", "rootfs/opt/cannery/verify")
 TEMPLATES = Context(ROOT, ROOT, {}, Arch.AMD64, is_terminal=False).templates()
 
 

@@ -104,6 +104,7 @@ def test_another_python_changes_every_layer_of_packages() -> None:
     ("template", "layers"),
     [
         ("rootfs/opt/cannery/verify.py", set()),
+        ("rootfs/opt/cannery/verifying/checks.py", set()),
         ("tools/system.sh", {"system"}),
         ("tools/stage.py", {"venv", "torch-deps", "torch", "numpy", "torch-npu", "ray", "built", "links"}),
     ],

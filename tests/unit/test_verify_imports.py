@@ -7,12 +7,14 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from data.verify_tree import ASCEND, TOOLKIT, Tree, load
+from data.verify_tree import ASCEND, TOOLKIT, Tree
+
+from verifying import worker
+from verifying.checks import check_ids, run_checks
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-verify = load()
 MODULES = {
     "good": "__version__ = '3.1'\nclass inner: value = 5\n",
     "exits": "import sys; sys.exit(3)",
@@ -47,20 +49,20 @@ def tree(tmp_path: Path) -> Tree:
 def imports(tree: Tree, *names: str, timeout: float = 20.0) -> dict[str, tuple[str, str]]:
     """Module → (status, message)."""
     tree.manifest["checks"]["imports"] = [{"module": name, "component": "c"} for name in names]
-    found = verify.run_checks(tree.image(timeout=timeout), [f"import.{name}" for name in names])
+    found = run_checks(tree.image(timeout=timeout), [f"import.{name}" for name in names])
     return {item.id.removeprefix("import."): (item.status, item.message) for item in found}
 
 
 def children(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Counts the children by their tasks."""
     started: list[int] = []
-    real = verify._one_worker
+    real = worker._one_worker
 
     def counted(image: object, tasks: list[object]) -> object:
         started.append(len(tasks))
         return real(image, tasks)
 
-    monkeypatch.setattr(verify, "_one_worker", counted)
+    monkeypatch.setattr(worker, "_one_worker", counted)
     return started
 
 
@@ -168,7 +170,7 @@ def test_one_module_with_two_attributes_is_one_check(tree: Tree) -> None:
         {"module": "good", "component": "c", "attribute": "__version__", "equals": "9"},
     ]
     tree.manifest["checks"]["imports"] = rows
-    assert verify.check_ids(tree.manifest).count("import.good") == 1
+    assert check_ids(tree.manifest).count("import.good") == 1
     assert tree.check("import.good").message == "good.__version__ is 3.1, the manifest says 9"
 
 
@@ -213,7 +215,7 @@ def test_a_forced_pair_of_two_releases_fails(tree: Tree) -> None:
 
 def test_without_torch_npu_there_is_no_pair(tree: Tree) -> None:
     tree.manifest["wheels"] = [item for item in tree.wheels if item["name"] != "torch-npu"]
-    ids = verify.check_ids(tree.manifest)
+    ids = check_ids(tree.manifest)
     assert PAIR not in ids
     assert "npu.tensor" not in ids
 

@@ -9,19 +9,23 @@ from typing import TYPE_CHECKING
 
 import jsonschema
 import pytest
-from data.verify_tree import ASCEND, NPU_IDS, REPOSITORY, Tree, load
+from data.verify_tree import ASCEND, NPU_IDS, REPOSITORY, Tree
+
+import verify
+from verifying import npu, readable
+from verifying.checks import check_ids, run_checks
+from verifying.npu import NEEDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-verify = load()
 REPORT_SCHEMA = json.loads((REPOSITORY / "docs/verify-report.schema.json").read_text())
 
 
 @pytest.fixture
 def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tree:
-    monkeypatch.setattr(verify, "PRIVATE", "/no-such-home/")
+    monkeypatch.setattr(readable, "PRIVATE", "/no-such-home/")
     (tmp_path / "image").mkdir()
     return Tree(tmp_path / "image")
 
@@ -37,11 +41,11 @@ def npus(tree: Tree) -> Tree:
 
 
 def states(tree: Tree) -> dict[str, str]:
-    return {item.id: item.status for item in verify.run_checks(tree.image(), NPU_IDS)}
+    return {item.id: item.status for item in run_checks(tree.image(), NPU_IDS)}
 
 
 def only_failed(name: str) -> dict[str, str]:
-    ground = {item for item, needs in verify.NEEDS.items() if name in needs}
+    ground = {item for item, needs in NEEDS.items() if name in needs}
     return {item: "failed" if item == name else "skipped" if item in ground else "passed" for item in NPU_IDS}
 
 
@@ -130,13 +134,13 @@ def test_no_npu_smi_is_a_warning_while_the_devices_work(npus: Tree) -> None:
 
 
 def test_a_node_without_a_driver_behind_it(npus: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verify, "manager_error", lambda _: errno.ENXIO)
+    monkeypatch.setattr(npu, "manager_error", lambda _: errno.ENXIO)
     assert states(npus) == only_failed("npu.driver")
     assert npus.check("npu.driver").message.startswith("driver missing: ")
 
 
 def test_a_node_that_the_container_may_not_open(npus: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verify, "manager_error", lambda _: errno.EPERM)
+    monkeypatch.setattr(npu, "manager_error", lambda _: errno.EPERM)
     assert states(npus) == only_failed("npu.nodes")
 
 
@@ -160,7 +164,7 @@ def test_a_node_against_the_device_rules(npus: Tree, monkeypatch: pytest.MonkeyP
 
 
 def test_no_nodes_is_a_skip_with_five_points(tree: Tree) -> None:
-    outcomes = list(verify.run_checks(tree.image(), NPU_IDS))
+    outcomes = list(run_checks(tree.image(), NPU_IDS))
     assert {(item.status, item.message) for item in outcomes} == {("skipped", "no NPU")}
     points = outcomes[0].details
     assert [line.split(":")[0] for line in points] == ["nodes", "mounts", "driver", "permission", "env"]
@@ -180,7 +184,7 @@ def test_a_stand_in_never_passes_the_level(tree: Tree, *, with_nodes: bool) -> N
     tree.manifest["base"]["kind"] = "standin"
     if with_nodes:
         tree.nodes(0)
-    outcomes = list(verify.run_checks(tree.image(), NPU_IDS))
+    outcomes = list(run_checks(tree.image(), NPU_IDS))
     reason = "stand-in" if with_nodes else "stand-in: no NPU"
     assert {(item.status, item.message) for item in outcomes} == {("skipped", reason)}
 
@@ -243,14 +247,14 @@ def test_the_json_report_fits_its_schema(tree: Tree, capsys: pytest.CaptureFixtu
     report = json.loads(out)
     jsonschema.validate(report, REPORT_SCHEMA)
     assert (code, report["result"]) == ((1, "failed") if broken else (0, "passed"))
-    assert [item["id"] for item in report["checks"]] == verify.check_ids(tree.manifest)
+    assert [item["id"] for item in report["checks"]] == check_ids(tree.manifest)
     assert sum(report["counts"].values()) == len(report["checks"])
     assert report["counts"]["failed"] == (1 if broken else 0)
     assert (report["plan"], report["profile"], report["base"]) == ("0123456789ab", "demo", "real")
 
 
 def test_only_and_list(tree: Tree, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(tree, capsys, "--list") == (0, "\n".join(verify.check_ids(tree.manifest)) + "\n")
+    assert run(tree, capsys, "--list") == (0, "\n".join(check_ids(tree.manifest)) + "\n")
     code, out = run(tree, capsys, "--only", "static.shm", "--only", "static.denied")
     assert code == 0
     assert [line.split()[1] for line in out.splitlines() if line.startswith("✅ static")] == [

@@ -10,18 +10,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
-from data.verify_tree import ASCEND, JEMALLOC, TOOLKIT, Tree, elf, load
+from data.verify_tree import ASCEND, JEMALLOC, TOOLKIT, Tree, elf
+
+from verifying import readable
+from verifying.checks import CHECKS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-verify = load()
-
 
 @pytest.fixture
 def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tree:
-    monkeypatch.setattr(verify, "PRIVATE", "/no-such-home/")  # the interpreter of the tests may live below /root
+    monkeypatch.setattr(readable, "PRIVATE", "/no-such-home/")  # the interpreter of the tests may live below /root
     (tmp_path / "image").mkdir()
     return Tree(tmp_path / "image")
 
@@ -329,7 +330,7 @@ def test_a_broken_fact_fails_its_own_check_alone(tree: Tree, case: Case) -> None
 
 
 def test_every_static_check_has_a_case() -> None:
-    assert {case.check for case in CASES} == {name for name in verify.CHECKS if name.startswith("static.")}
+    assert {case.check for case in CASES} == {name for name in CHECKS if name.startswith("static.")}
 
 
 FINE: list[tuple[str, Callable[[Tree], object]]] = [
@@ -467,7 +468,7 @@ def test_a_check_that_raises_is_its_own_failure(tree: Tree, monkeypatch: pytest.
     def breaks(_: object) -> None:
         raise KeyError("surprise")
 
-    monkeypatch.setitem(verify.CHECKS, "static.base", breaks)
+    monkeypatch.setitem(CHECKS, "static.base", breaks)
     outcome = tree.check("static.base")
     assert outcome.status == "failed"
     assert outcome.message.startswith("the check itself broke: KeyError: 'surprise' (in breaks, line ")

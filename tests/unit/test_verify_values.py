@@ -13,12 +13,19 @@ from typing import TYPE_CHECKING, Any
 
 import jsonschema
 import pytest
-from data.verify_tree import REPOSITORY, Tree, elf, load
+from data.verify_tree import REPOSITORY, Tree, elf
+
+import verify
+from verifying.elf import MACHINES, cached_libraries, read_elf
+from verifying.form import form_faults
+from verifying.manifest import FORM
+from verifying.outcome import Outcome
+from verifying.report import summary
+from verifying.versions import cann_version, same_version
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-verify = load()
 SCHEMA = json.loads((REPOSITORY / "docs/manifest.schema.json").read_text())
 REPORT_SCHEMA = json.loads((REPOSITORY / "docs/verify-report.schema.json").read_text())
 STRICT = jsonschema.Draft202012Validator(SCHEMA)
@@ -82,7 +89,7 @@ def altered(manifest: dict[str, Any], path: tuple[Any, ...], value: object) -> o
 
 def test_the_form_in_the_script_and_the_published_schema_agree(tree: Tree) -> None:
     manifest = full_manifest(tree)
-    assert verify.form_faults(manifest, verify.FORM) == []
+    assert form_faults(manifest, FORM) == []
     assert STRICT.is_valid(manifest)
     count = refused = 0
     for path in places(manifest):
@@ -90,8 +97,8 @@ def test_the_form_in_the_script_and_the_published_schema_agree(tree: Tree) -> No
             broken = altered(manifest, path, value)
             if value == 7 and path == ("shm_min_bytes",):
                 continue
-            mine, theirs = not verify.form_faults(broken, verify.FORM), STRICT.is_valid(broken)
-            assert mine == theirs, (path, value, verify.form_faults(broken, verify.FORM))
+            mine, theirs = not form_faults(broken, FORM), STRICT.is_valid(broken)
+            assert mine == theirs, (path, value, form_faults(broken, FORM))
             count, refused = count + 1, refused + (not mine)
     assert count > 1000
     assert refused > count / 2
@@ -109,7 +116,7 @@ def test_every_missing_key_is_refused_by_both(tree: Tree) -> None:
         del inner[path[-1]]
         optional = path[-1] in {"attribute", "equals", "library_allow"}
         assert STRICT.is_valid(broken) == optional, path
-        assert (verify.form_faults(broken, verify.FORM) == []) == optional, path
+        assert (form_faults(broken, FORM) == []) == optional, path
 
 
 @pytest.mark.parametrize(
@@ -149,7 +156,7 @@ def test_a_broken_manifest_is_one_line(
 def test_a_misspelt_key_names_the_nearest(tree: Tree) -> None:
     manifest = full_manifest(tree)
     manifest["wheelz"] = manifest.pop("wheels")
-    assert verify.form_faults(manifest, verify.FORM) == ["wheels: missing", "wheelz: unknown key (nearest: wheels)"]
+    assert form_faults(manifest, FORM) == ["wheels: missing", "wheelz: unknown key (nearest: wheels)"]
 
 
 @pytest.mark.parametrize(
@@ -175,7 +182,7 @@ def test_a_misspelt_key_names_the_nearest(tree: Tree) -> None:
     ],
 )
 def test_versions(wanted: str, found: str, same: bool) -> None:
-    assert verify.same_version(wanted, found) is same
+    assert same_version(wanted, found) is same
 
 
 @pytest.mark.parametrize(
@@ -191,7 +198,7 @@ def test_versions(wanted: str, found: str, same: bool) -> None:
     ],
 )
 def test_cann_version_files(text: str, version: str) -> None:
-    assert verify.cann_version(text) == version
+    assert cann_version(text) == version
 
 
 @pytest.mark.parametrize("wide", [True, False])
@@ -200,7 +207,7 @@ def test_elf_made_by_hand(tmp_path: Path, *, wide: bool) -> None:
     file.write_bytes(
         elf(("liba.so.1", "libb.so"), runpath="$ORIGIN/../lib:/opt/x", soname="x.so.3", machine=183, wide=wide)
     )
-    found = verify.read_elf(str(file))
+    found = read_elf(str(file))
     assert found == (183, 64 if wide else 32, ("liba.so.1", "libb.so"), "x.so.3", ("$ORIGIN/../lib", "/opt/x"))
 
 
@@ -210,7 +217,7 @@ def test_elf_of_every_length_is_read_or_refused(tmp_path: Path) -> None:
     for length in range(len(whole)):
         file.write_bytes(whole[:length])
         try:
-            found = verify.read_elf(str(file))
+            found = read_elf(str(file))
         except ValueError as error:
             refused.append(str(error))
         else:
@@ -223,9 +230,9 @@ def test_elf_of_this_hosts_extensions() -> None:
     import _ctypes  # noqa: PLC0415
 
     path = getattr(_ctypes, "__file__", sys.executable)
-    found = verify.read_elf(path)
+    found = read_elf(path)
     assert any(name.startswith("libc.so") for name in found.needed)
-    assert found.machine in verify.MACHINES.values()
+    assert found.machine in MACHINES.values()
 
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc: test_elf_made_by_hand covers the reader")
@@ -234,7 +241,7 @@ def test_elf_made_by_gcc(tmp_path: Path, flag: str, path: str) -> None:
     file = tmp_path / "libt.so"
     options = ["-shared", "-o", str(file), "-x", "c", "/dev/null", f"-Wl,-soname,libt.so.7,-rpath,{path},{flag}"]
     subprocess.run(["gcc", *options, "-Wl,--no-as-needed", "-lm"], check=True)
-    found = verify.read_elf(str(file))
+    found = read_elf(str(file))
     assert (found.soname, found.runpath, found.bits) == ("libt.so.7", (path,), 64)
     assert "libm.so.6" in found.needed
 
@@ -245,18 +252,18 @@ def test_the_loaders_cache(tmp_path: Path) -> None:
     entry = struct.pack("<iIIIQ", 0x303, start, start + 10, 0, 0)
     cache = tmp_path / "ld.so.cache"
     cache.write_bytes(b"glibc-ld.so.cache1.1" + struct.pack("<II", 1, len(strings)) + bytes(20) + entry + strings)
-    assert verify.cached_libraries(str(cache)) == {"liba.so.1": "/usr/lib/liba.so.1"}
-    assert verify.cached_libraries(str(tmp_path / "none")) == {}
+    assert cached_libraries(str(cache)) == {"liba.so.1": "/usr/lib/liba.so.1"}
+    assert cached_libraries(str(tmp_path / "none")) == {}
     cache.write_bytes(b"ld.so-1.7.0")
-    assert verify.cached_libraries(str(cache)) == {}
+    assert cached_libraries(str(cache)) == {}
 
 
 def test_the_cache_of_this_host_names_libc() -> None:
-    assert Path(verify.cached_libraries("/etc/ld.so.cache")["libc.so.6"]).exists()
+    assert Path(cached_libraries("/etc/ld.so.cache")["libc.so.6"]).exists()
 
 
 def outcome(level: str, status: str, message: str = "m") -> object:
-    return verify.Outcome(status, message, (), False, f"{level}.x", level)
+    return Outcome(status, message, (), False, f"{level}.x", level)
 
 
 @pytest.mark.parametrize(
@@ -268,14 +275,12 @@ def outcome(level: str, status: str, message: str = "m") -> object:
     ],
 )
 def test_the_summary_never_praises_an_untested_npu(outcomes: list[object], result: str) -> None:
-    line = verify.summary(outcomes, result)
+    line = summary(outcomes, result)
     assert "the NPU was not tested" in line
     assert "NPU ok" not in line
-    assert "not tested" not in verify.summary([outcome("npu", "passed")], "passed")
+    assert "not tested" not in summary([outcome("npu", "passed")], "passed")
 
 
 def test_numbers_of_the_summary() -> None:
-    line = verify.summary(
-        [outcome("static", "passed"), outcome("static", "warning"), outcome("npu", "passed")], "passed"
-    )
+    line = summary([outcome("static", "passed"), outcome("static", "warning"), outcome("npu", "passed")], "passed")
     assert line == "✅ passed: 2 passed, 1 warning"

@@ -1,12 +1,9 @@
 """A made-up image below a folder, in which every check of the verify script passes, and ways to look at it."""
 
-# ruff: noqa: ANN401 - the script under test is loaded as a module of no known type
-
 from __future__ import annotations
 
 import base64
 import hashlib
-import importlib.util
 import json
 import os
 import struct
@@ -14,27 +11,20 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from verifying.checks import check_ids, run_checks
+from verifying.image import Image, Options
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from verifying.outcome import Outcome
+
 REPOSITORY = Path(__file__).resolve().parents[3]
-SCRIPT = REPOSITORY / "templates/rootfs/opt/cannery/verify.py"
 MINOR = f"{sys.version_info[0]}.{sys.version_info[1]}"
 ASCEND = "/usr/local/Ascend"
 TOOLKIT = f"{ASCEND}/ascend-toolkit/latest"
 JEMALLOC = "/usr/local/lib/libjemalloc.so.2"
 NPU_IDS = tuple(f"npu.{name}" for name in ("nodes", "driver", "smi", "visible", "count", "tensor"))
-
-
-def load() -> Any:
-    """The verify script as a module."""
-    if "cannery_verify_script" not in sys.modules:
-        spec = importlib.util.spec_from_file_location("cannery_verify_script", SCRIPT)
-        assert spec is not None
-        assert spec.loader is not None
-        sys.modules["cannery_verify_script"] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(sys.modules["cannery_verify_script"])
-    return sys.modules["cannery_verify_script"]
 
 
 def elf(
@@ -270,24 +260,19 @@ class Tree:
         """Writes the manifest."""
         return self.write("/opt/cannery/manifest.json", json.dumps(self.manifest))
 
-    def image(self, **options: Any) -> Any:
+    def image(self, **options: float) -> Image:
         """The tree as the script's checks take it."""
-        verify = load()
         path = str(self.save())
         options = {"timeout": 20.0, **options}
-        return verify.Image(self.manifest, str(self.root), dict(self.env), self.cwd, verify.Options(**options), path)
+        return Image(self.manifest, str(self.root), dict(self.env), self.cwd, Options(**options), path)
 
-    def check(self, name: str, **options: Any) -> Any:
+    def check(self, name: str, **options: float) -> Outcome:
         """The outcome of one check."""
-        verify = load()
-        (outcome,) = verify.run_checks(self.image(**options), [name])
+        (outcome,) = run_checks(self.image(**options), [name])
         return outcome
 
     def failing(self, *levels: str) -> dict[str, str]:
         """Id → message of the checks of some levels that failed or warned."""
-        verify = load()
         image = self.image()
-        wanted = [name for name in verify.check_ids(self.manifest) if name.split(".")[0] in levels]
-        return {
-            item.id: item.message for item in verify.run_checks(image, wanted) if item.status in {"failed", "warning"}
-        }
+        wanted = [name for name in check_ids(self.manifest) if name.split(".")[0] in levels]
+        return {item.id: item.message for item in run_checks(image, wanted) if item.status in {"failed", "warning"}}

@@ -1,0 +1,92 @@
+"""Checks of what the image stands on: the venv's Python, CANN, and the shared memory of the container."""
+
+import json
+import os
+import re
+from collections.abc import Iterable
+
+from verifying.child import run
+from verifying.image import VENV, Image
+from verifying.outcome import Outcome, failed, judged, passed, warning
+from verifying.versions import cann_version
+
+PROBE = (
+    "import json, sys; print(json.dumps({'version': '%d.%d.%d' % sys.version_info[:3], 'prefix': sys.prefix,"
+    " 'base_prefix': sys.base_prefix}))"
+)
+
+
+def python_check(image: Image) -> Outcome:
+    """The venv's interpreter runs, has the target's minor version, belongs to /opt/venv and stands alone."""
+    wanted, shown = image.manifest["target"]["python"], image.shown(image.python)
+    try:
+        child = run(image, [image.python, "-c", PROBE])
+    except OSError as error:
+        return failed(f"{shown} cannot be started: {error.strerror}")
+    if child.code != 0:
+        return failed(f"{shown} {child.ending}", child.last_words)
+    facts = json.loads(child.out)
+    home = image.manifest["base"]["python_home"]
+    faults = []
+    if facts["version"].split(".")[:2] != wanted.split("."):
+        faults.append(f"{shown} is Python {facts['version']}, the target is {wanted}")
+    if not same_place(facts["prefix"], [image.path(VENV)]):
+        faults.append(f"its prefix is {image.shown(facts['prefix'])}, not {VENV}")
+    settings = image.text(f"{VENV}/pyvenv.cfg")
+    origin = re.search(r"^home\s*=\s*(.+?)/bin$", settings, re.MULTILINE)
+    places = [facts["base_prefix"], *([origin[1]] if origin else [])]  # a base may link its Python to another prefix
+    if not any(same_place(place, (home, image.path(home))) for place in places):
+        faults.append(f"it belongs to the Python at {' or '.join(places)}, the manifest says {home}")
+    if re.search(r"^include-system-site-packages\s*=\s*true", settings, re.MULTILINE | re.IGNORECASE):
+        faults.append(f"{VENV}/pyvenv.cfg lets the base's own packages in (include-system-site-packages = true)")
+    return judged(faults, f"Python {facts['version']} in {VENV}, of {home}")
+
+
+def same_place(path: str, others: Iterable[str]) -> bool:
+    """Whether a path is one of the others, links followed."""
+    return os.path.realpath(path) in map(os.path.realpath, others)
+
+
+def base_check(image: Image) -> Outcome:
+    """The version files of CANN say what the manifest says, toolkit and NNAL the target's; its scripts are there."""
+    base, cann = image.manifest["base"], image.manifest["target"]["cann"].lower()
+    faults, seen = [], []
+    for item in base["version_files"]:
+        found = cann_version(image.text(item["path"]))
+        seen.append((item["name"], found or "unknown", item["path"]))
+        recorded = item["version"].lower()
+        wanted = cann if item["name"].lower() in {"toolkit", "nnal"} else recorded
+        told = "" if recorded == wanted else f" (the manifest records {item['version']})"
+        if not os.path.isfile(image.path(item["path"])):
+            faults.append(f"{item['name']}: {item['path']} does not exist")
+        elif not found:
+            faults.append(f"{item['name']}: {item['path']} states no CANN version")
+        elif found != wanted or told:
+            faults.append(f"{item['name']} is {found} ({item['path']}), the target's CANN is {wanted}{told}")
+    said = "; ".join(f"{name} {version} ({path})" for name, version, path in seen)
+    if faults and len({version for _, version, _ in seen}) > 1:
+        faults.insert(0, f"parts of CANN differ: {said}")
+    needed = [base["toolkit_home"], *base["set_env"]]
+    faults += [f"{path} does not exist" for path in needed if not image.exists(path)]
+    if not seen:
+        faults.append("the manifest names no version file of CANN")
+    return judged(faults, f"CANN {cann}: {said}")
+
+
+def shm_check(image: Image) -> Outcome:
+    """/dev/shm is large enough for the workers of this profile (a warning: the user's flag sets it, not the image)."""
+    wanted = image.manifest["shm_min_bytes"]
+    flag = f"--shm-size={-(-wanted >> 20)}m"
+    try:
+        about = os.statvfs(image.path("/dev/shm"))
+    except OSError as error:
+        return warning(f"/dev/shm: {error.strerror}; start the container with {flag}")
+    found = about.f_blocks * about.f_frsize
+    if found < wanted:
+        return warning(f"/dev/shm has {size_of(found)}, this profile wants {size_of(wanted)}: {flag}")
+    return passed(f"/dev/shm has {size_of(found)}")
+
+
+def size_of(count: int) -> str:
+    """Bytes for people."""
+    return f"{count / (1 << 30):.1f} GiB" if count >= 1 << 30 else f"{count / (1 << 20):.0f} MiB"

@@ -1,0 +1,122 @@
+"""The table of checks, and how they are run: in order, each guarded, with the rule for skips applied."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import PurePath
+from typing import Any
+
+from verifying import base, contents, environment, leftovers, libraries, npu, packages, readable, shadow
+from verifying.form import nearest
+from verifying.image import Image
+from verifying.imports import PAIR, has_pair, import_ids, import_outcomes
+from verifying.nodes import five_points
+from verifying.outcome import Outcome, failed, judged, skipped
+from verifying.versions import normal_name
+
+LEVELS = ("static", "import", "npu")
+
+
+def manifest_check(image: Image) -> Outcome:
+    """The manifest was read (else no check runs at all), names only checks that exist, and each thing once."""
+    manifest, known = image.manifest, {*CHECKS, PAIR, *check_ids(image.manifest)}
+    strange = [name for name in manifest["may_skip"] if name not in known]
+    faults = [f"may_skip names an unknown check {name}{nearest(name, known)}" for name in strange]
+    for what in ("wheels", "sources"):
+        names = Counter(normal_name(item["name"]) for item in manifest[what])
+        faults += [f"{what} names {name} {count} times" for name, count in names.items() if count > 1]
+    if not manifest["wheels"]:
+        faults.append("wheels is empty: nothing to prove")
+    about = f"plan {manifest['plan']} of profile {manifest['profile']}"
+    return judged(faults, f"{about}, {len(manifest['wheels'])} distributions")
+
+
+# In the order in which they run; the checks of the level import come from the manifest.
+CHECKS: dict[str, Callable[[Image], Outcome]] = {
+    "static.manifest": manifest_check,
+    "static.python": base.python_check,
+    "static.base": base.base_check,
+    "static.wheels": packages.wheels_check,
+    "static.files": contents.files_check,
+    "static.patches": contents.patches_check,
+    "static.env": environment.env_check,
+    "static.preload": environment.preload_check,
+    "static.libraries": libraries.libraries_check,
+    "static.exclusive": packages.exclusive_check,
+    "static.denied": packages.denied_check,
+    "static.shadow": shadow.shadow_check,
+    "static.pip-check": packages.pip_check,
+    "static.readable": readable.readable_check,
+    "static.leftovers": leftovers.leftovers_check,
+    "static.shm": base.shm_check,
+    "npu.nodes": npu.nodes_check,
+    "npu.driver": npu.driver_check,
+    "npu.smi": npu.smi_check,
+    "npu.visible": npu.visible_check,
+    "npu.count": npu.count_check,
+    "npu.tensor": npu.tensor_check,
+}
+
+
+def check_ids(manifest: Mapping[str, Any]) -> list[str]:
+    """The ids of all checks of an image, in the order in which they run."""
+    pair = has_pair(manifest)
+    static = [name for name in CHECKS if name.startswith("static.")]
+    npus = [name for name in CHECKS if name.startswith("npu.") and (pair or name not in {"npu.count", "npu.tensor"})]
+    return [*static, *import_ids(manifest), *([PAIR] if pair else []), *npus]
+
+
+def run_checks(image: Image, wanted: Sequence[str]) -> Iterator[Outcome]:
+    """Runs the checks named by id, and yields what each says, with the rule for skips applied."""
+    imports: dict[str, Outcome] = {}
+    states: dict[str, str] = {}
+    no_npu = npu.why_no_npu(image)
+    for name in wanted:
+        level = name.split(".")[0]
+        if level == "import":
+            imports = imports or guarded_imports(image, [item for item in wanted if item.startswith("import.")])
+            outcome = imports[name]
+        elif level == "npu" and no_npu:
+            outcome = skipped(no_npu, five_points(image) if name == "npu.nodes" and no_npu == npu.NO_NPU else ())
+        else:
+            ground = [other for other in npu.NEEDS.get(name, ()) if states.get(other) == "failed"]
+            outcome = skipped(f"{ground[0]} failed") if ground else guarded(CHECKS[name], image)
+        states[name] = outcome.status
+        yield replace(allowed_skip(image, name, outcome), id=name, level=level)
+
+
+def guarded(function: Callable[[Image], Outcome], image: Image) -> Outcome:
+    """A check that raises is that check's failure."""
+    try:
+        return function(image)
+    except Exception as error:
+        return broken(error)
+
+
+def guarded_imports(image: Image, names: Sequence[str]) -> dict[str, Outcome]:
+    """All import checks; should their machinery break, that is the failure of each."""
+    try:
+        return import_outcomes(image, names)
+    except Exception as error:
+        return dict.fromkeys(names, broken(error))
+
+
+def broken(error: Exception) -> Outcome:
+    """A check that raised: what, and in which function, line and file, in place of a traceback."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    where = ""
+    if trace is not None:
+        code = trace.tb_frame.f_code
+        where = f" (in {code.co_name}, line {trace.tb_lineno} of {PurePath(code.co_filename).name})"
+    return failed(f"the check itself broke: {type(error).__name__}: {' '.join(str(error).split())[:300]}{where}")
+
+
+def allowed_skip(image: Image, name: str, outcome: Outcome) -> Outcome:
+    """A skip is a failure unless the manifest allows it, the user asked for it, or it follows from a failure told."""
+    asked = outcome.message == "--no-device" or (image.options.require_npu and name.startswith("npu."))
+    follows = outcome.message.endswith(" failed")
+    if outcome.status != "skipped" or asked or follows or name in image.manifest["may_skip"]:
+        return outcome
+    return failed(f"skipped ({outcome.message}), and the manifest's may_skip does not allow that", outcome.details)

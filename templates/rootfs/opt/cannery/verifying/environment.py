@@ -1,0 +1,129 @@
+"""Checks of the environment: the manifest's variables wherever a process starts, and what LD_PRELOAD names."""
+
+import glob
+import os
+import re
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import replace
+
+from verifying.child import run
+from verifying.elf import MACHINES, read_elf
+from verifying.form import shown
+from verifying.image import Image
+from verifying.loader import entries, folders
+from verifying.outcome import Outcome, judged
+
+# Lists of paths even where they have one entry; another variable is one if its value looks like one.
+LISTS = re.compile(r"((LD_)?LIBRARY_|PYTHON|C|PKG_CONFIG_|MAN|CMAKE_PREFIX_)?PATH|LD_PRELOAD")
+LIBRARY_FOLDERS = (
+    *("/usr/local/lib", "/usr/local/lib64", "/usr/lib64", "/usr/lib", "/lib64", "/lib"),
+    *("/usr/lib/*-linux-gnu", "/lib/*-linux-gnu"),
+)
+
+
+def env_check(image: Image) -> Outcome:
+    """The environment is the manifest's in this process, in a login shell and in process 1 (behind the entrypoint)."""
+    views = {"this process": dict(image.env)}
+    notes = []
+    for name, look in (("a login shell (bash -lc)", login_env), ("process 1", first_env)):
+        found = look(image)
+        if isinstance(found, str):
+            notes.append(f"{name} not compared: {found}")
+        else:
+            views[name] = found
+    where: dict[str, list[str]] = defaultdict(list)
+    for view, env in views.items():
+        for fault in env_faults(image, env):
+            where[fault].append(view)
+    faults = [f"{fault} (in {', '.join(names)})" for fault, names in where.items()]
+    outcome = judged(faults, f"{len(image.manifest['env'])} variables, the same in {', '.join(views)}")
+    return replace(outcome, details=(*outcome.details, *notes))
+
+
+def env_faults(image: Image, env: Mapping[str, str]) -> list[str]:
+    """How an environment departs from the manifest's."""
+    faults, manifest = [], image.manifest["env"]
+    for name, wanted in manifest.items():
+        found = env.get(name)
+        if found is None:
+            faults.append(f"{name} is not set, the manifest says {shown(wanted)}")
+        elif LISTS.fullmatch(name) or (":" in wanted and all(item.startswith("/") for item in entries(manifest, name))):
+            rest = iter(entries(env, name))  # others may stand between the manifest's
+            missing = next((item for item in entries(manifest, name) if item not in rest), "")
+            faults += [f"{name} lacks {missing}, or has it out of order"] if missing else []
+        elif found != wanted:
+            faults.append(f"{name} is {shown(found)}, the manifest says {shown(wanted)}")
+    home, abi = env.get("ATB_HOME_PATH", ""), image.manifest["base"]["atb_abi"]
+    chosen = re.search(r"cxx_abi_([01])(/|$)", home)
+    if chosen and int(chosen[1]) != abi:
+        faults.append(f"ATB_HOME_PATH chooses the C++ ABI {chosen[1]} ({home}), torch needs {abi}")
+    return faults
+
+
+def login_env(image: Image) -> dict[str, str] | str:
+    """The environment of a login shell, or why there is none."""
+    mark = "cannery-environment-follows"
+    try:
+        child = run(image, ["bash", "-lc", f"printf '\\0{mark}\\0'; env -0"])
+    except OSError as error:
+        return f"bash: {error.strerror}"
+    _, found, text = child.out.partition(f"\0{mark}\0")
+    return parse_env(text) if found and child.code == 0 else f"bash {child.ending}"
+
+
+def first_env(image: Image) -> dict[str, str] | str:
+    """The environment that process 1 started with, or why it says nothing about this image."""
+    try:
+        if os.readlink(image.path("/proc/1/ns/mnt")) != os.readlink(image.path("/proc/self/ns/mnt")):
+            return "it is not of this container"
+    except OSError:
+        pass  # not readable for other users; the file itself decides
+    try:
+        with open(image.path("/proc/1/environ"), "rb") as file:
+            return parse_env(file.read().decode("utf-8", "replace"))
+    except OSError as error:
+        return f"{error.strerror}"
+
+
+def parse_env(text: str) -> dict[str, str]:
+    """NAME=value records that end in NUL."""
+    return {name: value for name, found, value in (item.partition("=") for item in text.split("\0")) if found}
+
+
+def preload_check(image: Image) -> Outcome:
+    """Each LD_PRELOAD entry exists and is mapped in this process: for ld.so a wrong path is only a warning (T06)."""
+    names = dict.fromkeys([*entries(image.manifest["env"], "LD_PRELOAD"), *entries(image.env, "LD_PRELOAD")])
+    mapped = {line.split(None, 5)[5].strip() for line in image.text("/proc/self/maps").splitlines() if "/" in line}
+    faults = []
+    for name in names:
+        path = name
+        if not name.startswith("/"):  # the loader looks for it
+            path = image.first(f"{folder}/{name}" for folder in folders(image))
+        if not path or not image.exists(path):
+            near = candidates(image, os.path.basename(name))
+            told = f"found: {', '.join(near)}" if near else "nothing like it was found"
+            faults.append(f"{name} does not exist; {told}")
+        elif os.path.realpath(image.path(path)) not in mapped:
+            faults.append(f"{name} exists but is not loaded in this process{why_not_loaded(image, name, path)}")
+    return judged(faults, f"{', '.join(names)} loaded" if names else "nothing is to be preloaded")
+
+
+def candidates(image: Image, name: str) -> list[str]:
+    """Files that may have been meant by a preload entry that does not exist."""
+    stem = glob.escape(name.split(".so", maxsplit=1)[0])
+    found = {path for folder in LIBRARY_FOLDERS for path in image.find(f"{folder}/{stem}.so*")}
+    return sorted(filter(image.exists, found))
+
+
+def why_not_loaded(image: Image, name: str, path: str) -> str:
+    """A reason that can be seen from the file or the environment."""
+    try:
+        elf = read_elf(image.path(path))
+    except (OSError, ValueError) as error:
+        return f": {error}"
+    if elf is None:
+        return ": it is not a shared library"
+    if elf.machine != MACHINES[image.manifest["target"]["arch"]]:
+        return ": it is for another processor"
+    return "" if name in entries(image.env, "LD_PRELOAD") else ": LD_PRELOAD does not name it here"

@@ -1,0 +1,95 @@
+"""The program of a worker's child, for `python -c FD TASKS`; nothing imports it.
+
+Runs tasks one after another and reports each on a pipe of its own, before and after, so that a crash or a silence has a
+culprit and a module's own output cannot be taken for a report. It ends by _exit: threads that an import left behind
+must not hang it.
+"""
+
+import ctypes
+import importlib
+import json
+import os
+import sys
+from contextlib import suppress
+from typing import Any
+
+
+def say(**words: object) -> None:
+    """Writes one report, with the place that the task's own output has reached."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(BaseException):
+            stream.flush()
+    try:
+        words["at"] = os.lseek(1, 0, os.SEEK_CUR)
+    except OSError:
+        words["at"] = -1
+    report.write(json.dumps(words) + "\n")
+
+
+def text(value: object) -> str:
+    """A value as text."""
+    return value if isinstance(value, str) else str(value)
+
+
+def done(task: dict[str, Any]) -> dict[str, Any]:
+    """Does one task; what it found."""
+    if task["do"] == "library":
+        ctypes.CDLL(task["path"])
+        return {}
+    if task["do"] == "import":
+        return imported(importlib.import_module(task["module"]), task["attributes"])
+    torch, torch_npu = importlib.import_module("torch"), importlib.import_module("torch_npu")
+    if task["do"] == "count":
+        return {"count": int(torch.npu.device_count())}
+    if task["do"] == "tensor":
+        back = (torch.arange(16, dtype=torch.float32).to(f"npu:{task['index']}") + 1).cpu().tolist()
+        if back != [float(number) for number in range(1, 17)]:
+            raise ValueError(f"sent 0..15, added 1, got {back!r}")
+        return {}
+    return {
+        "torch": text(torch.__version__),
+        "torch_npu": text(torch_npu.__version__),
+        "extension": getattr(sys.modules.get("torch_npu._C"), "__file__", None) or "",
+        "abi": int(bool(torch._C._GLIBCXX_USE_CXX11_ABI)),  # noqa: SLF001 - has no public name
+        "available": bool(torch.npu.is_available()),
+    }
+
+
+def imported(module: object, attributes: list[str]) -> dict[str, Any]:
+    """Where a module came from, its version, and the attributes asked for."""
+    version, values = "", {}
+    with suppress(Exception):
+        version = text(getattr(module, "__version__", ""))
+    for attribute in attributes:
+        value = module
+        for part in attribute.split("."):
+            value = getattr(value, part)
+        values[attribute] = text(value)
+    return {"file": getattr(module, "__file__", None) or "", "version": version, "values": values}
+
+
+def causes(error: BaseException | None) -> list[str]:
+    """The chain of an exception, first cause first."""
+    found: list[str] = []
+    while error is not None and len(found) < 20:
+        words = " ".join(text(error).split())[:1000]
+        found.append(f"{type(error).__name__}: {words}" if text(error) else type(error).__name__)
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    return found[::-1]
+
+
+report = os.fdopen(int(sys.argv[1]), "w", buffering=1)
+for number, task in enumerate(json.loads(sys.argv[2])):
+    say(start=number)
+    try:
+        say(done=number, ok=True, result=done(task))
+    except BaseException as error:
+        try:
+            say(done=number, ok=False, causes=causes(error))
+        except BaseException:
+            say(done=number, ok=False, causes=[type(error).__name__])
+        if task["do"] in {"import", "pair"}:
+            break  # half-imported modules stay behind, and what follows would fail for their sake
+say(end=True)
+report.flush()
+os._exit(0)

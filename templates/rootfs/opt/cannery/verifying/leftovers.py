@@ -1,0 +1,97 @@
+"""The check of leftovers: nothing of the build stayed in the image."""
+
+import os
+import re
+from collections.abc import Iterable
+
+from verifying.image import VENV, Image
+from verifying.outcome import Outcome, judged, warning
+
+SETTINGS = (
+    *("/etc/pip.conf", "/etc/xdg/pip/pip.conf", "/root/.pip/pip.conf", "/root/.config/pip/pip.conf"),
+    *(f"{VENV}/pip.conf", "/etc/uv/uv.toml", "/root/.config/uv/uv.toml"),
+    *("/root/.netrc", "/root/.git-credentials", "/root/.config/git/credentials", "/root/.docker/config.json"),
+)
+AUTHORITIES = ("/usr/local/share/ca-certificates/*", "/etc/pki/ca-trust/source/anchors/*")
+CACHES = (
+    *("/root/.cache/*", "/var/lib/apt/lists/*", "/var/cache/apt/archives/*.deb", "/var/cache/apt/*.bin"),
+    *("/var/cache/dnf/*", "/var/cache/yum/*"),
+)
+SHELL_FILES = (
+    *("/etc/environment", "/etc/profile.d/*.sh", "/etc/apt/apt.conf.d/*", "/etc/apt/apt.conf"),
+    *("/etc/dnf/dnf.conf", "/etc/yum.conf"),
+)
+SETTING = re.compile(
+    r"^[^#\n]*(https?_proxy|all_proxy|PIP_\w*URL|Acquire::\w+::proxy)\b|^proxy\s*=", re.IGNORECASE | re.MULTILINE
+)
+PROXY = re.compile(r"(https?|ftp|all|no)_proxy", re.IGNORECASE)
+BUNDLE = re.compile(r"PIP_CERT|SSL_CERT_(FILE|DIR)|(REQUESTS|CURL)_CA_BUNDLE|NODE_EXTRA_CA_CERTS|GIT_SSL_CAINFO")
+
+
+def leftovers_check(image: Image) -> Outcome:
+    """Nothing of the build stayed: pip settings, credentials, certificates, proxies, caches, installer's files."""
+    faults = [f"{path} was left in the image" for path in SETTINGS if ours(image, path)]
+    faults += [f"{path}: a certificate of the build was left" for path in matching(image, AUTHORITIES)]
+    started = container_start(image)
+    for path in matching(image, CACHES):
+        where = image.path(path)
+        kept = os.path.basename(path) in {"lock", "partial", "auxfiles"} and not has_files(where)
+        if not kept and os.lstat(where).st_mtime < started:
+            faults.append(f"{path}: a cache was left")
+    faults += [
+        f"{image.shown(entry.path)}: the installer's own file was left"
+        for entry in image.tree(VENV)
+        if entry.path.endswith(("/uv_cache.json", f"{VENV}/.lock"))
+    ]
+    env = image.manifest["env"]
+    faults += [f"ENV {name} was left in the image" for name in env if of_network(name) or is_index(name, env[name])]
+    for path in matching(image, SHELL_FILES):
+        setting = SETTING.search(image.text(path))
+        faults += [f"{path} sets {(setting[1] or 'proxy').strip()}"] if setting else []
+    faults += [f"{name} is set in this process" for name, value in image.env.items() if is_index(name, value)]
+    told = sorted(name for name in image.env if of_network(name) and name not in env)
+    if told and not faults:
+        return warning(
+            f"{', '.join(told)} set in this container: right when given at its start, wrong when left by the build"
+        )
+    return judged(faults, "no settings, certificates, proxies or caches of the build")
+
+
+def of_network(name: str) -> bool:
+    """Whether a variable names a proxy or a bundle of certificates."""
+    return bool(PROXY.fullmatch(name) or BUNDLE.fullmatch(name))
+
+
+def is_index(name: str, value: str) -> bool:
+    """Whether a variable names a package index."""
+    return name.startswith(("PIP_", "UV_")) and "://" in value
+
+
+def matching(image: Image, patterns: Iterable[str]) -> list[str]:
+    """The paths of the image itself that match one of some patterns."""
+    return [path for pattern in patterns for path in image.find(pattern) if ours(image, path)]
+
+
+def ours(image: Image, path: str) -> bool:
+    """Whether a path exists in the image itself, and not in what a user mounts there."""
+
+    def mounts() -> list[str]:
+        lines = (line.split() for line in image.text("/proc/self/mountinfo").splitlines())
+        return [fields[4] + "/" for fields in lines if len(fields) > 4 and fields[4] != "/"]
+
+    places = image.remember("mounts", mounts)
+    return os.path.lexists(image.path(path)) and not any(f"{path}/".startswith(place) for place in places)
+
+
+def has_files(path: str) -> bool:
+    """Whether a file has content, or a folder has names."""
+    return any(os.scandir(path)) if os.path.isdir(path) else os.path.getsize(path) > 0
+
+
+def container_start(image: Image) -> float:
+    """When process 1 started, in seconds since the epoch: a younger cache is not the build's. Infinity if unknown."""
+    boot = re.search(r"^btime (\d+)$", image.text("/proc/stat"), re.MULTILINE)
+    fields = image.text("/proc/1/stat").rpartition(")")[2].split()
+    if not boot or len(fields) < 20:
+        return float("inf")
+    return int(boot[1]) + int(fields[19]) / os.sysconf("SC_CLK_TCK")

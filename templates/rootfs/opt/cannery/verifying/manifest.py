@@ -1,0 +1,86 @@
+"""The manifest: its form, the same closed one as docs/manifest.schema.json (a unit test holds the two together)."""
+
+import json
+import re
+from typing import Any
+
+from verifying.form import PATTERN, Maybe, form_faults, shown
+
+WORD = re.compile(r".+", re.DOTALL)
+PATH = re.compile(r"/.*", re.DOTALL)
+DIGEST = re.compile(r"(sha256:)?[0-9a-f]{64}")
+COMMIT = re.compile(r"[0-9a-f]{40}")
+TARGET = {
+    "cann": re.compile(r"[0-9]+\.[0-9]+\.[0-9a-z.]+"),
+    "chip": ("910b", "a3", "310p", "910", "a5"),
+    "os": re.compile(r"[a-z]+[0-9.]*"),
+    "python": re.compile(r"3\.[0-9]+"),
+    "arch": ("amd64", "arm64"),
+}
+BASE = {
+    "reference": WORD,
+    "digest": Maybe(re.compile(r"sha256:[0-9a-f]{64}")),
+    "kind": ("real", "standin", "custom"),
+    "python_home": PATH,
+    "toolkit_home": PATH,
+    "set_env": [PATH],
+    "atb_abi": (0, 1),
+    "version_files": [{"path": PATH, "name": WORD, "version": WORD}],
+}
+WHEEL = {"name": WORD, "version": WORD, "hash": DIGEST, "group": WORD, "file": WORD, "built": bool}
+ORIGIN = {"repository": Maybe(WORD), "commit": Maybe(COMMIT), "dirty": bool, "release": Maybe(WORD)}
+PATCHED = {"path": PATH, "before": Maybe(DIGEST), "after": Maybe(DIGEST)}
+MODULE = re.compile(r"[A-Za-z0-9_]+(\.[A-Za-z0-9_]+)*")
+CHECKS = {
+    "imports": [{"module": MODULE, "component": WORD, "attribute?": Maybe(WORD), "equals?": Maybe(str)}],
+    "libraries": [PATH],
+    "files": [{"path": PATH, "sha256": Maybe(DIGEST)}],
+    "native": [{"path": PATH, "component": WORD}],
+    "pip_check_allow": [PATTERN],
+    "library_allow?": [PATTERN],
+}
+FORM: dict[str, object] = {
+    "schema": (1,),
+    "tool": {"name": WORD, "version": WORD},
+    "profile": WORD,
+    "plan": re.compile(r"[0-9a-f]{12}"),
+    "target": TARGET,
+    "base": BASE,
+    "wheels": [WHEEL],
+    "sources": [{"name": WORD, "path": PATH, **ORIGIN}],
+    "patches": [{"name": WORD, "digest": DIGEST, "component": WORD, "files": [PATCHED]}],
+    "env": {"*": str},
+    "labels": {"*": str},
+    "checks": CHECKS,
+    "shm_min_bytes": int,
+    "user": Maybe({"uid": int, "name": WORD}),
+    "deny": [WORD],
+    "exclusive": [[WORD]],
+    "may_skip": [re.compile(r"(static|import|npu)\.[A-Za-z0-9_.-]+")],
+    "forced": [WORD],
+    "overrides": [{"requirement": WORD, "reason": WORD}],
+}
+
+
+class ManifestError(Exception):
+    """The manifest cannot be used; the text is one line."""
+
+
+def load_manifest(path: str) -> dict[str, Any]:
+    """The manifest as read and found whole. ManifestError names file, line or field."""
+    try:
+        with open(path, "rb") as file:
+            value = json.loads(file.read().decode("utf-8"))
+    except OSError as error:
+        raise ManifestError(f"{path}: {error.strerror or error}") from error
+    except json.JSONDecodeError as error:
+        raise ManifestError(f"{path}: line {error.lineno} column {error.colno}: {error.msg}") from error
+    except (UnicodeDecodeError, RecursionError) as error:
+        raise ManifestError(f"{path}: not JSON text ({type(error).__name__})") from error
+    if isinstance(value, dict) and value.get("schema", 1) != 1:
+        raise ManifestError(f"{path}: schema {shown(value['schema'])}; this script reads schema 1")
+    faults = form_faults(value, FORM)
+    if faults:
+        more = f" (and {len(faults) - 3} more)" if len(faults) > 3 else ""
+        raise ManifestError(f"{path}: {'; '.join(faults[:3])}{more}")
+    return dict(value)

@@ -1,0 +1,131 @@
+"""The checks of the level npu: nodes, driver, npu-smi, and the framework on each card."""
+
+import errno
+import re
+
+from verifying.child import run
+from verifying.image import Image
+from verifying.imports import failed_import
+from verifying.loader import DRIVER, entries
+from verifying.nodes import driver_library, find_nodes, five_points, manager_error, node_faults
+from verifying.outcome import Outcome, failed, judged, passed, warning
+from verifying.worker import work
+
+NO_NPU = "no NPU"
+NEEDS = {"npu.smi": ("npu.nodes", "npu.driver"), "npu.count": ("npu.nodes", "npu.driver", "npu.visible")}
+NEEDS["npu.tensor"] = (*NEEDS["npu.count"], "npu.count")  # a check whose ground failed would only repeat that failure
+
+
+def why_no_npu(image: Image) -> str:
+    """Why the level npu cannot be looked at here at all; "" when it can."""
+    if image.options.no_device:
+        return "--no-device"
+    nodes = find_nodes(image).present
+    if image.manifest["base"]["kind"] == "standin":
+        return "stand-in" if nodes else f"stand-in: {NO_NPU}"
+    return "" if nodes else NO_NPU
+
+
+def nodes_check(image: Image) -> Outcome:
+    """All device nodes are there, and this user may use them."""
+    nodes = find_nodes(image)
+    faults = [*(f"{path} is missing" for path in nodes.lacking), *node_faults(image)]
+    if not faults and manager_error(image) in {errno.EPERM, errno.EACCES}:  # the container's device rules
+        faults.append("/dev/davinci_manager may not be opened: give the node with --device, not as a mount")
+    if faults:
+        return failed("device nodes: " + "; ".join(faults), five_points(image))
+    return passed(f"{len(nodes.cards)} cards: {', '.join(nodes.present)}")
+
+
+def driver_check(image: Image) -> Outcome:
+    """The host's driver is mounted and answers behind the nodes, and no stub of its library comes first (case E05)."""
+    found = driver_library(image)
+    if not found:
+        why = f"no libascend_hal.so below {DRIVER}/lib64 (mount it from the host)"
+        return failed(f"driver missing: {why}", five_points(image))
+    if manager_error(image) in {errno.ENXIO, errno.ENODEV}:
+        return failed("driver missing: /dev/davinci_manager has no driver behind it", five_points(image))
+    first = image.first(f"{folder}/libascend_hal.so" for folder in entries(image.env, "LD_LIBRARY_PATH"))
+    if not first:
+        return failed(f"LD_LIBRARY_PATH does not lead to {found}")
+    if not first.startswith(DRIVER):
+        return failed(f"{first} comes before the driver's ({found}) in LD_LIBRARY_PATH: a stub wins")
+    version = re.search(r"^Version=(\S+)", image.text(f"{DRIVER}/version.info"), re.MULTILINE)
+    if not version:
+        return failed(f"{DRIVER}/version.info is missing or states no version")
+    return passed(f"driver {version[1]}: {found}")
+
+
+def smi_check(image: Image) -> Outcome:
+    """npu-smi runs. Without it the framework decides, with a warning (T04); -8005 and -8020: the card is busy (D03)."""
+    try:
+        child = run(image, ["npu-smi", "info"])
+    except OSError:
+        count, why = device_count(image)
+        if count:
+            return warning(f"npu-smi is not mounted; torch_npu sees {count} NPUs")
+        return failed(f"npu-smi is not mounted and torch_npu sees no NPU{why}")
+    said = child.out + child.err
+    busy = re.search(r"-80(05|20)\b", said)
+    if busy:
+        nodes = ", ".join(find_nodes(image).present)
+        message = f"card busy or not mounted (npu-smi: {busy[0]}); nodes: {nodes}"
+        return failed(message, said.splitlines()[:5], unable=True)
+    if re.search(r"stand-?in", said, re.IGNORECASE):
+        return failed("the npu-smi of a stand-in base answers, not the driver's: mount the host's npu-smi")
+    if child.code != 0:
+        return failed(f"npu-smi info: {child.ending}", said.splitlines()[:5])
+    return passed(f"npu-smi info: {next((line.strip(' |') for line in said.splitlines() if 'npu-smi' in line), 'ran')}")
+
+
+def visible(image: Image) -> list[int] | str:
+    """The logical cards that ASCEND_RT_VISIBLE_DEVICES leaves (all when it is not set), or what is wrong with it."""
+    count = len(find_nodes(image).cards)
+    text = image.env.get("ASCEND_RT_VISIBLE_DEVICES")
+    if text is None:
+        return list(range(count))
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdigit() for part in parts):
+        return f"ASCEND_RT_VISIBLE_DEVICES={text}: not a list of numbers"
+    if any(int(part) >= count for part in parts):
+        why = "it counts this container's cards, not the host's"
+        return f"ASCEND_RT_VISIBLE_DEVICES={text}: index outside 0..{count - 1} ({why})"
+    return [int(part) for part in parts]
+
+
+def visible_check(image: Image) -> Outcome:
+    """ASCEND_RT_VISIBLE_DEVICES names cards of this container, which counts its own from 0 (case D06)."""
+    found = visible(image)
+    if isinstance(found, str):
+        return failed(found)
+    told = image.env.get("ASCEND_RT_VISIBLE_DEVICES")
+    return passed(f"ASCEND_RT_VISIBLE_DEVICES {'is ' + told if told is not None else 'is not set'}: {len(found)} cards")
+
+
+def device_count(image: Image) -> tuple[int, str]:
+    """(NPUs that torch_npu counts, ": why" when it cannot count), asked once in a child."""
+    (answer,) = image.remember("device count", lambda: work(image, [{"do": "count"}]))
+    return (answer.result["count"], "") if answer.ok else (0, f": {failed_import(image, answer).message}")
+
+
+def count_check(image: Image) -> Outcome:
+    """torch_npu counts as many NPUs as there are visible nodes."""
+    cards = visible(image)
+    expected = len(find_nodes(image).cards if isinstance(cards, str) else cards)
+    count, why = device_count(image)
+    if why:
+        return failed(f"torch_npu cannot count{why}")
+    faults = [] if count == expected else [f"torch_npu counts {count} NPUs, {expected} are visible"]
+    return judged(faults, f"torch_npu counts {count} NPUs")
+
+
+def tensor_check(image: Image) -> Outcome:
+    """A tensor goes to each NPU, is added to there, and comes back right."""
+    count, why = device_count(image)
+    if not count:
+        return failed(f"no NPU to send a tensor to{why}")
+    names = [f"npu:{index}" for index in range(count)]
+    answers = work(image, [{"do": "tensor", "index": index} for index in range(count)])
+    tried = zip(names, answers, strict=True)
+    faults = [f"{name}: {failed_import(image, answer).message}" for name, answer in tried if not answer.ok]
+    return judged(faults, f"a tensor went to {', '.join(names)} and back")

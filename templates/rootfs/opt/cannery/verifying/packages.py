@@ -1,0 +1,93 @@
+"""Checks of which distributions are installed: the manifest's, no other, none that clash."""
+
+import fnmatch
+import re
+from collections import defaultdict
+
+from verifying.child import run
+from verifying.distributions import Distribution, distributions
+from verifying.image import VENV, Image
+from verifying.outcome import Outcome, failed, judged
+from verifying.versions import normal_name, same_version
+
+
+def wheels_check(image: Image) -> Outcome:
+    """Each distribution of the manifest is installed once, in its version; nothing else but the manifest's sources."""
+    wanted = {normal_name(item["name"]): item["version"] for item in image.manifest["wheels"]}
+    sources = {normal_name(item["name"]) for item in image.manifest["sources"]}
+    found: dict[str, list[Distribution]] = defaultdict(list)
+    for item in distributions(image):
+        found[item.key].append(item)
+    faults = []
+    for name, version in wanted.items():
+        copies = found.get(name, [])
+        if not copies:
+            faults.append(f"{name} {version} is not installed")
+        elif len(copies) > 1:
+            places = ", ".join(sorted(copy.folder for copy in copies))
+            faults.append(f"{name} is installed {len(copies)} times: {places}")
+        elif not same_version(version, copies[0].version):
+            faults.append(f"{name} is {copies[0].version}, the manifest says {version}")
+    extra = sorted(set(found) - set(wanted) - sources)
+    elsewhere = [name for name in extra if denied_by(image, name) or name in clashing(image)]
+    faults += [f"{name} {found[name][0].version} is not in the manifest" for name in extra if name not in elsewhere]
+    told = f"; also {', '.join(elsewhere)}: see static.denied and static.exclusive" if elsewhere else ""
+    return judged(faults, f"{len(wanted)} distributions as in the manifest{told}")
+
+
+def clashes(image: Image) -> list[list[Distribution]]:
+    """What is installed of each exclusive group of the manifest of which more than one is."""
+    here = {item.key: item for item in distributions(image)}
+    groups = ([here[name] for name in map(normal_name, group) if name in here] for group in image.manifest["exclusive"])
+    return [group for group in groups if len(group) > 1]
+
+
+def clashing(image: Image) -> set[str]:
+    """The names of all that clashes."""
+    return {item.key for group in clashes(image) for item in group}
+
+
+def exclusive_check(image: Image) -> Outcome:
+    """No two distributions that overwrite each other: triton and triton-ascend both own the folder triton (T07)."""
+    faults = [
+        f"{' and '.join(f'{item.name} {item.version}' for item in group)} are installed together"
+        for group in clashes(image)
+    ]
+    return judged(faults, f"{len(image.manifest['exclusive'])} groups, at most one of each installed")
+
+
+def denied_by(image: Image, name: str) -> str:
+    """The pattern of the manifest's deny list that a name matches; "" when none does."""
+    patterns: list[str] = image.manifest["deny"]
+    return next((item for item in patterns if fnmatch.fnmatchcase(name, item.lower().replace("_", "-"))), "")
+
+
+def denied_check(image: Image) -> Outcome:
+    """Nothing of the deny list (CUDA packages) is installed; who asked for it is named."""
+    faults = []
+    clash = clashing(image)  # told by static.exclusive
+    for item in distributions(image):
+        pattern = denied_by(image, item.key)
+        if pattern and item.key not in clash:
+            askers = sorted({other.name for other in distributions(image) if item.key in other.requires})
+            asked = f", asked by {', '.join(askers)}" if askers else ""
+            faults.append(f"{item.name} {item.version} is installed (denied: {pattern}){asked}")
+    return judged(faults, f"none of {len(image.manifest['deny'])} patterns is installed")
+
+
+def pip_check(image: Image) -> Outcome:
+    """`pip check` says nothing but what the manifest allows."""
+    child = run(image, [image.python, "-m", "pip", "--disable-pip-version-check", "--no-input", "check"])
+    if child.code is None or child.code < 0:
+        return failed(f"pip check: {child.ending}")
+    if "No module named pip" in child.err:
+        return failed(f"pip is not installed in {VENV}")
+    allowed = [re.compile(item) for item in image.manifest["checks"]["pip_check_allow"]]
+    lines = [
+        line for line in map(str.strip, child.out.splitlines()) if line not in {"", "No broken requirements found."}
+    ]
+    faults = [line for line in lines if not any(item.search(line) for item in allowed)]
+    if child.code != 0 and not lines:
+        return failed(f"pip check ended with code {child.code}", child.last_words)
+    told = f"; {len(lines) - len(faults)} lines allowed by the manifest" if len(lines) > len(faults) else ""
+    return judged(faults, f"no broken requirements{told}")

@@ -1,0 +1,66 @@
+"""The report of a run: its result, as text and as JSON (docs/verify-report.schema.json)."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from verifying.image import Options
+from verifying.outcome import Outcome
+
+SIGNS = {"passed": "✅", "failed": "❌", "warning": "⚠️ ", "skipped": "⏭️ "}
+RESULTS = {
+    "passed": "✅ passed",
+    "failed": "❌ failed",
+    "unable": "❌ unable: this machine cannot run what was asked",
+}
+DETAILS_SHOWN = 12  # lines of detail under a check; JSON has all
+
+
+def result_of(outcomes: Sequence[Outcome], options: Options) -> str:
+    """passed, failed or unable, over all checks."""
+    if any(item.status == "failed" and not item.unable for item in outcomes):
+        return "failed"
+    lacking = options.require_npu and any(item.level == "npu" and item.status == "skipped" for item in outcomes)
+    return "unable" if lacking or any(item.unable for item in outcomes) else "passed"
+
+
+def counts_of(outcomes: Iterable[Outcome]) -> dict[str, int]:
+    """How many checks ended in each status."""
+    found = Counter(item.status for item in outcomes)
+    return {status: found[status] for status in SIGNS}
+
+
+def lines_of(item: Outcome) -> Iterator[str]:
+    """A check as text."""
+    yield f"{SIGNS[item.status]} {item.id}: {'skipped: ' if item.status == 'skipped' else ''}{item.message}"
+    if item.status != "passed":
+        yield from (f"     {line}" for line in item.details[:DETAILS_SHOWN])
+        if len(item.details) > DETAILS_SHOWN:
+            yield f"     … {len(item.details) - DETAILS_SHOWN} more (--json has all)"
+
+
+def summary(outcomes: Sequence[Outcome], result: str) -> str:
+    """The last line. It never speaks well of an NPU that was not looked at."""
+    counts = {status: count for status, count in counts_of(outcomes).items() if count}
+    parts = [f"{n} {status}{'s' if status == 'warning' and n != 1 else ''}" for status, n in counts.items()]
+    npu = [item for item in outcomes if item.level == "npu"]
+    reasons = dict.fromkeys(item.message for item in npu if item.status == "skipped")
+    why = ", ".join(reasons) if npu else "level not run"
+    unproved = f"; the NPU was not tested ({why})" if why else ""
+    return f"{RESULTS[result]}: {', '.join(parts) or 'no check ran'}{unproved}"
+
+
+def document(manifest: Mapping[str, Any], outcomes: Sequence[Outcome], result: str) -> str:
+    """The report as one JSON text; `manifest` is empty when it could not be read."""
+    keys = ("id", "level", "status", "message", "details")
+    value = {
+        "schema": 1,
+        "result": result,
+        "profile": manifest.get("profile"),
+        "plan": manifest.get("plan"),
+        "base": manifest["base"]["kind"] if manifest else None,
+        "checks": [{key: getattr(item, key) for key in keys} for item in outcomes],
+        "counts": counts_of(outcomes),
+    }
+    return json.dumps(value, ensure_ascii=False, indent=1)
