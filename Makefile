@@ -5,14 +5,14 @@ PY := .venv/bin/python
 RUN := $(PY) build.py
 
 # make variable -> option of build.py
-TARGET_VARIABLES := CANN CHIP OS PYTHON ARCH BASE WHEELHOUSE
-KNOWN := PROFILE $(TARGET_VARIABLES) PIN FORCE NPUS CMD KIND BUILDER HOST_PYTHON CANNERY_CACHE ARGS
+TARGET_VARIABLES := CANN CHIP OS PYTHON ARCH BASE WHEELHOUSE NPUS BUILDER
+KNOWN := PROFILE $(TARGET_VARIABLES) PIN FORCE CMD KIND HOST_PYTHON CANNERY_CACHE ARGS
 lower = $(shell printf '%s' '$1' | tr A-Z a-z)
 quote = '$(subst ','\'',$1)'
 # Only what stands on make's command line: PYTHON or OS in an environment mean something else.
+# Every command gets every variable that was given: one that it does not know is refused, not dropped.
 OPTIONS = $(foreach v,$(filter $(GIVEN),$(TARGET_VARIABLES)),$(if $($v),--$(call lower,$v) $(call quote,$($v)))) \
-	$(foreach p,$(PIN),--pin $(call quote,$p)) $(if $(FORCE),--force)
-WORDS = $(foreach a,$(ARGS),$(call quote,$a))
+	$(foreach p,$(PIN),--pin $(call quote,$p)) $(if $(FORCE),--force) $(foreach a,$(ARGS),$(call quote,$a))
 GIVEN := $(foreach v,$(.VARIABLES),$(if $(filter command,$(origin $v)),$v))
 # Values are texts: a `$` in one is not make's.
 $(foreach v,$(filter $(KNOWN),$(GIVEN)),$(eval override $v := $$(value $v)))
@@ -30,19 +30,19 @@ endif
 
 help: ## print targets and variables
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
-	@echo "variables: PROFILE=name CANN=8.5.0 CHIP=910b OS=ubuntu22.04 PYTHON=3.11 ARCH=amd64 BASE=standin PIN='name==version …' FORCE=1 NPUS=0,1 CMD='…' KIND='wheels …'"
+	@echo "variables: PROFILE=name CANN=8.5.0 CHIP=910b OS=ubuntu22.04 PYTHON=3.11 ARCH=amd64 BASE=standin PIN='name==version …' FORCE=1 NPUS=0,1|none CMD='…' KIND='wheels …'"
 	@echo "           WHEELHOUSE=folder BUILDER=buildx-builder"
 	@echo "           ARGS='more options of build.py' CANNERY_CACHE=folder HOST_PYTHON=python3"
-	@echo "a target's exit code is build.py's message; make itself ends with 2 for every failure (README, Exit codes)"
+	@echo "a command that fails has its own exit code (README, Exit codes); make itself ends with 2 for every failure"
 
 setup: ## make .venv from the locked requirements
 	@$(call quote,$(HOST_PYTHON)) tools/setup_venv.py
 setup-dev: ## the same, with what tests and linters need
 	@$(call quote,$(HOST_PYTHON)) tools/setup_venv.py --dev
 list: setup ## list the profiles
-	@$(RUN) list
+	@$(RUN) list $(OPTIONS)
 show: setup ## show PROFILE
-	@$(RUN) show $(need_profile)
+	@$(RUN) show $(need_profile) $(OPTIONS)
 check: setup ## say whether the version set of PROFILE can work
 	@$(RUN) check $(need_profile) $(OPTIONS)
 lock: setup ## resolve PROFILE (or all profiles) into images/locks
@@ -52,19 +52,19 @@ plan: setup ## show the layers of PROFILE's image
 render: setup ## write PROFILE's Dockerfile, bake file and wheels to out/
 	@$(RUN) render $(need_profile) $(OPTIONS)
 image: setup ## check, build and verify the image of PROFILE
-	@$(RUN) image $(need_profile) $(OPTIONS) $(if $(BUILDER),--builder $(call quote,$(BUILDER))) $(WORDS)
+	@$(RUN) image $(need_profile) $(OPTIONS)
 verify: setup ## run the verify script in PROFILE's image
-	@$(RUN) verify $(need_profile) $(OPTIONS) $(WORDS)
+	@$(RUN) verify $(need_profile) $(OPTIONS)
 run: setup ## start a container of PROFILE with this host's NPUs (CMD='…')
-	@$(RUN) run $(need_profile) $(OPTIONS) $(if $(NPUS),--npus $(call quote,$(NPUS))) $(WORDS) $(if $(CMD),-- sh -c $(call quote,$(CMD)))
+	@$(RUN) run $(need_profile) $(OPTIONS) $(if $(CMD),-- sh -c $(call quote,$(CMD)))
 engine-start: setup ## start Cannery's own engine
 	@$(RUN) engine start
-engine-stop: setup ## stop and remove Cannery's own engine
+engine-stop: setup ## stop Cannery's own engine (images stay; KIND=engine of clean removes it)
 	@$(RUN) engine stop
 engine-status: setup ## which engine is used
 	@$(RUN) engine status
 clean: setup ## show what Cannery holds on disk; KIND='wheels out …' removes
-	@$(RUN) clean $(foreach k,$(KIND),$(call quote,$k))
+	@$(RUN) clean $(foreach k,$(KIND),$(call quote,$k)) $(OPTIONS)
 test: lint ## lint, then all tests; starts an engine when none runs
 	@$(PY) -m pytest
 unit: setup-dev ## the tests that need no engine

@@ -1,11 +1,31 @@
-"""Entry point: `python build.py <command>`; `python build.py --help` lists them."""
+"""Entry point: `python build.py <command>`; `python build.py --help` lists them.
+
+Started by a Python outside any virtual environment, it goes on in .venv, made first where it is missing or stale.
+"""
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 
-from cannery.cli import main
+ROOT = Path(__file__).resolve().parent
+
+
+def enter_venv() -> None:
+    """Become .venv's Python, unless a virtual environment is active: then that is the user's choice."""
+    if sys.prefix != sys.base_prefix:
+        return
+    made = subprocess.run((sys.executable, ROOT / "tools/setup_venv.py"), check=False)
+    if made.returncode != 0:
+        sys.exit(made.returncode)
+    python = ROOT / ".venv/bin/python"
+    os.execv(python, (python, str(ROOT / "build.py"), *sys.argv[1:]))  # noqa: S606 - no shell is wanted
+
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:], Path(__file__).resolve().parent))
+    enter_venv()
+    from cannery.cli import main
+
+    sys.exit(main(sys.argv[1:], ROOT))

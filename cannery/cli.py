@@ -24,13 +24,13 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "list": ("browse", "list the profiles and what they are made for", "build.py list"),
     "show": ("browse", "show one profile: components, pins, reasons", "build.py show quickstart"),
     "check": ("versions", "say whether a version set can work, and why not", "build.py check quickstart"),
-    "lock": ("versions", "resolve the exact set, with hashes, for every arch", "build.py lock quickstart"),
+    "lock": ("versions", "resolve the exact set, with hashes", "build.py lock quickstart"),
     "plan": ("versions", "show the image's layers before anything is built", "build.py plan quickstart"),
     "render": ("versions", "write the Dockerfile, bake file and wheels of an image", "build.py render quickstart"),
     "image": ("image", "check, build and verify an image", "build.py image quickstart"),
     "verify": ("image", "run the verify script in a built image", "build.py verify quickstart --require-npu"),
     "run": ("host", "start a container with this host's NPUs", "build.py run quickstart --print"),
-    "engine": ("host", "start, stop or look at Cannery's own Docker engine", "build.py engine status"),
+    "engine": ("host", "start, stop, look at or use Cannery's own Docker engine", "build.py engine env"),
     "clean": ("host", "show what Cannery holds on disk; remove what is named", "build.py clean wheels"),
 }
 TARGET_COMMANDS = frozenset({"check", "lock", "plan", "render", "image", "verify", "run"})
@@ -91,7 +91,8 @@ def _target_options(sub: argparse.ArgumentParser) -> None:
     add("--chip", metavar="CHIP", help="910b a3 310p 910 a5, or a name that npu-smi prints")
     add("--os", metavar="OS", help="as ubuntu22.04, openeuler24.03")
     add("--python", metavar="X.Y", help='as "3.11"')
-    add("--arch", metavar="ARCH", help="amd64 or arm64 (default: this host's)")
+    arch = "every one of the profile" if sub.prog.endswith(" lock") else "this host's"
+    add("--arch", metavar="ARCH", help=f"amd64 or arm64 (default: {arch})")
     add("--base", metavar="BASE", help="standin, a tag of images/bases, or a full image reference")
     add("--pin", metavar="NAME==VERSION", action="append", default=[], help="another version, this time (repeatable)")
     add("--wheelhouse", metavar="DIR", help="a folder of wheels of yours, looked at before pip's settings")
@@ -113,13 +114,15 @@ def _own_options(name: str, sub: argparse.ArgumentParser) -> None:
         add("--image", metavar="REF", help="another image than the profile's")
         add("--level", action="append", choices=("static", "import", "npu"), default=[], help="only this level")
     if name == "run":
-        add("--npus", metavar="CARDS", help="cards, as 0,1,4-7 (default: all present)")
-        add("--no-npu", action="store_true", help="start without any NPU")
+        add("--npus", metavar="CARDS", help="cards, as 0,1,4-7 (default: all present), or none")
+        add("-v", "--volume", action="append", default=[], metavar="SRC:DST", help="as docker's -v (repeatable)")
+        add("-e", "--env", action="append", default=[], metavar="NAME[=VALUE]", help="as docker's -e (repeatable)")
+        add("--detach", action="store_true", help="in the background; prints the container's id")
         add("--print", action="store_true", dest="show", help="print the command for the chip's full model")
         add("--name", help="name of the container")
         sub.usage = f"{sub.prog} [options] PROFILE [-- COMMAND ...]"
     if name == "engine":
-        add("action", choices=("start", "stop", "status"))
+        add("action", choices=("start", "stop", "status", "env"))
     if name == "clean":
         add("kinds", nargs="*", type=_clean_kind, metavar="KIND", help=f"what to remove: {' '.join(CLEAN_KINDS)}")
 

@@ -32,31 +32,53 @@ def main() -> int:
         files.append(ROOT / "requirements-dev.txt")
     if sys.version_info < OLDEST:
         return complain(f"Python {OLDEST[0]}.{OLDEST[1]} or newer is needed, this is {sys.version.split()[0]}")
-    with (ROOT / ".venv.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        return make(files)
+    if current(files):
+        return 0
+    try:
+        with (ROOT / ".venv.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            return make(files)
+    except PermissionError as error:
+        return complain(f"{error.filename or ROOT} cannot be written", "run as the owner of this checkout, or as root")
+
+
+def stamps(files: list[Path]) -> dict[Path, str]:
+    """Return {stamp file: what stands in it when the environment is up to date}.
+
+    Which Python made it does not matter: `make` and `python build.py` may find different ones, and either will do.
+    """
+    return {VENV / f".{path.stem}": hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def holds(stamp: Path, text: str) -> bool:
+    """Whether a stamp is there and says `text`."""
+    return stamp.exists() and stamp.read_text() == text
+
+
+def current(files: list[Path]) -> bool:
+    """Whether there is nothing to do: nothing is written then, so a read-only checkout and other users can work."""
+    return (VENV / "bin/python").exists() and all(holds(stamp, text) for stamp, text in stamps(files).items())
 
 
 def make(files: list[Path]) -> int:
-    """Create the environment if it is missing or of another Python, then install each file that changed."""
-    python = f"{sys.version_info[0]}.{sys.version_info[1]} {sys.base_prefix}"
-    stamps = [VENV / f".{path.stem}" for path in files]
-    wanted = [hashlib.sha256(path.read_bytes()).hexdigest() for path in files]
-    made = VENV / ".made"
-    if not (VENV / "bin/python").exists() or not made.exists() or made.read_text() != python:
+    """Create the environment if it is missing or its Python has gone, then install each file that changed."""
+    wanted = stamps(files).items()
+    whole = VENV / ".whole"
+    if not (VENV / "bin/python").exists() or not whole.exists():
         shutil.rmtree(VENV, ignore_errors=True)
-    todo = [i for i, stamp in enumerate(stamps) if not stamp.exists() or stamp.read_text() != wanted[i]]
-    if not todo:
+    todo = [(path, *stamp) for path, stamp in zip(files, wanted, strict=True) if not holds(*stamp)]
+    if not todo:  # another run made it meanwhile
         return 0
-    print(f"setting up {VENV.name} from {', '.join(files[i].name for i in todo)}", file=sys.stderr, flush=True)
+    names = ", ".join(path.name for path, _, _ in todo)
+    print(f"setting up {VENV.name} from {names}", file=sys.stderr, flush=True)
     if subprocess.run((sys.executable, "-m", "pip", "--version"), capture_output=True, check=False).returncode != 0:
         return complain(f"{sys.executable} has no pip", "apt-get install python3-pip, or another python3 first on PATH")
     if not VENV.exists():
         create(files[0])
-        made.write_text(python)
-    for i in todo:
-        pip("--python", str(VENV / "bin/python"), "install", "--no-deps", "--require-hashes", "-r", str(files[i]))
-        stamps[i].write_text(wanted[i])
+        whole.touch()
+    for path, stamp, text in todo:
+        pip("--python", str(VENV / "bin/python"), "install", "--no-deps", "--require-hashes", "-r", str(path))
+        stamp.write_text(text)
     return 0
 
 

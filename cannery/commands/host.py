@@ -15,6 +15,7 @@ from cannery.core.errors import ExitCode, UsageError
 from cannery.core.run_command import RunRequest, full_model, lacking, parse_cards, run_command, wanted_paths
 from cannery.edge import owned_engine
 from cannery.edge.engine import docker_client, find_engine
+from cannery.edge.engine_shell import shell_text
 from cannery.edge.verify import read_host
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from cannery.edge.context import Context
+
+NO_NPUS = "none"
 
 
 def run(arguments: argparse.Namespace, context: Context) -> ExitCode:  # noqa: RET503 - execve does not return
@@ -31,16 +34,20 @@ def run(arguments: argparse.Namespace, context: Context) -> ExitCode:  # noqa: R
     request = RunRequest(
         image=plan.reference,
         shm_size=plan.recipe.profile.shm_size,
-        cards=parse_cards(arguments.npus) if arguments.npus else None,
-        npu=not arguments.no_npu,
-        interactive=arguments.show or (sys.stdin.isatty() and context.is_terminal),
+        cards=parse_cards(arguments.npus) if arguments.npus not in {None, NO_NPUS} else None,
+        npu=arguments.npus != NO_NPUS,
+        terminal=arguments.show or (sys.stdin.isatty() and sys.stdout.isatty()),
+        detach=arguments.detach,
         name=arguments.name,
+        volumes=tuple(arguments.volume),
+        env=tuple(arguments.env),
         command=tuple(arguments.run_command),
     )
     host = read_host(wanted_paths(access), Path("/"))
     if arguments.show:
-        for missing in lacking(access, host) if request.npu else ():
-            context.say(f"note: this host has no {missing}")
+        missing = ", ".join(lacking(access, host)) if request.npu else ""
+        if missing:
+            context.say(f"note: this host lacks {missing}")
         print(run_command(request, access, full_model(access, request.cards)))
         return ExitCode.DONE
     command = run_command(request, access, host)
@@ -56,7 +63,9 @@ def run(arguments: argparse.Namespace, context: Context) -> ExitCode:  # noqa: R
 
 def _need_image(images: list, reference: str, profile: str) -> None:  # type: ignore[type-arg] # the SDK's models are untyped
     if not any(reference in image.tags for image in images):
-        raise UsageError(f"no image {reference} on this engine", hint=f"make image PROFILE={profile}")
+        raise UsageError(
+            f"no image {reference} on this engine", hint=f"build.py image {profile}, with the same options"
+        )
 
 
 def engine(arguments: argparse.Namespace, context: Context) -> ExitCode:
@@ -64,6 +73,10 @@ def engine(arguments: argparse.Namespace, context: Context) -> ExitCode:
     if arguments.action == "stop":
         stopped = owned_engine.stop(context.cache, context.env, context.say)
         context.say("stopped Cannery's own engine" if stopped else "Cannery's own engine is not running")
+        return ExitCode.DONE
+    if arguments.action == "env":
+        used = find_engine(context.env, context.cache, start=True, say=context.say)
+        print(shell_text(used, context.cache, context.env), end="")
         return ExitCode.DONE
     if arguments.action == "start":
         found = find_engine(context.env, context.cache, start=True, say=context.say)

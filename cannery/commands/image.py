@@ -7,9 +7,9 @@ import os
 import sys
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from filelock import FileLock, Timeout
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Built:
-    """A built image: its id, size in bytes, layer counts, steps, seconds and the build log."""
+    """A built image: id, bytes, layers (new to the engine, reused), steps (cached, in all), seconds, build log."""
 
     id: str
     size: int
@@ -210,7 +210,9 @@ def verify_image(arguments: argparse.Namespace, context: Context) -> ExitCode:
 
 def _image_id(client: docker.DockerClient, reference: str, profile: str) -> str:
     if not _has_image(client, reference):
-        raise UsageError(f"no image {reference} on this engine", hint=f"make image PROFILE={profile}")
+        raise UsageError(
+            f"no image {reference} on this engine", hint=f"build.py image {profile}, with the same options"
+        )
     return str(client.images.get(reference).id)
 
 
@@ -230,10 +232,20 @@ def _exit_code(verified: Verified | None) -> ExitCode:
 
 def _print_table(context: Context, plan: Plan, built: Built, verified: Verified | None) -> None:
     """Print what was built; on a failure of verify, the checks that did not pass first."""
+    if context.is_json:
+        value = {
+            "references": plan.references,
+            **asdict(built),
+            "log": str(built.log),
+            "report": verified.report if verified else None,
+            "remembered": bool(verified and verified.reused),
+        }
+        print(json.dumps(value, indent=2, ensure_ascii=False))
+        return
     result = "not run" if verified is None else summary_line(verified.report)
-    rows: dict[str, Any] = {
-        "image": plan.reference,
-        "also tagged": plan.alias,
+    rows = {
+        "image": plan.references[0],
+        "also tagged": ", ".join(plan.references[1:]),
         "id": built.id,
         "size": f"{built.size / 1e6:.0f} MB",
         "layers": f"{built.new + built.reused} ({built.new} new, {built.reused} reused)",
@@ -242,14 +254,12 @@ def _print_table(context: Context, plan: Plan, built: Built, verified: Verified 
         "log": os.path.relpath(built.log),
         "verify": f"{result}{' (remembered: same image)' if verified and verified.reused else ''}",
     }
-    if context.is_json:
-        print(json.dumps({**rows, "report": verified.report if verified else None}, indent=2, ensure_ascii=False))
-        return
     for line in report_lines(verified.report, only=("failed", "warning")) if verified else ():
         print(line)
     width = max(map(len, rows))
-    for name, value in rows.items():
-        print(f"{name:<{width}}  {value}")
+    for name, shown in rows.items():
+        if shown:
+            print(f"{name:<{width}}  {shown}")
 
 
 COMMANDS = {"image": image, "verify": verify_image}

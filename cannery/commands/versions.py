@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from cannery.edge.context import Context
 
 
+LOCK = "lock"  # the code of the finding that a lock is missing or stale
+
+
 def options_of(arguments: argparse.Namespace) -> Options:
     """Return what the command line says about the target."""
     return Options(
@@ -66,7 +69,7 @@ def findings_of(context: Context, catalog: Catalog, recipe: Recipe) -> tuple[Fin
         lock = current_lock(context, catalog, recipe, recipe.target.arch)
     except FindingsError as error:
         what = f"{error.where}: {error.what}" if error.where else error.what
-        return in_order([*found, Finding(Severity.ERROR, "lock", what, fix=error.hint)])
+        return in_order([*found, Finding(Severity.ERROR, LOCK, what, fix=error.hint)])
     return check_recipe(recipe, catalog.compatibility, lock)
 
 
@@ -93,8 +96,10 @@ def _lock_one(context: Context, catalog: Catalog, request: LockRequest, *, stand
     size = sum(p.size for p in made.packages) / 1e6
     missing = ", ".join(f"{p.name} (index {p.index} not reached)" for p in made.packages if not p.complete)
     state = f", INCOMPLETE: {missing}" if missing else ""
-    shown = path.relative_to(context.root) if path.is_relative_to(context.root) else path.name
+    shown = path.relative_to(context.root) if path.is_relative_to(context.root) else path
     print(f"{shown}: {len(made.packages)} packages, {size:.0f} MB{state}{'' if changed else ', unchanged'}")
+    if not standard:
+        print(f"  for this set of pins alone; to keep them, write them into images/profiles/{request.profile}.yaml")
 
 
 def planned(context: Context, arguments: argparse.Namespace) -> tuple[Catalog, Plan, tuple[Finding, ...]]:
@@ -104,6 +109,8 @@ def planned(context: Context, arguments: argparse.Namespace) -> tuple[Catalog, P
     found = findings_of(context, catalog, recipe)
     failed = errors(found)
     if failed and not recipe.force:
+        if {f.code for f in failed} == {LOCK}:
+            raise FindingsError(failed[0].what, where=f"{recipe.name} for {recipe.target}", hint=failed[0].fix)
         listed = "\n".join(map(str, failed))
         raise FindingsError(f"this set cannot work\n{listed}", where=f"{recipe.name} for {recipe.target}")
     inputs = Inputs(

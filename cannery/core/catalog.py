@@ -1,80 +1,38 @@
 """The catalog: closed, frozen models of the files below images/. Reading them is `cannery.edge.catalog`'s work.
 
-Unknown keys are refused. YAML reads an unquoted `3.10` as the number 3.1, so a number where a version belongs is an
-error that says to quote it.
+Unknown keys are refused; what single values must look like is `cannery.core.fields`'s. docs/profiles.md explains the
+fields of profiles and components.
 """
 
 from __future__ import annotations
 
-from datetime import date
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion, Version
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from cannery.core.target import parse_arch, parse_cann, parse_chip, parse_os, parse_python
+from cannery.core.fields import (
+    NAME,
+    CannText,
+    CheckId,
+    DateText,
+    EnvName,
+    EnvValue,
+    LocalText,
+    ModuleText,
+    Name,
+    OsText,
+    PathText,
+    PatternText,
+    PythonText,
+    RequirementText,
+    SizeText,
+    Text,
+    VersionText,
+    parsed,
+)
+from cannery.core.target import parse_arch, parse_chip
 from cannery.core.words import Arch, BaseKind, Chip, ComponentKind
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-
-def _text(value: object) -> object:
-    kind = yaml_kind(value)
-    if kind is not None:
-        raise ValueError(f'unquoted {value} is {kind} to YAML; quote it: "{value}"')
-    return value
-
-
-def yaml_kind(value: object) -> str | None:
-    """Return what an unquoted scalar of YAML became, in words, where that is no text; else None."""
-    if isinstance(value, bool):
-        return "a truth value"
-    if isinstance(value, int | float):
-        return "a number"
-    return "a date" if isinstance(value, date) else None
-
-
-def _parsed(parse: Callable[[str, str], object]) -> BeforeValidator:
-    def validate(value: object) -> object:
-        text = _text(value)
-        if not isinstance(text, str):
-            raise ValueError("a text is wanted here")  # noqa: TRY004 - pydantic collects ValueError
-        try:
-            return parse(text, "value")
-        except Exception as error:
-            raise ValueError(str(error).removeprefix("value: ")) from error
-
-    return BeforeValidator(validate)
-
-
-def _requirement(text: str, _option: str) -> str:
-    try:
-        Requirement(text)
-    except InvalidRequirement as error:
-        raise ValueError(f"{text!r} is not a requirement: {error}") from error
-    return text
-
-
-def _version(text: str, _option: str) -> str:
-    try:
-        Version(text)
-    except InvalidVersion as error:
-        raise ValueError(f"{text!r} is not a version") from error
-    return text
-
-
-Text = Annotated[str, BeforeValidator(_text)]
-VersionText = Annotated[str, _parsed(_version)]
-# Both go into an ENV instruction and a shell script, a line each.
-EnvName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
-EnvValue = Annotated[Text, Field(pattern=r"^[^\r\n]*$")]
-RequirementText = Annotated[str, _parsed(_requirement)]
-PythonText = Annotated[str, _parsed(parse_python)]
-CannText = Annotated[str, _parsed(parse_cann)]
-OsText = Annotated[str, _parsed(parse_os)]
 
 
 class Closed(BaseModel):
@@ -100,8 +58,8 @@ class Reasoned(Closed):
 class Import(Closed):
     """An import that verify makes in the image; `attribute` (dotted) must exist, and equal `equals` when given."""
 
-    module: Text
-    attribute: Text | None = None
+    module: ModuleText
+    attribute: ModuleText | None = None
     equals: Text | None = None
 
 
@@ -117,29 +75,41 @@ class Component(Closed):
 
     kind: ComponentKind
     summary: Text
-    package: Text | None = None
-    extras: tuple[Text, ...] = ()
+    package: Name | None = None
+    extras: tuple[Name, ...] = ()
     # The only index this package may come from (a name in images/indexes.yaml); None is the host's default index.
     index: Text | None = None
     # Local version segment that the wanted build carries on that index (torch: `cpu`), added to the pin.
-    local: Text | None = None
+    local: LocalText | None = None
     # Distributions that follow this one and are bound to the same index.
-    binds: tuple[Text, ...] = ()
-    metadata: dict[Text, StandInMetadata] = {}
+    binds: tuple[Name, ...] = ()
+    metadata: dict[VersionText, StandInMetadata] = {}
     imports: tuple[Import, ...] = ()
-    libraries: tuple[Text, ...] = ()
+    libraries: tuple[PathText, ...] = ()
     env: dict[EnvName, EnvValue] = {}
     # System packages by family: `apt`, `dnf`; and `links`: path in the image -> target, by family and arch.
     system: dict[Literal["apt", "dnf"], tuple[Text, ...]] = {}
-    links: dict[str, dict[Literal["apt", "dnf"], dict[Arch, Text]]] = {}
+    links: dict[PathText, dict[Literal["apt", "dnf"], dict[Arch, PathText]]] = {}
+
+    @model_validator(mode="after")
+    def _fields_of_its_kind(self) -> Self:
+        """A field that nothing would read is refused."""
+        is_wheels = self.kind is ComponentKind.WHEELS
+        other = ("system", "links") if is_wheels else ("package", "extras", "index", "local", "binds", "metadata")
+        unread = [name for name in other if getattr(self, name)]
+        if unread:
+            raise ValueError(f"kind {self.kind} has no {', '.join(unread)}")
+        if self.index is None and (self.binds or self.metadata):
+            raise ValueError("binds and metadata say more about an index: name one as index")
+        return self
 
 
 class Pin(Closed):
     """A component that a profile takes, at which version and why."""
 
-    name: Text
+    name: Name
     version: VersionText | None = None
-    extras: tuple[Text, ...] = ()
+    extras: tuple[Name, ...] = ()
     reason: Text = ""
 
 
@@ -147,10 +117,10 @@ class TargetDefaults(Closed):
     """The target a profile is made for, and what else it may be built for."""
 
     cann: CannText
-    chip: Annotated[Chip, _parsed(parse_chip)]
+    chip: Annotated[Chip, parsed(parse_chip)]
     os: OsText
     python: PythonText
-    arch: tuple[Annotated[Arch, _parsed(parse_arch)], ...] = (Arch.ARM64, Arch.AMD64)
+    arch: tuple[Annotated[Arch, parsed(parse_arch)], ...] = Field((Arch.ARM64, Arch.AMD64), min_length=1)
     pythons: tuple[PythonText, ...] = ()
 
 
@@ -162,22 +132,23 @@ class Profile(Closed):
     # `cann`: the CANN image of the target; `standin`: the stand-in base.
     base: Literal["cann", "standin"] = "cann"
     target: TargetDefaults
-    exclude_newer: Text
+    exclude_newer: DateText
     components: tuple[Pin, ...] = Field(min_length=1)
     constraints: tuple[Reasoned, ...] = ()
     overrides: tuple[Reasoned, ...] = ()
     excludes: tuple[Reasoned, ...] = ()
     env: dict[EnvName, EnvValue] = {}
-    # As docker writes sizes: a number, and k, m or g (1024 based).
-    shm_size: Annotated[Text, Field(pattern=r"^[0-9]+[kKmMgG]?$")] = "16g"
-    pip_check_allow: tuple[Text, ...] = ()
-    may_skip: dict[BaseKind, tuple[Text, ...]] = {}
+    shm_size: SizeText = "16g"
+    # Regular expressions of lines that `pip check` may print in the image.
+    pip_check_allow: tuple[PatternText, ...] = ()
+    may_skip: dict[BaseKind, tuple[CheckId, ...]] = {}
 
-    @field_validator("exclude_newer")
+    @field_validator("excludes")
     @classmethod
-    def _date(cls, value: str) -> str:
-        if date.fromisoformat(value).isoformat() != value:
-            raise ValueError(f"{value!r} is not a date written like 2026-11-20")
+    def _name_alone(cls, value: tuple[Reasoned, ...]) -> tuple[Reasoned, ...]:
+        longer = [item.requirement for item in value if not NAME.fullmatch(item.requirement)]
+        if longer:
+            raise ValueError(f"{longer[0]!r}: a name alone is wanted here, since every version of it is left out")
         return value
 
     @field_validator("components")
@@ -271,7 +242,7 @@ class Tools(Closed):
     """Build tools of the stages (uv, setuptools …); they never enter an image."""
 
     requirements: tuple[RequirementText, ...]
-    exclude_newer: Text
+    exclude_newer: DateText
 
 
 class PairRow(Closed):

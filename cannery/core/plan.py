@@ -113,6 +113,11 @@ class Plan:
         """The moving alias, `<profile>:<tag without plan>`."""
         return f"{self.recipe.name}:{self.tag.alias}"
 
+    @property
+    def references(self) -> tuple[str, ...]:
+        """Every tag of the image. A set with ad-hoc pins is a trial: it does not take the moving alias."""
+        return (self.reference,) if self.recipe.pins else (self.reference, self.alias)
+
 
 @dataclass(frozen=True)
 class Inputs:

@@ -97,7 +97,7 @@ def _bake_file(plan: Plan) -> str:
         "dockerfile": DOCKERFILE,
         "target": "image",
         "platforms": [plan.recipe.target.arch.platform],
-        "tags": [plan.reference, plan.alias],
+        "tags": list(plan.references),
         "args": {
             "SOURCE_DATE_EPOCH": str(plan.epoch),
             **{name: f"${{{name}}}" for name in PROXIES},

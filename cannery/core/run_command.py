@@ -35,14 +35,21 @@ class HostNpus:
 
 @dataclass(frozen=True)
 class RunRequest:
-    """What is to run: `cards` None means all of them; `npu` False starts without any device."""
+    """What is to run.
+
+    `cards` None means all of them; `npu` False starts without any device; `volumes` and `env` are what docker takes
+    after `-v` and `-e`; `terminal` asks for a terminal (standard input is handed on either way).
+    """
 
     image: str
     shm_size: str
     cards: tuple[int, ...] | None = None
     npu: bool = True
-    interactive: bool = False
+    terminal: bool = False
+    detach: bool = False
     name: str | None = None
+    volumes: tuple[str, ...] = ()
+    env: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
 
 
@@ -102,8 +109,7 @@ def run_command(request: RunRequest, access: ChipAccess, host: HostNpus) -> RunC
     Raises `UnableError` when NPUs are wanted and the host has no card, lacks a manager node, or lacks a card that was
     named. Paths that the host lacks are left out with a note: docker would make an empty folder of them.
     """
-    arguments = ["run", "--rm"]
-    arguments += ["-it"] if request.interactive else []
+    arguments = ["run", "--rm", "--detach" if request.detach else "-it" if request.terminal else "-i"]
     arguments += ["--name", request.name] if request.name else []
     arguments += ["--shm-size", request.shm_size]
     notes: list[str] = []
@@ -116,6 +122,8 @@ def run_command(request: RunRequest, access: ChipAccess, host: HostNpus) -> RunC
         notes = [f"this host has no {path}: not mounted" for path in access.mounts if path not in host.paths]
         if not host.paths & set(NPU_SMI):
             notes.append("this host has no npu-smi: not mounted")
+    arguments += [word for volume in request.volumes for word in ("-v", volume)]
+    arguments += [word for entry in request.env for word in ("-e", entry)]
     return RunCommand((*arguments, request.image, *request.command), tuple(notes))
 
 
@@ -125,7 +133,7 @@ def _inside(path: str) -> str:
 
 
 def _devices(request: RunRequest, access: ChipAccess, host: HostNpus) -> list[str]:
-    hint = "install the Ascend driver, or start without NPUs: --no-npu"
+    hint = "install the Ascend driver, or start without NPUs: NPUS=none (`build.py run --npus none`)"
     if not host.cards:
         raise UnableError("no NPU on this host: there is no /dev/davinci0 … node", hint=hint)
     missing = [node for node in access.managers if node not in host.nodes]

@@ -16,7 +16,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from filelock import FileLock
 
@@ -53,7 +53,8 @@ DOWNLOAD_TIMEOUT = 1800.0
 LOCK_TRIES = 30
 
 # Read by apt-get -c, that is after the host's own apt.conf. Hooks are cleared because they would run the host's
-# programs on the host's state; a default release of the host would name a suite that this apt does not have.
+# programs on the host's state; a default release of the host would name a suite that this apt does not have. Words
+# without quotation marks may hold %XX, so that any folder's name can stand there.
 CONFIG = """\
 #clear APT::Update::Pre-Invoke;
 #clear APT::Update::Post-Invoke;
@@ -75,19 +76,19 @@ Acquire::Retries "1";
 Acquire::http::Timeout "8";
 Acquire::https::Timeout "8";
 Acquire::ftp::Timeout "8";
-Dir::State "{folder}/state";
-Dir::State::lists "{folder}/state/lists";
-Dir::State::status "{folder}/state/status";
-Dir::State::extended_states "{folder}/state/extended_states";
-Dir::Cache "{folder}/cache";
-Dir::Cache::archives "{folder}/cache/archives";
+Dir::State {folder}/state;
+Dir::State::lists {folder}/state/lists;
+Dir::State::status {folder}/state/status;
+Dir::State::extended_states {folder}/state/extended_states;
+Dir::Cache {folder}/cache;
+Dir::Cache::archives {folder}/cache/archives;
 Dir::Cache::pkgcache "";
 Dir::Cache::srcpkgcache "";
-Dir::Etc::sourcelist "{folder}/sources.list";
+Dir::Etc::sourcelist {folder}/sources.list;
 Dir::Etc::sourceparts "/dev/null";
 Dir::Etc::preferences "/dev/null";
 Dir::Etc::preferencesparts "/dev/null";
-Dir::Log "{folder}/log";
+Dir::Log {folder}/log;
 """
 
 
@@ -144,6 +145,8 @@ def fetch_debs(  # noqa: PLR0913 - what to fetch, for whom, from where
                 # `install` names no hash for an index that has SHA-256 alone (bookworm-security); `download` does.
                 listing = _apt(folder, "download", "--print-uris", *_requests(listing), timeout=UPDATE_TIMEOUT)
             wanted = _parse_uris(listing)
+            if unnamed := set(_requests(listing)) - {item.request for item in wanted}:
+                raise UnableError(f"the index of {suite} has no hash of {' '.join(sorted(unnamed))}")
             missing = [item for item in wanted if not item.matches(archives / item.file)]
             if missing:
                 _download(folder, missing, archives)
@@ -173,7 +176,7 @@ def _apt_folder(sources: Sequence[Source], suite: str, arch: str, cache: Path) -
         (folder / name).mkdir(parents=True, exist_ok=True)
     (folder / "state/status").touch()
     write_atomic(folder / "sources.list", text, mode=0o600)  # may hold a mirror's password
-    write_atomic(folder / "apt.conf", CONFIG.format(arch=arch, folder=folder))
+    write_atomic(folder / "apt.conf", CONFIG.format(arch=arch, folder=quote(str(folder))))
     return folder
 
 

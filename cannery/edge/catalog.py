@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar, get_args
+import re
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from packaging.utils import canonicalize_name
 from pydantic import ValidationError
@@ -19,27 +20,31 @@ from cannery.core.catalog import (
     Registries,
     StandIn,
     Tools,
-    yaml_kind,
 )
+from cannery.core.catalog_errors import key_path, sentence
 from cannery.core.errors import UsageError
-from cannery.core.words import Chip, did_you_mean
+from cannery.core.fields import component_name_fault, profile_name_fault, yaml_kind
+from cannery.core.words import Chip, ComponentKind, did_you_mean, nearest
 from cannery.edge.yaml_file import YamlDocument, read_yaml
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from pydantic_core import ErrorDetails
 
 M = TypeVar("M", bound=Closed)
+# What is no file of the catalog and may lie beside them: hidden files, and what editors and patch leave.
+LEFT = re.compile(r"\..*|.*(~|\.orig|\.rej)|#.*#")
 
 
 def load_catalog(images: Path) -> Catalog:
     """Read every catalog file below `images`. Raises one `UsageError` that lists all problems with file and line."""
     reader = _Reader(images)
     catalog = Catalog.model_construct(
-        profiles=reader.folder("profiles", Profile),
+        profiles=reader.folder("profiles", Profile, profile_name_fault),
         chips=reader.table("chips.yaml", ChipAccess),
-        components=reader.folder("components", Component),
+        components=reader.folder("components", Component, component_name_fault),
         bases=reader.folder("bases", BaseLine, leave=("registries",)),
         registries=reader.file("bases/registries.yaml", Registries),
         indexes=reader.table("indexes.yaml", Index),
@@ -63,18 +68,42 @@ class _Reader:
         self.problems: list[str] = []
         self.documents: dict[str, YamlDocument] = {}
 
-    def folder(self, name: str, model: type[M], leave: tuple[str, ...] = ()) -> dict[str, M]:
-        """Read every YAML file of a folder into {stem: model}; names are file names."""
+    def folder(
+        self, name: str, model: type[M], fault: Callable[[str], str] = lambda _: "", leave: tuple[str, ...] = ()
+    ) -> dict[str, M]:
+        """Read every YAML file of a folder into {stem: model}; names are file names, `fault` says what is wrong in one.
+
+        The stems in `leave` are another reader's.
+        """
         found: dict[str, M] = {}
-        for path in sorted((self.images / name).glob("*.yaml")):
+        for path in self._listed(name):
             if path.stem in leave:
                 continue
+            wrong = fault(path.stem)
+            if wrong:
+                self.problems.append(f"images/{name}/{path.name}: {wrong}")
             value = self.file(f"{name}/{path.name}", model)
             if value is not None:
                 found[path.stem] = value
         if not found and not self.problems:
             self.problems.append(f"images/{name}: no file found")
         return found
+
+    def _listed(self, name: str) -> Iterator[Path]:
+        """Give the YAML files of a folder; whatever else lies there is a problem, for it would be passed over."""
+        folder = self.images / name
+        try:
+            paths = sorted(folder.iterdir()) if folder.is_dir() else []
+        except OSError as error:
+            self.problems.append(f"images/{name}: cannot be read: {error}")
+            return
+        for path in paths:
+            if LEFT.fullmatch(path.name):
+                continue
+            if path.suffix == ".yaml":
+                yield path
+            elif not path.name.startswith("README"):
+                self.problems.append(f"images/{name}/{path.name}: {_unread(path)}")
 
     def file(self, name: str, model: type[M]) -> M:
         """Read one file into `model`; after a problem the value is unusable and the problem is noted."""
@@ -106,39 +135,30 @@ class _Reader:
         try:
             return model.model_validate(value)
         except ValidationError as error:
-            self.problems += [_problem(document, at, detail, model) for detail in error.errors()]
+            lines = (_problem(document, at, detail, model) for detail in error.errors())
+            self.problems += [line for line in lines if line]
             return None  # type: ignore[return-value] # as above
 
 
+def _unread(path: Path) -> str:
+    """Say why a file that is not called *.yaml may not lie in a folder of the catalog."""
+    if path.is_dir():
+        return "a folder is not read here: put its files beside it"
+    wanted = path.with_name(f"{path.stem if path.suffix.lower() in {'.yml', '.yaml'} else path.name}.yaml")
+    beside = f"; there is a {wanted.name} already, so remove one of them" if wanted.exists() else ""
+    return f"only files named .yaml are read here: name it {wanted.name}, or keep it elsewhere{beside}"
+
+
 def _problem(document: YamlDocument, at: tuple[str | int, ...], detail: ErrorDetails, model: type[Closed]) -> str:
-    location = at + tuple(detail["loc"])
-    field = ".".join(str(part) for part in location) or "the file"
-    message = detail["msg"].removeprefix("Value error, ")
+    """Return the line for one fault: file:line, field, and what is wrong; "" when another line says it."""
+    location = at + key_path(detail)
+    message = sentence(detail, model)
     kind = yaml_kind(detail["input"])
     if kind is not None and "quote it" in message and location in document.texts:
         written = document.texts[location]  # YAML's value has lost what was meant: 3.10 has become 3.1
         message = f'unquoted {written} is {kind} to YAML; quote it: "{written}"'
-    if detail["type"] == "extra_forbidden":
-        message = f"unknown key; {did_you_mean(str(location[-1]), _keys(model, detail['loc'][:-1]))}"
-    return f"{document.where(location)}: {field}: {message}"
-
-
-def _keys(model: type[Closed], path: tuple[str | int, ...]) -> tuple[str, ...]:
-    """Return the keys that the model at `path` below `model` knows (best effort, for a hint)."""
-    current: type[Closed] = model
-    for part in path:
-        # Positions in lists and names in tables of models are not fields: the model below them is already at hand.
-        field = current.model_fields.get(str(part))
-        below = _model_of(field.annotation) if field is not None else None
-        current = below or current
-    return tuple(field.alias or name for name, field in current.model_fields.items())
-
-
-def _model_of(annotation: object) -> type[Closed] | None:
-    """Return the model in `tuple[Model, ...]`, `dict[str, Model]`, `Model | None` or `Model`."""
-    if isinstance(annotation, type) and issubclass(annotation, Closed):
-        return annotation
-    return next((found for part in get_args(annotation) if (found := _model_of(part))), None)
+    field = ".".join(str(part) for part in location) or "the file"
+    return f"{document.where(location)}: {field}: {message}" if message else ""
 
 
 def _crossed(catalog: Catalog, documents: dict[str, YamlDocument]) -> list[str]:
@@ -148,19 +168,29 @@ def _crossed(catalog: Catalog, documents: dict[str, YamlDocument]) -> list[str]:
     def need(file: str, location: tuple[str | int, ...], word: str, known: dict[str, Any], what: str) -> None:
         if word not in known:
             where = documents[file].where(location)
-            problems.append(f"{where}: {'.'.join(map(str, location))}: no {what} {word!r}; {did_you_mean(word, known)}")
+            hint = _new_component(word, known) if what == "component" else did_you_mean(word, known)
+            problems.append(f"{where}: {'.'.join(map(str, location))}: no {what} {word!r}; {hint}")
 
     for name, profile in catalog.profiles.items():
         file = f"profiles/{name}.yaml"
         need(file, ("target", "cann"), profile.target.cann, catalog.bases, "CANN line")
         for position, pin in enumerate(profile.components):
             need(file, ("components", position, "name"), pin.name, catalog.components, "component")
+            found = catalog.components.get(pin.name)
+            if found is not None and found.kind is ComponentKind.SYSTEM and (pin.version or pin.extras):
+                where = documents[file].where(("components", position))
+                problems.append(f"{where}: components.{position}: {pin.name} is of kind system: no version, no extras")
     for name, component in catalog.components.items():
         if component.index is not None:
             need(f"components/{name}.yaml", ("index",), component.index, catalog.indexes, "index")
-        if canonicalize_name(name) != name:
-            problems.append(f"images/components/{name}.yaml: name the file {canonicalize_name(name)}.yaml")
     return problems + _misnamed(catalog)
+
+
+def _new_component(word: str, known: dict[str, Any]) -> str:
+    """Say what to do about a component that has no file: make it, or take one that is there."""
+    near = nearest(word, sorted(known))
+    other = f"did you mean {' or '.join(near)}?" if near else f"take one of {', '.join(sorted(known))}"
+    return f"make images/components/{canonicalize_name(word)}.yaml (docs/profiles.md), or {other}"
 
 
 def _misnamed(catalog: Catalog) -> list[str]:

@@ -15,7 +15,10 @@ from typing import TYPE_CHECKING
 from cannery.core.errors import CanneryError, UnableError
 from cannery.edge import owned_engine
 from cannery.edge.engine_endpoint import INSTALL, resolve_endpoint
+from cannery.edge.engine_layout import RUN_BASE, Layout
 from cannery.edge.engine_probe import Endpoint, Server, UnreachableError, numbers, probe
+from cannery.edge.engine_requirements import refuse_unless_possible
+from cannery.edge.engine_shell import REDIRECTING
 from cannery.edge.process import run
 
 if TYPE_CHECKING:
@@ -26,11 +29,6 @@ if TYPE_CHECKING:
 MIN_API_BUILDKIT = (1, 39)  # Docker 18.09, the first with BuildKit
 MIN_API = (1, 42)  # Docker 23: the first whose BuildKit knows COPY --link
 MIN_BUILDX = (0, 13)  # the first with --progress=rawjson
-# Settings of the user that must not lead a client away from the own engine.
-REDIRECTING = (
-    *("DOCKER_CONTEXT", "DOCKER_TLS", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH", "DOCKER_API_VERSION"),
-    *("BUILDX_BUILDER", "BUILDKIT_HOST"),
-)
 
 
 @dataclass(frozen=True)
@@ -82,11 +80,14 @@ def find_engine(env: Mapping[str, str], cache: Path, *, start: bool, say: Callab
     """The engine to use: the one that DOCKER_HOST, the docker context or the default socket reaches, else our own.
 
     `start` allows to fetch and start our own, which `say` tells in one line; without it only a running one is taken.
+    A setting that names our own socket means our own, running or not.
     Raises `UnableError` where a named engine does not answer (another is never used silently), one that answers lacks
     BuildKit or buildx, and where our own cannot run; `NetworkError` where its packages cannot be fetched.
     """
     client = _docker_client_program(env)
     endpoint = resolve_endpoint(env, client)
+    if _socket(endpoint) == _own_socket(cache):  # `engine env` was evaluated, or a context made for it
+        return _own_engine(env, cache, start=start, say=say, named=endpoint.origin)
     server = _probe_or_none(endpoint, env, client)
     if server is None:
         return _own_engine(env, cache, start=start, say=say)
@@ -145,13 +146,21 @@ def _probe_or_none(endpoint: Endpoint, env: Mapping[str, str], client: Path | No
         return None
 
 
-def _own_engine(env: Mapping[str, str], cache: Path, *, start: bool, say: Callable[[str], None]) -> Engine:
+def _own_engine(
+    env: Mapping[str, str], cache: Path, *, start: bool, say: Callable[[str], None], named: str = ""
+) -> Engine:
+    """Our own engine; `named` is the user's setting that asks for it, "" where no other engine answers."""
     own = owned_engine.running(cache)
     if own is None:
         if not start:
-            raise UnableError("no Docker engine answers", hint=f"`build.py engine start`, or {INSTALL}")
-        owned_engine.refuse_unless_possible()
-        say("no Docker engine found: starting Cannery's own (nothing is installed; `build.py engine stop` ends it)")
+            raise UnableError("no Docker engine answers", where=named, hint=f"`build.py engine start`, or {INSTALL}")
+        refuse_unless_possible(env, Layout.of(cache).root)
+        why = (
+            f"{named} is Cannery's own engine: starting it"
+            if named
+            else "no Docker engine found: starting Cannery's own"
+        )
+        say(f"{why} (nothing is installed; `build.py engine stop` ends it)")
     if start:
         own = owned_engine.start(cache, env, say)
     assert own is not None  # noqa: S101 - one of the two above gave it; for the type checker
@@ -173,14 +182,29 @@ def _docker_client_program(env: Mapping[str, str]) -> Path | None:
     return Path(found) if found else None
 
 
+def _own_socket(cache: Path) -> Path:
+    return Layout.of(cache).socket
+
+
+def _socket(endpoint: Endpoint) -> Path | None:
+    return Path(endpoint.host.removeprefix("unix://")) if endpoint.host.startswith("unix://") else None
+
+
 def _unreachable(endpoint: Endpoint, error: UnreachableError) -> UnableError:
     if error.denied:
         hint = "join the group docker (`sudo usermod -aG docker $USER`, then log in again), or run as root"
+    elif _is_other_own(endpoint):
+        hint = "that is Cannery's engine for another CANNERY_CACHE: set that again, or unset DOCKER_HOST"
     elif endpoint.chosen:
         hint = "start that engine, or unset the setting to let Cannery look for another"
     else:
         hint = "restart the Docker engine of this host (its socket is there, but it does not answer as Docker does)"
     return UnableError(f"no Docker engine answers: {error}", where=endpoint.origin, hint=hint)
+
+
+def _is_other_own(endpoint: Endpoint) -> bool:
+    socket = _socket(endpoint)
+    return socket is not None and socket.parent.parent == RUN_BASE and socket.parent.name.startswith("cannery-")
 
 
 def _require_buildkit(server: Server, endpoint: Endpoint) -> None:

@@ -65,6 +65,11 @@ class Layout:
         return self.root / "data"
 
     @property
+    def bin(self) -> Path:
+        """Folder with the `docker` that a user's shell calls."""
+        return self.root / "bin"
+
+    @property
     def packages(self) -> Path:
         """Unpacked engines, one folder a version."""
         return self.root / "versions"

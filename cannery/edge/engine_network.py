@@ -9,7 +9,6 @@ from __future__ import annotations
 import fcntl
 import ipaddress
 import json
-import os
 import shutil
 import socket
 import struct
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from cannery.core.errors import CanneryError, UnableError
 from cannery.edge.engine_packages import Binaries, link_iptables
+from cannery.edge.engine_requirements import search_path
 from cannery.edge.files import write_atomic
 from cannery.edge.process import run
 
@@ -126,11 +126,10 @@ def network_down(layout: Layout, binaries: Binaries | None, env: Mapping[str, st
 
 def tool_env(binaries: Binaries, env: Mapping[str, str]) -> dict[str, str]:
     """Environment in which the unpacked programs find each other; the host's own iptables goes before ours."""
-    host = env.get("PATH", os.defpath)
-    system = "/usr/local/sbin:/usr/sbin:/sbin"
+    host = search_path(env)
     own = f"{binaries.root}/usr/sbin:{binaries.root}/usr/bin"
-    result = {**env, "PATH": f"{own}:{host}:{system}:{binaries.links}"}
-    if shutil.which("iptables", path=f"{host}:{system}") is None:
+    result = {**env, "PATH": f"{own}:{host}:{binaries.links}"}
+    if shutil.which("iptables", path=host) is None:
         libraries = binaries.libraries
         result["LD_LIBRARY_PATH"] = ":".join(map(str, libraries))
         result["XTABLES_LIBDIR"] = ":".join(str(folder / "xtables") for folder in libraries)

@@ -18,7 +18,7 @@ from cannery.core.errors import UnableError
 from cannery.edge.process import run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from cannery.edge.engine_layout import Layout
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 SERVERS = ("dockerd", "containerd", "containerd-shim", "containerd-shim-runc-v2", "docker-proxy", "runc")
 PROC = Path("/proc")
 CGROUPS = Path("/sys/fs/cgroup")
+NOTICE = 2.0  # seconds that an end may take without a word
 
 # The daemon gets a mount namespace of its own: layers and network namespaces that it mounts are never seen on the host
 # and vanish with it, even after kill -9. In there an empty /run/containerd hides a containerd that belongs to another
@@ -83,9 +84,17 @@ def remnants(layout: Layout) -> tuple[int, ...]:
     )
 
 
-def end(pids: Iterable[int], *, patience: float) -> None:
-    """Ask processes to end, wait `patience` seconds, then kill those left."""
+def containers(layout: Layout) -> int:
+    """How many containers of ours have a living process."""
+    found = {group for pid in _pids() for group in _cgroups(pid) if _alive(pid)}
+    head = f"{layout.cgroup}/"
+    return len({group.removeprefix(head).split("/")[0] for group in found if group.startswith(head)})
+
+
+def end(pids: Iterable[int], *, patience: float, slow: Callable[[], None] | None = None) -> None:
+    """Ask processes to end, wait `patience` seconds, then kill those left. `slow` is called once after 2 s of that."""
     left = set(pids)
+    notice = time.monotonic() + NOTICE
     for number in (signal.SIGTERM, signal.SIGKILL):
         for pid in left:
             with contextlib.suppress(ProcessLookupError):
@@ -93,6 +102,9 @@ def end(pids: Iterable[int], *, patience: float) -> None:
         deadline = time.monotonic() + (patience if number == signal.SIGTERM else 5.0)
         while left and time.monotonic() < deadline:
             time.sleep(0.05)
+            if slow is not None and time.monotonic() >= notice:
+                slow()
+                slow = None
             left = {pid for pid in left if _alive(pid)}
 
 
@@ -145,11 +157,16 @@ def _command(pid: int) -> tuple[str, ...]:
 
 
 def _in_cgroup(pid: int, cgroup: str) -> bool:
+    return any(f"{group}/".startswith(f"{cgroup}/") for group in _cgroups(pid))
+
+
+def _cgroups(pid: int) -> tuple[str, ...]:
+    """The process's control group in every hierarchy."""
     try:
         text = (PROC / str(pid) / "cgroup").read_text()
     except OSError:
-        return False
-    return any(f"{line.split(':', 2)[-1]}/".startswith(f"{cgroup}/") for line in text.splitlines())
+        return ()
+    return tuple(line.split(":", 2)[-1] for line in text.splitlines())
 
 
 def _alive(pid: int) -> bool:

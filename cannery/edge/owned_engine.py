@@ -7,7 +7,6 @@ once: one starts the daemon, the others wait for it and share it. It outlives th
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import time
 from contextlib import contextmanager, suppress
@@ -19,10 +18,11 @@ from filelock import FileLock, Timeout
 
 from cannery.core.errors import UnableError
 from cannery.edge import engine_network, engine_process
-from cannery.edge.apt import host_release
 from cannery.edge.engine_layout import Layout, daemon_config
 from cannery.edge.engine_packages import Binaries, install, installed
 from cannery.edge.engine_probe import Endpoint, Server, UnreachableError, probe
+from cannery.edge.engine_requirements import refuse_unless_possible
+from cannery.edge.engine_shell import write_wrapper
 from cannery.edge.files import write_atomic
 
 if TYPE_CHECKING:
@@ -67,14 +67,15 @@ class Status:
 def start(cache: Path, env: Mapping[str, str], say: Callable[[str], None]) -> OwnedEngine:
     """Give the running engine of `cache`, started (and fetched) first where needed.
 
-    Raises `UnableError` (not root, not Debian or Ubuntu, no answer within 60 s: with the log's last lines) and
-    `NetworkError` (the package mirror). Stale sockets, pid files, control groups and shims of an engine that was killed
-    are cleared away.
+    Raises `UnableError` (not root, not Debian or Ubuntu, a program missing, no answer within 60 s: with the log's last
+    lines) and `NetworkError` (the package mirror). Stale sockets, pid files, control groups and shims of an engine that
+    was killed are cleared away. `<cache>/engine/bin/docker` is kept fit for the unpacked version.
     """
-    refuse_unless_possible()
     layout = Layout.of(cache)
+    refuse_unless_possible(env, layout.root)
     with _locked(layout, say):
         binaries = installed(layout) or install(layout, cache, say)
+        write_wrapper(layout, binaries)
         server = _answer(layout)
         if server is None:
             server = _launch(layout, binaries, env, say)
@@ -117,7 +118,7 @@ def stop(cache: Path, env: Mapping[str, str], say: Callable[[str], None]) -> boo
     if not layout.root.is_dir():
         return False
     with _locked(layout, say):
-        return _stop(layout, env)
+        return _stop(layout, env, say)
 
 
 def remove_data(cache: Path, env: Mapping[str, str], say: Callable[[str], None], *, packages: bool = False) -> None:
@@ -126,25 +127,10 @@ def remove_data(cache: Path, env: Mapping[str, str], say: Callable[[str], None],
     if not layout.root.is_dir():
         return
     with _locked(layout, say):
-        _stop(layout, env)
-        for folder in (layout.data, *((layout.packages,) if packages else ())):
+        _stop(layout, env, say)
+        for folder in (layout.data, *((layout.bin, layout.packages) if packages else ())):
             if folder.is_dir():
                 shutil.rmtree(folder)
-
-
-def refuse_unless_possible() -> None:
-    """Raise `UnableError`, saying what to install, where Cannery cannot run an engine of its own."""
-    hint = "install Docker Engine with its buildx plugin, or set DOCKER_HOST to an engine you can reach"
-    if os.geteuid() != 0:
-        raise UnableError(
-            "no Docker engine answers, and starting Cannery's own needs root", hint=f"run as root, or {hint}"
-        )
-    try:
-        host_release()
-    except UnableError as error:
-        raise UnableError(
-            f"no Docker engine answers, and Cannery's own: {error.what}", where=error.where, hint=hint
-        ) from error
 
 
 @contextmanager
@@ -209,9 +195,9 @@ def _wait_ready(layout: Layout) -> Server:
     )
 
 
-def _stop(layout: Layout, env: Mapping[str, str]) -> bool:
+def _stop(layout: Layout, env: Mapping[str, str], say: Callable[[str], None]) -> bool:
     pids = engine_process.daemons(layout)
-    engine_process.end(pids, patience=STOP_PATIENCE)
+    engine_process.end(pids, patience=STOP_PATIENCE, slow=lambda: say(_waiting(engine_process.containers(layout))))
     existed = bool(pids) or layout.run.exists()
     _clear(layout)
     engine_network.network_down(layout, installed(layout), env)
@@ -220,6 +206,12 @@ def _stop(layout: Layout, env: Mapping[str, str]) -> bool:
     with suppress(OSError):  # made by the launcher where no containerd has one; any other has files in it
         Path("/run/containerd").rmdir()
     return existed
+
+
+def _waiting(containers: int) -> str:
+    if not containers:
+        return "waiting for the engine to end"
+    return f"waiting for {containers} container{'' if containers == 1 else 's'} to end"
 
 
 def _clear(layout: Layout) -> None:

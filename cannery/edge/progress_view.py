@@ -95,6 +95,8 @@ class PlainView:
             if stage.status is Status.RUNNING and not told.started:
                 told.started = True
                 self._say(state, f"{stage.label}: {_clip(stage.instruction, 100)}")
+            elif stage.status is Status.CACHED:
+                told.ended = True  # the summary counts them; a build of nothing says nothing else
             elif stage.status in ENDED:
                 told.ended = True
                 self._say(state, f"{stage.label}: {describe(stage)}")

@@ -29,13 +29,14 @@ RENDERED_MARK = "# Rendered by Cannery."
 class Download:
     """Says how far a download is: once at its start, then at most every five seconds."""
 
-    def __init__(self, say: Callable[[str], None], total: int) -> None:
+    def __init__(self, say: Callable[[str], None], total: int, what: str) -> None:
         self.say = say
+        self.what = what
         self.total = total
         self.received: dict[str, int] = {}
         self.spoken = time.monotonic()
         if total:
-            say(f"fetching wheels: {total / 1e6:.0f} MB")
+            say(f"fetching {self.what}: {total / 1e6:.0f} MB")
 
     def __call__(self, package: LockedPackage, received: int, size: int) -> None:  # noqa: ARG002 - Progress
         """Count bytes of one file."""
@@ -43,20 +44,21 @@ class Download:
         now = time.monotonic()
         if now - self.spoken >= 5:
             self.spoken = now
-            self.say(f"fetching wheels: {sum(self.received.values()) / 1e6:.0f} of {self.total / 1e6:.0f} MB")
+            self.say(f"fetching {self.what}: {sum(self.received.values()) / 1e6:.0f} of {self.total / 1e6:.0f} MB")
 
 
 def fetch_wheels(
     context: Context,
     catalog: Catalog,
     packages: Sequence[LockedPackage],
+    what: str = "wheels",
 ) -> Mapping[str, Path]:
     """Return {name: file} of locked packages, downloaded where the wheelhouse lacks them."""
     if all(is_there(package, context.cache) for package in packages):
         return {package.name: store_path(package, context.cache) for package in packages}
     from cannery.edge.wheelhouse import fetch  # noqa: PLC0415 - brings network libraries
 
-    progress = Download(context.say, missing_bytes(packages, context.cache))
+    progress = Download(context.say, missing_bytes(packages, context.cache), what)
     return fetch(packages, catalog.indexes, context.pip, context.cache, progress)
 
 
@@ -70,7 +72,7 @@ def write_folder(context: Context, catalog: Catalog, plan: Plan, folder: Path) -
     changed = sum(write_atomic(folder / name, text) for name, text in texts.items())
     paths = wheel_paths(plan)
     files = fetch_wheels(context, catalog, plan.lock.packages)
-    tools = fetch_wheels(context, catalog, plan.tools.packages)
+    tools = fetch_wheels(context, catalog, plan.tools.packages, "build tools")
     tool_names = {package.name for package in plan.tools.packages}
     linked = 0
     for name, package in paths.items():

@@ -61,7 +61,7 @@ class Image:
     @property
     def reference(self) -> str:
         """Its tag with the plan."""
-        return str(self.table["image"])
+        return str(self.table["references"][0])
 
 
 @pytest.fixture(scope="session")

@@ -6,6 +6,7 @@ import hashlib
 import json
 import subprocess
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 
@@ -113,6 +114,15 @@ def test_inline_key_becomes_a_file(tmp_path: Path) -> None:
     assert key.read_text().splitlines() == lines
 
 
+def test_any_name_of_a_cache_can_stand_in_the_configuration(tmp_path: Path) -> None:
+    (source,) = distribution_sources(BOOKWORM, etc_apt(tmp_path, list="deb http://m.example/debian bookworm main\n"))
+    folder = apt._apt_folder((source,), "bookworm", "amd64", tmp_path / 'it\'s "my" 100%; cache')
+    words = dict(line.rstrip(";").split(" ", 1) for line in (folder / "apt.conf").read_text().splitlines())
+    assert unquote(words["Dir::State"]) == f"{folder}/state"
+    assert not set(words["Dir::State"]) & set(" \"';")
+    assert (folder / "state/status").is_file()
+
+
 def test_ubuntu_and_mirror_list_file(tmp_path: Path) -> None:
     text = (
         "Types: deb\nURIs: mirror+file:/etc/apt/mirrors/u.list\nSuites: noble noble-updates\n"
@@ -181,7 +191,7 @@ if step in plan.get("fail", {}):
     print(plan["fail"][step], file=sys.stderr)
     sys.exit(100)
 if step == "uris":
-    print(plan["uris"])
+    print(plan["install"] if "install" in sys.argv and "install" in plan else plan["uris"])
 if step == "download":
     for name, text in plan["files"].items():
         pathlib.Path(name).write_text(text)
@@ -228,7 +238,7 @@ def test_fetch_downloads_once_and_only_into_the_cache(fake: Path, tmp_path: Path
     text = config.read_text()
     assert 'APT::Architecture "arm64"' in text
     assert 'Dir::Etc::sourceparts "/dev/null"' in text
-    assert f'Dir::State "{config.parent}/state"' in text
+    assert f"Dir::State {config.parent}/state;" in text
     sources = config.parent / "sources.list"
     assert sources.read_text() == (
         "deb [signed-by=/k.gpg lang=none target=Packages] http://user:pass@mirror.example/debian trixie main\n"
@@ -242,6 +252,34 @@ def test_dependencies_are_asked_of_an_empty_system(fake: Path, tmp_path: Path) -
     plan(fake)
     fetch(tmp_path, dependencies=True)
     assert calls(fake)[1][3:] == ["install", "--yes", "--download-only", "--print-uris", "runc"]
+
+
+def test_index_with_sha256_alone_loses_no_package(fake: Path, tmp_path: Path) -> None:
+    """As bookworm does: `install --print-uris` prints MD5 where the index has it, and nothing for bookworm-security."""
+    plan(fake)
+    digest = hashlib.sha256(b"safe").hexdigest()
+    secure = "libc6_2.36-9+deb12u14_amd64.deb"
+    security = f"'http://mirror.example/debian-security/pool/{secure}' {secure} 4"
+    main = f"'http://mirror.example/debian/pool/r/{RUNC}' {RUNC} 5"
+    md5 = hashlib.md5(b"whole").hexdigest()
+    texts = {
+        "install": f"Reading package lists...\n{main} MD5Sum:{md5}\n{security} \n",
+        "uris": f"{main} SHA256:{hashlib.sha256(b'whole').hexdigest()}\n{security} SHA256:{digest}\n",
+    }
+    both = json.loads((fake / "plan.json").read_text()) | texts | {"files": {RUNC: "whole", secure: "safe"}}
+    (fake / "plan.json").write_text(json.dumps(both))
+    debs = fetch(tmp_path, dependencies=True)
+    assert {deb.name: deb.read_text() for deb in debs} == {RUNC: "whole", secure: "safe"}
+    assert calls(fake)[2][3:] == ["download", "--print-uris", "runc=1.1:5+b1", "libc6=2.36-9+deb12u14"]
+
+
+def test_package_without_any_hash_is_an_error_and_not_left_out(fake: Path, tmp_path: Path) -> None:
+    plan(fake)
+    listing = json.loads((fake / "plan.json").read_text())
+    listing["uris"] += "'http://mirror.example/pool/x_1_all.deb' x_1_all.deb 4 \n"
+    (fake / "plan.json").write_text(json.dumps(listing))
+    with pytest.raises(UnableError, match=r"trixie has no hash of x=1"):
+        fetch(tmp_path)
 
 
 def test_half_or_altered_download_is_not_kept(fake: Path, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 from packaging.version import Version
 
 from cannery.core.errors import UsageError
@@ -92,10 +93,10 @@ def test_an_unquoted_date_says_how_to_quote_it(images: Path) -> None:
     [
         (QUICKSTART, "shm_size: 16g", "shm_sise: 16g", "shm_sise: unknown key; did you mean shm_size"),
         (QUICKSTART, "{name: verl,", "{nmae: verl,", "components.8.nmae: unknown key; did you mean name"),
-        (QUICKSTART, "name: tensordict", "name: tensordickt", "no component 'tensordickt'; did you mean tensordict"),
+        (QUICKSTART, "name: tensordict", "name: tensordickt", "or did you mean tensordict"),
         (QUICKSTART, 'cann: "8.5.0"', 'cann: "8.5.9"', "no CANN line '8.5.9'; did you mean 8.5."),
         (QUICKSTART, "chip: 910b", "chip: 910bb", "target.chip: '910bb' is not known"),
-        (QUICKSTART, "summary:", "sumary:", "summary: Field required"),
+        (QUICKSTART, "summary:", "sumary:", "summary: missing; this key has to be given"),
         (QUICKSTART, 'version: "0.9.1"', "version: 0.9", 'unquoted 0.9 is a number to YAML; quote it: "0.9"'),
         (
             "components/torch.yaml",
@@ -104,7 +105,12 @@ def test_an_unquoted_date_says_how_to_quote_it(images: Path) -> None:
             "no index 'torch-cpu'; did you mean",
         ),
         ("components/torch.yaml", "    source:", "    sauce:", ".sauce: unknown key; did you mean source?"),
-        ("components/torch.yaml", "kind: wheels", "kind: wheel", "kind: Input should be 'wheels' or 'system'"),
+        (
+            "components/torch.yaml",
+            "kind: wheels",
+            "kind: wheel",
+            "kind: 'wheel' is not known; known: wheels, system; did",
+        ),
         ("chips.yaml", '"910b":', "910bx:", "chip 910b is missing"),
         ("chips.yaml", "cards: 8", "cards: none", "910b.cards:"),
         ("bases/8.5.0.yaml", "atb_abi: 1}", "abt_abi: 1}", "unknown key; did you mean atb_abi"),
@@ -143,14 +149,203 @@ def test_a_file_that_is_no_table(images: Path, name: str, text: str) -> None:
     assert f"images/{name}:1:" in problems(images)
 
 
-def test_a_component_is_named_in_normal_form(images: Path) -> None:
-    (images / "components/torch_npu.yaml").write_text("kind: wheels\nsummary: x\n")
-    assert "name the file torch-npu.yaml" in problems(images)
+def test_a_component_without_a_file_says_which_to_make(images: Path) -> None:
+    edit(images, QUICKSTART, "  - {name: tensordict}", "  - {name: Peft}\n  - {name: torch_npux}")
+    first, second = problems(images).splitlines()[1:]
+    assert first.endswith(
+        "components.7.name: no component 'Peft'; make images/components/peft.yaml (docs/profiles.md), "
+        "or take one of jemalloc, numpy, pip, ray, tensordict, torch, torch-npu, transformers, verl"
+    )
+    assert "images/components/torch-npux.yaml (docs/profiles.md), or did you mean torch-npu" in second
+
+
+def test_a_system_component_takes_no_version(images: Path) -> None:
+    edit(images, QUICKSTART, "{name: jemalloc}", '{name: jemalloc, version: "5.3"}')
+    assert "components.0: jemalloc is of kind system: no version, no extras" in problems(images)
+
+
+@pytest.mark.parametrize("name", ["torch_npu", "My Comp", "Ray2"])
+def test_a_component_is_named_in_normal_form(images: Path, name: str) -> None:
+    (images / f"components/{name}.yaml").write_text("kind: wheels\nsummary: x\n")
+    wanted = name.lower().replace("_", "-").replace(" ", "-")
+    text = problems(images)
+    assert text.startswith(f"images/components/{name}.yaml: a component's name is lower-case letters")
+    assert text.endswith(f"; name the file {wanted}.yaml")
+
+
+@pytest.mark.parametrize(
+    ("name", "offer"),
+    [
+        ("My Prof", "my-prof.yaml"),
+        ("_mine", "mine.yaml"),
+        ("a--b", "a-b.yaml"),
+        ("mine-", "mine.yaml"),
+        ("x" * 61, f"{'x' * 60}.yaml"),
+    ],
+)
+def test_a_profile_is_named_as_an_image_can_be(images: Path, name: str, offer: str) -> None:
+    shutil.copy(images / QUICKSTART, images / f"profiles/{name}.yaml")
+    text = problems(images)
+    assert text.startswith(f"images/profiles/{name}.yaml: {name!r} cannot be the name of an image: lower-case letters")
+    assert text.endswith(f"at most 60 characters; name the file {offer}")
+
+
+@pytest.mark.parametrize("name", ["mine", "a.b_c-d", "8.5", "x" * 60])
+def test_a_good_name_of_a_profile(images: Path, name: str) -> None:
+    shutil.copy(images / QUICKSTART, images / f"profiles/{name}.yaml")
+    assert name in load_catalog(images).profiles
+
+
+@pytest.mark.parametrize("folder", ["profiles", "components", "bases"])
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("mine.yml", "only files named .yaml are read here: name it mine.yaml, or keep it elsewhere"),
+        ("mine.YAML", "name it mine.yaml,"),
+        ("mine", "name it mine.yaml,"),
+        ("notes.txt", "name it notes.txt.yaml, or keep it elsewhere"),
+    ],
+)
+def test_a_file_that_would_be_passed_over(images: Path, folder: str, name: str, says: str) -> None:
+    (images / folder / name).write_text("summary: x\n")
+    text = problems(images)
+    assert text.startswith(f"images/{folder}/{name}: ")
+    assert says in text
+
+
+def test_a_yml_beside_the_yaml_and_a_folder(images: Path) -> None:
+    (images / "profiles/quickstart.yml").touch()
+    (images / "profiles/old").mkdir()
+    text = problems(images)
+    assert "images/profiles/old: a folder is not read here" in text
+    assert "there is a quickstart.yaml already, so remove one of them" in text
+
+
+@pytest.mark.parametrize(
+    "name", ["README", "README.md", ".mine.yaml.swp", ".#mine.yaml", "._mine.yaml", "mine.yaml~", "mine.yaml.orig"]
+)
+def test_what_may_lie_beside_the_files(images: Path, name: str) -> None:
+    (images / "profiles" / name).write_text("no profile")
+    assert list(load_catalog(images).profiles) == ["quickstart"]
+
+
+WORDS = [
+    (QUICKSTART, "components", "torch", "components: a list of mappings like {name: …} is wanted here, not the text"),
+    (QUICKSTART, "components", {"a": 1}, "components: a list of mappings like {name: …} is wanted here, not a mapping"),
+    (
+        QUICKSTART,
+        "components",
+        ["torch"],
+        "components.0: a mapping like {name: …} is wanted here, not the text 'torch'",
+    ),
+    (QUICKSTART, "components", None, "components: a list of mappings like {name: …} is wanted here, and nothing is"),
+    (QUICKSTART, "components", [], "components: at least 1 entry is wanted here"),
+    (QUICKSTART, "constraints", ["a>1"], "constraints.0: a mapping like {requirement: …, reason: …} is wanted here"),
+    (QUICKSTART, "constraints", [{"requirement": "a>1", "reason": "x"}], "0.reason: 'x' is too short: at least 8 char"),
+    (QUICKSTART, "constraints", [{"requirement": "a>1"}], "constraints.0.reason: missing; this key has to be given"),
+    (
+        QUICKSTART,
+        "constraints",
+        [{"requirement": "a=1", "reason": "long enough"}],
+        "'a=1' is not a requirement (written",
+    ),
+    (
+        QUICKSTART,
+        "excludes",
+        [{"requirement": "a>1", "reason": "long enough"}],
+        "excludes: 'a>1': a name alone is wanted",
+    ),
+    (QUICKSTART, "documents", "a", "documents: a list is wanted here, not the text 'a'; in brackets it is one: [a]"),
+    (QUICKSTART, "target", "8.5.0", "target: a mapping like {cann: …, chip: …, os: …, python: …} is wanted here, not"),
+    (QUICKSTART, "summary", ["a"], "summary: a text is wanted here, not a list"),
+    (QUICKSTART, "summary", None, "summary: a text is wanted here, and nothing is given"),
+    (QUICKSTART, "exclude_newer", None, "exclude_newer: a text is wanted here, and nothing is given"),
+    (QUICKSTART, "base", "stand-in", "base: 'stand-in' is not known; known: cann, standin; did you mean standin?"),
+    (QUICKSTART, "base", 3, "base: cann or standin is wanted here, not a number"),
+    (QUICKSTART, "env", ["A=b"], "env: a mapping of names to values is wanted here, not a list"),
+    (QUICKSTART, "env", {"A-B": "x"}, "env.A-B: 'A-B' is not the name of an environment variable (letters, digits, _)"),
+    (QUICKSTART, "env", {1: "x"}, "env.1: unquoted 1 is a number to YAML; quote it"),
+    (
+        QUICKSTART,
+        "may_skip",
+        {"stand-in": []},
+        "may_skip.stand-in: 'stand-in' is not known; known: real, standin, cust",
+    ),
+    (QUICKSTART, "may_skip", {"real": ["npu.node"]}, "may_skip.real.0: no check 'npu.node'; did you mean npu.nodes"),
+    (QUICKSTART, "may_skip", {"real": ["nodes"]}, "may_skip.real.0: 'nodes' is not a check of the verify script, like"),
+    (QUICKSTART, "pip_check_allow", ["("], "pip_check_allow.0: '(' is not a regular expression: "),
+    (
+        "components/numpy.yaml",
+        "imports",
+        ["numpy"],
+        "imports.0: a mapping like {module: …} is wanted here, not the text",
+    ),
+    ("components/numpy.yaml", "imports", [{"module": "a-b"}], "imports.0.module: 'a-b' is not a module or attribute"),
+    ("components/numpy.yaml", "system", {"apt": ["a"]}, "the file: kind wheels has no system"),
+    ("components/jemalloc.yaml", "index", "ascend", "the file: kind system has no index"),
+    ("components/jemalloc.yaml", "system", {"yum": ["a"]}, "system.yum: 'yum' is not known; known: apt, dnf"),
+    ("components/jemalloc.yaml", "links", {"/a": "b"}, "links./a: a mapping of names to values is wanted here, not"),
+    ("components/jemalloc.yaml", "libraries", ["lib.so"], "libraries.0: 'lib.so' is not an absolute path"),
+    ("components/torch.yaml", "index", None, "the file: binds and metadata say more about an index: name one as index"),
+    ("components/torch.yaml", "metadata", {"2.13.x": {}}, "metadata.2.13.x: '2.13.x' is not a version"),
+    ("chips.yaml", "910b", {"cards": "no"}, "910b.cards: a whole number is wanted here, not the text 'no'"),
+    ("chips.yaml", "910b", {"cards": 0}, "910b.cards: at least 1 is wanted here"),
+    (
+        "chips.yaml",
+        "910b",
+        "x",
+        "910b: a mapping like {names: …, cards: …, managers: …, mounts: …} is wanted here, not",
+    ),
+    ("bases/8.5.0.yaml", "tags", {"t": {"python": "3.11.4", "atb_abi": 2}}, "tags.t.atb_abi: 0 or 1 is wanted here"),
+    ("standin/recipe.yaml", "libraries", {"a": {"opened": "so"}}, "libraries.a.opened: true or false is wanted here"),
+    ("tools.yaml", "exclude_newer", "soon", "exclude_newer: 'soon' is not a date written like 2026-11-20"),
+]
+
+
+@pytest.mark.parametrize(("name", "key", "value", "says"), WORDS)
+def test_what_is_wrong_is_said_in_plain_words(images: Path, name: str, key: str, value: object, says: str) -> None:
+    content = yaml.safe_load((images / name).read_text(encoding="utf-8"))
+    (images / name).write_text(yaml.safe_dump({**content, key: value}, allow_unicode=True), encoding="utf-8")
+    text = problems(images)
+    assert f"images/{name}:" in text
+    assert says in text
+    for leak in (
+        "Input should",
+        "Field required",
+        "valid dictionary",
+        "should have at least",
+        "[key]",
+        "Tuple",
+        "  → ",
+    ):
+        assert leak not in text
+
+
+def test_one_fault_is_told_once(images: Path) -> None:
+    edit(images, QUICKSTART, "components:", "components: [torch]\nx-components:")
+    lines = [line for line in problems(images).splitlines() if "components" in line]
+    assert [line.split(": ")[1] for line in lines] == ["components.0", "x-components"]
+
+
+def test_a_whole_file_of_another_shape(images: Path) -> None:
+    (images / QUICKSTART).write_text("- a\n")
+    wanted = (
+        "the file: a mapping like {summary: …, target: …, exclude_newer: …, components: …} is wanted here, not a list"
+    )
+    assert problems(images) == f"images/{QUICKSTART}:1: {wanted}"
 
 
 def test_no_profile_at_all_is_a_problem(images: Path) -> None:
     shutil.rmtree(images / "profiles")
     assert "images/profiles: no file found" in problems(images)
+
+
+def test_a_folder_that_cannot_be_read_is_named(images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: Path) -> None:
+        raise PermissionError(13, "Permission denied", str(self))
+
+    monkeypatch.setattr(Path, "iterdir", refuse)
+    assert "images/profiles: cannot be read: [Errno 13] Permission denied" in problems(images)
 
 
 def test_a_missing_file_is_named(images: Path) -> None:

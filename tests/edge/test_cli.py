@@ -125,7 +125,8 @@ def test_run_prints_the_command_for_the_full_model(build: Build) -> None:
 
 def test_run_options_may_stand_before_or_behind_the_profile(build: Build) -> None:
     assert (
-        build("run", "--no-npu", "--print", "quickstart").out == build("run", "quickstart", "--print", "--no-npu").out
+        build("run", "--npus=none", "--print", "quickstart").out
+        == build("run", "quickstart", "--print", "--npus", "none").out
     )
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from cannery.core.errors import UnableError
 from cannery.edge import engine as engine_module
-from cannery.edge import engine_endpoint, owned_engine
+from cannery.edge import engine_endpoint, engine_requirements, owned_engine
 from cannery.edge.engine import Engine, docker_client, find_engine, free_disk
 from cannery.edge.engine_layout import Layout
 from cannery.edge.engine_packages import Binaries
@@ -182,7 +182,7 @@ def own(short: Path) -> owned_engine.OwnedEngine:
 
 def test_own_engine_is_started_with_one_line(short: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(owned_engine, "running", lambda cache: None)
-    monkeypatch.setattr(owned_engine, "refuse_unless_possible", lambda: None)
+    monkeypatch.setattr(engine_module, "refuse_unless_possible", lambda env, root: None)
     monkeypatch.setattr(owned_engine, "start", lambda cache, env, say: own(short))
     engine = find(short)
     assert len(SAID) == 1
@@ -216,11 +216,80 @@ def test_host_that_cannot_is_told_what_to_install(
         raise UnableError("this needs Debian or Ubuntu; the host is other")
 
     monkeypatch.setattr(os, "geteuid", lambda: user)
-    monkeypatch.setattr(owned_engine, "host_release", other)
+    monkeypatch.setattr(engine_requirements, "host_release", other)
     with pytest.raises(UnableError, match=message) as caught:
         find(short)
     assert "DOCKER_HOST" in caught.value.hint
     assert SAID == []
+
+
+def test_program_that_lacks_is_named_with_its_package(short: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    programs = short / "programs"
+    programs.mkdir()
+    for name in engine_requirements.PROGRAMS:
+        (programs / name).symlink_to("/bin/true")
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(engine_requirements, "host_release", lambda: None)
+    monkeypatch.setattr(engine_requirements, "SYSTEM_PATH", str(short / "none"))
+    env = {"PATH": str(programs), "HOME": str(short)}
+    engine_requirements.refuse_unless_possible(env, short)
+    for name in ("mount", "umount", "setsid"):
+        (programs / name).unlink()
+    with pytest.raises(UnableError) as caught:
+        find_engine(env, short / "cache", start=True, say=SAID.append)
+    for words in ("setsid (package util-linux)", "mount (package mount)", "umount (package mount)"):
+        assert words in caught.value.what
+    assert caught.value.hint == "apt-get install util-linux mount"
+    assert SAID == []
+    assert not (short / "cache").exists()
+
+
+@pytest.mark.parametrize("sign", [":", "%", ",", "\\"])
+def test_cache_that_docker_cannot_store_in_is_refused(short: Path, monkeypatch: pytest.MonkeyPatch, sign: str) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(engine_requirements, "host_release", lambda: None)
+    cache = short / f"a{sign}b"
+    with pytest.raises(UnableError, match="path holds") as caught:
+        find_engine(environment(short), cache, start=True, say=SAID.append)
+    assert repr(sign) in caught.value.what
+    assert "CANNERY_CACHE" in caught.value.hint
+    assert not cache.exists()
+
+
+def test_docker_host_of_our_own_engine_means_our_own(short: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a shell that evaluated `engine env`: running or stopped, and without buildx beside the client."""
+    fake_client(short / "bin", {})
+    here = own(short)
+    monkeypatch.setattr(engine_module, "_own_socket", lambda cache: here.layout.socket)
+    here.layout.run.mkdir()
+    with serve(here.layout.socket, answers(short)):
+        monkeypatch.setattr(owned_engine, "running", lambda cache: here)
+        engine = find(short, start=False, DOCKER_HOST=here.layout.host)
+    assert engine.owned
+    assert engine.docker == here.binaries.docker
+    here.layout.socket.unlink()
+    started: list[Path] = []
+
+    def start(cache: Path, env: object, say: object) -> owned_engine.OwnedEngine:
+        started.append(cache)
+        return here
+
+    monkeypatch.setattr(owned_engine, "running", lambda cache: None)
+    monkeypatch.setattr(owned_engine, "start", start)
+    monkeypatch.setattr(engine_module, "refuse_unless_possible", lambda env, root: None)
+    assert find(short, DOCKER_HOST=here.layout.host).owned
+    assert started == [short / "cache"]
+    (line,) = SAID
+    assert line.startswith(f"DOCKER_HOST={here.layout.host} is Cannery's own engine: starting it (nothing is installed")
+    with pytest.raises(UnableError, match="no Docker engine answers"):
+        find(short, start=False, DOCKER_HOST=here.layout.host)
+
+
+def test_silent_engine_of_another_cache_is_told_apart(short: Path) -> None:
+    host = Layout.of(short / "elsewhere").host
+    with pytest.raises(UnableError) as caught:
+        find(short, DOCKER_HOST=host)
+    assert "another CANNERY_CACHE" in caught.value.hint
 
 
 def test_no_permission_on_the_socket_is_not_taken_for_no_engine(short: Path, monkeypatch: pytest.MonkeyPatch) -> None:

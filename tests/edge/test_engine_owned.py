@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from ipaddress import IPv4Network
 from pathlib import Path
@@ -268,6 +269,39 @@ def test_end_asks_first_and_kills_then() -> None:
     assert stubborn.wait(timeout=5) == -9
     stubborn.stdout.close()
     engine_process.end([stubborn.pid], patience=0.2)  # nobody there any more
+
+
+def test_end_in_time_needs_no_word() -> None:
+    told: list[str] = []
+    quick = subprocess.Popen(["sleep", "60"])
+    engine_process.end([quick.pid], patience=5, slow=lambda: told.append("slow"))
+    assert quick.wait(timeout=5) == -15
+    assert told == []
+
+
+def test_stop_says_which_containers_it_waits_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    proc = tmp_path / "proc"
+    layout = Layout.of(tmp_path / "cache", tmp_path / "run")
+    layout.root.mkdir(parents=True)
+    own = f"{layout.root}/versions/26/usr/sbin/dockerd"
+    process(proc, 4194311, own, "dockerd", "--config-file", str(layout.config))
+    for pid, name in ((4194312, "a"), (4194313, "a/nested"), (4194314, "b")):
+        process(proc, pid, "/bin/sleep", cgroup=f"{layout.cgroup}/{name}")
+    said: list[str] = []
+
+    def kill(pid: int, number: int) -> None:
+        if pid != 4194311 or number == 9:  # the daemon ends when asked for the second time
+            shutil.rmtree(proc / str(pid), ignore_errors=True)
+
+    monkeypatch.setattr(engine_process, "PROC", proc)
+    monkeypatch.setattr("cannery.edge.engine_process.os.kill", kill)
+    monkeypatch.setattr(engine_process, "NOTICE", 0.1)
+    monkeypatch.setattr(owned_engine, "STOP_PATIENCE", 0.4)
+    monkeypatch.setattr(engine_process, "unmount_below", lambda *folders: None)
+    monkeypatch.setattr(engine_process, "CGROUPS", tmp_path / "cgroup")
+    assert owned_engine.stop(tmp_path / "cache", {}, said.append) is True
+    assert said == ["waiting for 2 containers to end"]
+    assert list(proc.iterdir()) == []
 
 
 def test_daemon_that_dies_at_once_is_reported_with_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -172,7 +172,7 @@ def test_a_download_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter([0.0, 1.0, 6.0, 7.0, 12.0])
     monkeypatch.setattr("time.monotonic", lambda: next(clock))
     said: list[str] = []
-    progress = Download(said.append, 100_000_000)
+    progress = Download(said.append, 100_000_000, "wheels")
     one, two = lock(recipe()).packages[:2]
     for package, received in ((one, 10_000_000), (one, 20_000_000), (two, 30_000_000), (one, 40_000_000)):
         progress(package, received, 50_000_000)

@@ -67,7 +67,7 @@ def test_a_fresh_run_is_without_network_and_removed_at_its_end(context: Context,
     found = verify(context, docker.engine, REQUEST, ACCESS, BARE)
     assert (found.report, found.status, found.reused) == (REPORT, 0, False)
     (call,) = docker.calls
-    assert call.startswith("run --network none --rm --name cannery-verify-")
+    assert call.startswith("run --network none --rm -i --name cannery-verify-")
     assert call.endswith(" --shm-size 2g stack:tag /opt/venv/bin/python /opt/cannery/verify.py --json")
     assert "--device" not in call
 

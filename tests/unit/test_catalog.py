@@ -6,8 +6,11 @@ import pytest
 from factories import profile
 from pydantic import ValidationError
 
-from cannery.core.catalog import BaseTag, Component, PairRow, Pin, Reasoned, StandIn, yaml_kind
+from cannery.core.catalog import BaseTag, Component, PairRow, Pin, Reasoned, StandIn
+from cannery.core.catalog_errors import key_path, sentence
+from cannery.core.fields import NPU_CHECKS, component_name_fault, profile_name_fault, yaml_kind
 from cannery.core.words import Arch, BaseKind, Chip
+from verifying.checks import CHECKS
 
 
 def problem(call: object, *args: object, **kwargs: object) -> str:
@@ -37,6 +40,7 @@ def test_target_words_are_parsed_once() -> None:
 @pytest.mark.parametrize(
     ("field", "value", "says"),
     [
+        ("arch", [], "at least 1"),
         ("cann", "8.5", "is not a CANN version"),
         ("chip", "910x9", "is not known"),
         ("os", "beos", "is not an OS name"),
@@ -54,12 +58,12 @@ def test_a_wrong_target_word(field: str, value: object, says: str) -> None:
     ("changes", "says"),
     [
         ({"colour": "red"}, "Extra inputs"),
-        ({"shm_size": "16gb"}, "should match"),
-        ({"shm_size": "lots"}, "should match"),
-        ({"exclude_newer": "2026-13-01"}, "month"),
+        ({"shm_size": "16gb"}, "like 16g"),
+        ({"shm_size": "lots"}, "is not a size"),
+        ({"exclude_newer": "2026-13-01"}, "written like"),
         ({"exclude_newer": "20261120"}, "written like"),
-        ({"env": {"A-B": "x"}}, "should match"),
-        ({"env": {"A": "x\ny"}}, "should match"),
+        ({"env": {"A-B": "x"}}, "is not the name of an environment variable"),
+        ({"env": {"A": "x\ny"}}, "is not one line"),
         ({"components": []}, "at least 1"),
         ({"components": [{"name": "torch_npu"}, {"name": "torch-npu"}]}, "named twice: torch-npu"),
         ({"components": [{"name": "torch", "version": "newest"}]}, "'newest' is not a version"),
@@ -102,3 +106,36 @@ def test_the_stand_in_calls_its_schema_schema() -> None:
 
 def test_may_skip_is_by_base_kind() -> None:
     assert profile().may_skip[BaseKind.REAL] == ("npu.nodes",)
+
+
+@pytest.mark.parametrize("name", ["quickstart", "a", "0", "a.b", "a_b-c", "x" * 60])
+def test_names_that_an_image_can_have(name: str) -> None:
+    assert not profile_name_fault(name)
+
+
+@pytest.mark.parametrize("name", ["", "_tools", "My Prof", "a..b", "-a", "a_", "ä", "x" * 61, "a/b", "a\n"])
+def test_names_that_an_image_cannot_have(name: str) -> None:
+    assert "cannot be the name of an image" in profile_name_fault(name)
+
+
+@pytest.mark.parametrize(("name", "ok"), [("torch-npu", True), ("torch_npu", False), ("a b", False), ("A", False)])
+def test_names_of_components(name: str, ok: bool) -> None:
+    assert (not component_name_fault(name)) is ok
+
+
+def test_the_npu_checks_are_the_verify_scripts() -> None:
+    assert tuple(name for name in CHECKS if name.startswith("npu.")) == NPU_CHECKS
+
+
+@pytest.mark.parametrize("name", ["my pkg", "", "a-", "a[b]", "a==1"])
+def test_a_name_is_no_requirement(name: str) -> None:
+    assert "is not a name" in problem(Component, kind="wheels", summary="x", package=name)
+    assert "is not a name" in problem(Pin, name=name)
+
+
+def test_a_fault_without_words_of_ours_keeps_pydantics() -> None:
+    with pytest.raises(ValidationError) as caught:
+        StandIn.model_validate({"epoch": float("inf")})
+    found = {key_path(detail): sentence(detail, StandIn) for detail in caught.value.errors()}
+    assert "finite" in found["epoch",]
+    assert found["suite",] == "missing; this key has to be given"

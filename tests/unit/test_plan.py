@@ -72,6 +72,9 @@ def test_the_tag_says_what_the_image_is() -> None:
     assert (tag.standin, tag.custom, tag.forced, len(tag.plan)) == (True, False, True, 12)
     assert parse_tag(str(plan(Options(base="me/cann:1")).tag)).custom
     assert plan().alias == "stack:8.5.0-910b-ubuntu22.04-py3.11"
+    assert plan().references == (plan().reference, plan().alias)
+    trial = plan(Options(pins=("ray==2.51.0",)))
+    assert trial.references == (trial.reference,), "a trial does not take the moving tag"
 
 
 def test_the_same_inputs_give_the_same_plan() -> None:

@@ -59,7 +59,7 @@ def test_cards_are_numbers_in_order() -> None:
 def test_all_cards_and_managers_and_driver_and_nothing_more() -> None:
     command = run_command(REQUEST, ACCESS, HOST)
     assert devices(command) == ["/dev/davinci0", "/dev/davinci2", "/dev/davinci10", *MANAGERS]
-    assert command.arguments[:4] == ("run", "--rm", "--shm-size", "2g")
+    assert command.arguments[:4] == ("run", "--rm", "-i", "--shm-size")
     assert "/usr/local/dcmi:/usr/local/dcmi:ro" in command.arguments
     assert command.arguments[-1] == "stack:tag"
     assert ("--group-add", "1000") in zip(command.arguments, command.arguments[1:], strict=False)
@@ -89,7 +89,14 @@ def test_a_host_that_cannot(host: HostNpus, cards: tuple[int, ...] | None, what:
 
 def test_without_npu_nothing_of_the_host_comes_in() -> None:
     command = run_command(RunRequest("i", "1g", npu=False, name="n", command=("python", "-V")), ACCESS, HOST)
-    assert command.arguments == ("run", "--rm", "--name", "n", "--shm-size", "1g", "i", "python", "-V")
+    assert command.arguments == ("run", "--rm", "-i", "--name", "n", "--shm-size", "1g", "i", "python", "-V")
+
+
+def test_mounts_environment_and_background_are_docker_s() -> None:
+    request = RunRequest("i", "1g", npu=False, detach=True, volumes=("/data:/data:ro",), env=("A=1", "B"))
+    words = run_command(request, ACCESS, HOST).arguments
+    assert words[:3] == ("run", "--rm", "--detach")
+    assert words[-7:] == ("-v", "/data:/data:ro", "-e", "A=1", "-e", "B", "i")
 
 
 def test_what_the_host_lacks_is_left_out_with_a_note() -> None:
@@ -124,7 +131,7 @@ words = st.text(st.characters(codec="utf-8", exclude_characters="\0\n\\"), max_s
 
 @given(st.lists(words, max_size=4), st.one_of(st.none(), words.filter(bool)))
 def test_the_printed_command_is_the_command(command: list[str], name: str | None) -> None:
-    made = run_command(RunRequest("i", "1g", interactive=True, name=name, command=tuple(command)), ACCESS, HOST)
+    made = run_command(RunRequest("i", "1g", terminal=True, name=name, command=tuple(command)), ACCESS, HOST)
     assert shlex.split(str(made).replace("\\\n", " ")) == ["docker", *made.arguments]
 
 

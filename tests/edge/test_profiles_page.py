@@ -1,0 +1,134 @@
+"""docs/profiles.md is not stale: its tables are the models, and its examples and defaults are true."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from cannery.core.catalog import Component, Import, Pin, Profile, Reasoned, StandInMetadata, TargetDefaults
+from cannery.core.fields import LONGEST_NAME, NPU_CHECKS
+from cannery.core.recipe import Options, lock_request, select
+from cannery.core.words import Arch, BaseKind, Chip, ComponentKind
+from cannery.edge.catalog import load_catalog
+
+if TYPE_CHECKING:
+    from cannery.core.catalog import Closed
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+PAGE = (ROOT / "docs/profiles.md").read_text(encoding="utf-8")
+# The heading above a model's table.
+TABLES: dict[str, type[Closed]] = {
+    "Profile": Profile,
+    "target": TargetDefaults,
+    "components": Pin,
+    "constraints, overrides and excludes": Reasoned,
+    "Component": Component,
+    "imports": Import,
+    "metadata": StandInMetadata,
+}
+
+
+def section(heading: str) -> str:
+    found = re.search(rf"^##+ {re.escape(heading)}\n(.*?)(?=^##|\Z)", PAGE, re.MULTILINE | re.DOTALL)
+    assert found, f"no heading {heading!r}"
+    return found[1]
+
+
+def rows(heading: str) -> list[tuple[str, ...]]:
+    """The cells of the table of fields: field, what, default, example, when wrong."""
+    lines = [line for line in section(heading).splitlines() if line.startswith("| `")]
+    return [tuple(cell.strip() for cell in line.strip("|").split(" | ")) for line in lines]
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+
+
+def files() -> dict[str, str]:
+    """The page's YAML files by the name in their first line."""
+    found = {}
+    for text in blocks("yaml"):
+        head, _, content = text.partition("\n")
+        found[head.removeprefix("# images/")] = content
+    return found
+
+
+FIELDS = [(heading, *row) for heading in TABLES for row in rows(heading)]
+
+
+@pytest.mark.parametrize("heading", TABLES)
+def test_a_table_has_every_field_in_order(heading: str) -> None:
+    assert [row[0].strip("`") for row in rows(heading)] == list(TABLES[heading].model_fields)
+    assert all(len(row) == 5 and all(row) for row in rows(heading))
+
+
+@pytest.mark.parametrize("row", FIELDS, ids=lambda row: f"{row[0]}.{row[1]}")
+def test_an_example_and_a_default_are_true(row: tuple[str, ...]) -> None:
+    heading, field, _what, default, example, _wrong = row
+    name, model = field.strip("`"), TABLES[heading]
+    value: dict[str, Any] = yaml.safe_load(example.strip("`"))
+    assert list(value) == [name]
+    made = model.model_validate({**needed(heading, name), **value})
+    info = model.model_fields[name]
+    assert (default == "required") is info.is_required()
+    if not info.is_required():
+        told = None if default == "none" else yaml.safe_load(default.strip("`"))
+        assert told == model.model_validate(needed(heading, "")).model_dump(mode="json")[name]
+        assert made.model_dump(mode="json")[name] != told, "an example shows something else than the default"
+
+
+def needed(heading: str, name: str) -> dict[str, Any]:
+    """What a model needs beside the field `name`: the page's own examples of the required ones."""
+    value: dict[str, Any] = {}
+    for row in rows(heading):
+        if row[2] == "required":
+            value |= yaml.safe_load(row[3].strip("`"))
+    if heading == "Component" and name in {"system", "links"}:
+        value["kind"] = "system"
+    if heading == "Component" and name in {"binds", "metadata"}:
+        value["index"] = "pytorch-cpu"
+    return value
+
+
+def test_the_closed_words_stand_in_it() -> None:
+    quoted = set(re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```$", "", PAGE, flags=re.MULTILINE | re.DOTALL)))
+    assert {*NPU_CHECKS, *BaseKind, *Chip, *ComponentKind} <= quoted
+    assert f"at most {LONGEST_NAME}\ncharacters" in PAGE
+
+
+def test_the_yaml_files_are_valid_and_the_worked_example_works(tmp_path: Path) -> None:
+    images = Path(shutil.copytree(ROOT / "images", tmp_path / "images", ignore=shutil.ignore_patterns("locks")))
+    given = files()
+    assert set(given) == {"components/peft.yaml", "profiles/small.yaml"}
+    for name, text in given.items():
+        assert not (images / name).exists(), f"{name} is in the catalog now: the page needs another example"
+        (images / name).write_text(text, encoding="utf-8")
+    # What the page says to do: copy quickstart, and add the line that the diff marks.
+    (diff,) = blocks("diff")
+    assert [line[0] for line in diff.splitlines()] == [" ", "+", " "]
+    before, new, after = (line[1:] for line in diff.splitlines())
+    quickstart = (images / "profiles/quickstart.yaml").read_text(encoding="utf-8")
+    assert f"{before}\n{after}\n" in quickstart, "the lines around the new one are not quickstart's any more"
+    mine = quickstart.replace(f"{before}\n", f"{before}\n{new}\n")
+    (images / "profiles/mine.yaml").write_text(mine, encoding="utf-8")
+    catalog = load_catalog(images)
+    asked = {
+        name: set(lock_request(select(catalog, name, Options(), Arch.AMD64)).requirements)
+        for name in ("quickstart", "mine", "small")
+    }
+    assert asked["mine"] - asked["quickstart"] == {"peft"}
+    assert {"torch==2.9.0+cpu", "torch-npu==2.9.0", "pip"} <= asked["small"]
+
+
+def test_links_within_the_page_lead_somewhere() -> None:
+    headings = {
+        re.sub(r"[^a-z0-9_ -]", "", h.lower()).replace(" ", "-") for h in re.findall(r"^##+ (.*)$", PAGE, re.MULTILINE)
+    }
+    links = set(re.findall(r"\]\(#([^)]*)\)", PAGE))
+    assert links
+    assert links <= headings
