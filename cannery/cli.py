@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import json
 import logging
 import os
 import re
+import signal
 import sys
 from typing import TYPE_CHECKING, NoReturn
 
@@ -148,6 +150,8 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
 
 def main(argv: Sequence[str], root: Path) -> int:
     """Run one command and return its exit code. No traceback leaves this function."""
+    _prepare_streams()
+    signal.signal(signal.SIGTERM, _interrupt)
     try:
         code = _dispatch(argv, root)
         sys.stdout.flush()  # here, where a reader that has gone makes no traceback
@@ -163,6 +167,21 @@ def main(argv: Sequence[str], root: Path) -> int:
     except Exception as error:  # noqa: BLE001 - the promise: no traceback reaches a user
         code = _unexpected(error)
     return int(code)
+
+
+def _prepare_streams() -> None:
+    """Make printing safe: a stream that was closed gets /dev/null, a character that it has no code for a `?`."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115 - open to the end
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+def _interrupt(_number: int, _frame: object) -> NoReturn:
+    """Take SIGTERM as Ctrl-C, so that a build, an engine start or a container ends in order."""
+    raise KeyboardInterrupt
 
 
 def _dispatch(argv: Sequence[str], root: Path) -> ExitCode:

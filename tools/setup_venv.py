@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import fcntl
 import hashlib
+import os
 import shutil
 import subprocess
 import sys
@@ -38,8 +39,9 @@ def main() -> int:
         with (ROOT / ".venv.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             return make(files)
-    except PermissionError as error:
-        return complain(f"{error.filename or ROOT} cannot be written", "run as the owner of this checkout, or as root")
+    except OSError as error:  # read-only, another owner, full
+        hint = "run as the owner of this checkout, or as root"
+        return complain(f"{VENV.name} cannot be made: {error}", hint)
 
 
 def stamps(files: list[Path]) -> dict[Path, str]:
@@ -57,7 +59,7 @@ def holds(stamp: Path, text: str) -> bool:
 
 def current(files: list[Path]) -> bool:
     """Whether there is nothing to do: nothing is written then, so a read-only checkout and other users can work."""
-    return (VENV / "bin/python").exists() and all(holds(stamp, text) for stamp, text in stamps(files).items())
+    return os.access(VENV / "bin/python", os.X_OK) and all(holds(stamp, text) for stamp, text in stamps(files).items())
 
 
 def make(files: list[Path]) -> int:

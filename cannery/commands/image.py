@@ -6,16 +6,14 @@ import json
 import os
 import sys
 import time
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from filelock import FileLock, Timeout
-
 from cannery.commands.versions import planned, show_findings
 from cannery.core.errors import ExitCode, UsageError
 from cannery.core.findings import errors
+from cannery.core.manifest import manifest_text
 from cannery.core.progress import layers_new_reused
 from cannery.core.recipe import with_arch
 from cannery.core.report import report_lines, summary_line
@@ -23,11 +21,12 @@ from cannery.core.run_command import wanted_paths
 from cannery.core.standin import TORCH_NPU, standin_spec
 from cannery.core.words import BaseKind
 from cannery.edge.buildx import bake
-from cannery.edge.disk import check_space
+from cannery.edge.disk import check_cache_space, check_engine_space
 from cannery.edge.engine import docker_client, find_engine
+from cannery.edge.files import sha256_bytes
 from cannery.edge.locks import current_lock
 from cannery.edge.progress_view import make_view
-from cannery.edge.rendered import fetch_wheels, write_folder
+from cannery.edge.rendered import fetch_wheels, folder_lock, write_folder
 from cannery.edge.secrets import build_secrets
 from cannery.edge.verify import Verified, VerifyRequest, read_host, script_digest, verify
 
@@ -64,6 +63,7 @@ def image(arguments: argparse.Namespace, context: Context) -> ExitCode:
     show_findings(context, found)
     if errors(found):
         context.say(f"going on in spite of {', '.join(plan.forced)}: stamped into manifest, tag and labels")
+    check_cache_space(context, plan)
     engine = find_engine(context.env, context.cache, start=True, say=context.say)
     client = docker_client(engine)
     if arguments.builder and plan.recipe.base.kind is BaseKind.STANDIN:
@@ -71,30 +71,14 @@ def image(arguments: argparse.Namespace, context: Context) -> ExitCode:
             "BUILDER: the stand-in base stands in the engine alone, where another builder does not see it",
             hint="leave BUILDER out, or take a real base: BASE=" + plan.recipe.target.base_tag,
         )
-    with _folder(context, plan) as folder:
+    folder = context.root / "out" / plan.folder
+    with folder_lock(folder, context.say):
         built = _build(context, catalog, plan, engine, client, folder, arguments)
     verified = None
     if not arguments.no_verify:
         verified = _verify(context, catalog, plan, engine, arguments, built.id)
     _print_table(context, plan, built, verified)
     return _exit_code(verified)
-
-
-@contextmanager
-def _folder(context: Context, plan: Plan) -> Iterator[Path]:
-    """Give the rendered folder for as long as this run builds in it: another run with other pins waits."""
-    folder = context.root / "out" / plan.folder
-    folder.parent.mkdir(exist_ok=True)
-    lock = FileLock(folder.parent / f".{plan.folder}.lock")
-    try:
-        lock.acquire(blocking=False)
-    except Timeout:
-        context.say(f"another run builds in {_relative(folder, context.root)}: waiting for it")
-        lock.acquire()
-    try:
-        yield folder
-    finally:
-        lock.release()
 
 
 def _build(  # noqa: PLR0913, PLR0917 - what one build touches
@@ -106,7 +90,7 @@ def _build(  # noqa: PLR0913, PLR0917 - what one build touches
     folder: Path,
     arguments: argparse.Namespace,
 ) -> Built:
-    check_space(context, engine, plan)
+    check_engine_space(engine, plan)
     if plan.recipe.base.kind is BaseKind.STANDIN:
         _standins(context, catalog, plan, client)
     context.say(f"{_relative(folder, context.root)}: {write_folder(context, catalog, plan, folder)}")
@@ -178,6 +162,7 @@ def _verify(  # noqa: PLR0913, PLR0917 - what one verification touches
         image_id=image_id,
         script_digest=script_digest(context.templates()),
         shm_size=plan.recipe.profile.shm_size,
+        manifest_sha256=_manifest_digest(plan, catalog),
         require_npu=arguments.require_npu,
         again=arguments.verify_again,
     )
@@ -196,6 +181,7 @@ def verify_image(arguments: argparse.Namespace, context: Context) -> ExitCode:
         image_id=image_id,
         script_digest=image_id,  # the script is the image's own, whatever this checkout holds
         shm_size=plan.recipe.profile.shm_size,
+        manifest_sha256="" if arguments.image else _manifest_digest(plan, catalog),
         levels=tuple(arguments.level),
         require_npu=arguments.require_npu,
         again=True,
@@ -206,6 +192,11 @@ def verify_image(arguments: argparse.Namespace, context: Context) -> ExitCode:
     else:
         print("\n".join(report_lines(verified.report)))
     return _exit_code(verified)
+
+
+def _manifest_digest(plan: Plan, catalog: Catalog) -> str:
+    """Return the SHA-256 of the manifest that this plan puts into its image."""
+    return sha256_bytes(manifest_text(plan, catalog.compatibility).encode())
 
 
 def _image_id(client: docker.DockerClient, reference: str, profile: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -79,12 +79,13 @@ def lock(arguments: argparse.Namespace, context: Context) -> ExitCode:
     for name in arguments.profile:
         find_profile(catalog, name)
     for name in arguments.profile or catalog.profiles:
-        recipe = bind(context, catalog, name, options_of(arguments))
-        arches = (recipe.target.arch,) if arguments.arch else recipe.profile.target.arch
-        for arch in arches:
-            request = lock_request(with_arch(recipe, arch))
-            _lock_one(context, catalog, request, standard=recipe.is_standard)
-    for python in sorted({p.target.python for p in catalog.profiles.values()}):
+        target = find_profile(catalog, name).target
+        for python in (arguments.python,) if arguments.python else (target.python, *target.pythons):
+            recipe = bind(context, catalog, name, replace(options_of(arguments), python=python))
+            for arch in (recipe.target.arch,) if arguments.arch else target.arch:
+                request = lock_request(with_arch(recipe, arch))
+                _lock_one(context, catalog, request, standard=recipe.is_standard)
+    for python in sorted({v for p in catalog.profiles.values() for v in (p.target.python, *p.target.pythons)}):
         for arch in Arch:
             _lock_one(context, catalog, tools_request(catalog, python, arch), standard=True)
     return ExitCode.DONE
@@ -148,11 +149,12 @@ def plan(arguments: argparse.Namespace, context: Context) -> ExitCode:
 
 def render(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Write the folder that `docker buildx bake` builds: text files, and hard links to the locked wheels."""
-    from cannery.edge.rendered import write_folder  # noqa: PLC0415 - brings the download libraries
+    from cannery.edge.rendered import folder_lock, write_folder  # noqa: PLC0415 - brings the download libraries
 
     catalog, made, _ = planned(context, arguments)
     folder = Path(arguments.output) if arguments.output else context.root / "out" / made.folder
-    changed = write_folder(context, catalog, made, folder)
+    with folder_lock(folder, context.say):
+        changed = write_folder(context, catalog, made, folder)
     print(f"{folder}: {changed}")
     return ExitCode.DONE
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from cannery.core.progress import BuildState, Step
 
 NEEDED_BUILDX = "0.13"
+# The stream from the engine broke off: gRPC's words for a daemon that ended.
+_AWAY = re.compile(r"error reading from server: EOF|code = Unavailable|Unavailable: |transport is closing")
 _NO_SPACE = re.compile(r"no space left on device|disk quota exceeded", re.IGNORECASE)
 _EXEC_FORMAT = re.compile(r"exec format error", re.IGNORECASE)
 _EXIT_CODE = re.compile(r"exit code: (\d+)")
@@ -64,6 +66,9 @@ def failure(state: BuildState, context: Context) -> CanneryError:
     """Return the error for a bake that ended with a status other than 0: usage, unable, network or build failed."""
     step = state.failed
     text = _text(state, step)
+    if _AWAY.search(text):
+        hint = "run the same command again: what was built before is kept"
+        return UnableError(f"the engine went away during the build\n{_short(text)}", where="engine", hint=hint)
     tail = step.log.tail if step else ()
     early = _cannot_start(state, text) if step is None else None
     if early is not None:

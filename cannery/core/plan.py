@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 
     from cannery.core.catalog import StandIn
     from cannery.core.lock import Lock, LockedPackage
-    from cannery.core.recipe import Recipe
+    from cannery.core.recipe import Chosen, Recipe
+
+
+Family = Literal["apt", "dnf"]
 
 
 class LayerKind(StrEnum):
@@ -149,12 +152,8 @@ def make_plan(recipe: Recipe, inputs: Inputs) -> Plan:
     groups = make_groups(lock.packages, tuple(c.package for c in recipe.wheels))
     family = package_family(recipe)
     system = [c for c in recipe.chosen if c.component.kind is ComponentKind.SYSTEM]
-    packages = sorted({p for c in system for p in c.component.system.get(family, ())})
-    links = [
-        Link(path, targets[family][recipe.target.arch])
-        for c in system
-        for path, targets in sorted(c.component.links.items())
-    ]
+    packages = sorted({p for c in system for p in _packages(c, family)})
+    links = [link for c in system for link in _links(c, family, recipe.target.arch)]
     env = image_environment(recipe, expand_env(recipe.base.line, recipe.target, recipe.base.tag))
     epoch = int(datetime.fromisoformat(recipe.profile.exclude_newer).replace(tzinfo=UTC).timestamp())
     digest = _digest(_arch_independent(recipe, inputs, env))
@@ -178,10 +177,34 @@ def make_plan(recipe: Recipe, inputs: Inputs) -> Plan:
     )
 
 
-def package_family(recipe: Recipe) -> Literal["apt", "dnf"]:
+def package_family(recipe: Recipe) -> Family:
     """Return the package manager's family of the base: apt on Ubuntu and on the stand-in, which is Debian; else dnf."""
     is_debian = recipe.base.kind is BaseKind.STANDIN or recipe.target.os.startswith(("ubuntu", "debian"))
     return "apt" if is_debian else "dnf"
+
+
+def _packages(chosen: Chosen, family: Family) -> tuple[str, ...]:
+    """Return the system packages of a component; raise `FindingsError` where it has none for this package manager."""
+    found = chosen.component.system.get(family)
+    if found is None:
+        raise FindingsError(
+            f"component {chosen.name} names no {family} packages, which this base needs",
+            where=f"images/components/{chosen.name}.yaml",
+            hint=f"add `system: {{{family}: […]}}`; an empty list says that nothing is needed",
+        )
+    return found
+
+
+def _links(chosen: Chosen, family: Family, arch: Arch) -> Iterator[Link]:
+    for path, targets in sorted(chosen.component.links.items()):
+        target = targets.get(family, {}).get(arch)
+        if target is None:
+            raise FindingsError(
+                f"component {chosen.name} does not say where {path} leads with {family} on {arch}",
+                where=f"images/components/{chosen.name}.yaml",
+                hint=f"add it below `links`, `{path}`, `{family}`",
+            )
+        yield Link(path, target)
 
 
 def _open(packages: Iterable[LockedPackage]) -> list[str]:

@@ -109,7 +109,8 @@ def run_command(request: RunRequest, access: ChipAccess, host: HostNpus) -> RunC
     Raises `UnableError` when NPUs are wanted and the host has no card, lacks a manager node, or lacks a card that was
     named. Paths that the host lacks are left out with a note: docker would make an empty folder of them.
     """
-    arguments = ["run", "--rm", "--detach" if request.detach else "-it" if request.terminal else "-i"]
+    # --init: as process 1 a program gets no default signals, Ctrl-C would do nothing, and ray's children stay zombies.
+    arguments = ["run", "--rm", "--init", "--detach" if request.detach else "-it" if request.terminal else "-i"]
     arguments += ["--name", request.name] if request.name else []
     arguments += ["--shm-size", request.shm_size]
     notes: list[str] = []

@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from cannery.core.errors import UnableError
+from cannery.core.words import BaseKind
 from cannery.edge.engine import free_disk
 from cannery.edge.wheel_store import missing_bytes
 
@@ -20,18 +21,29 @@ if TYPE_CHECKING:
 # the stage and once in the image, and the build context's copy of the wheels.
 ENGINE_FACTOR = 8
 BASE_BYTES = 1_500_000_000
-STANDIN_BYTES = 600_000_000
+# Debian packages, the system that is made of them and its tar: 360 MB at the end, about three times that between.
+STANDIN_BYTES = 1_100_000_000
+# The own engine's packages (100 MB) and what is unpacked of them (300 MB).
+ENGINE_BYTES = 400_000_000
 
 
-def check_space(context: Context, engine: Engine, plan: Plan) -> None:
-    """Raise `UnableError` with numbers when the cache or the engine's data root cannot hold what the build adds.
+def check_cache_space(context: Context, plan: Plan) -> None:
+    """Raise `UnableError` with numbers when the cache cannot hold what is still to be fetched: before anything is."""
+    needed = missing_bytes(plan.lock.packages, context.cache)
+    if plan.recipe.base.kind is BaseKind.STANDIN and not any((context.cache / "rootfs").glob("*.tar")):
+        needed += STANDIN_BYTES
+    if not (context.cache / "engine").is_dir():
+        needed += ENGINE_BYTES
+    _need(context.cache, _free(context.cache), needed, "what is to be fetched")
+
+
+def check_engine_space(engine: Engine, plan: Plan) -> None:
+    """Raise `UnableError` with numbers when the engine's data root cannot hold what the build adds.
 
     Layers that the engine already has are not known before the build, so a rebuild is asked for the same room: half
     of the estimate is let pass.
     """
     wheels = sum(package.size for package in plan.lock.packages)
-    download = missing_bytes(plan.lock.packages, context.cache) + STANDIN_BYTES
-    _need(context.cache, _free(context.cache), download, "wheels and base")
     room = free_disk(engine)
     if room is not None:
         _need(engine.data_root, room, (wheels * ENGINE_FACTOR + BASE_BYTES) // 2, "layers")
@@ -40,7 +52,7 @@ def check_space(context: Context, engine: Engine, plan: Plan) -> None:
 def _need(place: Path | None, free: int, needed: int, what: str) -> None:
     if free < needed:
         raise UnableError(
-            f"not enough disk for {what}: {needed / 1e9:.1f} GB needed, {free / 1e9:.1f} GB free",
+            f"not enough disk for {what}: {needed / 1e6:,.0f} MB needed, {free / 1e6:,.0f} MB free",
             where=str(place),
             hint="free some (`build.py clean` shows what Cannery holds), or set CANNERY_CACHE to another disk",
         )

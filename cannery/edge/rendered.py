@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
+
+from filelock import FileLock, Timeout
 
 from cannery.core.errors import UsageError
 from cannery.core.render import DOCKERFILE, render, wheel_paths
@@ -13,7 +17,7 @@ from cannery.edge.files import write_atomic
 from cannery.edge.wheel_store import is_there, missing_bytes, store_path
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from cannery.core.catalog import Catalog
@@ -22,6 +26,26 @@ if TYPE_CHECKING:
     from cannery.edge.context import Context
 
 LOG_FOLDER = "log"
+# Across file systems, and on those that have no hard links or no more of them.
+NO_LINKS = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP})
+
+
+@contextmanager
+def folder_lock(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
+    """Hold a rendered folder for one run: another one, of other pins perhaps, waits, and says so."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder.parent / f".{folder.name}.lock")
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        say(f"another run works in {folder.name}: waiting for it")
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
 # Stands at the top of every rendered Dockerfile (templates/Dockerfile.j2), which is the first file written.
 RENDERED_MARK = "# Rendered by Cannery."
 
@@ -105,7 +129,9 @@ def _link(source: Path, path: Path) -> bool:
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         os.link(source, path)
-    except OSError:
+    except OSError as error:
+        if error.errno not in NO_LINKS:
+            raise
         temporary = path.with_name(f".{path.name}.part")
         shutil.copy2(source, temporary)
         temporary.replace(path)

@@ -152,7 +152,12 @@ def _bootstrap(  # noqa: PLR0913 - the inputs of one run
     stage = ("--foreign",) if foreign else ()
     compiling = (f"/usr/bin/python{data.python}", *COMPILE, *PYTHON_FOLDERS)
     try:
-        run((*ALONE, *first, *stage, include, data.suite, tree, f"file://{mirror}"), env=env, timeout=BOOTSTRAP_TIMEOUT)
+        with tempfile.TemporaryDirectory(prefix="cannery-") as plain:
+            # debootstrap cuts paths at spaces, so it gets the folder under another name.
+            (Path(plain) / "work").symlink_to(work)
+            places = (f"{plain}/work/{tree.relative_to(work)}", f"file://{plain}/work/{mirror.relative_to(work)}")
+            command = (*ALONE, *first, *stage, include, data.suite, *places)
+            run(command, env=env, timeout=BOOTSTRAP_TIMEOUT)
         if foreign:
             second = ("chroot", tree, "/debootstrap/debootstrap", "--second-stage")
             run((*ALONE, *second), env={**env, "DEBOOTSTRAP_DIR": "/debootstrap"}, timeout=BOOTSTRAP_TIMEOUT)

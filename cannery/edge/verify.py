@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from cannery.core.errors import VerifyFailedError
+from cannery.core.errors import UnableError, VerifyFailedError
 from cannery.core.run_command import HostNpus, RunRequest, run_command
 from cannery.edge.files import sha256_bytes, write_atomic
 from cannery.edge.process import run
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 SCRIPT = "/opt/cannery/verify.py"
 PYTHON = "/opt/venv/bin/python"
+# `docker run` ends so when it is the engine that fails: 125 the daemon, 126 and 127 a command that cannot be started.
+DOCKER_S_OWN = frozenset({125, 126, 127})
 
 
 def script_digest(templates: Mapping[str, str]) -> str:
@@ -33,12 +35,17 @@ def script_digest(templates: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True)
 class VerifyRequest:
-    """What is to be verified, and how: `script_digest` covers the script's modules, `levels` empty means all."""
+    """What is to be verified, and how.
+
+    `script_digest` covers the script's modules; `manifest_sha256` is what the manifest in the image must be, so that an
+    image cannot weaken its own proof ("" for an image of another plan); `levels` empty means all.
+    """
 
     image: str
     image_id: str
     script_digest: str
     shm_size: str
+    manifest_sha256: str = ""
     levels: tuple[str, ...] = ()
     require_npu: bool = False
     again: bool = False
@@ -60,14 +67,25 @@ def verify(context: Context, engine: Engine, request: VerifyRequest, access: Chi
     """
     options = [word for level in request.levels for word in ("--level", level)]
     options += ["--require-npu"] if request.require_npu else []
+    options += ["--manifest-sha256", request.manifest_sha256] if request.manifest_sha256 else []
     key = sha256_bytes(json.dumps([request.script_digest, options, sorted(host.nodes | host.paths)]).encode())[:16]
     store = context.cache / "verified" / f"{request.image_id.removeprefix('sha256:')[:24]}-{key}.json"
-    if store.is_file() and not request.again:
-        return Verified(json.loads(store.read_text()), 0, reused=True)
+    remembered = None if request.again else _remembered(store)
+    if remembered is not None:
+        return Verified(remembered, 0, reused=True)
     report, status = _run(context, engine, request, access, host, options)
     if status == 0:
         write_atomic(store, json.dumps(report, indent=1, ensure_ascii=False))
     return Verified(report, status, reused=False)
+
+
+def _remembered(store: Path) -> dict[str, Any] | None:
+    """Return a stored report; None where there is none, or where a crash left it cut off."""
+    try:
+        report = json.loads(store.read_text())
+    except (OSError, ValueError):
+        return None
+    return report if isinstance(report, dict) and report.get("result") == "passed" and "counts" in report else None
 
 
 def _run(  # noqa: PLR0913, PLR0917 - one container run
@@ -93,6 +111,9 @@ def _run(  # noqa: PLR0913, PLR0917 - one container run
     except KeyboardInterrupt:
         run(engine.command("rm", "--force", name), env=env, check=False)
         raise
+    if done.returncode in DOCKER_S_OWN and not done.stdout:
+        said = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
+        raise UnableError(f"the engine cannot start the verify container: {said}", where=request.image)
     try:
         return json.loads(done.stdout), done.returncode
     except ValueError as error:

@@ -54,7 +54,7 @@ def read_yaml(path: Path, name: str) -> YamlDocument:
         if node is None:
             raise UsageError("the file is empty", where=name)
         _index(node, (), lines, texts, name)
-        value = loader.construct_document(node)
+        value = _construct(loader, node, name)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{name}:{mark.line + 1}" if mark else name
@@ -85,3 +85,12 @@ def _index(node: yaml.Node, path: Location, lines: dict[Location, int], texts: d
             _index(item, (*path, position), lines, texts, name)
     else:
         texts[path] = node.value
+
+
+def _construct(loader: Any, node: yaml.Node, name: str) -> Any:  # noqa: ANN401 - YAML
+    """Turn nodes into values; a date that does not exist, or a number too long for Python, is an error of the file."""
+    try:
+        return loader.construct_document(node)
+    except (ValueError, OverflowError) as error:
+        hint = "quote dates, versions and whatever else is no number"
+        raise UsageError(f"a value cannot be read: {error}", where=name, hint=hint) from error

@@ -79,7 +79,8 @@ def test_engine_env_leads_the_user_s_docker_to_the_engine(cannery: Cannery, imag
     if not cannery.engine.owned:
         assert cannery.build_py("engine", "env").stdout.startswith("#")
         return
-    script = f'eval "$({sys.executable} build.py engine env)" && docker image inspect {image.reference} && docker buildx ls'
+    env = f'eval "$({sys.executable} build.py engine env)"'
+    script = f"{env} && docker image inspect {image.reference} && docker buildx ls"
     subprocess.run(("sh", "-c", script), cwd=ROOT, check=True, capture_output=True)
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -400,3 +401,22 @@ def test_build_py_gives_the_exit_code_to_the_shell() -> None:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "error: no profile 'quikstart'\n  → did you mean quickstart?\n"
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-", "<&-"])
+def test_closed_streams_are_no_defect(closed: str) -> None:
+    done = subprocess.run(["sh", "-c", f"{sys.executable} build.py list {closed}"], cwd=ROOT, check=False)
+    assert done.returncode == ExitCode.DONE
+
+
+def test_signs_that_the_terminal_cannot_print_are_no_defect() -> None:
+    env = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    command = [sys.executable, "build.py", "show", "quickstart"]
+    done = subprocess.run(command, cwd=ROOT, env=env, check=False, capture_output=True)
+    assert done.returncode == ExitCode.DONE
+
+
+def test_sigterm_ends_in_order(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli, "_call", lambda *_: os.kill(os.getpid(), signal.SIGTERM))
+    done = build("list")
+    assert (done.code, "interrupted" in done.err) == (ExitCode.INTERRUPTED, True)

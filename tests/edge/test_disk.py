@@ -7,10 +7,11 @@ import pytest
 from factories import plan
 
 from cannery.core.errors import ExitCode, UnableError
+from cannery.core.recipe import Options
 from cannery.core.words import Arch
 from cannery.edge import disk
 from cannery.edge.context import Context
-from cannery.edge.disk import check_space
+from cannery.edge.disk import check_cache_space, check_engine_space
 from cannery.edge.engine import Engine
 from cannery.edge.wheel_store import store_path
 
@@ -34,42 +35,48 @@ def free(monkeypatch: pytest.MonkeyPatch, cache: float, layers: float | None) ->
 
 def test_enough_room_is_silent(context: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     free(monkeypatch, 10, 10)
-    check_space(context, engine(tmp_path), plan())
+    check_cache_space(context, plan())
+    check_engine_space(engine(tmp_path), plan())
 
 
-def test_a_full_cache_is_said_with_numbers(context: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    free(monkeypatch, 0.5, 10)
+def test_a_full_cache_is_said_with_numbers(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    free(monkeypatch, 0.3, 10)
     with pytest.raises(UnableError) as caught:
-        check_space(context, engine(tmp_path), plan())
-    assert re.search(r"wheels and base: \d\.\d GB needed, 0\.5 GB free", caught.value.what)
+        check_cache_space(context, plan())
+    assert re.search(r"to be fetched: [\d,]+ MB needed, 300 MB free", caught.value.what)
     assert caught.value.where == str(context.cache)
     assert "build.py clean" in caught.value.hint
     assert caught.value.code is ExitCode.UNABLE
 
 
-def test_a_full_engine_is_said_with_its_folder(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_engine_is_said_with_its_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     free(monkeypatch, 10, 0.25)
-    with pytest.raises(UnableError, match=r"layers: \d\.\d GB needed, 0\.2 GB free") as caught:
-        check_space(context, engine(Path("/var/lib/docker")), plan())
+    with pytest.raises(UnableError, match=r"layers: [\d,]+ MB needed, 250 MB free") as caught:
+        check_engine_space(engine(Path("/var/lib/docker")), plan())
     assert caught.value.where == "/var/lib/docker"
 
 
-def test_an_engine_elsewhere_is_not_asked(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_engine_elsewhere_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     free(monkeypatch, 10, None)
-    check_space(context, engine(None), plan())
+    check_engine_space(engine(None), plan())
 
 
-def test_wheels_that_are_there_need_no_room(context: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    free(monkeypatch, 0.7, 10)
-    made = plan()
-    with pytest.raises(UnableError):
-        check_space(context, engine(tmp_path), made)
+def test_what_is_there_needs_no_room(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = plan(Options(base="standin"))
+    free(monkeypatch, 1e-9, 10)
     for package in made.lock.packages:
         path = store_path(package, context.cache)
         path.parent.mkdir(parents=True)
         with path.open("wb") as stream:
             stream.truncate(package.size)
-    check_space(context, engine(tmp_path), made)
+    with pytest.raises(UnableError):
+        check_cache_space(context, made)
+    (context.cache / "engine").mkdir()
+    with pytest.raises(UnableError):
+        check_cache_space(context, made)
+    (context.cache / "rootfs").mkdir()
+    (context.cache / "rootfs/bookworm.tar").touch()
+    check_cache_space(context, made)
 
 
 def test_free_space_is_that_of_the_nearest_folder_that_exists(context: Context, tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def test_a_fresh_run_is_without_network_and_removed_at_its_end(context: Context,
     found = verify(context, docker.engine, REQUEST, ACCESS, BARE)
     assert (found.report, found.status, found.reused) == (REPORT, 0, False)
     (call,) = docker.calls
-    assert call.startswith("run --network none --rm -i --name cannery-verify-")
+    assert call.startswith("run --network none --rm --init -i --name cannery-verify-")
     assert call.endswith(" --shm-size 2g stack:tag /opt/venv/bin/python /opt/cannery/verify.py --json")
     assert "--device" not in call
 
@@ -175,3 +175,23 @@ def test_what_a_host_has(tmp_path: Path) -> None:
 
 def test_a_bare_host_has_nothing(tmp_path: Path) -> None:
     assert read_host(("/dev/davinci0",), tmp_path) == BARE
+
+
+@pytest.mark.parametrize("left", ["", "{}", "[1]", '{"result": "failed", "counts": {}}'])
+def test_a_cut_off_memory_is_no_memory(context: Context, docker: Docker, left: str) -> None:
+    verify(context, docker.engine, REQUEST, ACCESS, BARE)
+    (stored,) = (context.cache / "verified").iterdir()
+    stored.write_text(left)
+    again = verify(context, docker.engine, REQUEST, ACCESS, BARE)
+    assert (again.report, again.reused) == (REPORT, False)
+
+
+def test_an_engine_that_cannot_start_the_container_is_no_failed_verify(context: Context, docker: Docker) -> None:
+    docker.program.write_text("#!/bin/sh\necho 'docker: error gathering device information' >&2\nexit 125\n")
+    with pytest.raises(UnableError, match="gathering device information"):
+        verify(context, docker.engine, REQUEST, ACCESS, BARE)
+
+
+def test_the_manifest_must_be_the_plan_s(context: Context, docker: Docker) -> None:
+    verify(context, docker.engine, replace(REQUEST, manifest_sha256="ab" * 32), ACCESS, BARE)
+    assert docker.calls[0].endswith(f"--manifest-sha256 {'ab' * 32}")

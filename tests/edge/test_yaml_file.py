@@ -68,3 +68,11 @@ def test_merge_keys_and_aliases_are_yaml(tmp_path: Path) -> None:
     document = read(tmp_path, "a: &m\n  x: 1\nb:\n  <<: *m\n  y: 2\nc: *m\n")
     assert document.value["b"] == {"x": 1, "y": 2}
     assert document.value["c"] == {"x": 1}
+
+
+@pytest.mark.parametrize("value", ["2026-11-31", "!!int foo", "1" * 5000])
+def test_a_value_that_python_cannot_make_is_the_file_s_error(tmp_path: Path, value: str) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text(f"exclude_newer: {value}\n")
+    with pytest.raises(UsageError, match=r"images/a\.yaml: a value cannot be read"):
+        read_yaml(path, "images/a.yaml")

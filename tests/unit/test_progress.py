@@ -294,6 +294,7 @@ def test_what_a_step_prints_last_can_say_more_than_its_status(last: bytes, kind:
         ("unknown shorthand flag: 'f' in -f", UnableError, "no buildx"),
         ("ERROR: Cannot connect to the Docker daemon at unix:///x. Is it running?", UnableError, "connect"),
         ('ERROR: no builder "nosuch" found', UnableError, "nosuch"),
+        ("ERROR: failed to receive status: rpc error: code = Unavailable desc = EOF", UnableError, "went away"),
         ("ERROR: docker-bake.json:1,31-32: Missing JSON value", UsageError, "1,31"),
         ("ERROR: unknown key: foo", UsageError, "foo"),
         ("ERROR: failed to find target nosuch", UsageError, "nosuch"),

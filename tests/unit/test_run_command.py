@@ -59,7 +59,7 @@ def test_cards_are_numbers_in_order() -> None:
 def test_all_cards_and_managers_and_driver_and_nothing_more() -> None:
     command = run_command(REQUEST, ACCESS, HOST)
     assert devices(command) == ["/dev/davinci0", "/dev/davinci2", "/dev/davinci10", *MANAGERS]
-    assert command.arguments[:4] == ("run", "--rm", "-i", "--shm-size")
+    assert command.arguments[:4] == ("run", "--rm", "--init", "-i")
     assert "/usr/local/dcmi:/usr/local/dcmi:ro" in command.arguments
     assert command.arguments[-1] == "stack:tag"
     assert ("--group-add", "1000") in zip(command.arguments, command.arguments[1:], strict=False)
@@ -89,13 +89,13 @@ def test_a_host_that_cannot(host: HostNpus, cards: tuple[int, ...] | None, what:
 
 def test_without_npu_nothing_of_the_host_comes_in() -> None:
     command = run_command(RunRequest("i", "1g", npu=False, name="n", command=("python", "-V")), ACCESS, HOST)
-    assert command.arguments == ("run", "--rm", "-i", "--name", "n", "--shm-size", "1g", "i", "python", "-V")
+    assert command.arguments == ("run", "--rm", "--init", "-i", "--name", "n", "--shm-size", "1g", "i", "python", "-V")
 
 
 def test_mounts_environment_and_background_are_docker_s() -> None:
     request = RunRequest("i", "1g", npu=False, detach=True, volumes=("/data:/data:ro",), env=("A=1", "B"))
     words = run_command(request, ACCESS, HOST).arguments
-    assert words[:3] == ("run", "--rm", "--detach")
+    assert words[:4] == ("run", "--rm", "--init", "--detach")
     assert words[-7:] == ("-v", "/data:/data:ro", "-e", "A=1", "-e", "B", "i")
 
 
