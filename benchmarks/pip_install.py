@@ -26,6 +26,7 @@ sys.path.insert(0, str(ROOT))
 
 from cannery.edge.context import read_context  # noqa: E402
 from cannery.edge.engine import find_engine  # noqa: E402
+from cannery.edge.secrets import build_secrets  # noqa: E402
 
 # What install guides and most public images do, with the wheels at hand so that the network plays no part.
 DOCKERFILE = """\
@@ -43,7 +44,7 @@ def main() -> None:
     pairs = parser.parse_args().pairs
     context = read_context(ROOT)
     engine = find_engine(context.env, context.cache, start=True, say=context.say)
-    env = dict(engine.client_env(context.env))
+    env = {**engine.client_env(context.env), **build_secrets(context, context.catalog().standin.suite).env}
     plan = json.loads(build_py("plan", "quickstart", "--json"))
     with tempfile.TemporaryDirectory(dir=ROOT / "out", prefix="benchmark-") as name:
         ours, usual = Path(name, "cannery"), Path(name, "usual")
