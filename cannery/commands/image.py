@@ -6,12 +6,13 @@ import json
 import os
 import sys
 import time
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cannery.commands.versions import planned, show_findings
-from cannery.core.errors import ExitCode, UsageError
+from cannery.core.errors import BuildFailedError, ExitCode, UsageError
 from cannery.core.findings import errors
 from cannery.core.manifest import manifest_text
 from cannery.core.progress import layers_new_reused
@@ -29,6 +30,7 @@ from cannery.edge.progress_view import make_view
 from cannery.edge.rendered import fetch_wheels, folder_lock, write_folder
 from cannery.edge.secrets import build_secrets
 from cannery.edge.verify import Verified, VerifyRequest, read_host, script_digest, verify
+from cannery.edge.wheel_store import damaged
 
 if TYPE_CHECKING:
     import argparse
@@ -72,13 +74,26 @@ def image(arguments: argparse.Namespace, context: Context) -> ExitCode:
             hint="leave BUILDER out, or take a real base: BASE=" + plan.recipe.target.base_tag,
         )
     folder = context.root / "out" / plan.folder
-    with folder_lock(folder, context.say):
+    with folder_lock(folder, context.say), _whole_wheels(context, plan):
         built = _build(context, catalog, plan, engine, client, folder, arguments)
     verified = None
     if not arguments.no_verify:
         verified = _verify(context, catalog, plan, engine, arguments, built.id)
     _print_table(context, plan, built, verified)
     return _exit_code(verified)
+
+
+@contextmanager
+def _whole_wheels(context: Context, plan: Plan) -> Iterator[None]:
+    """After a failed build, look whether a stored wheel was damaged on the disk; remove it, and say so."""
+    try:
+        yield
+    except BuildFailedError as error:
+        lost = damaged([*plan.lock.packages, *plan.tools.packages], context.cache)
+        if lost:
+            names = ", ".join(package.file for package in lost)
+            error.hint = f"damaged on this disk and removed: {names}; the same command fetches them again"
+        raise
 
 
 def _build(  # noqa: PLR0913, PLR0917 - what one build touches

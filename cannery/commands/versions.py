@@ -8,25 +8,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cannery.core.errors import ExitCode, FindingsError
-from cannery.core.findings import Finding, errors, in_order
+from cannery.core.findings import errors, in_order
 from cannery.core.plan import Inputs, Plan, make_plan
 from cannery.core.recipe import Options, find_profile, lock_request, tools_request, with_arch
 from cannery.core.rules import check_recipe
-from cannery.core.words import Arch, Severity
+from cannery.core.words import Arch
 from cannery.edge.context import template_digests
-from cannery.edge.locks import all_locks, bind, current_lock, lock_path, make_lock, tools_lock
+from cannery.edge.locks import LOCK, all_locks, bind, current_lock, lock_findings, lock_path, make_lock, tools_lock
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
     from cannery.core.catalog import Catalog
+    from cannery.core.findings import Finding
     from cannery.core.lock import LockRequest
     from cannery.core.recipe import Recipe
     from cannery.edge.context import Context
-
-
-LOCK = "lock"  # the code of the finding that a lock is missing or stale
 
 
 def options_of(arguments: argparse.Namespace) -> Options:
@@ -65,12 +63,10 @@ def findings_of(context: Context, catalog: Catalog, recipe: Recipe) -> tuple[Fin
     found = check_recipe(recipe, catalog.compatibility)
     if errors(found) and not recipe.force:
         return found
-    try:
-        lock = current_lock(context, catalog, recipe, recipe.target.arch)
-    except FindingsError as error:
-        what = f"{error.where}: {error.what}" if error.where else error.what
-        return in_order([*found, Finding(Severity.ERROR, LOCK, what, fix=error.hint)])
-    return check_recipe(recipe, catalog.compatibility, lock)
+    unusable = lock_findings(context, catalog, recipe)
+    if unusable:
+        return in_order([*found, *unusable])
+    return check_recipe(recipe, catalog.compatibility, current_lock(context, catalog, recipe, recipe.target.arch))
 
 
 def lock(arguments: argparse.Namespace, context: Context) -> ExitCode:

@@ -1,6 +1,7 @@
 r"""The text form of a lock: requirements text that pip and uv can read, and its parser.
 
-First line: a JSON comment with what the lock was made from. Then, sorted by name, one entry a package:
+First line: a JSON comment with what the lock was made from and how many packages follow. Then, sorted by name, one
+entry a package:
 
     absl-py==2.5.1 \
         --hash=sha256:…
@@ -16,24 +17,15 @@ import json
 import re
 from typing import TYPE_CHECKING
 
-from packaging.requirements import Requirement
-from packaging.utils import (
-    InvalidSdistFilename,
-    InvalidWheelFilename,
-    canonicalize_name,
-    parse_sdist_filename,
-    parse_wheel_filename,
-)
 from packaging.version import InvalidVersion, Version
 
 from cannery.core.errors import UsageError
 from cannery.core.lock import LOCK_SCHEMA, Lock, LockedPackage
+from cannery.core.lock_check import file_problem
 from cannery.core.words import Arch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from cannery.core.lock import LockRequest
 
 REMAKE = "make it anew with `build.py lock`; a lock is not edited by hand"
 HEADER = {
@@ -44,6 +36,7 @@ HEADER = {
     "inputs": str,
     "exclude_newer": str,
     "complete": bool,
+    "packages": int,
     "resolver": str,
 }
 PIN = re.compile(r"(?P<name>[a-z0-9]+(?:-[a-z0-9]+)*)==(?P<version>[0-9a-z.!+_-]{1,100})(?P<more> \\)?", re.ASCII)
@@ -66,6 +59,7 @@ def format_lock(lock: Lock) -> str:
         "inputs": lock.inputs,
         "exclude_newer": lock.exclude_newer,
         "complete": lock.complete,
+        "packages": len(lock.packages),
         "resolver": lock.resolver,
     }
     lines = [f"# {json.dumps(header)}"]
@@ -96,6 +90,9 @@ def parse_lock(text: str, where: str) -> Lock:
     lines = text.replace("\r\n", "\n").split("\n")
     header = _header(lines[0], where)
     packages = tuple(_packages(lines, where))
+    if header["packages"] != len(packages):
+        what = f"says {header['packages']} packages and has {len(packages)}: merged or edited by hand"
+        raise UsageError(what, where=where, hint="make lock")
     names = [package.name for package in packages]
     if names != sorted(set(names)):
         raise UsageError("its packages are not sorted, or one is named twice", where=where, hint=REMAKE)
@@ -170,8 +167,11 @@ def _package(pin: re.Match[str], rest: list[str], where: str, line: int) -> Lock
     via = tuple(comment["via"].split(", ")) if comment["via"] else ()
     if not sha256:
         return LockedPackage(name, version, "", "", 0, comment["index"], via)
-    _check_file(name, version, comment["file"], where, line + 1)
-    return LockedPackage(name, version, comment["file"], sha256, int(comment["size"]), comment["index"], via)
+    package = LockedPackage(name, version, comment["file"], sha256, int(comment["size"]), comment["index"], via)
+    problem = file_problem(package)
+    if problem:
+        raise _broken(where, line + 1, problem)
+    return package
 
 
 def _check_version(name: str, version: str, where: str, line: int) -> None:
@@ -179,38 +179,3 @@ def _check_version(name: str, version: str, where: str, line: int) -> None:
         Version(version)
     except InvalidVersion as error:
         raise _broken(where, line, f"{name}: {version!r} is not a version") from error
-
-
-def _check_file(name: str, version: str, file: str, where: str, line: int) -> None:
-    """A file of another name or version under this entry would be installed in its place: refuse it."""
-    try:
-        found, of_file = parse_wheel_filename(file)[:2] if file.endswith(".whl") else parse_sdist_filename(file)
-    except (InvalidWheelFilename, InvalidSdistFilename) as error:
-        raise _broken(where, line, f"{name}: {file!r} is neither a wheel's nor an sdist's name") from error
-    if found != name or of_file != Version(version):
-        raise _broken(where, line, f"{name}=={version} does not go with the file {file}")
-
-
-def stale_reasons(lock: Lock, request: LockRequest) -> tuple[str, ...]:
-    """Say why `lock` is not the answer to `request`; empty when it is.
-
-    The digest of the request decides; the reasons name what can be seen from the lock.
-    """
-    if lock.inputs == request.digest:
-        return ()
-    pairs = (
-        ("profile", lock.profile, request.profile),
-        ("Python", lock.python, request.python),
-        ("arch", lock.arch, request.arch),
-        ("date bound", lock.exclude_newer, request.exclude_newer),
-    )
-    reasons = [f"{what}: the lock has {has}, {wants} is asked" for what, has, wants in pairs if has != wants]
-    versions = {package.name: package.version for package in lock.packages}
-    for text in request.requirements:
-        wanted = Requirement(text)
-        version = versions.get(canonicalize_name(wanted.name))
-        if version is None and (wanted.marker is None):
-            reasons.append(f"{text}: not in the lock")
-        elif version is not None and not wanted.specifier.contains(version, prereleases=True):
-            reasons.append(f"{text}: the lock has {version}")
-    return tuple(reasons) or ("what was asked has changed since the lock was made",)

@@ -28,10 +28,10 @@ def check_recipe(recipe: Recipe, compatibility: Compatibility, lock: Lock | None
 
 
 def _version(recipe: Recipe, lock: Lock | None, package: str) -> str | None:
-    """Return the version of `package`: the recipe's pin, else the lock's pick."""
-    pinned = next((c.version for c in recipe.wheels if c.package == package and c.version), None)
-    locked = next((p.version for p in lock.packages if p.name == package), None) if lock else None
-    return pinned or locked
+    """Return the version of `package` that is installed: the lock's, and the recipe's pin while there is no lock."""
+    if lock is not None:
+        return next((p.version for p in lock.packages if p.name == package), None)
+    return next((c.version for c in recipe.wheels if c.package == package and c.version), None)
 
 
 def _torch_pair(recipe: Recipe, compatibility: Compatibility, lock: Lock | None) -> Iterator[Finding]:

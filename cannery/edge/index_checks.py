@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import requests
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from cannery.core.errors import NetworkError
-from cannery.edge.indexes import State
-from cannery.edge.pipconf import without_credentials
+from cannery.edge.index_trouble import State
+from cannery.edge.pipconf import shown
 from cannery.edge.places import url_path
+from cannery.edge.session import CertificateError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    import requests
 
     from cannery.core.lock import LockRequest
     from cannery.edge.indexes import Answer
@@ -53,5 +55,6 @@ def remote_size(url: str, session: requests.Session, timeout: float) -> int:
         response = session.head(url, timeout=timeout, allow_redirects=True, headers={"Accept-Encoding": "identity"})
         response.raise_for_status()
         return int(response.headers["Content-Length"])
-    except (requests.RequestException, KeyError, ValueError) as error:
-        raise NetworkError(f"{without_credentials(url)}: its size cannot be told ({type(error).__name__})") from error
+    except (OSError, KeyError, ValueError) as error:  # requests' own are OSErrors
+        reason = str(error) if isinstance(error, CertificateError) else type(error).__name__
+        raise NetworkError(f"{shown(url)}: its size cannot be told ({reason})") from error

@@ -9,11 +9,9 @@ import html
 import threading
 import time
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
-import requests
 from packaging.utils import canonicalize_name
 from pypi_simple import (
     NoSuchProjectError,
@@ -22,15 +20,16 @@ from pypi_simple import (
     UnsupportedContentTypeError,
     UnsupportedRepoVersionError,
 )
-from urllib3.exceptions import NameResolutionError
 
 from cannery.core.lock import DEFAULT_INDEX
+from cannery.edge.index_trouble import State, trouble
 from cannery.edge.places import bound_places, default_place, extra_places, url_path
 from cannery.edge.session import HostSession
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
+    import requests
     from pypi_simple import DistributionPackage
 
     from cannery.core.catalog import Index
@@ -39,23 +38,6 @@ if TYPE_CHECKING:
 
 # Seconds between two tries at an index that answered with a passing trouble (5xx, reset).
 AGAIN = 0.5
-
-
-class State(StrEnum):
-    """What came of asking a place for a project."""
-
-    OK = "ok"
-    EMPTY = "empty list"
-    NOT_FOUND = "404 not found"
-    DENIED = "access denied"
-    SERVER = "server error"
-    DNS = "host name not found"
-    REFUSED = "connection refused"
-    RESET = "connection lost"
-    TIMEOUT = "time-out"
-    TLS = "TLS certificate or handshake"
-    PROXY = "proxy"
-    OTHER = "no package index"
 
 
 @dataclass(frozen=True)
@@ -153,45 +135,8 @@ def ask(place: Place, project: str, session: requests.Session, timeout: float) -
     except NoSuchProjectError:
         return Answer(place, project, State.NOT_FOUND)
     except (UnsupportedContentTypeError, UnsupportedRepoVersionError, ValueError, OSError) as error:
-        return Answer(place, project, *_trouble(error))
+        return Answer(place, project, *trouble(error, session, place.url))
     return Answer(place, project, State.OK if files else State.EMPTY, "", files)
-
-
-def _trouble(error: Exception) -> tuple[State, str]:
-    """Tell kinds of trouble apart. requests wraps them, so the chain of causes is searched."""
-    if isinstance(error, requests.HTTPError) and error.response is not None:
-        status = error.response.status_code
-        detail = f"HTTP {status}"
-        if status in (401, 403, 407):
-            return State.DENIED, detail
-        return (State.SERVER if status >= 500 else State.OTHER), detail
-    kinds: tuple[tuple[type[BaseException], State], ...] = (
-        (requests.exceptions.ProxyError, State.PROXY),
-        (requests.exceptions.SSLError, State.TLS),
-        (NameResolutionError, State.DNS),
-        (ConnectionRefusedError, State.REFUSED),
-        (requests.exceptions.Timeout, State.TIMEOUT),
-        (TimeoutError, State.TIMEOUT),
-        (requests.exceptions.ConnectionError, State.RESET),
-        (requests.exceptions.ChunkedEncodingError, State.RESET),
-    )
-    chain = tuple(_causes(error))
-    for kind, state in kinds:
-        if any(isinstance(cause, kind) for cause in chain):
-            return state, ""
-    return State.OTHER, type(error).__name__
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    todo: list[object] = [error]
-    seen: set[int] = set()
-    while todo:
-        item = todo.pop()
-        if not isinstance(item, BaseException) or id(item) in seen:
-            continue
-        seen.add(id(item))
-        yield item
-        todo += [item.__cause__, item.__context__, getattr(item, "reason", None), *item.args]
 
 
 def ask_all(questions: Sequence[tuple[Place, str]], settings: PipSettings, timeout: float = 5.0) -> tuple[Answer, ...]:
@@ -216,11 +161,15 @@ def ask_all(questions: Sequence[tuple[Place, str]], settings: PipSettings, timeo
         thread.start()
     for thread in threads:
         thread.join(max(0.0, end - time.monotonic()))
-    late = f"no answer within {timeout:g} s"
     return tuple(
-        answers.get(number) or Answer(place, project, State.TIMEOUT, late)
+        answers.get(number) or Answer(place, project, State.TIMEOUT, _late(session, place, timeout))
         for number, (place, project) in enumerate(questions)
     )
+
+
+def _late(session: HostSession, place: Place, timeout: float) -> str:
+    proxy = session.proxy_words(place.url)
+    return f"no answer within {timeout:g} s" + (f" through {proxy}" if proxy else "")
 
 
 def probe(

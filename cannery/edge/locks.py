@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
-from cannery.core.errors import FindingsError
-from cannery.core.lock_text import format_lock, parse_lock
-from cannery.core.recipe import lock_request, select, tools_request, with_arch
+from cannery.core.errors import FindingsError, UsageError
+from cannery.core.findings import Finding
+from cannery.core.lock_check import is_for, lock_problems
+from cannery.core.lock_text import REMAKE, format_lock, parse_lock
+from cannery.core.recipe import TOOLS_PROFILE, lock_request, select, tools_request, with_arch
+from cannery.core.words import Severity
 from cannery.edge.files import write_atomic
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from cannery.core.catalog import Catalog
@@ -18,6 +23,11 @@ if TYPE_CHECKING:
     from cannery.core.recipe import Options, Recipe
     from cannery.core.words import Arch
     from cannery.edge.context import Context
+
+# The code of the finding that a lock is missing or not to be used.
+LOCK = "lock"
+# Problems that a message names; one wrong header alone can bring a hundred.
+SHOWN = 3
 
 
 def lock_path(context: Context, request: LockRequest, *, standard: bool = True) -> Path:
@@ -28,11 +38,19 @@ def lock_path(context: Context, request: LockRequest, *, standard: bool = True) 
 
 
 def read_lock(context: Context, path: Path) -> Lock | None:
-    """Return the lock at `path`, or None when there is none."""
+    """Return the lock at `path`, or None when there is none. Raises `UsageError` for a file that is no lock."""
     if not path.is_file():
         return None
-    name = str(path.relative_to(context.root)) if path.is_relative_to(context.root) else path.name
-    return parse_lock(path.read_text(encoding="utf-8"), name)
+    name = _shown(context, path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"byte {error.start} is no UTF-8, so this is no lock", where=name, hint=REMAKE) from error
+    return parse_lock(text, name)
+
+
+def _shown(context: Context, path: Path) -> str:
+    return str(path.relative_to(context.root)) if path.is_relative_to(context.root) else path.name
 
 
 def make_lock(context: Context, catalog: Catalog, request: LockRequest, path: Path) -> tuple[Lock, bool]:
@@ -42,7 +60,19 @@ def make_lock(context: Context, catalog: Catalog, request: LockRequest, path: Pa
     log = context.cache / "log" / f"lock-{request.profile}-py{request.python}-{request.arch}.log"
     deny = tuple(d.pattern for d in catalog.compatibility.deny)
     lock = resolve(request, catalog.indexes, context.pip, env=context.env, cache=context.cache, log=log, deny=deny)
+    problems = lock_problems(lock, request, catalog.indexes)
+    if problems:
+        raise FindingsError(
+            f"the resolver's answer is not what was asked: {_first(problems)}",
+            where=f"profile {request.profile}, Python {request.python}, {request.arch}",
+            hint=f"the resolver's full output: {log}",
+        )
     return lock, write_atomic(path, format_lock(lock))
+
+
+def _first(problems: Sequence[str]) -> str:
+    more = f"; and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
+    return "; ".join(problems[:SHOWN]) + more
 
 
 def bind(context: Context, catalog: Catalog, name: str, options: Options) -> Recipe:
@@ -54,33 +84,74 @@ def bind(context: Context, catalog: Catalog, name: str, options: Options) -> Rec
     return select(catalog, name, options, context.arch, [p.name for p in lock.packages] if lock else [])
 
 
+def _committed(context: Context, catalog: Catalog, request: LockRequest, hint: str) -> Lock:
+    """Return the committed lock of `request`; raise `FindingsError` when it is missing or no answer to it."""
+    path = lock_path(context, request)
+    lock = read_lock(context, path)
+    if lock is None:
+        whose = "of the build tools " if request.profile == TOOLS_PROFILE else ""
+        raise FindingsError(f"the lock {whose}is missing", where=_shown(context, path), hint=hint)
+    problems = lock_problems(lock, request, catalog.indexes)
+    if problems:
+        is_stale = lock.inputs != request.digest and is_for(lock, request)
+        state = "is stale" if is_stale else "was copied, merged or edited by hand"
+        raise FindingsError(f"the lock {state}: {_first(problems)}", where=_shown(context, path), hint=hint)
+    return lock
+
+
+def _remembered(context: Context, catalog: Catalog, request: LockRequest, path: Path) -> Lock | None:
+    """Return the lock of an ad-hoc set when it still answers; one that does not is made again, nobody keeps it."""
+    try:
+        lock = read_lock(context, path)
+    except UsageError:
+        return None
+    return lock if lock is not None and not lock_problems(lock, request, catalog.indexes) else None
+
+
 def current_lock(context: Context, catalog: Catalog, recipe: Recipe, arch: Arch) -> Lock:
     """Return the lock of `recipe` for `arch`: the committed one, or one resolved now for an ad-hoc set.
 
-    Raises `FindingsError` when the committed lock is missing or was made from other inputs.
+    Raises `FindingsError` when the committed lock is missing, was made from other inputs or holds what was not asked.
     """
     request = lock_request(with_arch(recipe, arch))
-    path = lock_path(context, request, standard=recipe.is_standard)
-    lock = read_lock(context, path)
-    if lock is not None and lock.inputs == request.digest:
-        return lock
     if recipe.is_standard:
-        what = "is missing" if lock is None else "is stale: the profile, its components or its base have changed since"
-        raise FindingsError(f"the lock {what}", where=f"{recipe.name}, {arch}", hint=f"make lock PROFILE={recipe.name}")
+        return _committed(context, catalog, request, f"make lock PROFILE={recipe.name}")
+    path = lock_path(context, request, standard=False)
+    lock = _remembered(context, catalog, request, path)
+    if lock is not None:
+        return lock
     context.say(f"resolving {recipe.name} for {arch} with {', '.join(recipe.pins) or 'its pins'} …")
     return make_lock(context, catalog, request, path)[0]
 
 
 def all_locks(context: Context, catalog: Catalog, recipe: Recipe) -> dict[Arch, Lock]:
     """Return the current locks of every arch that the profile is made for, and of the recipe's own."""
-    wanted = dict.fromkeys([recipe.target.arch, *recipe.profile.target.arch])
-    return {arch: current_lock(context, catalog, recipe, arch) for arch in wanted}
+    return {arch: current_lock(context, catalog, recipe, arch) for arch in _arches(recipe)}
+
+
+def _arches(recipe: Recipe) -> tuple[Arch, ...]:
+    return tuple(dict.fromkeys([recipe.target.arch, *recipe.profile.target.arch]))
 
 
 def tools_lock(context: Context, catalog: Catalog, python: str) -> Lock:
-    """Return the lock of the build tools for this host's arch."""
-    request = tools_request(catalog, python, context.arch)
-    lock = read_lock(context, lock_path(context, request))
-    if lock is None or lock.inputs != request.digest:
-        raise FindingsError("the lock of the build tools is missing or stale", hint="make lock")
-    return lock
+    """Return the lock of the build tools for this host's arch. Raises as `current_lock` does."""
+    return _committed(context, catalog, tools_request(catalog, python, context.arch), "make lock")
+
+
+def lock_findings(context: Context, catalog: Catalog, recipe: Recipe) -> tuple[Finding, ...]:
+    """Return an error for every lock that a plan of `recipe` needs and cannot use: its arches', the build tools'.
+
+    Of an ad-hoc set only the target's own lock is made here: others would be resolved for nothing but a check. Raises
+    `UsageError` for a file that is no lock.
+    """
+    arches = _arches(recipe) if recipe.is_standard else (recipe.target.arch,)
+    reads: list[Callable[[], Lock]] = [partial(current_lock, context, catalog, recipe, arch) for arch in arches]
+    reads.append(partial(tools_lock, context, catalog, recipe.target.python))
+    found = []
+    for read in reads:
+        try:
+            read()
+        except FindingsError as error:
+            what = f"{error.where}: {error.what}" if error.where else error.what
+            found.append(Finding(Severity.ERROR, LOCK, what, fix=error.hint))
+    return tuple(found)

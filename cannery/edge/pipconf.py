@@ -43,6 +43,12 @@ def without_credentials(url: str) -> str:
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2])) if "@" in parts.netloc else url
 
 
+def shown(url: str) -> str:
+    """Return `url` as messages have it: without credentials, and `***` for a query, which may be a token."""
+    parts = urlsplit(without_credentials(url))
+    return urlunsplit(parts._replace(query="***")) if parts.query else without_credentials(url)
+
+
 def url_credentials(url: str) -> tuple[str, str] | None:
     """Return (user, password) of a URL, decoded; None when it holds none."""
     parts = urlsplit(url)
@@ -72,15 +78,17 @@ class PipSettings:
 
     @property
     def urls(self) -> tuple[str, ...]:
-        """Every URL that may hold credentials."""
+        """Every URL that may hold credentials, or a token in its query."""
         mine = (self.index_url, *self.extra_index_urls, *self.find_links, self.proxy, *self.environment_proxies)
-        return tuple(url for url in mine if "@" in url)
+        return tuple(url for url in mine if "@" in url or "?" in url)
 
     def credentials(self) -> tuple[str, ...]:
-        """Return the secret parts, longest first: `user:password` as written, and the password, encoded and plain."""
+        """Return the secret parts, longest first: `user:password` as written, password (also decoded), query."""
         found: set[str] = set()
         for url in self.urls:
-            userinfo, at, _host = urlsplit(url if "://" in url else f"http://{url}").netloc.rpartition("@")
+            parts = urlsplit(url if "://" in url else f"http://{url}")
+            userinfo, at, _host = parts.netloc.rpartition("@")
+            found.add(parts.query)
             password = userinfo.partition(":")[2]
             # A token may stand in the user's place, without a password.
             found |= {userinfo, password or userinfo, unquote(password or userinfo)} if at else set()

@@ -11,7 +11,7 @@ from urllib.request import url2pathname
 from pypi_simple import PYPI_SIMPLE_ENDPOINT
 
 from cannery.core.lock import DEFAULT_INDEX
-from cannery.edge.pipconf import without_credentials
+from cannery.edge.pipconf import shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,7 +38,7 @@ class Place:
         return url_path(self.url) if self.url.startswith("file:") else None
 
     def __str__(self) -> str:
-        return f"{self.label} ({without_credentials(self.url)})"
+        return f"{self.label} ({shown(self.url)})"
 
 
 def default_place(settings: PipSettings) -> Place:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -9,16 +11,22 @@ import requests
 import urllib3
 from requests.adapters import HTTPAdapter
 from requests.auth import AuthBase, HTTPBasicAuth
-from requests.utils import get_netrc_auth
+from requests.utils import get_environ_proxies, get_netrc_auth
 
-from cannery.edge.pipconf import url_credentials
+from cannery.edge.pipconf import shown, url_credentials
 
 if TYPE_CHECKING:
-    from collections.abc import MutableMapping
+    from collections.abc import Mapping, MutableMapping
 
     from cannery.edge.pipconf import PipSettings
 
 CONNECTIONS = 16
+# Where requests looks for a CA bundle when pip has none, in its order.
+CA_VARIABLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+
+
+class CertificateError(OSError):
+    """A CA bundle or client certificate that is named and not there; the message says which and who named it."""
 
 
 class HostAuth(AuthBase):
@@ -62,7 +70,7 @@ class HostSession(requests.Session):
     ) -> dict[str, Any]:
         """Put pip's proxy, CA bundle, client certificate and trusted hosts over what the environment says."""
         if self._host.proxy:
-            proxy = self._host.proxy if "://" in self._host.proxy else f"http://{self._host.proxy}"
+            proxy = _with_scheme(self._host.proxy)
             proxies = {"http": proxy, "https": proxy}
         merged = super().merge_environment_settings(url, proxies, stream, verify, cert)
         if self._host.cert:
@@ -72,4 +80,36 @@ class HostSession(requests.Session):
         parts = urlsplit(url)
         if {parts.hostname, parts.netloc.rpartition("@")[2]} & {*self._host.trusted_hosts}:
             merged["verify"] = False
+        self._check_certificates(parts.scheme, merged)
         return dict(merged)
+
+    def _check_certificates(self, scheme: str, merged: Mapping[str, Any]) -> None:
+        """Raise `CertificateError` before requests raises an error that looks like any other of the system's."""
+        bundle, client = merged["verify"], merged["cert"]
+        if isinstance(bundle, str) and scheme == "https" and not Path(bundle).exists():
+            variable = next((name for name in CA_VARIABLES if os.environ.get(name) == bundle), CA_VARIABLES[0])
+            source = "pip's setting `cert`" if self._host.cert else variable
+            raise CertificateError(f"the CA bundle {bundle}, named by {source}, is not there")
+        if isinstance(client, str) and not Path(client).exists():
+            raise CertificateError(f"the client certificate {client}, named by pip's `client-cert`, is not there")
+
+    def proxy_words(self, url: str) -> str:
+        """Say which proxy serves `url` and who named it, without credentials; "" when none does."""
+        scheme = urlsplit(url).scheme
+        if scheme not in {"http", "https"}:
+            return ""
+        if self._host.proxy:
+            return f"{shown(_with_scheme(self._host.proxy))}, named by pip's setting `proxy`"
+        # What requests itself reads; no_proxy is taken into account there.
+        proxies = get_environ_proxies(url)
+        for kind in (scheme, "all"):
+            if kind in proxies:
+                name = next(
+                    (n for n in (f"{kind}_proxy", f"{kind}_proxy".upper()) if os.environ.get(n)), f"{kind}_proxy"
+                )
+                return f"{shown(_with_scheme(proxies[kind]))}, named by {name}"
+        return ""
+
+
+def _with_scheme(proxy: str) -> str:
+    return proxy if "://" in proxy else f"http://{proxy}"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cannery.edge.files import sha256_file
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
@@ -27,3 +29,27 @@ def is_there(package: LockedPackage, cache: Path) -> bool:
 def missing_bytes(packages: Sequence[LockedPackage], cache: Path) -> int:
     """Return how many bytes of `packages` are not in the store yet."""
     return sum(package.size for package in packages if not is_there(package, cache))
+
+
+def damaged(packages: Sequence[LockedPackage], cache: Path) -> tuple[LockedPackage, ...]:
+    """Hash the files of `packages` that are in the store, remove those that are not the lock's, and return them.
+
+    For after a failed build: `is_there` trusts a file of the right size, and a disk can change one. The next run
+    fetches what was removed; its hard link in a rendered folder is replaced when that folder is written again. Every
+    byte is read: seconds for each GB. A file that cannot be read counts as damaged; one that cannot be removed raises
+    `OSError`.
+    """
+    found = []
+    for package in packages:
+        path = store_path(package, cache)
+        if package.complete and path.exists() and not _is_whole(path, package.sha256):
+            path.unlink(missing_ok=True)
+            found.append(package)
+    return tuple(found)
+
+
+def _is_whole(path: Path, sha256: str) -> bool:
+    try:
+        return sha256_file(path) == sha256
+    except OSError:
+        return False

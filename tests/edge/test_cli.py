@@ -274,7 +274,7 @@ def test_a_missing_lock_of_the_build_tools(build: Build) -> None:
 
 def test_a_lock_edited_by_hand_is_named_with_its_line(build: Build) -> None:
     path = build.root / "images/locks/quickstart/py3.11-amd64.txt"
-    path.write_text(path.read_text(encoding="utf-8").replace("click==8.1.0", "click>=8.1.0"), encoding="utf-8")
+    path.write_text(path.read_text(encoding="utf-8").replace("absl-py==1.0", "absl-py>=1.0"), encoding="utf-8")
     done = build("check", "quickstart")
     assert done.code == ExitCode.USAGE
     assert "images/locks/quickstart/py3.11-amd64.txt:2" in done.err

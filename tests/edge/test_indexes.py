@@ -10,8 +10,11 @@ import pytest
 from stub_index import StubIndex, make_sdist, make_wheel
 
 from cannery.core.catalog import Index
-from cannery.edge.indexes import State, ask, ask_all, probe
-from cannery.edge.pipconf import PipSettings
+from cannery.core.errors import NetworkError
+from cannery.edge.index_checks import check_shared, remote_size
+from cannery.edge.index_trouble import State
+from cannery.edge.indexes import ask, ask_all, probe
+from cannery.edge.pipconf import PROXY_VARIABLES, PipSettings, shown
 from cannery.edge.places import Place, as_url, extra_places
 from cannery.edge.session import HostSession
 
@@ -120,3 +123,114 @@ def test_credentials_and_probe(stub: StubIndex) -> None:
     # The bound index is on the same host: it gets the same credentials, as with pip.
     assert [answer.state for answer in answers] == [State.OK, State.OK]
     assert [answer.place.index for answer in answers] == ["default", "cpu"]
+
+
+@pytest.fixture
+def closed() -> str:
+    """Host and port where nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return f"127.0.0.1:{server.getsockname()[1]}"
+
+
+@pytest.fixture
+def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (*PROXY_VARIABLES, "no_proxy", "NO_PROXY", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.usefixtures("no_proxies")
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (PipSettings(cert="/nonexist/ca.pem"), "the CA bundle /nonexist/ca.pem, named by pip's setting `cert`"),
+        (PipSettings(client_cert="/nonexist/me.pem"), "the client certificate /nonexist/me.pem, named by pip's"),
+    ],
+)
+def test_a_certificate_that_is_not_there_is_named(settings: PipSettings, words: str) -> None:
+    (answer,) = ask_all([(place("https://index.example/simple"), "x")], settings)
+    assert answer.state is State.TLS
+    assert words in answer.detail
+    with pytest.raises(NetworkError, match="not there"):
+        check_shared([answer], "2026-01-01", main=True)
+    with pytest.raises(NetworkError, match="not there"):
+        remote_size("https://index.example/x.whl", HostSession(settings), 1)
+
+
+@pytest.mark.usefixtures("no_proxies")
+def test_a_certificate_of_the_environment_is_named_and_only_for_https(
+    monkeypatch: pytest.MonkeyPatch, stub: StubIndex
+) -> None:
+    monkeypatch.setenv("CURL_CA_BUNDLE", "/nonexist/ca.pem")
+    answers = ask_all([(place("https://index.example/simple"), "x"), (place(stub.url), "my-thing")], SETTINGS)
+    assert answers[0].detail == "the CA bundle /nonexist/ca.pem, named by CURL_CA_BUNDLE, is not there"
+    assert answers[1].state is State.OK
+
+
+@pytest.mark.usefixtures("no_proxies")
+@pytest.mark.parametrize("scheme", ["http", "https"])
+@pytest.mark.parametrize("prefix", ["http://", ""])
+def test_a_dead_proxy_of_pip_is_named(scheme: str, prefix: str, closed: str) -> None:
+    settings = PipSettings(proxy=f"{prefix}me:s3cret@{closed}")
+    (answer,) = ask_all([(place(f"{scheme}://index.example/simple"), "x")], settings)
+    assert answer.state is State.PROXY
+    assert answer.detail.startswith(f"http://{closed}")
+    assert "named by pip's setting `proxy`: connection refused" in answer.detail
+    assert "s3cret" not in str(answer)
+
+
+@pytest.mark.usefixtures("no_proxies")
+@pytest.mark.parametrize(
+    ("variable", "scheme"), [("http_proxy", "http"), ("HTTPS_PROXY", "https"), ("ALL_PROXY", "https")]
+)
+def test_a_dead_proxy_of_the_environment_is_named(
+    monkeypatch: pytest.MonkeyPatch, variable: str, scheme: str, closed: str
+) -> None:
+    monkeypatch.setenv(variable, f"http://me:s3cret@{closed}")
+    answers = ask_all([(place(f"{scheme}://index.example/simple"), "x")], SETTINGS)
+    assert answers[0].state is State.PROXY
+    assert f"{closed}, named by {variable}: connection refused" in answers[0].detail
+    assert "s3cret" not in str(answers[0])
+
+
+@pytest.mark.usefixtures("no_proxies")
+def test_what_a_proxy_answers_is_told(stub: StubIndex) -> None:
+    stub.status = 407
+    settings = PipSettings(proxy=f"http://{stub.host}")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        slow = PipSettings(proxy=f"http://127.0.0.1:{silent.getsockname()[1]}")
+        (late,) = ask_all([(place("http://index.example/simple"), "x")], slow, timeout=0.5)
+    (unknown,) = ask_all([(place("https://index.example/simple"), "x")], PipSettings(proxy="http://no-host.invalid:1"))
+    tunnel = ask(place("https://index.example/simple"), "x", HostSession(settings), 5)
+    assert late.state is State.TIMEOUT
+    assert "named by pip's setting `proxy`" in late.detail
+    assert (unknown.state, unknown.detail.rpartition(": ")[2]) == (State.PROXY, "host name not found")
+    assert tunnel.state is State.PROXY
+    assert "Tunnel connection failed: 501" in tunnel.detail
+
+
+@pytest.mark.usefixtures("no_proxies")
+def test_local_places_have_no_proxy(tmp_path: Path) -> None:
+    assert HostSession(PipSettings(proxy="http://p.example:1")).proxy_words(tmp_path.as_uri()) == ""
+    assert HostSession(SETTINGS).proxy_words("https://index.example") == ""
+
+
+def test_a_certificate_that_does_not_fit_says_why(stub: StubIndex) -> None:
+    (answer,) = ask_all([(place(f"https://{stub.host}/simple"), "x")], SETTINGS)
+    assert answer.state is State.TLS
+    assert answer.detail
+
+
+def test_queries_stay_out_of_messages(stub: StubIndex) -> None:
+    url = f"http://me:pass@{stub.host}/simple?token=s3cret"
+    assert shown(url) == f"http://{stub.host}/simple?***"
+    assert shown("https://index.example/simple") == "https://index.example/simple"
+    stub.status = 403
+    settings = PipSettings(index_url=url)
+    (answer,) = ask_all([(place(url), "x")], settings)
+    assert "s3cret" not in str(answer)
+    assert f"http://{stub.host}/simple?***" in str(answer)
+    stub.file_status = 404
+    with pytest.raises(NetworkError) as caught:
+        remote_size(f"http://{stub.host}/files/x.whl?sig=s3cret", HostSession(settings), 5)
+    assert "s3cret" not in str(caught.value)
+    assert settings.redact(f"GET {url} failed") == f"GET http://***@{stub.host}/simple?*** failed"

@@ -5,19 +5,22 @@ from typing import TYPE_CHECKING
 
 import pytest
 from checkouts import write_lock
-from factories import catalog, lock, packages, recipe, tools
+from factories import catalog, lock, package, packages, recipe, tools
 
 from cannery.core.errors import FindingsError, UsageError
+from cannery.core.lock import PROFILE_VIA
 from cannery.core.recipe import Options, lock_request, tools_request, with_arch
-from cannery.core.words import Arch
+from cannery.core.words import Arch, Severity
 from cannery.edge import locks
 from cannery.edge.context import Context
-from cannery.edge.locks import all_locks, bind, current_lock, lock_path, read_lock, tools_lock
+from cannery.edge.locks import all_locks, bind, current_lock, lock_findings, lock_path, read_lock, tools_lock
+from cannery.edge.pipconf import PipSettings
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
-    from cannery.core.lock import Lock, LockRequest
+    from cannery.core.lock import Lock, LockedPackage, LockRequest
 
 
 @pytest.fixture
@@ -32,7 +35,12 @@ def resolved(monkeypatch: pytest.MonkeyPatch) -> list[LockRequest]:
 
     def make(_context: Context, _catalog: object, request: LockRequest, path: Path) -> tuple[Lock, bool]:
         asked.append(request)
-        made = replace(lock(recipe(), request.arch), inputs=request.digest)
+        made = replace(
+            lock(recipe(), request.arch),
+            inputs=request.digest,
+            exclude_newer=request.exclude_newer,
+            packages=whole(request.arch, ray="2.51.0" if "ray[default]==2.51.0" in request.requirements else "2.50.0"),
+        )
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(locks.format_lock(made), encoding="utf-8")
         return made, True
@@ -41,9 +49,17 @@ def resolved(monkeypatch: pytest.MonkeyPatch) -> list[LockRequest]:
     return asked
 
 
+def whole(arch: Arch = Arch.AMD64, ray: str = "2.50.0") -> tuple[LockedPackage, ...]:
+    """The made-up packages with all that the recipe asks for."""
+    mine = {p.name: p for p in (package("attrs"), *packages(arch.machine))}
+    mine["numpy"] = replace(mine["numpy"], via=(PROFILE_VIA, "torch-npu"))
+    mine["ray"] = replace(mine["ray"], version=ray, file=mine["ray"].file.replace("2.50.0", ray))
+    return tuple(mine[name] for name in sorted(mine))
+
+
 def committed(context: Context, arch: Arch = Arch.AMD64) -> Path:
     request = lock_request(with_arch(recipe(), arch))
-    return write_lock(context.root, request, packages(arch.machine))
+    return write_lock(context.root, request, whole(arch))
 
 
 def test_one_committed_file_a_profile_python_and_arch(context: Context) -> None:
@@ -66,7 +82,7 @@ def test_no_file_is_no_lock(context: Context) -> None:
 
 def test_a_current_lock_is_read_and_nothing_is_asked(context: Context, resolved: list[LockRequest]) -> None:
     committed(context)
-    assert current_lock(context, catalog(), recipe(), Arch.AMD64).packages == packages()
+    assert current_lock(context, catalog(), recipe(), Arch.AMD64).packages == whole()
     assert resolved == []
 
 
@@ -74,15 +90,131 @@ def test_a_missing_lock_says_how_to_make_it(context: Context, resolved: list[Loc
     with pytest.raises(FindingsError, match="the lock is missing") as caught:
         current_lock(context, catalog(), recipe(), Arch.AMD64)
     assert caught.value.hint == "make lock PROFILE=stack"
-    assert caught.value.where == "stack, amd64"
+    assert caught.value.where == "images/locks/stack/py3.11-amd64.txt"
     assert resolved == []
 
 
 def test_a_stale_lock_is_not_used(context: Context) -> None:
     request = lock_request(recipe())
-    write_lock(context.root, replace(request, exclude_newer="2025-01-01"), packages())
-    with pytest.raises(FindingsError, match="the lock is stale"):
+    write_lock(context.root, replace(request, exclude_newer="2025-01-01"), whole())
+    with pytest.raises(FindingsError, match="the lock is stale: the profile, its components or its base") as caught:
         current_lock(context, catalog(), recipe(), Arch.AMD64)
+    assert "date bound: the lock has 2025-01-01" in caught.value.what
+    assert caught.value.hint == "make lock PROFILE=stack"
+
+
+def edit(path: Path, old: str, new: str) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new), encoding="utf-8")
+
+
+def forbidden_pair(path: Path) -> None:
+    edit(path, "torch-npu==2.9.0", "torch-npu==2.8.0")
+    edit(path, "torch_npu-2.9.0-", "torch_npu-2.8.0-")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (forbidden_pair, "torch-npu==2.9.0: the lock has 2.8.0"),
+        (lambda path: edit(path, "ray-2.50.0-cp311-cp311", "ray-2.50.0-cp312-cp312"), "does not fit Python 3.11"),
+        (lambda path: edit(path, '"arch": "amd64"', '"arch": "arm64"'), "arch: the lock has arm64, amd64 is asked"),
+        (lambda path: edit(path, '"profile": "stack"', '"profile": "x"'), "profile: the lock has x, stack is asked"),
+        (lambda path: edit(path, "index torch-cpu", "index zzz"), "torch: from index zzz in the lock"),
+        (lambda path: edit(path, "via ray", "via roy"), "antlr4: asked for by roy, which is not in the lock"),
+    ],
+)
+def test_a_lock_that_was_edited_is_not_used(context: Context, spoil: Callable[[Path], None], words: str) -> None:
+    spoil(committed(context))
+    with pytest.raises(FindingsError) as caught:
+        current_lock(context, catalog(), recipe(), Arch.AMD64)
+    assert "the lock was copied, merged or edited by hand: " in caught.value.what
+    assert words in caught.value.what
+    assert caught.value.where == "images/locks/stack/py3.11-amd64.txt"
+    assert caught.value.hint == "make lock PROFILE=stack"
+
+
+def test_the_lock_of_another_arch_copied_over_is_not_used(context: Context) -> None:
+    path = committed(context)
+    path.write_bytes(committed(context, Arch.ARM64).read_bytes())
+    words = r"copied, merged or edited by hand: arch: the lock has arm64, amd64 is asked; .*and 2 more"
+    with pytest.raises(FindingsError, match=words) as caught:
+        current_lock(context, catalog(), recipe(), Arch.AMD64)
+    assert caught.value.what.count("; ") == locks.SHOWN
+
+
+def test_half_of_a_lock_is_no_lock(context: Context) -> None:
+    path = committed(context)
+    path.write_text("".join(path.read_text(encoding="utf-8").splitlines(keepends=True)[:10]), encoding="utf-8")
+    with pytest.raises(UsageError, match="says 7 packages and has 3: merged or edited by hand") as caught:
+        current_lock(context, catalog(), recipe(), Arch.AMD64)
+    assert caught.value.where == "images/locks/stack/py3.11-amd64.txt"
+
+
+@pytest.mark.parametrize("profile", ["stack", "_tools"])
+def test_a_byte_that_is_no_text_is_a_broken_lock(context: Context, profile: str) -> None:
+    committed(context)
+    path = context.root / f"images/locks/{profile}/py3.11-amd64.txt"
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(b"# {}\n\xff\n")
+    with pytest.raises(UsageError, match="byte 5 is no UTF-8") as caught:
+        lock_findings(context, catalog(), recipe())
+    assert caught.value.where == f"images/locks/{profile}/py3.11-amd64.txt"
+
+
+def test_a_changed_hash_is_the_downloads_to_refuse(context: Context) -> None:
+    path = committed(context)
+    edit(path, whole()[0].sha256, "ab" * 32)
+    assert current_lock(context, catalog(), recipe(), Arch.AMD64).packages[0].sha256 == "ab" * 32
+
+
+@pytest.mark.parametrize("text", [b"\xff", b"half a lo", None])
+def test_a_broken_lock_of_a_set_by_hand_is_made_again(
+    context: Context, resolved: list[LockRequest], text: bytes | None
+) -> None:
+    mine = recipe(Options(pins=("ray==2.51.0",)))
+    first = current_lock(context, catalog(), mine, Arch.AMD64)
+    (path,) = (context.cache / "locks").iterdir()
+    path.write_bytes(text if text is not None else path.read_bytes().replace(b"index torch-cpu", b"index zzz"))
+    assert current_lock(context, catalog(), mine, Arch.AMD64) == first
+    assert len(resolved) == 2
+
+
+def test_an_answer_of_the_resolver_that_was_not_asked_is_not_written(
+    context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = lock_request(recipe())
+    answer = replace(lock(recipe()), inputs=request.digest, packages=tuple(p for p in whole() if p.name != "attrs"))
+    monkeypatch.setattr("cannery.edge.resolve.resolve", lambda *_args, **_more: answer)
+    monkeypatch.setattr(Context, "pip", PipSettings())
+    path = lock_path(context, request)
+    with pytest.raises(FindingsError, match="attrs: not in the lock"):
+        locks.make_lock(context, catalog(), request, path)
+    assert not path.exists()
+    monkeypatch.setattr("cannery.edge.resolve.resolve", lambda *_args, **_more: replace(answer, packages=whole()))
+    assert locks.make_lock(context, catalog(), request, path)[1]
+
+
+def test_every_lock_that_a_plan_needs_is_looked_at(context: Context) -> None:
+    found = lock_findings(context, catalog(), recipe())
+    assert [(f.what.split(": ")[0], f.fix) for f in found] == [
+        ("images/locks/stack/py3.11-amd64.txt", "make lock PROFILE=stack"),
+        ("images/locks/stack/py3.11-arm64.txt", "make lock PROFILE=stack"),
+        ("images/locks/_tools/py3.11-amd64.txt", "make lock"),
+    ]
+    assert {(f.severity, f.code) for f in found} == {(Severity.ERROR, locks.LOCK)}
+    for arch in Arch:
+        committed(context, arch)
+    (tool,) = lock_findings(context, catalog(), recipe())
+    assert "the lock of the build tools is missing" in tool.what
+    write_lock(context.root, tools_request(catalog(), "3.11", Arch.AMD64), tools(catalog()).packages)
+    assert lock_findings(context, catalog(), recipe()) == ()
+
+
+def test_a_check_of_a_set_by_hand_resolves_the_target_alone(context: Context, resolved: list[LockRequest]) -> None:
+    lock_findings(context, catalog(), recipe(Options(pins=("ray==2.51.0",))))
+    assert [request.arch for request in resolved] == [Arch.AMD64]
 
 
 def test_a_broken_lock_is_named_with_its_line(context: Context) -> None:
@@ -143,6 +275,11 @@ def test_the_build_tools_lock_is_the_hosts(context: Context) -> None:
     made = tools(catalog())
     write_lock(context.root, tools_request(catalog(), "3.11", Arch.ARM64), made.packages)
     with pytest.raises(FindingsError, match="build tools"):
+        tools_lock(context, catalog(), "3.11")
+    path = write_lock(context.root, tools_request(catalog(), "3.11", Arch.AMD64), made.packages)
+    edit(path, "uv==0.9.0", "uv==0.8.0")
+    edit(path, "uv-0.9.0-", "uv-0.8.0-")
+    with pytest.raises(FindingsError, match=r"uv==0\.9\.0: the lock has 0\.8\.0"):
         tools_lock(context, catalog(), "3.11")
     write_lock(context.root, tools_request(catalog(), "3.11", Arch.AMD64), made.packages)
     assert tools_lock(context, catalog(), "3.11").packages == made.packages

@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from factories import package
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from cannery.core.lock import Lock, LockedPackage, LockRequest
 from cannery.core.lock_text import format_lock
@@ -39,9 +41,9 @@ def write_lock(root: Path, request: LockRequest, packages: tuple[LockedPackage, 
 
 
 def quickstart_packages(arch: Arch) -> tuple[LockedPackage, ...]:
-    """A lock's content for `quickstart`: its components, and one package more."""
+    """A lock's content for `quickstart`: its components, what CANN imports, and one package more."""
     tag = f"cp311-cp311-manylinux_2_28_{arch.machine}.whl"
-    return (
+    mine = (
         package("click", "8.1.0", via=("ray",)),
         package("numpy", "2.3.0", file=f"numpy-2.3.0-{tag}", size=16_000_000),
         package("pip", "25.0"),
@@ -52,6 +54,10 @@ def quickstart_packages(arch: Arch) -> tuple[LockedPackage, ...]:
         package("transformers", "4.60.0", size=12_000_000),
         package("verl", "0.9.1"),
     )
+    base = load_catalog(ROOT / "images").bases["8.5.0"]
+    cann = {canonicalize_name(Requirement(text).name) for text in base.python_packages}
+    more = (package(name, size=1000) for name in cann - {p.name for p in mine})
+    return tuple(sorted((*mine, *more), key=lambda p: p.name))
 
 
 def tool_packages(arch: Arch) -> tuple[LockedPackage, ...]:

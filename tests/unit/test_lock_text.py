@@ -13,7 +13,7 @@ from packaging.requirements import Requirement
 from cannery.core.chains import chain, denied
 from cannery.core.errors import CanneryError, UsageError
 from cannery.core.lock import PROFILE_VIA, Lock, LockedPackage, LockRequest
-from cannery.core.lock_text import format_lock, format_requirements, parse_lock, stale_reasons
+from cannery.core.lock_text import format_lock, format_requirements, parse_lock
 from cannery.core.wheel_tags import best_wheel
 from cannery.core.words import Arch
 
@@ -115,6 +115,34 @@ def test_hand_edits_name_file_and_line(old: str, new: str, line: int, word: str)
     assert word in caught.value.what
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "counts"),
+    [
+        (SAMPLE_TEXT[SAMPLE_TEXT.index("torch==") :], "", "says 2 packages and has 1"),
+        (
+            "torch==2.13.0",
+            "other==1\n    # incomplete: index default not reached\ntorch==2.13.0",
+            "says 2 packages and has 3",
+        ),
+        ('"packages": 2', '"packages": 3', "says 3 packages and has 2"),
+    ],
+)
+def test_the_count_of_the_header_is_checked(old: str, new: str, counts: str) -> None:
+    assert old in SAMPLE_TEXT
+    text = SAMPLE_TEXT.replace(old, new).replace('"complete": false', f'"complete": {str(not new).lower()}')
+    with pytest.raises(UsageError, match=counts) as caught:
+        parse_lock(text, "images/locks/q/py3.11-arm64.txt")
+    assert caught.value.where == "images/locks/q/py3.11-arm64.txt"
+    assert "merged or edited by hand" in caught.value.what
+    assert caught.value.hint == "make lock"
+
+
+@pytest.mark.parametrize("count", ["true", '"2"', "2.0", "null"])
+def test_the_count_is_a_number(count: str) -> None:
+    with pytest.raises(UsageError, match="packages"):
+        parse_lock(SAMPLE_TEXT.replace('"packages": 2', f'"packages": {count}'), "lock")
+
+
 def test_order_is_checked() -> None:
     twice = dataclasses.replace(SAMPLE, packages=(TORCH, ABSL))
     with pytest.raises(UsageError, match="not sorted"):
@@ -124,16 +152,6 @@ def test_order_is_checked() -> None:
 REQUEST = LockRequest(
     "quickstart", "3.11", Arch.ARM64, ("torch==2.13.0+cpu", "absl-py"), (), (), (), "2026-11-20", (), ()
 )
-
-
-def test_staleness() -> None:
-    fresh = dataclasses.replace(SAMPLE, inputs=REQUEST.digest)
-    assert stale_reasons(fresh, REQUEST) == ()
-    moved = dataclasses.replace(REQUEST, requirements=("torch==2.14.0+cpu", "ray", "absl-py>=2"))
-    assert stale_reasons(fresh, moved) == ("torch==2.14.0+cpu: the lock has 2.13.0+cpu", "ray: not in the lock")
-    other = dataclasses.replace(REQUEST, python="3.12", exclude_newer="2026-12-01")
-    assert [reason.split(":")[0] for reason in stale_reasons(fresh, other)] == ["Python", "date bound"]
-    assert len(stale_reasons(fresh, dataclasses.replace(REQUEST, constraints=("numpy<3",)))) == 1
 
 
 @given(st.sampled_from([f.name for f in dataclasses.fields(LockRequest)]))

@@ -99,6 +99,16 @@ def test_the_locks_version_counts_where_nothing_is_pinned() -> None:
     assert finding.code == "torch-pair"
 
 
+def test_the_locks_version_counts_more_than_the_pin() -> None:
+    """What is installed is what the lock has, whatever the profile says."""
+    subject = pair("2.9.0", "2.9.0")
+    assert check_recipe(subject, compatibility(), lock(subject)) == ()
+    content = tuple(replace(p, version="2.8.0.post2") if p.name == "torch-npu" else p for p in lock(subject).packages)
+    (finding,) = errors(check_recipe(subject, compatibility(), replace(lock(subject), packages=content)))
+    assert finding.code == "torch-pair"
+    assert "torch 2.9.0+cpu and torch_npu 2.8.0.post2 do not fit" in finding.what
+
+
 def test_an_override_is_shown_with_its_reason() -> None:
     override = {"requirement": "click==8.0", "reason": "made up for this test"}
     subject = recipe(found=catalog(profiles={"stack": profile(overrides=[override])}))
