@@ -23,7 +23,10 @@ NULL_DEVICES = tuple(f"/dev/null:/dev/{name}" for name in NODES)
 
 @dataclass(frozen=True)
 class Breakage:
-    """How to break one fact. `command` is for `sh -c`; `devices` are host:container pairs for `--device`."""
+    """How to break one fact. `command` is for `sh -c`; `devices` are host:container pairs for `--device`.
+
+    `arguments` are more options of the verify script.
+    """
 
     check: str
     name: str
@@ -34,6 +37,7 @@ class Breakage:
     shm_size: str = "16g"
     also: tuple[str, ...] = ()
     status: str = "failed"
+    arguments: tuple[str, ...] = ()
 
     @property
     def level(self) -> str:
@@ -51,7 +55,7 @@ class Breakage:
     @property
     def options(self) -> tuple[str, ...]:
         """Options of the verify script."""
-        return ("--level", self.level, "--json")
+        return ("--level", self.level, "--json", *self.arguments)
 
     def explains(self, check: str) -> bool:
         """Whether a check may fail because of this."""
@@ -99,6 +103,13 @@ FAKE_DRIVER = (
     f"echo Version=25.2.0 > {DRIVER}/version.info"
 )
 FAKE_SMI = r"printf '#!/bin/sh\necho npu-smi 25.2.0\n' > /usr/local/bin/npu-smi && chmod 755 /usr/local/bin/npu-smi"
+# A .pyc as the build makes them, but of another source than the one beside it; Python never compares the two.
+FOREIGN_PYC = python(
+    "import importlib.util, py_compile",
+    'f = site / "ray/_version.py"; good = f.read_bytes(); f.write_bytes(good + b"x = 1\\n")',
+    "py_compile.compile(str(f), doraise=True, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)",
+    "f.write_bytes(good)",
+)
 # torch.npu is torch_npu.npu; the .pyc is never compared with its source, so it has to go.
 ONE_NPU = (
     f"rm -f {SITE}/torch_npu/npu/__pycache__/__init__.*.pyc && "
@@ -109,6 +120,7 @@ ON_NPU = f"{REAL} && {FAKE_DRIVER}"
 STATIC = (
     Breakage("static.manifest", "another schema", python('m["schema"] = 2')),
     Breakage("static.manifest", "cut off", f"truncate -s 200 {MANIFEST}"),
+    Breakage("static.manifest", "another than the one asked for", arguments=("--manifest-sha256", "0" * 64)),
     Breakage("static.manifest", "unknown check may be skipped", python('m["may_skip"].append("npu.nothing")')),
     Breakage(
         "static.python", "the base's packages come in", "echo include-system-site-packages=true >> /opt/venv/pyvenv.cfg"
@@ -117,7 +129,7 @@ STATIC = (
     Breakage("static.base", "NNAL of another release", f"echo 'Ascend-cann-atb : 8.2.RC1' > {ATB}/version.info"),
     Breakage("static.base", "set_env.sh gone", "rm /usr/local/Ascend/ascend-toolkit/set_env.sh", also=("static.env",)),
     Breakage("static.wheels", "one too many", stray("stray")),
-    Breakage("static.wheels", "one too few", f"rm -r {SITE}/verl-*.dist-info"),
+    Breakage("static.wheels", "one too few", f"{PYTHON} -m pip uninstall --yes --quiet verl"),
     Breakage(
         "static.wheels",
         "another version",
@@ -126,6 +138,24 @@ STATIC = (
     Breakage("static.files", "a file changed", f"echo '# changed' >> {SITE}/numpy/version.py"),
     Breakage("static.files", "a file changed, same size", f"sed -i 's/version/versiom/' {SITE}/numpy/version.py"),
     Breakage("static.files", "a file lost", f"rm {SITE}/ray/_version.py"),
+    Breakage("static.files", "what runs at each start", at_start("import os")),
+    Breakage("static.files", "sitecustomize", f"touch {SITE}/sitecustomize.py"),
+    Breakage("static.files", "a module that nothing owns", f"touch {SITE}/verl/added.py"),
+    Breakage("static.files", "a package that nothing owns", f"cp -r {SITE}/yaml {SITE}/yaml_copy"),
+    Breakage(
+        "static.files",
+        "a package that lost its dist-info",
+        f"rm -r {SITE}/verl-*.dist-info",
+        also=("static.wheels",),  # how it is told that verl is not installed
+    ),
+    Breakage("static.files", "a .pyc without source", f"touch {SITE}/ray/__pycache__/gone.cpython-311.pyc"),
+    Breakage("static.files", "a .pyc of another source", FOREIGN_PYC),
+    Breakage(
+        "static.files",
+        "a .pyc of another module",
+        f"cd {SITE}/ray/__pycache__ && cp exceptions.cpython-311.pyc _version.cpython-311.pyc",
+    ),
+    Breakage("static.files", "a console script that does not run", "chmod a-x /opt/venv/bin/ray"),
     Breakage(
         "static.patches",
         "not applied",
@@ -140,12 +170,17 @@ STATIC = (
     Breakage("static.env", "another value", env=("ASCEND_OPP_PATH=/nowhere",)),
     Breakage("static.env", "ATB of the other C++ ABI", env=(f"ATB_HOME_PATH={ATB}/atb/cxx_abi_0",)),
     Breakage("static.preload", "library gone", "rm /usr/local/lib/libjemalloc.so.2"),
+    Breakage(
+        "static.preload",
+        "another library under its name",
+        "cp --remove-destination /lib/*-linux-gnu/libz.so.1 /usr/local/lib/libjemalloc.so.2",
+    ),
     Breakage("static.libraries", "a CANN library gone", f"rm {TOOLKIT}/lib64/libhccl.so"),
     Breakage(
         "static.libraries",
         "an extension that needs what is not there",
-        f"find {SITE}/numpy -name '_multiarray_umath*.so' -exec cp {{}} {SITE}/stray.so ';' && "
-        f"sed -i 's/libm\\.so\\.6/libM.so.6/' {SITE}/stray.so",
+        f"find {SITE}/numpy -name '_multiarray_umath*.so' -exec cp {{}} /opt/venv/lib/stray.so ';' && "
+        "sed -i 's/libm\\.so\\.6/libM.so.6/' /opt/venv/lib/stray.so",
     ),
     Breakage("static.exclusive", "both triton", stray("triton", "triton_ascend")),
     Breakage("static.denied", "a CUDA package", stray("nvidia_nccl_cu12")),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 from typing import TYPE_CHECKING
@@ -263,6 +264,24 @@ def test_only_and_list(tree: Tree, capsys: pytest.CaptureFixture[str]) -> None:
     ]
 
 
+@pytest.mark.parametrize("level", ["static", "npu"])
+def test_a_manifest_of_another_digest_fails_whatever_was_asked(
+    tree: Tree, capsys: pytest.CaptureFixture[str], level: str
+) -> None:
+    digest = hashlib.sha256(tree.save().read_bytes()).hexdigest()
+    options = ["--level", level, "--json", "--manifest-sha256"]
+    for same in (digest, digest.upper(), f"sha256:{digest}"):
+        assert run(tree, capsys, *options, same)[0] == 0
+    tree.manifest["deny"] = []  # an image that weakens its own proof
+    code, out = run(tree, capsys, *options, digest)
+    report = json.loads(out)
+    jsonschema.validate(report, REPORT_SCHEMA)
+    ((name, status, message),) = [(item["id"], item["status"], item["message"]) for item in report["checks"]]
+    assert (code, name, status) == (1, "static.manifest", "failed")
+    assert "another manifest than the one asked for" in message
+    assert message.endswith(f"wanted {digest}")
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [
@@ -271,6 +290,8 @@ def test_only_and_list(tree: Tree, capsys: pytest.CaptureFixture[str]) -> None:
         (["--require-npu", "--no-device"], "exclude each other"),
         (["--timeout", "0"], "must be above 0"),
         (["--level", "all"], "invalid choice"),
+        (["--manifest-sha256", "ab12"], "expected 64 hex digits, found 'ab12'"),
+        (["--manifest-sha256", ""], "expected 64 hex digits"),
     ],
 )
 def test_wrong_use_is_code_2(tree: Tree, capsys: pytest.CaptureFixture[str], options: list[str], says: str) -> None:

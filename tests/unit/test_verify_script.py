@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
 import shutil
 import subprocess
@@ -78,3 +79,21 @@ def test_a_module_that_others_cannot_read_is_told(tree: Tree) -> None:
     (tree.root / "opt/cannery/verifying/elf.py").chmod(0o600)
     found = tree.check("static.readable")
     assert "/opt/cannery/verifying/elf.py is closed to other users (mode 0600)" in [found.message, *found.details]
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "ascii:strict", "utf-8"])
+def test_an_output_that_cannot_take_the_signs_gets_words(tree: Tree, encoding: str) -> None:
+    (tree.site / "demo/part.py").unlink()
+    tree.write(f"{tree.site_name}/naïve.pth")
+    script, options = str(tree.root / "opt/cannery/verify.py"), ["--root", str(tree.root), "--only", "static.files"]
+    command = [sys.executable, script, *options, "--only", "static.denied"]
+    env = {**os.environ, "PYTHONIOENCODING": encoding}
+    done = subprocess.run(command, env=env, capture_output=True, check=False)
+    out = done.stdout.decode(encoding.partition(":")[0])
+    assert (done.returncode, done.stderr) == (1, b""), out
+    failed, good = ("❌", "✅") if encoding == "utf-8" else ("[FAILED]", "[ok]")
+    assert f"{failed} static.files: 2 faults" in out
+    assert f"{good} static.denied:" in out
+    assert ("na\\xefve.pth" if encoding.startswith("ascii") else "naïve.pth") in out
+    done = subprocess.run([*command, "--json"], env=env, capture_output=True, check=False)
+    assert "naïve.pth" in json.loads(done.stdout)["checks"][0]["details"][1]

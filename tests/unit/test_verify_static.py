@@ -6,11 +6,12 @@ import hashlib
 import importlib.util
 import os
 import struct
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
-from data.verify_tree import ASCEND, JEMALLOC, TOOLKIT, Tree, elf
+from data.verify_tree import ASCEND, JEMALLOC, MINOR, SAYS, TOOLKIT, Tree, elf
 
 from verifying import readable
 from verifying.checks import CHECKS
@@ -18,6 +19,9 @@ from verifying.checks import CHECKS
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+LIB = f"/opt/venv/lib/python{MINOR}/site-packages"
+TAG = sys.implementation.cache_tag
 
 
 @pytest.fixture
@@ -51,13 +55,27 @@ def patched(after: str, text: str = "x = 2\n", pyc_of: str = "") -> Callable[[Tr
         tree.manifest["patches"].append({"name": "fix", "digest": sha("p"), "component": "demo", "files": files})
         if pyc_of:
             head = b"\0\0\0\0" + struct.pack("<I", 1) + importlib.util.source_hash(pyc_of.encode())
-            tree.write(f"{tree.site_name}/demo/__pycache__/part.cpython-3.pyc", head + b"code")
+            tree.write(f"{tree.site_name}/demo/__pycache__/part.{TAG}.pyc", head + b"code")
 
     return do
 
 
 def extra_library(name: str, data: bytes) -> Callable[[Tree], object]:
-    return lambda tree: tree.write(f"{tree.site_name}/demo/{name}", data)
+    return lambda tree: tree.add(f"demo/{name}", data)
+
+
+def compiled(name: str, source: str, flags: int = 1) -> Callable[[Tree], object]:
+    """Writes demo/__pycache__/NAME, which states the hash of a source; flags 1: unchecked, 0: a time instead."""
+    head = importlib.util.MAGIC_NUMBER + struct.pack("<I", flags) + importlib.util.source_hash(source.encode())
+    return lambda tree: tree.write(f"{tree.site_name}/demo/__pycache__/{name}", head + b"code")
+
+
+def program(mode: int) -> Callable[[Tree], object]:
+    return lambda tree: (tree.add("../../../bin/demo", "#!/bin/sh\n"), (tree.root / "opt/venv/bin/demo").chmod(mode))
+
+
+def strange(*names: str) -> Callable[[Tree], object]:
+    return lambda tree: [tree.write(f"{tree.site_name}/{name}") for name in names]
 
 
 def second_dist_info(tree: Tree) -> None:
@@ -119,7 +137,7 @@ def python_path(tree: Tree) -> None:
 
 def behind(tree: Tree) -> None:
     tree.write("/opt/old/demo/__init__.py")
-    tree.write(f"{tree.site_name}/old.pth", str(tree.root / "opt/old"))
+    tree.add("old.pth", str(tree.root / "opt/old"))
 
 
 CASES = [
@@ -192,6 +210,33 @@ CASES = [
         "/etc/none does not exist",
         lambda t: t.manifest["checks"]["files"].append({"path": "/etc/none", "sha256": None}),
     ),
+    Case("stray pth", "static.files", f"1 file is in no RECORD: {LIB}/a.pth", strange("a.pth")),
+    Case("site start", "static.files", "sitecustomize.py, ", strange("sitecustomize.py", "usercustomize.py")),
+    Case("stray module", "static.files", "/demo/more.py", strange("demo/more.py")),
+    Case("stray library", "static.files", "/x.txt", lambda t: (t.site / "x.txt").symlink_to("/etc/passwd")),
+    Case(
+        "stray package, its top first",
+        "static.files",
+        f"7 files are in no RECORD: {LIB}/z.pth, {LIB}/a/0.py, {LIB}/a/1.py, {LIB}/a/2.py, {LIB}/a/3.py and 2 more",
+        strange("z.pth", *(f"a/{at}.py" for at in range(6))),
+    ),
+    Case("stray in a dist-info", "static.files", "entry_points.txt", strange("demo-1.0.dist-info/entry_points.txt")),
+    Case("pyc without source", "static.files", "gone.cpython-311.pyc", compiled("gone.cpython-311.pyc", "")),
+    Case("pyc of a strange source", "static.files", "2 files are", strange("b.py", "__pycache__/b.cpython-312.pyc")),
+    Case("stray pyc beside the source", "static.files", "part.pyc", strange("demo/part.pyc")),
+    Case("foreign pyc", "static.files", "part.py is not what runs", compiled(f"part.{TAG}.pyc", "x = 7\n")),
+    Case("foreign pyc of -O", "static.files", "is not what runs", compiled(f"part.{TAG}.opt-1.pyc", "x = 7\n")),
+    Case(
+        "foreign pyc of a large source",
+        "static.files",
+        "big.py is not what runs",
+        lambda t: (
+            t.add("demo/big.py", "#" * (1 << 20)),
+            compiled(f"big.{TAG}.pyc", "x")(t),
+        ),
+    ),
+    Case("not executable", "static.files", "bin/demo cannot be executed (mode 0644)", program(0o644)),
+    Case("not executable for all", "static.files", "(mode 0754)", program(0o754)),
     Case("not patched", "static.patches", "is not patched", patched("x = 2\n", "x = 1\n")),
     Case("other patch", "static.patches", "neither the patched nor", patched("x = 2\n", "x = 3\n")),
     Case("stale pyc", "static.patches", "the patch is not in force", patched("x = 2\n", pyc_of="x = 1\n")),
@@ -214,6 +259,13 @@ CASES = [
         "for another processor",
         lambda t: (t.write(JEMALLOC, elf(machine=183)), t.write("/proc/self/maps")),
     ),
+    Case(
+        "preload of another name",
+        "static.preload",
+        "does not define mallctl",
+        lambda t: t.write(JEMALLOC, elf(symbols=("malloc",), undefined=("mallctl",))),
+    ),
+    Case("preload broken", "static.preload", "broken ELF", lambda t: t.write(JEMALLOC, elf(symbols=("mallctl",))[:-9])),
     Case("needed", "static.libraries", "x.so needs libnone.so.1", extra_library("x.so", elf(("libnone.so.1",)))),
     Case("broken ELF", "static.libraries", "broken ELF", extra_library("x.so", elf(("liba.so",))[:150])),
     Case(
@@ -259,7 +311,7 @@ CASES = [
         "pip check",
         "static.pip-check",
         "demo 1.0 requires",
-        edit("/SITE/pip/says", "No broken requirements found.", "demo 1.0 requires x, which is"),
+        edit(SAYS, "No broken requirements found.", "demo 1.0 requires x, which is"),
     ),
     Case(
         "closed file",
@@ -273,7 +325,7 @@ CASES = [
         "link into root",
         "static.readable",
         "points below /root",
-        lambda t: (t.site / "x").symlink_to("/no-such-home/x"),
+        lambda t: (t.root / "opt/venv/x").symlink_to("/no-such-home/x"),
     ),
     Case(
         "nameless user",
@@ -335,26 +387,50 @@ def test_every_static_check_has_a_case() -> None:
 
 FINE: list[tuple[str, Callable[[Tree], object]]] = [
     ("patched, fresh pyc", patched("x = 2\n", pyc_of="x = 2\n")),
+    ("fresh pyc", compiled(f"part.{TAG}.pyc", "x = 1\n")),
+    ("fresh pyc of -OO", compiled(f"part.{TAG}.opt-2.pyc", "x = 1\n")),
+    ("pyc with a time, which Python compares", compiled(f"part.{TAG}.pyc", "x = 7\n", flags=0)),
+    ("pyc of another interpreter", compiled("part.cpython-399.pyc", "x = 7\n")),
+    ("cut off pyc, which Python leaves aside", strange(f"demo/__pycache__/part.{TAG}.pyc")),
+    ("cache of numba", strange("demo/__pycache__/part.run-3.py311.nbi", "demo/__pycache__/part.run-3.py311.1.nbc")),
+    ("console script", program(0o755)),
+    (
+        "files that the manifest explains",
+        lambda t: (
+            t.write(f"{t.site_name}/demo/new.py", "x = 2\n"),
+            compiled(f"new.{TAG}.pyc", "x = 2\n")(t),
+            t.manifest["patches"].append(
+                {
+                    "name": "new",
+                    "digest": sha("p"),
+                    "component": "demo",
+                    "files": [{"path": f"{t.site_name}/demo/new.py", "before": None, "after": sha("x = 2\n")}],
+                }
+            ),
+            t.write(f"{t.site_name}/listed.txt", "x"),
+            t.manifest["checks"]["files"].append({"path": f"{t.site_name}/listed.txt", "sha256": sha("x")}),
+        ),
+    ),
     ("entries between", add_env("CPATH", "/a:/b", "/x:/a/:/y://b:/z")),
     ("driver library", extra_library("x.so", elf(("libascend_hal.so",)))),
     (
         "same folder by ORIGIN",
         lambda t: (
-            t.write(f"{t.site_name}/demo/x.so", elf(("l.so.1",), runpath="$ORIGIN/../libs")),
-            t.write(f"{t.site_name}/libs/l.so.1", elf()),
+            t.add("demo/x.so", elf(("l.so.1",), runpath="$ORIGIN/../libs")),
+            t.add("libs/l.so.1", elf()),
         ),
     ),
     (
         "soname of another file",
         lambda t: (
-            t.write(f"{t.site_name}/demo/x.so", elf(("l.so.1",))),
-            t.write(f"{t.site_name}/y.so", elf(soname="l.so.1")),
+            t.add("demo/x.so", elf(("l.so.1",))),
+            t.add("y.so", elf(soname="l.so.1")),
         ),
     ),
     (
         "in LD_LIBRARY_PATH",
         lambda t: (
-            t.write(f"{t.site_name}/demo/x.so", elf(("l.so.1",))),
+            t.add("demo/x.so", elf(("l.so.1",))),
             t.write("/opt/l/l.so.1"),
             t.env.update(LD_LIBRARY_PATH="/opt/l"),
         ),
@@ -372,7 +448,7 @@ FINE: list[tuple[str, Callable[[Tree], object]]] = [
     (
         "allowed pip line",
         lambda t: (
-            t.write(f"{t.site_name}/pip/says", "vllm 1 has requirement torch==2.8"),
+            t.write(SAYS, "vllm 1 has requirement torch==2.8"),
             t.manifest["checks"].update(pip_check_allow=["^vllm .* torch=="]),
         ),
     ),
@@ -472,3 +548,30 @@ def test_a_check_that_raises_is_its_own_failure(tree: Tree, monkeypatch: pytest.
     outcome = tree.check("static.base")
     assert outcome.status == "failed"
     assert outcome.message.startswith("the check itself broke: KeyError: 'surprise' (in breaks, line ")
+
+
+def test_of_a_strange_distribution_its_compiled_files_are_judged_and_the_rest_is_not(tree: Tree) -> None:
+    tree.install("stray", "3.0", {"stray/a.py": "x = 1\n"}, listed=False)
+    (tree.site / "stray/a.py").write_text("x = 2\n")
+    assert tree.check("static.files").status == "passed"
+    head = importlib.util.MAGIC_NUMBER + struct.pack("<I", 1) + importlib.util.source_hash(b"x = 1\n")
+    tree.write(f"{tree.site_name}/stray/__pycache__/a.{TAG}.pyc", head)
+    assert tree.check("static.files").message.startswith(f"stray: reinstalled or overwritten: {LIB}/stray/a.py is not")
+
+
+def test_a_lost_source_is_told_once(tree: Tree) -> None:
+    compiled(f"part.{TAG}.pyc", "x = 1\n")(tree)
+    (tree.site / "demo/part.py").unlink()
+    assert tree.check("static.files").message == f"demo: reinstalled or overwritten: {LIB}/demo/part.py is missing"
+
+
+def test_a_distribution_that_is_there_twice_owns_the_files_of_both(tree: Tree) -> None:
+    tree.install("Demo", "0.9", {"old.py": ""}, listed=False)
+    assert list(tree.failing("static")) == ["static.wheels"]
+
+
+def test_only_a_library_called_jemalloc_must_be_it(tree: Tree) -> None:
+    tree.write("/usr/lib/libother.so", elf())
+    tree.manifest["env"]["LD_PRELOAD"] = tree.env["LD_PRELOAD"] = "/usr/lib/libother.so"
+    tree.write("/proc/self/maps", f"7f00-7f01 r-xp 00000000 08:01 42    {tree.root}/usr/lib/libother.so\n")
+    assert tree.check("static.preload").message == "/usr/lib/libother.so loaded"

@@ -16,7 +16,7 @@ import pytest
 from data.verify_tree import REPOSITORY, Tree, elf
 
 import verify
-from verifying.elf import MACHINES, cached_libraries, read_elf
+from verifying.elf import MACHINES, cached_libraries, defines, read_elf
 from verifying.form import form_faults
 from verifying.manifest import FORM
 from verifying.outcome import Outcome
@@ -209,6 +209,29 @@ def test_elf_made_by_hand(tmp_path: Path, *, wide: bool) -> None:
     )
     found = read_elf(str(file))
     assert found == (183, 64 if wide else 32, ("liba.so.1", "libb.so"), "x.so.3", ("$ORIGIN/../lib", "/opt/x"))
+
+
+@pytest.mark.parametrize("wide", [True, False])
+def test_the_symbols_that_an_elf_defines(tmp_path: Path, *, wide: bool) -> None:
+    file = tmp_path / "x.so"
+    file.write_bytes(elf(("liba.so",), symbols=("one", "two"), undefined=("three",), wide=wide))
+    assert [defines(str(file), name) for name in ("one", "two", "three", "tw", "")] == [True, True, False, False, False]
+    file.write_bytes(b"no ELF")
+    assert not defines(str(file), "one")
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc: the hand-made file covers the reader")
+@pytest.mark.parametrize("style", ["gnu", "sysv"])
+def test_the_symbols_of_a_library_made_by_gcc(tmp_path: Path, style: str) -> None:
+    names = [f"f{at}" for at in range(40)]
+    (tmp_path / "x.c").write_text(
+        "int puts(const char *);\n" + "".join(f"int {n}() {{ return puts(0); }}\n" for n in names)
+    )
+    for source, known in (("x.c", names), ("/dev/null", [])):
+        options = ["-shared", "-fPIC", "-o", "x.so", "-x", "c", source, f"-Wl,--hash-style={style}"]
+        subprocess.run(["gcc", *options], check=True, cwd=tmp_path)
+        path = str(tmp_path / "x.so")
+        assert [name for name in [*names, "puts", "f40"] if defines(path, name)] == known
 
 
 def test_elf_of_every_length_is_read_or_refused(tmp_path: Path) -> None:

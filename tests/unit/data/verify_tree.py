@@ -28,9 +28,16 @@ NPU_IDS = tuple(f"npu.{name}" for name in ("nodes", "driver", "smi", "visible", 
 
 
 def elf(
-    needed: tuple[str, ...] = (), *, runpath: str = "", soname: str = "", machine: int = 62, wide: bool = True
+    needed: tuple[str, ...] = (),
+    *,
+    runpath: str = "",
+    soname: str = "",
+    machine: int = 62,
+    wide: bool = True,
+    symbols: tuple[str, ...] = (),
+    undefined: tuple[str, ...] = (),
 ) -> bytes:
-    """A shared object of one segment with a dynamic section and a string table: all that the loader's search needs."""
+    """A shared object of one segment with a dynamic section, a string and a symbol table: all that a loader needs."""
     strings = b"\0"
 
     def add(text: str) -> int:
@@ -42,12 +49,18 @@ def elf(
     tags = [(1, add(name)) for name in needed]
     tags += [(29, add(runpath))] if runpath else []
     tags += [(14, add(soname))] if soname else []
+    rows = [(0, 0), *((add(name), 9) for name in symbols), *((add(name), 0) for name in undefined)]
+    form = struct.Struct("<I2xH16x") if wide else struct.Struct("<I10xH")  # of name and section
+    hashes = struct.pack("<5I", 1, len(rows), 0, 0, 0)  # one empty bucket: the reader wants only the count
+    table = b"".join(form.pack(*row) for row in rows)
     header, segment, tag = (64, 56, struct.Struct("<qQ")) if wide else (52, 32, struct.Struct("<iI"))
     dynamic = header + 2 * segment
-    length = (len(tags) + 2) * tag.size
+    length = (len(tags) + 4) * tag.size
     base = 0x10000  # addresses differ from offsets, as in real files
-    tags += [(5, base + dynamic + length), (0, 0)]
-    size = dynamic + length + len(strings)
+    after = base + dynamic + length
+    places = (after, after + len(strings), after + len(strings) + len(hashes))
+    tags += [*zip((5, 4, 6), places, strict=True), (0, 0)]
+    size = dynamic + length + len(strings) + len(hashes) + len(table)
     ident = b"\x7fELF" + bytes([2 if wide else 1, 1, 1]) + bytes(9)
     if wide:
         head = ident + struct.pack("<HHIQQQIHHHHHH", 3, machine, 1, 0, header, 0, 0, header, segment, 2, 0, 0, 0)
@@ -57,7 +70,7 @@ def elf(
         head = ident + struct.pack("<HHIIIIIHHHHHH", 3, machine, 1, 0, header, 0, 0, header, segment, 2, 0, 0, 0)
         load_ = struct.pack("<IIIIIIII", 1, 0, base, base, size, size, 5, 4096)
         dyn = struct.pack("<IIIIIIII", 2, dynamic, base + dynamic, base + dynamic, length, length, 6, 4)
-    return head + load_ + dyn + b"".join(tag.pack(*item) for item in tags) + strings
+    return head + load_ + dyn + b"".join(tag.pack(*item) for item in tags) + strings + hashes + table
 
 
 FAKE_TORCH = """
@@ -88,7 +101,8 @@ _C = types.ModuleType("torch_npu._C")
 _C.__file__ = "/opt/venv/torch_npu/_C.so"
 sys.modules["torch_npu._C"] = _C
 """
-FAKE_PIP = "print(open(__file__.replace('__main__.py', 'says')).read())"
+SAYS = "/opt/venv/pip-says"  # what `pip check` prints
+FAKE_PIP = "import sys; print(open(sys.prefix + '/pip-says').read())"
 
 
 class Tree:
@@ -113,7 +127,7 @@ class Tree:
         self.install("torch", "2.13.0+cpu", {"torch/__init__.py": FAKE_TORCH})
         self.install("torch-npu", "2.13.0", {"torch_npu/__init__.py": FAKE_TORCH_NPU}, requires=("torch",))
         self.install("pip", "26.1", {"pip/__init__.py": "", "pip/__main__.py": FAKE_PIP})
-        self.write(f"{self.site_name}/pip/says", "No broken requirements found.")
+        self.write(SAYS, "No broken requirements found.")
         self.install(
             "demo", "1.0", {"demo/__init__.py": "__version__ = '1.0.0'\n", "demo/part.py": "x = 1\n", "tests/a.py": ""}
         )
@@ -125,6 +139,12 @@ class Tree:
         where.write_bytes(content if isinstance(content, bytes) else content.encode())
         where.chmod(mode)
         return where
+
+    def add(self, path: str, content: str | bytes = "") -> Path:
+        """Writes a file below site-packages, and a row without hash for it into demo's RECORD."""
+        with (self.site / "demo-1.0.dist-info/RECORD").open("a") as file:
+            file.write(f"{path},,\n")
+        return self.write(f"{self.site_name}/{path}", content)
 
     def install(
         self,
@@ -176,7 +196,7 @@ class Tree:
             "Ascend-cann-atb : 8.3.RC1\nAscend-cann-atb Version : 8.3.RC1.B080\n",
         )
         self.write(f"{ASCEND}/ascend-toolkit/set_env.sh")
-        self.write(JEMALLOC, elf(soname="libjemalloc.so.2"))
+        self.write(JEMALLOC, elf(soname="libjemalloc.so.2", symbols=("malloc", "mallctl")))
         self.write("/etc/passwd", "root:x:0:0::/root:/bin/sh\n")
         (self.root / "dev/shm").mkdir(parents=True)
 

@@ -7,6 +7,10 @@ Reads /opt/cannery/manifest.json (docs/manifest.schema.json) and prints one line
 cannot run what was asked.
 A check that was skipped is never called passed, and a skip that the manifest's `may_skip` does not name is a failure.
 Nothing here uses the network, and nothing is written into the image. The checks are in the package beside this script.
+
+This finds accidents and changes by hand (`docker exec`, `docker commit`). It is no security boundary: whoever can write
+into the image can change this script, the manifest and the interpreter that runs both. From outside, --manifest-sha256
+at least holds the manifest to the one that was planned.
 """
 
 import argparse
@@ -23,9 +27,9 @@ sys.dont_write_bytecode = True  # root runs this too, and no __pycache__ may app
 
 from verifying.checks import LEVELS, check_ids, run_checks
 from verifying.image import MANIFEST, Image, Options
-from verifying.manifest import ManifestError, load_manifest
+from verifying.manifest import DIGEST, ManifestError, load_manifest
 from verifying.outcome import Outcome
-from verifying.report import document, lines_of, result_of, summary
+from verifying.report import document, lines_of, plain, result_of, summary
 
 EXIT = {"passed": 0, "failed": 1, "unable": 3}
 
@@ -36,15 +40,24 @@ def report(image: Image, wanted: Sequence[str], *, as_json: bool) -> int:
     for item in run_checks(image, wanted):
         if not as_json:
             if not outcomes or outcomes[-1].level != item.level:
-                print(f"{'' if not outcomes else chr(10)}── {item.level}")
-            print("\n".join(lines_of(item)), flush=True)
+                say(f"{'' if not outcomes else chr(10)}── {item.level}")
+            say("\n".join(lines_of(item)))
         outcomes.append(item)
     result = result_of(outcomes, image.options)
     if as_json:
         print(document(image.manifest, outcomes, result))
     else:
-        print("\n" + summary(outcomes, result))
+        say("\n" + summary(outcomes, result))
     return EXIT[result]
+
+
+def say(text: str) -> None:
+    """Prints a text, with words for its signs where the output cannot take them (PYTHONIOENCODING=ascii)."""
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        text = plain(text)
+    print(text, flush=True)
 
 
 def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -63,6 +76,7 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--no-device", action="store_true", help="skip the checks that need an NPU")
     add("--timeout", type=float, default=300.0, metavar="SECONDS", help="longest silence of a child process (300)")
     add("--manifest", metavar="PATH", help=f"the manifest ({MANIFEST})")
+    add("--manifest-sha256", type=digest, metavar="HEX", help="the manifest must have this digest")
     add("--root", default="/", metavar="DIR", help="look at a tree other than / (for tests)")
     options = parser.parse_args(arguments)
     if options.require_npu and options.no_device:
@@ -70,6 +84,14 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     if options.timeout <= 0:
         parser.error("--timeout must be above 0")
     return options
+
+
+def digest(text: str) -> str:
+    """A SHA-256 as hex, in lower case and without the algorithm in front."""
+    found = DIGEST.fullmatch(text.lower())
+    if not found:
+        raise argparse.ArgumentTypeError(f"expected 64 hex digits, found {text!r}")
+    return text.lower().rpartition(":")[2]
 
 
 def chosen(manifest: Mapping[str, Any], options: argparse.Namespace) -> list[str]:
@@ -89,10 +111,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     root = os.path.realpath(options.root)
     path = options.manifest or (MANIFEST if root == "/" else root + MANIFEST)
     try:
-        manifest = load_manifest(path)
+        manifest = load_manifest(path, options.manifest_sha256 or "")
     except ManifestError as error:
         outcome = Outcome("failed", str(error), id="static.manifest", level="static")
-        print(document({}, [outcome], "failed") if options.json else "\n".join(lines_of(outcome)))
+        say(document({}, [outcome], "failed") if options.json else "\n".join(lines_of(outcome)))
         return EXIT["failed"]
     try:
         wanted = chosen(manifest, options)
@@ -119,7 +141,7 @@ def working_folder() -> str:
 
 
 if __name__ == "__main__":
-    sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]
+    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
         code = main()
     except KeyboardInterrupt:

@@ -1,72 +1,107 @@
 """Checks of what is in the files: as recorded by their distributions, the manifest and its patches."""
 
 import base64
-import glob
 import hashlib
-import importlib.util
 import os
 import stat
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
-from verifying.distributions import Recorded, records
-from verifying.image import VENV, Image, digest_of
+from verifying.compiled import by_source, stale, stale_pyc
+from verifying.distributions import Recorded, all_records, records
+from verifying.image import VENV, Entry, Image, digest_of
 from verifying.outcome import Outcome, judged, passed
+from verifying.strangers import of_patches, stranger_faults
 
 # Bytes. Above are shared libraries and data (1.4 of 1.9 GiB, but 100 of 35,000 files), where reading costs most from a
 # cold disk and a changed file nearly always has another size. 35,000 files, warm, 2 busy cores: sizes alone 0.8 s,
-# hashes below 1 MiB 2.1 s, all hashes 4.1 s.
+# hashes below 1 MiB 2.1 s, all hashes 4.1 s; comparing 20,000 .pyc with what is read anyway adds 0.7 s.
 HASH_BELOW = 1 << 20
 
 
+class Piece(NamedTuple):
+    """A file to look at: the rows of those that own it, its .pyc, its entry (None: not in the venv), what it is."""
+
+    rows: Sequence[Recorded]
+    compiled: Sequence[str]
+    entry: Entry | None
+    program: bool  # a console script
+
+
 def files_check(image: Image) -> Outcome:
-    """Every file of every distribution is as its RECORD says (size; hash below 1 MiB), and so are the manifest's."""
-    sizes = {entry.path: entry.size for entry in image.tree(VENV) if not stat.S_ISLNK(entry.mode)}
-    patched = {image.path(file["path"]) for patch in image.manifest["patches"] for file in patch["files"]}
+    """Every file is as its RECORD says (size; hash below 1 MiB), no .pyc is of another source, no file is a stranger.
+
+    Console scripts can be executed, and the files of the manifest's checks are as it says.
+    """
+    entries = {entry.path: entry for entry in image.tree(VENV) if not stat.S_ISDIR(entry.mode)}
     faults = [f"{name}: has no RECORD" for name, rows in records(image).items() if rows is None]
-    owners: dict[str, list[Recorded]] = defaultdict(list)
-    for row in chain.from_iterable(rows or () for rows in records(image).values()):
-        if row.path not in patched and not row.path.endswith((".pyc", "/RECORD")):
-            owners[row.path].append(row)
-    every = list(owners.values())
+    every = list(pieces(image, entries))
     blocks = [every[at : at + 500] for at in range(0, len(every), 500)]
     bad: dict[str, list[str]] = defaultdict(list)
     with ThreadPoolExecutor(max_workers=4) as pool:  # hashing lets go of the interpreter's lock
-        found = pool.map(lambda block: [altered(rows, sizes) for rows in block], blocks)
-        for rows, what in zip(every, chain.from_iterable(found), strict=True):
+        found = pool.map(lambda block: [altered(piece) for piece in block], blocks)
+        for piece, what in zip(every, chain.from_iterable(found), strict=True):
             if what:
-                bad[rows[0].owner].append(f"{image.shown(rows[0].path)} {what}")
+                bad[piece.rows[0].owner].append(f"{image.shown(piece.rows[0].path)} {what}")
     for name, all_of_it in bad.items():
         more = f" and {len(all_of_it) - 3} more" if len(all_of_it) > 3 else ""
         faults.append(f"{name}: reinstalled or overwritten: {'; '.join(all_of_it[:3])}{more}")
-    faults += listed_files(image)
-    return judged(faults, f"{len(owners)} files of {len(records(image))} distributions as recorded")
+    faults += stranger_faults(image, entries) + listed_files(image)
+    return judged(faults, f"{len(every)} files of {len(records(image))} distributions as recorded, no others")
 
 
-def altered(rows: Sequence[Recorded], sizes: Mapping[str, int]) -> str:
+def pieces(image: Image, entries: Mapping[str, Entry]) -> Iterator[Piece]:
+    """All files to look at: the recorded ones, without those that a patch changes, a RECORD itself or a .pyc."""
+    patched, wanted, compiled = of_patches(image), records(image), by_source(entries)
+    owners: dict[str, list[Recorded]] = defaultdict(list)
+    for name, rows in all_records(image).items():
+        for row in rows or ():
+            if row.path in patched or row.path.endswith((".pyc", "/RECORD")):
+                continue
+            if name in wanted:
+                owners[row.path].append(row)
+            elif row.path in compiled and row.path in entries:  # static.wheels tells of it; what Python runs is ours
+                owners[row.path].append(row._replace(digest="", size=None))
+    programs = image.path(f"{VENV}/bin/")
+    for path, rows in owners.items():
+        yield Piece(rows, compiled.get(path, ()), entries.get(path), path.startswith(programs))
+
+
+def altered(piece: Piece) -> str:
     """How a file departs from the rows of those that own it; "" when it is as one says (the one that came last)."""
-    path = rows[0].path
-    size = sizes.get(path)
-    if size is None:
+    rows, path = piece.rows, piece.rows[0].path
+    if piece.entry and not stat.S_ISLNK(piece.entry.mode):
+        size, mode = piece.entry.size, piece.entry.mode
+    else:
         try:
-            size = os.stat(path).st_size  # a link, or outside the venv
+            about = os.stat(path)  # a link, or outside the venv
         except OSError:
             return "is missing"
+        size, mode = about.st_size, about.st_mode
     sized = [row for row in rows if row.size is None or row.size == size]
     if not sized:
         return f"has {size} bytes, recorded are {rows[0].size}"
+    if piece.program and mode & 0o111 != 0o111:
+        return f"cannot be executed (mode {stat.S_IMODE(mode):04o})"
     hashes = {row.digest.partition("=")[2] for row in sized if row.digest.startswith("sha256=")}
-    if size >= HASH_BELOW or not hashes or any(not row.digest for row in sized):
-        return ""
+    if any(not row.digest for row in sized) or (size >= HASH_BELOW and not piece.compiled):
+        hashes = set()
+    return misread(path, hashes, piece.compiled) if hashes or piece.compiled else ""
+
+
+def misread(path: str, hashes: set[str], compiled: Sequence[str]) -> str:
+    """How the content departs from the hashes (none: any will do), or from what was compiled."""
     try:
         with open(path, "rb") as file:
-            found = hashlib.sha256(file.read()).digest()
+            data = file.read()
     except OSError as error:
         return f"cannot be read ({error.strerror})"
-    return "" if base64.urlsafe_b64encode(found).decode().rstrip("=") in hashes else "has other content"
+    if hashes and base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode().rstrip("=") not in hashes:
+        return "has other content"
+    return "is not what runs: its .pyc is of another source" if stale(data, compiled) else ""
 
 
 def listed_files(image: Image) -> list[str]:
@@ -103,19 +138,3 @@ def patch_fault(image: Image, file: Mapping[str, Any]) -> str:
     if file["before"] and file["before"].endswith(found):
         return "is not patched"
     return "has neither the patched nor the original content"
-
-
-def stale_pyc(path: str) -> bool:
-    """Whether Python would run a hash-based, unchecked .pyc made from another source (PEP 552)."""
-    if not path.endswith(".py"):
-        return False
-    folder, name = os.path.split(path)
-    with open(path, "rb") as file:
-        wanted = importlib.util.source_hash(file.read())
-    for compiled in glob.glob(f"{glob.escape(folder)}/__pycache__/{glob.escape(name[:-3])}.*.pyc"):
-        with open(compiled, "rb") as file:
-            head = file.read(16)
-        flags = int.from_bytes(head[4:8], "little")  # bit 0: by hash, bit 1: checked
-        if len(head) == 16 and flags == 1 and head[8:] != wanted:
-            return True
-    return False

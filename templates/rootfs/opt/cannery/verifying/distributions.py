@@ -60,8 +60,20 @@ class Recorded(NamedTuple):
 def records(image: Image) -> dict[str, list[Recorded] | None]:
     """RECORD by normalised name, of the distributions that the manifest lists; None where there is none."""
     wanted = {normal_name(item["name"]) for item in image.manifest["wheels"]}
-    known = (item for item in distributions(image) if item.key in wanted)
-    return image.remember("records", lambda: {item.key: _record(image.site, item) for item in known})
+    return {key: rows for key, rows in all_records(image).items() if key in wanted}
+
+
+def all_records(image: Image) -> dict[str, list[Recorded] | None]:
+    """The same of everything installed; of a distribution that is there twice, the rows of both."""
+
+    def read() -> dict[str, list[Recorded] | None]:
+        found: dict[str, list[Recorded] | None] = {}
+        for item in distributions(image):
+            rows, before = _record(image.site, item), found.get(item.key)
+            found[item.key] = before if rows is None else [*(before or ()), *rows]
+        return found
+
+    return image.remember("records", read)
 
 
 def _record(site: str, item: Distribution) -> list[Recorded] | None:

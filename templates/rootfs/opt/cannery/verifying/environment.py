@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from verifying.child import run
-from verifying.elf import MACHINES, read_elf
+from verifying.elf import MACHINES, defines, read_elf
 from verifying.form import shown
 from verifying.image import Image
 from verifying.loader import entries, folders
@@ -16,6 +16,7 @@ from verifying.outcome import Outcome, judged
 
 # Lists of paths even where they have one entry; another variable is one if its value looks like one.
 LISTS = re.compile(r"((LD_)?LIBRARY_|PYTHON|C|PKG_CONFIG_|MAN|CMAKE_PREFIX_)?PATH|LD_PRELOAD")
+PROOFS = {"libjemalloc": "mallctl"}  # what only that library defines
 LIBRARY_FOLDERS = (
     *("/usr/local/lib", "/usr/local/lib64", "/usr/lib64", "/usr/lib", "/lib64", "/lib"),
     *("/usr/lib/*-linux-gnu", "/lib/*-linux-gnu"),
@@ -92,7 +93,10 @@ def parse_env(text: str) -> dict[str, str]:
 
 
 def preload_check(image: Image) -> Outcome:
-    """Each LD_PRELOAD entry exists and is mapped in this process: for ld.so a wrong path is only a warning (T06)."""
+    """Each LD_PRELOAD entry exists, is mapped in this process, and is the library that its name says.
+
+    For ld.so a wrong path is only a warning (T06).
+    """
     names = dict.fromkeys([*entries(image.manifest["env"], "LD_PRELOAD"), *entries(image.env, "LD_PRELOAD")])
     mapped = {line.split(None, 5)[5].strip() for line in image.text("/proc/self/maps").splitlines() if "/" in line}
     faults = []
@@ -106,7 +110,19 @@ def preload_check(image: Image) -> Outcome:
             faults.append(f"{name} does not exist; {told}")
         elif os.path.realpath(image.path(path)) not in mapped:
             faults.append(f"{name} exists but is not loaded in this process{why_not_loaded(image, name, path)}")
+        elif fault := disguised(image, name, path):
+            faults.append(fault)
     return judged(faults, f"{', '.join(names)} loaded" if names else "nothing is to be preloaded")
+
+
+def disguised(image: Image, name: str, path: str) -> str:
+    """The fault of a library that is another than its name says, as far as that is known; "" when it is not."""
+    symbol = next((symbol for stem, symbol in PROOFS.items() if os.path.basename(name).startswith(stem)), "")
+    try:
+        good = not symbol or defines(image.path(path), symbol)
+    except (OSError, ValueError) as error:
+        return f"{name}: {error}"
+    return "" if good else f"{name} is another library than its name says: it does not define {symbol}"
 
 
 def candidates(image: Image, name: str) -> list[str]:

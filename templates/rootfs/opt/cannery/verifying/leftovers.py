@@ -24,6 +24,7 @@ SHELL_FILES = (
 SETTING = re.compile(
     r"^[^#\n]*(https?_proxy|all_proxy|PIP_\w*URL|Acquire::\w+::proxy)\b|^proxy\s*=", re.IGNORECASE | re.MULTILINE
 )
+INSTALLERS = ("/uv_cache.json", f"{VENV}/.lock")  # ends of paths
 PROXY = re.compile(r"(https?|ftp|all|no)_proxy", re.IGNORECASE)
 BUNDLE = re.compile(r"PIP_CERT|SSL_CERT_(FILE|DIR)|(REQUESTS|CURL)_CA_BUNDLE|NODE_EXTRA_CA_CERTS|GIT_SSL_CAINFO")
 
@@ -41,7 +42,7 @@ def leftovers_check(image: Image) -> Outcome:
     faults += [
         f"{image.shown(entry.path)}: the installer's own file was left"
         for entry in image.tree(VENV)
-        if entry.path.endswith(("/uv_cache.json", f"{VENV}/.lock"))
+        if entry.path.endswith(INSTALLERS)
     ]
     env = image.manifest["env"]
     faults += [f"ENV {name} was left in the image" for name in env if of_network(name) or is_index(name, env[name])]

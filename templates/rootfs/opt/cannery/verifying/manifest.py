@@ -1,5 +1,6 @@
 """The manifest: its form, the same closed one as docs/manifest.schema.json (a unit test holds the two together)."""
 
+import hashlib
 import json
 import re
 from typing import Any
@@ -66,13 +67,21 @@ class ManifestError(Exception):
     """The manifest cannot be used; the text is one line."""
 
 
-def load_manifest(path: str) -> dict[str, Any]:
-    """The manifest as read and found whole. ManifestError names file, line or field."""
+def load_manifest(path: str, sha256: str = "") -> dict[str, Any]:
+    """The manifest as read and found whole, of the digest `sha256` if one is given (64 hex digits).
+
+    ManifestError names file, line or field.
+    """
     try:
         with open(path, "rb") as file:
-            value = json.loads(file.read().decode("utf-8"))
+            data = file.read()
     except OSError as error:
         raise ManifestError(f"{path}: {error.strerror or error}") from error
+    found = hashlib.sha256(data).hexdigest()
+    if sha256 and found != sha256:
+        raise ManifestError(f"{path}: another manifest than the one asked for: SHA-256 {found}, wanted {sha256}")
+    try:
+        value = json.loads(data.decode("utf-8"))
     except json.JSONDecodeError as error:
         raise ManifestError(f"{path}: line {error.lineno} column {error.colno}: {error.msg}") from error
     except (UnicodeDecodeError, RecursionError) as error:

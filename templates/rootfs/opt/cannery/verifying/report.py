@@ -14,6 +14,9 @@ RESULTS = {
     "failed": "❌ failed",
     "unable": "❌ unable: this machine cannot run what was asked",
 }
+PLAIN = str.maketrans(
+    {"✅": "[ok]", "❌": "[FAILED]", "⚠": "[warning]", "⏭": "[skipped]", "\ufe0f": "", "…": "...", "─": "-"}
+)
 DETAILS_SHOWN = 12  # lines of detail under a check; JSON has all
 
 
@@ -40,6 +43,11 @@ def lines_of(item: Outcome) -> Iterator[str]:
             yield f"     … {len(item.details) - DETAILS_SHOWN} more (--json has all)"
 
 
+def plain(text: str) -> str:
+    """A text without signs that only some encodings have."""
+    return text.translate(PLAIN)
+
+
 def summary(outcomes: Sequence[Outcome], result: str) -> str:
     """The last line. It never speaks well of an NPU that was not looked at."""
     counts = {status: count for status, count in counts_of(outcomes).items() if count}
@@ -63,4 +71,4 @@ def document(manifest: Mapping[str, Any], outcomes: Sequence[Outcome], result: s
         "checks": [{key: getattr(item, key) for key in keys} for item in outcomes],
         "counts": counts_of(outcomes),
     }
-    return json.dumps(value, ensure_ascii=False, indent=1)
+    return json.dumps(value, indent=1)  # ASCII: valid whatever the encoding of the output is
