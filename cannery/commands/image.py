@@ -59,26 +59,36 @@ class Built:
     log: Path
 
 
+@dataclass(frozen=True)
+class Work:
+    """One run's surroundings, options, plan and engine: what building and verifying both need."""
+
+    context: Context
+    arguments: argparse.Namespace
+    catalog: Catalog
+    plan: Plan
+    engine: Engine
+    client: docker.DockerClient
+
+
 def image(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Check the set, build the image, verify it, print the table."""
     catalog, plan, found = planned(context, arguments)
     show_findings(context, found)
     if errors(found):
         context.say(f"going on in spite of {', '.join(plan.forced)}: stamped into manifest, tag and labels")
-    check_cache_space(context, plan)
-    engine = find_engine(context.env, context.cache, start=True, say=context.say)
-    client = docker_client(engine)
     if arguments.builder and plan.recipe.base.kind is BaseKind.STANDIN:
         raise UsageError(
             "BUILDER: the stand-in base stands in the engine alone, where another builder does not see it",
             hint="leave BUILDER out, or take a real base: BASE=" + plan.recipe.target.base_tag,
         )
+    check_cache_space(context, plan)
+    engine = find_engine(context.env, context.cache, start=True, say=context.say)
+    work = Work(context, arguments, catalog, plan, engine, docker_client(engine))
     folder = context.root / "out" / plan.folder
     with folder_lock(folder, context.say), _whole_wheels(context, plan):
-        built = _build(context, catalog, plan, engine, client, folder, arguments)
-    verified = None
-    if not arguments.no_verify:
-        verified = _verify(context, catalog, plan, engine, arguments, built.id)
+        built = _build(work, folder)
+    verified = None if arguments.no_verify else _verify(work, built.id)
     _print_table(context, plan, built, verified)
     return _exit_code(verified)
 
@@ -96,34 +106,26 @@ def _whole_wheels(context: Context, plan: Plan) -> Iterator[None]:
         raise
 
 
-def _build(  # noqa: PLR0913, PLR0917 - what one build touches
-    context: Context,
-    catalog: Catalog,
-    plan: Plan,
-    engine: Engine,
-    client: docker.DockerClient,
-    folder: Path,
-    arguments: argparse.Namespace,
-) -> Built:
-    check_engine_space(engine, plan)
+def _build(work: Work, folder: Path) -> Built:
+    context, catalog, plan = work.context, work.catalog, work.plan
+    check_engine_space(work.engine, plan)
     if plan.recipe.base.kind is BaseKind.STANDIN:
-        _standins(context, catalog, plan, client)
+        _standins(work)
     context.say(f"{_relative(folder, context.root)}: {write_folder(context, catalog, plan, folder)}")
-    before = _known_layers(client)
+    before = _known_layers(work.client)
     suite = catalog.standin.suite if plan.recipe.base.kind is BaseKind.STANDIN else None
     secrets = build_secrets(context, suite)
-    env = {**engine.client_env(context.env), **secrets.env}
     result = bake(
-        engine.buildx_command(builder=arguments.builder or ""),
-        env,
+        work.engine.buildx_command(builder=work.arguments.builder or ""),
+        {**work.engine.client_env(context.env), **secrets.env},
         folder,
         targets=("image",),
         log=folder / "log" / "build.log",
         view=make_view(sys.stderr, is_terminal=context.is_terminal, clock=time.monotonic),
-        overrides=_overrides(arguments),
+        overrides=_overrides(work.arguments),
         secrets=secrets.values,
     )
-    attributes = client.images.get(plan.reference).attrs
+    attributes = work.client.images.get(plan.reference).attrs
     layers = attributes["RootFS"]["Layers"]
     new, reused = layers_new_reused(before, layers)
     return Built(
@@ -137,9 +139,10 @@ def _overrides(arguments: argparse.Namespace) -> tuple[str, ...]:
     return (*overrides, "*.output=type=docker") if arguments.builder else tuple(overrides)
 
 
-def _standins(context: Context, catalog: Catalog, plan: Plan, client: docker.DockerClient) -> None:
+def _standins(work: Work) -> None:
     """Bring the stand-in base into the engine, for the target and for the build host's own arch."""
-    wanted = [pair for pair in _standin_locks(context, catalog, plan) if not _has_image(client, pair[0])]
+    context, catalog, plan = work.context, work.catalog, work.plan
+    wanted = [pair for pair in _standin_locks(work) if not _has_image(work.client, pair[0])]
     if not wanted:
         return
     from cannery.edge.standin import StandInRequest, ensure_standin  # noqa: PLC0415 - a base that is there spares it
@@ -150,13 +153,14 @@ def _standins(context: Context, catalog: Catalog, plan: Plan, client: docker.Doc
             raise AssertionError(f"planned {reference}, made {spec.reference}")
         wheel = fetch_wheels(context, catalog, [spec.torch_npu])[TORCH_NPU] if spec.torch_npu else None
         request = StandInRequest(spec=spec, torch_npu_wheel=wheel, host_arch=context.arch)
-        ensure_standin(request, engine_client=client, cache=context.cache, say=context.say)
+        ensure_standin(request, engine_client=work.client, cache=context.cache, say=context.say)
 
 
-def _standin_locks(context: Context, catalog: Catalog, plan: Plan) -> Iterator[tuple[str, Lock]]:
+def _standin_locks(work: Work) -> Iterator[tuple[str, Lock]]:
+    plan = work.plan
     yield plan.base_reference, plan.lock
     if plan.build_reference != plan.base_reference:
-        yield plan.build_reference, current_lock(context, catalog, plan.recipe, plan.build_arch)
+        yield plan.build_reference, current_lock(work.context, work.catalog, plan.recipe, plan.build_arch)
 
 
 def _known_layers(client: docker.DockerClient) -> list[str]:
@@ -168,20 +172,19 @@ def _relative(path: Path, root: Path) -> Path:
     return path.relative_to(root) if path.is_relative_to(root) else path
 
 
-def _verify(  # noqa: PLR0913, PLR0917 - what one verification touches
-    context: Context, catalog: Catalog, plan: Plan, engine: Engine, arguments: argparse.Namespace, image_id: str
-) -> Verified:
-    access = catalog.chips[plan.recipe.target.chip]
+def _verify(work: Work, image_id: str) -> Verified:
+    context, plan = work.context, work.plan
+    access = work.catalog.chips[plan.recipe.target.chip]
     request = VerifyRequest(
         image=plan.reference,
         image_id=image_id,
         script_digest=script_digest(context.templates()),
         shm_size=plan.recipe.profile.shm_size,
-        manifest_sha256=_manifest_digest(plan, catalog),
-        require_npu=arguments.require_npu,
-        again=arguments.verify_again,
+        manifest_sha256=_manifest_digest(plan, work.catalog),
+        require_npu=work.arguments.require_npu,
+        again=work.arguments.verify_again,
     )
-    return verify(context, engine, request, access, read_host(wanted_paths(access), Path("/")))
+    return verify(context, work.engine, request, access, read_host(wanted_paths(access), Path("/")))
 
 
 def verify_image(arguments: argparse.Namespace, context: Context) -> ExitCode:
