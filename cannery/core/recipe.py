@@ -205,9 +205,10 @@ def _base(catalog: Catalog, profile: Profile, target: Target, base: str | None) 
             f"no CANN image {tag_name}", where=f"images/bases/{target.cann}.yaml", hint=_tags_hint(line, target)
         )
     if wanted == STANDIN:
-        if target.python != "3.11":  # Debian 12's Python, CONTRACTS "Stand-in base"
+        if target.python != catalog.standin.python:
             raise FindingsError(
-                f"the stand-in base has only Python 3.11, not {target.python}", hint="PYTHON=3.11 or a real base"
+                f"the stand-in base has only Python {catalog.standin.python}, not {target.python}",
+                hint=f"PYTHON={catalog.standin.python} or a real base",
             )
         return Base(BaseKind.STANDIN, (), line, tag)
     if is_tag:
