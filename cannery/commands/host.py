@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cannery.commands.versions import planned
-from cannery.core.errors import ExitCode, UsageError
+from cannery.core.errors import ExitCode
 from cannery.core.run_command import RunRequest, full_model, lacking, parse_cards, run_command, wanted_paths
 from cannery.edge import owned_engine
 from cannery.edge.engine import docker_client, find_engine
 from cannery.edge.engine_shell import shell_text
+from cannery.edge.images import needed_image
 from cannery.edge.verify import read_host
 
 if TYPE_CHECKING:
@@ -54,18 +55,11 @@ def run(arguments: argparse.Namespace, context: Context) -> ExitCode:  # noqa: R
     for note in command.notes:
         context.say(f"note: {note}")
     engine = find_engine(context.env, context.cache, start=True, say=context.say)
-    _need_image(docker_client(engine).images.list(), plan.reference, arguments.profile)
+    needed_image(docker_client(engine), plan.reference, arguments.profile)
     sys.stdout.flush()
     # The container's exit code becomes ours, signals and terminal go straight to the client.
     line = engine.command(*command.arguments)
     os.execve(line[0], line, engine.client_env(context.env))  # noqa: S606 - no shell is wanted
-
-
-def _need_image(images: list, reference: str, profile: str) -> None:  # type: ignore[type-arg] # the SDK's models are untyped
-    if not any(reference in image.tags for image in images):
-        raise UsageError(
-            f"no image {reference} on this engine", hint=f"build.py image {profile}, with the same options"
-        )
 
 
 def engine(arguments: argparse.Namespace, context: Context) -> ExitCode:
@@ -107,7 +101,7 @@ def clean(arguments: argparse.Namespace, context: Context) -> ExitCode:
         print(json.dumps({"bytes": sizes, "removed": arguments.kinds}, indent=2))
         return ExitCode.DONE
     for kind, size in sizes.items():
-        note = "removed" if kind in arguments.kinds else ", ".join(_shown(p, context) for p in places[kind])
+        note = "removed" if kind in arguments.kinds else ", ".join(str(context.shown(p)) for p in places[kind])
         print(f"{kind:<9} {size / 1e6:>9.1f} MB  {note}")
     return ExitCode.DONE
 
@@ -132,10 +126,6 @@ def _size(place: Path) -> int:
             found = os.lstat(os.path.join(folder, name))  # noqa: PTH118 - many files
             seen[found.st_dev, found.st_ino] = found.st_blocks * 512
     return sum(seen.values())
-
-
-def _shown(place: Path, context: Context) -> str:
-    return str(place.relative_to(context.root)) if place.is_relative_to(context.root) else str(place)
 
 
 COMMANDS = {"run": run, "engine": engine, "clean": clean}

@@ -25,6 +25,7 @@ from cannery.edge.buildx import bake
 from cannery.edge.disk import check_cache_space, check_engine_space
 from cannery.edge.engine import docker_client, find_engine
 from cannery.edge.files import sha256_bytes
+from cannery.edge.images import image_id, needed_image
 from cannery.edge.locks import current_lock
 from cannery.edge.progress_view import make_view
 from cannery.edge.rendered import fetch_wheels, folder_lock, write_folder
@@ -111,7 +112,7 @@ def _build(work: Work, folder: Path) -> Built:
     check_engine_space(work.engine, plan)
     if plan.recipe.base.kind is BaseKind.STANDIN:
         _standins(work)
-    context.say(f"{_relative(folder, context.root)}: {write_folder(context, catalog, plan, folder)}")
+    context.say(f"{context.shown(folder)}: {write_folder(context, catalog, plan, folder)}")
     before = _known_layers(work.client)
     suite = catalog.standin.suite if plan.recipe.base.kind is BaseKind.STANDIN else None
     secrets = build_secrets(context, suite)
@@ -142,7 +143,7 @@ def _overrides(arguments: argparse.Namespace) -> tuple[str, ...]:
 def _standins(work: Work) -> None:
     """Bring the stand-in base into the engine, for the target and for the build host's own arch."""
     context, catalog, plan = work.context, work.catalog, work.plan
-    wanted = [pair for pair in _standin_locks(work) if not _has_image(work.client, pair[0])]
+    wanted = [pair for pair in _standin_locks(work) if image_id(work.client, pair[0]) is None]
     if not wanted:
         return
     from cannery.edge.standin import StandInRequest, ensure_standin  # noqa: PLC0415 - a base that is there spares it
@@ -168,16 +169,12 @@ def _known_layers(client: docker.DockerClient) -> list[str]:
     return [layer for found in client.images.list() for layer in found.attrs["RootFS"].get("Layers") or ()]
 
 
-def _relative(path: Path, root: Path) -> Path:
-    return path.relative_to(root) if path.is_relative_to(root) else path
-
-
-def _verify(work: Work, image_id: str) -> Verified:
+def _verify(work: Work, built_id: str) -> Verified:
     context, plan = work.context, work.plan
     access = work.catalog.chips[plan.recipe.target.chip]
     request = VerifyRequest(
         image=plan.reference,
-        image_id=image_id,
+        image_id=built_id,
         script_digest=script_digest(context.templates()),
         shm_size=plan.recipe.profile.shm_size,
         manifest_sha256=_manifest_digest(plan, work.catalog),
@@ -192,12 +189,12 @@ def verify_image(arguments: argparse.Namespace, context: Context) -> ExitCode:
     catalog, plan, _ = planned(context, arguments)
     engine = find_engine(context.env, context.cache, start=True, say=context.say)
     reference = arguments.image or plan.reference
-    image_id = _image_id(docker_client(engine), reference, arguments.profile)
+    found = needed_image(docker_client(engine), reference, arguments.profile)
     access = catalog.chips[plan.recipe.target.chip]
     request = VerifyRequest(
         image=reference,
-        image_id=image_id,
-        script_digest=image_id,  # the script is the image's own, whatever this checkout holds
+        image_id=found,
+        script_digest=found,  # the script is the image's own, whatever this checkout holds
         shm_size=plan.recipe.profile.shm_size,
         manifest_sha256="" if arguments.image else _manifest_digest(plan, catalog),
         levels=tuple(arguments.level),
@@ -215,24 +212,6 @@ def verify_image(arguments: argparse.Namespace, context: Context) -> ExitCode:
 def _manifest_digest(plan: Plan, catalog: Catalog) -> str:
     """Return the SHA-256 of the manifest that this plan puts into its image."""
     return sha256_bytes(manifest_text(plan, catalog.compatibility).encode())
-
-
-def _image_id(client: docker.DockerClient, reference: str, profile: str) -> str:
-    if not _has_image(client, reference):
-        raise UsageError(
-            f"no image {reference} on this engine", hint=f"build.py image {profile}, with the same options"
-        )
-    return str(client.images.get(reference).id)
-
-
-def _has_image(client: docker.DockerClient, reference: str) -> bool:
-    from docker.errors import ImageNotFound  # noqa: PLC0415 - the SDK is imported when an engine is used
-
-    try:
-        client.images.get(reference)
-    except ImageNotFound:
-        return False
-    return True
 
 
 def _exit_code(verified: Verified | None) -> ExitCode:

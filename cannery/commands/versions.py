@@ -93,8 +93,9 @@ def _lock_one(context: Context, catalog: Catalog, request: LockRequest, *, stand
     size = sum(p.size for p in made.packages) / 1e6
     missing = ", ".join(f"{p.name} (index {p.index} not reached)" for p in made.packages if not p.complete)
     state = f", INCOMPLETE: {missing}" if missing else ""
-    shown = path.relative_to(context.root) if path.is_relative_to(context.root) else path
-    print(f"{shown}: {len(made.packages)} packages, {size:.0f} MB{state}{'' if changed else ', unchanged'}")
+    print(
+        f"{context.shown(path)}: {len(made.packages)} packages, {size:.0f} MB{state}{'' if changed else ', unchanged'}"
+    )
     if not standard:
         print(f"  for this set of pins alone; to keep them, write them into images/profiles/{request.profile}.yaml")
 

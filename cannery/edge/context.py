@@ -47,6 +47,10 @@ class Context:
         """Print a line for the user on standard error, so that standard output stays data."""
         print(text, file=sys.stderr, flush=True)
 
+    def shown(self, path: Path) -> Path:
+        """Return how a path is shown to the user: relative to the checkout where it lies in it."""
+        return path.relative_to(self.root) if path.is_relative_to(self.root) else path
+
     @functools.cached_property
     def pip(self) -> PipSettings:
         """The host's pip settings, asked for once: it takes pip a good part of a second.

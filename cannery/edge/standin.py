@@ -23,6 +23,7 @@ from cannery.core.standin import image_config
 from cannery.core.standin_tree import cann_tree, tree_tar
 from cannery.edge.elf import wheel_libraries
 from cannery.edge.files import sha256_bytes, sha256_file
+from cannery.edge.images import ImageClient, image_id
 from cannery.edge.rootfs import check_space, ensure_rootfs
 
 if TYPE_CHECKING:
@@ -35,13 +36,11 @@ BLOCK = 1 << 20
 TAR_BLOCK = 512
 
 
-class EngineClient(Protocol):
+class EngineClient(ImageClient, Protocol):
     """The parts of docker's `DockerClient` used here."""
 
     @property
-    def images(self) -> Any: ...  # noqa: ANN401, D102 - docker has no types
-    @property
-    def api(self) -> Any: ...  # noqa: ANN401, D102
+    def api(self) -> Any: ...  # noqa: ANN401, D102 - docker has no types
     def info(self) -> dict[str, Any]: ...  # noqa: D102
 
 
@@ -63,7 +62,7 @@ def ensure_standin(
     `BuildFailedError` where the engine refuses the image.
     """
     reference = request.spec.reference
-    found = _image_id(engine_client, reference)
+    found = image_id(engine_client, reference)
     if found is not None:
         return found
     data, arch = request.spec.data, request.spec.target.arch
@@ -72,7 +71,7 @@ def ensure_standin(
     _check_engine_space(engine_client, rootfs.stat().st_size + len(layer))
     say(f"stand-in: loading {reference} into the engine")
     _load(engine_client, docker_archive(request.spec, rootfs, layer))
-    loaded = _image_id(engine_client, reference)
+    loaded = image_id(engine_client, reference)
     if loaded is None:
         raise BuildFailedError(f"the engine took {reference} but does not list it")
     return loaded
@@ -119,15 +118,6 @@ def _member(name: str, size: int, content: Iterable[bytes], epoch: int) -> Itera
 
 def _json(value: object) -> bytes:
     return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
-
-
-def _image_id(client: EngineClient, reference: str) -> str | None:
-    try:
-        return str(client.images.get(reference).id)
-    except docker.errors.ImageNotFound:
-        return None
-    except (docker.errors.DockerException, requests.RequestException) as error:
-        raise UnableError(f"the engine does not answer: {error}") from error
 
 
 def _load(client: EngineClient, archive: Iterable[bytes]) -> None:
