@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from cannery.core.errors import ExitCode, FindingsError
 from cannery.core.findings import errors, in_order
+from cannery.core.lock_request import lock_request, tools_request
 from cannery.core.plan import Inputs, Plan, make_plan
-from cannery.core.recipe import Options, find_profile, lock_request, tools_request, with_arch
+from cannery.core.recipe import Options, find_profile, with_arch
 from cannery.core.rules import check_recipe
 from cannery.core.words import Arch
 from cannery.edge.context import template_digests
@@ -60,13 +61,14 @@ def check(arguments: argparse.Namespace, context: Context) -> ExitCode:
 
 def findings_of(context: Context, catalog: Catalog, recipe: Recipe) -> tuple[Finding, ...]:
     """Return findings from the pins alone, and, when those have no error, from the lock too."""
-    found = check_recipe(recipe, catalog.compatibility)
+    found = check_recipe(recipe, catalog, build_arch=context.arch)
     if errors(found) and not recipe.force:
         return found
     unusable = lock_findings(context, catalog, recipe)
     if unusable:
         return in_order([*found, *unusable])
-    return check_recipe(recipe, catalog.compatibility, current_lock(context, catalog, recipe, recipe.target.arch))
+    lock = current_lock(context, catalog, recipe, recipe.target.arch)
+    return check_recipe(recipe, catalog, {recipe.target.arch: lock}, context.arch)
 
 
 def lock(arguments: argparse.Namespace, context: Context) -> ExitCode:

@@ -6,23 +6,23 @@ fields of profiles and components.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
 from packaging.utils import canonicalize_name
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
+from cannery.core.compatibility import Compatibility
+from cannery.core.component import Closed, Component
 from cannery.core.fields import (
     NAME,
     CannText,
     CheckId,
+    CommitText,
     DateText,
     EnvName,
     EnvValue,
-    LocalText,
-    ModuleText,
     Name,
     OsText,
-    PathText,
     PatternText,
     PythonText,
     RequirementText,
@@ -32,20 +32,22 @@ from cannery.core.fields import (
     parsed,
 )
 from cannery.core.target import parse_arch, parse_chip
-from cannery.core.words import Arch, BaseKind, Chip, ComponentKind
-
-
-class Closed(BaseModel):
-    """Base of every catalog model: frozen, unknown keys refused."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=False)
+from cannery.core.words import Arch, BaseKind, Chip
 
 
 class Index(Closed):
     """A package index that the stacks name: its URLs in the order in which they are tried."""
 
     urls: tuple[Text, ...] = Field(min_length=1)
+    # Distributions that are known to stand there and may be missing elsewhere; a message can then say so.
+    serves: tuple[Name, ...] = ()
     note: Text = ""
+
+
+class Host(Closed):
+    """A git host: the URL of a repository there, `{repository}` standing for `owner/name`."""
+
+    url: Text
 
 
 class Reasoned(Closed):
@@ -55,62 +57,23 @@ class Reasoned(Closed):
     reason: Text = Field(min_length=8)
 
 
-class Import(Closed):
-    """An import that verify makes in the image; `attribute` (dotted) must exist, and equal `equals` when given."""
-
-    module: ModuleText
-    attribute: ModuleText | None = None
-    equals: Text | None = None
-
-
-class StandInMetadata(Closed):
-    """Requirements of a release, for locking where its index cannot be reached. `source` says where they were read."""
-
-    requires: tuple[RequirementText, ...]
-    source: Text
-
-
-class Component(Closed):
-    """One file of images/components: where a part comes from, how it is installed and checked."""
-
-    kind: ComponentKind
-    summary: Text
-    package: Name | None = None
-    extras: tuple[Name, ...] = ()
-    # The only index this package may come from (a name in images/indexes.yaml); None is the host's default index.
-    index: Text | None = None
-    # Local version segment that the wanted build carries on that index (torch: `cpu`), added to the pin.
-    local: LocalText | None = None
-    # Distributions that follow this one and are bound to the same index.
-    binds: tuple[Name, ...] = ()
-    metadata: dict[VersionText, StandInMetadata] = {}
-    imports: tuple[Import, ...] = ()
-    libraries: tuple[PathText, ...] = ()
-    env: dict[EnvName, EnvValue] = {}
-    # System packages by family: `apt`, `dnf`; and `links`: path in the image -> target, by family and arch.
-    system: dict[Literal["apt", "dnf"], tuple[Text, ...]] = {}
-    links: dict[PathText, dict[Literal["apt", "dnf"], dict[Arch, PathText]]] = {}
-
-    @model_validator(mode="after")
-    def _fields_of_its_kind(self) -> Self:
-        """A field that nothing would read is refused."""
-        is_wheels = self.kind is ComponentKind.WHEELS
-        other = ("system", "links") if is_wheels else ("package", "extras", "index", "local", "binds", "metadata")
-        unread = [name for name in other if getattr(self, name)]
-        if unread:
-            raise ValueError(f"kind {self.kind} has no {', '.join(unread)}")
-        if self.index is None and (self.binds or self.metadata):
-            raise ValueError("binds and metadata say more about an index: name one as index")
-        return self
-
-
 class Pin(Closed):
     """A component that a profile takes, at which version and why."""
 
     name: Name
+    # Of wheels: the exact version. Of a source: the full commit, or the release on the package index in its place.
     version: VersionText | None = None
+    commit: CommitText | None = None
+    release: VersionText | None = None
     extras: tuple[Name, ...] = ()
     reason: Text = ""
+
+
+class Later(Closed):
+    """A package whose uploads count up to another day than the profile's, with the reason."""
+
+    date: DateText
+    reason: Text = Field(min_length=8)
 
 
 class TargetDefaults(Closed):
@@ -133,15 +96,16 @@ class Profile(Closed):
     base: Literal["cann", "standin"] = "cann"
     target: TargetDefaults
     exclude_newer: DateText
+    exclude_newer_packages: dict[Name, Later] = Field(default_factory=dict)
     components: tuple[Pin, ...] = Field(min_length=1)
     constraints: tuple[Reasoned, ...] = ()
     overrides: tuple[Reasoned, ...] = ()
     excludes: tuple[Reasoned, ...] = ()
-    env: dict[EnvName, EnvValue] = {}
+    env: dict[EnvName, EnvValue] = Field(default_factory=dict)
     shm_size: SizeText = "16g"
     # Regular expressions of lines that `pip check` may print in the image.
     pip_check_allow: tuple[PatternText, ...] = ()
-    may_skip: dict[BaseKind, tuple[CheckId, ...]] = {}
+    may_skip: dict[BaseKind, tuple[CheckId, ...]] = Field(default_factory=dict)
 
     @field_validator("excludes")
     @classmethod
@@ -245,32 +209,6 @@ class Tools(Closed):
     exclude_newer: DateText
 
 
-class PairRow(Closed):
-    """A pair of torch and torch_npu that its makers declare, and the CANN it was made for."""
-
-    torch_npu: VersionText
-    torch: VersionText
-    cann: CannText
-    source: Text
-    date: Text
-
-
-class Denied(Closed):
-    """A glob of distribution names that must not come into an image, with the reason."""
-
-    pattern: Text
-    reason: Text
-
-
-class Compatibility(Closed):
-    """images/compatibility.yaml: rows that say what fits; a pair in no row is unknown, never ok."""
-
-    torch_pairs: tuple[PairRow, ...] = Field(min_length=1)
-    deny: tuple[Denied, ...] = ()
-    # Distributions that must not be installed beside each other.
-    exclusive: tuple[tuple[Text, ...], ...] = ()
-
-
 class ChipAccess(Closed):
     """How a container reaches the NPUs of one chip family: device nodes and host paths that it needs."""
 
@@ -278,6 +216,8 @@ class ChipAccess(Closed):
     cards: int = Field(ge=1)
     managers: tuple[Text, ...] = Field(min_length=1)
     mounts: tuple[Text, ...]
+    # What native builds call the chip, the usual one first: the value of SOC_VERSION and the like.
+    socs: tuple[Text, ...] = ()
 
 
 class Catalog(Closed):
@@ -290,6 +230,7 @@ class Catalog(Closed):
     bases: dict[str, BaseLine]
     registries: Registries
     indexes: dict[str, Index]
+    hosts: dict[str, Host]
     tools: Tools
     standin: StandIn
     compatibility: Compatibility

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, get_args
 
-from cannery.core.catalog import Closed
+from cannery.core.component import Closed
 from cannery.core.fields import TEXT_WANTED, yaml_kind
 from cannery.core.words import did_you_mean, nearest
 

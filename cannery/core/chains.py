@@ -15,18 +15,21 @@ if TYPE_CHECKING:
 
 
 def chain(packages: Iterable[LockedPackage], name: str) -> tuple[str, ...]:
-    """Return the shortest chain of names from a requirement of the profile to `name`, both included."""
+    """Return the shortest chain of names from a requirement of the profile to `name`, both included.
+
+    Who asks and is no package of the lock is a source, which the profile names.
+    """
     via = {package.name: package.via for package in packages}
     paths: deque[tuple[str, ...]] = deque([(name,)])
     seen = {name}
     while paths:
         path = paths.popleft()
-        if PROFILE_VIA in via.get(path[0], ()):
+        if PROFILE_VIA in via.get(path[0], (PROFILE_VIA,)):
             return path
         for asker in via.get(path[0], ()):
             # `via` may carry an extra of the asker: `ray[default]`
             parent = asker.split("[")[0]
-            if parent not in seen and parent in via:
+            if parent not in seen:
                 seen.add(parent)
                 paths.append((parent, *path))
     return (name,)

@@ -10,6 +10,7 @@ from datetime import date
 from typing import TYPE_CHECKING, Annotated
 
 from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 from pydantic import BeforeValidator
 
@@ -25,6 +26,8 @@ NPU_CHECKS = ("npu.nodes", "npu.driver", "npu.smi", "npu.visible", "npu.count", 
 LONGEST_NAME = 60
 IMAGE_NAME = re.compile(r"[a-z0-9]+(?:[._-][a-z0-9]+)*")
 COMPONENT_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+# A version of any of the kinds that stand in tables: 2.7.1.post2, 8.3.rc1, 25.0.rc1.1
+VERSION_LIKE = re.compile(r"[0-9][0-9A-Za-z.+]*")
 # PEP 508's names, of distributions and of extras.
 NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 
@@ -82,6 +85,29 @@ def _requirement(value: str, _option: str) -> str:
     return value
 
 
+def _exact(value: str, _option: str) -> str:
+    fault = f"{value!r} is not NAME==VERSION"
+    try:
+        wanted = Requirement(value)
+    except InvalidRequirement as error:
+        raise ValueError(fault) from error
+    if wanted.marker or wanted.extras or [part.operator for part in wanted.specifier] != ["=="]:
+        raise ValueError(fault)
+    return value
+
+
+def _specifier(value: str, _option: str) -> str:
+    try:
+        SpecifierSet(value)
+    except InvalidSpecifier as error:
+        raise ValueError(f"{value!r} is not a range of versions, like >=3.10,<3.12") from error
+    return value
+
+
+def _fit(value: str, option: str) -> str:
+    return value if VERSION_LIKE.fullmatch(value) else _specifier(value, option)
+
+
 def _version(value: str, _option: str) -> str:
     try:
         Version(value)
@@ -120,6 +146,13 @@ Text = Annotated[str, BeforeValidator(text)]
 DateText = Annotated[str, parsed(_date)]
 VersionText = Annotated[str, parsed(_version)]
 RequirementText = Annotated[str, parsed(_requirement)]
+SpecifierText = Annotated[str, parsed(_specifier)]
+# `NAME==VERSION`, and what stands beside it in a row of the compatibility table: a version or a range.
+ExactText = Annotated[str, parsed(_exact)]
+FitText = Annotated[str, parsed(_fit)]
+CommitText = Annotated[str, _matching(r"[0-9a-f]{40}", "a full commit: 40 lower-case hex digits")]
+RepositoryText = Annotated[str, _matching(r"[\w.-]+/[\w.-]+", "a repository, like volcengine/verl")]
+RelativeText = Annotated[str, _matching(r"[\w.-]+(?:/[\w.-]+)*", "a path inside the repository")]
 PatternText = Annotated[str, parsed(_pattern)]
 CheckId = Annotated[str, parsed(_check_id)]
 PythonText = Annotated[str, parsed(parse_python)]

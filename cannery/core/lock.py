@@ -17,12 +17,13 @@ PROFILE_VIA = "<profile>"
 
 
 @dataclass(frozen=True)
-class StandInRelease:
-    """Requirements of a release, used when its index cannot be reached: (name, version, requires)."""
+class KnownRelease:
+    """What a release asks for, known without its index: (normalised name, version, PEP 508 texts, range of Pythons)."""
 
     name: str
     version: str
     requires: tuple[str, ...]
+    requires_python: str = ""
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,9 @@ class LockRequest:
 
     `requirements`, `constraints` and `overrides` are PEP 508 texts; `excludes` are names that must not come in;
     `bindings` are (distribution, index name) pairs: those come from that index only, and nothing else comes from it;
-    `exclude_newer` is an ISO date: later uploads do not exist for the resolver.
+    `exclude_newer` is an ISO date: later uploads do not exist for the resolver; `package_dates` are (distribution, ISO
+    date) pairs that take its place. `stand_ins` are used where a bound package's index is not reached. `sources` come
+    from git: what they ask for counts, and they are no packages of the lock.
     """
 
     profile: str
@@ -43,7 +46,9 @@ class LockRequest:
     excludes: tuple[str, ...]
     exclude_newer: str
     bindings: tuple[tuple[str, str], ...]
-    stand_ins: tuple[StandInRelease, ...]
+    stand_ins: tuple[KnownRelease, ...]
+    sources: tuple[KnownRelease, ...] = ()
+    package_dates: tuple[tuple[str, str], ...] = ()
 
     @property
     def digest(self) -> str:

@@ -76,7 +76,8 @@ def _asked(lock: Lock, request: LockRequest) -> Iterator[str]:
     environment = _environment(request)
     overrides = _live(request.overrides, environment)
     overridden = {name for name, _wanted in overrides}
-    requirements = _live(request.requirements, environment)
+    from_git: set[str] = {source.name for source in request.sources}
+    requirements = [pair for pair in _live(request.requirements, environment) if pair[0] not in from_git]
     for name, wanted in requirements:
         if name not in versions:
             yield f"{wanted}: not in the lock"
@@ -116,7 +117,7 @@ def _environment(request: LockRequest) -> dict[str, str]:
 
 def _via(lock: Lock, request: LockRequest) -> Iterator[str]:
     """Every package was asked for by one that is there; by the profile if, and only if, the request names it."""
-    names = {package.name for package in lock.packages}
+    names = {package.name for package in lock.packages} | {source.name for source in request.sources}
     direct = {name for name, _wanted in _live(request.requirements, _environment(request))}
     for package in lock.packages:
         askers = {text.partition("[")[0] for text in package.via}

@@ -11,7 +11,7 @@ from cannery.core.words import BaseKind
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from cannery.core.catalog import Compatibility
+    from cannery.core.compatibility import Compatibility
     from cannery.core.plan import Plan
 
 MANIFEST_SCHEMA = 1

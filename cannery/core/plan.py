@@ -238,13 +238,25 @@ def _arch_independent(recipe: Recipe, inputs: Inputs, env: Mapping[str, str]) ->
         "profile": recipe.name,
         "target": target,
         "base": [recipe.base.kind, recipe.base.line.model_dump(mode="json"), recipe.base.references],
-        "components": [[c.name, c.component.model_dump(mode="json"), c.version] for c in recipe.chosen],
-        "profile_file": recipe.profile.model_dump(mode="json", exclude={"summary", "documents"}),
+        "components": [[c.name, *_told(c)] for c in recipe.chosen],
+        "profile_file": recipe.profile.model_dump(mode="json", exclude={"summary", "documents"}, exclude_defaults=True),
         "locks": {arch: [asdict(p) for p in lock.packages] for arch, lock in sorted(inputs.locks.items())},
         "env": dict(env),
         "templates": dict(inputs.templates),
         "forced": inputs.forced,
     }
+
+
+def _told(chosen: Chosen) -> tuple[Any, ...]:
+    """What a component's file says of the pin; what it knows of other revisions changes no image."""
+    others = {"summary", "metadata", "revisions", "releases"}
+    file = chosen.component.model_dump(mode="json", exclude=others, exclude_defaults=True)
+    known = (
+        chosen.known.model_dump(mode="json", exclude={"source", "note"}, exclude_defaults=True)
+        if chosen.known
+        else None
+    )
+    return file, known, chosen.version, chosen.commit, chosen.release
 
 
 def _layers(  # noqa: PLR0913, PLR0917 - what decides layers

@@ -10,17 +10,17 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from cannery.core.errors import FindingsError, UsageError
-from cannery.core.lock import LockRequest, StandInRelease
+from cannery.core.held import held_bounds
 from cannery.core.target import Target, parse_arch, parse_cann, parse_chip, parse_os, parse_python
 from cannery.core.words import Arch, BaseKind, ComponentKind, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from cannery.core.catalog import BaseLine, BaseTag, Catalog, Component, Pin, Profile
+    from cannery.core.catalog import BaseLine, BaseTag, Catalog, Pin, Profile
+    from cannery.core.component import Component, Known
 
 STANDIN = "standin"
-TOOLS_PROFILE = "_tools"
 
 
 @dataclass(frozen=True)
@@ -39,13 +39,26 @@ class Options:
 
 @dataclass(frozen=True)
 class Chosen:
-    """A component of a recipe: its name, its catalog entry and the version it is pinned to (None: the resolver's)."""
+    """A component of a recipe: its name, its catalog entry and the version it is pinned to (None: the resolver's).
+
+    A source is pinned to a `commit`, or to the `release` on the package index that is taken in its place; `version` is
+    then what it calls itself.
+    """
 
     name: str
     component: Component
     version: str | None
     extras: tuple[str, ...]
     reason: str
+    commit: str | None = None
+    release: str | None = None
+
+    @property
+    def known(self) -> Known | None:
+        """What is known of a source at its pin without fetching it; None for other kinds."""
+        if self.commit is not None:
+            return self.component.revisions.get(self.commit)
+        return self.component.releases.get(self.release) if self.release is not None else None
 
     @property
     def package(self) -> str:
@@ -78,7 +91,16 @@ class Base:
     kind: BaseKind
     references: tuple[str, ...]
     line: BaseLine
-    tag: BaseTag
+    # The target's tag, and what the line knows of it; None when there is no such image.
+    tag_name: str
+    found: BaseTag | None
+
+    @property
+    def tag(self) -> BaseTag:
+        """What is known of the target's tag. Raises `FindingsError` when no such image exists."""
+        if self.found is None:
+            raise FindingsError(f"no CANN image {self.tag_name}", where=f"images/bases/{self.line.cann}.yaml")
+        return self.found
 
 
 @dataclass(frozen=True)
@@ -92,11 +114,18 @@ class Recipe:
     chosen: tuple[Chosen, ...]
     pins: tuple[str, ...]
     force: bool
+    # Bounds that follow from the compatibility table: torch's by torch_npu's row, and those of what follows torch.
+    held: tuple[str, ...] = ()
 
     @property
     def wheels(self) -> tuple[Chosen, ...]:
         """The components that come as wheels, in the profile's order."""
         return tuple(c for c in self.chosen if c.component.kind is ComponentKind.WHEELS)
+
+    @property
+    def sources(self) -> tuple[Chosen, ...]:
+        """The components that come from a git repository or a release made from one, in the profile's order."""
+        return tuple(c for c in self.chosen if c.component.kind.is_source)
 
     @property
     def is_standard(self) -> bool:
@@ -116,8 +145,8 @@ def select(catalog: Catalog, name: str, options: Options, host_arch: Arch, locke
     """Bind profile `name` to the target that `options` describe.
 
     `host_arch` is used where neither the user nor the profile decides; `locked` are the package names of the
-    profile's lock, which a pin may name. Raises `UsageError` for words that mean nothing, `FindingsError` when no
-    base exists for the target.
+    profile's lock, which a pin may name. Raises `UsageError` for words that mean nothing, `FindingsError` for a CANN
+    line without facts. That there is no image for the target is left to the rules.
     """
     profile = find_profile(catalog, name)
     target = _target(profile, options, host_arch)
@@ -131,6 +160,7 @@ def select(catalog: Catalog, name: str, options: Options, host_arch: Arch, locke
         chosen=chosen,
         pins=extra,
         force=options.force,
+        held=held_bounds(chosen, catalog.compatibility),
     )
 
 
@@ -152,7 +182,9 @@ def _target(profile: Profile, options: Options, host_arch: Arch) -> Target:
 
 
 def _choose(pin: Pin, component: Component) -> Chosen:
-    return Chosen(pin.name, component, pin.version, pin.extras, pin.reason)
+    revision = component.revisions.get(pin.commit) if pin.commit else None
+    version = revision.version if revision else pin.release or pin.version
+    return Chosen(pin.name, component, version, pin.extras, pin.reason, pin.commit, pin.release)
 
 
 def parse_pin(text: str) -> tuple[str, str]:
@@ -177,13 +209,33 @@ def _pinned(
         name, version = parse_pin(text)
         if wanted.setdefault(name, version) != version:
             raise UsageError(f"--pin: {name} is pinned twice, to {wanted[name]} and {version}")
-    names = {c.package for c in chosen if c.component.kind is ComponentKind.WHEELS}
+    names = {c.package for c in chosen if c.component.kind is not ComponentKind.SYSTEM}
     known = names | {canonicalize_name(n) for n in locked}
     for name in wanted:
         if name not in known:
             raise UsageError(f"--pin: {name} is no package of this profile", hint=did_you_mean(name, known))
-    changed = tuple(replace(c, version=wanted[c.package]) if c.package in wanted else c for c in chosen)
+    changed = tuple(_repinned(c, wanted[c.package]) if c.package in wanted else c for c in chosen)
     return changed, tuple(sorted(f"{name}=={version}" for name, version in wanted.items()))
+
+
+def _repinned(chosen: Chosen, version: str) -> Chosen:
+    """Pin a component to another version; of a source, one whose requirements are known."""
+    component = chosen.component
+    if not component.kind.is_source:
+        return replace(chosen, version=version)
+    commits = [
+        commit for commit, revision in component.revisions.items() if Version(revision.version) == Version(version)
+    ]
+    releases = [release for release in component.releases if Version(release) == Version(version)]
+    if commits and (chosen.commit or not releases):
+        return replace(chosen, version=version, commit=commits[-1], release=None)
+    if releases:
+        return replace(chosen, version=version, commit=None, release=releases[0])
+    versions = sorted({*component.releases, *(r.version for r in component.revisions.values())}, key=Version)
+    raise UsageError(
+        f"--pin: nothing is known of {chosen.name} {version}",
+        hint=f"known: {', '.join(versions)}; add what it asks for to images/components/{chosen.name}.yaml",
+    )
 
 
 def _base(catalog: Catalog, profile: Profile, target: Target, base: str | None) -> Base:
@@ -200,92 +252,25 @@ def _base(catalog: Catalog, profile: Profile, target: Target, base: str | None) 
             f"BASE={wanted} is not a base of target {target.base_tag}",
             hint="say CANN, CHIP, OS and PYTHON instead; the tag follows from them",
         )
-    if tag is None:
-        raise FindingsError(
-            f"no CANN image {tag_name}", where=f"images/bases/{target.cann}.yaml", hint=_tags_hint(line, target)
-        )
     if wanted == STANDIN:
         if target.python != catalog.standin.python:
             raise FindingsError(
                 f"the stand-in base has only Python {catalog.standin.python}, not {target.python}",
                 hint=f"PYTHON={catalog.standin.python} or a real base",
             )
-        return Base(BaseKind.STANDIN, (), line, tag)
+        return Base(BaseKind.STANDIN, (), line, tag_name, tag)
     if is_tag:
         references = tuple(f"{repository}:{tag_name}" for repository in catalog.registries.repositories)
-        return Base(BaseKind.REAL, references, line, tag)
+        return Base(BaseKind.REAL, references, line, tag_name, tag)
     _check_reference(wanted, catalog)
-    return Base(BaseKind.CUSTOM, (wanted,), line, tag)
+    return Base(BaseKind.CUSTOM, (wanted,), line, tag_name, tag)
 
 
 def _all_tags(catalog: Catalog) -> frozenset[str]:
     return frozenset(tag for line in catalog.bases.values() for tag in line.tags)
 
 
-def _tags_hint(line: BaseLine, target: Target) -> str:
-    near = [t for t in line.tags if f"-{target.chip}-" in t] or list(line.tags)
-    return "existing: " + ", ".join(sorted(near)[:8])
-
-
 def _check_reference(text: str, catalog: Catalog) -> None:
     """A full reference has a registry host, a path or a digest; anything else is a misspelt tag."""
     if "/" not in text and ":" not in text and "@" not in text:
         raise UsageError(f"BASE: {text!r} is not known", hint=did_you_mean(text, {STANDIN, *_all_tags(catalog)}))
-
-
-def lock_request(recipe: Recipe) -> LockRequest:
-    """Return what the resolver is asked for this recipe: pins, what CANN imports, bounds, overrides and bindings."""
-    requirements = [c.requirement for c in recipe.wheels]
-    names = {c.package for c in recipe.wheels}
-    requirements += [r for r in recipe.base.line.python_packages if canonicalize_name(Requirement(r).name) not in names]
-    extra = [pin for pin in recipe.pins if parse_pin(pin)[0] not in names]
-    overrides = [o.requirement for o in recipe.profile.overrides if not _same_name(o.requirement, recipe.pins)]
-    if recipe.force:
-        overrides += [c.requirement for c in recipe.wheels if c.version] + extra
-    bindings = {
-        canonicalize_name(name): c.component.index
-        for c in recipe.wheels
-        if c.component.index
-        for name in (c.package, *c.component.binds)
-    }
-    return LockRequest(
-        profile=recipe.name,
-        python=recipe.target.python,
-        arch=recipe.target.arch,
-        requirements=tuple(sorted({*requirements, *extra})),
-        constraints=tuple(sorted(c.requirement for c in recipe.profile.constraints)),
-        overrides=tuple(sorted(set(overrides))),
-        excludes=tuple(sorted(e.requirement for e in recipe.profile.excludes)),
-        exclude_newer=recipe.profile.exclude_newer,
-        bindings=tuple(sorted(bindings.items())),
-        stand_ins=_stand_ins(recipe),
-    )
-
-
-def _same_name(requirement: str, pins: tuple[str, ...]) -> bool:
-    return canonicalize_name(Requirement(requirement).name) in {parse_pin(pin)[0] for pin in pins}
-
-
-def _stand_ins(recipe: Recipe) -> tuple[StandInRelease, ...]:
-    return tuple(
-        StandInRelease(c.package, version, metadata.requires)
-        for c in recipe.wheels
-        for version, metadata in sorted(c.component.metadata.items())
-        if version == c.version
-    )
-
-
-def tools_request(catalog: Catalog, python: str, arch: Arch) -> LockRequest:
-    """Return the request for the build tools of the stages (images/tools.yaml), for the build host's arch."""
-    return LockRequest(
-        profile=TOOLS_PROFILE,
-        python=python,
-        arch=arch,
-        requirements=tuple(sorted(catalog.tools.requirements)),
-        constraints=(),
-        overrides=(),
-        excludes=(),
-        exclude_newer=catalog.tools.exclude_newer,
-        bindings=(),
-        stand_ins=(),
-    )

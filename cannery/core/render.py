@@ -17,7 +17,7 @@ from cannery.core.plan import LayerKind, package_family
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from cannery.core.catalog import Compatibility
+    from cannery.core.compatibility import Compatibility
     from cannery.core.grouping import Group
     from cannery.core.lock import LockedPackage
     from cannery.core.plan import Layer, Plan

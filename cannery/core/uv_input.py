@@ -60,7 +60,8 @@ def settings_text(request: LockRequest, bound: Mapping[str, UvIndex], shared: Se
     """
     lines = [
         # The end of that day in UTC: a bare date would be a day in the time zone of the host.
-        f"exclude-newer = {_text(f'{request.exclude_newer}T23:59:59Z')}",
+        f"exclude-newer = {_text(_end_of(request.exclude_newer))}",
+        f"exclude-newer-package = {_dates(request)}",
         'preview-features = ["index-exclude-newer"]',
         f"constraint-dependencies = {_list(request.constraints)}",
         f"override-dependencies = {_list(request.overrides)}",
@@ -71,6 +72,14 @@ def settings_text(request: LockRequest, bound: Mapping[str, UvIndex], shared: Se
     for number, index in enumerate(shared, start=1):
         lines += _index(index, "[[index]]", default=number == len(shared))
     return "\n".join(lines) + "\n"
+
+
+def _end_of(day: str) -> str:
+    return f"{day}T23:59:59Z"
+
+
+def _dates(request: LockRequest) -> str:
+    return f"{{ {', '.join(f'{_text(name)} = {_text(_end_of(day))}' for name, day in request.package_dates)} }}"
 
 
 def _index(index: UvIndex, table: str, *, default: bool) -> list[str]:

@@ -52,6 +52,21 @@ class ComponentKind(StrEnum):
 
     WHEELS = "wheels"
     SYSTEM = "system"
+    SOURCE = "source"
+    NATIVE = "native"
+
+    @property
+    def is_source(self) -> bool:
+        """Whether it comes from a git repository (or a release made from one) and is installed by a step of its own."""
+        return self in {ComponentKind.SOURCE, ComponentKind.NATIVE}
+
+
+class Install(StrEnum):
+    """What becomes of a source: a wheel, an editable install, or a tree that only PYTHONPATH names."""
+
+    WHEEL = "wheel"
+    EDITABLE = "editable"
+    TREE = "tree"
 
 
 class Severity(StrEnum):

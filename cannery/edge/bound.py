@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cannery.core.catalog import Index
-    from cannery.core.lock import LockRequest
+    from cannery.core.lock import KnownRelease, LockRequest
     from cannery.edge.indexes import Answer, Listed
     from cannery.edge.pipconf import PipSettings
     from cannery.edge.places import Place
@@ -142,7 +142,7 @@ def _stand_in(name: str, index: str, request: LockRequest, folder: Path, own: Se
             hint="; ".join(str(answer) for answer in own),
         )
     for release in releases:
-        _write_wheel(folder, name, pin or release.version, release.requires)
+        _write_wheel(folder, release, pin or release.version)
     flat = UvIndex(f"{index}-{name}", folder.as_uri(), flat=True, explicit=True, dated=False)
     return Source(name, index, flat, None)
 
@@ -152,12 +152,21 @@ def _same(version: str, pin: str | None) -> bool:
     return pin is None or version == pin or Version(version) == Version(Version(pin).public)
 
 
-def _write_wheel(folder: Path, name: str, version: str, requires: Sequence[str]) -> None:
+def known_sources(request: LockRequest, folder: Path) -> tuple[Source, ...]:
+    """Return a source for each component that comes from git: a file in `folder` that holds what it asks for."""
+    for release in request.sources:
+        _write_wheel(folder, release, release.version)
+    flat = UvIndex("sources", folder.as_uri(), flat=True, explicit=True, dated=False)
+    return tuple(Source(release.name, flat.name, flat, None) for release in request.sources)
+
+
+def _write_wheel(folder: Path, release: KnownRelease, version: str) -> None:
     """Write a wheel that holds nothing but metadata."""
     folder.mkdir(parents=True, exist_ok=True)
-    stem = f"{name.replace('-', '_')}-{version}"
-    metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
-    metadata += "".join(f"Requires-Dist: {requirement}\n" for requirement in requires)
+    stem = f"{canonicalize_name(release.name).replace('-', '_')}-{version}"
+    metadata = f"Metadata-Version: 2.1\nName: {release.name}\nVersion: {version}\n"
+    metadata += f"Requires-Python: {release.requires_python}\n" if release.requires_python else ""
+    metadata += "".join(f"Requires-Dist: {requirement}\n" for requirement in release.requires)
     with zipfile.ZipFile(folder / f"{stem}-py3-none-any.whl", "w") as wheel:
         wheel.writestr(f"{stem}.dist-info/METADATA", metadata)
         wheel.writestr(

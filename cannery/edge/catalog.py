@@ -12,9 +12,7 @@ from cannery.core.catalog import (
     BaseLine,
     Catalog,
     ChipAccess,
-    Closed,
-    Compatibility,
-    Component,
+    Host,
     Index,
     Profile,
     Registries,
@@ -22,6 +20,8 @@ from cannery.core.catalog import (
     Tools,
 )
 from cannery.core.catalog_errors import key_path, sentence
+from cannery.core.compatibility import Compatibility
+from cannery.core.component import Closed, Component
 from cannery.core.errors import UsageError
 from cannery.core.fields import component_name_fault, profile_name_fault, yaml_kind
 from cannery.core.words import Chip, ComponentKind, did_you_mean, nearest
@@ -48,6 +48,7 @@ def load_catalog(images: Path) -> Catalog:
         bases=reader.folder("bases", BaseLine, leave=("registries",)),
         registries=reader.file("bases/registries.yaml", Registries),
         indexes=reader.table("indexes.yaml", Index),
+        hosts=reader.table("hosts.yaml", Host),
         tools=reader.file("tools.yaml", Tools),
         standin=reader.file("standin/recipe.yaml", StandIn),
         compatibility=reader.file("compatibility.yaml", Compatibility),

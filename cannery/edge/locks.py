@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from cannery.core.errors import FindingsError, UsageError
 from cannery.core.findings import Finding
 from cannery.core.lock_check import is_for, lock_problems
+from cannery.core.lock_request import TOOLS_PROFILE, lock_request, tools_request
 from cannery.core.lock_text import REMAKE, format_lock, parse_lock
-from cannery.core.recipe import TOOLS_PROFILE, lock_request, select, tools_request, with_arch
+from cannery.core.recipe import select, with_arch
 from cannery.core.words import Severity
 from cannery.edge.files import write_atomic
 

@@ -32,7 +32,7 @@ from cannery.core.lock import DEFAULT_INDEX, PROFILE_VIA, Lock, LockedPackage
 from cannery.core.uv_input import UvIndex, direct_names, project_text, settings_text
 from cannery.core.uv_output import NETWORK, UNSATISFIABLE, explain, parse_pylock, parse_via
 from cannery.core.wheel_tags import best_wheel, uv_platform
-from cannery.edge.bound import bound_questions, bound_source, index_of
+from cannery.edge.bound import bound_questions, bound_source, index_of, known_sources
 from cannery.edge.files import write_atomic
 from cannery.edge.index_checks import check_shared, remote_size, usual_projects
 from cannery.edge.indexes import ask_all
@@ -110,7 +110,7 @@ class Resolver:
             bound_source(name, self.request, answers[len(questions) :], self.folder / "releases" / name)
             for name in names
         ]
-        return shared, sources
+        return shared, [*sources, *known_sources(self.request, self.folder / "sources")]
 
     def _compile(
         self, shared: Sequence[tuple[UvIndex, Place]], sources: Sequence[Source], more: Sequence[str]
@@ -180,7 +180,10 @@ class Resolver:
     ) -> Lock:
         session = HostSession(self.settings)
         packages = []
+        from_git = {source.name for source in self.request.sources}
         for package, asked in resolved:
+            if package.name in from_git:
+                continue
             source = sources.get(package.name)
             via = asked if package.name in direct else tuple(name for name in asked if name != PROFILE_VIA)
             index = source.index if source else DEFAULT_INDEX

@@ -100,9 +100,9 @@ def test_forced_misfit_fails_verify_at_import(cannery: Cannery, image: Image) ->
         failed = {check["id"] for check in table["report"]["checks"] if check["status"] == "failed"}
         assert "import.torch_npu" in failed
         labels = json.loads(cannery.docker("image", "inspect", reference).stdout)[0]["Config"]["Labels"]
-        assert labels["org.cannery.forced"] == "torch-pair"
+        assert labels["org.cannery.forced"] == "fit"
         manifest = json.loads(cannery.docker("run", "--rm", reference, "cat", "/opt/cannery/manifest.json").stdout)
-        assert manifest["forced"] == ["torch-pair"]
+        assert manifest["forced"] == ["fit"]
         # A changed pin is one layer of packages, beside the manifest's (both torch_npu want the same stubs).
         changed = set(layers(cannery, reference)) - set(layers(cannery, image.reference))
         assert len(changed) == 2

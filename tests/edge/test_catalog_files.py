@@ -11,7 +11,8 @@ import yaml
 from packaging.version import Version
 
 from cannery.core.errors import UsageError
-from cannery.core.recipe import Options, lock_request, select
+from cannery.core.lock_request import lock_request
+from cannery.core.recipe import Options, select
 from cannery.core.words import Arch, Chip
 from cannery.edge.catalog import load_catalog
 

@@ -17,7 +17,8 @@ from checkouts import copy_checkout, incomplete, quickstart_packages, write_lock
 
 from cannery import cli
 from cannery.core.errors import ExitCode
-from cannery.core.recipe import Options, lock_request, select
+from cannery.core.lock_request import lock_request
+from cannery.core.recipe import Options, select
 from cannery.core.words import Arch
 from cannery.edge.catalog import load_catalog
 
@@ -233,12 +234,12 @@ def test_the_json_form_of_an_error(build: Build) -> None:
 def test_a_pair_that_does_not_fit_is_refused_by_name(build: Build) -> None:
     done = build("check", "quickstart", "--pin", "torch_npu==2.14.0")
     assert done.code == ExitCode.FINDINGS
-    assert "error [torch-pair] torch 2.13.0 and torch_npu 2.14.0 do not fit" in done.out
+    assert "error [fit] torch 2.13.0 and torch_npu 2.14.0 do not fit" in done.out
     assert "fix: use torch" in done.out
     assert json.loads(build("check", "quickstart", "--pin", "torch_npu==2.14.0", "--json").out)["ok"] is False
     plan = build("plan", "quickstart", "--pin", "torch_npu==2.14.0")
     assert (plan.code, plan.out) == (ExitCode.FINDINGS, "")
-    assert "torch-pair" in plan.err
+    assert "fit" in plan.err
 
 
 @pytest.mark.parametrize("command", ["check", "plan", "render"])

@@ -9,7 +9,8 @@ from factories import catalog, lock, package, packages, recipe, tools
 
 from cannery.core.errors import FindingsError, UsageError
 from cannery.core.lock import PROFILE_VIA
-from cannery.core.recipe import Options, lock_request, tools_request, with_arch
+from cannery.core.lock_request import lock_request, tools_request
+from cannery.core.recipe import Options, with_arch
 from cannery.core.words import Arch, Severity
 from cannery.edge import locks
 from cannery.edge.context import Context

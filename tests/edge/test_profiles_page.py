@@ -12,7 +12,8 @@ import yaml
 
 from cannery.core.catalog import Component, Import, Pin, Profile, Reasoned, StandInMetadata, TargetDefaults
 from cannery.core.fields import LONGEST_NAME, NPU_CHECKS
-from cannery.core.recipe import Options, lock_request, select
+from cannery.core.lock_request import lock_request
+from cannery.core.recipe import Options, select
 from cannery.core.words import Arch, BaseKind, Chip, ComponentKind
 from cannery.edge.catalog import load_catalog
 

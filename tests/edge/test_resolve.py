@@ -15,7 +15,7 @@ from stub_index import StubIndex, make_sdist, make_wheel
 
 from cannery.core.catalog import Index
 from cannery.core.errors import CanneryError, FindingsError, NetworkError, UsageError
-from cannery.core.lock import Lock, LockRequest, StandInRelease
+from cannery.core.lock import KnownRelease, Lock, LockRequest
 from cannery.core.lock_text import format_lock, format_requirements, parse_lock
 from cannery.core.words import Arch
 from cannery.edge.pipconf import PipSettings
@@ -33,7 +33,7 @@ BOUND = dataclasses.replace(
     REQUEST,
     requirements=("thing", "torch==2.13.0+cpu"),
     bindings=(("torch", "cpu"), ("torchvision", "cpu")),
-    stand_ins=(StandInRelease("torch", "2.13.0", ("filelock",)),),
+    stand_ins=(KnownRelease("torch", "2.13.0", ("filelock",)),),
 )
 
 

@@ -58,9 +58,7 @@ CASES = [
     Case("real-dnf-arm64-native", Options(os="openeuler24.03", arch="arm64", chip="a3"), build_arch=Arch.ARM64),
     Case("standin-amd64", Options(base="standin")),
     Case("standin-arm64-cross", Options(base="standin", arch="arm64")),
-    Case(
-        "custom-forced-amd64", Options(base="me/cann:1", force=True, pins=("torch-npu==2.8.0",)), forced=("torch-pair",)
-    ),
+    Case("custom-forced-amd64", Options(base="me/cann:1", force=True, pins=("torch-npu==2.8.0",)), forced=("fit",)),
 ]
 by_name = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 

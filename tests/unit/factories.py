@@ -19,8 +19,9 @@ from cannery.core.catalog import (
     Tools,
 )
 from cannery.core.lock import DEFAULT_INDEX, PROFILE_VIA, Lock, LockedPackage
+from cannery.core.lock_request import lock_request, tools_request
 from cannery.core.plan import Inputs, Plan, make_plan
-from cannery.core.recipe import Options, Recipe, lock_request, select, tools_request, with_arch
+from cannery.core.recipe import Options, Recipe, select, with_arch
 from cannery.core.words import Arch, BaseKind
 
 MOUNTS = ("/usr/local/dcmi", "/usr/local/Ascend/driver/lib64")
@@ -132,10 +133,11 @@ def compatibility() -> Compatibility:
         ("2.7.1", "2.7.1", "8.3.rc1"),
         ("2.6.0.post3", "2.6.0", "8.3.rc1"),
     ]
-    pairs = [{"torch_npu": n, "torch": t, "cann": c, "source": "a table", "date": "2026-01-01"} for n, t, c in rows]
+    pairs = [{"of": f"torch-npu=={n}", "fits": {"torch": t, "cann": c}, "source": "table"} for n, t, c in rows]
+    sources = {"table": {"what": "a table", "rank": "table", "date": "2026-01-01"}}
     deny = [{"pattern": "nvidia-*", "reason": "CUDA"}]
     return Compatibility.model_validate(
-        {"torch_pairs": pairs, "deny": deny, "exclusive": [["triton", "triton-ascend"]]}
+        {"sources": sources, "rows": pairs, "deny": deny, "exclusive": [["triton", "triton-ascend"]]}
     )
 
 

@@ -6,8 +6,9 @@ import pytest
 from factories import profile
 from pydantic import ValidationError
 
-from cannery.core.catalog import BaseTag, Component, PairRow, Pin, Reasoned, StandIn
+from cannery.core.catalog import BaseTag, Component, Pin, Reasoned, StandIn
 from cannery.core.catalog_errors import key_path, sentence
+from cannery.core.compatibility import Compatibility, Row
 from cannery.core.fields import NPU_CHECKS, component_name_fault, profile_name_fault, yaml_kind
 from cannery.core.words import Arch, BaseKind, Chip
 from verifying.checks import CHECKS
@@ -82,9 +83,22 @@ def test_a_reason_is_not_a_word() -> None:
 
 
 def test_rows_hold_versions() -> None:
-    row = {"torch_npu": "2.9.0", "torch": "2.9.0", "cann": "8.3.RC1", "source": "s", "date": "d"}
-    assert PairRow(**row).cann == "8.3.rc1"
-    assert "is not a version" in problem(PairRow, **{**row, "torch": "2.9.x"})
+    row = {
+        "of": "Torch_NPU==2.9.0.post1",
+        "fits": {"torch": "2.9.0", "cann": "8.3.RC1", "python": ">=3.9,<3.12"},
+        "source": "s",
+    }
+    made = Row.model_validate(row)
+    assert (made.name, made.version) == ("torch-npu", "2.9.0.post1")
+    assert made.fits == {"torch": "2.9.0", "cann": "8.3.rc1", "python": ">=3.9,<3.12"}
+    assert "is not NAME==VERSION" in problem(Row, **{**row, "of": "torch-npu>=2.9"})
+    assert "is not a range of versions" in problem(Row, **{**row, "fits": {"torch": "two"}})
+    assert "is not a CANN version" in problem(Row, **{**row, "fits": {"cann": "9"}})
+
+
+def test_a_row_names_a_source_that_the_table_has() -> None:
+    row = {"of": "a==1", "fits": {"torch": "1"}, "source": "nowhere"}
+    assert "nowhere" in problem(Compatibility, sources={}, rows=[row])
 
 
 def test_values_are_frozen() -> None:
@@ -93,7 +107,7 @@ def test_values_are_frozen() -> None:
 
 
 def test_closed_words_of_components() -> None:
-    assert "'wheels' or 'system'" in problem(Component, kind="wheel", summary="x")
+    assert "'wheels', 'system', 'source' or 'native'" in problem(Component, kind="wheel", summary="x")
     assert problem(Component, kind="system", summary="x", system={"yum": ["a"]})
     assert problem(BaseTag, python="3.11.14", atb_abi=2)
 

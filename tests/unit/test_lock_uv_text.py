@@ -6,7 +6,7 @@ import tomllib
 
 import pytest
 
-from cannery.core.lock import LockRequest, StandInRelease
+from cannery.core.lock import KnownRelease, LockRequest
 from cannery.core.uv_input import UvIndex, exact_pin, project_text, settings_text
 from cannery.core.uv_output import explain, parse_pylock, parse_via
 from cannery.core.words import Arch
@@ -21,7 +21,7 @@ REQUEST = LockRequest(
     ("wandb",),
     "2026-11-20",
     (("torch", "pytorch-cpu"),),
-    (StandInRelease("torch", "2.13.0", ("filelock",))),
+    (KnownRelease("torch", "2.13.0", ("filelock",))),
 )
 BOUND = {"torch": UvIndex("pytorch-cpu-torch", "https://t.example/cpu", explicit=True, dated=False)}
 

@@ -64,9 +64,9 @@ def test_version_files_of_the_target_hold_no_field() -> None:
 
 
 def test_a_forced_image_says_so_in_manifest_and_labels() -> None:
-    made = plan(forced=("torch-pair",))
-    assert manifest(made, compatibility())["forced"] == ["torch-pair"]
-    assert labels(made)["org.cannery.forced"] == "torch-pair"
+    made = plan(forced=("fit",))
+    assert manifest(made, compatibility())["forced"] == ["fit"]
+    assert labels(made)["org.cannery.forced"] == "fit"
     assert str(made.tag).endswith("-forced")
     assert "org.cannery.forced" not in labels(plan())
 

@@ -61,7 +61,7 @@ def test_both_arches_share_a_tag_and_nothing_else_does() -> None:
         plan(Options(base="me/cann:1")),
         plan(Options(pins=("ray==2.51.0",))),
         plan(templates={"tools/stage.py": "others"}),
-        plan(forced=("torch-pair",)),
+        plan(forced=("fit",)),
         with_packages(package("sympy", "1.15", size=6_299_353, via=("torch",))),
     ]
     assert len({made.digest for made in (amd, *others)}) == 1 + len(others)

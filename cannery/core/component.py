@@ -1,0 +1,142 @@
+"""Components of the catalog: where a part comes from, what it asks for, how it is installed and checked."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, model_validator
+
+from cannery.core.fields import (
+    CommitText,
+    DateText,
+    EnvName,
+    EnvValue,
+    LocalText,
+    ModuleText,
+    Name,
+    PathText,
+    RelativeText,
+    RepositoryText,
+    RequirementText,
+    SpecifierText,
+    Text,
+    VersionText,
+    parsed,
+)
+from cannery.core.target import parse_chip
+from cannery.core.words import Arch, Chip, ComponentKind, Install
+
+ChipWord = Annotated[Chip, parsed(parse_chip)]
+# Fields that only some kinds have; what nothing would read is refused.
+FIELDS_OF: dict[ComponentKind, frozenset[str]] = {
+    ComponentKind.WHEELS: frozenset({"extras", "index", "local", "binds", "metadata"}),
+    ComponentKind.SYSTEM: frozenset({"system", "links"}),
+    ComponentKind.SOURCE: frozenset({"hosts", "install", "build_env", "revisions", "releases"}),
+    ComponentKind.NATIVE: frozenset({"hosts", "install", "build_env", "revisions", "releases", "soc_variable"}),
+}
+
+
+class Closed(BaseModel):
+    """Base of every catalog model: frozen, unknown keys refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=False)
+
+
+class Import(Closed):
+    """An import that verify makes in the image; `attribute` (dotted) must exist, and equal `equals` when given."""
+
+    module: ModuleText
+    attribute: ModuleText | None = None
+    equals: Text | None = None
+
+
+class StandInMetadata(Closed):
+    """Requirements of a release, for locking where its index cannot be reached. `source` says where they were read."""
+
+    requires: tuple[RequirementText, ...]
+    source: Text
+
+
+class Submodule(Closed):
+    """A git submodule of a revision: its repository (`owner/name`) and the commit that the revision wants of it."""
+
+    repository: RepositoryText
+    commit: CommitText
+
+
+class Known(Closed):
+    """What is known of a source component at one commit, or of one of its releases, without fetching it.
+
+    `build_requires` is what its build asks for; `chips` are the chips that its ready-made kernels are for (empty: it
+    has none); `patches` names, by component, the commits that it keeps patch sets for; `source` says where all this
+    was read.
+    """
+
+    requires: tuple[RequirementText, ...] = ()
+    requires_python: SpecifierText | None = None
+    build_requires: tuple[RequirementText, ...] = ()
+    submodules: dict[RelativeText, Submodule] = {}
+    chips: tuple[ChipWord, ...] = ()
+    patches: dict[Name, tuple[CommitText, ...]] = {}
+    date: DateText | None = None
+    note: Text = ""
+    source: Text
+
+
+class Revision(Known):
+    """One commit of a repository; `version` is what the distribution calls itself there."""
+
+    version: VersionText
+
+
+class Component(Closed):
+    """One file of images/components: where a part comes from, how it is installed and checked."""
+
+    kind: ComponentKind
+    summary: Text
+    package: Name | None = None
+    extras: tuple[Name, ...] = ()
+    # The only index this package may come from (a name in images/indexes.yaml); None is the host's default index.
+    index: Text | None = None
+    # Local version segment that the wanted build carries on that index (torch: `cpu`), added to the pin.
+    local: LocalText | None = None
+    # Distributions that follow this one and are bound to the same index.
+    binds: tuple[Name, ...] = ()
+    metadata: dict[VersionText, StandInMetadata] = {}
+    # Of source and native: a host (a name in images/hosts.yaml) -> `owner/name` there, in the order they are tried.
+    hosts: dict[Name, RepositoryText] = {}
+    install: Install | None = None
+    build_env: dict[EnvName, EnvValue] = {}
+    # The variable that tells a native build which chip to compile for; its value follows from the target's chip.
+    soc_variable: EnvName | None = None
+    revisions: dict[CommitText, Revision] = {}
+    releases: dict[VersionText, Known] = {}
+    # Components that have to stand before this one in a profile: it is built or installed with them in place.
+    after: tuple[Name, ...] = ()
+    # The chips it works on; empty: every one.
+    chips: tuple[ChipWord, ...] = ()
+    imports: tuple[Import, ...] = ()
+    libraries: tuple[PathText, ...] = ()
+    env: dict[EnvName, EnvValue] = {}
+    # System packages by family: `apt`, `dnf`; and `links`: path in the image -> target, by family and arch.
+    system: dict[Literal["apt", "dnf"], tuple[Text, ...]] = {}
+    links: dict[PathText, dict[Literal["apt", "dnf"], dict[Arch, PathText]]] = {}
+
+    @model_validator(mode="after")
+    def _fields_of_its_kind(self) -> Self:
+        """A field that nothing would read is refused, and so is a source that comes from nowhere."""
+        special = frozenset().union(*FIELDS_OF.values())
+        unread = [name for name in sorted(special - FIELDS_OF[self.kind]) if getattr(self, name)]
+        if self.kind is ComponentKind.SYSTEM and self.package:
+            unread.append("package")
+        if unread:
+            raise ValueError(f"kind {self.kind} has no {', '.join(unread)}")
+        if self.kind.is_source and not (self.revisions or self.releases):
+            raise ValueError(f"kind {self.kind} wants revisions or releases: what the build asks for is known by them")
+        if self.revisions and not self.hosts:
+            raise ValueError("revisions are commits of a repository: name the hosts that have it")
+        if self.kind.is_source and self.install is None:
+            raise ValueError(f"kind {self.kind} wants install: {', '.join(Install)}")
+        if self.index is None and (self.binds or self.metadata):
+            raise ValueError("binds and metadata say more about an index: name one as index")
+        return self

@@ -1,0 +1,93 @@
+"""What is asked of the resolver: a recipe's requirements, bounds and bindings, and those of the build tools."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from cannery.core.lock import KnownRelease, LockRequest
+from cannery.core.recipe import parse_pin
+
+if TYPE_CHECKING:
+    from cannery.core.catalog import Catalog
+    from cannery.core.recipe import Recipe
+    from cannery.core.words import Arch
+
+TOOLS_PROFILE = "_tools"
+
+
+def lock_request(recipe: Recipe) -> LockRequest:
+    """Return what the resolver is asked for this recipe.
+
+    The pins, what sources ask for at their commit, what CANN imports, bounds, overrides and bindings.
+    """
+    sources = _sources(recipe)
+    requirements = [c.requirement for c in recipe.wheels] + [f"{s.name}=={s.version}" for s in sources]
+    names = {c.package for c in recipe.wheels} | {s.name for s in sources}
+    requirements += [r for r in recipe.base.line.python_packages if canonicalize_name(Requirement(r).name) not in names]
+    extra = [pin for pin in recipe.pins if parse_pin(pin)[0] not in names]
+    overrides = [o.requirement for o in recipe.profile.overrides if not _same_name(o.requirement, recipe.pins)]
+    if recipe.force:
+        overrides += [c.requirement for c in recipe.wheels if c.version] + extra
+    bindings = {
+        canonicalize_name(name): c.component.index
+        for c in recipe.wheels
+        if c.component.index
+        for name in (c.package, *c.component.binds)
+    }
+    profile = recipe.profile
+    return LockRequest(
+        profile=recipe.name,
+        python=recipe.target.python,
+        arch=recipe.target.arch,
+        requirements=tuple(sorted({*requirements, *extra})),
+        constraints=tuple(sorted({*(c.requirement for c in profile.constraints), *recipe.held})),
+        overrides=tuple(sorted(set(overrides))),
+        excludes=tuple(sorted(e.requirement for e in profile.excludes)),
+        exclude_newer=profile.exclude_newer,
+        bindings=tuple(sorted(bindings.items())),
+        stand_ins=_stand_ins(recipe),
+        sources=sources,
+        package_dates=tuple(
+            sorted((canonicalize_name(name), later.date) for name, later in profile.exclude_newer_packages.items())
+        ),
+    )
+
+
+def _same_name(requirement: str, pins: tuple[str, ...]) -> bool:
+    return canonicalize_name(Requirement(requirement).name) in {parse_pin(pin)[0] for pin in pins}
+
+
+def _sources(recipe: Recipe) -> tuple[KnownRelease, ...]:
+    return tuple(
+        KnownRelease(c.package, c.version, known.requires, known.requires_python or "")
+        for c in sorted(recipe.sources, key=lambda c: c.package)
+        if c.version and (known := c.known)
+    )
+
+
+def _stand_ins(recipe: Recipe) -> tuple[KnownRelease, ...]:
+    return tuple(
+        KnownRelease(c.package, version, metadata.requires)
+        for c in recipe.wheels
+        for version, metadata in sorted(c.component.metadata.items())
+        if version == c.version
+    )
+
+
+def tools_request(catalog: Catalog, python: str, arch: Arch) -> LockRequest:
+    """Return the request for the build tools of the stages (images/tools.yaml), for the build host's arch."""
+    return LockRequest(
+        profile=TOOLS_PROFILE,
+        python=python,
+        arch=arch,
+        requirements=tuple(sorted(catalog.tools.requirements)),
+        constraints=(),
+        overrides=(),
+        excludes=(),
+        exclude_newer=catalog.tools.exclude_newer,
+        bindings=(),
+        stand_ins=(),
+    )

@@ -1,0 +1,38 @@
+"""Rules over a recipe and its lock: small pure functions, each yielding findings.
+
+They read the data files and the lock only; no version stands here. What no row of the table has is unknown, never ok.
+Each module holds the rules of one subject; `RULES` lists them all.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cannery.core.findings import Finding, in_order
+from cannery.core.rules.fit import fits
+from cannery.core.rules.locks import incomplete
+from cannery.core.rules.overrides import overrides
+from cannery.core.rules.subject import Subject
+from cannery.core.rules.target import base_tag
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from cannery.core.catalog import Catalog
+    from cannery.core.lock import Lock
+    from cannery.core.recipe import Recipe
+    from cannery.core.words import Arch
+
+RULES: tuple[Callable[[Subject], Iterable[Finding]], ...] = (base_tag, fits, overrides, incomplete)
+
+
+def check_recipe(
+    recipe: Recipe, catalog: Catalog, locks: dict[Arch, Lock] | None = None, build_arch: Arch | None = None
+) -> tuple[Finding, ...]:
+    """Return every finding about `recipe`, from its pins and, when given, its locks; errors first.
+
+    `locks` are those of the profile's arches, the recipe's own among them; `build_arch` is the arch of the machine
+    that would build.
+    """
+    subject = Subject(recipe, catalog, locks or {}, build_arch)
+    return in_order(finding for rule in RULES for finding in rule(subject))
