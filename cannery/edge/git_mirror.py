@@ -1,0 +1,52 @@
+"""The user's own repositories in place of the network: read where they are, never written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cannery.core.errors import NetworkError
+from cannery.edge.git_objects import has
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Found:
+    """A commit that is on this host: its repository, who served it (`host/owner/name`), and how it was had.
+
+    A mirror may lack content (`is_whole` false); in the cache that would be damage.
+    """
+
+    git_dir: Path
+    commit: str
+    repository: str
+    how: str
+    is_whole: bool = True
+
+
+def in_mirror(mirror: Path, what: str, commit: str, hosts: Mapping[str, str], env: Mapping[str, str]) -> Found:
+    """Return `commit` in a local repository below `mirror`, which is only read.
+
+    Looked at are `owner/name.git`, `owner/name` and `owner+name/repo`, bare or with a work tree, of every `owner/name`
+    in `hosts`. Raises `NetworkError` that names them when none has it.
+    """
+    looked: list[str] = []
+    for repository in dict.fromkeys(hosts.values()):
+        for place in (f"{repository}.git", repository, f"{repository.replace('/', '+')}/repo"):
+            git_dir = next((path for path in (mirror / place, mirror / place / ".git") if is_git_dir(path)), None)
+            if git_dir is not None and has(git_dir, f"{commit}^{{commit}}", env):
+                return Found(git_dir, commit, f"mirror/{repository}", "from the mirror", is_whole=False)
+            looked.append(f"{place} ({'not there' if git_dir is None else 'lacks the commit'})")
+    raise NetworkError(
+        f"{what}: commit {commit} is in no local repository: {', '.join(looked)}",
+        where=f"GIT_MIRROR={mirror}",
+        hint="put a repository that has it there, or leave GIT_MIRROR out to fetch it",
+    )
+
+
+def is_git_dir(path: Path) -> bool:
+    """Whether a folder is a git directory."""
+    return (path / "HEAD").is_file() and (path / "objects").is_dir()

@@ -1,0 +1,310 @@
+"""The git cache: what it asks which host for, what it says when none has it, and what a killed run leaves."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from git_trees import Repo, closed_port, file_host, git_cache, git_env, hosts, served, silent, web
+
+from cannery.core.errors import NetworkError, UnableError, UsageError
+from cannery.edge.git_objects import has
+from cannery.edge.git_run import StoppedError, quiet_env
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cannery.edge.git_mirror import Found
+
+NAME = {"here": "owner/name"}
+ABSENT = "0123456789" * 4
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Repo:
+    return Repo(tmp_path / "work")
+
+
+def commits(found: Found) -> int:
+    """How many commits of it there are in the repository."""
+    command = ("git", f"--git-dir={found.git_dir}", "rev-list", "--count", found.commit)
+    return int(subprocess.run(command, capture_output=True, check=True, text=True).stdout)
+
+
+def test_one_commit_is_fetched_alone_and_once(tmp_path: Path, repo: Repo) -> None:
+    wanted = [repo.commit({"a": str(i)}) for i in range(3)][1]
+    bare = served(repo, tmp_path / "host", "owner/name.git")
+    cache, lines, logged = git_cache(tmp_path / "cache", {"here": file_host(tmp_path / "host")})
+    found = cache.obtain("verl", wanted, NAME)
+    assert (found.commit, found.repository, found.how) == (wanted, "here/owner/name", "fetched from here")
+    assert found.git_dir == tmp_path / "cache/git/owner/name.git"
+    assert commits(found) == 1
+    assert lines == [f"verl: owner/name {wanted[:12]} is fetched from here"]
+    assert "git fetch --depth=1" in logged[0]
+    shutil.rmtree(bare)
+    again = cache.obtain("verl", wanted, NAME)
+    assert (again.repository, again.how) == ("here/owner/name", "from here, in the cache")
+    assert len(lines) == 1, "a commit that is there is not asked for again"
+
+
+def test_the_whole_history_comes_where_single_commits_are_refused(tmp_path: Path, repo: Repo) -> None:
+    wanted = [repo.commit({"a": str(i)}) for i in range(3)][1]
+    served(repo, tmp_path / "host", "owner/name.git")
+    env = git_env(tmp_path, protocol_version="0")
+    cache, lines, _ = git_cache(tmp_path / "cache", {"here": file_host(tmp_path / "host")}, env=env)
+    found = cache.obtain("verl", wanted, NAME)
+    assert found.how == "fetched with its history from here"
+    assert commits(found) == 2
+    assert lines[1] == "verl: owner/name: here gives out no single commits, so its whole history is fetched"
+    assert cache.obtain("verl", wanted, NAME).how == "from here, in the cache"
+
+
+def test_the_whole_history_comes_into_a_cache_that_has_another_commit_alone(tmp_path: Path, repo: Repo) -> None:
+    first, second, third = (repo.commit({"a": str(i)}) for i in range(3))
+    served(repo, tmp_path / "host", "owner/name.git")
+    known = {"here": file_host(tmp_path / "host")}
+    git_cache(tmp_path / "cache", known)[0].obtain("verl", third, NAME)
+    cache, _, _ = git_cache(tmp_path / "cache", known, env=git_env(tmp_path, protocol_version="0"))
+    found = cache.obtain("verl", first, NAME)
+    assert found.how == "fetched with its history from here"
+    assert has(found.git_dir, f"{second}^{{tree}}", cache.env)
+
+
+def test_a_plain_web_server_gives_the_whole_history(tmp_path: Path, repo: Repo) -> None:
+    wanted = repo.commit({"a": "1"})
+    repo.commit({"a": "2"})
+    bare = served(repo, tmp_path / "host", "owner/name.git")
+    subprocess.run(("git", f"--git-dir={bare}", "update-server-info"), check=True)
+    with web(tmp_path / "host") as url:
+        cache, _, _ = git_cache(tmp_path / "cache", hosts(here=f"{url}/{{repository}}.git"))
+        found = cache.obtain("verl", wanted, NAME)
+    assert found.how == "fetched with its history from here"
+    assert has(found.git_dir, f"{wanted}^{{tree}}", cache.env)
+
+
+def test_the_next_host_is_asked_and_the_failed_one_last_from_then_on(tmp_path: Path, repo: Repo) -> None:
+    first, second = repo.commit({"a": "1"}), repo.commit({"a": "2"})
+    served(repo, tmp_path / "host", "Owner/Name.git")
+    known = {**hosts(down=f"{closed_port()}/{{repository}}.git"), "up": file_host(tmp_path / "host")}
+    cache, lines, _ = git_cache(tmp_path / "cache", known)
+    names = {"down": "owner/name", "up": "Owner/Name"}
+    assert cache.obtain("verl", first, names).repository == "up/Owner/Name"
+    assert [line.rpartition(" ")[2] for line in lines] == ["down", "up"]
+    assert cache.obtain("verl", second, names).repository == "up/Owner/Name"
+    assert [line.rpartition(" ")[2] for line in lines] == ["down", "up", "up"]
+
+
+def test_every_host_is_named_with_its_reason(tmp_path: Path, repo: Repo) -> None:
+    repo.commit({"a": "1"})
+    served(repo, tmp_path / "host", "owner/name.git")
+    with web(tmp_path, 404) as gone, web(tmp_path, 401) as private, web(tmp_path, 503) as ill, silent() as mute:
+        urls = {"refused": closed_port(), "gone": gone, "private": private, "ill": ill, "mute": mute}
+        known = hosts(**{host: f"{url.replace('//', '//me:s3cret@')}/{{repository}}.git" for host, url in urls.items()})
+        known |= hosts(unknown="https://cannery.invalid/{repository}.git") | {"other": file_host(tmp_path / "host")}
+        cache, lines, logged = git_cache(tmp_path / "cache", known, silence=1.0)
+        with pytest.raises(NetworkError) as caught:
+            cache.obtain("verl", ABSENT, dict.fromkeys(known, "owner/name"))
+    what = caught.value.what
+    assert int(caught.value.code) == 7
+    assert "\n" not in what
+    assert what.removeprefix(f"verl: commit {ABSENT} cannot be had from ").split("; ") == [
+        "refused (owner/name): connection refused",
+        "gone (owner/name): no such repository",
+        "private (owner/name): it asks for a login, or has no such repository",
+        "ill (owner/name): server error: 503",
+        "mute (owner/name): time-out: no word within 1 s",
+        "unknown (owner/name): host name not found: cannery.invalid",
+        "other (owner/name): it has no such commit",
+    ]
+    assert "GIT_MIRROR=dir" in caught.value.hint
+    assert cache.slow == {"refused", "mute", "unknown"}
+    assert "s3cret" not in "".join([what, *lines, *logged])
+
+
+def test_a_commit_on_no_branch_is_not_there(tmp_path: Path, repo: Repo) -> None:
+    repo.commit({"a": "1"})
+    served(repo, tmp_path / "host", "owner/name.git")
+    env = git_env(tmp_path, protocol_version="0")
+    cache, _, _ = git_cache(tmp_path / "cache", {"here": file_host(tmp_path / "host")}, env=env)
+    with pytest.raises(NetworkError, match=r"here \(owner/name\): it has no such commit: no branch or tag leads to it"):
+        cache.obtain("verl", ABSENT, NAME)
+
+
+def test_what_a_killed_run_left_is_in_nobodys_way(tmp_path: Path, repo: Repo) -> None:
+    first, second = repo.commit({"a": "1"}), repo.commit({"a": "2"})
+    served(repo, tmp_path / "host", "owner/name.git")
+    cache, _, _ = git_cache(tmp_path / "cache", {"here": file_host(tmp_path / "host")})
+    git_dir = cache.obtain("verl", first, NAME).git_dir
+    left = [git_dir / name for name in ("shallow.lock", "packed-refs.lock", "config.lock", "objects/pack/tmp_pack_x")]
+    left.append(git_dir / f"refs/cannery/at/{second}/here.lock")
+    for path in left:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    assert cache.obtain("verl", second, NAME).how == "fetched from here"
+    assert [path for path in left if path.exists()] == []
+
+
+def test_a_half_made_repository_is_made_anew(tmp_path: Path, repo: Repo) -> None:
+    wanted = repo.commit({"a": "1"})
+    served(repo, tmp_path / "host", "owner/name.git")
+    cache, _, _ = git_cache(tmp_path / "cache", {"here": file_host(tmp_path / "host")})
+    (tmp_path / "cache/git/owner/name.git/objects").mkdir(parents=True)
+    (tmp_path / "cache/git/owner/name.git/HEAD").touch()
+    assert cache.obtain("verl", wanted, NAME).how == "fetched from here"
+
+
+def test_a_commit_whose_objects_were_lost_is_fetched_again(tmp_path: Path, repo: Repo) -> None:
+    wanted = repo.commit({"a": "1"})
+    served(repo, tmp_path / "host", "owner/name.git")
+    cache, lines, _ = git_cache(tmp_path / "cache", {"here": file_host(tmp_path / "host")})
+    git_dir = cache.obtain("verl", wanted, NAME).git_dir
+    shutil.rmtree(git_dir / "objects")
+    (git_dir / "objects").mkdir()
+    found = cache.obtain("verl", wanted, NAME)
+    assert (found.how, len(lines)) == ("fetched from here", 2)
+    assert has(git_dir, f"{wanted}:a", cache.env)
+
+
+def test_objects_without_their_ref_are_not_trusted(tmp_path: Path, repo: Repo) -> None:
+    """A fetch that was killed may leave objects; git writes the ref last."""
+    wanted = repo.commit({"a": "1"})
+    served(repo, tmp_path / "host", "owner/name.git")
+    cache, lines, _ = git_cache(tmp_path / "cache", {"here": file_host(tmp_path / "host")})
+    git_dir = cache.obtain("verl", wanted, NAME).git_dir
+    subprocess.run(("git", f"--git-dir={git_dir}", "update-ref", "-d", f"refs/cannery/at/{wanted}/here"), check=True)
+    assert cache.obtain("verl", wanted, NAME).how == "fetched from here"
+    assert len(lines) == 2
+
+
+def test_a_stopped_run_ends_its_child_at_once(tmp_path: Path) -> None:
+    stop = threading.Event()
+    with silent() as url:
+        cache, _, _ = git_cache(tmp_path / "cache", hosts(here=f"{url}/{{repository}}.git"), stop=stop)
+        threading.Timer(0.5, stop.set).start()
+        began = time.monotonic()
+        with pytest.raises(StoppedError):
+            cache.obtain("verl", ABSENT, NAME)
+    assert time.monotonic() - began < 5
+
+
+def test_two_at_once_fetch_once(tmp_path: Path, repo: Repo) -> None:
+    wanted = repo.commit({"a": "1"})
+    served(repo, tmp_path / "host", "owner/name.git")
+    cache, lines, _ = git_cache(tmp_path / "cache", {"here": file_host(tmp_path / "host")})
+    found: list[Found] = []
+    threads = [threading.Thread(target=lambda: found.append(cache.obtain("verl", wanted, NAME))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 4
+    assert [line for line in lines if "is fetched from" in line] == [
+        f"verl: owner/name {wanted[:12]} is fetched from here"
+    ]
+
+
+def test_the_users_own_git_settings_apply(tmp_path: Path, repo: Repo) -> None:
+    wanted = repo.commit({"a": "1"})
+    served(repo, tmp_path / "host", "owner/name.git")
+    (tmp_path / "gitconfig").write_text(f'[url "file://{tmp_path}/host/"]\n  insteadOf = https://cannery.invalid/\n')
+    env = git_env(tmp_path) | {"GIT_CONFIG_GLOBAL": str(tmp_path / "gitconfig")}
+    cache, _, _ = git_cache(tmp_path / "cache", hosts(here="https://cannery.invalid/{repository}.git"), env=env)
+    assert cache.obtain("verl", wanted, NAME).repository == "here/owner/name"
+
+
+def test_no_askpass_is_run_and_no_hook_around_it_counts(tmp_path: Path) -> None:
+    askpass = tmp_path / "askpass"
+    askpass.write_text(f"#!/bin/sh\ntouch {tmp_path}/asked\necho x\n")
+    askpass.chmod(0o755)
+    asking = dict.fromkeys(("GIT_ASKPASS", "SSH_ASKPASS"), str(askpass))
+    env = (
+        git_env(tmp_path, **{"core.askPass": str(askpass)}) | asking | {"GIT_DIR": "/nowhere", "LC_ALL": "de_DE.UTF-8"}
+    )
+    with web(tmp_path, 401) as url:
+        cache, _, _ = git_cache(tmp_path / "cache", hosts(here=f"{url}/{{repository}}.git"), env=env)
+        with pytest.raises(NetworkError, match="it asks for a login"):
+            cache.obtain("verl", ABSENT, NAME)
+    assert not (tmp_path / "asked").exists()
+    assert {name: quiet_env(env)[name] for name in ("LC_ALL", "GIT_TERMINAL_PROMPT")} == {
+        "LC_ALL": "C",
+        "GIT_TERMINAL_PROMPT": "0",
+    }
+    assert "GIT_DIR" not in quiet_env(env)
+
+
+def test_no_tidying_up_takes_a_commit_away(tmp_path: Path, repo: Repo) -> None:
+    wanted = repo.commit({"a": "1"})
+    served(repo, tmp_path / "host", "owner/name.git")
+    cache, _, _ = git_cache(tmp_path / "cache", {"here": file_host(tmp_path / "host")})
+    git_dir = cache.obtain("verl", wanted, NAME).git_dir
+    subprocess.run(("git", f"--git-dir={git_dir}", "gc", "--quiet", "--prune=now"), check=True)
+    assert cache.obtain("verl", wanted, NAME).how == "from here, in the cache"
+
+
+def test_git_does_not_tidy_up_by_itself(tmp_path: Path, repo: Repo) -> None:
+    commits = [repo.commit({"a": str(i)}) for i in range(3)]
+    served(repo, tmp_path / "host", "owner/name.git")
+    eager = {"gc.auto": "1", "gc.autoPackLimit": "1", "gc.autoDetach": "false", "fetch.unpackLimit": "1"}
+    cache, _, _ = git_cache(tmp_path / "cache", {"here": file_host(tmp_path / "host")}, env=git_env(tmp_path, **eager))
+    (git_dir,) = {cache.obtain("verl", commit, NAME).git_dir for commit in commits}
+    assert len(list((git_dir / "objects/pack").glob("*.pack"))) == 3
+
+
+def test_hosts_that_have_no_url_and_hosts_without_git_are_told(tmp_path: Path) -> None:
+    cache, _, _ = git_cache(tmp_path / "cache", hosts(github="https://cannery.invalid/{repository}"))
+    with pytest.raises(UsageError, match="verl: host 'here' has no URL") as caught:
+        cache.obtain("verl", ABSENT, NAME)
+    assert caught.value.hint == "known: github"
+    with pytest.raises(UsageError, match="verl: no host is named"):
+        cache.obtain("verl", ABSENT, {})
+    cache, _, _ = git_cache(tmp_path / "cache", hosts(here="file:///x/{repository}"), env={"PATH": str(tmp_path)})
+    with pytest.raises(UnableError, match="program not found: git"):
+        cache.obtain("verl", ABSENT, NAME)
+
+
+def test_a_cache_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache/git").write_text("a file")
+    cache, _, _ = git_cache(tmp_path / "cache", hosts(here="file:///x/{repository}"))
+    with pytest.raises(UnableError, match="the cache cannot be written"):
+        cache.obtain("verl", ABSENT, NAME)
+
+
+@pytest.mark.parametrize("place", ["owner/name.git", "owner/name", "owner+name/repo"])
+def test_a_mirror_is_read_in_place_and_never_written(tmp_path: Path, repo: Repo, place: str) -> None:
+    wanted = repo.commit({"a": "1"})
+    bare = served(repo, tmp_path / "mirror", place)
+    before = {path: path.stat().st_mtime_ns for path in bare.rglob("*")}
+    cache, lines, _ = git_cache(tmp_path / "cache", {}, mirror=tmp_path / "mirror")
+    found = cache.obtain("verl", wanted, {"one": "else/where", "two": "owner/name"})
+    assert (found.git_dir, found.repository, found.is_whole) == (bare, "mirror/owner/name", False)
+    assert {path: path.stat().st_mtime_ns for path in bare.rglob("*")} == before
+    assert lines == []
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
+def test_a_clone_with_a_work_tree_is_a_mirror_too(tmp_path: Path) -> None:
+    repo = Repo(tmp_path / "mirror/owner/name")
+    cache, _, _ = git_cache(tmp_path / "cache", {}, mirror=tmp_path / "mirror")
+    assert cache.obtain("verl", repo.commit({"a": "1"}), NAME).git_dir == tmp_path / "mirror/owner/name/.git"
+
+
+def test_a_mirror_without_the_commit_says_where_it_looked_and_asks_no_host(tmp_path: Path, repo: Repo) -> None:
+    wanted = repo.commit({"a": "1"})
+    served(repo, tmp_path / "host", "owner/name.git")
+    served(repo, tmp_path / "mirror", "owner+name/repo")
+    other = repo.commit({"a": "2"})
+    cache, lines, _ = git_cache(tmp_path / "cache", {"here": file_host(tmp_path / "host")}, mirror=tmp_path / "mirror")
+    assert cache.obtain("verl", wanted, NAME)
+    with pytest.raises(NetworkError) as caught:
+        cache.obtain("verl", other, NAME)
+    assert caught.value.what == (
+        f"verl: commit {other} is in no local repository: owner/name.git (not there), owner/name (not there), "
+        "owner+name/repo (lacks the commit)"
+    )
+    assert caught.value.where == f"GIT_MIRROR={tmp_path}/mirror"
+    assert lines == []
