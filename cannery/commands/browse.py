@@ -36,12 +36,16 @@ def show_profile(arguments: argparse.Namespace, context: Context) -> ExitCode:
     catalog = context.catalog()
     profile = find_profile(catalog, arguments.profile)
     recipe = select(catalog, arguments.profile, Options(), context.arch)
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "name": c.name,
             "kind": str(c.component.kind),
             "pin": c.full_version or "",
-            "index": c.component.index or ("default" if c.component.kind == "wheels" else ""),
+            "index": c.index or ("default" if c.component.kind == "wheels" or c.release else ""),
+            "commit": c.commit or "",
+            "release": c.release or "",
+            "hosts": dict(c.component.hosts) if c.commit else {},
+            "asks": list(c.known.requires) if c.known else [],
             "reason": c.reason,
             "summary": c.component.summary,
         }
@@ -59,7 +63,11 @@ def show_profile(arguments: argparse.Namespace, context: Context) -> ExitCode:
     for row in rows:
         pin = f"== {row['pin']}" if row["pin"] else "locked"
         index = f", index {row['index']}" if row["index"] else ""
+        if row["hosts"]:
+            index += f", {_hosts(row)} at {row['commit']}"
         print(f"  {row['name']:<{width}}  {pin:<16} {row['kind']}{index}: {row['summary']}")
+        if row["asks"]:
+            print(f"  {'':<{width}}  asks for: {', '.join(row['asks'])}")
         if row["reason"]:
             print(f"  {'':<{width}}  because: {row['reason']}")
     for title in ("constraints", "overrides", "excludes"):
@@ -67,6 +75,11 @@ def show_profile(arguments: argparse.Namespace, context: Context) -> ExitCode:
             print(f"{title.removesuffix('s')}: {item.requirement} because {item.reason}")
     print(f"shared memory: {profile.shm_size}")
     return ExitCode.DONE
+
+
+def _hosts(row: dict[str, Any]) -> str:
+    """Return where a source is, as `github:volcengine/verl`."""
+    return " ".join(f"{host}:{repository}" for host, repository in row["hosts"].items())
 
 
 def _target(profile: Profile) -> dict[str, Any]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
 from pydantic import BaseModel, ConfigDict, model_validator
 
 from cannery.core.fields import (
@@ -27,12 +29,24 @@ from cannery.core.target import parse_chip
 from cannery.core.words import Arch, Chip, ComponentKind, Install
 
 ChipWord = Annotated[Chip, parsed(parse_chip)]
+SOURCE_FIELDS = frozenset(
+    {
+        "hosts",
+        "install",
+        "build_env",
+        "subdirectory",
+        "paths",
+        "stubs",
+        "revisions",
+        "releases",
+    }
+)
 # Fields that only some kinds have; what nothing would read is refused.
 FIELDS_OF: dict[ComponentKind, frozenset[str]] = {
-    ComponentKind.WHEELS: frozenset({"extras", "index", "local", "binds", "metadata"}),
+    ComponentKind.WHEELS: frozenset({"extras", "index", "index_except", "local", "binds", "metadata"}),
     ComponentKind.SYSTEM: frozenset({"system", "links"}),
-    ComponentKind.SOURCE: frozenset({"hosts", "install", "build_env", "revisions", "releases"}),
-    ComponentKind.NATIVE: frozenset({"hosts", "install", "build_env", "revisions", "releases", "soc_variable"}),
+    ComponentKind.SOURCE: SOURCE_FIELDS,
+    ComponentKind.NATIVE: SOURCE_FIELDS | {"soc_variable", "standin"},
 }
 
 
@@ -89,6 +103,17 @@ class Revision(Known):
     version: VersionText
 
 
+class OnStandIn(Closed):
+    """How a native component is built where there is no CANN to compile against, and why that is all that can be done.
+
+    `build_env` takes the place of the component's own values, `install` of its way.
+    """
+
+    build_env: dict[EnvName, EnvValue] = {}
+    install: Install | None = None
+    reason: Text
+
+
 class Component(Closed):
     """One file of images/components: where a part comes from, how it is installed and checked."""
 
@@ -98,6 +123,9 @@ class Component(Closed):
     extras: tuple[Name, ...] = ()
     # The only index this package may come from (a name in images/indexes.yaml); None is the host's default index.
     index: Text | None = None
+    # By arch: versions (a range) whose wanted builds the default index has. They come from there, without the local
+    # segment, and so does what `binds` names.
+    index_except: dict[Arch, SpecifierText] = {}
     # Local version segment that the wanted build carries on that index (torch: `cpu`), added to the pin.
     local: LocalText | None = None
     # Distributions that follow this one and are bound to the same index.
@@ -107,6 +135,13 @@ class Component(Closed):
     hosts: dict[Name, RepositoryText] = {}
     install: Install | None = None
     build_env: dict[EnvName, EnvValue] = {}
+    # Where the project stands in the repository; the repository's top where it is not given.
+    subdirectory: RelativeText | None = None
+    # What of the repository is exported: files and folders, all when none is named.
+    paths: tuple[RelativeText, ...] = ()
+    # Modules that its setup.py imports and does not use; the stage puts empty ones in their place.
+    stubs: tuple[ModuleText, ...] = ()
+    standin: OnStandIn | None = None
     # The variable that tells a native build which chip to compile for; its value follows from the target's chip.
     soc_variable: EnvName | None = None
     revisions: dict[CommitText, Revision] = {}
@@ -139,4 +174,18 @@ class Component(Closed):
             raise ValueError(f"kind {self.kind} wants install: {', '.join(Install)}")
         if self.index is None and (self.binds or self.metadata):
             raise ValueError("binds and metadata say more about an index: name one as index")
+        if self.index is None and self.index_except:
+            raise ValueError("index_except says where an index does not count: name one as index")
         return self
+
+    def index_on(self, arch: Arch, version: str | None) -> str | None:
+        """Return the only index that `version` (None: not pinned) may come from on `arch`; None is the default one.
+
+        A version with a local part names a build of `index`, so it is no exception.
+        """
+        excepted = self.index_except.get(arch)
+        if excepted is None or version is None:
+            return self.index
+        wanted = Version(version)
+        is_except = wanted.local is None and SpecifierSet(excepted).contains(wanted, prereleases=True)
+        return None if is_except else self.index

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
@@ -38,11 +39,17 @@ def held_bounds(chosen: Sequence[Chosen], table: Compatibility) -> tuple[str, ..
 
 def _followers(names: Iterable[str], torch: str, table: Compatibility) -> Iterator[str]:
     for name in names:
-        rows = [row for row in table.rows if row.name == name and same_release(row.fits.get(TORCH, ""), torch)]
+        rows = [row for row in table.rows if row.name == name and _takes(row.fits.get(TORCH, ""), torch)]
         versions = sorted({Version(row.version) for row in rows})
         if versions:
             bound = f"=={versions[0]}" if len(versions) == 1 else f">={versions[0]},<={versions[-1]}"
             yield f"{name}{bound}"
+
+
+def _takes(wanted: str, version: str) -> bool:
+    if wanted and not wanted[0].isdigit():
+        return SpecifierSet(wanted).contains(Version(version).public, prereleases=True)
+    return same_release(wanted, version)
 
 
 def partners(table: Compatibility, name: str, version: str, other: str) -> tuple[str, ...]:

@@ -32,10 +32,7 @@ def lock_request(recipe: Recipe) -> LockRequest:
     if recipe.force:
         overrides += [c.requirement for c in recipe.wheels if c.version] + extra
     bindings = {
-        canonicalize_name(name): c.component.index
-        for c in recipe.wheels
-        if c.component.index
-        for name in (c.package, *c.component.binds)
+        canonicalize_name(name): c.index for c in recipe.wheels if c.index for name in (c.package, *c.component.binds)
     }
     profile = recipe.profile
     return LockRequest(
@@ -72,6 +69,7 @@ def _stand_ins(recipe: Recipe) -> tuple[KnownRelease, ...]:
     return tuple(
         KnownRelease(c.package, version, metadata.requires)
         for c in recipe.wheels
+        if c.index
         for version, metadata in sorted(c.component.metadata.items())
         if version == c.version
     )

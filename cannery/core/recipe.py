@@ -12,6 +12,7 @@ from packaging.version import InvalidVersion, Version
 from cannery.core.errors import FindingsError, UsageError
 from cannery.core.held import held_bounds
 from cannery.core.target import Target, parse_arch, parse_cann, parse_chip, parse_os, parse_python
+from cannery.core.versions import without_build
 from cannery.core.words import Arch, BaseKind, ComponentKind, did_you_mean
 
 if TYPE_CHECKING:
@@ -41,8 +42,8 @@ class Options:
 class Chosen:
     """A component of a recipe: its name, its catalog entry and the version it is pinned to (None: the resolver's).
 
-    A source is pinned to a `commit`, or to the `release` on the package index that is taken in its place; `version` is
-    then what it calls itself.
+    `arch` is the recipe's: the index and the build of a version may depend on it. A source is pinned to a `commit`, or
+    to the `release` on the package index that is taken in its place; `version` is then what it calls itself.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Chosen:
     version: str | None
     extras: tuple[str, ...]
     reason: str
+    arch: Arch
     commit: str | None = None
     release: str | None = None
 
@@ -73,9 +75,16 @@ class Chosen:
         return f"{name}=={self.full_version}" if self.version else name
 
     @property
+    def index(self) -> str | None:
+        """The only index that it may come from; None is the host's default index."""
+        return self.component.index_on(self.arch, self.version)
+
+    @property
     def full_version(self) -> str | None:
         """The pinned version with the local segment that the component's index uses (`2.13.0+cpu`)."""
         if self.version is None or self.component.local is None or "+" in self.version:
+            return self.version
+        if self.index != self.component.index:
             return self.version
         return f"{self.version}+{self.component.local}"
 
@@ -150,7 +159,7 @@ def select(catalog: Catalog, name: str, options: Options, host_arch: Arch, locke
     """
     profile = find_profile(catalog, name)
     target = _target(profile, options, host_arch)
-    chosen = tuple(_choose(pin, catalog.components[pin.name]) for pin in profile.components)
+    chosen = tuple(_choose(pin, catalog.components[pin.name], target.arch) for pin in profile.components)
     chosen, extra = _pinned(chosen, options.pins, locked)
     return Recipe(
         name=name,
@@ -166,7 +175,8 @@ def select(catalog: Catalog, name: str, options: Options, host_arch: Arch, locke
 
 def with_arch(recipe: Recipe, arch: Arch) -> Recipe:
     """Return the same recipe for another CPU architecture."""
-    return replace(recipe, target=replace(recipe.target, arch=arch))
+    chosen = tuple(replace(one, arch=arch) for one in recipe.chosen)
+    return replace(recipe, target=replace(recipe.target, arch=arch), chosen=chosen)
 
 
 def _target(profile: Profile, options: Options, host_arch: Arch) -> Target:
@@ -181,10 +191,10 @@ def _target(profile: Profile, options: Options, host_arch: Arch) -> Target:
     )
 
 
-def _choose(pin: Pin, component: Component) -> Chosen:
+def _choose(pin: Pin, component: Component, arch: Arch) -> Chosen:
     revision = component.revisions.get(pin.commit) if pin.commit else None
     version = revision.version if revision else pin.release or pin.version
-    return Chosen(pin.name, component, version, pin.extras, pin.reason, pin.commit, pin.release)
+    return Chosen(pin.name, component, version, pin.extras, pin.reason, arch, pin.commit, pin.release)
 
 
 def parse_pin(text: str) -> tuple[str, str]:
@@ -240,7 +250,7 @@ def _repinned(chosen: Chosen, version: str) -> Chosen:
 
 def _base(catalog: Catalog, profile: Profile, target: Target, base: str | None) -> Base:
     wanted = base or (STANDIN if profile.base == STANDIN else "cann")
-    line = catalog.bases.get(target.cann)
+    line = catalog.bases.get(without_build(target.cann))
     if line is None:
         known = ", ".join(sorted(catalog.bases))
         raise FindingsError(f"no facts about CANN {target.cann}", where="images/bases", hint=f"known: {known}")

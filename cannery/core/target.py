@@ -6,16 +6,16 @@ import re
 from dataclasses import dataclass
 
 from cannery.core.errors import UsageError
+from cannery.core.versions import canonical, without_build
 from cannery.core.words import ARCH_ALIASES, CHIP_ALIASES, Arch, Chip, parse_word
 
 PYTHON = re.compile(r"3\.\d{1,2}", re.ASCII)
 OS_NAME = re.compile(r"[a-z][a-z_]*\d+(?:[._]\d+)*", re.ASCII)
-CANN = re.compile(r"\d+\.\d+\.(?:\d+|rc\d+)(?:\.[a-z0-9.]+)?", re.ASCII)
 
 
 @dataclass(frozen=True)
 class Target:
-    """What an image is built for. `cann` is canonical lower case (`8.3.rc1`), `python` is `major.minor`."""
+    """What an image is built for. `cann` is canonical lower case (`8.3.rc1`, `8.5.0.b160`), `python` `major.minor`."""
 
     cann: str
     chip: Chip
@@ -25,19 +25,20 @@ class Target:
 
     @property
     def base_tag(self) -> str:
-        """The tag that CANN images of this target carry: `<cann>-<chip>-<os>-py<python>`."""
-        return f"{self.cann}-{self.chip}-{self.os}-py{self.python}"
+        """The tag that CANN images of this target carry: `<cann>-<chip>-<os>-py<python>`; no tag names a build."""
+        return f"{without_build(self.cann)}-{self.chip}-{self.os}-py{self.python}"
 
     def __str__(self) -> str:
-        return f"{self.base_tag}-{self.arch}"
+        return f"{self.cann}-{self.chip}-{self.os}-py{self.python}-{self.arch}"
 
 
 def parse_cann(text: str, option: str = "CANN") -> str:
     """Return a CANN version in canonical form (`8.3.RC1` → `8.3.rc1`); raise `UsageError` when it is none."""
-    value = text.strip().lower()
-    if not CANN.fullmatch(value):
-        raise UsageError(f"{option}: {text!r} is not a CANN version", hint="written like 8.5.0 or 8.3.rc1")
-    return value
+    try:
+        return canonical(text)
+    except ValueError as error:
+        hint = "written like 8.5.0, 8.3.rc1 or 8.5.0.B160"
+        raise UsageError(f"{option}: {text!r} is not a CANN version", hint=hint) from error
 
 
 def parse_python(text: str, option: str = "PYTHON") -> str:

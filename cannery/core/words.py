@@ -85,19 +85,29 @@ ARCH_ALIASES: Mapping[str, Arch] = {
     "aarch64": Arch.ARM64,
 }
 
-# Names that npu-smi and product sheets print, beside the tags' own words (CONTRACTS, "Words and options").
+# The models of each family, as npu-smi prints them; CANN and native builds write `ascend` before the name. Read from
+# vllm-ascend's setup.py and torch_npu's NpuVariables.cpp. CANN calls one chip of the first family Ascend910B: that name
+# is left out, since the tags' 910b is another family.
+CHIP_MODELS: Mapping[Chip, tuple[str, ...]] = {
+    Chip.A2: ("910b1", "910b2", "910b2c", "910b3", "910b4", "910b4-1"),
+    Chip.A3: ("910_9362", "910_9363", "910_9372", "910_9381", "910_9382", "910_9391", "910_9392"),
+    Chip.P310: ("310p1", "310p2", "310p3", "310p4", "310p5", "310p7"),
+    Chip.A1: ("910a", "910proa", "910prob", "910premiuma"),
+    Chip.A5: ("950", "950dt_9582"),
+}
+# Names of a chip, beside the tags' own words: models, families and products (CONTRACTS, "Words and options").
 CHIP_ALIASES: Mapping[str, Chip] = {
     **{chip.value: chip for chip in Chip},
+    **{
+        f"{prefix}{model}": chip
+        for chip, models in CHIP_MODELS.items()
+        for model in models
+        for prefix in ("", "ascend")
+    },
     "a2": Chip.A2,
-    **{f"910b{n}": Chip.A2 for n in (1, 2, 3, 4)},
-    **{f"ascend910b{n}": Chip.A2 for n in (1, 2, 3, 4)},
     "910_93": Chip.A3,
-    "910_9391": Chip.A3,
-    "ascend910_9391": Chip.A3,
-    "310p3": Chip.P310,
-    "ascend310p3": Chip.P310,
+    "910c": Chip.A3,
     "300i": Chip.P310,
-    "950": Chip.A5,
 }
 
 T = TypeVar("T")

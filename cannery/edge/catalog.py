@@ -14,6 +14,7 @@ from cannery.core.catalog import (
     ChipAccess,
     Host,
     Index,
+    Pin,
     Profile,
     Registries,
     StandIn,
@@ -178,13 +179,37 @@ def _crossed(catalog: Catalog, documents: dict[str, YamlDocument]) -> list[str]:
         for position, pin in enumerate(profile.components):
             need(file, ("components", position, "name"), pin.name, catalog.components, "component")
             found = catalog.components.get(pin.name)
-            if found is not None and found.kind is ComponentKind.SYSTEM and (pin.version or pin.extras):
-                where = documents[file].where(("components", position))
-                problems.append(f"{where}: components.{position}: {pin.name} is of kind system: no version, no extras")
+            fault = _pin_fault(pin, found) if found is not None else ""
+            if fault:
+                problems.append(f"{documents[file].where(('components', position))}: components.{position}: {fault}")
     for name, component in catalog.components.items():
         if component.index is not None:
             need(f"components/{name}.yaml", ("index",), component.index, catalog.indexes, "index")
+        for host in component.hosts:
+            need(f"components/{name}.yaml", ("hosts", host), host, catalog.hosts, "git host")
+        for position, other in enumerate(component.after):
+            need(f"components/{name}.yaml", ("after", position), other, catalog.components, "component")
     return problems + _misnamed(catalog)
+
+
+def _pin_fault(pin: Pin, component: Component) -> str:
+    """Say what of a profile's pin does not go with the component's kind, or is not known there; "" when all does."""
+    given = [name for name in ("version", "commit", "release", "extras") if getattr(pin, name)]
+    wanted = {ComponentKind.SYSTEM: (), ComponentKind.WHEELS: ("version", "extras")}.get(
+        component.kind, ("commit", "release", "extras")
+    )
+    unread = [name for name in given if name not in wanted]
+    if unread:
+        return f"{pin.name} is of kind {component.kind}: no {', no '.join(unread)}"
+    if not component.kind.is_source:
+        return ""
+    if bool(pin.commit) == bool(pin.release):
+        return f"{pin.name} is of kind {component.kind}: name its commit, or the release in its place"
+    word, known = (pin.commit, component.revisions) if pin.commit else (pin.release, component.releases)
+    if word in known:
+        return ""
+    field = "revisions" if pin.commit else "releases"
+    return f"nothing is known of {pin.name} {word}: add it to {field} in images/components/{pin.name}.yaml"
 
 
 def _new_component(word: str, known: dict[str, Any]) -> str:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 import yaml
+from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from cannery.core.compatibility import Rank
 from cannery.core.errors import UsageError
 from cannery.core.lock_request import lock_request
 from cannery.core.recipe import Options, select
-from cannery.core.words import Arch, Chip
+from cannery.core.target import parse_cann, parse_chip
+from cannery.core.words import Arch, Chip, Severity
 from cannery.edge.catalog import load_catalog
 
 if TYPE_CHECKING:
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 QUICKSTART = "profiles/quickstart.yaml"
+ONES = "1" * 40
 
 
 @pytest.fixture(scope="module")
@@ -70,11 +75,90 @@ def test_no_cann_8_3_base_has_python_3_10(real: Catalog) -> None:
     assert not [tag for tag in tags if tag.endswith("py3.10")]
 
 
-def test_every_pair_of_the_table_extends_its_own_release(real: Catalog) -> None:
-    for row in real.compatibility.torch_pairs:
-        assert Version(row.torch_npu).base_version == Version(row.torch).base_version
-        assert row.source
-        assert row.date
+def test_every_torch_npu_extends_the_torch_whose_number_it_carries_on_one_cann(real: Catalog) -> None:
+    rows = [row for row in real.compatibility.rows if row.name == "torch-npu"]
+    assert len(rows) > 40
+    assert [str(row) for row in rows if Version(row.version).base_version != row.fits["torch"]] == []
+    assert all(parse_cann(row.fits["cann"]) == row.fits["cann"] for row in rows)
+
+
+def test_the_table_says_no_row_twice_and_has_no_idle_source(real: Catalog) -> None:
+    table = real.compatibility
+    rows = [(row.name, row.version, tuple(sorted(row.fits.items())), row.source) for row in table.rows]
+    assert [row for row in rows if rows.count(row) > 1] == []
+    assert {row.source for row in table.rows} == {*table.sources}
+
+
+def test_names_in_the_table_are_normal_and_ranges_only_where_they_are_read_as_such(real: Catalog) -> None:
+    for row in real.compatibility.rows:
+        assert all(canonicalize_name(key) == key for key in row.fits), row
+        exact = {"cann", "driver"} | ({"torch"} if row.name in {"torch-npu", "torchvision", "torchaudio"} else set())
+        assert all(row.fits[key][0].isdigit() for key in exact & {*row.fits}), row
+
+
+def fitting(real: Catalog, of: str, rank: Rank) -> list[dict[str, str]]:
+    table = real.compatibility
+    return [row.fits for row in table.rows if row.of == of and table.sources[row.source].rank is rank]
+
+
+def test_rows_that_stacks_stand_on(real: Catalog) -> None:
+    assert fitting(real, "vllm-ascend==0.13.0", Rank.METADATA) == [
+        {"torch": "2.8.0", "torch-npu": "2.8.0.post2", "triton-ascend": "3.2.0"}
+    ]
+    (policy,) = fitting(real, "vllm-ascend==0.13.0", Rank.TABLE)
+    assert (policy["vllm"], policy["cann"], policy["python"]) == ("0.13.0", "8.5.0", ">=3.10,<3.12")
+    (policy,) = fitting(real, "vllm-ascend==0.14.0rc1", Rank.TABLE)
+    assert policy["vllm"] == "0.14.1"
+    assert fitting(real, "vllm==0.11.0", Rank.METADATA) == [{"torch": "2.8.0", "python": ">=3.9,<3.14"}]
+    assert fitting(real, "torchvision==0.22.1", Rank.METADATA) == [{"torch": "2.7.1"}]
+    assert fitting(real, "torch==2.6.0", Rank.TABLE) == [{"python": ">=3.9,<3.12"}]
+    (guide,) = fitting(real, "mindspeed-rl==2.2.0", Rank.TABLE)
+    assert (guide["torch-npu"], guide["cann"], guide["driver"], guide["python"]) == (
+        "2.5.1",
+        "8.3.rc1",
+        "25.3.0",
+        "3.10",
+    )
+
+
+@pytest.mark.parametrize(
+    ("of", "makers", "user"),
+    [
+        ("torch-npu==2.7.1.post2", ["8.5.0"], "8.3.rc1"),
+        ("torch-npu==2.5.1", ["8.1.rc1"], "8.3.rc1"),
+        ("torch-npu==2.6.0", ["8.2.rc1"], "8.3.rc1"),
+        ("torch-npu==2.7.1.post1", [], "8.3.rc2"),
+    ],
+)
+def test_a_set_in_use_on_another_cann_stands_beside_the_makers_row(
+    real: Catalog, of: str, makers: list[str], user: str
+) -> None:
+    assert [fits["cann"] for fits in fitting(real, of, Rank.TABLE)] == makers
+    assert user in [fits["cann"] for fits in fitting(real, of, Rank.DOCUMENT)]
+
+
+def test_what_builds_call_a_chip_is_of_that_family(real: Catalog) -> None:
+    assert {chip: access.socs[0] for chip, access in real.chips.items() if access.socs} == {
+        "910b": "ascend910b1",
+        "a3": "ascend910_9391",
+        "310p": "ascend310p1",
+        "a5": "ascend950dt_9582",
+    }
+    for chip, access in real.chips.items():
+        for soc in access.socs:
+            if soc != "ascend910_9579":  # what the 950 was called before it had a name
+                assert parse_chip(soc.partition("vir")[0]) == chip
+
+
+def test_the_table_refuses_variables_that_contradict_the_set(real: Catalog) -> None:
+    rules = {(rule.variable, rule.beside): rule for rule in real.compatibility.env}
+    alloc = rules["PYTORCH_NPU_ALLOC_CONF", "vllm-ascend"]
+    assert re.search(alloc.value or "", "page_size:1g,expandable_segments:True")
+    assert not re.search(alloc.value or "", "expandable_segments:False")
+    assert alloc.severity is Severity.ERROR
+    assert rules["VLLM_VERSION", "vllm"].value is None
+    nz = rules["VLLM_ASCEND_ENABLE_NZ", "verl"]
+    assert [value for value in "012" if re.search(nz.value or "", value)] == ["1", "2"]
 
 
 def test_an_unquoted_version_says_how_to_quote_what_was_written(images: Path) -> None:
@@ -110,13 +194,26 @@ def test_an_unquoted_date_says_how_to_quote_it(images: Path) -> None:
             "components/torch.yaml",
             "kind: wheels",
             "kind: wheel",
-            "kind: 'wheel' is not known; known: wheels, system; did",
+            "kind: 'wheel' is not known; known: wheels, system, source, native; did you mean wheels?",
         ),
         ("chips.yaml", '"910b":', "910bx:", "chip 910b is missing"),
         ("chips.yaml", "cards: 8", "cards: none", "910b.cards:"),
         ("bases/8.5.0.yaml", "atb_abi: 1}", "abt_abi: 1}", "unknown key; did you mean atb_abi"),
         ("bases/8.5.0.yaml", "cann: 8.5.0", "cann: 8.5.7", "cann is '8.5.7', the file name says '8.5.0'"),
-        ("compatibility.yaml", 'torch: "2.12.0"', 'torch: "2.12.x"', "torch_pairs.0.torch: '2.12.x' is not a version"),
+        (
+            "compatibility.yaml",
+            'torch: "2.12.0"',
+            'torch: "~2.12"',
+            "rows.0.fits.torch: '~2.12' is not a range of versions",
+        ),
+        ("compatibility.yaml", 'torch: "2.12.0"', "torch: 2.12", 'unquoted 2.12 is a number to YAML; quote it: "2.12"'),
+        (
+            "compatibility.yaml",
+            "of: torch-npu==",
+            "of: torch-npu>=",
+            "rows.0.of: 'torch-npu>=2.12.0' is not NAME==VERSION",
+        ),
+        ("compatibility.yaml", "source: ascend-pytorch}", "source: ascend}", "a source that `sources` has not: ascend"),
         ("indexes.yaml", "urls:", "url:", "pytorch-cpu.url: unknown key; did you mean urls?"),
         ("tools.yaml", "requirements: [", 'requirements: ["a=1", ', "is not a requirement"),
         ("standin/recipe.yaml", "schema: 1", "shema: 1", "shema: unknown key; did you mean schema?"),
@@ -153,16 +250,36 @@ def test_a_file_that_is_no_table(images: Path, name: str, text: str) -> None:
 def test_a_component_without_a_file_says_which_to_make(images: Path) -> None:
     edit(images, QUICKSTART, "  - {name: tensordict}", "  - {name: Peft}\n  - {name: torch_npux}")
     first, second = problems(images).splitlines()[1:]
+    known = ", ".join(sorted(path.stem for path in (images / "components").iterdir()))
+    assert "torch, torch-memory-saver, torch-npu, " in known
     assert first.endswith(
         "components.7.name: no component 'Peft'; make images/components/peft.yaml (docs/profiles.md), "
-        "or take one of jemalloc, numpy, pip, ray, tensordict, torch, torch-npu, transformers, verl"
+        f"or take one of {known}"
     )
     assert "images/components/torch-npux.yaml (docs/profiles.md), or did you mean torch-npu" in second
 
 
 def test_a_system_component_takes_no_version(images: Path) -> None:
     edit(images, QUICKSTART, "{name: jemalloc}", '{name: jemalloc, version: "5.3"}')
-    assert "components.0: jemalloc is of kind system: no version, no extras" in problems(images)
+    assert "components.0: jemalloc is of kind system: no version" in problems(images)
+
+
+@pytest.mark.parametrize(
+    ("pin", "what"),
+    [
+        (
+            'release: "0.13.0", commit: "' + ONES + '"',
+            "vllm is of kind source: name its commit, or the release in its place",
+        ),
+        ('version: "0.13.0"', "vllm is of kind source: no version"),
+        ("reason: none", "vllm is of kind source: name its commit, or the release in its place"),
+        ('release: "9.9.9"', "nothing is known of vllm 9.9.9: add it to releases in images/components/vllm.yaml"),
+        ('commit: "' + ONES + '"', f"nothing is known of vllm {ONES}: add it to revisions in images/components/"),
+    ],
+)
+def test_a_source_is_pinned_to_something_that_is_known(images: Path, pin: str, what: str) -> None:
+    edit(images, QUICKSTART, "{name: jemalloc}", f"{{name: vllm, {pin}}}")
+    assert f"components.0: {what}" in problems(images)
 
 
 @pytest.mark.parametrize("name", ["torch_npu", "My Comp", "Ray2"])
@@ -226,8 +343,9 @@ def test_a_yml_beside_the_yaml_and_a_folder(images: Path) -> None:
     "name", ["README", "README.md", ".mine.yaml.swp", ".#mine.yaml", "._mine.yaml", "mine.yaml~", "mine.yaml.orig"]
 )
 def test_what_may_lie_beside_the_files(images: Path, name: str) -> None:
+    before = sorted(path.stem for path in (images / "profiles").iterdir())
     (images / "profiles" / name).write_text("no profile")
-    assert list(load_catalog(images).profiles) == ["quickstart"]
+    assert sorted(load_catalog(images).profiles) == before
 
 
 WORDS = [

@@ -10,15 +10,25 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from cannery.core.catalog import Component, Import, Pin, Profile, Reasoned, StandInMetadata, TargetDefaults
+from cannery.core.catalog import Host, Index, Later, Pin, Profile, Reasoned, TargetDefaults
+from cannery.core.component import (
+    FIELDS_OF,
+    Component,
+    Import,
+    Known,
+    OnStandIn,
+    Revision,
+    StandInMetadata,
+    Submodule,
+)
 from cannery.core.fields import LONGEST_NAME, NPU_CHECKS
 from cannery.core.lock_request import lock_request
 from cannery.core.recipe import Options, select
-from cannery.core.words import Arch, BaseKind, Chip, ComponentKind
+from cannery.core.words import Arch, BaseKind, Chip, ComponentKind, Install
 from cannery.edge.catalog import load_catalog
 
 if TYPE_CHECKING:
-    from cannery.core.catalog import Closed
+    from cannery.core.component import Closed
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAGE = (ROOT / "docs/profiles.md").read_text(encoding="utf-8")
@@ -28,9 +38,15 @@ TABLES: dict[str, type[Closed]] = {
     "target": TargetDefaults,
     "components": Pin,
     "constraints, overrides and excludes": Reasoned,
+    "exclude_newer_packages": Later,
     "Component": Component,
     "imports": Import,
     "metadata": StandInMetadata,
+    "revisions and releases": Revision,
+    "standin": OnStandIn,
+    "submodules": Submodule,
+    "Indexes": Index,
+    "Hosts": Host,
 }
 
 
@@ -89,17 +105,33 @@ def needed(heading: str, name: str) -> dict[str, Any]:
     for row in rows(heading):
         if row[2] == "required":
             value |= yaml.safe_load(row[3].strip("`"))
-    if heading == "Component" and name in {"system", "links"}:
-        value["kind"] = "system"
-    if heading == "Component" and name in {"binds", "metadata"}:
-        value["index"] = "pytorch-cpu"
+    if heading == "Component":
+        value |= beside(name)
     return value
+
+
+def beside(name: str) -> dict[str, Any]:
+    """The kind of component that has the field `name`, and what that kind needs: the page's own examples again."""
+    kind = next((kind for kind, fields in FIELDS_OF.items() if name in fields), None)
+    more = {"index"} if name in {"binds", "metadata", "index_except"} else set()
+    if kind is not None and kind.is_source:
+        more = {"install", "revisions", "hosts"}
+    examples: dict[str, Any] = {}
+    for row in rows("Component"):
+        if row[0].strip("`") in more:
+            examples |= yaml.safe_load(row[3].strip("`"))
+    return examples if kind is None else {"kind": str(kind), **examples}
 
 
 def test_the_closed_words_stand_in_it() -> None:
     quoted = set(re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```$", "", PAGE, flags=re.MULTILINE | re.DOTALL)))
-    assert {*NPU_CHECKS, *BaseKind, *Chip, *ComponentKind} <= quoted
+    assert {*NPU_CHECKS, *BaseKind, *Chip, *ComponentKind, *Install} <= quoted
     assert f"at most {LONGEST_NAME}\ncharacters" in PAGE
+
+
+def test_a_release_has_the_fields_of_a_revision_but_its_version() -> None:
+    assert [*Revision.model_fields] == [*Known.model_fields, "version"]
+    assert "Of a release\nthe same fields are known, without `version`." in PAGE
 
 
 def test_the_yaml_files_are_valid_and_the_worked_example_works(tmp_path: Path) -> None:

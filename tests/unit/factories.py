@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cannery.core.catalog import (
     BaseLine,
@@ -12,6 +12,7 @@ from cannery.core.catalog import (
     ChipAccess,
     Compatibility,
     Component,
+    Host,
     Index,
     Profile,
     Registries,
@@ -22,12 +23,18 @@ from cannery.core.lock import DEFAULT_INDEX, PROFILE_VIA, Lock, LockedPackage
 from cannery.core.lock_request import lock_request, tools_request
 from cannery.core.plan import Inputs, Plan, make_plan
 from cannery.core.recipe import Options, Recipe, select, with_arch
+from cannery.core.rules.subject import Subject
 from cannery.core.words import Arch, BaseKind
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 MOUNTS = ("/usr/local/dcmi", "/usr/local/Ascend/driver/lib64")
 MANAGERS = ("/dev/davinci_manager", "/dev/devmm_svm", "/dev/hisi_hdc")
 NPU_CHECKS = ("npu.nodes", "npu.tensor")
 EXCLUDE_NEWER = "2026-01-02"
+# Commits of the made-up sources.
+ENGINE, ENGINE_OLD, PLUGIN, KERNELS, KERNELS_OLD, PATCHER, LIBRARY = (digit * 40 for digit in "abcdef1")
 
 
 def sha(text: str) -> str:
@@ -60,6 +67,97 @@ def profile(**changes: object) -> Profile:
         "may_skip": {BaseKind.STANDIN: NPU_CHECKS, BaseKind.REAL: NPU_CHECKS[:1]},
     }
     return Profile.model_validate({**value, **changes})
+
+
+def source_profile(**changes: object) -> Profile:
+    """A profile with a source (`engine`), one that is built upon it (`plugin`) and a native one (`kernels`)."""
+    value = {
+        "summary": "made-up sources on torch and torch_npu",
+        "target": {"cann": "8.5.0", "chip": "910b", "os": "ubuntu22.04", "python": "3.11", "arch": ["amd64", "arm64"]},
+        "exclude_newer": EXCLUDE_NEWER,
+        "components": [
+            {"name": "torch", "version": "2.9.0"},
+            {"name": "torch-npu", "version": "2.9.0"},
+            {"name": "engine", "commit": ENGINE},
+            {"name": "kernels", "commit": KERNELS},
+            {"name": "plugin", "commit": PLUGIN},
+        ],
+    }
+    return Profile.model_validate({**value, **changes})
+
+
+def source_components() -> dict[str, Component]:
+    """The sources that `source_profile` names, and `patcher` with the `library` that it patches, for a test to add."""
+    values: dict[str, dict[str, Any]] = {
+        "engine": {
+            "kind": "source",
+            "summary": "serves models",
+            "hosts": {"here": "made-up/engine"},
+            "install": "wheel",
+            "revisions": {
+                ENGINE: {
+                    "version": "0.11.0",
+                    "requires": ["torch==2.9.0", "numpy<3", 'sympy; python_version < "3.9"'],
+                    "requires_python": ">=3.9",
+                    "source": "engine's list",
+                },
+                ENGINE_OLD: {
+                    "version": "0.10.0",
+                    "requires": ["torch==2.8.0"],
+                    "requires_python": ">=3.9,<3.11",
+                    "source": "engine's old list",
+                },
+            },
+            "releases": {
+                "0.11.0": {"requires": ["torch==2.9.0"], "note": "made from tag v0.11.0", "source": "its METADATA"}
+            },
+        },
+        "plugin": {
+            "kind": "source",
+            "summary": "brings the engine onto NPUs",
+            "hosts": {"here": "made-up/plugin"},
+            "install": "editable",
+            "after": ["torch", "engine"],
+            "revisions": {PLUGIN: {"version": "1.0", "requires": ["torch>=2.8"], "source": "plugin's list"}},
+        },
+        "kernels": {
+            "kind": "native",
+            "summary": "kernels for NPUs",
+            "hosts": {"here": "made-up/kernels"},
+            "install": "wheel",
+            "soc_variable": "SOC_VERSION",
+            "after": ["torch-npu"],
+            "revisions": {
+                KERNELS: {
+                    "version": "1.2.0",
+                    "requires": ["torch-npu==2.9.0"],
+                    "source": "kernels' list",
+                },
+                KERNELS_OLD: {"version": "1.1.0", "source": "kernels' old list"},
+            },
+            "releases": {"1.2.0": {"chips": ["910b"], "source": "the wheel's content"}},
+        },
+        "patcher": {
+            "kind": "source",
+            "summary": "patches the library",
+            "hosts": {"here": "made-up/patcher"},
+            "install": "tree",
+            "revisions": {PATCHER: {"version": "0.1", "patches": {"library": [LIBRARY]}, "source": "its summary file"}},
+        },
+        "library": {
+            "kind": "source",
+            "summary": "what is patched",
+            "package": "the-library",
+            "hosts": {"here": "made-up/library"},
+            "install": "editable",
+            "revisions": {
+                LIBRARY: {"version": "4.0.dev0", "source": "its setup.py"},
+                ENGINE: {"version": "4.1", "source": "its setup.py"},
+            },
+            "releases": {"4.0": {"source": "its METADATA"}},
+        },
+    }
+    return {name: Component.model_validate(value) for name, value in values.items()}
 
 
 def components() -> dict[str, Component]:
@@ -155,14 +253,23 @@ def standin() -> StandIn:
 
 
 def catalog(**changes: object) -> Catalog:
-    """A catalog with the profile `stack`."""
+    """A catalog with the profiles `stack` and `sources`."""
     value = {
-        "profiles": {"stack": profile()},
-        "chips": {"910b": ChipAccess(names="A2", cards=8, managers=MANAGERS, mounts=MOUNTS)},
-        "components": components(),
+        "profiles": {"stack": profile(), "sources": source_profile()},
+        "chips": {
+            chip: ChipAccess(names=names, cards=8, managers=MANAGERS, mounts=MOUNTS, socs=socs)
+            for chip, names, socs in (
+                ("910b", "A2", ("ascend910b1", "ascend910b2")),
+                ("a3", "A3", ("ascend910_9391",)),
+                ("310p", "300I", ("ascend310p1",)),
+                ("910", "910A", ()),
+            )
+        },
+        "components": {**components(), **source_components()},
         "bases": {cann: base_line(cann) for cann in ("8.5.0", "8.3.rc1")},
         "registries": Registries(repositories=("registry.example/cann", "mirror.example/cann"), source="made up"),
         "indexes": {"torch-cpu": Index(urls=("https://index.example/cpu",))},
+        "hosts": {"here": Host(url="https://git.example/{repository}.git")},
         "standin": standin(),
         "tools": Tools(requirements=("uv==0.9.0", "setuptools"), exclude_newer=EXCLUDE_NEWER),
         "compatibility": compatibility(),
@@ -173,6 +280,25 @@ def catalog(**changes: object) -> Catalog:
 def recipe(options: Options | None = None, found: Catalog | None = None, host: Arch = Arch.AMD64) -> Recipe:
     """The profile `stack`, bound to a target."""
     return select(found or catalog(), "stack", options or Options(), host, ["numpy"])
+
+
+def source_recipe(options: Options | None = None, found: Catalog | None = None, **changes: object) -> Recipe:
+    """The profile `sources`, changed, bound to a target on an amd64 host."""
+    data = found or catalog()
+    profiles = {**data.profiles, "sources": source_profile(**changes)}
+    return select(catalog(**{**vars(data), "profiles": profiles}), "sources", options or Options(), Arch.AMD64)
+
+
+def subject(
+    found: Recipe, data: Catalog | None = None, build_arch: Arch | None = None, **content: Sequence[LockedPackage]
+) -> Subject:
+    """What a rule judges; `content` are the packages of locks by arch (amd64=…), none while only pins are looked at."""
+    python = found.target.python
+    locks = {
+        Arch(arch): Lock(found.name, python, Arch(arch), "0" * 64, EXCLUDE_NEWER, "uv 0.9.0", tuple(those))
+        for arch, those in content.items()
+    }
+    return Subject(found, data or catalog(), locks, build_arch)
 
 
 def packages(machine: str = "x86_64", python: str = "cp311") -> tuple[LockedPackage, ...]:

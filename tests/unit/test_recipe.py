@@ -5,10 +5,12 @@ from factories import catalog, components, profile, recipe
 from hypothesis import given
 from hypothesis import strategies as st
 from packaging.requirements import Requirement
+from pydantic import ValidationError
 
+from cannery.core.component import Component
 from cannery.core.errors import FindingsError, UsageError
 from cannery.core.lock_request import lock_request, tools_request
-from cannery.core.recipe import Options, find_profile, parse_pin, select, with_arch
+from cannery.core.recipe import Options, Recipe, find_profile, parse_pin, select, with_arch
 from cannery.core.words import Arch, BaseKind, Chip
 
 
@@ -142,6 +144,57 @@ def test_the_request_says_everything_that_matters() -> None:
     assert request.bindings == (("torch", "torch-cpu"), ("torchvision", "torch-cpu"))
     assert [(s.name, s.version, s.requires) for s in request.stand_ins] == [("torch", "2.9.0", ("sympy",))]
     assert request.exclude_newer == "2026-01-02"
+
+
+def excepted(version: str, below: str = "<2.9.1") -> Recipe:
+    """The made-up stack with torch at `version`, which on arm64 the default index has up to a bound."""
+    parts = components()
+    torch = Component.model_validate({**parts["torch"].model_dump(), "index_except": {"arm64": below}})
+    pins = [{"name": "torch", "version": version}, {"name": "torch-npu", "version": "2.9.0"}]
+    found = catalog(profiles={"stack": profile(components=pins)}, components={**parts, "torch": torch})
+    return recipe(found=found)
+
+
+@pytest.mark.parametrize(
+    ("version", "arch", "asked", "index"),
+    [
+        ("2.9.0", Arch.AMD64, "torch==2.9.0+cpu", "torch-cpu"),
+        ("2.9.0", Arch.ARM64, "torch==2.9.0", None),
+        ("2.9.0.post1", Arch.ARM64, "torch==2.9.0.post1", None),
+        ("2.9.0rc1", Arch.ARM64, "torch==2.9.0rc1", None),
+        ("2.9.1", Arch.ARM64, "torch==2.9.1+cpu", "torch-cpu"),
+        # A build that the pin itself names is no exception.
+        ("2.9.0+cpu", Arch.ARM64, "torch==2.9.0+cpu", "torch-cpu"),
+    ],
+)
+def test_an_arch_takes_some_versions_from_the_default_index(
+    version: str, arch: Arch, asked: str, index: str | None
+) -> None:
+    bound = with_arch(excepted(version), arch)
+    request = lock_request(bound)
+    assert asked in request.requirements
+    # What torch binds follows it, wherever it goes.
+    assert request.bindings == ((("torch", index), ("torchvision", index)) if index else ())
+    assert {(c.name, c.index) for c in bound.wheels} == {("torch", index), ("torch-npu", None)}
+
+
+def test_what_comes_from_the_default_index_has_no_stand_in() -> None:
+    assert [s.version for s in lock_request(excepted("2.9.0")).stand_ins] == ["2.9.0"]
+    assert lock_request(with_arch(excepted("2.9.0"), Arch.ARM64)).stand_ins == ()
+
+
+def test_a_recipe_is_the_same_chosen_or_bound_again_for_an_arch() -> None:
+    there = with_arch(excepted("2.9.0"), Arch.ARM64)
+    assert with_arch(there, Arch.AMD64) == excepted("2.9.0")
+    assert recipe(Options(arch="arm64")) == with_arch(recipe(), Arch.ARM64)
+
+
+def test_an_exception_needs_an_index() -> None:
+    value = {"kind": "wheels", "summary": "tensors", "index_except": {"arm64": "<2.9"}}
+    with pytest.raises(ValidationError, match="index_except says where an index does not count: name one as index"):
+        Component.model_validate(value)
+    with pytest.raises(ValidationError, match=r"kind system has no index, index_except"):
+        Component.model_validate({**value, "kind": "system", "index": "torch-cpu"})
 
 
 def test_what_a_component_pins_cann_does_not_ask_for_again() -> None:

@@ -12,6 +12,7 @@ from cannery.core.errors import FindingsError
 from cannery.core.findings import Finding, errors, in_order
 from cannery.core.recipe import Options, Recipe
 from cannery.core.rules import check_recipe
+from cannery.core.rules.few import few
 from cannery.core.words import Severity
 
 if TYPE_CHECKING:
@@ -35,6 +36,12 @@ def judged(subject: Recipe, its_lock: Lock) -> tuple[Finding, ...]:
     return check_recipe(subject, catalog(), {subject.target.arch: its_lock})
 
 
+def offer(row: Row, cann: str) -> str:
+    """What is offered of a row to a target with that CANN."""
+    other = "" if row.fits["cann"] == cann else f" on CANN {row.fits['cann']}"
+    return f"torch {row.fits['torch']} with torch-npu {row.version}{other}"
+
+
 def row_id(row: Row) -> str:
     return f"{row.version}-on-{row.fits['cann']}"
 
@@ -55,9 +62,8 @@ def test_moving_a_rows_torch_by_one_release_is_refused_with_a_pair_that_fits(
     assert f"torch {moved}" in finding.what
     assert f"torch-npu {row.version}" in finding.what
     assert finding.why == "a table, 2026-01-01"
-    offers = [f"torch {r.fits['torch']} with torch-npu {r.version}" for r in ROWS if r.fits["cann"] == row.fits["cann"]]
     assert f"torch {row.fits['torch']} with torch-npu {row.version}" in finding.fix
-    assert all(part in offers for part in finding.fix.removeprefix("use ").split(", or "))
+    assert {*finding.fix.removeprefix("use ").split(", or ")} <= {offer(r, row.fits["cann"]) for r in ROWS}
 
 
 @given(st.sampled_from(ROWS), st.sampled_from(ROWS))
@@ -70,12 +76,28 @@ def test_a_local_version_is_the_same_release() -> None:
     assert found(pair("2.9.0+cpu", "2.9.0")) == ()
 
 
-def test_a_release_that_no_table_has_is_unknown_and_on_the_stand_in_a_note() -> None:
-    (real,) = found(pair("2.13.0", "2.13.0"))
-    (standin,) = found(pair("2.13.0", "2.13.0", base="standin"))
-    assert real.code == standin.code == "fit-unknown"
-    assert (real.severity, standin.severity) == (Severity.WARNING, Severity.NOTE)
-    assert "8.5.0" in real.what
+@pytest.mark.parametrize(
+    ("version", "base", "severity"),
+    [
+        ("2.13.0", "cann", Severity.NOTE),
+        ("2.8.1", "cann", Severity.WARNING),
+        ("2.13.0", "standin", Severity.NOTE),
+        ("2.8.1", "standin", Severity.NOTE),
+    ],
+)
+def test_a_release_that_no_row_has_is_unknown_and_a_note_where_the_table_is_merely_older(
+    version: str, base: str, severity: Severity
+) -> None:
+    (finding,) = found(pair(version, version, base=base))
+    assert (finding.severity, finding.code) == (severity, "fit-unknown")
+    assert finding.what == f"no row of the table has torch-npu {version}: whether it fits CANN 8.5.0 is unknown"
+    assert finding.fix.startswith("look for a newer table of torch-npu's makers")
+
+
+def test_a_release_that_does_not_exist_is_told_with_the_nearest_that_do() -> None:
+    """V08: torch 2.9.1 has no torch_npu."""
+    (finding,) = found(pair("2.8.1", "2.8.1"))
+    assert finding.fix.endswith("; nearest there: 2.8.0 (CANN 8.3.rc1), 2.8.0.post2 (CANN 8.5.0)")
 
 
 def test_a_release_that_no_table_has_still_says_which_torch_it_extends() -> None:
@@ -93,13 +115,31 @@ def test_a_post_release_of_another_cann_is_a_warning_that_says_what_this_cann_ha
     )
 
 
-def test_a_pair_for_another_cann_alone_is_not_offered_again() -> None:
+def test_two_pins_that_do_not_fit_are_both_named_with_both_pairs_of_this_cann() -> None:
+    """V04 (vllm-project/vllm-ascend issue 4081). The warning about CANN has no ways out beside the error."""
+    error, warning = found(pair("2.8.0", "2.7.1"))
+    assert error == Finding(
+        Severity.ERROR,
+        "fit",
+        "torch 2.8.0 and torch-npu 2.7.1 do not fit: torch-npu 2.7.1 is made for torch 2.7.1",
+        "a table, 2026-01-01",
+        "use torch 2.8.0 with torch-npu 2.8.0.post2, or torch 2.7.1 with torch-npu 2.7.1.post2",
+    )
+    assert (warning.code, warning.fix) == ("fit-cann", "")
+
+
+def test_a_pair_for_another_cann_is_offered_once_beside_what_this_cann_has() -> None:
     (finding,) = found(pair("2.9.0", "2.9.0", cann="8.3.rc1"))
-    assert finding.fix == "use torch 2.9.0 with torch-npu 2.9.0 on CANN 8.5.0"
+    assert finding.code == "fit-cann"
+    assert finding.fix == (
+        "use torch 2.9.0 with torch-npu 2.9.0 on CANN 8.5.0, "
+        "or torch 2.8.0 with torch-npu 2.8.0, or torch 2.7.1 with torch-npu 2.7.1"
+    )
 
 
 def test_the_locks_version_counts_where_nothing_is_pinned() -> None:
-    subject = recipe(found=catalog(profiles={"stack": profile(components=[{"name": "torch"}, {"name": "torch-npu"}])}))
+    pins = [{"name": "torch", "version": "2.8.0"}, {"name": "torch-npu"}]
+    subject = recipe(found=catalog(profiles={"stack": profile(components=pins)}))
     assert check_recipe(subject, catalog()) == ()
     content = (package("torch", "2.8.0"), package("torch-npu", "2.9.0"))
     (finding,) = judged(subject, replace(lock(subject), packages=content))
@@ -116,27 +156,18 @@ def test_the_locks_version_counts_more_than_the_pin() -> None:
     assert "torch 2.9.0+cpu and torch-npu 2.8.0.post2 do not fit" in finding.what
 
 
-def test_an_override_is_shown_with_its_reason() -> None:
-    override = {"requirement": "click==8.0", "reason": "made up for this test"}
-    subject = recipe(found=catalog(profiles={"stack": profile(overrides=[override])}))
-    (finding,) = found(subject)
-    assert (finding.severity, finding.code, finding.why) == (Severity.NOTE, "override", "made up for this test")
-
-
-def test_an_incomplete_lock_is_a_warning_that_names_package_and_index() -> None:
-    subject = recipe()
-    whole = lock(subject)
-    open_torch = tuple(replace(p, file="", sha256="", size=0) if p.name == "torch" else p for p in whole.packages)
-    (finding,) = judged(subject, replace(whole, packages=open_torch))
-    assert finding.code == "lock-incomplete"
-    assert "torch 2.9.0+cpu" in finding.what
-    assert "torch-cpu" in finding.what
-
-
 def test_findings_come_errors_first_and_once() -> None:
     note, warning, error = (Finding(s, "code", "what") for s in (Severity.NOTE, Severity.WARNING, Severity.ERROR))
     assert in_order([note, warning, error, note]) == (error, warning, note)
     assert errors([note, error]) == (error,)
+
+
+def test_more_than_three_notes_of_a_kind_are_one_and_lose_nothing() -> None:
+    notes = [Finding(Severity.NOTE, "n", f"what {i}", f"why {i % 2}", "same" if i else "") for i in range(4)]
+    others = [Finding(Severity.WARNING, "n", f"warning {i}") for i in range(4)] + [Finding(Severity.NOTE, "m", "x")]
+    merged = Finding(Severity.NOTE, "n", "4: what 0; what 1; what 2; what 3", "why 0; why 1", "same")
+    assert few([*reversed(notes), *others]) == (*others[:4], others[4], merged)
+    assert few(notes[:3]) == tuple(notes[:3])
 
 
 def test_a_finding_reads_as_what_why_fix() -> None:
@@ -153,6 +184,7 @@ def test_a_finding_reads_as_what_why_fix() -> None:
             "existing: 8.5.0-910b-ubuntu22.04-py3.10, 8.5.0-910b-ub",
         ),
         (Options(chip="310p"), "8.5.0-310p-ubuntu22.04-py3.11", "existing: 8.5.0-910b-ubuntu22.04-py3.11, 8.5.0-a3-ub"),
+        (Options(cann="8.5.0.B160", chip="310p"), "8.5.0-310p-ubuntu22.04-py3.11", "existing: 8.5.0-910b-ubuntu22.04-"),
     ],
 )
 def test_a_target_without_an_image_is_an_error_that_lists_the_nearest_tags(

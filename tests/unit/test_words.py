@@ -12,18 +12,30 @@ from cannery.core.words import ARCH_ALIASES, CHIP_ALIASES, Arch, Chip, did_you_m
     ("text", "chip"),
     [
         *((chip.value, chip) for chip in Chip),
-        *((f"910B{n}", Chip.A2) for n in (1, 2, 3, 4)),
+        *((f"910B{n}", Chip.A2) for n in ("1", "2", "2C", "3", "4", "4-1")),
         ("Ascend910B3", Chip.A2),
+        ("Ascend910B4-1", Chip.A2),
+        ("Ascend910_9392", Chip.A3),
         ("A2", Chip.A2),
         ("A3", Chip.A3),
-        ("910_9391", Chip.A3),
-        ("310P3", Chip.P310),
+        *((f"910_93{n}", Chip.A3) for n in (62, 63, 72, 81, 82, 91, 92)),
+        *((f"310P{n}", Chip.P310) for n in (1, 2, 3, 4, 5, 7)),
+        ("910C", Chip.A3),
+        ("910A", Chip.A1),
+        ("910ProB", Chip.A1),
+        ("Ascend950DT_9582", Chip.A5),
         ("300I", Chip.P310),
         (" A5 ", Chip.A5),
     ],
 )
 def test_every_name_of_a_chip_maps_to_its_family(text: str, chip: Chip) -> None:
     assert parse_word(text, CHIP_ALIASES, "CHIP") is chip
+
+
+def test_the_name_that_two_families_have_is_read_as_the_tags_have_it() -> None:
+    assert parse_word("910B", CHIP_ALIASES, "CHIP") is Chip.A2
+    with pytest.raises(UsageError):
+        parse_word("Ascend910B", CHIP_ALIASES, "CHIP")
 
 
 @pytest.mark.parametrize("text", ["x86_64", "AMD64", "x86-64"])

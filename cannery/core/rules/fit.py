@@ -1,144 +1,111 @@
 """The rule over the compatibility table: what each release fits, and what stands beside it here.
 
-One row says that a release (`of`) fits versions of other things. Rows of one release may come from several sources;
-the weightiest decides (a release's metadata, then a table, then a page or image), and a source that says otherwise is
-shown beside it. A CANN that no source names is a warning, since sets that no table has are in use; a distribution or a
-Python that does not fit is an error, unless the profile overrides it.
+One row says that a release (`of`) fits versions of other things. Rows of one release may come from several sources.
+Where one of them has what is here, a disagreement is a warning that shows all, the weightiest first; but a page or an
+image says nothing against the release's own metadata. Where none has, a CANN is a warning, since sets that no table
+has are in use, and a distribution is an error. An override excuses it, and `overrides` then shows who wants what, but
+for an extension of the other's very release. Pythons are the subject of `python`.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from packaging.version import Version
-
+from cannery.core.compatibility import Rank
 from cannery.core.findings import Finding
+from cannery.core.rules.disagreement import disagreement
 from cannery.core.rules.offers import offers
-from cannery.core.rules.table import CANN, DRIVER, PYTHON, cited, here, holds, rows_of, said
-from cannery.core.words import BaseKind, Severity
+from cannery.core.rules.table import (
+    CANN,
+    DRIVER,
+    PYTHON,
+    cited,
+    departure,
+    followed,
+    here,
+    holds,
+    is_held,
+    judging,
+    listed,
+    rows_of,
+    said,
+)
+from cannery.core.rules.unknown import unknown, vouching
+from cannery.core.versions import order
+from cannery.core.words import Severity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
-    from cannery.core.compatibility import Compatibility, Row
+    from cannery.core.compatibility import Row
     from cannery.core.rules.subject import Subject
 
 
 def fits(subject: Subject) -> Iterator[Finding]:
     """Judge every release of the set that the table has rows of, or has other releases of."""
-    for name in sorted({row.name for row in subject.table.rows} & {*subject.versions}):
+    for name in subject.with_rows():
         version = subject.versions[name]
-        rows = rows_of(subject.table, name, version)
+        rows = judging(subject, name)
         if rows:
             yield from _judge(subject, name, version, rows)
         else:
-            yield from _unknown(subject, name, version)
+            yield from unknown(subject, name, version)
 
 
 def _judge(subject: Subject, name: str, version: str, rows: Sequence[Row]) -> Iterator[Finding]:
-    wrong: dict[str, str] = {}
-    for key in dict.fromkeys(key for row in rows for key in row.fits):
-        is_here = here(subject, key)
+    fixed = {*followed(subject, name)}
+    beside: dict[str, tuple[Row, ...]] = {}
+    wrong: set[str] = set()
+    excused = {PYTHON, DRIVER} | (subject.overridden - fixed)
+    for key in sorted({key for row in rows for key in row.fits} - excused):
         saying = [row for row in rows if key in row.fits]
-        if is_here is None:
-            continue
-        agreeing = [row for row in saying if holds(key, row.fits[key], is_here)]
+        agreeing = [row for row in saying if is_held(subject, row, (key,))]
         if len(agreeing) == len(saying):
             continue
-        if agreeing and (agreeing[0] is saying[0] or key == CANN):
-            yield _disagreement(subject, name, version, key, saying)
-        elif key == CANN:
-            yield _other_cann(subject, name, version, saying)
-        elif key in subject.overridden:
-            yield Finding(
-                Severity.NOTE,
-                "fit-overridden",
-                f"{name} {version} asks for {said(key, saying[0].fits[key])}, the profile holds {is_here}",
-                subject.overridden[key],
-            )
-        else:
-            wrong[key] = saying[0].fits[key]
-    if wrong:
-        yield _misfit(subject, name, version, wrong, rows)
+        others = () if key in fixed else vouching(subject, name, key)
+        if agreeing or others:
+            beside[key] = others
+        if not others and not (agreeing and _counts(subject, agreeing[0], saying[0])):
+            wrong.add(key)
+    if beside:
+        yield disagreement(subject, f"{name} {version}", rows, beside)
+    if CANN in wrong - beside.keys():
+        found = _other_cann(subject, name, version, rows)
+        # The error below has the ways out, which are for this CANN.
+        yield replace(found, fix="") if wrong - {CANN} else found
+    if wrong - {CANN}:
+        yield _misfit(subject, name, version, wrong - {CANN}, rows)
 
 
-def _misfit(subject: Subject, name: str, version: str, wrong: dict[str, str], rows: Sequence[Row]) -> Finding:
-    have = " and ".join(said(key, here(subject, key) or "") for key in wrong)
-    wants = " and ".join(said(key, wanted) for key, wanted in wrong.items())
+def _counts(subject: Subject, agreeing: Row, first: Row) -> bool:
+    """Whether a row that holds is heard beside the weightiest one."""
+    sources = subject.table.sources
+    return sources[agreeing.source].rank is not Rank.DOCUMENT or sources[first.source].rank is not Rank.METADATA
+
+
+def _misfit(subject: Subject, name: str, version: str, wrong: Collection[str], rows: Sequence[Row]) -> Finding:
+    wants = {key: row.fits[key] for row in reversed(rows) for key in row.fits if key in wrong}
+    keys = [key for key in dict.fromkeys(key for row in rows for key in row.fits) if key in wrong]
+    have = listed([*(said(key, here(subject, key) or "") for key in keys), f"{name} {version}"])
     return Finding(
         Severity.ERROR,
         "fit",
-        f"{have} and {name} {version} do not fit: {name} {version} is made for {wants}",
-        cited(subject.table, rows),
-        offers(subject, name, rows),
+        f"{have} do not fit: {name} {version} is made for {listed(said(key, wants[key]) for key in keys)}",
+        cited(subject.table, [row for row in rows if wrong & row.fits.keys()]),
+        offers(subject, name, rows, wrong),
     )
 
 
-def _disagreement(subject: Subject, name: str, version: str, key: str, saying: Sequence[Row]) -> Finding:
-    table = subject.table
-    each = "; ".join(f"{said(key, row.fits[key])} ({table.sources[row.source]})" for row in saying)
-    return Finding(
-        Severity.WARNING,
-        "fit-disagree",
-        f"sources disagree about {name} {version}: {each}",
-        f"this set has {said(key, here(subject, key) or '')}",
-        next((row.note for row in saying if row.note), ""),
-    )
-
-
-def _other_cann(subject: Subject, name: str, version: str, saying: Sequence[Row]) -> Finding:
-    canns = " or ".join(dict.fromkeys(row.fits[CANN] for row in saying))
+def _other_cann(subject: Subject, name: str, version: str, rows: Sequence[Row]) -> Finding:
+    near = min(departure(subject, row) for row in rows if CANN in row.fits)
+    every = [row for row in rows_of(subject, name) if departure(subject, row) == near]
+    every = [row for row in every if CANN in row.fits and not holds(CANN, row.fits[CANN], subject.recipe.target.cann)]
+    canns = listed(sorted((row.fits[CANN] for row in every), key=order), "or")
     return Finding(
         Severity.WARNING,
         "fit-cann",
-        f"{name} {version} is made for CANN {canns}, the target has {subject.recipe.target.cann}",
-        cited(subject.table, saying),
-        offers(subject, name, saying),
+        f"{name} {version} is made for {said(CANN, canns)}, the target has {subject.recipe.target.cann}",
+        cited(subject.table, every),
+        offers(subject, name, rows, {CANN}),
     )
-
-
-def _unknown(subject: Subject, name: str, version: str) -> Iterator[Finding]:
-    """A release that no row has. Its number may still say what cannot be: torch_npu X.Y.Z extends torch X.Y.Z."""
-    base = Version(version).base_version
-    for key in _followed(subject.table, name):
-        other = Version(here(subject, key) or base).base_version
-        if other != base and key not in subject.overridden:
-            yield Finding(
-                Severity.ERROR,
-                "fit",
-                f"{key} {here(subject, key)} and {name} {version} do not fit: the latter is made for {key} {base}",
-                f"no row of the table has this release; every one there carries the number of its {key}",
-                f"use {key} {base} with {name} {version}, or {_for_the_other(subject, name, key, other)}",
-            )
-            return
-    severity = Severity.NOTE if subject.recipe.base.kind is BaseKind.STANDIN else Severity.WARNING
-    advice = f"look for a newer table of {name}'s makers, and add its row to images/compatibility.yaml"
-    yield Finding(
-        severity,
-        "fit-unknown",
-        f"no row of the table has {name} {version}: whether it fits CANN {subject.recipe.target.cann} is unknown",
-        fix=advice + _nearest(subject, name),
-    )
-
-
-def _for_the_other(subject: Subject, name: str, key: str, other: str) -> str:
-    """Say what goes with the `key` that is here: what the table has, or the release that carries its number."""
-    known = any(row.fits.get(key) == other for row in subject.table.rows if row.name == name)
-    return offers(subject, name, ()).removeprefix("use ") if known else f"{key} {other} with {name} {other}"
-
-
-def _nearest(subject: Subject, name: str) -> str:
-    """Return the releases of the same feature line that the table has, with their CANN; "" when it has none."""
-    line = Version(subject.versions[name]).release[:2]
-    rows = [row for row in subject.table.rows if row.name == name and Version(row.version).release[:2] == line]
-    rows.sort(key=lambda row: Version(row.version))
-    words = [f"{row.version} (CANN {row.fits[CANN]})" if CANN in row.fits else row.version for row in rows]
-    return f"; nearest there: {', '.join(dict.fromkeys(words))}" if words else ""
-
-
-def _followed(table: Compatibility, name: str) -> Iterator[str]:
-    """Give the distributions whose number the releases of `name` carry, in every row."""
-    rows = [row for row in table.rows if row.name == name]
-    for key in dict.fromkeys(key for row in rows for key in row.fits):
-        if key not in {CANN, PYTHON, DRIVER} and all(Version(r.version).base_version == r.fits.get(key) for r in rows):
-            yield key

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cannery.core.findings import Finding
+from cannery.core.rules.table import listed
 from cannery.core.words import Severity
 
 if TYPE_CHECKING:
@@ -14,13 +15,33 @@ if TYPE_CHECKING:
 
 
 def incomplete(subject: Subject) -> Iterator[Finding]:
-    """A package without a hash can be checked, not built."""
-    for package in subject.packages:
-        if not package.complete:
+    """A package without a hash can be checked, not built; one finding for each index."""
+    for index in sorted({package.index for package in subject.packages if not package.complete}):
+        names = [f"{p.name} {p.version}" for p in subject.packages if p.index == index and not p.complete]
+        are, their = ("is", "its wheel and hash stand") if len(names) == 1 else ("are", "their wheels and hashes stand")
+        yield Finding(
+            Severity.WARNING,
+            "lock-incomplete",
+            f"{listed(names)} {are} locked by version only: index {index} was not reached",
+            f"{their} on that index alone",
+            f"run `python build.py lock` for this profile where index {index} can be reached",
+        )
+
+
+def one_arch(subject: Subject) -> Iterator[Finding]:
+    """Say what has a wheel for some of the profile's arches only, and is made from its sdist for the others."""
+    with_wheel = {
+        package.name
+        for lock in subject.locks.values()
+        for package in lock.packages
+        if package.complete and not package.is_sdist
+    }
+    for arch, lock in sorted(subject.locks.items()):
+        names = [f"{p.name} {p.version}" for p in lock.packages if p.is_sdist and p.name in with_wheel]
+        if names:
             yield Finding(
-                Severity.WARNING,
-                "lock-incomplete",
-                f"{package.name} {package.version} is locked by version only: index {package.index} was not reached",
-                "its wheel and hash stand on that index alone",
-                f"run `python build.py lock` for this profile where index {package.index} can be reached",
+                Severity.NOTE,
+                "one-arch",
+                f"no wheel for {arch}, though other arches have one: {', '.join(names)}",
+                f"locked as sdist for {arch}: a stage makes the wheel, and needs a compiler if there is C in it",
             )

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
-from cannery.core.rules.table import CANN, PYTHON, here, holds, said
+from cannery.core.rules.table import CANN, PYTHON, here, is_held, listed, said, weight
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from cannery.core.compatibility import Row
     from cannery.core.rules.subject import Subject
@@ -19,21 +19,53 @@ OFFERED = 3
 SAME, OTHER = 0.5, 1.0
 
 
-def offers(subject: Subject, name: str, own: Sequence[Row]) -> str:
+def offers(subject: Subject, name: str, own: Sequence[Row], clash: Collection[str] = ()) -> str:
     """Return sets that the table has, in words: `use torch 2.8.0 with torch-npu 2.8.0.post2, or …`; "" without any.
 
-    `own` are the rows of the release that does not fit: that release with what it is made for is offered too, unless
-    another offer brings the same.
+    `own` are the rows of the release that does not fit, `clash` the keys that it clashes with. There is a way out to
+    either side: that release with what it is made for, and another one for what is here; each is offered unless an
+    offer brings the same.
     """
-    rows = [row for row in subject.table.rows if row.name == name]
-    if not rows:
+    releases = _releases(subject, name)
+    if not releases:
         return ""
-    costs = {id(row): _cost(subject, row) for row in rows}
-    least = min(costs.values())
-    near = [row for row in rows if costs[id(row)] <= least + SAME]
-    kept = sorted(near, key=lambda row: costs[id(row)])[:OFFERED]
-    kept += [row for row in own[:1] if _beside(subject, row) not in [_beside(subject, other) for other in kept]]
+    rows = _distinct(subject, releases)
+    least = _cost(subject, rows[0])
+    kept = [row for row in rows if _cost(subject, row) <= least + SAME][:OFFERED]
+    if not any(is_held(subject, row, clash) for row in kept):
+        kept += [row for row in rows if is_held(subject, row, clash)][: OFFERED - 1]
+    mine = [row for row in releases if own and row.version == own[0].version]
+    kept += [row for row in mine if _beside(subject, row) not in [_beside(subject, other) for other in kept]]
     return "use " + ", or ".join(dict.fromkeys(_words(subject, row) for row in kept))
+
+
+def _releases(subject: Subject, name: str) -> list[Row]:
+    """Return one row for each release of `name`: what its sources say together, the weightiest first where they differ.
+
+    Of one source's rows the one counts that changes the set least.
+    """
+    nearest: dict[str, dict[str, Row]] = {}
+    for row in sorted(subject.rows.get(name, ()), key=lambda row: _cost(subject, row)):
+        nearest.setdefault(row.version, {}).setdefault(row.source, row)
+    found = []
+    for by_source in nearest.values():
+        heavy = sorted(by_source.values(), key=lambda row: weight(subject.table, row))
+        cells = {key: wanted for row in reversed(heavy) for key, wanted in row.fits.items()}
+        order = dict.fromkeys(key for row in heavy for key in row.fits)
+        found.append(heavy[0].model_copy(update={"fits": {key: cells[key] for key in order}}))
+    return found
+
+
+def _distinct(subject: Subject, releases: Sequence[Row]) -> list[Row]:
+    """Return releases, least change and weightiest source first; of builds of one release for one set the first.
+
+    The table has 2.8.0.post2 and post3 for the same torch and CANN: one of them is enough of an offer.
+    """
+    found: dict[tuple[str, str, str], Row] = {}
+    for row in sorted(releases, key=lambda row: (_cost(subject, row), weight(subject.table, row))):
+        same = Version(row.version).base_version, str(_beside(subject, row)), row.fits.get(CANN, "")
+        found.setdefault(same, row)
+    return list(found.values())
 
 
 def _cost(subject: Subject, row: Row) -> float:
@@ -42,8 +74,7 @@ def _cost(subject: Subject, row: Row) -> float:
     cost = 0.0
     if Version(row.version) != Version(version.public):
         cost = SAME if Version(row.version).base_version == version.base_version else OTHER
-    wanted = [(key, value, here(subject, key)) for key, value in row.fits.items()]
-    return cost + sum(1 for key, value, version in wanted if version and not holds(key, value, version))
+    return cost + sum(1 for key in row.fits if not is_held(subject, row, (key,)))
 
 
 def _beside(subject: Subject, row: Row) -> dict[str, str]:
@@ -53,9 +84,8 @@ def _beside(subject: Subject, row: Row) -> dict[str, str]:
 
 def _words(subject: Subject, row: Row) -> str:
     beside = [said(key, value) for key, value in _beside(subject, row).items()]
-    words = f"{' and '.join(beside)} with {row.name} {row.version}" if beside else f"{row.name} {row.version}"
+    words = f"{listed(beside)} with {row.name} {row.version}" if beside else f"{row.name} {row.version}"
     for key in (CANN, PYTHON):
-        version, value = here(subject, key), row.fits.get(key)
-        if version and value and not holds(key, value, version):
-            words += f" on {said(key, value)}"
+        if key in row.fits and not is_held(subject, row, (key,)):
+            words += f" on {said(key, row.fits[key])}"
     return words

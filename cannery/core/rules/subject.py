@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from cannery.core.markers import live, marker_environment
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from cannery.core.catalog import Catalog
-    from cannery.core.compatibility import Compatibility
+    from cannery.core.compatibility import Compatibility, Row
     from cannery.core.lock import Lock, LockedPackage
     from cannery.core.recipe import Recipe
     from cannery.core.words import Arch
@@ -32,6 +34,26 @@ class Subject:
     def table(self) -> Compatibility:
         """The compatibility table."""
         return self.catalog.compatibility
+
+    @cached_property
+    def rows(self) -> Mapping[str, tuple[Row, ...]]:
+        """Normalised name → the table's rows of its releases, in the table's order."""
+        found: dict[str, list[Row]] = {}
+        for row in self.table.rows:
+            found.setdefault(row.name, []).append(row)
+        return {name: tuple(rows) for name, rows in found.items()}
+
+    def with_rows(self, *keys: str) -> list[str]:
+        """Return the names of the set, sorted, that the table has rows of with all of `keys`."""
+        wanted = {*keys}
+        return sorted(
+            name for name in self.versions if any(wanted <= row.fits.keys() for row in self.rows.get(name, ()))
+        )
+
+    @property
+    def profile_file(self) -> str:
+        """The profile's file, for messages."""
+        return f"images/profiles/{self.recipe.name}.yaml"
 
     @property
     def lock(self) -> Lock | None:
@@ -53,6 +75,13 @@ class Subject:
         return {**sources, **{p.name: p.version for p in self.packages}}
 
     @cached_property
-    def overridden(self) -> Mapping[str, str]:
-        """Normalised name → reason of what the profile overrides."""
-        return {canonicalize_name(Requirement(o.requirement).name): o.reason for o in self.recipe.profile.overrides}
+    def overridden(self) -> frozenset[str]:
+        """Normalised names of what the profile overrides. A pin by hand takes the override's place."""
+        by_hand = {pin.partition("==")[0] for pin in self.recipe.pins}
+        names = (canonicalize_name(Requirement(o.requirement).name) for o in self.recipe.profile.overrides)
+        return frozenset(names) - by_hand
+
+    def live(self, texts: Iterable[str]) -> Iterator[Requirement]:
+        """Give the requirements, PEP 508 texts, that count on the target."""
+        target = self.recipe.target
+        return live(texts, marker_environment(target.python, target.arch))

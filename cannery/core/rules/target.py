@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cannery.core.findings import Finding
+from cannery.core.versions import without_build
 from cannery.core.words import Severity
 
 if TYPE_CHECKING:
@@ -21,19 +22,19 @@ def base_tag(subject: Subject) -> Iterator[Finding]:
     base, target = subject.recipe.base, subject.recipe.target
     if base.found is not None:
         return
-    lines = subject.catalog.bases.values()
-    same = [tag for line in lines for tag in line.tags if tag.endswith(target.base_tag.removeprefix(target.cann))]
-    elsewhere = f"; {', '.join(_near(same, target))} of other CANN lines" if same else ""
+    rest = target.base_tag.removeprefix(without_build(target.cann))
+    same = [tag for line in subject.catalog.bases.values() for tag in line.tags if tag.endswith(rest)]
+    elsewhere = f"; {', '.join(near(same, target))} of other CANN lines" if same else ""
     yield Finding(
         Severity.ERROR,
         "base-tag",
         f"no CANN image {base.tag_name} exists",
-        f"images/bases/{target.cann}.yaml: {base.line.source}",
-        f"existing: {', '.join(_near(tuple(base.line.tags), target))}{elsewhere}",
+        f"images/bases/{base.line.cann}.yaml: {base.line.source}",
+        f"existing: {', '.join(near(tuple(base.line.tags), target))}{elsewhere}",
     )
 
 
-def _near(tags: Sequence[str], target: Target) -> list[str]:
+def near(tags: Sequence[str], target: Target) -> list[str]:
     """Return up to eight tags, those first that have most parts of the target's."""
     parts = {*target.base_tag.split("-")}
     return sorted(tags, key=lambda tag: (-len(parts & {*tag.split("-")}), tag))[:OFFERED]

@@ -1,0 +1,16 @@
+"""Which parts of a set are compiled for its chip when the image is built."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cannery.core.words import ComponentKind
+
+if TYPE_CHECKING:
+    from cannery.core.recipe import Chosen, Recipe
+
+
+def compiled(recipe: Recipe) -> tuple[Chosen, ...]:
+    """Return the native components that are compiled: all but releases that come with ready-made kernels."""
+    native = (c for c in recipe.sources if c.component.kind is ComponentKind.NATIVE)
+    return tuple(c for c in native if not (c.release and c.known and c.known.chips))

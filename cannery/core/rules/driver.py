@@ -1,0 +1,43 @@
+"""The driver is the host's: no check of a set can see it, so what the set wants of it is said in one note."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cannery.core.findings import Finding
+from cannery.core.rules.table import DRIVER, cited, departure, judging, listed
+from cannery.core.versions import order
+from cannery.core.words import Severity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cannery.core.rules.subject import Subject
+    from cannery.core.versions import Key
+
+
+def driver(subject: Subject) -> Iterator[Finding]:
+    """Name the oldest driver that every release of the set works with, by the rows that the set is in."""
+    rows = [
+        row
+        for name in subject.with_rows(DRIVER)
+        for row in judging(subject, name)
+        if DRIVER in row.fits and not departure(subject, row)
+    ]
+    if not rows:
+        return
+    newest = max((row.fits[DRIVER] for row in rows), key=_oldest)
+    deciding = [row for row in rows if row.fits[DRIVER] == newest]
+    wanted = f"{newest} or newer" if newest[0].isdigit() else newest
+    who = listed(f"{row.name} {row.version}" for row in deciding)
+    yield Finding(
+        Severity.NOTE,
+        "driver",
+        f"the host needs driver {wanted}: {who} asks for it",
+        cited(subject.table, deciding),
+    )
+
+
+def _oldest(cell: str) -> Key:
+    """Where a cell's lower bound stands among drivers; of a range it is the first one."""
+    return order(cell.partition(",")[0].lstrip(">=< "))

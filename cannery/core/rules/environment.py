@@ -1,0 +1,87 @@
+"""The image's environment against the set: variables that contradict what is installed, and trees named twice."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from packaging.version import Version
+
+from cannery.core.environment import REFERENCE
+from cannery.core.findings import Finding
+from cannery.core.words import Severity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from cannery.core.compatibility import EnvRule
+    from cannery.core.recipe import Recipe
+    from cannery.core.rules.subject import Subject
+
+PYTHONPATH, MEGATRON = "PYTHONPATH", "MEGATRON_LM_PATH"
+BEFORE = "${PYTHONPATH}"
+VERSIONS = re.compile(r"\d+(?:\.[0-9A-Za-z]+)*")
+
+
+def environment(subject: Subject) -> Iterator[Finding]:
+    """Hold the table's rules on variables against what profile and components set, and the two names of one tree."""
+    env = set_variables(subject.recipe)
+    for rule in subject.table.env:
+        version = subject.versions.get(rule.beside)
+        # What a build gets counts as what is built: kernels that it leaves out are not there.
+        build = [c.component.build_env for c in subject.recipe.sources if c.package == rule.beside]
+        for value in dict.fromkeys(values[rule.variable] for values in (env, *build) if rule.variable in values):
+            what = _contradiction(rule, value, version) if version else ""
+            if what:
+                fix = f"take {rule.variable} out of {subject.profile_file} or of the component that sets it"
+                yield Finding(rule.severity, "env", what, rule.reason, fix)
+    yield from _megatron(env)
+    yield from _appended(env)
+
+
+def set_variables(recipe: Recipe) -> Mapping[str, str]:
+    """Return what components and profile set, as in the image; `${NAME}` stays where only the base can have set it."""
+    env: dict[str, str] = {}
+    for values in (*(chosen.component.env for chosen in recipe.chosen), recipe.profile.env):
+        for name, value in values.items():
+            env[name] = REFERENCE.sub(lambda match: env.get(match[1], match[0]), value)
+    return env
+
+
+def _contradiction(rule: EnvRule, value: str, version: str) -> str:
+    if rule.value is not None:
+        return f"{rule.variable}={value} beside {rule.beside} {version}" if re.search(rule.value, value) else ""
+    public = Version(version).public
+    named = public in VERSIONS.findall(value)
+    return "" if named else f"{rule.variable}={value} does not name {rule.beside} {public}, which is in the set"
+
+
+def _megatron(env: Mapping[str, str]) -> Iterator[Finding]:
+    if PYTHONPATH not in env or MEGATRON not in env:
+        return
+    entries = [_folder(entry) for entry in env[PYTHONPATH].split(":")]
+    if _folder(env[MEGATRON]) not in entries:
+        yield Finding(
+            Severity.ERROR,
+            "env",
+            f"{MEGATRON}={env[MEGATRON]} is no entry of {PYTHONPATH}={env[PYTHONPATH]}",
+            "two trees of Megatron: what is imported is another one than what the variable names (ms-swift pull 9245)",
+            f"put {env[MEGATRON]} into {PYTHONPATH}, before {BEFORE}",
+        )
+
+
+def _appended(env: Mapping[str, str]) -> Iterator[Finding]:
+    _, found, behind = env.get(PYTHONPATH, "").partition(BEFORE)
+    entries = [entry for entry in behind.split(":") if entry]
+    if found and entries:
+        yield Finding(
+            Severity.WARNING,
+            "env",
+            f"{PYTHONPATH} has {', '.join(entries)} behind what the base sets",
+            "a module of the same name in the base would come first (ms-swift pull 9245)",
+            f"write it before: {PYTHONPATH}={':'.join(entries)}:{BEFORE}",
+        )
+
+
+def _folder(path: str) -> str:
+    return path.rstrip("/")

@@ -1,0 +1,66 @@
+"""Distributions that must not be installed, or not beside each other, or not at whatever version is newest."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from packaging.utils import canonicalize_name
+
+from cannery.core.chains import chain
+from cannery.core.findings import Finding
+from cannery.core.rules.table import listed
+from cannery.core.words import Severity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cannery.core.rules.subject import Subject
+
+NAMED = 5
+
+
+def exclusive(subject: Subject) -> Iterator[Finding]:
+    """Of each group that shares files, one distribution may be there."""
+    asked = {chosen.package for chosen in subject.recipe.chosen}
+    for names in _clashes(subject):
+        extra = next((name for name in names if name not in asked), names[0])
+        yield Finding(
+            Severity.ERROR,
+            "exclusive",
+            f"{listed(f'{name} {subject.versions[name]}' for name in names)} are both in the set; who asks: "
+            + "; ".join(_chain(subject, name) for name in names),
+            "they install files of the same names: the later overwrites the earlier, and removing one breaks the other",
+            f"take one out: `excludes: [{{requirement: {extra}, reason: …}}]` in {subject.profile_file}",
+        )
+
+
+def denied(subject: Subject) -> Iterator[Finding]:
+    """Refuse what has no place on an NPU image, a finding for each pattern. What `exclusive` refuses is left to it."""
+    told = {name for names in _clashes(subject) for name in names}
+    for item in subject.table.deny:
+        hits = [name for name in sorted(subject.versions) if fnmatchcase(name, item.pattern) and name not in told]
+        if not hits:
+            continue
+        told |= {*hits}
+        more = f"; and {len(hits) - NAMED} more" if len(hits) > NAMED else ""
+        each = "; ".join(f"{name} {subject.versions[name]}: {_chain(subject, name)}" for name in hits[:NAMED])
+        yield Finding(
+            Severity.ERROR,
+            "denied",
+            f"no place on an NPU image ({item.pattern}): {each}{more}",
+            item.reason,
+            f"bind the first of a chain to an index with another build of it, or exclude the last in "
+            f"{subject.profile_file}",
+        )
+
+
+def _clashes(subject: Subject) -> Iterator[list[str]]:
+    for group in subject.table.exclusive:
+        names = [name for name in map(canonicalize_name, group) if name in subject.versions]
+        if len(names) > 1:
+            yield [str(name) for name in names]
+
+
+def _chain(subject: Subject, name: str) -> str:
+    return " → ".join(("profile", *chain(subject.packages, name)))

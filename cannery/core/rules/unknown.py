@@ -1,0 +1,86 @@
+"""A release that no row of the table has: unknown, never ok. Its number and other rows may still say something."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from packaging.version import Version
+
+from cannery.core.findings import Finding
+from cannery.core.rules.offers import offers
+from cannery.core.rules.table import CANN, cited, followed, here, is_held, judging, keys_of, listed, said
+from cannery.core.words import BaseKind, Severity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cannery.core.compatibility import Row
+    from cannery.core.rules.subject import Subject
+
+
+def unknown(subject: Subject, name: str, version: str) -> Iterator[Finding]:
+    """Say that nothing is known of a release, or what cannot be all the same: torch_npu X.Y.Z extends torch X.Y.Z."""
+    beside = [key for key in keys_of(subject, name) if here(subject, key)]
+    if not beside:
+        return
+    base = Version(version).base_version
+    for key in followed(subject, name):
+        other = Version(here(subject, key) or base).base_version
+        if other != base:
+            yield Finding(
+                Severity.ERROR,
+                "fit",
+                f"{key} {here(subject, key)} and {name} {version} do not fit: the latter is made for {key} {base}",
+                f"no row of the table has this release; every one there carries the number of its {key}",
+                f"use {key} {base} with {name} {version}, or {_for_the_other(subject, name, key, other)}",
+            )
+            return
+    others = vouching(subject, name)
+    yield _named_elsewhere(subject, name, version, others) if others else _in_no_row(subject, name, version, beside)
+
+
+def vouching(subject: Subject, name: str, key: str = CANN) -> tuple[Row, ...]:
+    """Return the rows of other releases of the set that are made for this `name` and for what is here of `key`."""
+    rows = (row for other in subject.with_rows(name, key) for row in judging(subject, other))
+    return tuple(row for row in rows if {name, key} <= row.fits.keys() and is_held(subject, row, (name, key)))
+
+
+def _named_elsewhere(subject: Subject, name: str, version: str, others: tuple[Row, ...]) -> Finding:
+    who = listed(f"{row.name} {row.version}" for row in others)
+    return Finding(
+        Severity.WARNING,
+        "fit-unknown",
+        f"no row of {name} has {version}, but {who} asks for it on CANN {subject.recipe.target.cann}",
+        f"without it: {cited(subject.table, subject.rows[name])}; with it: {cited(subject.table, others)}",
+        _nearest(subject, name),
+    )
+
+
+def _in_no_row(subject: Subject, name: str, version: str, beside: list[str]) -> Finding:
+    """A release newer than the table is to be expected, so it is a note; on the stand-in there is no CANN to fit."""
+    cann = subject.recipe.target.cann
+    fit = said(CANN, cann) if CANN in beside else listed(said(key, here(subject, key) or "") for key in beside)
+    newest = max(Version(row.version) for row in subject.rows[name])
+    is_note = subject.recipe.base.kind is BaseKind.STANDIN or Version(version) > newest
+    advice = f"look for a newer table of {name}'s makers, and add its row to images/compatibility.yaml"
+    return Finding(
+        Severity.NOTE if is_note else Severity.WARNING,
+        "fit-unknown",
+        f"no row of the table has {name} {version}: whether it fits {fit} is unknown",
+        fix="; ".join(part for part in (advice, _nearest(subject, name)) if part),
+    )
+
+
+def _for_the_other(subject: Subject, name: str, key: str, other: str) -> str:
+    """Say what goes with the `key` that is here: what the table has, or the release that carries its number."""
+    known = any(row.fits.get(key) == other for row in subject.rows[name])
+    return offers(subject, name, (), {key}).removeprefix("use ") if known else f"{key} {other} with {name} {other}"
+
+
+def _nearest(subject: Subject, name: str) -> str:
+    """Return the releases of the same feature line that the table has, with their CANN; "" when it has none."""
+    line = Version(subject.versions[name]).release[:2]
+    rows = [row for row in subject.rows[name] if Version(row.version).release[:2] == line]
+    rows.sort(key=lambda row: Version(row.version))
+    words = [f"{row.version} (CANN {row.fits[CANN]})" if CANN in row.fits else row.version for row in rows]
+    return f"nearest there: {', '.join(dict.fromkeys(words))}" if words else ""

@@ -1,0 +1,54 @@
+"""Versions as CANN and the driver (HDK) write them, and their order. Distributions' are PEP 440's, by `packaging`.
+
+Both count alike: `A.B.rcN` are candidates of feature release `A.B`, and `A.B.N` are its releases, which come later:
+CANN 8.0.rc1, 8.0.rc2, 8.0.rc3 and 8.0.0 came out in that order. Behind either may stand further numbers (a patch:
+25.0.rc1.1), then a preview (`alphaN`, `betaN`: before it), then a build (`B160`: of it, so not before it).
+"""
+
+from __future__ import annotations
+
+import re
+
+WRITTEN = re.compile(
+    r"(?P<line>(\d{1,9})\.(\d{1,9})\.(rc)?(\d{1,9})((?:\.\d{1,9})*)(?:\.(alpha|beta)(\d{1,9}))?)(?:\.b(\d{1,9}))?",
+    re.ASCII,
+)
+# Where a preview and a version without one stand among those of the same number.
+STAGES = {"alpha": 0, "beta": 1, None: 2}
+NO_BUILD = -1
+
+Key = tuple[tuple[int, ...], ...]
+
+
+def canonical(text: str) -> str:
+    """Return `text` in lower case without blanks around it; raise `ValueError` when it is no version of this kind."""
+    value = text.strip().lower()
+    if not WRITTEN.fullmatch(value):
+        raise ValueError(f"{text!r} is no version of CANN or of a driver")
+    return value
+
+
+def without_build(text: str) -> str:
+    """Return the version that a build is of (`8.5.0.B160` → `8.5.0`): tables, tags and paths have that one.
+
+    A preview stays what it is: it came before the release and may differ from it. Any other text is returned as it is.
+    """
+    match = WRITTEN.fullmatch(text.strip().lower())
+    return match["line"] if match else text
+
+
+def order(text: str) -> Key:
+    """Return a key that sorts versions: 8.3.rc1 < 8.3.rc2 < 8.3.0 < 8.5.0.alpha1 < 8.5.0 < 8.5.0.b160 < 8.5.1.
+
+    Whatever is no such version comes before all that are, so that it never passes for a newer one.
+    """
+    match = WRITTEN.fullmatch(text.strip().lower())
+    if not match:
+        return ()
+    _line, major, minor, candidate, number, patch, stage, preview, build = match.groups()
+    numbers = tuple(int(part) for part in patch.split(".") if part)
+    return (
+        (int(major), int(minor), 0 if candidate else 1, int(number)),
+        numbers,
+        (STAGES[stage], int(preview or 0), int(build or NO_BUILD)),
+    )

@@ -1,0 +1,410 @@
+"""The four stacks of the guides, as they stand in images/: their pins, their locks, and that the two agree.
+
+Nothing is resolved here. The numbers of packages are those of resolutions made by hand beforehand, from the same lists
+without what CANN imports; the sets were compared name by name when the locks were made.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from cannery.core.chains import chain, denied
+from cannery.core.findings import errors
+from cannery.core.lock import PROFILE_VIA
+from cannery.core.lock_check import lock_problems
+from cannery.core.lock_request import lock_request
+from cannery.core.lock_text import parse_lock
+from cannery.core.recipe import Options, select
+from cannery.core.rules import check_recipe
+from cannery.core.words import Arch, ComponentKind
+from cannery.edge.catalog import load_catalog
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cannery.core.catalog import Catalog
+    from cannery.core.lock import Lock
+    from cannery.core.recipe import Recipe
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+# Profile -> Pythons that it is locked for.
+STACKS = {
+    "mindspeed-rl": ("3.10", "3.11"),
+    "verl-npu": ("3.11",),
+    "verl-qwen3.5": ("3.11",),
+    "verl-sglang": ("3.11",),
+}
+CELLS = [(name, python, arch) for name, pythons in STACKS.items() for python in pythons for arch in Arch]
+CPU_INDEX = "pytorch-cpu"
+
+
+@cache
+def catalog() -> Catalog:
+    return load_catalog(ROOT / "images")
+
+
+@cache
+def bound(name: str, python: str, arch: Arch) -> Recipe:
+    return select(catalog(), name, Options(python=python, arch=str(arch)), Arch.AMD64)
+
+
+@cache
+def locked(name: str, python: str, arch: Arch) -> Lock:
+    file = f"images/locks/{name}/py{python}-{arch}.txt"
+    return parse_lock((ROOT / file).read_text(encoding="utf-8"), file)
+
+
+def versions(lock: Lock) -> dict[str, str]:
+    return {package.name: package.version for package in lock.packages}
+
+
+def of_cann(recipe: Recipe) -> set[str]:
+    """The names of what CANN imports."""
+    return {canonicalize_name(Requirement(text).name) for text in recipe.base.line.python_packages}
+
+
+def test_every_profile_with_sources_is_looked_at_here() -> None:
+    found = {
+        name: (profile.target.python, *profile.target.pythons)
+        for name, profile in catalog().profiles.items()
+        if any(catalog().components[pin.name].kind.is_source for pin in profile.components)
+    }
+    assert found == STACKS
+    assert all({*catalog().profiles[name].target.arch} == {*Arch} for name in STACKS)
+
+
+@pytest.mark.parametrize(("name", "python", "arch"), CELLS)
+def test_a_lock_is_current_and_nothing_in_it_is_denied(name: str, python: str, arch: Arch) -> None:
+    lock, request = locked(name, python, arch), lock_request(bound(name, python, arch))
+    assert lock_problems(lock, request, catalog().indexes) == ()
+    assert denied(lock.packages, [rule.pattern for rule in catalog().compatibility.deny]) == ()
+
+
+@pytest.mark.parametrize(("name", "python", "arch"), CELLS)
+def test_a_set_has_no_error(name: str, python: str, arch: Arch) -> None:
+    recipe, lock = bound(name, python, arch), locked(name, python, arch)
+    assert errors(check_recipe(recipe, catalog(), {arch: lock}, Arch.AMD64)) == ()
+
+
+@pytest.mark.parametrize(("name", "python", "arch"), CELLS)
+def test_arm64_is_complete_and_x86_64_lacks_torch_alone(name: str, python: str, arch: Arch) -> None:
+    open_ = {p.name: p.index for p in locked(name, python, arch).packages if not p.complete}
+    has_vision = name in {"verl-npu", "verl-qwen3.5"}
+    bound_here = {"torch", "torchvision"} if has_vision else {"torch"}
+    assert set(open_) == (set() if arch is Arch.ARM64 else bound_here)
+    assert {*open_.values()} <= {CPU_INDEX}
+
+
+@pytest.mark.parametrize(("name", "python", "arch"), CELLS)
+def test_torch_is_the_cpu_build_of_the_release_that_torch_npu_extends(name: str, python: str, arch: Arch) -> None:
+    lock = locked(name, python, arch)
+    torch, torch_npu = Version(versions(lock)["torch"]), Version(versions(lock)["torch-npu"])
+    assert torch.release == torch_npu.release
+    # On arm64 the default index has it, on x86-64 that one has a CUDA build.
+    index = {package.name: package.index for package in lock.packages}["torch"]
+    assert (torch.local, index) == ((None, "default") if arch is Arch.ARM64 else ("cpu", CPU_INDEX))
+
+
+# Profile -> torch, torch_npu, and what would differ first if a guide's correction were lost.
+KEY = {
+    "mindspeed-rl": {
+        "torch": "2.5.1",
+        "torch-npu": "2.5.1",
+        "transformers": "4.48.2",
+        "tokenizers": "0.21.1",
+        "ray": "2.42.1",
+        "numpy": "1.26.4",
+        "tensordict": "0.1.2",
+        "latex2sympy2": "1.9.1",
+        "antlr4-python3-runtime": "4.9.3",
+        "hydra-core": "1.3.2",
+        "outlines": "0.1.11",
+    },
+    "verl-npu": {
+        "torch": "2.7.1",
+        "torch-npu": "2.7.1",
+        "torchvision": "0.22.1",
+        "numpy": "1.26.0",
+        "opencv-python-headless": "4.11.0.86",
+        "xgrammar": "0.1.21",
+        "compressed-tensors": "0.10.2",
+        "tensordict": "0.9.1",
+        "pyarrow": "22.0.0",
+    },
+    "verl-qwen3.5": {
+        "torch": "2.8.0",
+        "torch-npu": "2.8.0.post2",
+        "torchvision": "0.23.0",
+        "triton-ascend": "3.2.0",
+        "transformers": "4.57.6",
+        "opencv-python-headless": "4.11.0.86",
+        "xgrammar": "0.1.27",
+        "fastapi": "0.123.10",
+        "protobuf": "6.33.5",
+        "wandb": "0.25.0",
+        "setuptools": "80.10.2",
+        "ray": "2.41.0",
+        "grpcio": "1.76.0",
+        "accelerate": "1.2.0",
+        "tensordict": "0.10.0",
+        "numpy": "1.26.4",
+    },
+    "verl-sglang": {
+        "torch": "2.6.0",
+        "torch-npu": "2.6.0.post3",
+        "triton-ascend": "3.2.0",
+        "transformers": "4.56.1",
+        "xgrammar": "0.1.24",
+        "ray": "2.46.0",
+        "torchao": "0.9.0",
+        "openai": "1.99.1",
+    },
+}
+
+
+@pytest.mark.parametrize(("name", "python", "arch"), CELLS)
+def test_key_versions(name: str, python: str, arch: Arch) -> None:
+    found = versions(locked(name, python, arch))
+    assert {key: str(Version(found[key]).public) for key in KEY[name]} == KEY[name]
+
+
+# What the profiles leave out: NVIDIA's quantiser and what it brought, bindings of NVIDIA's driver. transformers is a
+# source of verl-npu.
+FEWER: dict[str, set[str]] = {
+    "mindspeed-rl": set(),
+    "verl-npu": {"nvidia-modelopt", "nvidia-ml-py", "pulp", "torchprofile", "transformers"},
+    "verl-qwen3.5": set(),
+    "verl-sglang": {"pynvml", "nvidia-ml-py"},
+}
+# What CANN imports and nothing else in the set asks for, with what that asks for; and pip.
+MORE = {
+    "mindspeed-rl": {"cffi", "cython", "ml-dtypes", "pathlib2", "pip", "pycparser", "tornado"},
+    "verl-npu": {"absl-py", "cython", "pathlib2", "tornado"},
+    "verl-qwen3.5": {"cython", "ml-dtypes", "pathlib2", "tornado"},
+    "verl-sglang": {"absl-py", "cython", "ml-dtypes", "pathlib2", "pip", "tornado"},
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "python", "arch", "number"),
+    [
+        ("mindspeed-rl", "3.10", Arch.ARM64, 156),
+        ("mindspeed-rl", "3.10", Arch.AMD64, 157),
+        ("verl-npu", "3.11", Arch.ARM64, 219),
+        ("verl-npu", "3.11", Arch.AMD64, 219),
+        ("verl-qwen3.5", "3.11", Arch.ARM64, 201),
+        ("verl-qwen3.5", "3.11", Arch.AMD64, 201),
+        ("verl-sglang", "3.11", Arch.ARM64, 149),
+        ("verl-sglang", "3.11", Arch.AMD64, 149),
+    ],
+)
+def test_a_set_is_as_large_as_the_one_resolved_by_hand(name: str, python: str, arch: Arch, number: int) -> None:
+    via = {p.name: p.via for p in locked(name, python, arch).packages}
+    assert not FEWER[name] & {*via}
+    assert {name: via[name] for name in MORE[name] if via[name] not in {(PROFILE_VIA,), ("cffi",)}} == {}
+    assert MORE[name] <= {*of_cann(bound(name, python, arch)), "pip", "pycparser"}
+    assert len(via) == number - len(FEWER[name]) + len(MORE[name])
+
+
+def test_the_arches_of_a_stack_differ_in_one_package_alone() -> None:
+    differ = {
+        (name, python): {*versions(locked(name, python, Arch.AMD64))} ^ {*versions(locked(name, python, Arch.ARM64))}
+        for name, pythons in STACKS.items()
+        for python in pythons
+    }
+    # vLLM 0.7.3 asks for xgrammar on x86-64 alone.
+    assert differ.pop(("mindspeed-rl", "3.10")) == {"xgrammar"}
+    assert differ.pop(("mindspeed-rl", "3.11")) == {"xgrammar"}
+    assert set().union(*differ.values()) == set()
+
+
+@pytest.mark.parametrize(
+    ("name", "package", "path"),
+    [
+        ("mindspeed-rl", "word2number", ("mindspeed-rl", "word2number")),
+        ("mindspeed-rl", "linear-operator", ("mindspeed", "gpytorch", "linear-operator")),
+        ("mindspeed-rl", "setuptools-scm", ("vllm-ascend", "setuptools-scm")),
+        ("verl-npu", "zarr", ("megatron-core", "zarr")),
+        ("verl-npu", "xgrammar", ("vllm", "xgrammar")),
+        ("verl-npu", "pytest-mock", ("megatron-core", "pytest-mock")),
+        ("verl-npu", "safetensors", ("transformers", "safetensors")),
+        ("verl-qwen3.5", "arctic-inference", ("vllm-ascend", "arctic-inference")),
+        ("verl-qwen3.5", "anthropic", ("vllm", "anthropic")),
+        ("verl-sglang", "modelscope", ("sglang", "modelscope")),
+        ("verl-sglang", "mathruler", ("verl", "mathruler")),
+        ("verl-sglang", "pip", ("pip",)),
+    ],
+)
+def test_a_chain_leads_from_a_source_to_what_it_brings(name: str, package: str, path: tuple[str, ...]) -> None:
+    assert chain(locked(name, "3.11", Arch.ARM64).packages, package) == path
+
+
+# Profile -> sources by component: the version that they call themselves, and the commit or the release.
+SOURCES = {
+    "mindspeed-rl": {
+        "vllm": ("0.7.3", "0.7.3"),
+        "vllm-ascend": ("0.7.3rc2.dev5", "0713836e95fe993feefe334945b5b273e4add1f1"),
+        "megatron-lm": ("0.8.0", "baf94af3c667248865f23df73b9fb8e2395e6fd0"),
+        "mindspeed": ("0.8.0", "0dfa0035ec54d9a74b2f6ee2867367df897299df"),
+        "mindspeed-llm": ("0.0.0.dev20250326", "421ef7bcb83fb31844a1efb688cde71705c0526e"),
+        "mindspeed-rl": ("2.0.0", "62e9928ae89d9570f659b46e816bc55e1191b5e7"),
+    },
+    "verl-npu": {
+        "vllm": ("0.10.1", "38217877aa70041c0115ee367b75197af9cbc5ad"),
+        "vllm-ascend": ("0.10.0rc2.dev53", "1de16ead8eecfec8903ec1b330b27a4fa2593c35"),
+        "transformers-src": ("4.56.0.dev0", "8365f70e9259c21058bf18f876006f945d2a99de"),
+        "megatron-lm": ("0.12.1", "a845aa7e12b3a117e24c2352b9e3e60bad2e3a17"),
+        "mindspeed": ("0.12.1", "1cdd0abd75e40936ad31721c092f57c695dd72c4"),
+        "verl-src": ("0.5.0.dev0", "796871d7d092f7cbc6a64e7f4a3796f7a2217f5e"),
+        "verl-npu": ("0.0.1", "09b8c1253af02abf62f9056e3a4e5cba78b03d7a"),
+    },
+    "verl-qwen3.5": {
+        "vllm": ("0.13.0", "0.13.0"),
+        "vllm-ascend": ("0.13.0", "6281c1207a7a499e9f23a42b3a1e7027469f2b10"),
+        "verl-src": ("0.8.0.dev0", "b178a3cd56f58b2d502255daba591e92833930a7"),
+    },
+    "verl-sglang": {
+        "sglang": ("0.5.2", "0.5.2"),
+        "torch-memory-saver": ("0.0.8", "41ba5d7401ab7789d182dae5fe3cda92335e95e7"),
+        "verl-src": ("0.5.0.dev0", "f50e5c2e8f11201c9759d1103464ff1653231ab8"),
+    },
+}
+
+
+@pytest.mark.parametrize("name", STACKS)
+def test_sources_are_pinned_as_the_guides_mean(name: str) -> None:
+    recipe = bound(name, "3.11", Arch.ARM64)
+    assert {c.name: (c.version, c.commit or c.release) for c in recipe.sources} == SOURCES[name]
+    assert all(c.known for c in recipe.sources)
+    # From git, and so no package of the lock: a distribution of that name on an index is another one.
+    assert not {c.package for c in recipe.sources if c.commit} & {*versions(locked(name, "3.11", Arch.ARM64))}
+
+
+def unmet(name: str, python: str, arch: Arch) -> Iterator[str]:
+    """What sources ask for and the set does not hold."""
+    recipe = bound(name, python, arch)
+    found = {c.package: c.version for c in recipe.sources if c.version} | versions(locked(name, python, arch))
+    environment = {
+        "python_version": python,
+        "python_full_version": f"{python}.0",
+        "platform_machine": arch.machine,
+        "sys_platform": "linux",
+    }
+    for source in recipe.sources:
+        assert source.known is not None
+        for text in source.known.requires:
+            wanted = Requirement(text)
+            version = found.get(canonicalize_name(wanted.name))
+            if wanted.marker is not None and not wanted.marker.evaluate(environment):
+                continue
+            if version is None or not wanted.specifier.contains(version, prereleases=True):
+                yield f"{source.name}: {wanted}, {version}"
+
+
+@pytest.mark.parametrize(("name", "python", "arch"), CELLS)
+def test_sources_get_what_they_ask_for_but_where_the_profile_bends_it(name: str, python: str, arch: Arch) -> None:
+    wanted = {
+        "mindspeed-rl": {"mindspeed: tokenizers<=0.20.3, 0.21.1"},
+        "verl-npu": {
+            "vllm-ascend: torch-npu==2.7.1.dev20250724, 2.7.1",
+            'megatron-lm: nvidia-modelopt[torch]>=0.23.2; sys_platform != "darwin", None',
+        },
+        "verl-qwen3.5": set(),
+        "verl-sglang": {
+            "sglang: pynvml, None",
+            "sglang: timm==1.0.16, None",
+            "verl-src: torchvision==0.20.1, None",
+            "verl-src: transformers==4.52.4, 4.56.1",
+        },
+    }
+    assert {*unmet(name, python, arch)} == wanted[name]
+
+
+@pytest.mark.parametrize(("name", "python", "arch"), CELLS)
+def test_sdists_are_the_ones_that_have_no_wheel(name: str, python: str, arch: Arch) -> None:
+    sdists = {f"{p.name}=={p.version}" for p in locked(name, python, arch).packages if p.is_sdist}
+    more = {
+        "mindspeed-rl": {"word2number==1.1"},
+        "verl-npu": {"pylatexenc==2.10"},
+        "verl-qwen3.5": {"pylatexenc==2.10", "arctic-inference==0.1.1"},
+        "verl-sglang": {"pylatexenc==2.10"},
+    }
+    assert sdists == {"antlr4-python3-runtime==4.9.3", *more[name]}
+
+
+@pytest.mark.parametrize(("name", "python", "arch"), CELLS)
+def test_no_resolver_fell_back_to_ancient_releases(name: str, python: str, arch: Arch) -> None:
+    found = versions(locked(name, python, arch))
+    assert Version(found["datasets"]) >= Version("2.16")
+    assert Version(found["wandb"]) >= Version("0.18")
+    assert Version(found["setuptools"]) < Version("81")
+
+
+def test_a_later_date_lets_in_what_the_guide_could_not_name_yet() -> None:
+    request = lock_request(bound("verl-sglang", "3.11", Arch.ARM64))
+    assert request.package_dates == (("torch-npu", "2026-03-01"), ("triton-ascend", "2026-03-01"))
+    assert request.exclude_newer == "2025-09-30"
+
+
+def test_verl_npu_patches_the_commits_that_its_profile_pins() -> None:
+    recipe = bound("verl-npu", "3.11", Arch.ARM64)
+    commits = {c.name: c.commit for c in recipe.sources}
+    patches = next(c.known for c in recipe.sources if c.name == "verl-npu")
+    assert patches is not None
+    assert {name: list(known) for name, known in patches.patches.items()} == {
+        "verl-src": [commits["verl-src"]],
+        "transformers-src": [commits["transformers-src"]],
+    }
+
+
+@pytest.mark.parametrize("name", STACKS)
+def test_what_a_component_is_built_after_stands_before_it(name: str) -> None:
+    order = [pin.name for pin in catalog().profiles[name].components]
+    pairs = {
+        (before, pin)
+        for pin in order
+        for before in catalog().components[pin].after
+        if before not in order[: order.index(pin)]
+    }
+    assert pairs == set()
+
+
+def test_every_name_that_a_component_refers_to_exists() -> None:
+    sources = [c for c in catalog().components.values() if c.kind.is_source]
+    assert len(sources) == 11
+    for component in sources:
+        known = [*component.revisions.values(), *component.releases.values()]
+        names = {*component.after, *(name for one in known for name in one.patches)}
+        assert names <= {*catalog().components}
+        assert {*component.hosts} <= {*catalog().hosts}
+
+
+def test_projects_that_stand_in_a_folder_of_their_repository() -> None:
+    folders = {
+        name: component.subdirectory for name, component in catalog().components.items() if component.subdirectory
+    }
+    assert folders == {"verl-npu": "verl_npu", "torch-memory-saver": "contrib/torch_memory_saver/python"}
+
+
+def test_kernels_are_compiled_for_the_chip_of_the_target() -> None:
+    component = catalog().components["vllm-ascend"]
+    assert (component.kind, component.soc_variable) == (ComponentKind.NATIVE, "SOC_VERSION")
+    assert component.build_env == {"COMPILE_CUSTOM_KERNELS": "1"}
+    assert [str(chip) for chip in component.releases["0.13.0"].chips] == ["910b"]
+
+
+def test_atb_has_the_abi_of_torch_where_the_base_names_the_other_one() -> None:
+    abis = {name: bound(name, "3.11", Arch.ARM64).base.tag.atb_abi for name in STACKS}
+    assert abis == {"mindspeed-rl": 0, "verl-npu": 0, "verl-qwen3.5": 1, "verl-sglang": 0}
+    homes = {name: catalog().profiles[name].env.get("ATB_HOME_PATH", "") for name in STACKS}
+    assert {name: home.rpartition("_")[2] for name, home in homes.items() if home} == {
+        "verl-npu": "1",
+        "verl-sglang": "1",
+    }

@@ -1,0 +1,143 @@
+"""Variables against what is installed, and the two names of Megatron's tree."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from factories import (
+    catalog,
+    compatibility,
+    components,
+    profile,
+    recipe,
+    source_components,
+    source_recipe,
+    subject,
+)
+
+from cannery.core.compatibility import Compatibility
+from cannery.core.findings import Finding, in_order
+from cannery.core.rules.environment import environment, set_variables
+from cannery.core.words import Severity
+
+if TYPE_CHECKING:
+    from cannery.core.catalog import Catalog
+
+NAMES = {"variable": "RAY_VERSION", "beside": "ray", "reason": "what is said is what is there"}
+NEVER = {
+    "variable": "NPU_ALLOC",
+    "beside": "torch-npu",
+    "value": "expandable_segments: *True",
+    "reason": "the allocator asserts",
+    "severity": "warning",
+}
+APPEND = "a module of the same name in the base would come first (ms-swift pull 9245)"
+
+
+def data(env: dict[str, str], *rules: dict[str, str], of_ray: dict[str, str] | None = None) -> Catalog:
+    table = Compatibility.model_validate({**compatibility().model_dump(), "env": rules})
+    pins = [{"name": "torch-npu", "version": "2.9.0"}, {"name": "ray", "version": "2.50.0"}]
+    ray = components()["ray"].model_copy(update={"env": of_ray or {}})
+    stack = profile(components=pins, env=env)
+    return catalog(profiles={"stack": stack}, compatibility=table, components={**components(), "ray": ray})
+
+
+def judge(env: dict[str, str], *rules: dict[str, str], of_ray: dict[str, str] | None = None) -> tuple[Finding, ...]:
+    found = data(env, *rules, of_ray=of_ray)
+    return in_order(environment(subject(recipe(found=found), found)))
+
+
+@pytest.mark.parametrize("value", ["2.50.0", "v2.50.0", "ray 2.50.0, not 2.51.0"])
+def test_a_variable_that_names_the_version_which_is_there(value: str) -> None:
+    assert judge({"RAY_VERSION": value}, NAMES) == ()
+
+
+@pytest.mark.parametrize("value", ["2.50.1", "2.5", "12.50.0", "2.50.0.1", ""])
+def test_a_variable_that_names_another_version(value: str) -> None:
+    assert judge({"RAY_VERSION": value}, NAMES) == (
+        Finding(
+            Severity.ERROR,
+            "env",
+            f"RAY_VERSION={value} does not name ray 2.50.0, which is in the set",
+            "what is said is what is there",
+            "take RAY_VERSION out of images/profiles/stack.yaml or of the component that sets it",
+        ),
+    )
+
+
+def test_a_rule_about_what_is_not_set_or_not_there_says_nothing() -> None:
+    assert judge({}, NAMES, NEVER) == ()
+    assert judge({"RAY_VERSION": "1"}, {**NAMES, "beside": "vllm"}) == ()
+
+
+@pytest.mark.parametrize("of_ray", [False, True], ids=["profile", "component"])
+def test_a_value_that_must_not_stand_beside_a_package(of_ray: bool) -> None:
+    """T35: sleep mode's allocator asserts with expandable segments."""
+    env = {"NPU_ALLOC": "max_split_size_mb:256,expandable_segments:True"}
+    found = judge({}, NEVER, of_ray=env) if of_ray else judge(env, NEVER)
+    assert [(f.severity, f.code, f.what, f.why) for f in found] == [
+        (
+            Severity.WARNING,
+            "env",
+            "NPU_ALLOC=max_split_size_mb:256,expandable_segments:True beside torch-npu 2.9.0",
+            "the allocator asserts",
+        )
+    ]
+    assert judge({"NPU_ALLOC": "expandable_segments:False"}, NEVER, of_ray=env) == (), "the profile's value counts"
+
+
+def test_a_value_that_only_the_build_gets_counts_for_what_is_built() -> None:
+    engine = source_components()["engine"].model_copy(update={"build_env": {"KERNELS": "0"}})
+    rule = {"variable": "KERNELS", "beside": "engine", "value": "^0$", "reason": "it hardly works without"}
+    table = Compatibility.model_validate({**compatibility().model_dump(), "env": [rule, {**rule, "beside": "torch"}]})
+    found = catalog(components={**catalog().components, "engine": engine}, compatibility=table)
+    assert [f.what for f in environment(subject(source_recipe(found=found), found))] == [
+        "KERNELS=0 beside engine 0.11.0"
+    ]
+
+
+def test_values_refer_to_what_components_and_profile_set_before() -> None:
+    found = data({"A": "${B}/a:${PATH}", "C": "${A}"}, of_ray={"B": "/b"})
+    assert set_variables(recipe(found=found)) == {"B": "/b", "A": "/b/a:${PATH}", "C": "/b/a:${PATH}"}
+
+
+# P04: modelscope/ms-swift pull 9245
+
+
+@pytest.mark.parametrize(
+    "path", ["/opt/src/megatron-lm:${PYTHONPATH}", "/opt/x:/opt/src/megatron-lm/:${PYTHONPATH}", "/opt/src/megatron-lm"]
+)
+def test_megatrons_tree_is_on_the_path(path: str) -> None:
+    assert judge({"MEGATRON_LM_PATH": "/opt/src/megatron-lm", "PYTHONPATH": path}) == ()
+
+
+def test_one_of_the_two_alone_contradicts_nothing() -> None:
+    assert judge({"MEGATRON_LM_PATH": "/opt/src/megatron-lm"}) == ()
+    assert judge({"PYTHONPATH": "/opt/x:${PYTHONPATH}"}) == ()
+
+
+def test_two_trees_of_megatron() -> None:
+    assert judge({"MEGATRON_LM_PATH": "/opt/mine", "PYTHONPATH": "/opt/mine2:${PYTHONPATH}"}) == (
+        Finding(
+            Severity.ERROR,
+            "env",
+            "MEGATRON_LM_PATH=/opt/mine is no entry of PYTHONPATH=/opt/mine2:${PYTHONPATH}",
+            "two trees of Megatron: what is imported is another one than what the variable names (ms-swift pull 9245)",
+            "put /opt/mine into PYTHONPATH, before ${PYTHONPATH}",
+        ),
+    )
+
+
+def test_a_tree_behind_what_the_base_has_is_a_warning() -> None:
+    found = judge({"PYTHONPATH": "${PYTHONPATH}:/opt/b:"}, of_ray={"PYTHONPATH": "/opt/a:${PYTHONPATH}"})
+    assert found == (
+        Finding(
+            Severity.WARNING,
+            "env",
+            "PYTHONPATH has /opt/b behind what the base sets",
+            APPEND,
+            "write it before: PYTHONPATH=/opt/b:${PYTHONPATH}",
+        ),
+    )
+    assert judge({"PYTHONPATH": "${PYTHONPATH}"}) == ()

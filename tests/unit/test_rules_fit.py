@@ -1,0 +1,328 @@
+"""The rule over the table, on rows as the field has them: a plugin's, several sources, alternatives, drivers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from factories import catalog, profile, subject
+
+from cannery.core.compatibility import Compatibility
+from cannery.core.findings import Finding, in_order
+from cannery.core.recipe import Options, select
+from cannery.core.rules.driver import driver
+from cannery.core.rules.fit import fits
+from cannery.core.rules.table import holds, listed
+from cannery.core.words import Arch, Severity
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from cannery.core.catalog import Catalog
+    from cannery.core.rules.subject import Subject
+
+    Rule = Callable[[Subject], Iterator[Finding]]
+
+SOURCES = {
+    "own": {"what": "the package's METADATA", "rank": "metadata", "date": "2026-01-01"},
+    "makers": {"what": "the makers' table", "rank": "table", "date": "2026-01-02"},
+    "others": {"what": "another table", "rank": "table", "date": "2026-01-03"},
+    "image": {"what": "an image in use", "rank": "document", "date": "2026-01-04"},
+}
+ROWS: list[tuple[str, dict[str, str], str]] = [
+    ("torch-npu==2.8.0", {"torch": "2.8.0", "cann": "8.3.rc1"}, "makers"),
+    ("torch-npu==2.7.1", {"torch": "2.7.1", "cann": "8.3.rc1"}, "makers"),
+    ("torch-npu==2.9.0", {"torch": "2.9.0", "cann": "8.5.0"}, "makers"),
+    ("torchvision==0.23.0", {"torch": "2.8.0"}, "makers"),
+    ("torchvision==0.22.1", {"torch": "2.7.1"}, "makers"),
+    ("plugin==0.11.0rc1", {"engine": "0.11.0", "torch": "2.7.1", "torch-npu": "2.7.1", "cann": "8.3.rc1"}, "others"),
+    ("plugin==0.12.0rc1", {"engine": "0.12.0", "torch": "2.8.0", "torch-npu": "2.8.0", "cann": "8.3.rc1"}, "others"),
+    ("plugin==0.13.0rc1", {"engine": "0.13.0", "torch": "2.8.0", "torch-npu": "2.8.0", "cann": "8.3.rc1"}, "others"),
+    ("plugin==0.14.0rc1", {"engine": "0.14.1"}, "others"),
+]
+Pins = dict[str, str]
+PAIR: Pins = {"torch-npu": "2.7.1", "plugin": "1.0"}
+Rows = list[tuple[str, dict[str, str], str]]
+
+
+def data(rows: Rows) -> Catalog:
+    made = [{"of": of, "fits": fits_, "source": source} for of, fits_, source in rows]
+    return catalog(compatibility=Compatibility.model_validate({"sources": SOURCES, "rows": made}))
+
+
+def judge(rule: Rule, rows: Rows, pins: Pins, cann: str = "8.3.rc1", **changes: object) -> tuple[Finding, ...]:
+    """What a rule says, in order, of a set of exactly these pins; all of them are wheels."""
+    found = data(rows)
+    wheel = found.components["ray"].model_copy(update={"extras": ()})
+    known = {**dict.fromkeys(pins, wheel), "torch": found.components["torch"]}
+    components = [{"name": name, "version": version} for name, version in pins.items()]
+    value = {**vars(found), "components": known, "profiles": {"set": profile(components=components, **changes)}}
+    bound = catalog(**value)
+    return in_order(rule(subject(select(bound, "set", Options(cann=cann), Arch.AMD64), bound)))
+
+
+def test_a_set_of_the_table_has_no_finding() -> None:
+    pins = {"torch": "2.7.1", "torch-npu": "2.7.1", "torchvision": "0.22.1", "plugin": "0.11.0rc1", "engine": "0.11.0"}
+    assert judge(fits, ROWS, pins) == ()
+
+
+def test_a_plugin_for_another_pair_names_all_and_both_ways_out() -> None:
+    """V03 (vllm-project/vllm-ascend issue 7587)."""
+    (finding,) = judge(fits, ROWS, {"torch": "2.8.0", "torch-npu": "2.8.0", "plugin": "0.11.0rc1", "engine": "0.11.0"})
+    assert finding == Finding(
+        Severity.ERROR,
+        "fit",
+        "torch 2.8.0, torch-npu 2.8.0 and plugin 0.11.0rc1 do not fit: "
+        "plugin 0.11.0rc1 is made for torch 2.7.1 and torch-npu 2.7.1",
+        "another table, 2026-01-03",
+        "use engine 0.11.0, torch 2.7.1 and torch-npu 2.7.1 with plugin 0.11.0rc1, "
+        "or engine 0.12.0, torch 2.8.0 and torch-npu 2.8.0 with plugin 0.12.0rc1, "
+        "or engine 0.13.0, torch 2.8.0 and torch-npu 2.8.0 with plugin 0.13.0rc1",
+    )
+
+
+def test_a_follower_of_torch_for_another_torch() -> None:
+    """V04 (vllm-project/vllm-ascend issue 4081): torchvision 0.23.0 stays beside torch 2.7.1."""
+    (finding,) = judge(fits, ROWS, {"torch": "2.7.1", "torch-npu": "2.7.1", "torchvision": "0.23.0"})
+    assert finding.severity is Severity.ERROR
+    assert finding.what == "torch 2.7.1 and torchvision 0.23.0 do not fit: torchvision 0.23.0 is made for torch 2.8.0"
+    assert finding.fix == "use torch 2.8.0 with torchvision 0.23.0, or torch 2.7.1 with torchvision 0.22.1"
+
+
+def test_a_row_that_names_a_later_patch_of_the_engine() -> None:
+    """V08 (Ascend/pytorch issue 105): the plugin's 0.14.0rc1 is made for 0.14.1, not for 0.14.0."""
+    (finding,) = judge(fits, ROWS, {"plugin": "0.14.0rc1", "engine": "0.14.0"})
+    assert finding.what.endswith("plugin 0.14.0rc1 is made for engine 0.14.1")
+
+
+def test_an_overridden_misfit_is_left_to_the_override() -> None:
+    override = {"requirement": "torch==2.8.0", "reason": "made up for this test"}
+    pins = {"torch": "2.8.0", "torchvision": "0.22.1"}
+    assert judge(fits, ROWS, pins, overrides=[override]) == ()
+    assert [f.code for f in judge(fits, ROWS, pins)] == ["fit"]
+
+
+@pytest.mark.parametrize("torch", ["2.8.0+cpu", "2.8.0"])
+@pytest.mark.parametrize("npu", ["2.8.0.post2.dev20251113", "2.9.0.post1+git4c901a4"])
+def test_every_form_of_a_version_is_understood(torch: str, npu: str) -> None:
+    (finding,) = judge(fits, ROWS, {"torch": torch, "torch-npu": npu})
+    if npu.startswith("2.8"):
+        assert (finding.severity, finding.code) == (Severity.WARNING, "fit-unknown")
+        assert finding.fix.endswith("nearest there: 2.8.0 (CANN 8.3.rc1)")
+    else:
+        assert (finding.severity, finding.code) == (Severity.ERROR, "fit")
+        assert finding.what == f"torch {torch} and torch-npu {npu} do not fit: the latter is made for torch 2.9.0"
+
+
+def test_a_nightly_build_is_newer_than_the_release_before_it_and_local_parts_do_not_count() -> None:
+    rows: Rows = [("torch-npu==2.8.0.post2.dev20251113", {"torch": "2.8.0"}, "makers")]
+    assert judge(fits, rows, {"torch": "2.8.0+cpu", "torch-npu": "2.8.0.post2.dev20251113+git1"}) == ()
+
+
+# Sources that disagree
+
+
+def test_two_tables_that_disagree_are_both_shown_and_neither_is_believed() -> None:
+    """V13 (vllm-project/vllm-ascend issue 3349)."""
+    rows: Rows = [
+        ("plugin==1.0", {"torch": "2.7.1", "cann": "8.3.rc1"}, "makers"),
+        ("plugin==1.0", {"torch": "2.8.0", "cann": "8.3.rc1"}, "others"),
+    ]
+    for torch in ("2.7.1", "2.8.0"):
+        (finding,) = judge(fits, rows, {"torch": torch, "plugin": "1.0"})
+        assert finding == Finding(
+            Severity.WARNING,
+            "fit-disagree",
+            "sources disagree about plugin 1.0: "
+            "torch 2.7.1 (the makers' table, 2026-01-02); torch 2.8.0 (another table, 2026-01-03)",
+            f"this set has torch {torch}",
+        )
+
+
+def test_the_metadata_of_the_release_wins_over_a_page() -> None:
+    rows: Rows = [
+        ("plugin==1.0", {"torch": "2.8.0"}, "image"),
+        ("plugin==1.0", {"torch": "2.7.1"}, "own"),
+    ]
+    (right,) = judge(fits, rows, {"torch": "2.7.1", "plugin": "1.0"})
+    assert (right.severity, right.code) == (Severity.WARNING, "fit-disagree")
+    wrong, shown = judge(fits, rows, {"torch": "2.8.0", "plugin": "1.0"})
+    assert (wrong.severity, wrong.code) == (Severity.ERROR, "fit")
+    assert wrong.what.endswith("plugin 1.0 is made for torch 2.7.1")
+    assert shown.what == right.what
+
+
+def test_the_makers_table_against_the_metadata_is_a_warning_that_says_which_weighs_most() -> None:
+    """vllm-ascend 0.11.0's table has torch_npu 2.7.1.post1, its requirements.txt 2.7.1."""
+    rows: Rows = [
+        ("plugin==1.0", {"torch-npu": "2.7.1.post1", "cann": "8.3.rc1"}, "makers"),
+        ("plugin==1.0", {"torch-npu": "2.7.1"}, "own"),
+    ]
+    (finding,) = judge(fits, rows, {"torch-npu": "2.7.1.post1", "plugin": "1.0"})
+    assert finding == Finding(
+        Severity.WARNING,
+        "fit-disagree",
+        "sources disagree about plugin 1.0: torch-npu 2.7.1 (the package's METADATA, 2026-01-01); "
+        "torch-npu 2.7.1.post1 (the makers' table, 2026-01-02)",
+        "this set has torch-npu 2.7.1.post1; of these sources the first weighs most",
+    )
+
+
+def test_a_set_in_use_on_another_cann_is_a_warning_with_both_sources() -> None:
+    """verl's image has torch_npu 2.7.1.post2 on CANN 8.3.rc1, its makers' table says 8.5.0."""
+    rows: Rows = [
+        ("torch-npu==2.7.1.post2", {"torch": "2.7.1", "cann": "8.5.0"}, "makers"),
+        ("torch-npu==2.7.1.post2", {"torch": "2.7.1", "cann": "8.3.rc1"}, "image"),
+    ]
+    (finding,) = judge(fits, rows, {"torch": "2.7.1", "torch-npu": "2.7.1.post2"})
+    assert (finding.severity, finding.code) == (Severity.WARNING, "fit-disagree")
+    assert finding.what.endswith(
+        "CANN 8.5.0 (the makers' table, 2026-01-02); CANN 8.3.rc1 (an image in use, 2026-01-04)"
+    )
+    assert finding.why == "this set has CANN 8.3.rc1; of these sources the first weighs most"
+
+
+def test_a_row_of_another_release_of_the_set_speaks_for_a_cann() -> None:
+    """MindSpeed-RL 2.2.0 wants torch_npu 2.5.1 on CANN 8.3.rc1, where no row of torch_npu has it."""
+    rows: Rows = [
+        ("torch-npu==2.7.1", {"torch": "2.7.1", "cann": "8.5.0"}, "makers"),
+        ("plugin==1.0", {"torch-npu": "2.7.1", "cann": "8.3.rc1"}, "image"),
+    ]
+    (finding,) = judge(fits, rows, {"torch": "2.7.1", "torch-npu": "2.7.1", "plugin": "1.0"})
+    assert (finding.severity, finding.code) == (Severity.WARNING, "fit-disagree")
+    assert finding.what == (
+        "sources disagree about torch-npu 2.7.1: "
+        "CANN 8.5.0 (the makers' table, 2026-01-02); CANN 8.3.rc1 (plugin 1.0: an image in use, 2026-01-04)"
+    )
+
+
+def test_a_release_that_only_another_ones_row_has_is_a_warning_with_both_sources() -> None:
+    """vllm-ascend 0.11.0 ships torch_npu 2.7.1.post1 on CANN 8.3.rc2, and torch_npu's table has no such release."""
+    rows: Rows = [
+        ("torch-npu==2.7.1", {"torch": "2.7.1", "cann": "8.3.rc1"}, "makers"),
+        ("plugin==1.0", {"torch": "2.7.1", "torch-npu": "2.7.1.post1", "cann": "8.3.rc1"}, "others"),
+    ]
+    (finding,) = judge(fits, rows, {"torch": "2.7.1", "torch-npu": "2.7.1.post1", "plugin": "1.0"})
+    assert finding == Finding(
+        Severity.WARNING,
+        "fit-unknown",
+        "no row of torch-npu has 2.7.1.post1, but plugin 1.0 asks for it on CANN 8.3.rc1",
+        "without it: the makers' table, 2026-01-02; with it: another table, 2026-01-03",
+        "nearest there: 2.7.1 (CANN 8.3.rc1)",
+    )
+
+
+def test_a_plugins_row_speaks_for_an_engine_with_another_torch() -> None:
+    """vllm's wheels ask for torch 2.9.0; vllm-ascend 0.13.0 is made for that vllm, built for no device, on 2.8.0."""
+    rows: Rows = [
+        ("engine==0.13.0", {"torch": "2.9.0"}, "own"),
+        ("plugin==0.13.0", {"engine": "0.13.0", "torch": "2.8.0"}, "others"),
+    ]
+    (finding,) = judge(fits, rows, {"torch": "2.8.0", "engine": "0.13.0", "plugin": "0.13.0"})
+    assert (finding.severity, finding.code) == (Severity.WARNING, "fit-disagree")
+    assert finding.what == (
+        "sources disagree about engine 0.13.0: torch 2.9.0 (the package's METADATA, 2026-01-01); "
+        "torch 2.8.0 (plugin 0.13.0: another table, 2026-01-03)"
+    )
+    assert [f.code for f in judge(fits, rows, {"torch": "2.8.0", "engine": "0.13.0"})] == ["fit"]
+
+
+def test_no_row_speaks_for_an_extension_of_another_release() -> None:
+    rows: Rows = [
+        ("torch-npu==2.7.1", {"torch": "2.7.1", "cann": "8.3.rc1"}, "makers"),
+        ("plugin==1.0", {"torch-npu": "2.7.1", "torch": "2.8.0"}, "others"),
+    ]
+    (finding,) = judge(fits, rows, {"torch": "2.8.0", "torch-npu": "2.7.1", "plugin": "1.0"})
+    assert (finding.severity, finding.code) == (Severity.ERROR, "fit")
+
+
+def test_of_builds_of_one_release_for_one_set_one_is_offered() -> None:
+    more: Rows = [(f"torch-npu==2.9.0.post{n}", {"torch": "2.9.0", "cann": "8.5.0"}, "image") for n in (1, 2)]
+    (finding,) = judge(fits, [*more, *ROWS], {"torch": "2.9.0", "torch-npu": "2.8.0"}, "8.5.0")[:1]
+    assert finding.fix == ("use torch 2.9.0 with torch-npu 2.9.0, or torch 2.8.0 with torch-npu 2.8.0 on CANN 8.3.rc1")
+
+
+# Several rows of one source
+
+
+def test_alternatives_of_one_source_do_not_disagree() -> None:
+    rows: Rows = [
+        ("plugin==1.0", {"torch-npu": "2.7.1", "cann": "8.3.rc1"}, "others"),
+        ("plugin==1.0", {"torch-npu": "2.7.1.post1", "cann": "8.5.0"}, "others"),
+    ]
+    for npu, cann in (("2.7.1", "8.3.rc1"), ("2.7.1.post1", "8.5.0")):
+        assert judge(fits, rows, {"torch-npu": npu, "plugin": "1.0"}, cann) == ()
+    (other,) = judge(fits, [*rows, (rows[0][0], {**rows[0][1], "cann": "8.2.rc1"}, "makers")], PAIR, "8.5.0")
+    assert other.what == "plugin 1.0 is made for CANN 8.2.rc1 or 8.3.rc1, the target has 8.5.0"
+    (crossed,) = judge(fits, rows, {"torch-npu": "2.7.1", "plugin": "1.0"}, "8.5.0")
+    assert (crossed.severity, crossed.code) == (Severity.WARNING, "fit-cann")
+    assert crossed.what == "plugin 1.0 is made for CANN 8.3.rc1, the target has 8.5.0"
+
+
+def test_a_build_of_cann_is_its_release() -> None:
+    pins = {"torch": "2.8.0", "torch-npu": "2.8.0"}
+    assert judge(fits, ROWS, pins, "8.3.RC1.B160") == ()
+    assert holds("cann", "8.5.0", "8.5.0.b160")
+    assert not holds("cann", "8.5.0", "8.5.1")
+    assert not holds("cann", "8.5.0", "8.5.0.alpha001")
+
+
+def test_a_release_without_a_row_and_without_cann_in_its_rows_says_what_it_may_not_fit() -> None:
+    (finding,) = judge(fits, ROWS, {"torch": "2.9.0", "torchvision": "0.24.0"})
+    assert finding.severity is Severity.NOTE
+    assert finding.what == "no row of the table has torchvision 0.24.0: whether it fits torch 2.9.0 is unknown"
+    assert judge(fits, ROWS, {"torchvision": "0.24.0"}) == ()
+
+
+# The driver
+
+DRIVEN: Rows = [
+    ("plugin==1.0", {"torch": "2.7.1", "cann": "8.3.rc1", "driver": "25.0.rc1.1"}, "makers"),
+    ("engine==2.0", {"cann": "8.3.rc1", "driver": "25.0.rc1"}, "others"),
+]
+
+
+def test_the_newest_of_the_oldest_drivers_is_one_note() -> None:
+    (finding,) = judge(driver, DRIVEN, {"torch": "2.7.1", "plugin": "1.0", "engine": "2.0"})
+    assert finding == Finding(
+        Severity.NOTE,
+        "driver",
+        "the host needs driver 25.0.rc1.1 or newer: plugin 1.0 asks for it",
+        "the makers' table, 2026-01-02",
+    )
+
+
+def test_only_rows_that_the_set_is_in_speak_of_the_driver() -> None:
+    pins = {"torch": "2.8.0", "plugin": "1.0", "engine": "2.0"}
+    assert [f.what for f in judge(driver, DRIVEN, pins)] == [
+        "the host needs driver 25.0.rc1 or newer: engine 2.0 asks for it"
+    ]
+    assert judge(driver, DRIVEN, pins, "8.5.0") == ()
+    assert judge(driver, ROWS, pins) == ()
+
+
+def test_a_driver_is_no_finding_of_the_fit() -> None:
+    assert judge(fits, DRIVEN, {"torch": "2.7.1", "plugin": "1.0", "engine": "2.0"}) == ()
+
+
+@pytest.mark.parametrize(
+    ("wanted", "version", "fit"),
+    [
+        ("25.0.rc1.1", "25.0.rc1.1", True),
+        ("25.0.rc1.1", "25.0.rc1", False),
+        ("25.0.rc1.1", "25.5.0", True),
+        (">=24.1.0,<25.0.0", "25.0.rc1", True),
+        (">=24.1.0,<25.0.0", "25.0.0", False),
+        ("==25.5.0", "25.5.1", False),
+        ("~=25.5", "25.5.1", False),
+        ("25.5.0", "unknown", False),
+    ],
+)
+def test_a_driver_alone_is_the_oldest_and_ranges_compare_in_its_own_order(wanted: str, version: str, fit: bool) -> None:
+    assert holds("driver", wanted, version) is fit
+
+
+def test_words_are_listed_as_in_a_sentence() -> None:
+    assert listed(["a"]) == "a"
+    assert listed(["a", "b", "a"]) == "a and b"
+    assert listed(["a", "b", "c"], "or") == "a, b or c"
