@@ -6,13 +6,13 @@ RUN := $(PY) build.py
 
 # make variable -> option of build.py
 TARGET_VARIABLES := CANN CHIP OS PYTHON ARCH BASE WHEELHOUSE NPUS BUILDER
-KNOWN := PROFILE $(TARGET_VARIABLES) PIN FORCE CMD KIND HOST_PYTHON CANNERY_CACHE ARGS
+KNOWN := PROFILE $(TARGET_VARIABLES) PIN UPGRADE FORCE CMD KIND HOST_PYTHON CANNERY_CACHE ARGS
 lower = $(shell printf '%s' '$1' | tr A-Z a-z)
 quote = '$(subst ','\'',$1)'
 # Only what stands on make's command line: PYTHON or OS in an environment mean something else.
 # Every command gets every variable that was given: one that it does not know is refused, not dropped.
 OPTIONS = $(foreach v,$(filter $(GIVEN),$(TARGET_VARIABLES)),$(if $($v),--$(call lower,$v) $(call quote,$($v)))) \
-	$(foreach p,$(PIN),--pin $(call quote,$p)) $(if $(FORCE),--force) $(foreach a,$(ARGS),$(call quote,$a))
+	$(foreach p,$(PIN),--pin $(call quote,$p)) $(foreach p,$(UPGRADE),--upgrade $(call quote,$p)) $(if $(FORCE),--force) $(foreach a,$(ARGS),$(call quote,$a))
 GIVEN := $(foreach v,$(.VARIABLES),$(if $(filter command,$(origin $v)),$v))
 # Values are texts: a `$` in one is not make's.
 $(foreach v,$(filter $(KNOWN),$(GIVEN)),$(eval override $v := $$(value $v)))
@@ -26,12 +26,12 @@ export CANNERY_CACHE
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev list show check lock plan render image verify run engine-start engine-stop engine-status clean test unit lint goldens relock
+.PHONY: help setup setup-dev list show check lock outdated plan render image verify run engine-start engine-stop engine-status clean test unit lint goldens relock
 
 help: ## print targets and variables
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 	@echo "variables: PROFILE=name CANN=8.5.0 CHIP=910b OS=ubuntu22.04 PYTHON=3.11 ARCH=amd64 BASE=standin PIN='name==version …' FORCE=1 NPUS=0,1|none CMD='…' KIND='wheels …'"
-	@echo "           WHEELHOUSE=folder BUILDER=buildx-builder"
+	@echo "           WHEELHOUSE=folder BUILDER=buildx-builder UPGRADE='name name==version …'"
 	@echo "           ARGS='more options of build.py' CANNERY_CACHE=folder HOST_PYTHON=python3"
 	@echo "a command that fails has its own exit code (README, Exit codes); make itself ends with 2 for every failure"
 
@@ -45,8 +45,10 @@ show: setup ## show PROFILE
 	@$(RUN) show $(need_profile) $(OPTIONS)
 check: setup ## say whether the version set of PROFILE can work
 	@$(RUN) check $(need_profile) $(OPTIONS)
-lock: setup ## resolve PROFILE (or all profiles) into images/locks
+lock: setup ## resolve PROFILE (or all profiles) into images/locks; UPGRADE='name …' lets packages be newer
 	@$(RUN) lock $(foreach p,$(PROFILE),$(call quote,$p)) $(OPTIONS)
+outdated: setup ## say what is newer than PROFILE's lock, and what an upgrade would change
+	@$(RUN) outdated $(need_profile) $(OPTIONS)
 plan: setup ## show the layers of PROFILE's image
 	@$(RUN) plan $(need_profile) $(OPTIONS)
 render: setup ## write PROFILE's Dockerfile, bake file and wheels to out/

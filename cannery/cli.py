@@ -11,6 +11,7 @@ import os
 import re
 import signal
 import sys
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NoReturn
 
 from cannery import __version__
@@ -26,7 +27,12 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "list": ("browse", "list the profiles and what they are made for", "build.py list"),
     "show": ("browse", "show one profile: components, pins, reasons", "build.py show quickstart"),
     "check": ("versions", "say whether a version set can work, and why not", "build.py check quickstart"),
-    "lock": ("versions", "resolve the exact set, with hashes", "build.py lock quickstart"),
+    "lock": ("locking", "resolve the exact set, with hashes", "build.py lock quickstart"),
+    "outdated": (
+        "outdated",
+        "say what is newer, and what an upgrade would change",
+        "build.py outdated quickstart",
+    ),
     "plan": ("versions", "show the image's layers before anything is built", "build.py plan quickstart"),
     "render": ("versions", "write the Dockerfile, bake file and wheels of an image", "build.py render quickstart"),
     "image": ("image", "check, build and verify an image", "build.py image quickstart"),
@@ -35,8 +41,8 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "engine": ("host", "start, stop, look at or use Cannery's own Docker engine", "build.py engine env"),
     "clean": ("host", "show what Cannery holds on disk; remove what is named", "build.py clean wheels"),
 }
-TARGET_COMMANDS = frozenset({"check", "lock", "plan", "render", "image", "verify", "run"})
-JSON_COMMANDS = frozenset({"list", "show", "check", "plan", "image", "verify", "engine", "clean"})
+TARGET_COMMANDS = frozenset({"check", "lock", "outdated", "plan", "render", "image", "verify", "run"})
+JSON_COMMANDS = frozenset({"list", "show", "check", "outdated", "plan", "image", "verify", "engine", "clean"})
 CLEAN_KINDS = ("wheels", "engine", "rootfs", "locks", "verified", "out")
 INVALID_CHOICE = re.compile(r"argument (?P<what>.+?): invalid choice: '(?P<word>.*)' \(choose from (?P<known>.*)\)")
 
@@ -96,13 +102,20 @@ def _target_options(sub: argparse.ArgumentParser) -> None:
     arch = "every one of the profile" if sub.prog.endswith(" lock") else "this host's"
     add("--arch", metavar="ARCH", help=f"amd64 or arm64 (default: {arch})")
     add("--base", metavar="BASE", help="standin, a tag of images/bases, or a full image reference")
-    add("--pin", metavar="NAME==VERSION", action="append", default=[], help="another version, this time (repeatable)")
     add("--wheelhouse", metavar="DIR", help="a folder of wheels of yours, looked at before pip's settings")
+    if sub.prog.endswith(" outdated"):
+        return  # of the committed lock only
+    add("--pin", metavar="NAME==VERSION", action="append", default=[], help="another version, this time (repeatable)")
     add("--force", action="store_true", help="go on in spite of findings; stamped into manifest, tag and labels")
 
 
 def _own_options(name: str, sub: argparse.ArgumentParser) -> None:
     add = sub.add_argument
+    if name == "check":
+        add("--all", action="store_true", help="every note, where a long list is folded")
+    if name == "lock":
+        words = "edit the profile so that this package may be newer, or is of this version (repeatable)"
+        add("--upgrade", metavar="NAME[==VERSION]", action="append", default=[], help=words)
     if name == "render":
         add("--output", metavar="DIR", help="folder to write (default: out/<profile>-<target>)")
     if name in {"image", "verify"}:
@@ -202,6 +215,7 @@ def _call(arguments: argparse.Namespace, root: Path) -> ExitCode:
     context = read_context(root, is_json=getattr(arguments, "json", False), wheelhouse=wheelhouse)
     if context.env.get("CANNERY_DEBUG"):
         logging.basicConfig(level=logging.DEBUG, stream=sys.stderr, format="%(name)s %(message)s")
+    arguments.today = datetime.now(UTC).date().isoformat()
     module = importlib.import_module(f"cannery.commands.{COMMANDS[arguments.command][0]}")
     return ExitCode(module.COMMANDS[arguments.command](arguments, context))
 

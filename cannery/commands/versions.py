@@ -1,31 +1,32 @@
-"""`check`, `lock`, `plan` and `render`: everything that is known before an engine is asked for."""
+"""`check`, `plan` and `render`: everything that is known before an engine is asked for."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cannery.core.errors import ExitCode, FindingsError
+from cannery.core.errors import ExitCode, FindingsError, UnableError
 from cannery.core.findings import errors, in_order
-from cannery.core.lock_request import lock_request, tools_request
 from cannery.core.plan import Inputs, Plan, make_plan
-from cannery.core.recipe import Options, find_profile, with_arch
+from cannery.core.recipe import Options
 from cannery.core.rules import check_recipe
-from cannery.core.words import Arch
+from cannery.core.words import Severity
 from cannery.edge.context import template_digests
-from cannery.edge.locks import LOCK, all_locks, bind, current_lock, lock_findings, lock_path, make_lock, tools_lock
+from cannery.edge.locks import LockSet, all_locks, bind, read_locks
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from cannery.core.catalog import Catalog
     from cannery.core.findings import Finding
-    from cannery.core.lock import LockRequest
     from cannery.core.recipe import Recipe
     from cannery.edge.context import Context
+
+# Notes that a list prints before it folds the rest.
+NOTES_SHOWN = 12
 
 
 def options_of(arguments: argparse.Namespace) -> Options:
@@ -37,8 +38,8 @@ def options_of(arguments: argparse.Namespace) -> Options:
         python=arguments.python,
         arch=arguments.arch,
         base=arguments.base,
-        pins=tuple(word for text in arguments.pin for word in text.split()),
-        force=arguments.force,
+        pins=tuple(word for text in getattr(arguments, "pin", ()) for word in text.split()),
+        force=getattr(arguments, "force", False),
     )
 
 
@@ -46,82 +47,76 @@ def check(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Print every finding about a version set; exit 3 when one is an error."""
     catalog = context.catalog()
     recipe = bind(context, catalog, arguments.profile, options_of(arguments))
-    found = findings_of(context, catalog, recipe)
+    found, _ = findings_of(context, catalog, recipe)
     failed = errors(found)
     if context.is_json:
         rows = [asdict(f) for f in found]
         print(json.dumps({"target": str(recipe.target), "ok": not failed, "findings": rows}, indent=2))
     else:
-        for finding in found:
-            print(finding)
+        for line in listed(found, None if arguments.all else NOTES_SHOWN):
+            print(line)
         verdict = f"errors: {len(failed)}; this set cannot be built" if failed else "no errors"
         print(f"{recipe.name} for {recipe.target}: {verdict}")
     return ExitCode.FINDINGS if failed else ExitCode.DONE
 
 
-def findings_of(context: Context, catalog: Catalog, recipe: Recipe) -> tuple[Finding, ...]:
-    """Return findings from the pins alone, and, when those have no error, from the lock too."""
-    found = check_recipe(recipe, catalog, build_arch=context.arch)
-    if errors(found) and not recipe.force:
-        return found
-    unusable = lock_findings(context, catalog, recipe)
-    if unusable:
-        return in_order([*found, *unusable])
-    lock = current_lock(context, catalog, recipe, recipe.target.arch)
-    return check_recipe(recipe, catalog, {recipe.target.arch: lock}, context.arch)
+def listed(found: Sequence[Finding], notes: int | None) -> Iterator[str]:
+    """Give findings as texts: all but notes, then the first `notes` notes (None: all) and how many more there are."""
+    shown = [f for f in found if f.severity is not Severity.NOTE]
+    rest = [f for f in found if f.severity is Severity.NOTE]
+    folded = [] if notes is None else rest[notes:]
+    yield from map(str, [*shown, *rest[:notes]])
+    if folded:
+        yield f"… and {len(folded)} more notes (--all)"
 
 
-def lock(arguments: argparse.Namespace, context: Context) -> ExitCode:
-    """Resolve profiles (all when none is named) for every Python and arch, and the build tools; write images/locks."""
-    catalog = context.catalog()
-    for name in arguments.profile:
-        find_profile(catalog, name)
-    for name in arguments.profile or catalog.profiles:
-        target = find_profile(catalog, name).target
-        for python in (arguments.python,) if arguments.python else (target.python, *target.pythons):
-            recipe = bind(context, catalog, name, replace(options_of(arguments), python=python))
-            for arch in (recipe.target.arch,) if arguments.arch else target.arch:
-                request = lock_request(with_arch(recipe, arch))
-                _lock_one(context, catalog, request, standard=recipe.is_standard)
-    for python in sorted({v for p in catalog.profiles.values() for v in (p.target.python, *p.target.pythons)}):
-        for arch in Arch:
-            _lock_one(context, catalog, tools_request(catalog, python, arch), standard=True)
-    return ExitCode.DONE
+def findings_of(context: Context, catalog: Catalog, recipe: Recipe) -> tuple[tuple[Finding, ...], LockSet]:
+    """Return every finding about `recipe`, from its pins and from its locks, and the locks that were read.
 
-
-def _lock_one(context: Context, catalog: Catalog, request: LockRequest, *, standard: bool) -> None:
-    path = lock_path(context, request, standard=standard)
-    made, changed = make_lock(context, catalog, request, path)
-    size = sum(p.size for p in made.packages) / 1e6
-    missing = ", ".join(f"{p.name} (index {p.index} not reached)" for p in made.packages if not p.complete)
-    state = f", INCOMPLETE: {missing}" if missing else ""
-    print(
-        f"{context.shown(path)}: {len(made.packages)} packages, {size:.0f} MB{state}{'' if changed else ', unchanged'}"
-    )
-    if not standard:
-        print(f"  for this set of pins alone; to keep them, write them into images/profiles/{request.profile}.yaml")
+    An ad-hoc set whose pins cannot work is not resolved: no lock is then read.
+    """
+    if not recipe.is_standard and not recipe.force:
+        found = check_recipe(recipe, catalog, build_arch=context.arch)
+        if errors(found):
+            return found, LockSet({}, None, ())
+    read = read_locks(context, catalog, recipe)
+    found = check_recipe(recipe, catalog, dict(read.locks), context.arch)
+    return in_order([*found, *read.findings]), read
 
 
 def planned(context: Context, arguments: argparse.Namespace) -> tuple[Catalog, Plan, tuple[Finding, ...]]:
     """Check, then plan. Raises `FindingsError` on errors unless they are forced; those are stamped into the plan."""
     catalog = context.catalog()
     recipe = bind(context, catalog, arguments.profile, options_of(arguments))
-    found = findings_of(context, catalog, recipe)
+    _refuse_sources(recipe)
+    found, read = findings_of(context, catalog, recipe)
     failed = errors(found)
-    if failed and not recipe.force:
-        if {f.code for f in failed} == {LOCK}:
-            raise FindingsError(failed[0].what, where=f"{recipe.name} for {recipe.target}", hint=failed[0].fix)
+    where = f"{recipe.name} for {recipe.target}"
+    if read.tools is None or read.findings or (failed and not recipe.force):
+        if len(failed) == len(read.findings) == 1:
+            raise FindingsError(failed[0].what, where=where, hint=failed[0].fix)
         listed = "\n".join(map(str, failed))
-        raise FindingsError(f"this set cannot work\n{listed}", where=f"{recipe.name} for {recipe.target}")
+        raise FindingsError(f"this set cannot be built\n{listed}", where=where)
     inputs = Inputs(
-        locks=all_locks(context, catalog, recipe),
-        tools=tools_lock(context, catalog, recipe.target.python),
+        locks=all_locks(context, catalog, recipe, read.locks),
+        tools=read.tools,
         templates=template_digests(context.templates()),
         build_arch=context.arch,
         standin=catalog.standin,
         forced=tuple(sorted({f.code for f in failed})),
     )
     return catalog, make_plan(recipe, inputs), found
+
+
+def _refuse_sources(recipe: Recipe) -> None:
+    """Raise `UnableError` for a recipe whose layers `make_plan` cannot make; to be removed when it can."""
+    if recipe.sources:
+        names = ", ".join(chosen.name for chosen in recipe.sources)
+        raise UnableError(
+            f"components {names} come from source: building them is not there yet",
+            where=f"{recipe.name} for {recipe.target}",
+            hint="check and lock work",
+        )
 
 
 def plan(arguments: argparse.Namespace, context: Context) -> ExitCode:
@@ -160,8 +155,8 @@ def render(arguments: argparse.Namespace, context: Context) -> ExitCode:
 
 def show_findings(context: Context, found: Sequence[Finding]) -> None:
     """Say findings to the user, on standard error."""
-    for finding in found:
-        context.say(str(finding))
+    for line in listed(found, NOTES_SHOWN):
+        context.say(line.replace("(--all)", "(build.py check --all)"))
 
 
-COMMANDS = {"check": check, "lock": lock, "plan": plan, "render": render}
+COMMANDS = {"check": check, "plan": plan, "render": render}

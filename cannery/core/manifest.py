@@ -6,13 +6,14 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from cannery import __version__
-from cannery.core.words import BaseKind
+from cannery.core.words import BaseKind, Install
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from cannery.core.compatibility import Compatibility
     from cannery.core.plan import Plan
+    from cannery.core.source_step import SourceStep
 
 MANIFEST_SCHEMA = 1
 MANIFEST_PATH = "/opt/cannery/manifest.json"
@@ -52,8 +53,9 @@ def manifest(plan: Plan, compatibility: Compatibility) -> dict[str, Any]:
                 "built": package.is_sdist,
             }
             for package in plan.lock.packages
+            if package.name in group_of
         ],
-        "sources": [],
+        "sources": [_source(step) for step in plan.sources],
         "patches": [],
         "env": dict(plan.env),
         "labels": labels(plan),
@@ -92,6 +94,21 @@ def labels(plan: Plan) -> dict[str, str]:
     if recipe.base.kind is BaseKind.STANDIN:
         found["org.cannery.warning"] = "stand-in base: no CANN inside, it can run nothing on an NPU"
     return found
+
+
+def _source(step: SourceStep) -> dict[str, Any]:
+    """Return what the manifest says of a source."""
+    return {
+        "name": step.package,
+        "component": step.name,
+        "version": step.version,
+        "path": step.path if step.install is not Install.WHEEL else None,
+        "install": str(step.install),
+        "commit": step.commit,
+        "release": step.release,
+        "dirty": step.dirty,
+        "without": step.without,
+    }
 
 
 def _base(plan: Plan) -> dict[str, Any]:

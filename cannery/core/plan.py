@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal
@@ -17,6 +17,7 @@ from cannery.core.base_env import expand_env
 from cannery.core.environment import image_environment
 from cannery.core.errors import FindingsError
 from cannery.core.grouping import Group, make_groups
+from cannery.core.source_step import SourceStep, source_steps
 from cannery.core.standin import standin_reference
 from cannery.core.tags import PLAN_DIGITS, ImageTag
 from cannery.core.words import Arch, BaseKind, ComponentKind
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from cannery.core.catalog import StandIn
     from cannery.core.lock import Lock, LockedPackage
     from cannery.core.recipe import Chosen, Recipe
+    from cannery.core.source_step import LocalTree
 
 
 Family = Literal["apt", "dnf"]
@@ -41,6 +43,7 @@ class LayerKind(StrEnum):
     BUILT = "built"
     LINKS = "links"
     FILES = "files"
+    SOURCE = "source"
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,7 @@ class Plan:
     build_reference: str
     build_arch: Arch
     groups: tuple[Group, ...]
+    sources: tuple[SourceStep, ...]
     layers: tuple[Layer, ...]
     system_packages: tuple[str, ...]
     links: tuple[Link, ...]
@@ -127,7 +131,8 @@ class Inputs:
     """What a plan is made from, beside the recipe.
 
     The locks of all arches, the build tools' lock, the digest of each file below templates/, the build host's arch, the
-    stand-in's recipe, and the codes of the errors that a user forced.
+    stand-in's recipe, the codes of the errors that a user forced, what native builds call the chip, and the user's own
+    trees by component.
     """
 
     locks: Mapping[Arch, Lock]
@@ -136,6 +141,8 @@ class Inputs:
     build_arch: Arch
     standin: StandIn
     forced: tuple[str, ...] = ()
+    socs: tuple[str, ...] = ()
+    local: Mapping[str, LocalTree] = field(default_factory=dict)
 
 
 def make_plan(recipe: Recipe, inputs: Inputs) -> Plan:
@@ -149,7 +156,10 @@ def make_plan(recipe: Recipe, inputs: Inputs) -> Plan:
             hint="run `python build.py lock` on a machine that reaches the index named in the lock",
         )
     base, build = _references(recipe, lock, inputs)
-    groups = make_groups(lock.packages, tuple(c.package for c in recipe.wheels))
+    sources = tuple(source_steps(recipe, lock, inputs.socs, inputs.local))
+    stepped = {step.package for step in sources}
+    packages_of = tuple(package for package in lock.packages if package.name not in stepped)
+    groups = make_groups(packages_of, tuple(c.package for c in (*recipe.wheels, *recipe.sources)))
     family = package_family(recipe)
     system = [c for c in recipe.chosen if c.component.kind is ComponentKind.SYSTEM]
     packages = sorted({p for c in system for p in _packages(c, family)})
@@ -158,7 +168,7 @@ def make_plan(recipe: Recipe, inputs: Inputs) -> Plan:
     epoch = int(datetime.fromisoformat(recipe.profile.exclude_newer).replace(tzinfo=UTC).timestamp())
     digest = _digest(_arch_independent(recipe, inputs, env))
     files = [digest, list(inputs.forced), str(recipe.target.arch)]
-    layers = tuple(_layers(groups, (base, packages, env), links, files, epoch, inputs))
+    layers = tuple(_layers((groups, sources), (base, packages, env), links, files, epoch, inputs))
     return Plan(
         recipe=recipe,
         lock=lock,
@@ -167,6 +177,7 @@ def make_plan(recipe: Recipe, inputs: Inputs) -> Plan:
         build_reference=build,
         build_arch=inputs.build_arch,
         groups=groups,
+        sources=sources,
         layers=layers,
         system_packages=tuple(packages),
         links=tuple(links),
@@ -244,6 +255,7 @@ def _arch_independent(recipe: Recipe, inputs: Inputs, env: Mapping[str, str]) ->
         "env": dict(env),
         "templates": dict(inputs.templates),
         "forced": inputs.forced,
+        **({"local": {name: tree.digest for name, tree in sorted(inputs.local.items())}} if inputs.local else {}),
     }
 
 
@@ -260,7 +272,7 @@ def _told(chosen: Chosen) -> tuple[Any, ...]:
 
 
 def _layers(  # noqa: PLR0913, PLR0917 - what decides layers
-    groups: tuple[Group, ...],
+    parts: tuple[tuple[Group, ...], tuple[SourceStep, ...]],
     system: tuple[str, list[str], Mapping[str, str]],
     links: list[Link],
     files: list[Any],
@@ -275,16 +287,25 @@ def _layers(  # noqa: PLR0913, PLR0917 - what decides layers
     summary = f"system packages: {' '.join(system[1]) or 'none'}"
     yield Layer("system", LayerKind.SYSTEM, _digest([epoch, _of(inputs, "tools/system.sh"), system]), summary)
     yield Layer("venv", LayerKind.VENV, _digest([common, system[0]]), "an empty virtual environment")
+    groups, sources = parts
     for group in groups:
         kind = LayerKind.BUILT if group.built else LayerKind.GROUP
         content = [[p.name, p.version, p.sha256] for p in group.packages]
         digest = _digest([common, kind, content, built_by if group.built else []])
         yield Layer(group.name, kind, digest, _names(group), len(group.packages), group.size)
+    for step in sources:
+        made_by = [asdict(step), _of(inputs, "tools/source.py"), built_by]
+        yield Layer(step.name, LayerKind.SOURCE, _digest([common, made_by]), _source_words(step))
     if links:
         summary = ", ".join(link.path for link in links)
         yield Layer("links", LayerKind.LINKS, _digest([common, [asdict(link) for link in links]]), summary)
     files = [*files, _of(inputs, "rootfs/")]
     yield Layer("files", LayerKind.FILES, _digest([common, files]), "manifest and verify script")
+
+
+def _source_words(step: SourceStep) -> str:
+    origin = f"release {step.release}" if step.release else f"commit {(step.commit or 'none')[:12]}"
+    return f"{step.package} {step.version}, {step.install} of {origin}{', with local changes' if step.dirty else ''}"
 
 
 def _of(inputs: Inputs, prefix: str) -> list[tuple[str, str]]:

@@ -49,6 +49,8 @@ def environment(templates: Mapping[str, str]) -> Environment:
 
 def stage_name(layer: Layer) -> str:
     """Return the name of the layer's build stage."""
+    if layer.kind is LayerKind.SOURCE:
+        return f"source-{layer.name}"
     return f"group-{layer.name}" if layer.kind in {LayerKind.GROUP, LayerKind.BUILT} else str(layer.kind)
 
 
@@ -56,6 +58,7 @@ def render(plan: Plan, templates: Mapping[str, str], compatibility: Compatibilit
     """Return {path in the rendered folder: text}; wheels are added by whoever writes the folder."""
     files = {DOCKERFILE: _dockerfile(plan, templates), BAKE_FILE: _bake_file(plan), ".dockerignore": "log\n"}
     files |= {f"groups/{group.name}.txt": group_text(group) for group in plan.groups}
+    files |= {f"steps/{step.name}.json": step.text for step in plan.sources}
     files |= {name: text for name, text in templates.items() if name.startswith(("tools/", "rootfs/"))}
     files["rootfs/etc/profile.d/cannery.sh"] = profile_script(plan.env)
     files[f"rootfs{MANIFEST_PATH}"] = manifest_text(plan, compatibility)
@@ -67,7 +70,8 @@ def wheel_paths(plan: Plan) -> dict[str, LockedPackage]:
     paths = {f"wheels/{TOOLS_FOLDER}/{package.file}": package for package in plan.tools.packages}
     for group in plan.groups:
         paths |= {f"wheels/{group.name}/{package.file}": package for package in group.packages}
-    return paths
+    by_file = {package.file: package for package in plan.lock.packages}
+    return paths | {f"sources/{step.file}": by_file[step.file] for step in plan.sources if step.release}
 
 
 def group_text(group: Group) -> str:
@@ -82,6 +86,8 @@ def _dockerfile(plan: Plan, templates: Mapping[str, str]) -> str:
         .get_template("Dockerfile.j2")
         .render(
             plan=plan,
+            steps={step.name: step for step in plan.sources},
+            native=any(step.native for step in plan.sources),
             labels=labels(plan),
             family=package_family(plan.recipe),
             python_home=f"/usr/local/python{plan.recipe.base.tag.python}",

@@ -21,17 +21,25 @@ if TYPE_CHECKING:
 
 # The name that uv knows the profile's requirements by; no distribution has it.
 PROJECT = "cannery-lock"
+# How long uv keeps answers of an index that does not say so: pages ten minutes, as the public index says of its own;
+# files, whose names stand for one content, a day. Without it every lock fetches every page and metadata again.
+KEPT = '{ api = "max-age=600", files = "max-age=86400" }'
 
 
 @dataclass(frozen=True)
 class UvIndex:
-    """An index in uv's settings. `flat` is a list of files; `dated`: it has upload times, so the date bound applies."""
+    """An index in uv's settings.
+
+    `flat` is a list of files; `dated`: it has upload times, so the date bound applies; `kept`: its answers may be kept
+    for a while although it does not say so.
+    """
 
     name: str
     url: str
     flat: bool = False
     explicit: bool = False
     dated: bool = True
+    kept: bool = False
 
 
 def project_text(request: LockRequest, bound: Mapping[str, UvIndex], more: Sequence[str] = ()) -> str:
@@ -90,6 +98,7 @@ def _index(index: UvIndex, table: str, *, default: bool) -> list[str]:
         *(['format = "flat"'] if index.flat else []),
         *(["explicit = true"] if index.explicit else []),
         *([] if index.dated else ["exclude-newer = false"]),
+        *([f"cache-control = {KEPT}"] if index.kept else []),
         *(["default = true"] if default else []),
     ]
 

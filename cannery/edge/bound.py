@@ -3,7 +3,7 @@
 A bound package comes from its index, when that answers and has it; else from the host's find-links or extra indexes,
 when the pinned version lies there with its local part and fits the target; never from the main index, whose torch is
 another build. If neither has it, its place is taken by files that hold only the known requirements of the release, so
-that everything else can be locked: the package is then *incomplete*.
+that everything else can be locked: the package is then *incomplete*. An index whose URL is that of a wheel is fetched.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ from packaging.version import Version
 from cannery.core.errors import FindingsError, NetworkError, UsageError
 from cannery.core.uv_input import UvIndex, exact_pin
 from cannery.core.wheel_tags import uv_platform, wheel_rank
-from cannery.edge.files import sha256_file, write_atomic
+from cannery.edge.direct import fetch_direct
+from cannery.edge.files import write_atomic
+from cannery.edge.hashes import local_sha256
+from cannery.edge.indexes import direct_file
 from cannery.edge.pipconf import without_credentials
 from cannery.edge.places import bound_places, extra_places, url_path
 
@@ -65,86 +68,119 @@ def index_of(request: LockRequest) -> dict[str, str]:
     return {canonicalize_name(name): index for name, index in request.bindings}
 
 
-def bound_source(name: str, request: LockRequest, answers: Sequence[Answer], folder: Path) -> Source:
-    """Choose where the bound package `name` comes from, by the answers of the places; stand-in files go to `folder`.
+class NoFileError(FindingsError):
+    """An index that a package is bound to was reached, and has no file of it for the target.
 
-    Raises `FindingsError` when its index has no file of it for the target, `NetworkError` when the index is not reached
-    and nothing is known of the release.
+    `askers` are who asks for it where the request itself does not, as far as that is known.
     """
-    index = index_of(request)[name]
-    pin = exact_pin(request, name)
-    mine = [answer for answer in answers if answer.project == name]
-    own = [answer for answer in mine if answer.place.index == index]
-    for answer in mine:
-        if pin is None:
-            if answer in own and answer.files:
-                return _source(name, index, answer)
-            continue
-        fitting = _fitting(answer, pin, request)
-        if fitting and answer.place.folder is not None:
-            return _local_source(name, index, answer.place, fitting, folder)
-        if fitting:
-            return _source(name, index, answer)
-    if any(answer.reached for answer in own):
-        raise FindingsError(
+
+    def __init__(self, name: str, pin: str | None, index: str, request: LockRequest) -> None:
+        super().__init__(
             f"{name} {pin or ''}".rstrip() + f": index {index} has no file of it for Python {request.python} on "
             f"{request.arch} ({uv_platform(request.arch)})",
             where=f"profile {request.profile}",
-            hint=_offer(name, pin, own),
         )
-    return _stand_in(name, index, request, folder, own)
+        self.name = name
+        self.pin = pin
+        self.askers: tuple[str, ...] = ()
 
 
-def _fitting(answer: Answer, pin: str, request: LockRequest) -> tuple[Listed, ...]:
+class UnreachedError(NetworkError):
+    """An index that a package is bound to was not reached, and nothing is known of the release."""
+
+
+@dataclass(frozen=True)
+class Binder:
+    """Chooses where bound packages come from, by the answers of the places; files of its own go below `folder`."""
+
+    request: LockRequest
+    answers: Sequence[Answer]
+    folder: Path
+    settings: PipSettings
+    cache: Path
+
+    def source(self, name: str) -> Source:
+        """Return where the bound package `name` comes from.
+
+        Raises `NoFileError` when its index has no file of it for the target, `UnreachedError` when the index is not
+        reached and nothing is known of the release; and what `fetch_direct` raises.
+        """
+        index = index_of(self.request)[name]
+        pin = exact_pin(self.request, name)
+        mine = [answer for answer in self.answers if answer.project == name]
+        own = [answer for answer in mine if answer.place.index == index]
+        for answer in mine:
+            found = self._from(answer, name, pin, is_own=answer in own)
+            if found is not None:
+                return found
+        if any(answer.reached for answer in own):
+            raise NoFileError(name, pin, index, self.request)
+        return self._stand_in(name, index, own)
+
+    def _from(self, answer: Answer, name: str, pin: str | None, *, is_own: bool) -> Source | None:
+        """The package from one place; an unpinned one comes from its own index only."""
+        place = answer.place
+        index = index_of(self.request)[name]
+        is_direct = bool(direct_file(place))
+        fitting = _fitting(answer, pin, self.request)
+        if pin is None and not is_direct:
+            return _source(name, index, answer) if is_own and answer.files else None
+        if not fitting or (pin is None and not is_own):
+            return None
+        if is_direct:
+            return self._listed(name, index, place, [self._fetched(file) for file in fitting])
+        if place.folder is not None:
+            return self._listed(name, index, place, [self._local(file) for file in fitting])
+        return _source(name, index, answer)
+
+    def _fetched(self, file: Listed) -> tuple[str, Path, str]:
+        return (file.file, *fetch_direct(file, self.settings, self.cache))
+
+    def _local(self, file: Listed) -> tuple[str, Path, str]:
+        path = url_path(file.url)
+        if not path.is_file():
+            raise NetworkError(f"{file.place} lists {file.file}, which is not there")
+        return file.file, path, file.sha256 or local_sha256(path, self.cache)
+
+    def _listed(self, name: str, index: str, place: Place, files: Sequence[tuple[str, Path, str]]) -> Source:
+        """An index page of our own for files on the disk, with hashes: uv would unpack a wheel to get one (10 s)."""
+        links = "".join(
+            f'<a href="{html.escape(path.as_uri())}#sha256={sha256}">{html.escape(file)}</a>\n'
+            for file, path, sha256 in files
+        )
+        folder = self.folder / name
+        write_atomic(folder / name / "index.html", f"<!DOCTYPE html><html><body>\n{links}</body></html>\n")
+        return Source(name, index, UvIndex(f"{index}-{name}", folder.as_uri(), explicit=True, dated=False), place)
+
+    def _stand_in(self, name: str, index: str, own: Sequence[Answer]) -> Source:
+        pin = exact_pin(self.request, name)
+        known = self.request.stand_ins
+        releases = [r for r in known if canonicalize_name(r.name) == name and _same(r.version, pin)]
+        if not releases:
+            places = "; ".join(str(answer) for answer in own)
+            raise UnreachedError(
+                f"{name} {pin or ''}".rstrip() + f" comes from index {index}, which was not reached, and nothing is "
+                f"known of it: {places}"
+            )
+        for release in releases:
+            _write_wheel(self.folder / name, release, pin or release.version)
+        flat = UvIndex(f"{index}-{name}", (self.folder / name).as_uri(), flat=True, explicit=True, dated=False)
+        return Source(name, index, flat, None)
+
+
+def _fitting(answer: Answer, pin: str | None, request: LockRequest) -> tuple[Listed, ...]:
     return tuple(
         file
         for file in answer.files
-        if Version(file.version) == Version(pin) and wheel_rank(file.file, request.python, request.arch) is not None
+        if (pin is None or Version(file.version) == Version(pin))
+        and wheel_rank(file.file, request.python, request.arch) is not None
     )
-
-
-def _offer(name: str, pin: str | None, own: Sequence[Answer]) -> str:
-    versions = {Version(file.version) for answer in own for file in answer.files}
-    if pin is not None and Version(pin) in versions:
-        files = sorted(f.file for a in own for f in a.files if Version(f.version) == Version(pin))
-        return f"it has {', '.join(files[:6])}{' …' if len(files) > 6 else ''}"
-    newest = ", ".join(str(version) for version in sorted(versions, reverse=True)[:8])
-    return f"it has {name} {newest}" if newest else f"it lists no {name} at all"
 
 
 def _source(name: str, index: str, answer: Answer) -> Source:
     place = answer.place
     url = without_credentials(place.url)
     return Source(name, index, UvIndex(f"{index}-{name}", url, place.links, explicit=True, dated=answer.dated), place)
-
-
-def _local_source(name: str, index: str, place: Place, files: Sequence[Listed], folder: Path) -> Source:
-    """An index page of our own for files on the disk, with their hashes: uv would unpack a wheel to get one (10 s)."""
-    links = ""
-    for file in files:
-        path = url_path(file.url)
-        if not path.is_file():
-            raise NetworkError(f"{place} lists {file.file}, which is not there")
-        sha256 = file.sha256 or sha256_file(path)
-        links += f'<a href="{html.escape(path.as_uri())}#sha256={sha256}">{html.escape(file.file)}</a>\n'
-    write_atomic(folder / name / "index.html", f"<!DOCTYPE html><html><body>\n{links}</body></html>\n")
-    return Source(name, index, UvIndex(f"{index}-{name}", folder.as_uri(), explicit=True, dated=False), place)
-
-
-def _stand_in(name: str, index: str, request: LockRequest, folder: Path, own: Sequence[Answer]) -> Source:
-    pin = exact_pin(request, name)
-    releases = [r for r in request.stand_ins if canonicalize_name(r.name) == name and _same(r.version, pin)]
-    if not releases:
-        raise NetworkError(
-            f"{name} {pin or ''}".rstrip()
-            + f" comes from index {index}, which was not reached, and nothing is known of it",
-            where=f"profile {request.profile}",
-            hint="; ".join(str(answer) for answer in own),
-        )
-    for release in releases:
-        _write_wheel(folder, release, pin or release.version)
-    flat = UvIndex(f"{index}-{name}", folder.as_uri(), flat=True, explicit=True, dated=False)
-    return Source(name, index, flat, None)
 
 
 def _same(version: str, pin: str | None) -> bool:

@@ -7,7 +7,7 @@ import os
 import platform
 import re
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ from cannery.edge.files import sha256_bytes
 from cannery.edge.pipconf import read_pip_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from cannery.core.catalog import Catalog
     from cannery.edge.pipconf import PipSettings
@@ -42,6 +42,9 @@ class Context:
     is_terminal: bool
     is_json: bool = False
     wheelhouse: Path | None = None
+    # GIT_MIRROR, and SRC_<component>: folder.
+    mirror: Path | None = None
+    local: Mapping[str, Path] = field(default_factory=dict)
 
     def say(self, text: str) -> None:
         """Print a line for the user on standard error, so that standard output stays data."""
@@ -72,7 +75,14 @@ class Context:
         return {str(p.relative_to(folder)): p.read_text(encoding="utf-8") for p in paths}
 
 
-def read_context(root: Path, *, is_json: bool = False, wheelhouse: str | None = None) -> Context:
+def read_context(
+    root: Path,
+    *,
+    is_json: bool = False,
+    wheelhouse: str | None = None,
+    mirror: str | None = None,
+    local: Sequence[str] = (),
+) -> Context:
     """Read the process's surroundings.
 
     Raises `UnableError` on a CPU architecture that no CANN image is made for, `UsageError` for a wheelhouse that is no
@@ -90,17 +100,31 @@ def read_context(root: Path, *, is_json: bool = False, wheelhouse: str | None = 
         arch=ARCH_ALIASES[machine],
         is_terminal=sys.stderr.isatty(),
         is_json=is_json,
-        wheelhouse=_wheelhouse(wheelhouse),
+        wheelhouse=_folder("WHEELHOUSE", wheelhouse, "your wheels"),
+        mirror=_folder("GIT_MIRROR", mirror, "your git repositories"),
+        local=_local(local),
     )
 
 
-def _wheelhouse(text: str | None) -> Path | None:
+def _folder(option: str, text: str | None, what: str) -> Path | None:
     if not text:
         return None
     folder = Path(text).expanduser().absolute()
     if not folder.is_dir():
-        raise UsageError(f"WHEELHOUSE: {text!r} is no folder", hint="name the folder that holds your wheels")
+        raise UsageError(f"{option}: {text!r} is no folder", hint=f"name the folder that holds {what}")
     return folder
+
+
+def _local(texts: Sequence[str]) -> dict[str, Path]:
+    """Read `NAME=DIR` of each tree that stands in for a source."""
+    found: dict[str, Path] = {}
+    for text in texts:
+        name, equals, folder = text.partition("=")
+        path = _folder(f"SRC_{name}", folder, f"the source of {name}")
+        if not name or not equals or path is None:
+            raise UsageError(f"--src: {text!r} is not NAME=DIR", hint="for example --src verl-src=~/verl")
+        found[name] = path
+    return found
 
 
 def template_digests(templates: Mapping[str, str]) -> dict[str, str]:

@@ -28,18 +28,21 @@ def usual_projects(request: LockRequest, bound: Sequence[str]) -> tuple[str, ...
     return (*names[:2], "pip")
 
 
-def check_shared(answers: Sequence[Answer], exclude_newer: str, *, main: bool) -> None:
-    """Raise `NetworkError` for a place that is not reached, or a main index that cannot be locked from."""
-    hint = "see `pip config list` for where it is named"
-    for answer in answers:
-        if not answer.reached:
-            raise NetworkError(f"not reached: {answer}", hint=hint)
-    if not main:
-        return
+HINT = "see `pip config list` for where it is named"
+
+
+def unreached(answers: Sequence[Answer]) -> tuple[str, ...]:
+    """Return, for each place that did not answer, what came of asking it; each place once."""
+    places = {answer.place: str(answer) for answer in reversed(answers) if not answer.reached}
+    return tuple(places[place] for place in dict.fromkeys(a.place for a in answers) if place in places)
+
+
+def check_main(answers: Sequence[Answer], exclude_newer: str) -> None:
+    """Raise `NetworkError` when the main index, which was reached, cannot be locked from."""
     place = answers[0].place
     if not any(answer.state is State.OK for answer in answers):
         asked = ", ".join(answer.project for answer in answers)
-        raise NetworkError(f"{answers[-1]}: it has none of {asked}, so it is no index of Python packages", hint=hint)
+        raise NetworkError(f"{answers[-1]}: it has none of {asked}, so it is no index of Python packages", hint=HINT)
     if not any(answer.dated for answer in answers):
         raise NetworkError(
             f"{place} tells no upload times, so the date bound {exclude_newer} would hide all that it has",

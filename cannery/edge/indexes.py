@@ -1,6 +1,7 @@
 """Places that list package files: indexes of the simple API, find-links folders and pages; what they have or lack.
 
 `file://` indexes and folders are read directly. Several are asked at once, and all answers are there within a limit.
+An index whose URL is that of a wheel is that one file.
 """
 
 from __future__ import annotations
@@ -8,11 +9,13 @@ from __future__ import annotations
 import html
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import UTC
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
-from packaging.utils import canonicalize_name
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.version import InvalidVersion, Version
 from pypi_simple import (
     NoSuchProjectError,
     ProjectPage,
@@ -42,7 +45,11 @@ AGAIN = 0.5
 
 @dataclass(frozen=True)
 class Listed:
-    """A file that a place lists. `sha256` is "" and `size` 0 where it does not tell; `dated`: it has an upload time."""
+    """A file that a place lists; its version is a valid one. `sha256` is "" and `size` 0 where it does not tell.
+
+    `uploaded` is the day of its upload in UTC (ISO), "" where the place tells no time; `yanked` is the reason ("" when
+    none is given), None for a file that was not yanked.
+    """
 
     name: str
     version: str
@@ -50,19 +57,22 @@ class Listed:
     url: str = field(repr=False)
     sha256: str
     size: int
-    dated: bool
     place: Place
+    uploaded: str = ""
+    yanked: str | None = None
+    requires_python: str = ""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What `place` said about `project`."""
+    """What `place` said about `project`. `ages`: its server says how long the answer may be kept."""
 
     place: Place
     project: str
     state: State
     detail: str = ""
     files: tuple[Listed, ...] = ()
+    ages: bool = False
 
     @property
     def reached(self) -> bool:
@@ -72,7 +82,7 @@ class Answer:
     @property
     def dated(self) -> bool:
         """Whether a date bound can be applied to what the place lists."""
-        return any(file.dated for file in self.files)
+        return any(file.uploaded for file in self.files)
 
     def __str__(self) -> str:
         return f"{self.place}: {self.state}{f' ({self.detail})' if self.detail else ''}"
@@ -81,6 +91,8 @@ class Answer:
 def list_files(place: Place, project: str, session: requests.Session, timeout: float) -> tuple[Listed, ...]:
     """Return what `place` lists of `project`. Raises what requests and pypi_simple raise; see `ask`."""
     folder = place.folder
+    if direct_file(place):
+        return _direct(place, project, session, timeout)
     if place.links:
         packages = _links(place, canonicalize_name(project), session, timeout)
         wanted = canonicalize_name(project)
@@ -92,7 +104,48 @@ def list_files(place: Place, project: str, session: requests.Session, timeout: f
         packages = ProjectPage.from_html(project, page.read_bytes(), page.as_uri()).packages
     else:
         packages = PyPISimple(place.url, session=session).get_project_page(project, timeout=timeout).packages
-    return tuple(_listed(package, place) for package in packages if package.version)
+    return tuple(_listed(package, place) for package in packages if _has_version(package))
+
+
+def _has_version(package: DistributionPackage) -> bool:
+    """Whether a file's version is one: an index has files of twenty years."""
+    try:
+        Version(package.version or "")
+    except InvalidVersion:
+        return False
+    return True
+
+
+def direct_file(place: Place) -> str:
+    """Return the name of the one file that a place is, "" for one that lists files."""
+    name = unquote(urlsplit(place.url).path.rpartition("/")[2])
+    return name if name.endswith(".whl") and not place.links else ""
+
+
+def _direct(place: Place, project: str, session: requests.Session, timeout: float) -> tuple[Listed, ...]:
+    """The one file of a place, when it is the project's and is there; what it holds is not looked at."""
+    file = direct_file(place)
+    try:
+        name, version, _build, _tags = parse_wheel_filename(file)
+    except InvalidWheelFilename as error:
+        raise ValueError(str(error)) from error
+    if name != canonicalize_name(project):
+        return ()
+    url, _, fragment = place.url.partition("#")
+    size = url_path(url).stat().st_size if url.startswith("file:") else _remote_size(place, session, timeout)
+    sha256 = fragment.removeprefix("sha256=") if fragment.startswith("sha256=") else ""
+    return (Listed(name, str(version), file, url, sha256, size, place),)
+
+
+def _remote_size(place: Place, session: requests.Session, timeout: float) -> int:
+    """Bytes of the file at the place's URL, 0 where its server does not tell; without reading it."""
+    headers = {"Accept-Encoding": "identity"}
+    with session.get(place.url, timeout=timeout, stream=True, headers=headers) as response:
+        if response.status_code == 404:
+            raise NoSuchProjectError(direct_file(place), place.url)
+        response.raise_for_status()
+        length = response.headers.get("Content-Length", "")
+        return int(length) if length.isdecimal() else 0
 
 
 def _links(place: Place, project: str, session: requests.Session, timeout: float) -> list[DistributionPackage]:
@@ -123,8 +176,10 @@ def _listed(package: DistributionPackage, place: Place) -> Listed:
         url=package.url,
         sha256=package.digests.get("sha256", ""),
         size=size,
-        dated=package.upload_time is not None,
         place=place,
+        uploaded=package.upload_time.astimezone(UTC).date().isoformat() if package.upload_time else "",
+        yanked=(package.yanked_reason or "") if package.is_yanked else None,
+        requires_python=package.requires_python or "",
     )
 
 
@@ -144,13 +199,15 @@ def ask_all(questions: Sequence[tuple[Place, str]], settings: PipSettings, timeo
     end = time.monotonic() + timeout
     answers: dict[int, Answer] = {}
     session = HostSession(settings)
+    ages: set[str | None] = set()
+    session.hooks["response"].append(lambda response, **_: ages.update(_host_with_ages(response)))
 
     def work(number: int, place: Place, project: str) -> None:
         found = ask(place, project, session, timeout)
         if found.state in (State.SERVER, State.RESET) and time.monotonic() + AGAIN < end:
             time.sleep(AGAIN)
             found = ask(place, project, session, timeout)
-        answers[number] = found
+        answers[number] = replace(found, ages=urlsplit(place.url).hostname in ages)
 
     # Daemons, since a name look-up that hangs can not be ended, and must not keep the process alive.
     threads = [
@@ -165,6 +222,26 @@ def ask_all(questions: Sequence[tuple[Place, str]], settings: PipSettings, timeo
         answers.get(number) or Answer(place, project, State.TIMEOUT, _late(session, place, timeout))
         for number, (place, project) in enumerate(questions)
     )
+
+
+def _host_with_ages(response: requests.Response) -> set[str | None]:
+    return {urlsplit(response.url).hostname} if "Cache-Control" in response.headers else set()
+
+
+class Asked:
+    """Answers of places, kept for as long as the value lives: the locks of one run ask the same things.
+
+    May be used by several threads at once. Trouble is kept too: a place that did not answer is not waited for again.
+    """
+
+    def __init__(self) -> None:
+        self._answers: dict[tuple[Place, str], Answer] = {}
+
+    def ask(self, questions: Sequence[tuple[Place, str]], settings: PipSettings, timeout: float) -> tuple[Answer, ...]:
+        """Answer as `ask_all` does, asking only what was not asked before."""
+        new = [question for question in dict.fromkeys(questions) if question not in self._answers]
+        self._answers.update(zip(new, ask_all(new, settings, timeout) if new else (), strict=True))
+        return tuple(self._answers[question] for question in questions)
 
 
 def _late(session: HostSession, place: Place, timeout: float) -> str:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from cannery.core.errors import FindingsError, UsageError
@@ -16,7 +15,7 @@ from cannery.core.words import Severity
 from cannery.edge.files import write_atomic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from cannery.core.catalog import Catalog
@@ -29,6 +28,15 @@ if TYPE_CHECKING:
 LOCK = "lock"
 # Problems that a message names; one wrong header alone can bring a hundred.
 SHOWN = 3
+
+
+@dataclass(frozen=True)
+class LockSet:
+    """The locks of a recipe that are there and can be used, the build tools', and an error for each that cannot."""
+
+    locks: Mapping[Arch, Lock]
+    tools: Lock | None
+    findings: tuple[Finding, ...]
 
 
 def lock_path(context: Context, request: LockRequest, *, standard: bool = True) -> Path:
@@ -55,10 +63,19 @@ def _shown(context: Context, path: Path) -> str:
 
 
 def make_lock(context: Context, catalog: Catalog, request: LockRequest, path: Path) -> tuple[Lock, bool]:
-    """Resolve `request` and write its lock; return it and whether the file changed."""
+    """Resolve `request` and write its lock; return it and whether the file changed. Raises as `resolve_lock` does."""
+    lock = resolve_lock(context, catalog, request)
+    return lock, write_atomic(path, format_lock(lock))
+
+
+def resolve_lock(context: Context, catalog: Catalog, request: LockRequest, command: str = "lock") -> Lock:
+    """Resolve `request`, write nothing but the resolver's output to a log named after `command`.
+
+    Raises what `cannery.edge.resolve` raises, and `FindingsError` for an answer that is none to `request`.
+    """
     from cannery.edge.resolve import resolve  # noqa: PLC0415 - brings network libraries that a current lock spares
 
-    log = context.cache / "log" / f"lock-{request.profile}-py{request.python}-{request.arch}.log"
+    log = context.cache / "log" / f"{command}-{request.profile}-py{request.python}-{request.arch}.log"
     deny = tuple(d.pattern for d in catalog.compatibility.deny)
     lock = resolve(request, catalog.indexes, context.pip, env=context.env, cache=context.cache, log=log, deny=deny)
     problems = lock_problems(lock, request, catalog.indexes)
@@ -68,7 +85,7 @@ def make_lock(context: Context, catalog: Catalog, request: LockRequest, path: Pa
             where=f"profile {request.profile}, Python {request.python}, {request.arch}",
             hint=f"the resolver's full output: {log}",
         )
-    return lock, write_atomic(path, format_lock(lock))
+    return lock
 
 
 def _first(problems: Sequence[str]) -> str:
@@ -125,9 +142,35 @@ def current_lock(context: Context, catalog: Catalog, recipe: Recipe, arch: Arch)
     return make_lock(context, catalog, request, path)[0]
 
 
-def all_locks(context: Context, catalog: Catalog, recipe: Recipe) -> dict[Arch, Lock]:
-    """Return the current locks of every arch that the profile is made for, and of the recipe's own."""
-    return {arch: current_lock(context, catalog, recipe, arch) for arch in _arches(recipe)}
+def read_locks(context: Context, catalog: Catalog, recipe: Recipe) -> LockSet:
+    """Read every lock that a plan of `recipe` needs: those of its arches, and the build tools' for this host.
+
+    Of an ad-hoc set only the target's own lock is made here: others would be resolved for nothing but a check. Raises
+    `UsageError` for a file that is no lock, and for an ad-hoc set what `resolve_lock` raises but `FindingsError`.
+    """
+    locks: dict[Arch, Lock] = {}
+    tools: Lock | None = None
+    found: list[Finding] = []
+    for arch in _arches(recipe) if recipe.is_standard else (recipe.target.arch,):
+        try:
+            locks[arch] = current_lock(context, catalog, recipe, arch)
+        except FindingsError as error:
+            found.append(_finding(error))
+    try:
+        tools = tools_lock(context, catalog, recipe.target.python)
+    except FindingsError as error:
+        found.append(_finding(error))
+    return LockSet(locks, tools, tuple(found))
+
+
+def _finding(error: FindingsError) -> Finding:
+    what = f"{error.where}: {error.what}" if error.where else error.what
+    return Finding(Severity.ERROR, LOCK, what, fix=error.hint)
+
+
+def all_locks(context: Context, catalog: Catalog, recipe: Recipe, known: Mapping[Arch, Lock]) -> dict[Arch, Lock]:
+    """Return the locks of every arch of the profile, and of the recipe's own: `known`, else as `current_lock`."""
+    return {arch: known.get(arch) or current_lock(context, catalog, recipe, arch) for arch in _arches(recipe)}
 
 
 def _arches(recipe: Recipe) -> tuple[Arch, ...]:
@@ -137,22 +180,3 @@ def _arches(recipe: Recipe) -> tuple[Arch, ...]:
 def tools_lock(context: Context, catalog: Catalog, python: str) -> Lock:
     """Return the lock of the build tools for this host's arch. Raises as `current_lock` does."""
     return _committed(context, catalog, tools_request(catalog, python, context.arch), "make lock")
-
-
-def lock_findings(context: Context, catalog: Catalog, recipe: Recipe) -> tuple[Finding, ...]:
-    """Return an error for every lock that a plan of `recipe` needs and cannot use: its arches', the build tools'.
-
-    Of an ad-hoc set only the target's own lock is made here: others would be resolved for nothing but a check. Raises
-    `UsageError` for a file that is no lock.
-    """
-    arches = _arches(recipe) if recipe.is_standard else (recipe.target.arch,)
-    reads: list[Callable[[], Lock]] = [partial(current_lock, context, catalog, recipe, arch) for arch in arches]
-    reads.append(partial(tools_lock, context, catalog, recipe.target.python))
-    found = []
-    for read in reads:
-        try:
-            read()
-        except FindingsError as error:
-            what = f"{error.where}: {error.what}" if error.where else error.what
-            found.append(Finding(Severity.ERROR, LOCK, what, fix=error.hint))
-    return tuple(found)

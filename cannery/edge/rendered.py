@@ -14,6 +14,7 @@ from filelock import FileLock, Timeout
 from cannery.core.errors import UsageError
 from cannery.core.render import DOCKERFILE, render, wheel_paths
 from cannery.edge.files import write_atomic
+from cannery.edge.planned_sources import fetch_planned, links
 from cannery.edge.wheel_store import is_there, missing_bytes, store_path
 
 if TYPE_CHECKING:
@@ -102,9 +103,12 @@ def write_folder(context: Context, catalog: Catalog, plan: Plan, folder: Path) -
     for name, package in paths.items():
         is_tool = name.startswith("wheels/_tools/") and package.name in tool_names
         linked += _link((tools if is_tool else files)[package.name], folder / name)
+    trees = links(fetch_planned(context, catalog, plan))
+    linked += sum(_link(tar, folder / name) for name, tar in trees.items())
     (folder / "sources").mkdir(exist_ok=True)
-    removed = _remove_others(folder, {*texts, *paths})
-    return f"{changed} files written, {linked} wheels linked, {removed} removed, {len(texts) + len(paths)} in all"
+    removed = _remove_others(folder, {*texts, *paths, *trees})
+    total = len(texts) + len(paths) + len(trees)
+    return f"{changed} files written, {linked} files linked, {removed} removed, {total} in all"
 
 
 def _refuse_foreign(folder: Path) -> None:

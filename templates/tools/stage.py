@@ -90,18 +90,33 @@ def install_built(group: Path, sdists: Path, platform: str) -> None:
     """Make wheels of a group's source distributions with the locked build tools, then install them."""
     wanted = read_group(group)
     files = {sha256(path): path for path in sorted(sdists.iterdir())}
-    run_uv("venv", "--python", sys.executable, str(BUILD_VENV))
-    tools = [str(p) for p in sorted(TOOLS.glob("*.whl")) if not p.name.startswith("uv-")]
-    run_uv("pip", "install", "--python", f"{BUILD_VENV}/bin/python", "--no-deps", *tools)
+    make_build_venv()
     for requirement, digest in wanted:
         if digest not in files:
             sys.exit(f"{requirement}: no source distribution with the locked hash sha256:{digest}")
-        run_uv(
-            "build", "--wheel", "--no-build-isolation", "--python", f"{BUILD_VENV}/bin/python",
-            "--out-dir", str(BUILT_WHEELS), str(files[digest]),
-        )  # fmt: skip
+        build_wheel(files[digest], f"{BUILD_VENV}/bin/python")
+    install_made([requirement for requirement, _ in wanted], platform)
+
+
+def make_build_venv() -> None:
+    """Make the virtual environment of the builds: the locked build tools and nothing else."""
+    run_uv("venv", "--python", sys.executable, str(BUILD_VENV))
+    tools = [str(p) for p in sorted(TOOLS.glob("*.whl")) if not p.name.startswith("uv-")]
+    run_uv("pip", "install", "--python", f"{BUILD_VENV}/bin/python", "--no-deps", *tools)
+
+
+def build_wheel(source: Path, python: str, **variables: str) -> None:
+    """Make a wheel of a source distribution or tree, below BUILT_WHEELS, in the environment of `python`."""
+    run_uv(
+        "build", "--wheel", "--no-build-isolation", "--python", python,
+        "--out-dir", str(BUILT_WHEELS), str(source), **variables,
+    )  # fmt: skip
+
+
+def install_made(requirements: list[str], platform: str) -> None:
+    """Install what was made below BUILT_WHEELS."""
     plain = Path("/tmp/group.txt")
-    plain.write_text("".join(f"{requirement}\n" for requirement, _ in wanted))
+    plain.write_text("".join(f"{requirement}\n" for requirement in requirements))
     install(plain, BUILT_WHEELS, platform, hashes=False)
 
 
@@ -112,10 +127,11 @@ def read_group(group: Path) -> list[tuple[str, str]]:
     return [(requirement, digest.removeprefix("--hash=sha256:")) for requirement, digest in entries]
 
 
-def run_uv(*arguments: str) -> None:
+def run_uv(*arguments: str, **variables: str) -> None:
     """Run uv without network, cache or configuration; end the stage with its status when it fails."""
     env = {
         **os.environ,
+        **variables,
         "HOME": "/tmp",
         "PYC_INVALIDATION_MODE": "UNCHECKED_HASH",
         "UV_NO_CONFIG": "1",

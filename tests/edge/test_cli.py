@@ -234,7 +234,7 @@ def test_the_json_form_of_an_error(build: Build) -> None:
 def test_a_pair_that_does_not_fit_is_refused_by_name(build: Build) -> None:
     done = build("check", "quickstart", "--pin", "torch_npu==2.14.0")
     assert done.code == ExitCode.FINDINGS
-    assert "error [fit] torch 2.13.0 and torch_npu 2.14.0 do not fit" in done.out
+    assert "error [fit] torch 2.13.0 and torch-npu 2.14.0 do not fit" in done.out
     assert "fix: use torch" in done.out
     assert json.loads(build("check", "quickstart", "--pin", "torch_npu==2.14.0", "--json").out)["ok"] is False
     plan = build("plan", "quickstart", "--pin", "torch_npu==2.14.0")

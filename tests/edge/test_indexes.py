@@ -11,7 +11,7 @@ from stub_index import StubIndex, make_sdist, make_wheel
 
 from cannery.core.catalog import Index
 from cannery.core.errors import NetworkError
-from cannery.edge.index_checks import check_shared, remote_size
+from cannery.edge.index_checks import check_main, remote_size, unreached
 from cannery.edge.index_trouble import State
 from cannery.edge.indexes import ask, ask_all, probe
 from cannery.edge.pipconf import PROXY_VARIABLES, PipSettings, shown
@@ -150,8 +150,7 @@ def test_a_certificate_that_is_not_there_is_named(settings: PipSettings, words: 
     (answer,) = ask_all([(place("https://index.example/simple"), "x")], settings)
     assert answer.state is State.TLS
     assert words in answer.detail
-    with pytest.raises(NetworkError, match="not there"):
-        check_shared([answer], "2026-01-01", main=True)
+    assert unreached([answer]) == (f"index default (https://index.example/simple): {answer.state} ({answer.detail})",)
     with pytest.raises(NetworkError, match="not there"):
         remote_size("https://index.example/x.whl", HostSession(settings), 1)
 

@@ -14,7 +14,7 @@ from cannery.core.recipe import Options, with_arch
 from cannery.core.words import Arch, Severity
 from cannery.edge import locks
 from cannery.edge.context import Context
-from cannery.edge.locks import all_locks, bind, current_lock, lock_findings, lock_path, read_lock, tools_lock
+from cannery.edge.locks import all_locks, bind, current_lock, lock_path, read_lock, read_locks, tools_lock
 from cannery.edge.pipconf import PipSettings
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ def test_a_byte_that_is_no_text_is_a_broken_lock(context: Context, profile: str)
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(b"# {}\n\xff\n")
     with pytest.raises(UsageError, match="byte 5 is no UTF-8") as caught:
-        lock_findings(context, catalog(), recipe())
+        read_locks(context, catalog(), recipe())
     assert caught.value.where == f"images/locks/{profile}/py3.11-amd64.txt"
 
 
@@ -198,24 +198,44 @@ def test_an_answer_of_the_resolver_that_was_not_asked_is_not_written(
 
 
 def test_every_lock_that_a_plan_needs_is_looked_at(context: Context) -> None:
-    found = lock_findings(context, catalog(), recipe())
-    assert [(f.what.split(": ")[0], f.fix) for f in found] == [
+    nothing = read_locks(context, catalog(), recipe())
+    assert (dict(nothing.locks), nothing.tools) == ({}, None)
+    assert [(f.what.split(": ")[0], f.fix) for f in nothing.findings] == [
         ("images/locks/stack/py3.11-amd64.txt", "make lock PROFILE=stack"),
         ("images/locks/stack/py3.11-arm64.txt", "make lock PROFILE=stack"),
         ("images/locks/_tools/py3.11-amd64.txt", "make lock"),
     ]
-    assert {(f.severity, f.code) for f in found} == {(Severity.ERROR, locks.LOCK)}
-    for arch in Arch:
-        committed(context, arch)
-    (tool,) = lock_findings(context, catalog(), recipe())
+    assert {(f.severity, f.code) for f in nothing.findings} == {(Severity.ERROR, locks.LOCK)}
+    committed(context, Arch.ARM64)
+    half = read_locks(context, catalog(), recipe())
+    assert [*half.locks] == [Arch.ARM64]
+    assert len(half.findings) == 2
+    committed(context, Arch.AMD64)
+    (tool,) = read_locks(context, catalog(), recipe()).findings
     assert "the lock of the build tools is missing" in tool.what
     write_lock(context.root, tools_request(catalog(), "3.11", Arch.AMD64), tools(catalog()).packages)
-    assert lock_findings(context, catalog(), recipe()) == ()
+    read = read_locks(context, catalog(), recipe())
+    assert ([*read.locks], read.findings) == ([Arch.AMD64, Arch.ARM64], ())
+    assert read.tools is not None
+    assert read.tools.packages == tools(catalog()).packages
 
 
 def test_a_check_of_a_set_by_hand_resolves_the_target_alone(context: Context, resolved: list[LockRequest]) -> None:
-    lock_findings(context, catalog(), recipe(Options(pins=("ray==2.51.0",))))
-    assert [request.arch for request in resolved] == [Arch.AMD64]
+    mine = recipe(Options(pins=("ray==2.51.0",)))
+    read = read_locks(context, catalog(), mine)
+    assert [request.arch for request in resolved] == [*read.locks] == [Arch.AMD64]
+    # A plan wants the others too, and reads nothing again.
+    found = all_locks(context, catalog(), mine, read.locks)
+    assert [request.arch for request in resolved] == [*found] == [Arch.AMD64, Arch.ARM64]
+    assert found[Arch.AMD64] is read.locks[Arch.AMD64]
+
+
+def test_locks_that_were_read_are_not_read_again(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    for arch in Arch:
+        committed(context, arch)
+    read = read_locks(context, catalog(), recipe())
+    monkeypatch.setattr(locks, "read_lock", lambda *_: pytest.fail("read again"))
+    assert all_locks(context, catalog(), recipe(), read.locks) == dict(read.locks)
 
 
 def test_a_broken_lock_is_named_with_its_line(context: Context) -> None:
@@ -248,9 +268,9 @@ def test_a_changed_profile_resolves_a_set_by_hand_again(context: Context, resolv
 def test_all_arches_of_the_profile_are_wanted(context: Context) -> None:
     committed(context)
     with pytest.raises(FindingsError, match="missing"):
-        all_locks(context, catalog(), recipe())
+        all_locks(context, catalog(), recipe(), {})
     committed(context, Arch.ARM64)
-    found = all_locks(context, catalog(), recipe())
+    found = all_locks(context, catalog(), recipe(), {})
     assert list(found) == [Arch.AMD64, Arch.ARM64]
     assert found[Arch.ARM64].arch is Arch.ARM64
 

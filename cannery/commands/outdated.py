@@ -1,0 +1,59 @@
+"""`outdated`: what newer releases fit, and what an upgrade would change. It writes no lock."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from cannery.commands.versions import options_of
+from cannery.core.errors import ExitCode
+from cannery.core.outdated import table
+from cannery.edge.locks import bind, current_lock
+from cannery.edge.outdated import look
+
+if TYPE_CHECKING:
+    import argparse
+
+    from cannery.core.recipe import Recipe
+    from cannery.edge.context import Context
+    from cannery.edge.outdated import Report
+
+
+def outdated(arguments: argparse.Namespace, context: Context) -> ExitCode:
+    """Print what is newer than the lock of the target has it. A lock that is missing or stale is exit 3."""
+    catalog = context.catalog()
+    recipe = bind(context, catalog, arguments.profile, options_of(arguments))
+    lock = current_lock(context, catalog, recipe, recipe.target.arch)
+    report = look(context, catalog, recipe, lock, arguments.today)
+    if context.is_json:
+        print(json.dumps(_value(recipe, report), indent=2, ensure_ascii=False))
+        return ExitCode.DONE
+    for line in (*table(report.packages), *report.sources):
+        print(line)
+    for text in (*report.problems, *(f"not asked: {trouble}" for trouble in report.troubles)):
+        context.say(text)
+    print(f"{recipe.name} for {recipe.target}, as of {report.day}: {_verdict(report)}")
+    return ExitCode.DONE
+
+
+def _verdict(report: Report) -> str:
+    if report.upgrade is None:
+        return "an upgrade of all cannot work"
+    return f"an upgrade of all would change {report.upgrade}"
+
+
+def _value(recipe: Recipe, report: Report) -> dict[str, object]:
+    upgrade = report.upgrade
+    return {
+        "target": str(recipe.target),
+        "day": report.day,
+        "packages": [asdict(package) for package in report.packages],
+        "sources": report.sources,
+        "upgrade": {"packages": len(upgrade.moved), "bytes": upgrade.fetch} if upgrade else None,
+        "problems": report.problems,
+        "not_asked": report.troubles,
+    }
+
+
+COMMANDS = {"outdated": outdated}

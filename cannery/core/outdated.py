@@ -1,0 +1,157 @@
+"""What is newer than a lock has it, and what holds it back: the lines of `outdated`, from answers that are there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from cannery.core.markers import live, marker_environment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from cannery.core.lock import Lock, LockedPackage, LockRequest
+    from cannery.core.recipe import Chosen, Recipe
+
+HEAD = ("package", "locked", "fits", "newest", "held by")
+NOTHING = "-"
+
+
+@dataclass(frozen=True)
+class Newest:
+    """The newest release that an index has, "" where none is known; `fits`: it has a file for the target."""
+
+    version: str = ""
+    fits: bool = True
+
+
+@dataclass(frozen=True)
+class Outdated:
+    """One package: its version in the lock, the newest that fits, the newest at all, and what holds it.
+
+    Versions are without their local part; "" is not there, or not known. `direct`: a component of the profile.
+    """
+
+    name: str
+    locked: str
+    fits: str
+    newest: str
+    held_by: str
+    direct: bool
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What was found out beside the lock.
+
+    `fresh` is the lock as it would be today, None when no set of versions works then; `pins` are those that can move;
+    `in_table` are pinned packages about which the compatibility table, and not only the pin, has a say.
+    """
+
+    fresh: Lock | None
+    pins: Mapping[str, str]
+    newest: Mapping[str, Newest]
+    in_table: frozenset[str]
+
+
+def at_day(request: LockRequest, day: str) -> LockRequest:
+    """Return `request` with its date bound moved to `day`. A package that is held at an earlier day stays held."""
+    held = tuple(pair for pair in request.package_dates if pair[1] < request.exclude_newer)
+    return replace(request, exclude_newer=max(day, request.exclude_newer), package_dates=held)
+
+
+def changed_names(lock: Lock, fresh: Lock | None) -> tuple[str, ...]:
+    """Return the packages that `fresh` has otherwise than `lock`."""
+    before = _versions(lock.packages)
+    after = _versions(fresh.packages) if fresh else before
+    return tuple(sorted(name for name in {*before, *after} if before.get(name) != after.get(name)))
+
+
+def outdated_packages(recipe: Recipe, request: LockRequest, lock: Lock, found: Evidence) -> tuple[Outdated, ...]:
+    """Return the profile's own packages, in its order, then the others that an upgrade would change."""
+    before = _versions(lock.packages)
+    after = _versions(found.fresh.packages) if found.fresh else before
+    direct = {chosen.package: chosen for chosen in recipe.wheels}
+    others = [name for name in changed_names(lock, found.fresh) if name not in direct]
+    lines = []
+    for name in (*direct, *others):
+        locked, fits = before.get(name, ""), found.pins.get(name) or after.get(name, "")
+        newest = found.newest.get(name, Newest())
+        line = Outdated(name, public(locked), public(fits), public(newest.version), "", name in direct)
+        reasons = _holders(line, direct.get(name), recipe, request, found)
+        lines.append(replace(line, held_by=", ".join(dict.fromkeys(reasons))))
+    return tuple(lines)
+
+
+def _holders(
+    line: Outdated, chosen: Chosen | None, recipe: Recipe, request: LockRequest, found: Evidence
+) -> Iterator[str]:
+    """Say what keeps the lock from what fits, and that from the newest; nothing where only others' wishes can do it."""
+    overrides = [text for text in request.overrides if _is_of(text, line.name)]
+    pinned = chosen is not None and chosen.version is not None
+    if _older(line.locked, line.fits):
+        yield "pin" if pinned else "date bound"
+    if not _older(line.fits, line.newest):
+        return
+    yield from (f"override {text}" for text in overrides)
+    if pinned and not overrides:
+        yield f"row: none newer for CANN {recipe.target.cann}" if line.name in found.in_table else "pin"
+    for text in request.constraints:
+        if _is_of(text, line.name) and not Requirement(text).specifier.contains(line.newest, prereleases=True):
+            yield f"row {text}" if text in recipe.held else f"constraint {text}"
+    yield from (f"date bound {day}" for name, day in request.package_dates if name == line.name)
+    yield from _sources_asking(line, request)
+    if not found.newest[line.name].fits:
+        yield f"no file for Python {request.python} on {request.arch}"
+
+
+def _sources_asking(line: Outdated, request: LockRequest) -> Iterator[str]:
+    """Say which sources' own requirements leave the newest out. What wheels ask for would have to be fetched."""
+    environment = marker_environment(request.python, request.arch)
+    for source in request.sources:
+        for wanted in live(source.requires, environment):
+            if canonicalize_name(wanted.name) == line.name and not wanted.specifier.contains(
+                line.newest, prereleases=True
+            ):
+                yield f"{source.name} asks {wanted}"
+
+
+def source_lines(recipe: Recipe) -> tuple[str, ...]:
+    """Say of each source what it is pinned to."""
+    return tuple(
+        f"{c.name}: pinned to {f'commit {c.commit}' if c.commit else f'release {c.release}'}, not looked at"
+        for c in recipe.sources
+    )
+
+
+def table(packages: Sequence[Outdated]) -> tuple[str, ...]:
+    """Return the lines of a table, with its head."""
+    rows = [HEAD, *((p.name, p.locked, p.fits, p.newest, p.held_by) for p in packages)]
+    widths = [max(len(cell or NOTHING) for cell in column) for column in zip(*rows, strict=True)]
+    return tuple(
+        "  ".join(
+            f"{cell or (NOTHING if number < 4 else ''):<{widths[number]}}" for number, cell in enumerate(row)
+        ).rstrip()
+        for row in rows
+    )
+
+
+def public(version: str) -> str:
+    """Return a version without its local part; "" stays ""."""
+    return Version(version).public if version else ""
+
+
+def _versions(packages: Iterable[LockedPackage]) -> dict[str, str]:
+    return {package.name: package.version for package in packages}
+
+
+def _older(one: str, other: str) -> bool:
+    return bool(one and other) and Version(one) < Version(other)
+
+
+def _is_of(requirement: str, name: str) -> bool:
+    return canonicalize_name(Requirement(requirement).name) == name

@@ -1,0 +1,110 @@
+"""What `lock --upgrade` is asked for, and whether an edit of the profile can bring it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from cannery.core.errors import UsageError
+from cannery.core.profile_edit import component_line
+from cannery.core.words import ComponentKind, did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from cannery.core.compatibility import Compatibility
+    from cannery.core.recipe import Chosen, Recipe
+
+
+@dataclass(frozen=True)
+class Wish:
+    """A package that is to be newer, or at `version` exactly."""
+
+    name: str
+    version: str | None
+
+    def __str__(self) -> str:
+        return f"{self.name}=={self.version}" if self.version else self.name
+
+
+@dataclass(frozen=True)
+class Editable:
+    """The profile to edit: its recipe and file's text, all of its Pythons, and the packages of its locks."""
+
+    recipe: Recipe
+    table: Compatibility
+    text: str
+    pythons: tuple[str, ...]
+    locked: frozenset[str]
+
+    @property
+    def file(self) -> str:
+        """The profile's file, for messages."""
+        return f"images/profiles/{self.recipe.name}.yaml"
+
+    def chosen(self, name: str) -> Chosen | None:
+        """Return the component whose package, or else whose own name, is `name`."""
+        by_package = (c for c in self.recipe.chosen if c.package == name)
+        return next(by_package, next((c for c in self.recipe.chosen if canonicalize_name(c.name) == name), None))
+
+    def bound(self, name: str) -> str:
+        """Return the day up to which uploads of a package count."""
+        profile = self.recipe.profile
+        dates = (day.date for key, day in profile.exclude_newer_packages.items() if canonicalize_name(key) == name)
+        return next(dates, profile.exclude_newer)
+
+
+def parse_wishes(texts: Iterable[str]) -> tuple[Wish, ...]:
+    """Read `NAME` and `NAME==VERSION`; raise `UsageError` for anything else, and for one name at two versions."""
+    found: dict[str, Wish] = {}
+    for text in texts:
+        wish = _parse(text)
+        if found.setdefault(wish.name, wish) != wish:
+            raise UsageError(f"--upgrade: {wish.name} is named twice, as {found[wish.name]} and {wish}")
+    return tuple(found.values())
+
+
+def _parse(text: str) -> Wish:
+    try:
+        wanted = Requirement(text)
+        parts = [(part.operator, part.version) for part in wanted.specifier]
+        version = str(Version(parts[0][1])) if parts else None
+        if wanted.extras or wanted.marker or wanted.url or [operator for operator, _ in parts] not in ([], ["=="]):
+            raise ValueError
+    except (InvalidRequirement, ValueError) as error:  # packaging's InvalidVersion is a ValueError
+        hint = "for example --upgrade ray or --upgrade ray==2.60.0"
+        raise UsageError(f"--upgrade: {text!r} is neither NAME nor NAME==VERSION", hint=hint) from error
+    return Wish(canonicalize_name(wanted.name), version)
+
+
+def checked_wishes(subject: Editable, wishes: Iterable[Wish]) -> tuple[Wish, ...]:
+    """Return `wishes` in the words of packages; raise `UsageError` for what an edit of the profile cannot upgrade."""
+    return tuple(_checked(subject, wish) for wish in wishes)
+
+
+def _checked(subject: Editable, wish: Wish) -> Wish:
+    chosen, recipe = subject.chosen(wish.name), subject.recipe
+    name = chosen.package if chosen else wish.name
+    if chosen is None and name not in subject.locked:
+        known = {*subject.locked, *(c.package for c in recipe.wheels)}
+        raise UsageError(f"--upgrade: {name} is no package of profile {recipe.name}", hint=did_you_mean(name, known))
+    where = f"{subject.file}:{component_line(subject.text, chosen.name)}" if chosen else subject.file
+    if chosen and chosen.component.kind is ComponentKind.SYSTEM:
+        raise UsageError(f"--upgrade: {name} is of the base's distribution, whose mirror decides", where=where)
+    if chosen and chosen.component.kind.is_source:
+        pin = f"commit {chosen.commit}" if chosen.commit else f"release {chosen.release}"
+        hint = f"change it there by hand; what it then asks for stands in images/components/{chosen.name}.yaml"
+        raise UsageError(f"--upgrade: {name} comes from source and is pinned to {pin}", where=where, hint=hint)
+    for override in recipe.profile.overrides:
+        if canonicalize_name(Requirement(override.requirement).name) == name:
+            what = f"--upgrade: the override {override.requirement} decides about {name}"
+            raise UsageError(what, where=subject.file, hint="change or remove it by hand")
+    for bound in recipe.held:
+        if canonicalize_name(Requirement(bound).name) == name:
+            what = f"--upgrade: {name} follows a pin by the compatibility table, which says {bound}"
+            raise UsageError(what, hint="upgrade the pin that it follows: torch or torch-npu")
+    return replace(wish, name=name)

@@ -1,0 +1,88 @@
+"""What a failed resolution comes down to: package, who asks, what could be moved, and sets near it that were tried."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cannery.core.conflict import find_conflict, movable, told
+from cannery.core.errors import FindingsError
+from cannery.core.lock import PROFILE_VIA
+from cannery.core.nearest import candidates, recipe_of
+from cannery.core.profile_items import profile_items
+from cannery.core.uv_reason import Fact, FactKind, parse_reasons
+from cannery.edge.bound import NoFileError
+from cannery.edge.missing import absence
+from cannery.edge.nearest import try_sets
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cannery.core.catalog import Catalog
+    from cannery.core.conflict import Conflict
+    from cannery.core.recipe import Recipe
+    from cannery.edge.nearest import Attempt
+    from cannery.edge.uv_job import Job, UnsolvedError
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known beside the request: the catalog, and the recipe that the request was made from."""
+
+    catalog: Catalog | None
+    recipe: Recipe | None
+
+    def recipe_for(self, job: Job) -> Recipe | None:
+        """Return the recipe; one that is not given is made from the request, where that can be told."""
+        if self.recipe is not None or self.catalog is None:
+            return self.recipe
+        return recipe_of(job.request, self.catalog)
+
+
+def explained(error: UnsolvedError | NoFileError, job: Job, known: Known, attempt: Attempt) -> FindingsError:
+    """Return the error that a user sees in place of `error`; the same one where its reasons are not understood.
+
+    Indexes are asked (within the limit of a probe), and sets near the request are tried by `attempt`. Raises
+    `NetworkError` when an index fails only at the page of the package.
+    """
+    recipe = known.recipe_for(job)
+    items = profile_items(job.request, recipe)
+    facts = _no_file(error) if isinstance(error, NoFileError) else parse_reasons(error.stderr)
+    conflict = find_conflict(facts, items)
+    if conflict is None:
+        return error
+    head = absence(conflict, job, known.catalog)
+    lines = [head.text, *_asked(conflict)]
+    moves = movable(conflict)
+    lines += [f"{moves} (images/profiles/{job.request.profile}.yaml)" if recipe and moves else moves] if moves else []
+    if known.catalog is not None and recipe is not None and not head.is_elsewhere:
+        lines += _offers(recipe, known.catalog, conflict, attempt)
+    return FindingsError("\n  ".join(lines), where=job.where, hint=head.hint)
+
+
+def _no_file(error: NoFileError) -> tuple[Fact, ...]:
+    versions = (f"=={error.pin}",) if error.pin else ()
+    askers = error.askers or (PROFILE_VIA,)
+    asks = (Fact(FactKind.ASKS, error.name, versions, asker.partition("[")[0]) for asker in askers)
+    return (Fact(FactKind.LACKS, error.name, versions), *asks)
+
+
+def _asked(conflict: Conflict) -> tuple[str, ...]:
+    """Who asks; nothing where only the profile does, since what it asks for stands in the line above."""
+    if conflict.facts and not any(side.chain for side in conflict.sides):
+        return ()
+    return told(conflict)
+
+
+def _offers(recipe: Recipe, catalog: Catalog, conflict: Conflict, attempt: Attempt) -> Iterator[str]:
+    found = candidates(recipe, catalog, conflict)
+    if not found:
+        return
+    tried = try_sets(found, catalog, attempt)
+    if tried.offers:
+        yield "near it works (each was resolved):"
+        yield from (f"  {words}" for words in tried.offers)
+    elif tried.count:
+        yield f"of {tried.count} sets near it that were tried, none works"
+    else:
+        yield "no set near it could be tried in time"

@@ -1,0 +1,59 @@
+"""Several resolutions at once. Each is a process of uv's that mostly waits for an index, so threads are enough."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from cannery.core.errors import CanneryError, FindingsError, NetworkError, UnableError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+T = TypeVar("T")
+WORKERS = 4
+
+
+def run_jobs(jobs: Sequence[Callable[[], T]]) -> Iterator[T | CanneryError]:
+    """Run `jobs` a few at a time; give what each returned, or the `CanneryError` that it raised, in their order.
+
+    An interrupt of the caller starts no further job, ends the processes of those that run, and waits for them.
+    """
+    pool = ThreadPoolExecutor(WORKERS)
+    try:
+        futures = [pool.submit(job) for job in jobs]
+        for future in futures:
+            try:
+                yield future.result()
+            except CanneryError as error:
+                yield error
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        _interrupt_children()
+        raise
+    finally:
+        pool.shutdown()
+
+
+def _interrupt_children() -> None:
+    """A terminal's Ctrl-C reaches them by itself; a SIGTERM of this process alone does not."""
+    for listing in Path("/proc/self/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            for number in listing.read_text(encoding="ascii").split():
+                os.kill(int(number), signal.SIGINT)
+
+
+def raise_failures(failures: Sequence[CanneryError], count: int) -> None:
+    """Raise what is to be said of the failed ones of `count` locks, with the worst exit code."""
+    if not failures:
+        return
+    worst = max(failures, key=lambda failure: failure.code)
+    if len(failures) == 1 and count == 1:
+        raise worst
+    kinds = {kind.code: kind for kind in (UsageError, FindingsError, UnableError, NetworkError)}
+    texts = "\n".join(str(failure) for failure in failures)
+    raise kinds.get(worst.code, UsageError)(f"{len(failures)} of {count} locks could not be made\n{texts}")

@@ -1,0 +1,69 @@
+"""The lock of what uv chose: for each package the one file that will be installed, its hash, size and index."""
+
+from __future__ import annotations
+
+from importlib.metadata import version as installed_version
+from typing import TYPE_CHECKING
+
+from cannery.core.errors import FindingsError, NetworkError
+from cannery.core.lock import DEFAULT_INDEX, PROFILE_VIA, Lock, LockedPackage
+from cannery.core.uv_input import direct_names
+from cannery.core.wheel_tags import best_wheel, uv_platform
+from cannery.edge.index_checks import remote_size
+from cannery.edge.session import HostSession
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from cannery.core.uv_output import Resolved, ResolvedFile
+    from cannery.edge.bound import Source
+    from cannery.edge.uv_job import Job
+
+
+def locked(job: Job, resolved: Sequence[tuple[Resolved, tuple[str, ...]]], sources: Mapping[str, Source]) -> Lock:
+    """Return the lock of `resolved` (with who asked); `sources` are the bound packages' by name.
+
+    Raises `FindingsError` for a package without a file for the target, `NetworkError` for one without a hash or size.
+    """
+    request = job.request
+    session = HostSession(job.settings)
+    direct = direct_names(request)
+    packages = []
+    from_git = {source.name for source in request.sources}
+    for package, asked in resolved:
+        if package.name in from_git:
+            continue
+        source = sources.get(package.name)
+        via = asked if package.name in direct else tuple(name for name in asked if name != PROFILE_VIA)
+        index = source.index if source else DEFAULT_INDEX
+        if source and source.place is None:
+            packages.append(LockedPackage(package.name, package.version, "", "", 0, index, via))
+            continue
+        file = _file(job, package)
+        size = file.size or remote_size(file.url, session, job.settings.timeout)
+        packages.append(LockedPackage(package.name, package.version, file.file, file.sha256, size, index, via))
+    return Lock(
+        request.profile,
+        request.python,
+        request.arch,
+        request.digest,
+        request.exclude_newer,
+        f"uv {installed_version('uv')}",
+        tuple(packages),
+    )
+
+
+def _file(job: Job, package: Resolved) -> ResolvedFile:
+    """The one file that will be installed: the best wheel for the target, the sdist only when none fits."""
+    wheels = {wheel.file: wheel for wheel in package.wheels}
+    best = best_wheel(wheels, job.request.python, job.request.arch)
+    file = wheels[best] if best else package.sdist
+    if file is None:
+        raise FindingsError(
+            f"{package.name} {package.version}: no wheel for {uv_platform(job.request.arch)}, and no sdist",
+            where=job.where,
+            hint=f"it has {', '.join(sorted(wheels)[:6])}",
+        )
+    if not file.sha256:
+        raise NetworkError(f"{file.file}: its index tells no sha256, so it cannot be locked", where=job.where)
+    return file

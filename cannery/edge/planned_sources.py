@@ -1,0 +1,88 @@
+"""The sources of a plan as files: trees of commits from git, the user's own trees, releases from the wheelhouse."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from cannery.core.errors import UsageError
+from cannery.core.source_plan import source_request
+from cannery.core.source_step import LocalTree
+from cannery.core.words import did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+    from pathlib import Path
+
+    from cannery.core.catalog import Catalog
+    from cannery.core.plan import Plan
+    from cannery.core.recipe import Chosen, Recipe
+    from cannery.edge.context import Context
+    from cannery.edge.source_file import SourceFile
+
+# Things missing from a tree that are printed.
+SHOWN = 3
+
+
+def local_trees(context: Context, catalog: Catalog, recipe: Recipe, epoch: int) -> dict[str, LocalTree]:
+    """Read the folders that stand in for sources (`SRC_<name>=dir`); return what a plan has to know of them.
+
+    Raises `UsageError` for a name that is no source of the profile, or a folder that is none.
+    """
+    if not context.local:
+        return {}
+    known = {chosen.name: chosen for chosen in recipe.sources}
+    for name in context.local:
+        if name not in known:
+            raise UsageError(f"SRC_{name}: no source of {recipe.name}", hint=did_you_mean(name, known))
+    chosen = [one for one in recipe.sources if one.name in context.local]
+    files = _fetch(context, catalog, chosen, epoch)
+    return {one.name: LocalTree(file.tree, file.commit, file.dirty) for one, file in zip(chosen, files, strict=True)}
+
+
+def fetch_planned(context: Context, catalog: Catalog, plan: Plan) -> dict[str, SourceFile]:
+    """Return {file name below sources/: file} of every tree of `plan`; releases come with the wheels.
+
+    Raises as `cannery.edge.sources.fetch_sources`. What a tree lacks is said to the user.
+    """
+    by_name = {chosen.name: chosen for chosen in plan.recipe.sources}
+    steps = [step for step in plan.sources if not step.release]
+    plain = {step.name for step in steps if step.without}
+    files = _fetch(context, catalog, [by_name[step.name] for step in steps], plan.epoch, plain)
+    for file in files:
+        for missing in file.missing[:SHOWN]:
+            context.say(f"warning: {file.name}: {missing}")
+        if len(file.missing) > SHOWN:
+            context.say(f"warning: {file.name}: and {len(file.missing) - SHOWN} more")
+    return {step.file: file for step, file in zip(steps, files, strict=True)}
+
+
+def _fetch(
+    context: Context, catalog: Catalog, chosen: list[Chosen], epoch: int, plain: Collection[str] = ()
+) -> tuple[SourceFile, ...]:
+    """Fetch trees; those in `plain` without their submodules."""
+    if not chosen:
+        return ()
+    from cannery.edge.sources import fetch_sources  # noqa: PLC0415 - only where there are sources
+
+    requests = [
+        source_request(one, catalog.hosts, epoch=epoch, paths=one.component.paths, local=context.local.get(one.name))
+        for one in chosen
+    ]
+    # Submodules of a native component are sources of its kernels.
+    requests = [replace(one, submodules={}) if one.name in plain else one for one in requests]
+    log = context.cache / "log" / "git.log"
+    return fetch_sources(
+        requests,
+        catalog.hosts,
+        cache=context.cache,
+        env=context.env,
+        mirror=context.mirror,
+        say=context.say,
+        log=log,
+    )
+
+
+def links(files: Mapping[str, SourceFile]) -> dict[str, Path]:
+    """Return {path in the rendered folder: tar}."""
+    return {f"sources/{name}": file.tar for name, file in files.items()}

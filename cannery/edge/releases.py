@@ -1,0 +1,158 @@
+"""Which releases of packages an index has: versions, files, upload days; what is yanked is left out."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.version import InvalidVersion, Version
+from pypi_simple import NoSuchProjectError, PyPISimple, UnsupportedContentTypeError, UnsupportedRepoVersionError
+
+from cannery.core.lock import DEFAULT_INDEX
+from cannery.core.wheel_tags import wheel_rank
+from cannery.edge.index_trouble import trouble
+from cannery.edge.indexes import list_files
+from cannery.edge.places import bound_places, default_place, extra_places
+from cannery.edge.session import HostSession
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    import requests
+
+    from cannery.core.catalog import Index
+    from cannery.core.words import Arch
+    from cannery.edge.pipconf import PipSettings
+    from cannery.edge.places import Place
+
+WORKERS = 8
+# Seconds of each wait for an index.
+PATIENCE = 5.0
+
+
+@dataclass(frozen=True)
+class File:
+    """A file of a release. `uploaded` is an ISO date in UTC, "" where the index does not tell."""
+
+    version: Version
+    file: str
+    uploaded: str
+    requires_python: str = ""
+
+    def fits(self, python: str, arch: Arch) -> bool:
+        """Whether it can be installed for the target, as it is or after a build."""
+        return _takes(self.requires_python, python) and (
+            not self.file.endswith(".whl") or wheel_rank(self.file, python, arch) is not None
+        )
+
+
+@dataclass(frozen=True)
+class Releases:
+    """What an index lists of a package. `trouble` says why it could not be asked; there is no file then."""
+
+    files: tuple[File, ...] = ()
+    trouble: str = ""
+
+    @cached_property
+    def versions(self) -> dict[Version, list[File]]:
+        """The files by version."""
+        found: dict[Version, list[File]] = {}
+        for file in self.files:
+            found.setdefault(file.version, []).append(file)
+        return found
+
+    @property
+    def newest(self) -> Version | None:
+        """The newest version, a final one where there is any; None without files."""
+        return max({v for v in self.versions if not v.is_prerelease} or self.versions, default=None)
+
+    def newest_for(self, targets: Collection[tuple[str, Arch]]) -> Version | None:
+        """Return the newest final version that has a file for each of `targets`; None when none has."""
+        for version in sorted((v for v in self.versions if not v.is_prerelease), reverse=True):
+            if all(self.has(str(version), *target) for target in targets):
+                return version
+        return None
+
+    def has(self, version: str, python: str, arch: Arch) -> bool:
+        """Whether there is a file of `version` for the target; its local part counts when `version` has one."""
+        return any(file.fits(python, arch) for file in self._of(version))
+
+    def uploaded(self, version: str) -> str:
+        """Return the day on which the last file of `version` came, "" where the index does not tell."""
+        return max((file.uploaded for file in self._of(version)), default="")
+
+    def _of(self, version: str) -> Iterable[File]:
+        wanted = Version(version)
+        if wanted.local:
+            return self.versions.get(wanted, ())
+        return (file for found, files in self.versions.items() if found.public == wanted.public for file in files)
+
+
+def list_releases(
+    questions: Iterable[tuple[str, str]], indexes: Mapping[str, Index], settings: PipSettings
+) -> dict[tuple[str, str], Releases]:
+    """Ask for each (index name, package), several at once; an index that is not reached is a part of the answer.
+
+    Of the default index: the host's main index, and where that has nothing of the package its extra places; of another
+    one its own places and the host's extra ones, as for a lock.
+    """
+    wanted = sorted(set(questions))
+    session = HostSession(settings)
+    with ThreadPoolExecutor(WORKERS) as pool:
+        found = pool.map(lambda question: _releases(question, indexes, settings, session), wanted)
+        return dict(zip(wanted, found, strict=True))
+
+
+def _releases(
+    question: tuple[str, str], indexes: Mapping[str, Index], settings: PipSettings, session: requests.Session
+) -> Releases:
+    index, package = question
+    extras = extra_places(settings)
+    own: Sequence[Place] = (default_place(settings),) if index == DEFAULT_INDEX else bound_places(index, indexes)
+    answers = [_ask(place, package, session) for place in own]
+    files = next((answer.files for answer in answers if answer.files), ())
+    if index != DEFAULT_INDEX or not files:
+        files += tuple(file for place in extras for file in _ask(place, package, session).files)
+    reached = files or not all(answer.trouble for answer in answers)
+    return Releases(files) if reached else Releases(trouble=answers[0].trouble)
+
+
+def _ask(place: Place, package: str, session: requests.Session) -> Releases:
+    try:
+        return Releases(tuple(_files(place, package, session)))
+    except NoSuchProjectError:
+        return Releases()
+    except (UnsupportedContentTypeError, UnsupportedRepoVersionError, ValueError, OSError) as error:
+        state, detail = trouble(error, session, place.url)
+        return Releases(trouble=f"{place}: {state}{f' ({detail})' if detail else ''}")
+
+
+def _files(place: Place, package: str, session: requests.Session) -> Iterable[File]:
+    if place.links or place.folder is not None:
+        for listed in list_files(place, package, session, PATIENCE):
+            yield from _file(listed.version, listed.file)
+        return
+    for found in PyPISimple(place.url, session=session).get_project_page(package, timeout=PATIENCE).packages:
+        if found.version and not found.is_yanked:
+            day = found.upload_time.date().isoformat() if found.upload_time else ""
+            yield from _file(found.version, found.filename, day, found.requires_python or "")
+
+
+def _file(version: str, file: str, uploaded: str = "", requires_python: str = "") -> Iterable[File]:
+    """A file, unless its version is none: an index has files of twenty years."""
+    try:
+        yield File(Version(version), file, uploaded, requires_python)
+    except InvalidVersion:
+        return
+
+
+def _takes(requires_python: str, python: str) -> bool:
+    """Whether a release takes some patch release of `python`; what is no range says nothing."""
+    try:
+        wanted = SpecifierSet(requires_python)
+    except InvalidSpecifier:
+        return True
+    return any(wanted.contains(f"{python}.{patch}") for patch in (0, 20))

@@ -1,0 +1,162 @@
+"""`lock --upgrade`: edit the profile's file and make its locks anew, all of it or nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from cannery.core.errors import CanneryError, FindingsError, UsageError
+from cannery.core.findings import errors
+from cannery.core.lock_change import LockChange, lock_change
+from cannery.core.lock_check import lock_problems
+from cannery.core.lock_request import lock_request
+from cannery.core.lock_text import format_lock
+from cannery.core.profile_edit import SetDate, edit_profile
+from cannery.core.recipe import Options, find_profile, select, with_arch
+from cannery.core.rules import check_recipe
+from cannery.core.upgrade import asked_names, upgrade_edits
+from cannery.core.wishes import Editable, checked_wishes
+from cannery.edge.files import write_atomic
+from cannery.edge.lock_jobs import raise_failures, run_jobs
+from cannery.edge.locks import lock_path, read_lock, resolve_lock
+from cannery.edge.shelf import make_shelf
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from cannery.core.catalog import Catalog
+    from cannery.core.findings import Finding
+    from cannery.core.lock import Lock, LockRequest
+    from cannery.core.profile_edit import Edit
+    from cannery.core.recipe import Recipe
+    from cannery.core.wishes import Wish
+    from cannery.core.words import Arch
+    from cannery.edge.context import Context
+
+Target = tuple[str, "Arch"]
+
+
+@dataclass(frozen=True)
+class Upgraded:
+    """What was done: edits of the profile's `file`, and for each lock what it has otherwise (None: there was none).
+
+    `notes` are wishes that need no edit. Without `written` nothing was changed: no package would be another one.
+    """
+
+    file: Path
+    edits: tuple[Edit, ...]
+    notes: tuple[str, ...]
+    changes: tuple[tuple[Path, LockChange | None], ...] = ()
+    written: bool = False
+
+
+@dataclass(frozen=True)
+class _Side:
+    """A profile before or after: its recipes by Python, and what its locks answer and hold, by (Python, arch)."""
+
+    catalog: Catalog
+    recipes: Mapping[str, Recipe]
+    requests: Mapping[Target, LockRequest]
+    locks: Mapping[Target, Lock]
+
+
+def upgrade(context: Context, catalog: Catalog, name: str, wishes: Sequence[Wish], today: str) -> Upgraded:
+    """Let the packages of `wishes` be newer: edit the file of profile `name`, then write its locks.
+
+    Raises `UsageError` for wishes that no edit can bring, and whatever `resolve_lock` raises, also `FindingsError` for
+    errors that the new set has and the old one has not. Nothing is written then.
+    """
+    file = context.root / "images/profiles" / f"{name}.yaml"
+    text = file.read_bytes().decode()  # line ends as they are
+    before = _present(context, catalog, name)
+    target = find_profile(catalog, name).target
+    subject = Editable(
+        recipe=before.recipes[target.python],
+        table=catalog.compatibility,
+        text=text,
+        pythons=tuple(before.recipes),
+        locked=frozenset(package.name for lock in before.locks.values() for package in lock.packages),
+    )
+    wanted = checked_wishes(subject, wishes)
+    shelf = make_shelf(context, catalog, subject.recipe, asked_names(subject, wanted), before.requests)
+    plan = upgrade_edits(subject, wanted, shelf, today)
+    if not plan.edits:
+        return Upgraded(file, (), plan.notes)
+    new_text, profile = edit_profile(text, subject.recipe.profile, plan.edits, str(context.shown(file)))
+    changed = catalog.model_copy(update={"profiles": {**catalog.profiles, name: profile}})
+    after = _side(context, changed, name)
+    _refuse_new_errors(context, replace(before, locks={}), after)  # by the pins alone, before anything is asked
+    after = _resolved(context, after)
+    _refuse_new_errors(context, before, after)
+    if _is_same(before, after, plan.edits):
+        return Upgraded(file, plan.edits, plan.notes)
+    write_atomic(file, new_text, file.stat().st_mode & 0o777)
+    changes = []
+    for key, lock in after.locks.items():
+        path = lock_path(context, after.requests[key])
+        write_atomic(path, format_lock(lock))
+        old = before.locks.get(key)
+        changes.append((path, lock_change(old.packages, lock.packages) if old else None))
+    return Upgraded(file, plan.edits, plan.notes, tuple(changes), written=True)
+
+
+def _side(context: Context, catalog: Catalog, name: str) -> _Side:
+    target = find_profile(catalog, name).target
+    pythons = dict.fromkeys((target.python, *target.pythons))
+    recipes = {python: select(catalog, name, Options(python=python), context.arch) for python in pythons}
+    requests = {
+        (python, arch): lock_request(with_arch(recipe, arch))
+        for python, recipe in recipes.items()
+        for arch in target.arch
+    }
+    return _Side(catalog, recipes, requests, {})
+
+
+def _present(context: Context, catalog: Catalog, name: str) -> _Side:
+    """The profile with the locks that are there, stale ones too; a file that is no lock is as none."""
+    side = _side(context, catalog, name)
+    locks: dict[Target, Lock] = {}
+    for key, request in side.requests.items():
+        try:
+            found = read_lock(context, lock_path(context, request))
+        except UsageError:
+            found = None
+        if found is not None:
+            locks[key] = found
+    return replace(side, locks=locks)
+
+
+def _resolved(context: Context, side: _Side) -> _Side:
+    _ = context.pip  # asked once, here, and not by every thread
+    results = list(run_jobs([partial(resolve_lock, context, side.catalog, r) for r in side.requests.values()]))
+    raise_failures([result for result in results if isinstance(result, CanneryError)], len(results))
+    locks = {key: r for key, r in zip(side.requests, results, strict=True) if not isinstance(r, CanneryError)}
+    return replace(side, locks=locks)
+
+
+def _refuse_new_errors(context: Context, before: _Side, after: _Side) -> None:
+    old = _errors(context, before)
+    new = [finding for finding in _errors(context, after) if finding not in old]
+    if new:
+        listed = "\n".join(map(str, dict.fromkeys(new)))
+        raise FindingsError(f"the set would have errors that it has not now\n{listed}")
+
+
+def _errors(context: Context, side: _Side) -> list[Finding]:
+    found: list[Finding] = []
+    for python, recipe in side.recipes.items():
+        locks = {arch: lock for (version, arch), lock in side.locks.items() if version == python}
+        found += errors(check_recipe(recipe, side.catalog, locks, context.arch))
+    return found
+
+
+def _is_same(before: _Side, after: _Side, edits: Sequence[Edit]) -> bool:
+    """Whether dates were all that changed: current locks, and every package in them the same."""
+    return all(isinstance(edit, SetDate) for edit in edits) and all(
+        key in before.locks
+        and not lock_problems(before.locks[key], request, before.catalog.indexes)
+        and before.locks[key].packages == after.locks[key].packages
+        for key, request in before.requests.items()
+    )

@@ -1,0 +1,194 @@
+"""What differs between locks, what is newer than a lock, and what holds it back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from factories import catalog, components, lock, package, packages, profile
+
+from cannery.core.catalog import Component
+from cannery.core.lock import LockRequest
+from cannery.core.lock_change import Moved, lock_change
+from cannery.core.lock_request import lock_request
+from cannery.core.outdated import (
+    Evidence,
+    Newest,
+    Outdated,
+    at_day,
+    changed_names,
+    outdated_packages,
+    source_lines,
+    table,
+)
+from cannery.core.recipe import Options, Recipe, select
+from cannery.core.words import Arch
+
+DAY = "2026-06-01"
+
+
+def test_packages_that_move_come_and_go_and_what_has_to_be_fetched() -> None:
+    old = (package("a", "1"), package("b", "1"), package("c", "1"))
+    new = (package("a", "2", size=5_000_000), package("c", "1"), package("d", "1", size=700_000))
+    change = lock_change(old, new)
+    assert change.moved == (Moved("a", "1", "2"), Moved("b", "1", ""), Moved("d", "", "1"))
+    assert [str(moved) for moved in change.moved] == ["  a 1 -> 2", "- b 1", "+ d 1"]
+    assert (change.fetch, change.unknown) == (5_700_000, ())
+    assert str(change) == "3 packages, 5.7 MB to fetch"
+    assert str(lock_change(old, (*old[:2], package("c", "2", size=100_000)))) == "1 package, 0.1 MB to fetch"
+    assert lock_change(old, old) == lock_change((), ())
+
+
+def test_another_file_of_the_same_version_is_fetched() -> None:
+    other = replace(package("a"), sha256="0" * 64)
+    assert (lock_change([package("a")], [other]).moved, lock_change([package("a")], [other]).fetch) == ((), 1_000_000)
+
+
+def test_a_new_package_without_a_size_is_named() -> None:
+    def bare(version: str) -> object:
+        return package("t", version, file="", sha256="", size=0)
+
+    assert lock_change([bare("1")], [bare("1")]).unknown == ()  # type: ignore[list-item]
+    change = lock_change([bare("1")], [bare("2")])  # type: ignore[list-item]
+    assert str(change) == "1 package, 0.0 MB to fetch and t, of unknown size"
+
+
+def recipe(**changes: object) -> Recipe:
+    return select(catalog(profiles={"stack": profile(**changes)}), "stack", Options(), Arch.AMD64)
+
+
+def look(
+    found: Recipe, newest: dict[str, Newest], pins: dict[str, str] | None = None, **fresh: str
+) -> dict[str, Outdated]:
+    """The lines by name; `fresh` are versions of the lock as it would be today."""
+    mine = lock(found)
+    after = tuple(replace(p, version=fresh.get(p.name.replace("-", "_"), p.version)) for p in mine.packages)
+    evidence = Evidence(replace(mine, packages=after), pins or {}, newest, frozenset({"torch", "torch-npu"}))
+    return {line.name: line for line in outdated_packages(found, lock_request(found), mine, evidence)}
+
+
+def test_the_profile_s_own_packages_come_first_and_in_its_order() -> None:
+    lines = look(recipe(), {}, numpy="2.4", antlr4="5.0")
+    assert [*lines] == ["torch", "torch-npu", "ray", "antlr4", "numpy"]
+    assert [line.direct for line in lines.values()] == [True, True, True, False, False]
+    assert lines["torch"] == Outdated("torch", "2.9.0", "2.9.0", "", "", direct=True)
+    assert (lines["numpy"].locked, lines["numpy"].fits) == ("2.3.0", "2.4")
+
+
+@pytest.mark.parametrize(
+    ("changes", "pins", "fresh", "newest", "held_by"),
+    [
+        ({}, {}, {"ray": "2.60.0"}, "2.60.0", "date bound"),
+        ({}, {}, {}, "2.50.0", ""),
+        ({}, {}, {}, "2.60.0", ""),
+        (
+            {"constraints": [{"requirement": "ray<2.55", "reason": "a reason of ours"}]},
+            {},
+            {"ray": "2.54.0"},
+            "2.60.0",
+            "date bound, constraint ray<2.55",
+        ),
+        (
+            {"overrides": [{"requirement": "ray==2.50.0", "reason": "a reason of ours"}]},
+            {},
+            {},
+            "2.60.0",
+            "override ray==2.50.0",
+        ),
+        (
+            {"exclude_newer_packages": {"Ray": {"date": "2025-12-01", "reason": "a reason of ours"}}},
+            {},
+            {},
+            "2.60.0",
+            "date bound 2025-12-01",
+        ),
+    ],
+)
+def test_what_holds_a_package_that_is_not_pinned(
+    changes: dict[str, object], pins: dict[str, str], fresh: dict[str, str], newest: str, held_by: str
+) -> None:
+    assert look(recipe(**changes), {"ray": Newest(newest)}, pins, **fresh)["ray"].held_by == held_by
+
+
+def test_what_holds_a_pin() -> None:
+    lines = look(
+        recipe(), {"torch": Newest("2.13.0+cpu"), "torch-npu": Newest("2.9.0.post1")}, {"torch-npu": "2.9.0.post1"}
+    )
+    assert lines["torch"].held_by == "row: none newer for CANN 8.5.0"
+    assert (lines["torch"].newest, lines["torch"].locked) == ("2.13.0", "2.9.0")
+    assert (lines["torch-npu"].fits, lines["torch-npu"].held_by) == ("2.9.0.post1", "pin")
+    listed = [
+        {"name": "torch", "version": "2.9.0"},
+        {"name": "torch-npu", "version": "2.9.0"},
+        {"name": "ray", "version": "2.50.0"},
+    ]
+    assert look(recipe(components=listed), {"ray": Newest("2.60.0")})["ray"].held_by == "pin"
+
+
+def test_a_row_that_holds_what_is_not_pinned_and_a_release_for_another_python() -> None:
+    mine = catalog(
+        compatibility=catalog().compatibility.model_copy(
+            update={
+                "rows": (
+                    *catalog().compatibility.rows,
+                    catalog()
+                    .compatibility.rows[0]
+                    .model_validate({"of": "torchvision==0.24.0", "fits": {"torch": "2.9.0"}, "source": "table"}),
+                )
+            }
+        )
+    )
+    found = select(mine, "stack", Options(), Arch.AMD64)
+    base = lock(found)
+    with_it = replace(
+        base, packages=tuple(sorted((*base.packages, package("torchvision", "0.24.0")), key=lambda p: p.name))
+    )
+    newest = {"torchvision": Newest("0.25.0+cpu", fits=False)}
+    lines = outdated_packages(found, lock_request(found), base, Evidence(with_it, {}, newest, frozenset()))
+    assert lines[-1].held_by == "row torchvision==0.24.0, no file for Python 3.11 on amd64"
+
+
+def test_what_a_source_asks_for_is_known_without_fetching_it() -> None:
+    requires = ["ray<2.55", 'ray<2; python_version < "3"', "numpy"]
+    known = {
+        **components(),
+        "vllm": Component.model_validate(
+            {
+                "kind": "source",
+                "summary": "x",
+                "install": "wheel",
+                "releases": {"1.0": {"requires": requires, "source": "made up"}},
+            }
+        ),
+    }
+    listed = [{"name": "torch", "version": "2.9.0"}, {"name": "ray"}, {"name": "vllm", "release": "1.0"}]
+    mine = catalog(profiles={"stack": profile(components=listed)}, components=known)
+    found = select(mine, "stack", Options(), Arch.AMD64)
+    assert look(found, {"ray": Newest("2.60.0")})["ray"].held_by == "vllm asks ray<2.55"
+    assert source_lines(found) == ("vllm: pinned to release 1.0, not looked at",)
+
+
+def test_the_day_moves_and_what_is_held_earlier_stays_held() -> None:
+    request = LockRequest("p", "3.11", Arch.AMD64, (), (), (), (), "2026-01-02", (), ())
+    dated = replace(request, package_dates=(("early", "2025-01-01"), ("late", "2026-03-01")))
+    assert at_day(dated, DAY) == replace(request, exclude_newer=DAY, package_dates=(("early", "2025-01-01"),))
+    assert at_day(replace(request, exclude_newer="2027-01-01"), DAY).exclude_newer == "2027-01-01"
+
+
+def test_names_that_a_fresh_lock_has_otherwise() -> None:
+    mine = lock(recipe())
+    fresh = replace(mine, packages=(*(p for p in packages() if p.name != "sympy"), package("zzz")))
+    assert changed_names(mine, fresh) == ("sympy", "zzz")
+    assert changed_names(mine, None) == ()
+
+
+def test_the_table_says_what_is_not_there_with_a_dash() -> None:
+    lines = (
+        Outdated("torch", "2.9.0", "2.9.0", "2.13.0", "pin", direct=True),
+        Outdated("gone", "1.0", "", "", "", direct=False),
+    )
+    assert table(lines) == (
+        "package  locked  fits   newest  held by",
+        "torch    2.9.0   2.9.0  2.13.0  pin",
+        "gone     1.0     -      -",
+    )

@@ -1,0 +1,168 @@
+"""Where pins can move by the table: together, upwards, within rows for the target, to what an index has."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from factories import catalog, components, profile
+
+from cannery.core.catalog import Compatibility
+from cannery.core.component import Component
+from cannery.core.pin_moves import PinMoves, newest_pins, with_pins
+from cannery.core.recipe import Options, Recipe, select
+from cannery.core.words import Arch
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+CANN = "8.5.0"
+
+
+def table(*rows: tuple[str, dict[str, str]], ranks: dict[str, str] | None = None) -> Compatibility:
+    """A table; a row is (`NAME==VERSION` and perhaps ` of SOURCE`, what it fits)."""
+    sources = {
+        name: {"what": name, "rank": rank, "date": "2026-01-01"} for name, rank in (ranks or {"t": "table"}).items()
+    }
+    values = [
+        {"of": of.partition(" of ")[0], "fits": fits, "source": of.partition(" of ")[2] or "t"} for of, fits in rows
+    ]
+    return Compatibility.model_validate({"sources": sources, "rows": values})
+
+
+def npu(version: str, torch: str, cann: str = CANN, **more: str) -> tuple[str, dict[str, str]]:
+    return f"torch-npu=={version}", {"torch": torch, "cann": cann, **more}
+
+
+PAIRS = (
+    npu("2.9.0", "2.9.0"),
+    npu("2.9.0.post1", "2.9.0"),
+    npu("2.10.0", "2.10.0", "9.0.0"),
+    npu("2.9.1rc1", "2.9.1"),
+    npu("2.8.0", "2.8.0"),
+    npu("2.7.1", "2.7.1"),
+    ("torchvision==0.24.0", {"torch": "2.9.0"}),
+    ("torchvision==0.23.0", {"torch": "2.8.0"}),
+)
+
+
+def recipe(pins: dict[str, str | None], **changes: object) -> Recipe:
+    """A recipe of pinned wheels; a name that ends in `!` is a source at that version."""
+    known = {**components(), "torchvision": Component(kind="wheels", summary="x"), "tool": components()["torch-npu"]}
+    listed = []
+    for name, version in pins.items():
+        if name.endswith("!"):
+            known[name[:-1]] = Component.model_validate(
+                {"kind": "source", "summary": "x", "install": "wheel", "releases": {version: {"source": "made up"}}}
+            )
+            listed.append({"name": name[:-1], "release": version})
+        else:
+            listed.append({"name": name, "version": version})
+    stack = profile(components=listed, **changes)
+    return select(catalog(profiles={"stack": stack}, components=known), "stack", Options(), Arch.AMD64)
+
+
+def moves(
+    pins: dict[str, str | None],
+    data: Compatibility | None = None,
+    lacking: Collection[tuple[str, str]] = (),
+    pythons: tuple[str, ...] = ("3.11",),
+    **changes: object,
+) -> PinMoves:
+    found = recipe(pins, **changes)
+    return PinMoves(found, data or table(*PAIRS), pythons, lambda name, version: (name, version) not in lacking)
+
+
+TORCH: dict[str, str | None] = {"torch": "2.8.0", "torch-npu": "2.8.0"}
+
+
+def test_the_newest_row_of_the_target_takes_its_companions_along() -> None:
+    assert moves(TORCH).newest("torch-npu") == {"torch-npu": "2.9.0.post1", "torch": "2.9.0"}
+    # Asked the other way round, torch_npu goes to its newest row for that torch.
+    assert moves(TORCH).newest("torch") == {"torch": "2.9.0", "torch-npu": "2.9.0.post1"}
+    three = {**TORCH, "torchvision": "0.23.0"}
+    assert moves(three).newest("torch") == {"torch": "2.9.0", "torch-npu": "2.9.0.post1", "torchvision": "0.24.0"}
+    assert moves(three).newest("torchvision") == moves(three).newest("torch")
+
+
+def test_a_companion_that_fits_stays_and_one_that_is_not_pinned_is_not_asked() -> None:
+    pins: dict[str, str | None] = {"torch": "2.9.0", "torch-npu": "2.9.0"}
+    assert moves(pins).newest("torch-npu") == {"torch-npu": "2.9.0.post1"}
+    assert moves({"torch": None, "torch-npu": "2.8.0"}).newest("torch-npu") == {"torch-npu": "2.9.0.post1"}
+
+
+def test_nothing_newer_is_nothing_to_change() -> None:
+    assert moves({"torch": "2.9.0", "torch-npu": "2.9.0.post1"}).newest("torch-npu") == {}
+    # A release that no row has, newer than all of them: rows below it are no upgrade.
+    assert moves({"torch": "2.13.0", "torch-npu": "2.13.0"}).newest("torch-npu") == {}
+
+
+def test_a_release_that_no_index_has_is_passed_over() -> None:
+    assert moves(TORCH, lacking={("torch-npu", "2.9.0.post1")}).newest("torch-npu") == {
+        "torch-npu": "2.9.0",
+        "torch": "2.9.0",
+    }
+    assert moves(TORCH, lacking={("torch", "2.9.0")}).newest("torch-npu") == {}
+
+
+def test_a_pre_release_is_taken_from_a_pre_release_only() -> None:
+    pins: dict[str, str | None] = {"torch": "2.9.0", "torch-npu": "2.9.0rc1"}
+    assert moves(pins).newest("torch-npu")["torch-npu"] == "2.9.1rc1"
+
+
+def test_every_python_of_the_profile_has_to_fit() -> None:
+    data = table(npu("2.9.0", "2.9.0", python=">=3.11"), npu("2.8.0", "2.8.0"))
+    assert moves(TORCH, data).newest("torch-npu")["torch-npu"] == "2.9.0"
+    assert moves(TORCH, data, pythons=("3.11", "3.10")).newest("torch-npu") == {}
+
+
+def test_a_source_stays_where_it_is_and_has_a_say() -> None:
+    data = table(*PAIRS, ("plugin==1.0", {"torch-npu": "2.8.0", "torch": "2.8.0"}))
+    pinned = {**TORCH, "plugin!": "1.0"}
+    assert moves(pinned, data).newest("torch-npu") == {}
+    assert moves(pinned, data).exactly("torch-npu", "2.9.0") is None
+    free = moves(pinned, data).exactly("torch-npu", "2.9.0", sources=False)
+    assert free == {"torch-npu": "2.9.0", "torch": "2.9.0"}
+
+
+def test_what_the_profile_overrides_neither_moves_nor_counts() -> None:
+    override = [{"requirement": "torch==2.8.0", "reason": "the stack holds it there"}]
+    found = moves(TORCH, overrides=override)
+    assert [*found.pins] == ["torch-npu"]
+    assert found.newest("torch-npu") == {"torch-npu": "2.9.0.post1"}
+
+
+def test_rows_of_one_source_are_sets_to_choose_from() -> None:
+    data = table(npu("2.9.0", "2.9.0", "8.3.rc1"), npu("2.9.0", "2.9.0"), npu("2.8.0", "2.8.0"))
+    assert moves(TORCH, data).newest("torch-npu") == {"torch-npu": "2.9.0", "torch": "2.9.0"}
+
+
+def test_the_weightiest_source_decides_and_any_may_name_the_cann() -> None:
+    ranks = {"meta": "metadata", "t": "table"}
+    rows = (
+        ("torch-npu==2.9.0 of t", {"torch": "2.8.0", "cann": CANN}),
+        ("torch-npu==2.9.0 of meta", {"torch": "2.9.0"}),
+        ("torch-npu==2.8.0 of t", {"torch": "2.8.0", "cann": CANN}),
+    )
+    moved = moves(TORCH, table(*rows, ranks=ranks), lacking={("torch", "2.8.1")}).newest("torch-npu")
+    assert moved == {"torch-npu": "2.9.0", "torch": "2.9.0"}
+
+
+def test_an_exact_version_may_be_older() -> None:
+    assert moves(TORCH).exactly("torch-npu", "2.7.1") == {"torch-npu": "2.7.1", "torch": "2.7.1"}
+    assert moves(TORCH).exactly("torch-npu", "2.8.0") == {}
+    assert moves(TORCH).exactly("torch-npu", "2.6.6") is None
+
+
+def test_all_pins_move_together_each_once() -> None:
+    found = recipe({**TORCH, "tool": "1.0"})
+    newest = newest_pins(found, table(*PAIRS), ("3.11",), lambda *_: True, {"tool": "1.5"}.get)
+    assert newest == {"torch": "2.9.0", "torch-npu": "2.9.0.post1", "tool": "1.5"}
+    older = newest_pins(found, table(npu("2.8.0", "2.8.0")), ("3.11",), lambda *_: True, {"tool": "1.0"}.get)
+    assert older == {}
+
+
+def test_bounds_follow_the_pins() -> None:
+    data = table(*PAIRS)
+    before = recipe(TORCH)
+    assert with_pins(before, data, {"torch": "2.9.0", "torch-npu": "2.9.0"}).held == ("torchvision==0.24.0",)
+    assert with_pins(before, data, {}).held == ("torchvision==0.23.0",)

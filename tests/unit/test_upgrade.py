@@ -1,0 +1,194 @@
+"""`lock --upgrade`: what may be asked for, and which edits of the profile it becomes."""
+
+from __future__ import annotations
+
+import pytest
+from factories import catalog, components, profile
+
+from cannery.core.catalog import Component
+from cannery.core.errors import FindingsError, UsageError
+from cannery.core.outdated import Newest
+from cannery.core.profile_edit import SetBound, SetDate, SetVersion
+from cannery.core.recipe import Options, select
+from cannery.core.upgrade import HELD, LATER, asked_names, upgrade_edits
+from cannery.core.wishes import Editable, Wish, checked_wishes, parse_wishes
+from cannery.core.words import Arch
+
+TODAY = "2026-06-01"
+TEXT = """\
+summary: x
+components:
+  - {name: jemalloc}
+  - {name: torch, version: "2.8.0"}
+  - {name: torch-npu, version: "2.8.0.post2"}
+  - {name: ray}
+  - {name: tool, version: "1.0"}
+  - {name: plugin-src, release: "1.0"}
+"""
+PINS = [
+    {"name": "jemalloc"},
+    {"name": "torch", "version": "2.8.0"},
+    {"name": "torch-npu", "version": "2.8.0.post2"},
+    {"name": "ray"},
+    {"name": "tool", "version": "1.0"},
+    {"name": "plugin-src", "release": "1.0"},
+]
+
+
+class Stock:
+    """Every release is there, but those in `lacking`; uploaded on the day in `days`."""
+
+    def __init__(self, days: dict[str, str] | None = None, lacking: tuple[str, ...] = (), newest: str = "9.9") -> None:
+        self.days = days or {}
+        self.lacking = lacking
+        self.latest = newest
+
+    def has(self, name: str, version: str) -> bool:
+        return f"{name}=={version}" not in self.lacking
+
+    def newest(self, name: str) -> Newest:
+        return Newest(self.latest)
+
+    def newest_for(self, name: str) -> str | None:
+        return self.latest or None
+
+    def uploaded(self, name: str, version: str) -> str:
+        return self.days.get(f"{name}=={version}", "")
+
+
+def subject(**changes: object) -> Editable:
+    known = {
+        **components(),
+        "tool": Component(kind="wheels", summary="x", package="The.Tool"),
+        "plugin-src": Component.model_validate(
+            {
+                "kind": "source",
+                "summary": "x",
+                "package": "plugin",
+                "install": "wheel",
+                "releases": {"1.0": {"source": "made up"}},
+            }
+        ),
+    }
+    mine = catalog(profiles={"stack": profile(**{"components": PINS, **changes})}, components=known)
+    recipe = select(mine, "stack", Options(), Arch.AMD64)
+    return Editable(recipe, mine.compatibility, TEXT, ("3.11",), frozenset({"click", "ray", "torch"}))
+
+
+def edits(*texts: str, stock: Stock | None = None, **changes: object) -> tuple[object, ...]:
+    mine = subject(**changes)
+    wishes = checked_wishes(mine, parse_wishes(texts))
+    return upgrade_edits(mine, wishes, stock or Stock(), TODAY).edits
+
+
+def notes(*texts: str, stock: Stock | None = None, **changes: object) -> tuple[str, ...]:
+    mine = subject(**changes)
+    found = upgrade_edits(mine, checked_wishes(mine, parse_wishes(texts)), stock or Stock(), TODAY)
+    assert found.edits == ()
+    return found.notes
+
+
+def test_a_wish_is_a_name_or_one_version() -> None:
+    assert parse_wishes(["Torch_NPU", "ray==2.50", "ray==2.50.0"][:2]) == (Wish("torch-npu", None), Wish("ray", "2.50"))
+    assert parse_wishes(["ray", "RAY"]) == (Wish("ray", None),)
+
+
+@pytest.mark.parametrize("text", ["ray>=2", "ray[default]", "ray==2.*", "ray==1,==2", "", "ray @ file:///x", "ray; x"])
+def test_anything_else_is_wrong_use(text: str) -> None:
+    with pytest.raises(UsageError, match="neither NAME nor NAME==VERSION"):
+        parse_wishes([text])
+
+
+def test_one_name_at_two_versions() -> None:
+    with pytest.raises(UsageError, match="ray is named twice, as ray==1 and ray==2"):
+        parse_wishes(["ray==1", "ray==2"])
+
+
+@pytest.mark.parametrize(
+    ("text", "says", "where", "hint"),
+    [
+        ("clik", "clik is no package of profile stack", "", "did you mean click?"),
+        ("libjemalloc2", "is no package", "", "known: "),
+        ("jemalloc", "of the base's distribution", "images/profiles/stack.yaml:3", ""),
+        ("plugin", "comes from source and is pinned to release 1.0", "images/profiles/stack.yaml:8", "plugin-src.yaml"),
+        ("plugin-src", "plugin comes from source", "images/profiles/stack.yaml:8", "plugin-src.yaml"),
+    ],
+)
+def test_what_no_edit_can_upgrade(text: str, says: str, where: str, hint: str) -> None:
+    with pytest.raises(UsageError, match=says) as caught:
+        checked_wishes(subject(), parse_wishes([text]))
+    assert caught.value.where == where
+    assert hint in caught.value.hint
+
+
+def test_an_override_decides() -> None:
+    override = [{"requirement": "ray==2.50.0", "reason": "a reason of ours"}]
+    with pytest.raises(UsageError, match=r"the override ray==2\.50\.0 decides about ray"):
+        checked_wishes(subject(overrides=override), parse_wishes(["ray"]))
+
+
+def test_what_follows_a_pin_by_the_table_is_not_upgraded_by_itself() -> None:
+    pins = [{"name": "torch"}, {"name": "torch-npu", "version": "2.8.0.post2"}]
+    with pytest.raises(UsageError, match=r"torch follows a pin .* says torch==2\.8\.0"):
+        checked_wishes(subject(components=pins), parse_wishes(["torch"]))
+
+
+def test_a_pin_takes_its_companions_along_and_a_date_where_it_is_needed() -> None:
+    pair = (SetVersion("torch-npu", "2.9.0"), SetVersion("torch", "2.9.0"))
+    assert edits("torch-npu") == pair
+    assert set(edits("torch", "torch-npu")) == {*pair}
+    late = Stock({"torch-npu==2.9.0": "2026-01-03", "torch==2.9.0": "2026-01-02"})
+    assert edits("torch-npu", stock=late) == (pair[0], SetDate("torch-npu", TODAY, LATER), pair[1])
+
+
+def test_a_pin_outside_the_table_takes_the_newest_for_every_target() -> None:
+    assert edits("the-tool") == edits("tool") == (SetVersion("tool", "9.9"),)
+    late = Stock({"the-tool==9.9": "2026-05-01"})
+    assert edits("tool", stock=late) == (SetVersion("tool", "9.9"), SetDate("the-tool", TODAY, LATER))
+    words = "the-tool stays at 1.0: no index has a newer one for every Python and arch of the profile"
+    assert notes("tool", stock=Stock(newest="1.0")) == notes("tool", stock=Stock(newest="")) == (words,)
+
+
+def test_what_is_not_pinned_gets_a_later_date() -> None:
+    assert edits("ray", "click") == (SetDate("ray", TODAY, LATER), SetDate("click", TODAY, LATER))
+    later = {"click": {"date": TODAY, "reason": "a reason of ours"}}
+    assert notes("click", exclude_newer_packages=later) == (f"click: uploads up to {TODAY} count already",)
+    assert notes("ray", exclude_newer="2027-01-01") == ("ray: uploads up to 2027-01-01 count already",)
+
+
+def test_an_exact_version_is_a_pin_of_a_component_and_a_bound_of_another_package() -> None:
+    assert edits("ray==2.51", "click==8.0") == (SetVersion("ray", "2.51"), SetBound("click", "8.0", HELD))
+    late = Stock({"ray==2.51": "2026-01-03", "click==8.0": "2026-01-03"})
+    dates = (SetDate("ray", TODAY, LATER), SetDate("click", TODAY, LATER))
+    assert edits("ray==2.51", stock=late) == (SetVersion("ray", "2.51"), dates[0])
+    assert edits("click==8.0", stock=late) == (SetBound("click", "8.0", HELD), dates[1])
+
+
+def test_an_exact_version_of_a_pin_moves_with_its_row_or_alone() -> None:
+    assert edits("torch-npu==2.7.1.post2") == (SetVersion("torch-npu", "2.7.1.post2"), SetVersion("torch", "2.7.1"))
+    assert edits("torch-npu==2.8.1") == (SetVersion("torch-npu", "2.8.1"),)
+    assert edits("tool==0.5") == (SetVersion("tool", "0.5"),)
+    assert notes("torch-npu==2.8.0.post2") == ("torch-npu: pinned to 2.8.0.post2 already",)
+
+
+def test_a_version_that_no_index_has() -> None:
+    with pytest.raises(FindingsError, match=r"no index has ray==2\.51 for every Python and arch") as caught:
+        edits("ray==2.51", stock=Stock(lacking=("ray==2.51",)))
+    assert caught.value.hint == "the newest release is 9.9"
+
+
+def test_two_wishes_that_cannot_both_be() -> None:
+    with pytest.raises(UsageError, match=r"torch-npu==2\.9\.0 goes with torch 2\.9\.0, not with torch==2\.7\.1"):
+        edits("torch-npu==2.9.0", "torch==2.7.1")
+    assert edits("torch-npu==2.9.0", "torch==2.9.0") == (SetVersion("torch-npu", "2.9.0"), SetVersion("torch", "2.9.0"))
+
+
+def test_no_newer_row_is_said() -> None:
+    pins = [{"name": "torch", "version": "2.9.0"}, {"name": "torch-npu", "version": "2.9.0"}]
+    words = "torch-npu stays at 2.9.0: no row of the table for CANN 8.5.0 that fits the rest is newer"
+    assert notes("torch-npu", components=pins) == (words,)
+
+
+def test_only_what_matters_is_asked_for() -> None:
+    assert asked_names(subject(), [Wish("ray", None)]) == ("ray",)
+    assert asked_names(subject(), [Wish("torch", None)]) == ("torch", "torch-npu")
