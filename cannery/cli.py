@@ -208,6 +208,11 @@ def _dispatch(argv: Sequence[str], root: Path) -> ExitCode:
     return _call(arguments, root)
 
 
+def today() -> str:
+    """Read the clock: the day in UTC, in which date bounds count."""
+    return datetime.now(UTC).date().isoformat()
+
+
 def _call(arguments: argparse.Namespace, root: Path) -> ExitCode:
     from cannery.edge.context import read_context  # noqa: PLC0415 - `--help` must not load the catalog's libraries
 
@@ -215,7 +220,7 @@ def _call(arguments: argparse.Namespace, root: Path) -> ExitCode:
     context = read_context(root, is_json=getattr(arguments, "json", False), wheelhouse=wheelhouse)
     if context.env.get("CANNERY_DEBUG"):
         logging.basicConfig(level=logging.DEBUG, stream=sys.stderr, format="%(name)s %(message)s")
-    arguments.today = datetime.now(UTC).date().isoformat()
+    arguments.today = today()
     module = importlib.import_module(f"cannery.commands.{COMMANDS[arguments.command][0]}")
     return ExitCode(module.COMMANDS[arguments.command](arguments, context))
 

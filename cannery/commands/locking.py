@@ -12,6 +12,7 @@ from cannery.core.lock_request import lock_request, tools_request
 from cannery.core.recipe import find_profile, with_arch
 from cannery.core.wishes import parse_wishes
 from cannery.core.words import Arch
+from cannery.edge.indexes import Asked
 from cannery.edge.lock_jobs import raise_failures, run_jobs
 from cannery.edge.locks import bind, lock_path, make_lock
 from cannery.edge.upgrade import upgrade
@@ -23,16 +24,21 @@ if TYPE_CHECKING:
 
     from cannery.core.catalog import Catalog
     from cannery.core.lock import Lock, LockRequest
+    from cannery.core.recipe import Recipe
     from cannery.edge.context import Context
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """A lock to make, and its file; `standard` when that is the committed one."""
+    """A lock to make, its file, and the recipe that it is for (None: the build tools').
+
+    `standard` when the file is the committed one.
+    """
 
     request: LockRequest
     path: Path
-    standard: bool
+    recipe: Recipe | None = None
+    standard: bool = True
 
 
 def lock(arguments: argparse.Namespace, context: Context) -> ExitCode:
@@ -45,17 +51,18 @@ def lock(arguments: argparse.Namespace, context: Context) -> ExitCode:
     catalog = context.catalog()
     for name in arguments.profile:
         find_profile(catalog, name)
-    asked = tuple(_wanted(arguments, context, catalog))
-    failures = [one for one in asked if isinstance(one, CanneryError)]
-    wanted = [one for one in asked if isinstance(one, Wanted)]
+    found = tuple(_wanted(arguments, context, catalog))
+    failures = [one for one in found if isinstance(one, CanneryError)]
+    wanted = [one for one in found if isinstance(one, Wanted)]
     _ = context.pip  # asked once, here, and not by every thread
-    results = run_jobs([partial(make_lock, context, catalog, one.request, one.path) for one in wanted])
+    make = partial(make_lock, context, catalog, asked=Asked())
+    results = run_jobs([partial(make, one.request, one.path, recipe=one.recipe) for one in wanted])
     for one, result in zip(wanted, results, strict=True):
         if isinstance(result, CanneryError):
             failures.append(result)
         else:
             _print_made(context, one, result)
-    raise_failures(failures, len(asked))
+    raise_failures(failures, len(found))
     return ExitCode.DONE
 
 
@@ -70,12 +77,14 @@ def _wanted(arguments: argparse.Namespace, context: Context, catalog: Catalog) -
                 yield error
                 continue
             for arch in (recipe.target.arch,) if arguments.arch else target.arch:
-                request = lock_request(with_arch(recipe, arch))
-                yield Wanted(request, lock_path(context, request, standard=recipe.is_standard), recipe.is_standard)
+                mine = with_arch(recipe, arch)
+                request = lock_request(mine)
+                path = lock_path(context, request, standard=recipe.is_standard)
+                yield Wanted(request, path, mine, standard=recipe.is_standard)
     for python in sorted({v for p in catalog.profiles.values() for v in (p.target.python, *p.target.pythons)}):
         for arch in Arch:
             request = tools_request(catalog, python, arch)
-            yield Wanted(request, lock_path(context, request), standard=True)
+            yield Wanted(request, lock_path(context, request))
 
 
 def _print_made(context: Context, wanted: Wanted, result: tuple[Lock, bool]) -> None:

@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A set to try: pins that `moved` (name, old version, new one), or one item that is `dropped`.
+    """A set to try: pins that `moved` (name, old version, new one), or items that are `dropped`.
 
     `cann` is the CANN that the set is made for, "" for that of the recipe.
     """
 
     recipe: Recipe
     moved: tuple[tuple[str, str, str], ...] = ()
-    dropped: Item | None = None
+    dropped: tuple[Item, ...] = ()
     cann: str = ""
 
     @property
@@ -56,10 +56,12 @@ def objection(candidate: Candidate, catalog: Catalog, answer: Mapping[str, str])
         PYTHON: candidate.recipe.target.python,
     }
     free = {canonicalize_name(Requirement(o.requirement).name) for o in candidate.recipe.profile.overrides}
+    changed = {*(name for name, _old, _new in candidate.moved), *(item.name for item in candidate.dropped)}
     for name, version in answer.items():
         rows = _rows_of(catalog, name, version)
-        agreeing = [row for row in rows if _agrees(row, known, free)]
-        if rows and not agreeing:
+        # What stands as before is not judged anew: the rules have done that.
+        judged = [{k: fit for k, fit in r.fits.items() if name in changed or k in changed} for r in rows]
+        if judged and not any(_agree(cells, known, free) for cells in judged):
             return f"{name} {version} is made for something else"
     return ""
 
@@ -68,25 +70,29 @@ def _rows_of(catalog: Catalog, name: str, version: str) -> list[Row]:
     return [row for row in catalog.compatibility.rows if row.name == name and same_release(row.version, version)]
 
 
-def _agrees(row: Row, known: Mapping[str, str], free: Collection[str]) -> bool:
-    return all(holds(key, fit, known[key]) for key, fit in row.fits.items() if key in known and key not in free)
+def _agree(cells: Mapping[str, str], known: Mapping[str, str], free: Collection[str]) -> bool:
+    return all(holds(key, fit, known[key]) for key, fit in cells.items() if key in known and key not in free)
 
 
 def offer(candidate: Candidate, catalog: Catalog, answer: Mapping[str, str]) -> str:
     """Return a set that works in words: `tokenizers 0.21.4 instead of 0.20.3`; "" when nothing became otherwise."""
-    item = candidate.dropped
-    if item is None:
-        words = " and ".join(f"{name} {new} instead of {old}" for name, old, new in candidate.moved)
-        return words + (f" (made for CANN {candidate.cann})" if candidate.cann else "")
-    found = _public(answer.get(item.name, "0"))
+    words = [f"{name} {new} instead of {old}" for name, old, new in candidate.moved]
+    words += [text for item in candidate.dropped if (text := _without(item, catalog, answer))]
+    return " and ".join(words) + (f" (made for CANN {candidate.cann})" if candidate.cann else "")
+
+
+def _without(item: Item, catalog: Catalog, answer: Mapping[str, str]) -> str:
+    found = _public(answer[item.name]) if item.name in answer else ""
     if item.kind in {ItemKind.CONSTRAINT, ItemKind.OVERRIDE}:
-        return f"no {item}; then {item.name} {found} comes in"
-    old = _public(next(iter(Requirement(f"{item.name}{item.wanted}").specifier)).version)
-    if item.name not in answer or found == old:
+        return f"{item.name} {found} without the {item}" if found else f"no {item}"
+    (bound,) = Requirement(f"{item.name}{item.wanted}").specifier
+    if not found or found == _public(bound.version):
         return ""
-    unknown = {row.name for row in catalog.compatibility.rows} & {item.name}
-    is_known = not unknown or _rows_of(catalog, item.name, found)
-    return f"{item.name} {found} instead of {old}" + ("" if is_known else ", which no row of the table has")
+    in_table = any(row.name == item.name for row in catalog.compatibility.rows)
+    unknown = in_table and not _rows_of(catalog, item.name, found)
+    return (
+        f"{item.name} {found} instead of {_public(bound.version)}{', which no row of the table has' if unknown else ''}"
+    )
 
 
 def _public(version: str) -> str:

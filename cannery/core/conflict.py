@@ -169,6 +169,11 @@ def movable(conflict: Conflict) -> str:
     return f"{'one of these has' if len(names) > 1 else 'this has'} to move: {', '.join(names[:MOVERS])}{more}"
 
 
+def is_written(conflict: Conflict) -> bool:
+    """Whether the profile's file has any of what could be moved; pins of the command line stand nowhere."""
+    return any(item.kind is not ItemKind.TRIAL for item in conflict.movers)
+
+
 def headline(conflict: Conflict) -> str:
     """Return what is wrong in a sentence, as far as uv's facts tell it."""
     name = conflict.name

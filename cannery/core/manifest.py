@@ -55,7 +55,7 @@ def manifest(plan: Plan, compatibility: Compatibility) -> dict[str, Any]:
             for package in plan.lock.packages
             if package.name in group_of
         ],
-        "sources": [_source(step) for step in plan.sources],
+        "sources": [_source(plan, step) for step in plan.sources],
         "patches": [],
         "env": dict(plan.env),
         "labels": labels(plan),
@@ -96,18 +96,24 @@ def labels(plan: Plan) -> dict[str, str]:
     return found
 
 
-def _source(step: SourceStep) -> dict[str, Any]:
-    """Return what the manifest says of a source."""
+def _source(plan: Plan, step: SourceStep) -> dict[str, Any]:
+    """Return what the manifest says of a source. A user's own tree has whatever version it has: null."""
+    is_own = step.release is None and step.content != step.commit
+    (chosen,) = (c for c in plan.recipe.sources if c.name == step.name)
+    # A build that is told the chip makes kernels for it; others compile for every chip alike.
+    has_kernels = step.native and chosen.component.soc_variable is not None
     return {
         "name": step.package,
         "component": step.name,
-        "version": step.version,
-        "path": step.path if step.install is not Install.WHEEL else None,
+        "version": None if is_own else step.version,
         "install": str(step.install),
+        "path": step.path if step.install is not Install.WHEEL else None,
+        "repository": None,
         "commit": step.commit,
         "release": step.release,
         "dirty": step.dirty,
         "without": step.without,
+        "chips": [str(plan.recipe.target.chip)] if has_kernels else [],
     }
 
 

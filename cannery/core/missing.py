@@ -106,14 +106,16 @@ def usable(files: Iterable[Offered], python: str, arch: Arch, bound: str) -> tup
 
 
 def near(name: str, pin: str, versions: Iterable[str], table: Compatibility | None) -> str:
-    """Return the versions that come nearest to `pin`, with their CANN where the table knows it; "" without any.
+    """Return the versions that come nearest to `pin`, in order, with their CANN where the table knows it; "" for none.
 
-    Builds of the nearest release stand first and may fill the list; two releases are named at least.
+    All builds of the nearest release, those first that the table knows; two releases are named at least.
     """
     ordered = sorted(set(versions), key=lambda version: (distance(pin, version), Version(version)))
-    first = [version for version in ordered if distance(pin, version)[:3] == distance(pin, ordered[0])[:3]]
-    kept = first[:NEAREST] if len(first) > 1 else ordered[:2]
-    return ", ".join(_with_cann(name, version, table) for version in kept)
+    nearest = Version(ordered[0]).base_version if ordered else ""
+    builds = [version for version in ordered if Version(version).base_version == nearest]
+    builds.sort(key=lambda version: not any(_canns(name, version, table)))
+    kept = builds[:NEAREST] if len(builds) > 1 else ordered[:2]
+    return ", ".join(_with_cann(name, version, table) for version in sorted(kept, key=Version))
 
 
 def _with_cann(name: str, version: str, table: Compatibility | None) -> str:
@@ -127,11 +129,20 @@ def _canns(name: str, version: str, table: Compatibility | None) -> Iterator[str
             yield row.fits["cann"]
 
 
-def distance(one: str, other: str) -> tuple[int, int, int, int]:
-    """How far two versions are apart: major, minor, micro, and the posts of the same release."""
+def distance(one: str, other: str) -> tuple[int, ...]:
+    """How far `other` is from `one`: major, minor, micro and post; the least sorts first.
+
+    What stands behind the first number that differs counts from the side of `one`: 1.26.4 is nearer to 1.99 than 1.26.0
+    is.
+    """
     a, b = Version(one), Version(other)
-    parts = [abs(x - y) for x, y in ((a.major, b.major), (a.minor, b.minor), (a.micro, b.micro))]
-    return parts[0], parts[1], parts[2], abs((a.post or 0) - (b.post or 0))
+    pairs = ((a.major, b.major), (a.minor, b.minor), (a.micro, b.micro), (a.post or 0, b.post or 0))
+    side = 0
+    found = []
+    for x, y in pairs:
+        found.append(side * y if side else abs(x - y))
+        side = side or (y > x) - (y < x)
+    return tuple(found)
 
 
 def lag(pin: str, files: Sequence[Offered], bound: str) -> str:

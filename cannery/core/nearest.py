@@ -64,6 +64,7 @@ def candidates(recipe: Recipe, catalog: Catalog, conflict: Conflict) -> tuple[Ca
     involved = {conflict.name, *(item.name for item in conflict.movers)}
     rows = [found for moved in _row_moves(recipe, catalog, involved) if (found := _moved(recipe, catalog, moved))]
     dropped = [found for item in conflict.movers for found in _without(recipe, catalog, item)]
+    dropped += _without_pair(recipe, catalog, conflict.movers)
     others = [
         replace(found, cann=cann)
         for cann, moved in _other_canns(recipe, catalog, involved)
@@ -122,11 +123,10 @@ def _in_order(found: Sequence[dict[str, str]], recipe: Recipe) -> list[dict[str,
     here = _versions(recipe)
 
     def cost(moved: Mapping[str, str]) -> tuple[int, list[int]]:
-        return len(moved), [
-            sum(part) for part in zip(*(distance(here[n], v)[:3] for n, v in moved.items()), strict=True)
-        ]
+        return len(moved), [sum(part) for part in zip(*(distance(here[n], v) for n, v in moved.items()), strict=True)]
 
-    return sorted((moved for moved in found if moved), key=cost)
+    once = {tuple(sorted(moved.items())): moved for moved in found if moved}
+    return sorted(once.values(), key=cost)
 
 
 def _moved(recipe: Recipe, catalog: Catalog, moved: Mapping[str, str]) -> Candidate | None:
@@ -160,23 +160,46 @@ def _selected(recipe: Recipe, catalog: Catalog, pins: Sequence[str]) -> Recipe:
 
 def _without(recipe: Recipe, catalog: Catalog, item: Item) -> Iterator[Candidate]:
     """The recipe with one item less, so that the resolver chooses; a source at another version that is known."""
+    changed = _less(recipe, catalog, item)
+    if changed is not None:
+        yield Candidate(changed, dropped=(item,))
+    elif item.kind is not ItemKind.TRIAL:
+        yield from _other_sources(recipe, catalog, item.name)
+
+
+def _without_pair(recipe: Recipe, catalog: Catalog, movers: Sequence[Item]) -> Iterator[Candidate]:
+    """The recipe without the first two pins: where both are held by others, neither can move alone."""
+    pins = [item for item in movers if item.kind in {ItemKind.TRIAL, ItemKind.PIN}][:2]
+    changed: Recipe | None = recipe
+    for item in pins:
+        changed = _less(changed, catalog, item) if changed else None
+    if changed is not None and len(pins) > 1:
+        yield Candidate(changed, dropped=tuple(pins))
+
+
+def _less(recipe: Recipe, catalog: Catalog, item: Item) -> Recipe | None:
+    """Return the recipe without one item, None when it cannot be without; without `--pin` the profile's own counts."""
     profile = recipe.profile
+    pins = tuple(pin for pin in recipe.pins if canonicalize_name(Requirement(pin).name) != item.name)
     match item.kind:
         case ItemKind.CONSTRAINT:
             kept = tuple(one for one in profile.constraints if one.requirement != item.text)
-            changed = replace(recipe, profile=profile.model_copy(update={"constraints": kept}))
+            return replace(recipe, profile=profile.model_copy(update={"constraints": kept}))
         case ItemKind.OVERRIDE:
             kept = tuple(one for one in profile.overrides if one.requirement != item.text)
-            changed = replace(recipe, profile=profile.model_copy(update={"overrides": kept}))
-        case ItemKind.PIN | ItemKind.TRIAL if item.name not in {c.package for c in recipe.sources}:
+            return replace(recipe, profile=profile.model_copy(update={"overrides": kept}))
+        case ItemKind.TRIAL:
+            return _selected(recipe, catalog, pins)
+        case ItemKind.PIN:
             chosen = tuple(replace(c, version=None) if c.package == item.name else c for c in recipe.chosen)
-            pins = tuple(pin for pin in recipe.pins if canonicalize_name(Requirement(pin).name) != item.name)
-            held = held_bounds(chosen, catalog.compatibility)
-            changed = replace(recipe, chosen=chosen, pins=pins, held=held)
+            # An override of the same package would hold it where it is.
+            kept = tuple(
+                o for o in profile.overrides if canonicalize_name(Requirement(o.requirement).name) != item.name
+            )
+            free = profile.model_copy(update={"overrides": kept})
+            return replace(recipe, profile=free, chosen=chosen, held=held_bounds(chosen, catalog.compatibility))
         case _:
-            yield from _other_sources(recipe, catalog, item.name)
-            return
-    yield Candidate(changed, dropped=item)
+            return None
 
 
 def _other_sources(recipe: Recipe, catalog: Catalog, name: str) -> Iterator[Candidate]:

@@ -60,8 +60,11 @@ class Evidence:
 
 def at_day(request: LockRequest, day: str) -> LockRequest:
     """Return `request` with its date bound moved to `day`. A package that is held at an earlier day stays held."""
-    held = tuple(pair for pair in request.package_dates if pair[1] < request.exclude_newer)
-    return replace(request, exclude_newer=max(day, request.exclude_newer), package_dates=held)
+    return replace(request, exclude_newer=max(day, request.exclude_newer), package_dates=_held_days(request))
+
+
+def _held_days(request: LockRequest) -> tuple[tuple[str, str], ...]:
+    return tuple(pair for pair in request.package_dates if pair[1] < request.exclude_newer)
 
 
 def changed_names(lock: Lock, fresh: Lock | None) -> tuple[str, ...]:
@@ -97,13 +100,15 @@ def _holders(
         yield "pin" if pinned else "date bound"
     if not _older(line.fits, line.newest):
         return
-    yield from (f"override {text}" for text in overrides)
-    if pinned and not overrides:
+    if overrides:
+        yield from (f"override {text}" for text in overrides)
+        return
+    if pinned:
         yield f"row: none newer for CANN {recipe.target.cann}" if line.name in found.in_table else "pin"
     for text in request.constraints:
         if _is_of(text, line.name) and not Requirement(text).specifier.contains(line.newest, prereleases=True):
             yield f"row {text}" if text in recipe.held else f"constraint {text}"
-    yield from (f"date bound {day}" for name, day in request.package_dates if name == line.name)
+    yield from (f"date bound {day}" for name, day in _held_days(request) if name == line.name)
     yield from _sources_asking(line, request)
     if not found.newest[line.name].fits:
         yield f"no file for Python {request.python} on {request.arch}"

@@ -28,17 +28,24 @@ class PinMoves:
     """The pins of one recipe, and where the table lets them go.
 
     `pythons` are those that have to fit; `has` says whether an index has a release (name, version) for the target.
+    Unless `strict`, what comes from git and the target's CANN have no say.
     """
 
     def __init__(
-        self, recipe: Recipe, table: Compatibility, pythons: Sequence[str], has: Callable[[str, str], bool]
+        self,
+        recipe: Recipe,
+        table: Compatibility,
+        pythons: Sequence[str],
+        has: Callable[[str, str], bool],
+        *,
+        strict: bool = True,
     ) -> None:
         self.table = table
         self.has = has
         self.overridden = {canonicalize_name(Requirement(o.requirement).name) for o in recipe.profile.overrides}
         self.pins = {c.package: c.version for c in recipe.wheels if c.version and c.package not in self.overridden}
-        self.fixed = {c.package: c.version for c in recipe.sources if c.version}
-        self.targets: Mapping[str, Sequence[str]] = {CANN: (recipe.target.cann,), PYTHON: pythons}
+        self.fixed = {c.package: c.version for c in recipe.sources if c.version and strict}
+        self.targets: Mapping[str, Sequence[str]] = {CANN: (recipe.target.cann,) if strict else (), PYTHON: pythons}
         here = {*self.pins, *self.fixed}
         # Every version that the table has of a pinned name: its own rows, and what rows of the others say of it.
         said = [(row.name, row.version) for row in table.rows]
@@ -68,14 +75,10 @@ class PinMoves:
                 return self._changes(found)
         return {}
 
-    def exactly(self, name: str, version: str, *, sources: bool = True) -> dict[str, str] | None:
-        """Return the pins to change for `name` at `version`; None when the table has no set with it.
-
-        Without `sources`, what comes from git has no say.
-        """
-        start = {**(self.fixed if sources else {}), name: version}
+    def exactly(self, name: str, version: str) -> dict[str, str] | None:
+        """Return the pins to change for `name` at `version`; None when the table has no set with it."""
         for previews in (False, True):
-            found = self._extended(start, self._others(name), previews=previews)
+            found = self._extended({**self.fixed, name: version}, self._others(name), previews=previews)
             if found is not None:
                 return self._changes(found)
         return None

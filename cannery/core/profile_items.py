@@ -75,7 +75,7 @@ def _requirements(request: LockRequest, recipe: Recipe) -> Iterator[Item]:
     for text in request.requirements:
         item = _item(ItemKind.BASE, text)
         component = chosen.get(item.name)
-        if item.name in trials:
+        if item.name in trials and item.wanted:
             yield _item(ItemKind.TRIAL, text, trials[item.name])
         elif component is not None:
             yield _component(component, text)

@@ -138,8 +138,11 @@ class Recipe:
 
     @property
     def is_standard(self) -> bool:
-        """Whether the committed lock is meant: nothing pinned by hand, nothing forced."""
-        return not self.pins and not self.force
+        """Whether the committed lock is meant: the profile's own CANN, nothing pinned by hand, nothing forced.
+
+        What CANN imports differs by its version, and so does the lock.
+        """
+        return not self.pins and not self.force and self.target.cann == self.profile.target.cann
 
 
 def find_profile(catalog: Catalog, name: str) -> Profile:

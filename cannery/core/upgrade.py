@@ -7,39 +7,25 @@ of the table, with what stands beside it there; what is not pinned gets a later 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
 from cannery.core.errors import FindingsError, UsageError
+from cannery.core.lock_request import lock_request
 from cannery.core.pin_moves import PinMoves, with_pins
 from cannery.core.profile_edit import Edit, SetBound, SetDate, SetVersion
+from cannery.core.stock import Allowed
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from cannery.core.outdated import Newest
-    from cannery.core.recipe import Chosen
+    from cannery.core.recipe import Chosen, Recipe
+    from cannery.core.stock import Stock
     from cannery.core.wishes import Editable, Wish
 
 LATER = "upgraded by build.py lock --upgrade"
 HELD = "set by build.py lock --upgrade"
-
-
-class Stock(Protocol):
-    """What the indexes have (`cannery.edge.shelf.Shelf`)."""
-
-    def has(self, name: str, version: str) -> bool:
-        """Whether there is a release for every target."""
-
-    def newest(self, name: str) -> Newest:
-        """Return the newest release of all."""
-
-    def newest_for(self, name: str) -> str | None:
-        """Return the newest release for every target."""
-
-    def uploaded(self, name: str, version: str) -> str:
-        """Return the day on which a release came; "" where that is not told."""
 
 
 @dataclass(frozen=True)
@@ -77,39 +63,41 @@ def upgrade_edits(subject: Editable, wishes: Sequence[Wish], stock: Stock, today
             more = tuple(_loosened(subject, wish, chosen, stock, today))
             edits += more
             if not more:
-                notes.append(
-                    f"{wish.name}: uploads up to {subject.bound(wish.name)} count already; `lock` resolves anew"
-                )
+                notes.append(f"{wish.name}: uploads up to {subject.bound(wish.name)} count already")
     return Upgrade((*_pin_edits(subject, pins, stock, today), *edits), tuple(notes))
 
 
 def _moved_pins(subject: Editable, pins: Mapping[str, str], wish: Wish, stock: Stock) -> tuple[dict[str, str], str]:
     """Return the pins to change for a wish about a pinned package, or why none is."""
     recipe = with_pins(subject.recipe, subject.table, pins)
-    moves = PinMoves(recipe, subject.table, subject.pythons, stock.has)
+    fitting = Allowed(stock, lock_request(recipe))
+    moves = PinMoves(recipe, subject.table, subject.pythons, fitting.has)
     present = moves.pins[wish.name]
     if wish.version:
         note = f"{wish.name}: pinned to {present} already" if Version(present) == Version(wish.version) else ""
-        return _exact_pins(moves, wish.name, wish.version), note
+        return _exact_pins(subject, recipe, wish, wish.version, stock), note
     if moves.in_table(wish.name):
+        moved = moves.newest(wish.name)
         reason = f"no row of the table for CANN {recipe.target.cann} that fits the rest is newer"
-        return moves.newest(wish.name), "" if moves.newest(wish.name) else f"{wish.name} stays at {present}: {reason}"
-    latest = stock.newest_for(wish.name)
+        return moved, "" if moved else f"{wish.name} stays at {present}: {reason}"
+    latest = fitting.newest_for(wish.name)
     if latest is None or Version(latest) <= Version(Version(present).public):
-        return {}, f"{wish.name} stays at {present}: no index has a newer one for every Python and arch of the profile"
+        reason = "no index has a newer one that the rest of the profile allows, for every Python and arch of it"
+        return {}, f"{wish.name} stays at {present}: {reason}"
     return {wish.name: latest}, ""
 
 
-def _exact_pins(moves: PinMoves, name: str, version: str) -> dict[str, str]:
-    """Return the pins to change for one version: all that the table knows to fit, else those that it names beside it.
+def _exact_pins(subject: Editable, recipe: Recipe, wish: Wish, version: str, stock: Stock) -> dict[str, str]:
+    """Return the pins to change for one version: those that then fit the whole set, else those that its rows name.
 
-    A release that it does not know moves alone. What the rules say of the set is asked once it is resolved.
+    A release that the table does not know moves alone. What the rules say of the set is asked afterwards.
     """
-    for sources in (True, False):
-        found = moves.exactly(name, version, sources=sources) if moves.in_table(name) else None
+    for strict in (True, False):
+        moves = PinMoves(recipe, subject.table, subject.pythons, stock.has, strict=strict)
+        found = moves.exactly(wish.name, version) if moves.in_table(wish.name) else None
         if found is not None:
             return found
-    return {name: version}
+    return {wish.name: version}
 
 
 def _refuse_clash(wishes: Iterable[Wish], cause: Wish, moved: Mapping[str, str]) -> None:

@@ -22,7 +22,7 @@ from cannery.core.wheel_tags import uv_platform, wheel_rank
 from cannery.edge.direct import fetch_direct
 from cannery.edge.files import write_atomic
 from cannery.edge.hashes import local_sha256
-from cannery.edge.indexes import direct_file
+from cannery.edge.listing import direct_file
 from cannery.edge.pipconf import without_credentials
 from cannery.edge.places import bound_places, extra_places, url_path
 
@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
     from cannery.core.catalog import Index
     from cannery.core.lock import KnownRelease, LockRequest
-    from cannery.edge.indexes import Answer, Listed
+    from cannery.edge.indexes import Answer
+    from cannery.edge.listing import Listed
     from cannery.edge.pipconf import PipSettings
     from cannery.edge.places import Place
 

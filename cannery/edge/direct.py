@@ -20,7 +20,7 @@ from cannery.edge.places import url_path
 from cannery.edge.session import HostSession
 
 if TYPE_CHECKING:
-    from cannery.edge.indexes import Listed
+    from cannery.edge.listing import Listed
     from cannery.edge.pipconf import PipSettings
 
 BLOCK = 1 << 18

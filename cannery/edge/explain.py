@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cannery.core.conflict import find_conflict, movable, told
-from cannery.core.errors import FindingsError
+from cannery.core.conflict import find_conflict, is_written, movable, told
+from cannery.core.errors import FindingsError, NetworkError
 from cannery.core.lock import PROFILE_VIA
 from cannery.core.nearest import candidates, recipe_of
 from cannery.core.profile_items import profile_items
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from cannery.core.catalog import Catalog
     from cannery.core.conflict import Conflict
+    from cannery.core.errors import CanneryError
     from cannery.core.recipe import Recipe
     from cannery.edge.nearest import Attempt
     from cannery.edge.uv_job import Job, UnsolvedError
@@ -39,10 +40,10 @@ class Known:
         return recipe_of(job.request, self.catalog)
 
 
-def explained(error: UnsolvedError | NoFileError, job: Job, known: Known, attempt: Attempt) -> FindingsError:
+def explained(error: UnsolvedError | NoFileError, job: Job, known: Known, attempt: Attempt) -> CanneryError:
     """Return the error that a user sees in place of `error`; the same one where its reasons are not understood.
 
-    Indexes are asked (within the limit of a probe), and sets near the request are tried by `attempt`. Raises
+    Indexes are asked (within the limit of a probe), and sets near the request are tried by `attempt`. It is a
     `NetworkError` when an index fails only at the page of the package.
     """
     recipe = known.recipe_for(job)
@@ -51,12 +52,14 @@ def explained(error: UnsolvedError | NoFileError, job: Job, known: Known, attemp
     conflict = find_conflict(facts, items)
     if conflict is None:
         return error
-    head = absence(conflict, job, known.catalog)
+    try:
+        head = absence(conflict, job, known.catalog)
+    except NetworkError as trouble:
+        return trouble
     lines = [head.text, *_asked(conflict)]
-    moves = movable(conflict)
-    lines += [f"{moves} (images/profiles/{job.request.profile}.yaml)" if recipe and moves else moves] if moves else []
-    if known.catalog is not None and recipe is not None and not head.is_elsewhere:
-        lines += _offers(recipe, known.catalog, conflict, attempt)
+    if not head.is_elsewhere:
+        lines += _moves(conflict, recipe)
+        lines += _offers(recipe, known.catalog, conflict, attempt) if known.catalog and recipe else ()
     return FindingsError("\n  ".join(lines), where=job.where, hint=head.hint)
 
 
@@ -74,6 +77,13 @@ def _asked(conflict: Conflict) -> tuple[str, ...]:
     return told(conflict)
 
 
+def _moves(conflict: Conflict, recipe: Recipe | None) -> tuple[str, ...]:
+    moves = movable(conflict)
+    if recipe and is_written(conflict):
+        moves += f" (images/profiles/{recipe.name}.yaml)"
+    return (moves,) if moves else ()
+
+
 def _offers(recipe: Recipe, catalog: Catalog, conflict: Conflict, attempt: Attempt) -> Iterator[str]:
     found = candidates(recipe, catalog, conflict)
     if not found:
@@ -84,5 +94,7 @@ def _offers(recipe: Recipe, catalog: Catalog, conflict: Conflict, attempt: Attem
         yield from (f"  {words}" for words in tried.offers)
     elif tried.count:
         yield f"of {tried.count} sets near it that were tried, none works"
-    else:
+    if tried.trouble:
+        yield f"sets that could not be tried: {len(tried.trouble)}; {tried.trouble[0]}"
+    elif not tried.offers and not tried.count:
         yield "no set near it could be tried in time"

@@ -7,7 +7,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 import requests
-from urllib3.exceptions import NameResolutionError
+from urllib3.exceptions import NameResolutionError, ProtocolError
+from urllib3.exceptions import TimeoutError as BodyTimeoutError
 
 from cannery.edge.session import CertificateError, HostSession
 
@@ -41,8 +42,10 @@ KINDS: tuple[tuple[type[BaseException], State], ...] = (
     (ConnectionRefusedError, State.REFUSED),
     (requests.exceptions.Timeout, State.TIMEOUT),
     (TimeoutError, State.TIMEOUT),
+    (BodyTimeoutError, State.TIMEOUT),
     (requests.exceptions.ConnectionError, State.RESET),
     (requests.exceptions.ChunkedEncodingError, State.RESET),
+    (ProtocolError, State.RESET),
 )
 
 

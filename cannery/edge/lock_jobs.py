@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from concurrent.futures import ThreadPoolExecutor
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 WORKERS = 4
+# Seconds between two looks at whether all have ended.
+TICK = 0.1
 
 
 def run_jobs(jobs: Sequence[Callable[[], T]]) -> Iterator[T | CanneryError]:
@@ -24,8 +27,9 @@ def run_jobs(jobs: Sequence[Callable[[], T]]) -> Iterator[T | CanneryError]:
     An interrupt of the caller starts no further job, ends the processes of those that run, and waits for them.
     """
     pool = ThreadPoolExecutor(WORKERS)
+    futures: list[Future[T]] = []
     try:
-        futures = [pool.submit(job) for job in jobs]
+        futures += [pool.submit(job) for job in jobs]
         for future in futures:
             try:
                 yield future.result()
@@ -33,7 +37,9 @@ def run_jobs(jobs: Sequence[Callable[[], T]]) -> Iterator[T | CanneryError]:
                 yield error
     except BaseException:
         pool.shutdown(wait=False, cancel_futures=True)
-        _interrupt_children()
+        while any(future.running() for future in futures):
+            _interrupt_children()  # again and again: what failed thereby may start another one to find out why
+            time.sleep(TICK)
         raise
     finally:
         pool.shutdown()

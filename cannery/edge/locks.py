@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from cannery.core.recipe import Options, Recipe
     from cannery.core.words import Arch
     from cannery.edge.context import Context
+    from cannery.edge.indexes import Asked
 
 # The code of the finding that a lock is missing or not to be used.
 LOCK = "lock"
@@ -62,22 +63,51 @@ def _shown(context: Context, path: Path) -> str:
     return str(path.relative_to(context.root)) if path.is_relative_to(context.root) else path.name
 
 
-def make_lock(context: Context, catalog: Catalog, request: LockRequest, path: Path) -> tuple[Lock, bool]:
+def make_lock(  # noqa: PLR0913 - those of `resolve_lock`, and where to write
+    context: Context,
+    catalog: Catalog,
+    request: LockRequest,
+    path: Path,
+    *,
+    recipe: Recipe | None = None,
+    asked: Asked | None = None,
+) -> tuple[Lock, bool]:
     """Resolve `request` and write its lock; return it and whether the file changed. Raises as `resolve_lock` does."""
-    lock = resolve_lock(context, catalog, request)
+    lock = resolve_lock(context, catalog, request, recipe=recipe, asked=asked)
     return lock, write_atomic(path, format_lock(lock))
 
 
-def resolve_lock(context: Context, catalog: Catalog, request: LockRequest, command: str = "lock") -> Lock:
+def resolve_lock(  # noqa: PLR0913 - what a resolution depends on, and what it is for
+    context: Context,
+    catalog: Catalog,
+    request: LockRequest,
+    command: str = "lock",
+    *,
+    recipe: Recipe | None = None,
+    asked: Asked | None = None,
+) -> Lock:
     """Resolve `request`, write nothing but the resolver's output to a log named after `command`.
 
+    `recipe` is what the request was made from, for sets near it when it cannot be met; `asked` may be shared by the
+    locks of one run, so that no index is asked twice.
     Raises what `cannery.edge.resolve` raises, and `FindingsError` for an answer that is none to `request`.
     """
     from cannery.edge.resolve import resolve  # noqa: PLC0415 - brings network libraries that a current lock spares
 
     log = context.cache / "log" / f"{command}-{request.profile}-py{request.python}-{request.arch}.log"
     deny = tuple(d.pattern for d in catalog.compatibility.deny)
-    lock = resolve(request, catalog.indexes, context.pip, env=context.env, cache=context.cache, log=log, deny=deny)
+    lock = resolve(
+        request,
+        catalog.indexes,
+        context.pip,
+        env=context.env,
+        cache=context.cache,
+        log=log,
+        deny=deny,
+        asked=asked,
+        catalog=catalog,
+        recipe=recipe,
+    )
     problems = lock_problems(lock, request, catalog.indexes)
     if problems:
         raise FindingsError(
@@ -135,11 +165,13 @@ def current_lock(context: Context, catalog: Catalog, recipe: Recipe, arch: Arch)
     if recipe.is_standard:
         return _committed(context, catalog, request, f"make lock PROFILE={recipe.name}")
     path = lock_path(context, request, standard=False)
-    lock = _remembered(context, catalog, request, path)
-    if lock is not None:
-        return lock
-    context.say(f"resolving {recipe.name} for {arch} with {', '.join(recipe.pins) or 'its pins'} …")
-    return make_lock(context, catalog, request, path)[0]
+    # Another CANN may want just what the profile's own does.
+    for place in (lock_path(context, request), path):
+        lock = _remembered(context, catalog, request, place)
+        if lock is not None:
+            return lock
+    context.say(f"resolving {recipe.name} for {arch} with {', '.join(recipe.pins) or f'CANN {recipe.target.cann}'} …")
+    return make_lock(context, catalog, request, path, recipe=with_arch(recipe, arch))[0]
 
 
 def read_locks(context: Context, catalog: Catalog, recipe: Recipe) -> LockSet:

@@ -15,7 +15,7 @@ from cannery.core.lock import DEFAULT_INDEX
 from cannery.core.missing import lag, near, usable, why_not
 from cannery.core.uv_reason import FactKind
 from cannery.edge.bound import index_of
-from cannery.edge.indexes import direct_file
+from cannery.edge.listing import direct_file
 from cannery.edge.places import bound_places, default_place, extra_places
 from cannery.edge.uv_job import PROBE
 
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
     from cannery.core.catalog import Catalog
     from cannery.core.conflict import Conflict
-    from cannery.edge.indexes import Answer, Listed
+    from cannery.edge.indexes import Answer
+    from cannery.edge.listing import Listed
     from cannery.edge.places import Place
     from cannery.edge.uv_job import Job
 
@@ -176,8 +177,8 @@ def _ranged(conflict: Conflict, seen: Seen, job: Job, catalog: Catalog | None) -
         newest = max(Version(file.version) for file in wanted)
         same = [file for file in wanted if Version(file.version) == newest]
         reason = why_not(same, request.python, request.arch, _bound_of(name, job))
-        only = [fact for fact in conflict.facts if fact.kind is FactKind.ONLY]
-        rest = f"; else there is only {name} {' or '.join(only[0].versions)}" if only else ""
+        is_only = {fact.kind for fact in conflict.facts} == {FactKind.ONLY}
+        rest = f"; else there is only {name} {' or '.join(conflict.facts[0].versions)}" if is_only else ""
         return Headline(f"{name} {newest} on {label}: {reason}{rest}") if reason else None
     elsewhere = _elsewhere(name, "", seen, job, catalog) if not files else None
     if elsewhere:

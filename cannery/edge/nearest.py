@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cannery.core.candidate import objection, offer
+from cannery.core.errors import NetworkError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -16,20 +17,21 @@ if TYPE_CHECKING:
     from cannery.core.catalog import Catalog
     from cannery.core.lock import LockRequest
 
-    # Resolves a request within so many seconds: name → version, None where nothing works.
+    # Resolves a request within so many seconds: name → version, None where nothing works; raises `NetworkError`.
     Attempt = Callable[[LockRequest, float], Mapping[str, str] | None]
 
 WORKERS = 2
-# Seconds for all tries together, and how many that work are enough.
-BUDGET, ENOUGH = 25.0, 3
+# Seconds for all tries together and for one, and how many that work are enough.
+BUDGET, LONGEST, ENOUGH = 25.0, 12.0, 3
 
 
 @dataclass(frozen=True)
 class Tried:
-    """Sets that work, in words, the nearest first; and how many were tried to the end."""
+    """Sets that work, in words, the nearest first; how many were tried to the end; why others could not be tried."""
 
     offers: tuple[str, ...]
     count: int
+    trouble: tuple[str, ...] = ()
 
 
 def try_sets(
@@ -39,20 +41,29 @@ def try_sets(
     end = time.monotonic() + budget
     offers: dict[int, str] = {}
     tried: set[int] = set()
+    trouble: dict[int, str] = {}
 
     def work(number: int) -> None:
-        rest = end - time.monotonic()
+        rest = min(LONGEST, end - time.monotonic())
         if rest <= 0 or len(offers) >= enough:
             return
-        answer = attempt(found[number].request, rest)
-        if time.monotonic() < end or answer is not None:
-            tried.add(number)
-        if answer is not None and not objection(found[number], catalog, answer):
-            words = offer(found[number], catalog, answer)
-            if words:
-                offers[number] = words
+        start = time.monotonic()
+        try:
+            answer = attempt(found[number].request, rest)
+        except NetworkError as error:
+            trouble[number] = error.what.partition("\n")[0]
+            return
+        if answer is None and time.monotonic() - start >= rest:
+            return
+        tried.add(number)
+        words = (
+            "" if answer is None or objection(found[number], catalog, answer) else offer(found[number], catalog, answer)
+        )
+        if words:
+            offers[number] = words
 
     with ThreadPoolExecutor(WORKERS) as pool:
         for done in [pool.submit(work, number) for number in range(len(found))]:
             done.result()
-    return Tried(tuple(dict.fromkeys(offers[number] for number in sorted(offers)))[:enough], len(tried))
+    kept = tuple(dict.fromkeys(offers[number] for number in sorted(offers)))[:enough]
+    return Tried(kept, len(tried), tuple(trouble[number] for number in sorted(trouble)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from cannery.core.errors import CanneryError, FindingsError
@@ -10,12 +11,16 @@ from cannery.core.lock_change import lock_change
 from cannery.core.lock_request import lock_request
 from cannery.core.outdated import Evidence, at_day, changed_names, outdated_packages, source_lines
 from cannery.core.pin_moves import PinMoves, newest_pins, with_pins
+from cannery.core.stock import Allowed
+from cannery.edge.indexes import Asked
 from cannery.edge.locks import resolve_lock
 from cannery.edge.shelf import make_shelf
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from cannery.core.catalog import Catalog
-    from cannery.core.lock import Lock, LockRequest
+    from cannery.core.lock import Lock
     from cannery.core.lock_change import LockChange
     from cannery.core.outdated import Outdated
     from cannery.core.recipe import Recipe
@@ -45,16 +50,18 @@ def look(context: Context, catalog: Catalog, recipe: Recipe, lock: Lock, today: 
     table, target = catalog.compatibility, recipe.target
     request = lock_request(recipe)
     day = max(today, request.exclude_newer)
-    fresh, problem = _attempt(context, catalog, at_day(request, day), FindingsError)
+    resolve = partial(resolve_lock, context, catalog, command="outdated", asked=Asked())
+    fresh, problem = _attempt(partial(resolve, at_day(request, day)), FindingsError)
     names = dict.fromkeys([*(c.package for c in recipe.wheels), *changed_names(lock, fresh)])
     shelf = make_shelf(context, catalog, recipe, names, ((target.python, target.arch),))
-    moves = PinMoves(recipe, table, (target.python,), shelf.has)
-    pins = newest_pins(recipe, table, (target.python,), shelf.has, shelf.newest_for)
+    fitting = Allowed(shelf, request)
+    moves = PinMoves(recipe, table, (target.python,), fitting.has)
+    pins = newest_pins(recipe, table, (target.python,), fitting.has, fitting.newest_for)
     last, last_problem = fresh, ""
     if pins:
         moved = at_day(lock_request(with_pins(recipe, table, pins)), day)
         # A bound index that is not reached is no reason to end without what is known by now.
-        last, last_problem = _attempt(context, catalog, moved, CanneryError)
+        last, last_problem = _attempt(partial(resolve, moved), CanneryError)
     problems = (
         (f"with the date bound at {day} and the pins as they are", problem),
         ("with every pin at the newest that fits", last_problem),
@@ -75,11 +82,9 @@ def look(context: Context, catalog: Catalog, recipe: Recipe, lock: Lock, today: 
     )
 
 
-def _attempt(
-    context: Context, catalog: Catalog, request: LockRequest, kind: type[CanneryError]
-) -> tuple[Lock | None, str]:
+def _attempt(resolve: Callable[[], Lock], kind: type[CanneryError]) -> tuple[Lock | None, str]:
     """Resolve; return the lock, or after an error of `kind` what it says. Raises every other error."""
     try:
-        return resolve_lock(context, catalog, request, "outdated"), ""
+        return resolve(), ""
     except kind as error:
         return None, str(error)

@@ -14,7 +14,7 @@ from pypi_simple import NoSuchProjectError, PyPISimple, UnsupportedContentTypeEr
 from cannery.core.lock import DEFAULT_INDEX
 from cannery.core.wheel_tags import wheel_rank
 from cannery.edge.index_trouble import trouble
-from cannery.edge.indexes import list_files
+from cannery.edge.listing import list_files
 from cannery.edge.places import bound_places, default_place, extra_places
 from cannery.edge.session import HostSession
 
@@ -69,10 +69,10 @@ class Releases:
         """The newest version, a final one where there is any; None without files."""
         return max({v for v in self.versions if not v.is_prerelease} or self.versions, default=None)
 
-    def newest_for(self, targets: Collection[tuple[str, Arch]]) -> Version | None:
-        """Return the newest final version that has a file for each of `targets`; None when none has."""
+    def newest_for(self, targets: Collection[tuple[str, Arch]], allowed: SpecifierSet) -> Version | None:
+        """Return the newest allowed final version that has a file for each of `targets`; None when none has."""
         for version in sorted((v for v in self.versions if not v.is_prerelease), reverse=True):
-            if all(self.has(str(version), *target) for target in targets):
+            if allowed.contains(version.public) and all(self.has(str(version), *target) for target in targets):
                 return version
         return None
 

@@ -197,11 +197,16 @@ def resolve(  # noqa: PLR0913 - what a resolution depends on
 def _attempt(
     job: Job, folder: Path, output: list[str], request: LockRequest, longest: float
 ) -> Mapping[str, str] | None:
-    """Return name → version of what uv chooses for another request in `longest` seconds; None where nothing works."""
+    """Return name → version of what uv chooses for another request in `longest` seconds; None where nothing works.
+
+    Raises `NetworkError` when it cannot be told.
+    """
     with tempfile.TemporaryDirectory(prefix="try-", dir=folder) as name:
         resolver = Resolver(replace(job, request=request), Path(name), longest)
         try:
             resolver.choose()
+        except NetworkError:
+            raise
         except CanneryError:
             return None
         finally:

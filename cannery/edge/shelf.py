@@ -12,6 +12,8 @@ from cannery.edge.releases import list_releases
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from packaging.specifiers import SpecifierSet
+
     from cannery.core.catalog import Catalog
     from cannery.core.recipe import Recipe
     from cannery.core.words import Arch
@@ -44,9 +46,9 @@ class Shelf:
         version = str(max(versions))
         return Newest(version, self.has(name, version))
 
-    def newest_for(self, name: str) -> str | None:
-        """Return the newest release that has files for every target, without its local part; None without any."""
-        versions = [v for r in self.found.get(name, ()) if (v := r.newest_for(self.targets)) is not None]
+    def newest_for(self, name: str, allowed: SpecifierSet) -> str | None:
+        """Return the newest allowed release that has files for every target, without its local part; None without."""
+        versions = [v for r in self.found.get(name, ()) if (v := r.newest_for(self.targets, allowed)) is not None]
         return max(versions).public if versions else None
 
     def uploaded(self, name: str, version: str) -> str:

@@ -18,6 +18,7 @@ from cannery.core.rules import check_recipe
 from cannery.core.upgrade import asked_names, upgrade_edits
 from cannery.core.wishes import Editable, checked_wishes
 from cannery.edge.files import write_atomic
+from cannery.edge.indexes import Asked
 from cannery.edge.lock_jobs import raise_failures, run_jobs
 from cannery.edge.locks import lock_path, read_lock, resolve_lock
 from cannery.edge.shelf import make_shelf
@@ -130,7 +131,12 @@ def _present(context: Context, catalog: Catalog, name: str) -> _Side:
 
 def _resolved(context: Context, side: _Side) -> _Side:
     _ = context.pip  # asked once, here, and not by every thread
-    results = list(run_jobs([partial(resolve_lock, context, side.catalog, r) for r in side.requests.values()]))
+    resolve = partial(resolve_lock, context, side.catalog, asked=Asked())
+    jobs = [
+        partial(resolve, request, recipe=with_arch(side.recipes[python], arch))
+        for (python, arch), request in side.requests.items()
+    ]
+    results = list(run_jobs(jobs))
     raise_failures([result for result in results if isinstance(result, CanneryError)], len(results))
     locks = {key: r for key, r in zip(side.requests, results, strict=True) if not isinstance(r, CanneryError)}
     return replace(side, locks=locks)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from cannery.core.catalog import Index
     from cannery.core.lock import LockedPackage
-    from cannery.edge.indexes import Listed
+    from cannery.edge.listing import Listed
     from cannery.edge.pipconf import PipSettings
     from cannery.edge.places import Place
 

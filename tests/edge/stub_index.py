@@ -24,11 +24,17 @@ TIME = "2026-01-02T03:04:05Z"
 
 
 def make_wheel(
-    name: str, version: str, requires: Sequence[str] = (), tag: str = "py3-none-any", payload: bytes = b""
+    name: str,
+    version: str,
+    requires: Sequence[str] = (),
+    tag: str = "py3-none-any",
+    payload: bytes = b"",
+    requires_python: str = "",
 ) -> tuple[str, bytes]:
     """File name and bytes of a wheel that installers take."""
     stem = f"{name.replace('-', '_')}-{version}"
     metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+    metadata += f"Requires-Python: {requires_python}\n" if requires_python else ""
     metadata += "".join(f"Requires-Dist: {requirement}\n" for requirement in requires)
     entries = {
         f"{name.replace('-', '_')}.py": b"X = 1\n" + b"# " + payload.hex().encode() + b"\n",
@@ -64,8 +70,10 @@ def make_sdist(name: str, version: str) -> tuple[str, bytes]:
 class StubIndex:
     """What the index has and how it misbehaves; may be changed while it runs.
 
-    `status` answers every page, `file_status` every file, the first `failures` file requests with 502; `cut` closes the
-    connection after so many bytes of a file, `cuts` times; `stall` waits so many seconds before every answer.
+    `status` answers every page, `page_status` those of some projects, `file_status` every file, the first `failures`
+    file requests with 502; `cut` closes the connection after so many bytes of a file, `cuts` times; `stall` waits so
+    many seconds before every answer. `pythons` and `yanked` (with the reason) are by file name; `headers` go with every
+    answer.
     """
 
     files: dict[str, dict[str, bytes]] = field(default_factory=dict)
@@ -76,6 +84,10 @@ class StubIndex:
     dated: bool = True
     ranges: bool = True
     status: int = 200
+    page_status: dict[str, int] = field(default_factory=dict)
+    pythons: dict[str, str] = field(default_factory=dict)
+    yanked: dict[str, str] = field(default_factory=dict)
+    headers: dict[str, str] = field(default_factory=dict)
     file_status: int = 200
     failures: int = 0
     cut: int = 0
@@ -141,8 +153,9 @@ class StubIndex:
             self._file(request, path.rpartition("/")[2])
 
     def _page(self, request: BaseHTTPRequestHandler, project: str) -> None:
-        if self.status != 200 or project not in self.files:
-            self._send(request, b"", "text/html", self.status if self.status != 200 else 404)
+        status = self.page_status.get(project, self.status)
+        if status != 200 or project not in self.files:
+            self._send(request, b"", "text/html", status if status != 200 else 404)
             return
         if self.json:
             self._send(request, json.dumps(self._json(project)).encode(), "application/vnd.pypi.simple.v1+json")
@@ -164,6 +177,8 @@ class StubIndex:
                 "hashes": {"sha256": hashlib.sha256(data).hexdigest()} if self.hashes else {},
                 **({"size": len(data)} if self.sizes else {}),
                 **({"upload-time": self.times[file]} if self.dated else {}),
+                **({"requires-python": self.pythons[file]} if file in self.pythons else {}),
+                **({"yanked": self.yanked[file]} if file in self.yanked else {}),
             }
             for file, data in self.files[project].items()
         ]
@@ -190,6 +205,8 @@ class StubIndex:
             end = min(len(data), int(last) + 1) if first and last else len(data)
         whole = (start, end) == (0, len(data))
         request.send_response(200 if whole else 206)
+        for name, value in self.headers.items():
+            request.send_header(name, value)
         request.send_header("Content-Length", str(end - start))
         if self.ranges:
             request.send_header("Accept-Ranges", "bytes")
@@ -208,9 +225,10 @@ class StubIndex:
             request.wfile.write(body[offset : offset + 65536])
             time.sleep(self.slow)
 
-    @staticmethod
-    def _send(request: BaseHTTPRequestHandler, data: bytes, kind: str, status: int = 200) -> None:
+    def _send(self, request: BaseHTTPRequestHandler, data: bytes, kind: str, status: int = 200) -> None:
         request.send_response(status)
+        for name, value in self.headers.items():
+            request.send_header(name, value)
         request.send_header("Content-Type", kind)
         request.send_header("Content-Length", str(len(data)))
         request.end_headers()

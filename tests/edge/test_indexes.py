@@ -11,9 +11,9 @@ from stub_index import StubIndex, make_sdist, make_wheel
 
 from cannery.core.catalog import Index
 from cannery.core.errors import NetworkError
-from cannery.edge.index_checks import check_main, remote_size, unreached
+from cannery.edge.index_checks import remote_size, unreached
 from cannery.edge.index_trouble import State
-from cannery.edge.indexes import ask, ask_all, probe
+from cannery.edge.indexes import Asked, ask, ask_all, probe
 from cannery.edge.pipconf import PROXY_VARIABLES, PipSettings, shown
 from cannery.edge.places import Place, as_url, extra_places
 from cannery.edge.session import HostSession
@@ -35,6 +35,50 @@ def stub() -> Iterator[StubIndex]:
 
 def place(url: str, *, links: bool = False) -> Place:
     return Place("default", "index default", url, links)
+
+
+def test_what_an_index_tells_of_a_file(stub: StubIndex) -> None:
+    late, old = make_wheel("my-thing", "2.0"), ("my-thing-2004d.tar.gz", b"")
+    file = stub.add(late, uploaded="2026-03-01T23:30:00-02:00")
+    stub.add(old)  # a version that is none, as the oldest files have
+    stub.yanked[file] = "broken"
+    stub.pythons[file] = ">=3.12"
+    stub.headers["Cache-Control"] = "max-age=600"
+    (answer,) = ask_all([(place(stub.url), "my-thing")], SETTINGS)
+    assert {listed.version for listed in answer.files} == {"1.0+cpu", "0.9", "2.0"}
+    newest = next(listed for listed in answer.files if listed.version == "2.0")
+    assert (newest.uploaded, newest.yanked, newest.requires_python) == ("2026-03-02", "broken", ">=3.12")
+    assert (answer.ages, answer.dated) == (True, True)
+    stub.headers.clear()
+    assert ask_all([(place(stub.url), "my-thing")], SETTINGS)[0].ages is False
+
+
+def test_answers_are_kept_for_a_run(stub: StubIndex) -> None:
+    asked = Asked()
+    first = asked.ask([(place(stub.url), "my-thing"), (place(stub.url), "my-thing")], SETTINGS, 5)
+    assert [answer.state for answer in first] == [State.OK, State.OK]
+    stub.status = 500
+    assert asked.ask([(place(stub.url), "my-thing")], SETTINGS, 5) == first[:1]
+    assert asked.ask([(place(stub.url), "other")], SETTINGS, 1)[0].state is State.SERVER
+    assert asked.ask([], SETTINGS, 5) == ()
+    assert stub.seen.count("/simple/my-thing/") == 1
+
+
+def test_a_place_that_is_lost_is_not_waited_for_again() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        late = place(f"http://127.0.0.1:{silent.getsockname()[1]}/simple")
+        asked = Asked()
+        assert asked.ask([(late, "a")], SETTINGS, 0.3)[0].state is State.TIMEOUT
+        start = time.monotonic()
+        (answer,) = asked.ask([(late, "b")], SETTINGS, 5)
+    assert time.monotonic() - start < 0.1
+    assert (answer.project, answer.state) == ("b", State.TIMEOUT)
+
+
+def test_every_place_that_is_not_reached_is_named_once(stub: StubIndex, closed: str) -> None:
+    dead = place(f"http://u:s3cret@{closed}/simple")
+    answers = ask_all([(dead, "a"), (dead, "b"), (place(stub.url), "my-thing")], SETTINGS)
+    assert unreached(answers) == (f"index default (http://{closed}/simple): connection refused",)
 
 
 @pytest.mark.parametrize("json", [True, False])
@@ -65,7 +109,7 @@ def test_folders_and_pages_on_the_disk(tmp_path: Path) -> None:
     assert len(places) == 2
     answers = ask_all([(one, "my-thing") for one in places], settings)
     for answer in answers:
-        assert [(f.file, f.version, f.size, f.dated) for f in answer.files] == [(file, "1.0+cpu", len(data), False)]
+        assert [(f.file, f.version, f.size, f.uploaded) for f in answer.files] == [(file, "1.0+cpu", len(data), "")]
     assert ask_all([(places[0], "other")], settings)[0].state is State.NOT_FOUND
     assert as_url("~/w").startswith("file:///")
 

@@ -34,7 +34,9 @@ def resolved(monkeypatch: pytest.MonkeyPatch) -> list[LockRequest]:
     """A resolver that answers from the made-up lock, and what it was asked."""
     asked: list[LockRequest] = []
 
-    def make(_context: Context, _catalog: object, request: LockRequest, path: Path) -> tuple[Lock, bool]:
+    def make(
+        _context: Context, _catalog: object, request: LockRequest, path: Path, **_more: object
+    ) -> tuple[Lock, bool]:
         asked.append(request)
         made = replace(
             lock(recipe(), request.arch),
@@ -304,3 +306,15 @@ def test_the_build_tools_lock_is_the_hosts(context: Context) -> None:
         tools_lock(context, catalog(), "3.11")
     write_lock(context.root, tools_request(catalog(), "3.11", Arch.AMD64), made.packages)
     assert tools_lock(context, catalog(), "3.11").packages == made.packages
+
+
+def test_another_cann_has_no_committed_lock_of_its_own(context: Context) -> None:
+    """What CANN imports is locked too: its lock would take the place of the profile's own."""
+    found = catalog()
+    own, other = recipe(), recipe(Options(cann="8.3.rc1"))
+    assert own.is_standard
+    assert not other.is_standard
+    line = found.bases["8.3.rc1"].model_copy(update={"python_packages": ("attrs",)})
+    differs = recipe(Options(cann="8.3.rc1"), catalog(bases={**found.bases, "8.3.rc1": line}))
+    path = lock_path(context, lock_request(differs), standard=differs.is_standard)
+    assert path.is_relative_to(context.cache)

@@ -77,7 +77,7 @@ def test_an_unknown_variable_is_named(make: Make, word: str) -> None:
     assert not (make.folder / "noted").exists()
 
 
-@pytest.mark.parametrize("target", ["show", "check", "plan", "render", "image", "verify", "run"])
+@pytest.mark.parametrize("target", ["show", "check", "outdated", "plan", "render", "image", "verify", "run"])
 def test_a_missing_profile_is_said_with_an_example(make: Make, target: str) -> None:
     done = make(target)
     assert done.returncode == 2
@@ -104,12 +104,13 @@ def test_a_line_end_runs_nothing(make: Make) -> None:
 
 @pytest.mark.parametrize("value", ["; touch injected", "$(shell touch injected)", "`touch injected` 'x y'"])
 @pytest.mark.parametrize(
-    ("target", "variable"), [("lock", "PROFILE"), ("clean", "KIND"), ("verify", "ARGS"), ("image", "PIN")]
+    ("target", "variable"),
+    [("lock", "PROFILE"), ("lock", "UPGRADE"), ("clean", "KIND"), ("verify", "ARGS"), ("image", "PIN")],
 )
 def test_lists_are_words_and_nothing_more(make: Make, target: str, variable: str, value: str) -> None:
     done = make(target, f"{variable}={value}", *(["PROFILE=p"] if target in {"verify", "image"} else []))
     assert done.returncode == 0, done.stderr
-    found = [word for word in make.noted[1:] if word not in {"p", "--pin"}]
+    found = [word for word in make.noted[1:] if word not in {"p", "--pin", "--upgrade"}]
     assert found == value.split()
 
 
@@ -128,6 +129,13 @@ def test_options_of_the_target(make: Make) -> None:
         *("image", "q", "--chip", "a3", "--os", "ubuntu22.04", "--python", "3.11", "--arch", "arm64"),
         *("--pin", "a==1", "--pin", "b==2", "--force", "--no-cache", "--json"),
     ]
+
+
+def test_packages_to_upgrade_are_options_each(make: Make) -> None:
+    make("lock", "PROFILE=q", "UPGRADE=torch-npu ray==2.60.0")
+    assert make.noted == ["lock", "q", "--upgrade", "torch-npu", "--upgrade", "ray==2.60.0"]
+    make("outdated", "PROFILE=q", "ARCH=arm64", "ARGS=--json")
+    assert make.noted == ["outdated", "q", "--arch", "arm64", "--json"]
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,7 @@ def test_the_folder_is_complete_and_wheels_are_links(context: Context, tmp_path:
         (path,) = (tmp_path / "out/wheels").glob(f"*/{package.file}")
         assert path.samefile(store_path(package, context.cache))
     assert said.endswith(f"{len(there)} in all")
-    assert "8 wheels linked, 0 removed" in said
+    assert "8 files linked, 0 removed" in said
 
 
 def test_again_changes_nothing(context: Context, tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_again_changes_nothing(context: Context, tmp_path: Path) -> None:
     write_folder(context, catalog(), plan, tmp_path / "out")
     before = {name: (tmp_path / "out" / name).stat().st_mtime_ns for name in files(tmp_path / "out")}
     assert write_folder(context, catalog(), plan, tmp_path / "out").startswith(
-        "0 files written, 0 wheels linked, 0 removed"
+        "0 files written, 0 files linked, 0 removed"
     )
     assert {name: (tmp_path / "out" / name).stat().st_mtime_ns for name in files(tmp_path / "out")} == before
 
@@ -101,7 +101,7 @@ def test_a_replaced_wheel_is_linked_anew(context: Context, tmp_path: Path) -> No
     (path,) = (tmp_path / "out/wheels/ray").iterdir()
     path.unlink()
     path.write_text("other")
-    assert "1 wheels linked" in write_folder(context, catalog(), plan, tmp_path / "out")
+    assert "1 files linked" in write_folder(context, catalog(), plan, tmp_path / "out")
     assert path.read_bytes() == b"0123456789"
 
 
@@ -111,8 +111,8 @@ def test_a_copy_on_another_file_system_is_made_once(context: Context, tmp_path: 
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         out, plan = Path(folder, "out"), planned(context)
         first = write_folder(context, catalog(), plan, out)
-        assert "0 wheels linked" not in first
-        assert "0 wheels linked" in write_folder(context, catalog(), plan, out)
+        assert "0 files linked" not in first
+        assert "0 files linked" in write_folder(context, catalog(), plan, out)
 
 
 def test_across_file_systems_wheels_are_copied(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -17,9 +18,14 @@ from cannery.core.catalog import Index
 from cannery.core.errors import CanneryError, FindingsError, NetworkError, UsageError
 from cannery.core.lock import KnownRelease, Lock, LockRequest
 from cannery.core.lock_text import format_lock, format_requirements, parse_lock
+from cannery.core.uv_input import settings_text
 from cannery.core.words import Arch
+from cannery.edge.index_trouble import State
+from cannery.edge.indexes import Answer, Asked
+from cannery.edge.listing import Listed
 from cannery.edge.pipconf import PipSettings
-from cannery.edge.resolve import resolve
+from cannery.edge.places import Place
+from cannery.edge.resolve import _shared, resolve
 from cannery.edge.wheelhouse import fetch
 
 if TYPE_CHECKING:
@@ -179,8 +185,10 @@ def test_bound_index_that_lacks_the_arch_names_package_and_platform(
     request = dataclasses.replace(BOUND, arch=Arch.ARM64)
     with pytest.raises(FindingsError) as caught:
         lock(request, PipSettings(index_url=stub.url), tmp_path, cpu=Index(urls=(cpu.url,)))
-    text = str(caught.value)
-    assert all(word in text for word in ("torch 2.13.0+cpu", "index cpu", "aarch64-manylinux_2_28", "x86_64.whl"))
+    assert caught.value.what.splitlines()[0] == (
+        "torch 2.13.0+cpu on index cpu: no file for aarch64-manylinux_2_28 and Python 3.11; "
+        "it has manylinux_2_28_x86_64 (cp311)"
+    )
 
 
 def test_denied_packages_name_the_chain(stub: StubIndex, tmp_path: Path) -> None:
@@ -203,12 +211,70 @@ def test_unsatisfiable_is_explained_and_logged(stub: StubIndex, tmp_path: Path) 
     request = dataclasses.replace(REQUEST, requirements=("thing", "dep<1"))
     with pytest.raises(FindingsError) as caught:
         lock(request, PipSettings(index_url=stub.url), tmp_path)
-    text = str(caught.value)
-    assert "dep" in text
-    assert "q depends on dep<1" in text
-    assert len(text.splitlines()) <= 22
-    assert str(tmp_path / "log.txt") in text
+    assert str(caught.value).splitlines() == [
+        "profile q, Python 3.11, amd64: no set of versions works: no dep fits all that ask for it",
+        "  dep <1 by requirement dep<1",
+        "  dep >=1 by thing",
+        "  this has to move: requirement dep<1",
+        f"  → the resolver's full output: {tmp_path / 'log.txt'}",
+    ]
     assert "No solution found" in (tmp_path / "log.txt").read_text()
+
+
+def test_a_stale_package_on_a_bound_index_is_not_taken(stub: StubIndex, cpu: StubIndex, tmp_path: Path) -> None:
+    """A torch index holds stale copies of common packages; uv's best-match over all indexes is never asked for."""
+    cpu.add(make_wheel("thing", "0.1", ["dep"]))
+    cpu.add(make_wheel("thing", "9.0", ["dep"]))
+    found = lock(BOUND, PipSettings(index_url=stub.url), tmp_path, cpu=Index(urls=(cpu.url,)))
+    assert {p.name: (p.version, p.index) for p in found.packages if p.name in {"thing", "dep", "torch"}} == {
+        "thing": ("1.0", "default"),
+        "dep": ("1.1", "default"),
+        "torch": ("2.13.0+cpu", "cpu"),
+    }
+    log = (tmp_path / "log.txt").read_text()
+    assert "best-match" not in log
+    assert "index-strategy" not in log
+    assert all("/thing/" not in path for path in cpu.seen)
+
+
+def test_locks_of_one_run_ask_an_index_once(stub: StubIndex, cpu: StubIndex, tmp_path: Path) -> None:
+    asked = Asked()
+    settings = PipSettings(index_url=stub.url)
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    for profile in ("q1", "q2"):
+        request = dataclasses.replace(BOUND, profile=profile)
+        indexes = {"cpu": Index(urls=(cpu.url,))}
+        cache, log = tmp_path / "cache", tmp_path / "log.txt"
+        resolve(request, indexes, settings, env=env, cache=cache, log=log, asked=asked)
+    # What only Cannery asks for; uv asks again.
+    assert (stub.seen.count("/simple/pip/"), cpu.seen.count("/simple/torchvision/")) == (1, 1)
+
+
+def test_a_silent_extra_index_ends_within_five_seconds_and_no_uv_runs(stub: StubIndex, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://u:s3cret@127.0.0.1:{silent.getsockname()[1]}/simple"
+        start = time.monotonic()
+        with pytest.raises(NetworkError) as caught:
+            lock(REQUEST, PipSettings(index_url=stub.url, extra_index_urls=(url,)), tmp_path)
+    assert time.monotonic() - start < 5
+    assert caught.value.what == (
+        f"not reached: extra index ({url.replace('u:s3cret@', '')}): time-out (no answer within 4 s)"
+    )
+    assert not (tmp_path / "log.txt").exists()
+
+
+def test_pages_of_a_remote_index_that_says_nothing_of_it_are_kept_for_a_while() -> None:
+    place = Place("default", "index default", "https://index.example/simple")
+    listed = Listed("a", "1", "a-1.whl", "", "", 0, place, "2026-01-01")
+    answer = Answer(place, "a", State.OK, files=(listed,))
+    kept = _shared(0, place, [answer])
+    assert 'cache-control = { api = "max-age=600", files = "max-age=86400" }' in settings_text(REQUEST, {}, [kept])
+    for other in (
+        _shared(0, place, [dataclasses.replace(answer, ages=True)]),
+        _shared(0, dataclasses.replace(place, url="http://near.example/simple"), [answer]),
+        _shared(1, dataclasses.replace(place, links=True), [answer]),
+    ):
+        assert "cache-control" not in settings_text(REQUEST, {}, [other])
 
 
 @pytest.mark.parametrize(("status", "word"), [(401, "denied"), (403, "denied"), (404, "404"), (502, "server error")])

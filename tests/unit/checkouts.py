@@ -64,7 +64,13 @@ def quickstart_packages(arch: Arch) -> tuple[LockedPackage, ...]:
 def tool_packages(arch: Arch) -> tuple[LockedPackage, ...]:
     """The build tools."""
     uv = package("uv", "0.13.9", file=f"uv-0.13.9-py3-none-manylinux_2_17_{arch.machine}.whl", size=20_000_000)
-    return (package("setuptools", "80.0.0"), uv, package("wheel", "0.45.0"))
+    return (
+        package("packaging", "26.0"),
+        package("setuptools", "80.0.0"),
+        package("setuptools-scm", "10.0.0"),
+        uv,
+        package("wheel", "0.45.0"),
+    )
 
 
 def incomplete(packages: tuple[LockedPackage, ...], name: str) -> tuple[LockedPackage, ...]:

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 from factories import catalog, components, lock, package, packages, profile
 
-from cannery.core.catalog import Component
+from cannery.core.compatibility import Row
+from cannery.core.component import Component
 from cannery.core.lock import LockRequest
 from cannery.core.lock_change import Moved, lock_change
 from cannery.core.lock_request import lock_request
@@ -102,6 +103,14 @@ def test_the_profile_s_own_packages_come_first_and_in_its_order() -> None:
             "2.60.0",
             "date bound 2025-12-01",
         ),
+        # A later day of its own holds nothing: today is later still.
+        (
+            {"exclude_newer_packages": {"Ray": {"date": "2026-02-01", "reason": "a reason of ours"}}},
+            {},
+            {},
+            "2.60.0",
+            "",
+        ),
     ],
 )
 def test_what_holds_a_package_that_is_not_pinned(
@@ -126,23 +135,12 @@ def test_what_holds_a_pin() -> None:
 
 
 def test_a_row_that_holds_what_is_not_pinned_and_a_release_for_another_python() -> None:
-    mine = catalog(
-        compatibility=catalog().compatibility.model_copy(
-            update={
-                "rows": (
-                    *catalog().compatibility.rows,
-                    catalog()
-                    .compatibility.rows[0]
-                    .model_validate({"of": "torchvision==0.24.0", "fits": {"torch": "2.9.0"}, "source": "table"}),
-                )
-            }
-        )
-    )
+    known = catalog().compatibility
+    row = Row.model_validate({"of": "torchvision==0.24.0", "fits": {"torch": "2.9.0"}, "source": "table"})
+    mine = catalog(compatibility=known.model_copy(update={"rows": (*known.rows, row)}))
     found = select(mine, "stack", Options(), Arch.AMD64)
     base = lock(found)
-    with_it = replace(
-        base, packages=tuple(sorted((*base.packages, package("torchvision", "0.24.0")), key=lambda p: p.name))
-    )
+    with_it = replace(base, packages=(*base.packages, package("torchvision", "0.24.0")))
     newest = {"torchvision": Newest("0.25.0+cpu", fits=False)}
     lines = outdated_packages(found, lock_request(found), base, Evidence(with_it, {}, newest, frozenset()))
     assert lines[-1].held_by == "row torchvision==0.24.0, no file for Python 3.11 on amd64"
@@ -165,6 +163,10 @@ def test_what_a_source_asks_for_is_known_without_fetching_it() -> None:
     mine = catalog(profiles={"stack": profile(components=listed)}, components=known)
     found = select(mine, "stack", Options(), Arch.AMD64)
     assert look(found, {"ray": Newest("2.60.0")})["ray"].held_by == "vllm asks ray<2.55"
+    bent = replace(
+        found, profile=profile(components=listed, overrides=[{"requirement": "ray<2.58", "reason": "bent here"}])
+    )
+    assert look(bent, {"ray": Newest("2.60.0")})["ray"].held_by == "override ray<2.58"
     assert source_lines(found) == ("vllm: pinned to release 1.0, not looked at",)
 
 

@@ -120,8 +120,14 @@ def test_a_source_stays_where_it_is_and_has_a_say() -> None:
     pinned = {**TORCH, "plugin!": "1.0"}
     assert moves(pinned, data).newest("torch-npu") == {}
     assert moves(pinned, data).exactly("torch-npu", "2.9.0") is None
-    free = moves(pinned, data).exactly("torch-npu", "2.9.0", sources=False)
-    assert free == {"torch-npu": "2.9.0", "torch": "2.9.0"}
+    free = PinMoves(recipe(pinned), data, ("3.11",), lambda *_: True, strict=False)
+    assert free.exactly("torch-npu", "2.9.0") == {"torch-npu": "2.9.0", "torch": "2.9.0"}
+
+
+def test_a_row_for_another_cann_is_taken_where_it_is_asked_for_by_name() -> None:
+    assert moves(TORCH).exactly("torch-npu", "2.10.0") is None
+    free = PinMoves(recipe(TORCH), table(*PAIRS), ("3.11",), lambda *_: True, strict=False)
+    assert free.exactly("torch-npu", "2.10.0") == {"torch-npu": "2.10.0", "torch": "2.10.0"}
 
 
 def test_what_the_profile_overrides_neither_moves_nor_counts() -> None:

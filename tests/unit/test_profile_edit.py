@@ -58,7 +58,10 @@ def edited(text: str, *edits: Edit) -> str:
         (
             DAY,
             "# the day of the guide\n",
-            '# the day of the guide\nexclude_newer_packages:\n  ray: {date: "2026-05-06", reason: "upgraded by a test"}\n',
+            (
+                "# the day of the guide\nexclude_newer_packages:\n"
+                '  ray: {date: "2026-05-06", reason: "upgraded by a test"}\n'
+            ),
         ),
         (
             BOUND,

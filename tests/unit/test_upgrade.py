@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 from factories import catalog, components, profile
 
@@ -13,6 +15,9 @@ from cannery.core.recipe import Options, select
 from cannery.core.upgrade import HELD, LATER, asked_names, upgrade_edits
 from cannery.core.wishes import Editable, Wish, checked_wishes, parse_wishes
 from cannery.core.words import Arch
+
+if TYPE_CHECKING:
+    from packaging.specifiers import SpecifierSet
 
 TODAY = "2026-06-01"
 TEXT = """\
@@ -49,14 +54,15 @@ class Stock:
     def newest(self, name: str) -> Newest:
         return Newest(self.latest)
 
-    def newest_for(self, name: str) -> str | None:
-        return self.latest or None
+    def newest_for(self, name: str, allowed: SpecifierSet) -> str | None:
+        versions = [v for v in ("1.4", self.latest) if v and v <= self.latest and allowed.contains(v)]
+        return versions[-1] if versions else None
 
     def uploaded(self, name: str, version: str) -> str:
         return self.days.get(f"{name}=={version}", "")
 
 
-def subject(**changes: object) -> Editable:
+def subject(asks: tuple[str, ...] = (), **changes: object) -> Editable:
     known = {
         **components(),
         "tool": Component(kind="wheels", summary="x", package="The.Tool"),
@@ -66,7 +72,7 @@ def subject(**changes: object) -> Editable:
                 "summary": "x",
                 "package": "plugin",
                 "install": "wheel",
-                "releases": {"1.0": {"source": "made up"}},
+                "releases": {"1.0": {"source": "made up", "requires": asks}},
             }
         ),
     }
@@ -76,20 +82,20 @@ def subject(**changes: object) -> Editable:
 
 
 def edits(*texts: str, stock: Stock | None = None, **changes: object) -> tuple[object, ...]:
-    mine = subject(**changes)
+    mine = subject(**changes)  # type: ignore[arg-type]
     wishes = checked_wishes(mine, parse_wishes(texts))
     return upgrade_edits(mine, wishes, stock or Stock(), TODAY).edits
 
 
 def notes(*texts: str, stock: Stock | None = None, **changes: object) -> tuple[str, ...]:
-    mine = subject(**changes)
+    mine = subject(**changes)  # type: ignore[arg-type]
     found = upgrade_edits(mine, checked_wishes(mine, parse_wishes(texts)), stock or Stock(), TODAY)
     assert found.edits == ()
     return found.notes
 
 
 def test_a_wish_is_a_name_or_one_version() -> None:
-    assert parse_wishes(["Torch_NPU", "ray==2.50", "ray==2.50.0"][:2]) == (Wish("torch-npu", None), Wish("ray", "2.50"))
+    assert parse_wishes(["Torch_NPU", "ray==2.50"]) == (Wish("torch-npu", None), Wish("ray", "2.50"))
     assert parse_wishes(["ray", "RAY"]) == (Wish("ray", None),)
 
 
@@ -145,8 +151,21 @@ def test_a_pin_outside_the_table_takes_the_newest_for_every_target() -> None:
     assert edits("the-tool") == edits("tool") == (SetVersion("tool", "9.9"),)
     late = Stock({"the-tool==9.9": "2026-05-01"})
     assert edits("tool", stock=late) == (SetVersion("tool", "9.9"), SetDate("the-tool", TODAY, LATER))
-    words = "the-tool stays at 1.0: no index has a newer one for every Python and arch of the profile"
-    assert notes("tool", stock=Stock(newest="1.0")) == notes("tool", stock=Stock(newest="")) == (words,)
+    words = "no index has a newer one that the rest of the profile allows, for every Python and arch of it"
+    stays = (f"the-tool stays at 1.0: {words}",)
+    assert notes("tool", stock=Stock(newest="1.0")) == notes("tool", stock=Stock(newest="")) == stays
+
+
+def test_constraints_and_known_wishes_of_sources_are_not_passed_by() -> None:
+    bound = [{"requirement": "the-tool<2", "reason": "a reason of ours"}]
+    assert edits("tool", constraints=bound) == (SetVersion("tool", "1.4"),)
+    pair = [{"requirement": "torch<2.9", "reason": "a reason of ours"}]
+    words = "torch-npu stays at 2.8.0.post2: no row of the table for CANN 8.5.0 that fits the rest is newer"
+    assert notes("torch-npu", constraints=pair) == (words,)
+    assert edits("tool", asks=("the-tool<2",)) == (SetVersion("tool", "1.4"),)
+    asked = [{"requirement": "the-tool==1.0", "reason": "a reason of ours"}]
+    with pytest.raises(UsageError, match="the override the-tool==1"):
+        edits("tool", asks=("the-tool<2",), overrides=asked)
 
 
 def test_what_is_not_pinned_gets_a_later_date() -> None:

@@ -164,6 +164,13 @@ CASES = [
         "nnal 8.2.rc1 (/usr",
         edit(f"{ASCEND}/nnal/atb/latest/version.info", "8.3.RC1", "8.2.RC1"),
     ),
+    Case(
+        "nnal, both versions and paths",
+        "static.base",
+        f"parts of CANN differ: toolkit 8.3.rc1 ({TOOLKIT}/version.cfg); nnal 8.2.rc1 "
+        f"({ASCEND}/nnal/atb/latest/version.info)",
+        edit(f"{ASCEND}/nnal/atb/latest/version.info", "8.3.RC1", "8.2.RC1"),
+    ),
     Case("toolkit", "static.base", "toolkit is 8.1.rc1", edit(f"{TOOLKIT}/version.cfg", "8.3.RC1", "8.1.RC1")),
     Case("no version", "static.base", "states no CANN version", edit(f"{TOOLKIT}/version.cfg", "8.3.RC1", "unknown")),
     Case(
@@ -279,6 +286,15 @@ CASES = [
         "static.libraries",
         "no compiled extension",
         lambda t: t.manifest["checks"]["native"].append({"path": "/opt/venv/**/k*.so", "component": "k"}),
+    ),
+    Case(
+        "empty native",
+        "static.libraries",
+        "demo: no compiled extension /opt/venv/**/kernel*.so",
+        lambda t: (
+            t.add("demo/kernel.so"),
+            t.manifest["checks"]["native"].append({"path": "/opt/venv/**/kernel*.so", "component": "demo"}),
+        ),
     ),
     Case(
         "library lost",
@@ -458,20 +474,12 @@ FINE: list[tuple[str, Callable[[Tree], object]]] = [
     ),
     ("common name in cwd", working_folder("tests/__init__.py")),
     ("common names in /", lambda t: t.write("/tests/__init__.py")),
+    ("pyc with a hash, which Python compares", compiled(f"part.{TAG}.pyc", "x = 7\n", flags=3)),
     (
-        "source",
+        "compiled extension",
         lambda t: (
-            t.install("verl", "0.1", {}, listed=False),
-            t.manifest["sources"].append(
-                {
-                    "name": "verl",
-                    "repository": None,
-                    "commit": None,
-                    "path": "/opt/src/verl",
-                    "dirty": True,
-                    "release": None,
-                }
-            ),
+            t.add("demo/kernel.so", elf()),
+            t.manifest["checks"]["native"].append({"path": "/opt/venv/**/kernel*.so", "component": "demo"}),
         ),
     ),
     (

@@ -44,11 +44,16 @@ def full_manifest(tree: Tree) -> dict[str, Any]:
     manifest["sources"] = [
         {
             "name": "verl",
+            "component": "verl-src",
+            "version": "1.0",
+            "install": "editable",
+            "path": "/opt/src/verl",
             "repository": "r",
             "commit": "b" * 40,
-            "path": "/opt/src/verl",
-            "dirty": False,
             "release": None,
+            "dirty": False,
+            "without": "",
+            "chips": ["910b"],
         }
     ]
     files = [{"path": "/a", "before": digest, "after": None}]

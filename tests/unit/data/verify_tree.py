@@ -101,6 +101,17 @@ _C = types.ModuleType("torch_npu._C")
 _C.__file__ = "/opt/venv/torch_npu/_C.so"
 sys.modules["torch_npu._C"] = _C
 """
+# What setuptools writes for an editable install of a package that is not at the top of its project.
+FINDER = """
+import sys
+from importlib.util import spec_from_file_location
+class Finder:
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        place = PLACES.get(name)
+        return spec_from_file_location(name, place + "/__init__.py") if place else None
+def install(): sys.meta_path.append(Finder)
+"""
 SAYS = "/opt/venv/pip-says"  # what `pip check` prints
 FAKE_PIP = "import sys; print(open(sys.prefix + '/pip-says').read())"
 
@@ -179,6 +190,55 @@ class Tree:
                 "built": False,
             }
             self.manifest["wheels"].append(row)
+
+    def source(self, component: str, version: str | None, install: str, **changes: Any) -> dict[str, Any]:
+        """Puts a source into the manifest, as its own distribution below /opt/src; the entry, which may be changed."""
+        entry: dict[str, Any] = {
+            "name": component,
+            "component": component,
+            "version": version,
+            "install": install,
+            "path": None if install == "wheel" else f"/opt/src/{component}",
+            "repository": None,
+            "commit": "c" * 40,
+            "release": None,
+            "dirty": False,
+            "without": "",
+            "chips": [],
+            **changes,
+        }
+        self.manifest["sources"].append(entry)
+        return entry
+
+    def editable(self, component: str, version: str, module: str, text: str = "", *, finder: bool = False) -> None:
+        """Installs a source as an editable distribution with a tree: by a path in a .pth file, or by a finder."""
+        path, stem = f"/opt/src/{component}", component.replace("-", "_")
+        info = f"{stem}-{version}.dist-info"
+        self.source(component, version, "editable")
+        self.write(f"{path}/{module}/__init__.py", text)
+        pth, name = f"__editable__.{stem}.pth", f"__editable___{stem}_finder"
+        start = {
+            pth: f"import {name}; {name}.install()\n",
+            f"{name}.py": FINDER.replace("PLACES", repr({module: f"{self.root}{path}/{module}"})),
+        }
+        self.install(
+            component,
+            version,
+            {
+                **(start if finder else {pth: f"{self.root}{path}\n"}),
+                f"{info}/direct_url.json": json.dumps({"url": f"file://{path}", "dir_info": {"editable": True}}),
+                f"{info}/top_level.txt": f"{module}\n",
+            },
+            listed=False,
+        )
+
+    def tree_on_path(self, component: str, version: str, files: Mapping[str, str]) -> None:
+        """Puts a source's tree into the image, and its folder first on PYTHONPATH."""
+        self.source(component, version, "tree")
+        for name, text in files.items():
+            self.write(f"/opt/src/{component}/{name}", text)
+        before = self.env.get("PYTHONPATH")
+        self.env["PYTHONPATH"] = f"{self.root}/opt/src/{component}" + (f":{before}" if before else "")
 
     def _python(self) -> None:
         home = self.root / "usr/local/python"

@@ -6,12 +6,26 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
 
-from verifying import base, contents, environment, leftovers, libraries, npu, packages, readable, shadow
+from verifying import (
+    base,
+    contents,
+    device,
+    environment,
+    leftovers,
+    libraries,
+    npu,
+    packages,
+    readable,
+    shadow,
+    sources,
+)
 from verifying.form import nearest
 from verifying.image import Image
 from verifying.imports import PAIR, has_pair, import_ids, import_outcomes
+from verifying.manifest import distributed
 from verifying.nodes import five_points
 from verifying.outcome import Outcome, failed, judged, skipped
+from verifying.plugins import PLUGINS, has_plugins
 from verifying.versions import normal_name
 
 LEVELS = ("static", "import", "npu")
@@ -19,16 +33,21 @@ LEVELS = ("static", "import", "npu")
 
 def manifest_check(image: Image) -> Outcome:
     """The manifest was read (else no check runs at all), names only checks that exist, and each thing once."""
-    manifest, known = image.manifest, {*CHECKS, PAIR, *check_ids(image.manifest)}
+    manifest, known = image.manifest, {*CHECKS, PAIR, PLUGINS, *check_ids(image.manifest)}
     strange = [name for name in manifest["may_skip"] if name not in known]
     faults = [f"may_skip names an unknown check {name}{nearest(name, known)}" for name in strange]
-    for what in ("wheels", "sources"):
-        names = Counter(normal_name(item["name"]) for item in manifest[what])
-        faults += [f"{what} names {name} {count} times" for name, count in names.items() if count > 1]
+    names = {what: Counter(normal_name(item["name"]) for item in manifest[what]) for what in ("wheels", "sources")}
+    for what, counts in names.items():
+        faults += [f"{what} names {name} {count} times" for name, count in counts.items() if count > 1]
+    made = [normal_name(item["name"]) for item in distributed(manifest)]
+    faults += [f"wheels and sources both name {name}" for name in made if name in names["wheels"]]
+    if PLUGINS in import_ids(manifest):
+        faults.append(f"checks.imports names a module whose check would be {PLUGINS}, which is another check")
     if not manifest["wheels"]:
         faults.append("wheels is empty: nothing to prove")
     about = f"plan {manifest['plan']} of profile {manifest['profile']}"
-    return judged(faults, f"{about}, {len(manifest['wheels'])} distributions")
+    more = f", {len(manifest['sources'])} sources" if manifest["sources"] else ""
+    return judged(faults, f"{about}, {len(manifest['wheels'])} distributions{more}")
 
 
 # In the order in which they run; the checks of the level import come from the manifest.
@@ -37,6 +56,7 @@ CHECKS: dict[str, Callable[[Image], Outcome]] = {
     "static.python": base.python_check,
     "static.base": base.base_check,
     "static.wheels": packages.wheels_check,
+    "static.sources": sources.sources_check,
     "static.files": contents.files_check,
     "static.patches": contents.patches_check,
     "static.env": environment.env_check,
@@ -45,6 +65,7 @@ CHECKS: dict[str, Callable[[Image], Outcome]] = {
     "static.exclusive": packages.exclusive_check,
     "static.denied": packages.denied_check,
     "static.shadow": shadow.shadow_check,
+    "static.device-type": device.device_check,
     "static.pip-check": packages.pip_check,
     "static.readable": readable.readable_check,
     "static.leftovers": leftovers.leftovers_check,
@@ -63,7 +84,8 @@ def check_ids(manifest: Mapping[str, Any]) -> list[str]:
     pair = has_pair(manifest)
     static = [name for name in CHECKS if name.startswith("static.")]
     npus = [name for name in CHECKS if name.startswith("npu.") and (pair or name not in {"npu.count", "npu.tensor"})]
-    return [*static, *import_ids(manifest), *([PAIR] if pair else []), *npus]
+    more = [*([PAIR] if pair else []), *([PLUGINS] if has_plugins(manifest) else [])]
+    return [*static, *import_ids(manifest), *more, *npus]
 
 
 def run_checks(image: Image, wanted: Sequence[str]) -> Iterator[Outcome]:

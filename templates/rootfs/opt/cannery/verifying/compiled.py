@@ -31,8 +31,9 @@ def by_source(paths: Iterable[str]) -> dict[str, list[str]]:
 def stale(source: bytes, compiled: Sequence[str]) -> bool:
     """Whether one of the compiled files states the hash of another source (PEP 552).
 
-    Those of the build are never compared with their source, so Python runs such a file in the place of the source. One
-    with a time in it is compared by Python itself, and one that cannot be read is not used.
+    Those of wheels are never compared with their source, so Python runs such a file in the place of the source. One
+    with a time in it, or with a hash that is to be checked (source trees have these), is compared by Python itself, and
+    one that cannot be read is not used.
     """
     wanted = importlib.util.source_hash(source) if compiled else b""
     for path in compiled:
@@ -41,7 +42,8 @@ def stale(source: bytes, compiled: Sequence[str]) -> bool:
                 head = file.read(16)
         except OSError:
             continue
-        if len(head) == 16 and head[4] & 1 and head[8:] != wanted:  # byte 4: flags, of which bit 0 says "by hash"
+        # Byte 4: flags, of which bit 0 says "by hash" and bit 1 "compared at each start".
+        if len(head) == 16 and head[4] & 3 == 1 and head[8:] != wanted:
             return True
     return False
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from verifying.image import Image, read_text
+from verifying.manifest import installed
 from verifying.versions import normal_name
 
 
@@ -58,8 +59,8 @@ class Recorded(NamedTuple):
 
 
 def records(image: Image) -> dict[str, list[Recorded] | None]:
-    """RECORD by normalised name, of the distributions that the manifest lists; None where there is none."""
-    wanted = {normal_name(item["name"]) for item in image.manifest["wheels"]}
+    """RECORD by normalised name, of the manifest's distributions; None where there is none."""
+    wanted = {normal_name(item["name"]) for item in installed(image.manifest)}
     return {key: rows for key, rows in all_records(image).items() if key in wanted}
 
 

@@ -130,3 +130,8 @@ def below(path: str, folders: Iterable[str]) -> bool:
     """Whether a path lies in one of the folders, links followed."""
     real = os.path.realpath(path)
     return any(real.startswith(os.path.realpath(folder) + os.sep) for folder in folders)
+
+
+def within(path: str, folder: str) -> bool:
+    """Whether a path is a folder or lies in it, links followed."""
+    return os.path.realpath(path) == os.path.realpath(folder) or below(path, [folder])

@@ -1,12 +1,16 @@
-"""The checks of the level import: the manifest's modules, and torch with torch_npu."""
+"""The checks of the level import: the manifest's modules, torch with torch_npu, and the plugins of vLLM and torch."""
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from verifying.image import Image
 from verifying.loader import advice, missing_library
+from verifying.manifest import installed
 from verifying.outcome import Outcome, failed, judged, skipped
+from verifying.plugins import PLATFORM, PLUGINS, Plugin, plugin_faults, plugins
 from verifying.versions import normal_name, same_version, version_key
 from verifying.worker import Answer, work
 
@@ -24,7 +28,7 @@ def import_ids(manifest: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
 
 def has_pair(manifest: Mapping[str, Any]) -> bool:
     """Whether the manifest holds both torch and torch_npu."""
-    names = {normal_name(item["name"]) for item in [*manifest["wheels"], *manifest["sources"]]}
+    names = {normal_name(item["name"]) for item in installed(manifest)}
     return {"torch", "torch-npu"} <= names
 
 
@@ -32,18 +36,26 @@ def import_outcomes(image: Image, wanted: Sequence[str]) -> dict[str, Outcome]:
     """Runs the import checks named by id, together in as few children as possible."""
     standin = image.manifest["base"]["kind"] == "standin"
     left_out = [name for name in wanted if standin and name in image.manifest["may_skip"]]
-    names = [name for name in wanted if name not in left_out]
-    table = import_ids(image.manifest)
     outcomes = {name: skipped("stand-in: the manifest leaves it out on a stand-in base") for name in left_out}
-    for name, answer in zip(names, work(image, [_task(table.get(name, ())) for name in names]), strict=True):
-        wrong_soc = next((line.strip() for line in answer.noise.splitlines() if WRONG_SOC.search(line)), "")
-        if not answer.ok:
-            outcomes[name] = failed_import(image, answer)
-        elif wrong_soc:
-            outcomes[name] = failed(f"was built for another chip: {wrong_soc}")
-        else:
-            outcomes[name] = pair_outcome(image, answer) if name == PAIR else import_outcome(image, table[name], answer)
+    asked = PLUGINS in wanted and PLUGINS not in left_out
+    names = [name for name in wanted if name not in left_out and name != PLUGINS]
+    table, found = import_ids(image.manifest), plugins(image) if asked else []
+    tasks = [_task(table.get(name, ())) for name in names]
+    answers = work(image, [*tasks, *(plugin.task for plugin in found)])
+    for name, answer in zip(names, answers[: len(names)], strict=True):
+        good = pair_outcome if name == PAIR else partial(import_outcome, items=table[name])
+        outcomes[name] = trouble(image, answer) or good(image, answer)
+    if asked:
+        outcomes[PLUGINS] = plugins_outcome(image, list(zip(found, answers[len(names) :], strict=True)))
     return outcomes
+
+
+def trouble(image: Image, answer: Answer) -> Outcome | None:
+    """The failure of what did not load, or was built for another chip; None when there is none."""
+    if not answer.ok:
+        return failed_import(image, answer)
+    wrong_soc = next((line.strip() for line in answer.noise.splitlines() if WRONG_SOC.search(line)), "")
+    return failed(f"was built for another chip: {wrong_soc}") if wrong_soc else None
 
 
 def _task(items: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -54,7 +66,7 @@ def _task(items: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {"do": "import", "module": items[0]["module"], "attributes": attributes}
 
 
-def import_outcome(image: Image, items: Sequence[Mapping[str, Any]], answer: Answer) -> Outcome:
+def import_outcome(image: Image, answer: Answer, items: Sequence[Mapping[str, Any]]) -> Outcome:
     """Judges an import that went through: the attributes that the manifest expects."""
     faults = []
     for item in items:
@@ -84,6 +96,22 @@ def pair_outcome(image: Image, answer: Answer) -> Outcome:
         faults.append(f"torch has the C++ ABI {found['abi']}, ATB of this image {abi}")
     told = f"NPU available: {found['available']}"
     return judged(faults, f"torch {found['torch']} and torch_npu {found['torch_npu']}, C++ ABI {found['abi']}; {told}")
+
+
+def plugins_outcome(image: Image, answers: Sequence[tuple[Plugin, Answer]]) -> Outcome:
+    """Judges the plugins as loaded; vLLM without a platform plugin would not know the NPU."""
+    faults: list[str] = []
+    details: list[str] = []
+    good = []
+    if not any(plugin.group == PLATFORM for plugin, _ in answers):
+        faults.append(f"no distribution of the manifest is a platform plugin of vLLM (entry points {PLATFORM})")
+    for plugin, answer in answers:
+        bad = trouble(image, answer)
+        faults += [f"{plugin}: {bad.message}"] if bad else plugin_faults(image, plugin, answer)
+        details += bad.details if bad else ()
+        good.append(f"{plugin}{' gives ' + answer.result['gives'] if answer.ok and answer.result['gives'] else ''}")
+    outcome = judged(faults, "; ".join(good))
+    return replace(outcome, details=(*outcome.details, *details))
 
 
 def failed_import(image: Image, answer: Answer) -> Outcome:

@@ -1,6 +1,8 @@
 """The program of static.shadow's child, for `python -c`; nothing imports it.
 
-Reads names of modules as JSON, prints where import finds each, and every place on sys.path that holds one of that name.
+Reads names of modules as JSON, prints where import finds each, and every place that holds one of that name: on
+sys.path, and by the finders of editable installs. Of a package without __init__.py that is in several places, the
+modules that more than one of them holds follow under their dotted names: import takes those from the first alone.
 """
 
 import importlib.util
@@ -8,18 +10,40 @@ import json
 import os
 import sys
 import sysconfig
+from collections import defaultdict
+from contextlib import suppress
+
+Hit = tuple[str, str, bool]  # path, kind, whether it is in the working folder
+DEEPEST = 4  # of a namespace in a namespace
 
 
-def origin(name: str) -> str:
-    """The file that import takes, or the first folder of a package without one; "" when it finds nothing."""
+def place_of(spec: object) -> str:
+    """The file that a module comes from, or the first folder of a package without one; "" when there is none."""
+    origin = getattr(spec, "origin", None)
+    if origin and getattr(spec, "has_location", False):
+        return str(origin)
+    return next(iter(getattr(spec, "submodule_search_locations", None) or ()), "")
+
+
+def origin_of(name: str) -> str:
+    """Where import finds a module; "" when it does not."""
     try:
-        spec = importlib.util.find_spec(name)
+        return place_of(importlib.util.find_spec(name))
     except BaseException:
         return ""
-    if spec is None:
-        return ""
-    places = list(spec.submodule_search_locations or [])
-    return spec.origin if spec.has_location and spec.origin else (places[0] if places else "")
+
+
+def by_finders(name: str) -> list[Hit]:
+    """Where finders other than Python's own have a module: those of editable installs stand behind sys.path."""
+    found: list[Hit] = []
+    for finder in sys.meta_path:
+        if "_frozen_importlib" in getattr(finder, "__module__", ""):
+            continue
+        with suppress(BaseException):
+            place = place_of(finder.find_spec(name, None))
+            path = os.path.dirname(place) if os.path.basename(place).startswith("__init__.") else place
+            found += [(path, "bare" if path == place and os.path.isdir(path) else "package", False)] if path else []
+    return found
 
 
 def kind_of(folder: str, item: str) -> str:
@@ -30,8 +54,31 @@ def kind_of(folder: str, item: str) -> str:
     return "module" if item.endswith((".py", ".so", ".pyc")) else ""
 
 
-hits: dict[str, list[tuple[str, str, bool]]] = {name: [] for name in json.loads(sys.stdin.read())}
-answer = {name: {"origin": origin(name), "hits": places} for name, places in hits.items()}
+def shared(name: str, folders: list[str], depth: int) -> dict[str, list[Hit]]:
+    """What several portions of a namespace hold, by dotted name."""
+    inside: dict[str, list[Hit]] = defaultdict(list)
+    for folder in folders:
+        for item in os.listdir(folder):
+            stem, kind = item.split(".")[0], kind_of(folder, item)
+            if kind and stem.isidentifier():
+                inside[f"{name}.{stem}"].append((os.path.join(folder, item), kind, False))
+    found: dict[str, list[Hit]] = {}
+    for inner, places in inside.items():
+        if len({os.path.dirname(path) for path, _, _ in places}) > 1:
+            found.update(deeper(inner, places, depth) or {inner: places})
+    return found
+
+
+def deeper(name: str, places: list[Hit], depth: int = 0) -> dict[str, list[Hit]]:
+    """The same of a name, if all that holds it are folders without __init__.py, and more than one."""
+    bare = {os.path.realpath(path): path for path, kind, _ in places if kind == "bare"}
+    if depth >= DEEPEST or len(bare) < 2 or any(kind != "bare" for _, kind, _ in places):
+        return {}
+    return shared(name, list(bare.values()), depth + 1)
+
+
+hits: dict[str, list[Hit]] = {name: by_finders(name) for name in json.loads(sys.stdin.read())}
+origins = {name: origin_of(name) for name in hits}
 done = {os.path.realpath(path) for path in (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"))}
 base = os.path.realpath(sys.base_prefix)  # whether its packages are let in is static.python's to say
 bases = tuple(base + end for end in ("/lib/", "/lib64/", "/local/lib/")) if sys.base_prefix != sys.prefix else ()
@@ -45,4 +92,7 @@ for entry in sys.path:
         kind = kind_of(folder, item) if name in hits else ""
         if kind:
             hits[name].append((os.path.join(folder, item), kind, entry in {"", os.getcwd()}))
+answer = {name: {"origin": origins[name], "hits": places} for name, places in hits.items()}
+inner = {dotted: found for name, places in hits.items() for dotted, found in deeper(name, places).items()}
+answer.update({name: {"origin": "", "hits": places} for name, places in inner.items()})
 print("\n" + json.dumps(answer))

@@ -11,6 +11,7 @@ import json
 import os
 import sys
 from contextlib import suppress
+from importlib.metadata import entry_points
 from typing import Any
 
 
@@ -38,6 +39,8 @@ def done(task: dict[str, Any]) -> dict[str, Any]:
         return {}
     if task["do"] == "import":
         return imported(importlib.import_module(task["module"]), task["attributes"])
+    if task["do"] == "plugin":
+        return plugged(importlib.import_module(task["module"]), task)
     torch, torch_npu = importlib.import_module("torch"), importlib.import_module("torch_npu")
     if task["do"] == "count":
         return {"count": int(torch.npu.device_count())}
@@ -68,6 +71,20 @@ def imported(module: object, attributes: list[str]) -> dict[str, Any]:
     return {"file": getattr(module, "__file__", None) or "", "version": version, "values": values}
 
 
+def plugged(module: object, task: dict[str, Any]) -> dict[str, Any]:
+    """Where a plugin's module came from, whether Python finds its entry point, and what calling it gave."""
+    found = entry_points(group=task["group"])
+    seen = any((point.name, point.value.partition("[")[0].strip()) == (task["name"], task["value"]) for point in found)
+    answer = {"file": getattr(module, "__file__", None) or "", "places": list(getattr(module, "__path__", ()))}
+    answer |= {"seen": seen, "lacks": "", "gives": ""}
+    value = module
+    for part in filter(None, task["attribute"].split(".")):
+        if not hasattr(value, part):
+            return answer | {"lacks": task["attribute"]}
+        value = getattr(value, part)
+    return answer | {"gives": text(value()) if task["call"] and callable(value) else ""}
+
+
 def causes(error: BaseException | None) -> list[str]:
     """The chain of an exception, first cause first."""
     found: list[str] = []
@@ -88,7 +105,7 @@ for number, task in enumerate(json.loads(sys.argv[2])):
             say(done=number, ok=False, causes=causes(error))
         except BaseException:
             say(done=number, ok=False, causes=[type(error).__name__])
-        if task["do"] in {"import", "pair"}:
+        if task["do"] in {"import", "pair", "plugin"}:
             break  # half-imported modules stay behind, and what follows would fail for their sake
 say(end=True)
 report.flush()

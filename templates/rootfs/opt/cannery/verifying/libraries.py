@@ -7,6 +7,7 @@ import stat
 from verifying.elf import MACHINES, Elf, read_elf
 from verifying.image import VENV, Image
 from verifying.loader import DRIVER_LIBRARIES, entries, missing_library, resolves
+from verifying.manifest import source_paths
 from verifying.outcome import Outcome, judged
 from verifying.worker import work
 
@@ -15,7 +16,7 @@ OPTIONAL_LIBRARIES = re.compile(r".*/numba/.* needs lib(tbb\.so\.12|gomp\.so\.1(
 
 
 def libraries_check(image: Image) -> Outcome:
-    """Each shared library of the venv finds what it needs; the manifest's libraries load, its extensions are there."""
+    """Each shared library finds what it needs; the manifest's libraries load, its compiled extensions are there."""
     arch = image.manifest["target"]["arch"]
     faults, elves = read_libraries(image)
     inside = {os.path.basename(path) for path in elves} | {elf.soname for elf in elves.values()}
@@ -43,11 +44,12 @@ def libraries_check(image: Image) -> Outcome:
 
 
 def read_libraries(image: Image) -> tuple[list[str], dict[str, Elf]]:
-    """(faults, dynamic sections by path) of the shared libraries below the venv and of those in the manifest."""
+    """(faults, dynamic sections by path) of the shared libraries of the venv, of source trees, and of the manifest."""
     faults: list[str] = []
     elves: dict[str, Elf] = {}
     named = [image.path(path) for path in image.manifest["checks"]["libraries"] if image.exists(path)]
-    regular = (entry.path for entry in image.tree(VENV) if stat.S_ISREG(entry.mode))
+    trees = [VENV, *source_paths(image.manifest)]
+    regular = (entry.path for tree in trees for entry in image.tree(tree) if stat.S_ISREG(entry.mode))
     for path in [*(path for path in regular if re.search(r"\.so(\.\d+)*$", path)), *named]:
         try:
             elf = read_elf(path)

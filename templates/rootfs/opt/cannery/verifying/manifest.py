@@ -1,8 +1,9 @@
-"""The manifest: its form, the same closed one as docs/manifest.schema.json (a unit test holds the two together)."""
+"""The manifest: its closed form, the same as docs/manifest.schema.json (a unit test holds them together); its lists."""
 
 import hashlib
 import json
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from verifying.form import PATTERN, Maybe, form_faults, shown
@@ -29,7 +30,19 @@ BASE = {
     "version_files": [{"path": PATH, "name": WORD, "version": WORD}],
 }
 WHEEL = {"name": WORD, "version": WORD, "hash": DIGEST, "group": WORD, "file": WORD, "built": bool}
-ORIGIN = {"repository": Maybe(WORD), "commit": Maybe(COMMIT), "dirty": bool, "release": Maybe(WORD)}
+SOURCE = {
+    "name": WORD,
+    "component": WORD,
+    "version": Maybe(WORD),
+    "install": ("wheel", "editable", "tree"),
+    "path": Maybe(PATH),
+    "repository": Maybe(WORD),
+    "commit": Maybe(COMMIT),
+    "release": Maybe(WORD),
+    "dirty": bool,
+    "without": str,
+    "chips": [TARGET["chip"]],
+}
 PATCHED = {"path": PATH, "before": Maybe(DIGEST), "after": Maybe(DIGEST)}
 MODULE = re.compile(r"[A-Za-z0-9_]+(\.[A-Za-z0-9_]+)*")
 CHECKS = {
@@ -48,7 +61,7 @@ FORM: dict[str, object] = {
     "target": TARGET,
     "base": BASE,
     "wheels": [WHEEL],
-    "sources": [{"name": WORD, "path": PATH, **ORIGIN}],
+    "sources": [SOURCE],
     "patches": [{"name": WORD, "digest": DIGEST, "component": WORD, "files": [PATCHED]}],
     "env": {"*": str},
     "labels": {"*": str},
@@ -93,3 +106,18 @@ def load_manifest(path: str, sha256: str = "") -> dict[str, Any]:
         more = f" (and {len(faults) - 3} more)" if len(faults) > 3 else ""
         raise ManifestError(f"{path}: {'; '.join(faults[:3])}{more}")
     return dict(value)
+
+
+def distributed(manifest: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The sources that have a distribution in the venv: all but trees, which only PYTHONPATH names."""
+    return [item for item in manifest["sources"] if item["install"] != "tree"]
+
+
+def installed(manifest: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Everything that has a distribution in the venv."""
+    return [*manifest["wheels"], *distributed(manifest)]
+
+
+def source_paths(manifest: Mapping[str, Any]) -> list[str]:
+    """Where the sources' trees are in the image; one that became a wheel has none."""
+    return [item["path"] for item in manifest["sources"] if item["path"]]

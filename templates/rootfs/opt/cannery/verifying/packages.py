@@ -3,36 +3,50 @@
 import fnmatch
 import re
 from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from verifying.child import run
 from verifying.distributions import Distribution, distributions
 from verifying.image import VENV, Image
+from verifying.manifest import distributed
 from verifying.outcome import Outcome, failed, judged
-from verifying.versions import normal_name, same_version
+from verifying.sources import install_fault
+from verifying.versions import normal_name, same_release, same_version
 
 
 def wheels_check(image: Image) -> Outcome:
-    """Each distribution of the manifest is installed once, in its version; nothing else but the manifest's sources."""
-    wanted = {normal_name(item["name"]): item["version"] for item in image.manifest["wheels"]}
-    sources = {normal_name(item["name"]) for item in image.manifest["sources"]}
+    """Each distribution of the manifest is installed once, in its version and (from source) way, and no other is."""
     found: dict[str, list[Distribution]] = defaultdict(list)
     for item in distributions(image):
         found[item.key].append(item)
-    faults = []
-    for name, version in wanted.items():
-        copies = found.get(name, [])
-        if not copies:
-            faults.append(f"{name} {version} is not installed")
-        elif len(copies) > 1:
-            places = ", ".join(sorted(copy.folder for copy in copies))
-            faults.append(f"{name} is installed {len(copies)} times: {places}")
-        elif not same_version(version, copies[0].version):
-            faults.append(f"{name} is {copies[0].version}, the manifest says {version}")
-    extra = sorted(set(found) - set(wanted) - sources)
+    wheels, sources = image.manifest["wheels"], distributed(image.manifest)
+    looked = [copies_fault(found, item, same_version) for item in wheels]
+    for made in sources:
+        fault = copies_fault(found, made, same_release)
+        looked.append(fault or install_fault(image, made, found[normal_name(made["name"])][0]))
+    faults = [fault for fault in looked if fault]
+    wanted = {normal_name(item["name"]) for item in (*wheels, *sources)}
+    extra = sorted(set(found) - wanted)
     elsewhere = [name for name in extra if denied_by(image, name) or name in clashing(image)]
     faults += [f"{name} {found[name][0].version} is not in the manifest" for name in extra if name not in elsewhere]
     told = f"; also {', '.join(elsewhere)}: see static.denied and static.exclusive" if elsewhere else ""
     return judged(faults, f"{len(wanted)} distributions as in the manifest{told}")
+
+
+def copies_fault(
+    found: Mapping[str, Sequence[Distribution]], item: Mapping[str, Any], same: Callable[[str, str], bool]
+) -> str:
+    """Why a distribution is not installed once and in its version (null: in any); "" when it is."""
+    name, version = normal_name(item["name"]), item["version"]
+    copies = found.get(name, ())
+    if not copies:
+        return f"{name} {version} is not installed" if version else f"{name} is not installed"
+    if len(copies) > 1:
+        return f"{name} is installed {len(copies)} times: {', '.join(sorted(copy.folder for copy in copies))}"
+    if version and not same(version, copies[0].version):
+        return f"{name} is {copies[0].version}, the manifest says {version}"
+    return ""
 
 
 def clashes(image: Image) -> list[list[Distribution]]:

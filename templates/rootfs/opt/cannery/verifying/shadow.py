@@ -2,25 +2,19 @@
 
 import json
 import os
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from verifying.child import program, run
-from verifying.distributions import records
 from verifying.image import Image, below
+from verifying.manifest import source_paths
+from verifying.modules import homes_of, module_names, version_at
 from verifying.outcome import Outcome, failed, judged
-
-# Names that wheels put at the top by mistake (verl's has tests and scripts) and that any working folder may hold.
-COMMON_NAMES = re.compile(
-    r"tests?|testing|docs?|examples?|scripts?|benchmarks?|tools?|bin|data|src|build|dist|lib|configs?|requirements"
-)
 
 
 def shadow_check(image: Image) -> Outcome:
-    """Modules of the manifest's distributions come from their one place, seen from / and from the working folder."""
+    """Modules of the manifest's distributions and trees come from their one place, from / and the working folder."""
     names = module_names(image)
-    homes = [image.site, *(image.path(item["path"]) for item in image.manifest["sources"])]
     faults: dict[str, None] = {}
     places = list(dict.fromkeys([image.path("/"), os.path.realpath(image.cwd)]))
     for folder in places:
@@ -28,36 +22,43 @@ def shadow_check(image: Image) -> Outcome:
         if child.code != 0:
             return failed(f"from {folder}: {child.ending}", child.last_words)
         for name, found in json.loads(child.out.splitlines()[-1]).items():
-            faults.update(dict.fromkeys(shadow_faults(image, name, found, homes)))
+            fault = shadow_fault(image, name, found)
+            faults.update({fault: None} if fault else {})
     seen = " and ".join(map(image.shown, places))
     return judged(list(faults), f"{len(names)} modules, each from one place, seen from {seen}")
 
 
-def module_names(image: Image) -> set[str]:
-    """Top-level modules of the manifest's distributions (by RECORD) and of the imports it checks."""
-    names = {item["module"].split(".")[0] for item in image.manifest["checks"]["imports"]}
-    start = len(image.site) + 1
-    for row in (row for rows in records(image).values() for row in rows or ()):
-        first, more, _ = row.path[start:].partition("/")
-        if row.path.startswith(image.site) and (more or first.endswith((".py", ".so"))):
-            names.add(first if more else first.split(".")[0])
-    return {
-        name for name in names if name.isidentifier() and not name.startswith("__") and not COMMON_NAMES.fullmatch(name)
-    }
+def shadow_fault(image: Image, name: str, found: Mapping[str, Any]) -> str:
+    """Why a module is not the one that was installed: another copy, another place, a bare folder where one works.
 
-
-def shadow_faults(image: Image, name: str, found: Mapping[str, Any], homes: Sequence[str]) -> list[str]:
-    """Why a module is not the one that was installed: another copy, another place, a bare folder where one works."""
-    hits = [(path, kind) for path, kind, here in found["hits"] if kind != "bare" or here]
-    real = [path for path, kind in hits if kind != "bare"]
-    at_home = [path for path in [*(hit[0] for hit in found["hits"]), found["origin"]] if path and below(path, homes)]
-    home, origin = (at_home[0] if at_home else ""), found["origin"]
+    Two ways to one place, by a link, are one copy.
+    """
+    homes = [image.site, *map(image.path, source_paths(image.manifest))]
+    origin, hits = found["origin"], [(path, kind) for path, kind, here in found["hits"] if kind != "bare" or here]
+    copies: dict[str, str] = {}  # by the folder that really holds it: name.py and name.so in one are one
+    for path, _ in filter(lambda hit: hit[1] != "bare", hits):
+        copies.setdefault(real_folder(path), path)
+    at_home = [path for path in [*(hit[0] for hit in found["hits"]), origin] if path and below(path, homes)]
     strange = [path for path, _ in hits if not below(path, homes)]
-    if home and (strange or len({os.path.dirname(path) for path in real}) > 1):
-        other = strange or [path for path in real if os.path.dirname(path) != os.path.dirname(home)]
-        says = f"{image.shown(other[0])} stands beside {image.shown(home)}; import takes {image.shown(origin)}"
-        return [f"{name}: {says}"]
-    if origin and not below(origin, homes):
-        wanted = " or ".join(image.shown(path) for path in homes)
-        return [f"{name} comes from {image.shown(origin)}, not from {wanted}"] if at_home or strange else []
-    return []
+    if len(copies) > 1 or (at_home and strange):
+        home = at_home[0] if at_home else next(iter(copies.values()))
+        others = (path for path in (*strange, *copies.values()) if real_folder(path) != real_folder(home))
+        other = next(others, home)
+        takes = f"; import takes {image.shown(origin)}" if origin else ""
+        return f"{name}: {said(image, other)} stands beside {said(image, home)}{takes}"
+    wanted = homes_of(image, name)
+    if origin and not below(origin, homes) and not (at_home or strange):
+        return ""  # of the base or of Python itself
+    if origin and not below(origin, homes if os.path.isdir(origin) else wanted):
+        return f"{name} comes from {said(image, origin)}, not from {' or '.join(map(image.shown, wanted))}"
+    return ""
+
+
+def real_folder(path: str) -> str:
+    """The folder that holds a file or folder, links followed."""
+    return os.path.dirname(os.path.realpath(path))
+
+
+def said(image: Image, path: str) -> str:
+    """A place with the version that stands there."""
+    return f"{image.shown(path)} ({version_at(image, path)})"

@@ -7,6 +7,7 @@ from verifying.compiled import source_of
 from verifying.distributions import all_records, distributions, records
 from verifying.image import Image, below
 from verifying.leftovers import INSTALLERS
+from verifying.manifest import source_paths
 
 SHOWN = 5
 NUMBA = re.compile(r".*/__pycache__/[^/]+\.nb[ic]", re.DOTALL)  # where numba keeps what it compiled, when it may write
@@ -27,7 +28,7 @@ def strangers(image: Image, paths: Iterable[str]) -> list[str]:
     places, start = set(paths), f"{image.site}/"
     known = {row.path for rows in all_records(image).values() for row in rows or ()}
     named = of_patches(image) | {image.path(item["path"]) for item in image.manifest["checks"]["files"]}
-    sources = [image.path(item["path"]) for item in image.manifest["sources"]]
+    sources = list(map(image.path, source_paths(image.manifest)))
     # A recorded file that is gone is a fault of its own; its .pyc need not be told as well.
     told = {row.path for rows in records(image).values() for row in rows or ()} - named
     has_source = told | ((known | named) & places)

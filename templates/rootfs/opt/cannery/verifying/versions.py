@@ -42,6 +42,11 @@ def same_version(wanted: str, found: str) -> bool:
     return public == found_public and (not local or local == found_local)
 
 
+def same_release(wanted: str, found: str) -> bool:
+    """Equal public parts: a build's own local part (`+empty`, or a commit) says nothing of the source."""
+    return version_key(wanted)[0] == version_key(found)[0]
+
+
 CANN_VERSION = re.compile(r"(?<![\w.])(\d+\.\d+\.(?:rc\d+|\d+)(?:\.?(?:alpha|beta)\.?\d+)?)(?![\w.])", re.IGNORECASE)
 
 

@@ -1,0 +1,430 @@
+"""Failed locks explained, with stub indexes and the real uv: the exact words, and sets near them that were tried."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import factories
+import pytest
+from stub_index import StubIndex, make_wheel
+
+from cannery.core.candidate import Candidate
+from cannery.core.catalog import Catalog, Index
+from cannery.core.component import Component
+from cannery.core.errors import CanneryError, FindingsError, NetworkError
+from cannery.core.lock import KnownRelease, LockRequest
+from cannery.core.lock_request import lock_request
+from cannery.core.words import Arch
+from cannery.edge.nearest import try_sets
+from cannery.edge.pipconf import PipSettings
+from cannery.edge.resolve import resolve
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from cannery.core.recipe import Options, Recipe
+
+DEAD = "http://127.0.0.1:9/simple"
+ARM = "cp311-cp311-manylinux_2_28_aarch64"
+WHERE = "profile stack, Python 3.11, amd64: "
+REQUEST = LockRequest("stack", "3.11", Arch.AMD64, (), (), (), (), "2026-06-01", (), ())
+COMMIT = "1" * 40
+LOST = "comes from index cpu, which was not reached, and nothing is known of it"
+
+
+@pytest.fixture
+def stub() -> Iterator[StubIndex]:
+    """The main index: torch and torch_npu in three pairs, a plugin per torch, tokenizers, and what every lock wants."""
+    with StubIndex() as index:
+        for name in ("attrs", "pip", "sympy", "filelock"):
+            index.add(make_wheel(name, "1.0"), uploaded="2026-05-30T00:00:00Z")
+        for version in ("1.26.4", "2.1.0"):
+            index.add(make_wheel("numpy", version))
+        for torch, npu in (
+            ("2.7.1", "2.7.1.post2"),
+            ("2.8.0", "2.8.0.post2"),
+            ("2.9.0", "2.9.0"),
+            ("2.9.0", "2.9.0.post2"),
+        ):
+            index.add(make_wheel("torch", torch))
+            index.add(make_wheel("torch-npu", npu, [f"torch=={torch}"]))
+        index.add(make_wheel("plugin", "1.0", ["torch==2.7.1"]))
+        index.add(make_wheel("plugin", "2.0", ["torch==2.8.0"]))
+        for version in ("0.20.3", "0.21.4", "0.22.0"):
+            index.add(make_wheel("tokenizers", version))
+        index.add(make_wheel("transformers", "4.57.0", ["tokenizers>=0.21,<=0.22"]))
+        index.add(make_wheel("trl", "1.0", ["transformers>=4.50"]))
+        yield index
+
+
+def wheels(*names: str) -> dict[str, Component]:
+    value = {"kind": "wheels", "summary": "something"}
+    return {
+        name: Component.model_validate({**value, "imports": [{"module": name.replace("-", "_")}]}) for name in names
+    }
+
+
+def catalog(*pins: str, indexes: Mapping[str, Index] | None = None, **profile: object) -> Catalog:
+    """A catalog with the profile `stack` of `pins`, each `name` or `name==version`."""
+    components = wheels("torch", "torch-npu", "plugin", "tokenizers", "transformers", "trl", "numpy")
+    chosen = [dict(zip(("name", "version"), pin.split("=="), strict=False)) for pin in pins]
+    value = {"components": chosen, "exclude_newer": "2026-06-01", **profile}
+    return factories.catalog(
+        profiles={"stack": factories.profile(**value)}, components=components, indexes=dict(indexes or {})
+    )
+
+
+def failure(found: Catalog, settings: PipSettings, tmp_path: Path, options: Options | None = None) -> CanneryError:
+    recipe = factories.recipe(options, found)
+    return fail(lock_request(recipe), settings, tmp_path, found, recipe)
+
+
+def fail(
+    request: LockRequest,
+    settings: PipSettings,
+    tmp_path: Path,
+    found: Catalog | None = None,
+    recipe: Recipe | None = None,
+    **indexes: Index,
+) -> CanneryError:
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    known = {**(found.indexes if found else {}), **indexes}
+    with pytest.raises(CanneryError) as caught:
+        resolve(
+            request,
+            known,
+            settings,
+            env=env,
+            cache=tmp_path / "cache",
+            log=tmp_path / "log.txt",
+            catalog=found,
+            recipe=recipe,
+        )
+    assert len(str(caught.value).splitlines()) <= 20
+    assert list((tmp_path / "cache").glob("resolve-*")) == []
+    return caught.value
+
+
+def ask(*requirements: str, **more: object) -> LockRequest:
+    return dataclasses.replace(REQUEST, requirements=requirements, **more)
+
+
+def test_two_pins_that_exclude_each_other(stub: StubIndex, tmp_path: Path) -> None:
+    found = catalog("transformers==4.57.0", "tokenizers==0.20.3")
+    error = failure(found, PipSettings(index_url=stub.url), tmp_path)
+    assert error.what.splitlines() == [
+        "no set of versions works: no tokenizers fits all that ask for it",
+        "  tokenizers ==0.20.3 by pin tokenizers 0.20.3",
+        "  tokenizers >=0.21 by pin transformers 4.57.0",
+        "  one of these has to move: pin tokenizers 0.20.3, pin transformers 4.57.0 (images/profiles/stack.yaml)",
+        "  near it works (each was resolved):",
+        "    tokenizers 0.22.0 instead of 0.20.3",
+    ]
+    assert isinstance(error, FindingsError)
+    assert str(error).startswith(WHERE)
+    assert error.hint == f"the resolver's full output: {tmp_path / 'log.txt'}"
+    log = (tmp_path / "log.txt").read_text()
+    assert "No solution found" in log
+    assert "another set: " in log
+
+
+def test_the_table_s_rows_are_tried_first_with_all_packages_of_a_row(stub: StubIndex, tmp_path: Path) -> None:
+    found = catalog("torch==2.9.0", "torch-npu==2.9.0", "plugin==2.0")
+    error = failure(found, PipSettings(index_url=stub.url), tmp_path)
+    lines = error.what.splitlines()
+    assert lines[0] == "no set of versions works: no torch fits all that ask for it"
+    assert "  torch ==2.8.0 by pin plugin 2.0" in lines
+    assert lines[lines.index("  near it works (each was resolved):") + 1] == (
+        "    torch 2.8.0 instead of 2.9.0 and torch-npu 2.8.0.post2 instead of 2.9.0"
+    )
+
+
+def test_without_a_recipe_it_is_made_from_the_request(stub: StubIndex, tmp_path: Path) -> None:
+    found = catalog("transformers==4.57.0", "tokenizers==0.20.3")
+    error = fail(lock_request(factories.recipe(found=found)), PipSettings(index_url=stub.url), tmp_path, found)
+    assert "    tokenizers 0.22.0 instead of 0.20.3" in error.what.splitlines()
+
+
+def test_none_of_the_sets_near_it_works(stub: StubIndex, tmp_path: Path) -> None:
+    stub.add(make_wheel("trl", "2.0", ["plugin==9", "torch==9"]))
+    found = catalog(
+        "plugin==1.0", "torch==2.8.0", "trl==2.0", constraints=[{"requirement": "trl>=2", "reason": "as tried"}]
+    )
+    error = failure(found, PipSettings(index_url=stub.url), tmp_path)
+    assert error.what.splitlines()[-1] == "  of 3 sets near it that were tried, none works"
+
+
+def test_a_set_whose_index_is_dead_cannot_be_tried(stub: StubIndex, tmp_path: Path) -> None:
+    found = catalog("torch==2.8.0", "plugin==1.0", indexes={"cpu": Index(urls=(DEAD,))})
+    torch = {"kind": "wheels", "summary": "tensors", "index": "cpu", "imports": [{"module": "torch"}]}
+    torch["metadata"] = {"2.8.0": {"requires": ["sympy"], "source": "made up"}}
+    found = found.model_copy(update={"components": {**found.components, "torch": Component.model_validate(torch)}})
+    error = failure(found, PipSettings(index_url=stub.url), tmp_path)
+    assert error.what.splitlines()[4:] == [
+        "  near it works (each was resolved):",
+        "    plugin 2.0 instead of 1.0",
+        f"  sets that could not be tried: 2; torch {LOST}: index cpu ({DEAD}): connection refused",
+    ]
+
+
+def test_an_override_and_a_source_are_named_as_the_profile_has_them(stub: StubIndex, tmp_path: Path) -> None:
+    found = catalog("transformers==4.57.0", overrides=[{"requirement": "tokenizers==0.19", "reason": "as tried"}])
+    error = failure(found, PipSettings(index_url=stub.url), tmp_path)
+    assert error.what.splitlines() == [
+        "tokenizers 0.19 on index default: no such release, nearest 0.20.3, 0.21.4",
+        "  this has to move: override tokenizers==0.19 (images/profiles/stack.yaml)",
+        "  near it works (each was resolved):",
+        "    tokenizers 0.22.0 without the override tokenizers==0.19",
+    ]
+
+
+def test_a_source_from_git_is_told_by_its_commit(stub: StubIndex, tmp_path: Path) -> None:
+    found = catalog("numpy==1.26.4", "plug")
+    revision = {"version": "0.11.0", "requires": ["numpy>=2"], "source": "made up"}
+    value = {
+        "kind": "source",
+        "summary": "s",
+        "hosts": {"github": "o/p"},
+        "install": "wheel",
+        "revisions": {COMMIT: revision},
+    }
+    pins = [{"name": "numpy", "version": "1.26.4"}, {"name": "plug", "commit": COMMIT}]
+    profile = factories.profile(components=pins, exclude_newer="2026-06-01")
+    components = {**found.components, "plug": Component.model_validate(value)}
+    found = found.model_copy(update={"components": components, "profiles": {"stack": profile}})
+    lines = failure(found, PipSettings(index_url=stub.url), tmp_path).what.splitlines()
+    assert lines[2] == "  numpy >=2 by source plug 0.11.0 (commit 111111111111)"
+    assert lines[-1] == "    numpy 2.1.0 instead of 1.26.4"
+
+
+def test_a_release_that_does_not_exist_has_its_nearest_with_their_cann(stub: StubIndex, tmp_path: Path) -> None:
+    rows = [("2.9.0", "8.5.0"), ("2.9.0.post2", "9.0.0"), ("2.8.0.post2", "8.5.0")]
+    table = factories.compatibility().model_dump()
+    table["rows"] = [
+        {"of": f"torch-npu=={npu}", "fits": {"torch": npu[:5], "cann": cann}, "source": "table"} for npu, cann in rows
+    ]
+    found = catalog("torch-npu==2.9.1")
+    found = found.model_copy(update={"compatibility": type(found.compatibility).model_validate(table)})
+    stub.add(make_wheel("torch-npu", "2.10.0"), uploaded="2026-05-01T00:00:00Z")
+    error = failure(found, PipSettings(index_url=stub.url), tmp_path)
+    assert error.what.splitlines() == [
+        "torch-npu 2.9.1 on index default: no such release, nearest 2.9.0 (CANN 8.5.0), 2.9.0.post2 (CANN 9.0.0)",
+        "  this has to move: pin torch-npu 2.9.1 (images/profiles/stack.yaml)",
+        "  near it works (each was resolved):",
+        "    torch-npu 2.9.0 instead of 2.9.1",
+        "    torch-npu 2.8.0.post2 instead of 2.9.1",
+        "    torch-npu 2.10.0 instead of 2.9.1, which no row of the table has",
+    ]
+
+
+def test_a_mirror_that_may_lag(stub: StubIndex, tmp_path: Path) -> None:
+    error = fail(ask("torch-npu==2.9.1"), PipSettings(index_url=stub.url), tmp_path)
+    assert error.what.splitlines()[0] == (
+        "torch-npu 2.9.1 on index default: no such release, nearest 2.9.0, 2.9.0.post2; "
+        "this mirror's newest is 2.9.0.post2 of 2026-01-02: it may lag"
+    )
+
+
+def test_a_release_later_than_the_bound(stub: StubIndex, tmp_path: Path) -> None:
+    stub.add(make_wheel("tokenizers", "0.23.0"), uploaded="2026-07-01T01:00:00Z")
+    settings = PipSettings(index_url=stub.url)
+    assert fail(ask("tokenizers==0.23.0"), settings, tmp_path).what.splitlines()[0] == (
+        "tokenizers 0.23.0 on index default: uploaded 2026-07-01, later than the bound 2026-06-01"
+    )
+    assert fail(ask("tokenizers>=0.23"), settings, tmp_path).what.splitlines()[0] == (
+        "tokenizers 0.23.0 on index default: uploaded 2026-07-01, later than the bound 2026-06-01; "
+        "else there is only tokenizers <=0.22.0"
+    )
+    later = ask("tokenizers==0.24", package_dates=(("tokenizers", "2026-08-01"),))
+    assert fail(later, settings, tmp_path).what.splitlines()[0] == (
+        "tokenizers 0.24 on index default: no such release, nearest 0.22.0, 0.23.0"
+    )
+
+
+def test_a_yanked_release(stub: StubIndex, tmp_path: Path) -> None:
+    stub.yanked[stub.add(make_wheel("broken", "1.0"))] = "loses data"
+    stub.add(make_wheel("user", "1.0", ["broken"]))
+    error = fail(ask("user"), PipSettings(index_url=stub.url), tmp_path)
+    assert error.what.splitlines() == [
+        "broken 1.0 on index default: yanked from its index (loses data)",
+        "  broken of any version by user",
+    ]
+
+
+def test_a_wheel_for_another_arch_or_python(stub: StubIndex, tmp_path: Path) -> None:
+    stub.add(make_wheel("kernels", "1.0", tag=ARM))
+    stub.add(make_wheel("newer", "1.0", tag="cp312-cp312-manylinux_2_28_x86_64"))
+    stub.pythons[stub.add(make_wheel("young", "1.0"))] = ">=3.12"
+    stub.add(make_wheel("user", "1.0", ["kernels"]))
+    settings = PipSettings(index_url=stub.url)
+    asked = {
+        "kernels==1.0": "kernels 1.0 on index default: no file for x86_64-manylinux_2_28 and Python 3.11; "
+        "it has manylinux_2_28_aarch64 (cp311)",
+        "newer": "newer 1.0 on index default: no file for x86_64-manylinux_2_28 and Python 3.11; "
+        "it has manylinux_2_28_x86_64 (cp312)",
+        "young==1.0": "young 1.0 on index default: asks for Python >=3.12, the target has 3.11",
+    }
+    for requirement, words in asked.items():
+        error = fail(ask(requirement), settings, tmp_path)
+        assert error.what.splitlines()[0] == words
+        assert isinstance(error, FindingsError)
+    assert fail(ask("user"), settings, tmp_path).what.splitlines() == [
+        asked["kernels==1.0"],
+        "  kernels of any version by user",
+    ]
+
+
+def test_a_bound_wheel_for_another_arch(stub: StubIndex, tmp_path: Path) -> None:
+    with StubIndex(json=False) as ascend:
+        ascend.add(make_wheel("triton-ascend", "3.2.0", tag=ARM))
+        request = ask("triton-ascend==3.2.0", bindings=(("triton-ascend", "ascend"),))
+        error = fail(request, PipSettings(index_url=stub.url), tmp_path, ascend=Index(urls=(ascend.url,)))
+    assert error.what.splitlines()[0] == (
+        "triton-ascend 3.2.0 on index ascend: no file for x86_64-manylinux_2_28 and Python 3.11; "
+        "it has manylinux_2_28_aarch64 (cp311)"
+    )
+
+
+def test_a_source_that_wants_another_python(stub: StubIndex, tmp_path: Path) -> None:
+    request = ask("vllm==0.11.0+empty", sources=(KnownRelease("vllm", "0.11.0+empty", (), ">=3.12"),))
+    error = fail(request, PipSettings(index_url=stub.url), tmp_path)
+    assert error.what.splitlines()[0] == "no set of versions works: vllm 0.11.0+empty requires Python >=3.12"
+
+
+@pytest.mark.parametrize("name", ["torch-npu==2.7.1.dev20250724", "triton-ascend==3.2.1"])
+def test_a_release_that_only_another_index_has(stub: StubIndex, tmp_path: Path, name: str) -> None:
+    package, version = name.split("==")
+    with StubIndex(json=False) as ascend:
+        ascend.add(make_wheel(package, version))
+        start = time.monotonic()
+        error = fail(ask(name), PipSettings(index_url=stub.url), tmp_path, ascend=Index(urls=(DEAD, ascend.url)))
+    assert time.monotonic() - start < 5
+    assert error.what == (
+        f"{package} {version} is not on index default; index ascend has it: "
+        f"bind it with `index: ascend` in images/components/{package}.yaml"
+    )
+    assert isinstance(error, FindingsError)
+
+
+def test_a_release_that_may_be_on_an_index_that_was_not_reached(stub: StubIndex, tmp_path: Path) -> None:
+    index = Index(urls=(DEAD,), serves=("Triton_Ascend",))
+    error = fail(ask("triton-ascend==3.2.1"), PipSettings(index_url=stub.url), tmp_path, ascend=index)
+    assert error.what == (
+        "triton-ascend 3.2.1 is not on index default; it may be on index ascend, which serves triton-ascend and was "
+        "not reached (connection refused)"
+    )
+    assert error.hint.startswith(
+        "lock on a host that reaches it, with `index: ascend` in images/components/triton-ascend.yaml; "
+    )
+    silent = fail(ask("triton-ascend==3.2.1"), PipSettings(index_url=stub.url), tmp_path, ascend=Index(urls=(DEAD,)))
+    assert silent.what.splitlines()[0] == "triton-ascend 3.2.1: triton-ascend was not found on index default"
+
+
+def test_a_bound_release_that_the_main_index_has(stub: StubIndex, tmp_path: Path) -> None:
+    with StubIndex(json=False) as ascend:
+        ascend.add(make_wheel("torch-npu", "2.5.1"))
+        request = ask("torch-npu==2.9.0", bindings=(("torch-npu", "ascend"),))
+        error = fail(request, PipSettings(index_url=stub.url), tmp_path, ascend=Index(urls=(ascend.url,)))
+    assert error.what == (
+        "torch-npu 2.9.0 is not on index ascend; index default "
+        f"({stub.url}) has it: take `index: ascend` out of images/components/torch-npu.yaml"
+    )
+
+
+def test_an_extra_index_that_has_what_the_main_one_lacks_a_version_of(stub: StubIndex, tmp_path: Path) -> None:
+    with StubIndex() as extra:
+        extra.add(make_wheel("tokenizers", "0.30.0"))
+        settings = PipSettings(index_url=stub.url, extra_index_urls=(f"http://u:s3cret@{extra.host}/simple",))
+        error = fail(ask("tokenizers==0.30.0"), settings, tmp_path)
+        assert error.what == (
+            f"tokenizers 0.30.0 is not on index default; extra index ({extra.url}) has it: index default knows the "
+            "package, so its versions alone count; make it the main index for locking"
+        )
+        assert "s3cret" not in str(error) + (tmp_path / "log.txt").read_text()
+
+
+def test_a_package_that_nobody_has(stub: StubIndex, tmp_path: Path) -> None:
+    stub.add(make_wheel("user", "1.0", ["no-such-thing"]))
+    error = fail(ask("user"), PipSettings(index_url=stub.url), tmp_path)
+    assert error.what.splitlines() == [
+        "no-such-thing was not found on index default",
+        "  no-such-thing of any version by user",
+    ]
+
+
+def test_an_index_that_fails_at_one_page_is_network_trouble(stub: StubIndex, tmp_path: Path) -> None:
+    stub.page_status["tokenizers"] = 403
+    settings = PipSettings(index_url=f"http://u:s3cret@{stub.host}/simple")
+    error = fail(ask("trl"), settings, tmp_path)
+    assert isinstance(error, NetworkError)
+    assert error.what == f"tokenizers: index default ({stub.url}): access denied (HTTP 403)"
+
+
+def test_every_dead_index_is_named_at_once_without_credentials(stub: StubIndex, tmp_path: Path) -> None:
+    request = ask("trl", "torch==2.0", bindings=(("torch", "cpu"),))
+    settings = PipSettings(index_url=stub.url, extra_index_urls=("http://u:s3cret@127.0.0.1:9/simple",))
+    error = fail(request, settings, tmp_path, cpu=Index(urls=("http://127.0.0.1:9/a", "http://127.0.0.1:9/b")))
+    assert isinstance(error, NetworkError)
+    assert error.what.splitlines() == [
+        "not reached: extra index (http://127.0.0.1:9/simple): connection refused",
+        f"  torch 2.0 {LOST}: {'; '.join(f'index cpu (http://127.0.0.1:9/{n}): connection refused' for n in 'ab')}",
+    ]
+    assert "s3cret" not in str(error)
+    assert not (tmp_path / "log.txt").exists()  # uv was not called
+
+
+# --- trying sets ------------------------------------------------------------------------------------------------------
+
+
+def several(count: int) -> tuple[Catalog, list[Candidate]]:
+    found = catalog("numpy")
+    recipe = factories.recipe(found=found)
+    return found, [Candidate(recipe, (("numpy", "0", str(number)),)) for number in range(count)]
+
+
+def test_the_first_that_work_are_offered_in_their_order_two_at_a_time() -> None:
+    found, candidates = several(6)
+    lock, running, most, seen = threading.Lock(), [0], [0], []
+
+    def attempt(_request: LockRequest, longest: float) -> Mapping[str, str] | None:
+        with lock:
+            number = len(seen)
+            seen.append(longest)
+            running[0] += 1
+            most[0] = max(most[0], running[0])
+        time.sleep(0.2 if number == 0 else 0.02)  # the first one is the last to end
+        with lock:
+            running[0] -= 1
+        return None if number == 1 else {"numpy": str(number)}
+
+    tried = try_sets(candidates, found, attempt)
+    assert tried.offers[0] == "numpy 0 instead of 0"
+    assert (len(tried.offers), most[0]) == (3, 2)
+    assert len(seen) < 6  # enough worked
+    assert all(0 < longest <= 12 for longest in seen)
+
+
+def test_tries_end_with_the_budget() -> None:
+    found, candidates = several(6)
+
+    def attempt(_request: LockRequest, longest: float) -> None:
+        time.sleep(longest)
+
+    start = time.monotonic()
+    tried = try_sets(candidates, found, attempt, budget=0.3)
+    assert time.monotonic() - start < 1
+    assert (tried.offers, tried.count) == ((), 0)
+
+
+def test_what_could_not_be_tried_is_told_apart() -> None:
+    found, candidates = several(2)
+
+    def attempt(_request: LockRequest, _longest: float) -> None:
+        raise NetworkError("index x was not reached\nmore")
+
+    assert try_sets(candidates, found, attempt).trouble == ("index x was not reached",) * 2

@@ -1,0 +1,225 @@
+"""`outdated PROFILE` with the real uv on a small checkout; and what an index is asked for releases."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+from small_checkout import LATER, TODAY, Small, make_small
+from stub_index import StubIndex, make_sdist, make_wheel
+
+from cannery.core.catalog import Index
+from cannery.core.errors import ExitCode
+from cannery.core.words import Arch
+from cannery.edge.pipconf import PipSettings
+from cannery.edge.releases import list_releases
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+DEAD = "http://127.0.0.1:9/simple"
+
+
+@pytest.fixture
+def small(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Small]:
+    with StubIndex() as index:
+        yield make_small(tmp_path, index, capsys, monkeypatch)
+
+
+def size(small: Small, *files: str) -> int:
+    return sum(len(data) for project in small.index.files.values() for file, data in project.items() if file in files)
+
+
+def test_the_table_has_what_is_locked_what_fits_and_what_is_newest(small: Small) -> None:
+    before = small.files()
+    done = small("outdated", "stack")
+    assert done.code == 0, done
+    *lines, last = done.out.splitlines()
+    assert [line.split(maxsplit=4) for line in lines] == [
+        ["package", "locked", "fits", "newest", "held by"],
+        ["pip", "26.0", "26.0", "26.0"],
+        ["torch", "2.8.0", "2.9.0", "2.10.0", "pin, row: none newer for CANN 8.5.0"],
+        ["torch-npu", "2.8.0", "2.9.0", "2.10.0", "pin, row: none newer for CANN 8.5.0"],
+        ["tool", "1.0", "1.5", "1.5", "pin"],
+        ["lib", "1.0", "2.0", "2.5", "date bound, no file for Python 3.11 on amd64"],
+        ["dep", "1.0", "1.1", "1.1", "date bound"],
+    ]
+    fetch = size(
+        small,
+        *(f"{name}-py3-none-any.whl" for name in ("torch-2.9.0", "torch_npu-2.9.0", "tool-1.5", "lib-2.0", "dep-1.1")),
+    )
+    assert last == (
+        f"stack for 8.5.0-910b-ubuntu22.04-py3.11-amd64, as of {TODAY}: "
+        f"an upgrade of all would change 5 packages, {fetch / 1e6:.1f} MB to fetch"
+    )
+    assert small.files() == before, "nothing below images/ is written"
+
+
+def test_the_same_as_json_for_another_arch(small: Small) -> None:
+    done = small("outdated", "stack", "--arch", "arm64", "--json")
+    value = json.loads(done.out)
+    assert (done.code, value["target"], value["day"]) == (0, "8.5.0-910b-ubuntu22.04-py3.11-arm64", TODAY)
+    assert value["packages"][4] == {
+        "name": "lib",
+        "locked": "1.0",
+        "fits": "2.0",
+        "newest": "2.5",
+        "held_by": "date bound, no file for Python 3.11 on arm64",
+        "direct": True,
+    }
+    assert value["upgrade"]["packages"] == 5
+    assert value["upgrade"]["bytes"] > 0
+    assert (value["problems"], value["not_asked"], value["sources"]) == ([], [], [])
+
+
+def test_what_the_upgrade_of_all_would_change_is_what_it_changes(small: Small) -> None:
+    small("lock", "stack", "--upgrade", "torch", "--upgrade", "tool lib dep")
+    done = small("outdated", "stack")
+    assert done.out.splitlines()[-1].endswith("an upgrade of all would change 0 packages, 0.0 MB to fetch")
+    assert "pin\n" not in done.out
+
+
+@pytest.mark.parametrize("spoil", ["missing", "stale"])
+def test_without_a_current_lock_it_is_exit_3(small: Small, spoil: str) -> None:
+    path = small.root / "images/locks/stack/py3.11-amd64.txt"
+    if spoil == "missing":
+        path.unlink()
+    else:
+        small.profile().write_text(small.profile().read_text().replace("2026-06-01", "2026-06-02"))
+    done = small("outdated", "stack")
+    assert (done.code, done.out) == (ExitCode.FINDINGS, "")
+    assert f"the lock is {spoil}" in done.err
+    assert "make lock PROFILE=stack" in done.err
+    assert small.index.seen == []
+
+
+def test_an_index_that_is_not_reached_is_exit_7(small: Small) -> None:
+    small.index.status = 503
+    done = small("outdated", "stack")
+    assert (done.code, done.out) == (ExitCode.NETWORK, "")
+    assert "server error" in done.err
+
+
+def test_a_day_on_which_no_set_works_is_said_and_the_pins_are_still_looked_at(small: Small) -> None:
+    profile = small.profile()
+    text = profile.read_text() + 'constraints: [{requirement: "dep<1.1", reason: "a reason of ours"}]\n'
+    profile.write_text(text)
+    assert small("lock", "stack").code == 0
+    done = small("outdated", "stack")
+    assert done.code == 0
+    rows = {line.split()[0]: line.split(maxsplit=4)[1:] for line in done.out.splitlines()[:-1]}
+    assert rows["torch-npu"][:3] == ["2.8.0", "2.9.0", "2.10.0"]
+    assert rows["tool"] == ["1.0", "1.5", "1.5", "pin"]
+    assert "with every pin at the newest that fits: profile stack" in done.err
+    assert "tool" in done.err
+    assert done.out.splitlines()[-1].endswith("an upgrade of all cannot work")
+    assert json.loads(small("outdated", "stack", "--json").out)["upgrade"] is None
+
+
+def test_a_set_that_time_has_broken_is_said(small: Small) -> None:
+    """The release that was locked is gone, and the newest asks for what nothing has."""
+    profile = small.profile()
+    profile.write_text(profile.read_text() + 'constraints: [{requirement: "dep!=1.0", reason: "broken in use"}]\n')
+    small.index.add(make_wheel("dep", "0.9"))
+    assert small("lock", "stack").code == 0
+    small.index.files["dep"].pop("dep-0.9-py3-none-any.whl")
+    small.index.add(make_wheel("dep", "1.1", ["gone"]), uploaded=LATER)
+    done = small("outdated", "stack")
+    assert done.code == 0
+    assert f"with the date bound at {TODAY} and the pins as they are: profile stack" in done.err
+    assert "\ntorch-npu  2.8.0   2.9.0  2.10.0" in done.out
+
+
+def test_an_index_that_was_not_asked_is_named(small: Small) -> None:
+    (small.root / "images/components/tool.yaml").write_text(
+        'kind: wheels\nsummary: made up\nindex: elsewhere\nmetadata: {"1.0": {requires: [dep], source: made up}}\n'
+    )
+    assert small("lock", "stack").code == 0
+    done = small("outdated", "stack")
+    assert done.code == 0
+    assert "not asked: index elsewhere (http://127.0.0.1:9/simple): connection refused" in done.err
+    rows = {line.split()[0]: line.split()[1:] for line in done.out.splitlines()[:-1]}
+    assert rows["tool"] == ["1.0", "1.0", "-"]
+
+
+def test_a_pin_for_once_is_not_for_this_command(small: Small) -> None:
+    done = small("outdated", "stack", "--pin", "lib==2.0")
+    assert (done.code, "unknown option --pin" in done.err) == (ExitCode.USAGE, True)
+
+
+def test_a_constraint_of_the_profile_is_not_passed_by(small: Small) -> None:
+    text = small.profile().read_text()
+    small.profile().write_text(text + 'constraints: [{requirement: "tool<1.2", reason: "a reason of ours"}]\n')
+    assert small("lock", "stack").code == 0
+    done = small("outdated", "stack")
+    rows = {line.split()[0]: line.split(maxsplit=4)[1:] for line in done.out.splitlines()[:-1]}
+    assert rows["tool"] == ["1.0", "1.0", "1.5", "pin, constraint tool<1.2"]
+
+
+# Releases
+
+
+def test_yanked_broken_and_preview_releases(tmp_path: Path) -> None:
+    with StubIndex() as index:
+        for version in ("1.0", "1.2rc1"):
+            index.add(make_wheel("a", version), uploaded="2026-03-04T05:06:07Z")
+        index.add(make_sdist("a", "1.1"))
+        index.add(make_wheel("a", "1.3"))
+        index.add(make_wheel("b", "2.0rc1"))
+        pages = index._json
+
+        def yanked(project: str) -> dict[str, object]:
+            page = pages(project)
+            for file in page["files"]:  # type: ignore[attr-defined]
+                file["yanked"] = file["filename"].startswith("a-1.3")
+                file["requires-python"] = ">=3.12" if file["filename"].startswith("a-1.1") else ">=3.8"
+            return page
+
+        index._json = yanked  # type: ignore[method-assign]
+        settings = PipSettings(index_url=index.url)
+        found = list_releases([("default", "a"), ("default", "b"), ("default", "none")], {}, settings)
+    a = found["default", "a"]
+    assert sorted(map(str, a.versions)) == ["1.0", "1.1", "1.2rc1"]
+    newest = [found["default", name].newest for name in ("a", "b", "none")]
+    assert newest == [Version("1.1"), Version("2.0rc1"), None]
+    every = SpecifierSet()
+    assert str(a.newest_for([("3.11", Arch.AMD64)], every)) == "1.0"
+    assert str(a.newest_for([("3.12", Arch.AMD64)], every)) == "1.1"
+    assert str(a.newest_for([("3.12", Arch.AMD64)], SpecifierSet("<1.1"))) == "1.0"
+    assert a.newest_for([("3.11", Arch.AMD64), ("3.12", Arch.ARM64)], SpecifierSet(">1.0")) is None
+    assert a.uploaded("1.0") == "2026-03-04"
+    assert found["default", "none"].trouble == ""
+
+
+def test_places_count_as_for_a_lock(tmp_path: Path) -> None:
+    """Extra places serve the default index what it lacks, and a bound index their files beside its own."""
+    links = tmp_path / "links"
+    links.mkdir()
+    for made in (make_wheel("a", "9.0"), make_wheel("c", "3.0"), make_wheel("t", "2.0+cpu")):
+        (links / made[0]).write_bytes(made[1])
+    with StubIndex() as main, StubIndex(json=False) as bound:
+        main.add(make_wheel("a", "1.0"))
+        main.add(make_wheel("t", "5.0"))
+        bound.add(make_wheel("t", "1.0+cpu"))
+        settings = PipSettings(index_url=main.url, find_links=(str(links),))
+        indexes = {"bound": Index(urls=(DEAD, bound.url)), "dead": Index(urls=(DEAD,))}
+        asked = [("default", "a"), ("default", "c"), ("bound", "t"), ("dead", "t"), ("dead", "a-b")]
+        found = list_releases(asked, indexes, settings)
+    versions = {key: sorted(map(str, releases.versions)) for key, releases in found.items()}
+    assert versions == {
+        ("default", "a"): ["1.0"],
+        ("default", "c"): ["3.0"],
+        ("bound", "t"): ["1.0+cpu", "2.0+cpu"],
+        ("dead", "t"): ["2.0+cpu"],
+        ("dead", "a-b"): [],
+    }
+    bound_t = found["bound", "t"]
+    assert bound_t.has("1.0", "3.11", Arch.ARM64)
+    assert bound_t.has("1.0+cpu", "3.11", Arch.ARM64)
+    assert not bound_t.has("1.0+cu1", "3.11", Arch.ARM64)
+    assert bound_t.uploaded("1.0") == ""
+    assert [key for key, releases in found.items() if releases.trouble] == [("dead", "a-b")]

@@ -1,0 +1,224 @@
+"""`lock PROFILE --upgrade NAME` with the real uv on a small checkout: the profile's text, its locks, or nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from small_checkout import LATER, STACK, TODAY, Small, make_small
+from stub_index import StubIndex, make_wheel
+
+from cannery.core.errors import ExitCode, FindingsError, NetworkError
+from cannery.edge import upgrade as upgrade_module
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+DATED = (
+    'exclude_newer: "2026-06-01"  # the day of the guide\n'
+    "exclude_newer_packages:\n"
+    f'  {{}}: {{{{date: "{TODAY}", reason: "upgraded by build.py lock --upgrade"}}}}\n'
+)
+OLD_DATE = 'exclude_newer: "2026-06-01"  # the day of the guide\n'
+
+
+@pytest.fixture
+def small(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Small]:
+    with StubIndex() as index:
+        yield make_small(tmp_path, index, capsys, monkeypatch)
+
+
+def test_the_profile_as_it_stands_is_locked_at_its_day(small: Small) -> None:
+    wanted = {"dep": "1.0", "lib": "1.0", "pip": "26.0", "tool": "1.0", "torch": "2.8.0", "torch-npu": "2.8.0"}
+    assert small.versions() == small.versions(arch="arm64") == wanted
+
+
+def test_an_unpinned_component_gets_a_date_and_moves_alone(small: Small) -> None:
+    before = small.versions()
+    done = small("lock", "stack", "--upgrade", "Lib")
+    assert done.code == 0, done
+    assert small.profile().read_text() == STACK.replace(OLD_DATE, DATED.format("lib"))
+    assert small.versions() == small.versions(arch="arm64") == {**before, "lib": "2.0"}
+    size = len(small.index.files["lib"]["lib-2.0-py3-none-any.whl"]) / 1e6
+    for arch in ("amd64", "arm64"):
+        text = f"images/locks/stack/py3.11-{arch}.txt: 1 package, {size:.1f} MB to fetch\n    lib 1.0 -> 2.0\n"
+        assert text in done.out
+    assert small("check", "stack").code == 0
+    again = small("lock", "stack")
+    assert again.out.count(", unchanged") == 4, "the edit alone makes the same locks"
+
+
+def test_a_transitive_package_gets_a_date_too(small: Small) -> None:
+    assert small("lock", "stack", "--upgrade", "dep").code == 0
+    assert small.profile().read_text() == STACK.replace(OLD_DATE, DATED.format("dep"))
+    assert small.versions()["dep"] == "1.1"
+
+
+def test_a_pin_of_the_table_takes_its_companion_to_the_newest_row_of_the_cann(small: Small) -> None:
+    done = small("lock", "stack", "--upgrade", "torch-npu")
+    assert done.code == 0, done
+    text = STACK.replace('version: "2.8.0"', 'version: "2.9.0"').replace("version: '2.8.0'", "version: '2.9.0'")
+    assert small.profile().read_text() == text
+    assert (small.versions()["torch"], small.versions()["torch-npu"]) == ("2.9.0", "2.9.0")
+    assert "    torch 2.8.0 -> 2.9.0\n    torch-npu 2.8.0 -> 2.9.0\n" in done.out
+    assert small("check", "stack").code == 0
+
+
+def test_a_later_release_of_a_pin_gets_its_date_and_what_it_needs_can_be_named_with_it(small: Small) -> None:
+    before = small.files()
+    alone = small("lock", "stack", "--upgrade", "tool")
+    assert alone.code == ExitCode.FINDINGS, "it asks for a dep that came later"
+    assert "dep" in alone.err
+    assert "nothing is written" in alone.err
+    assert small.files() == before
+    assert small("lock", "stack", "--upgrade", "tool dep").code == 0
+    versions = small.versions()
+    assert (versions["tool"], versions["dep"], versions["lib"]) == ("1.5", "1.1", "1.0")
+    text = small.profile().read_text()
+    assert '- {name: tool, version: "1.5"}' in text
+    assert text.count(f'{{date: "{TODAY}"') == 2
+
+
+@pytest.mark.parametrize(
+    ("wish", "old", "new", "versions"),
+    [
+        ("lib==1.0", "{name: lib}", '{name: lib, version: "1.0"}', {"lib": "1.0"}),
+        ("torch==2.9.0", "2.8.0", "2.9.0", {"torch": "2.9.0", "torch-npu": "2.9.0"}),
+        # A row of the next CANN is a warning of `check`, and what was asked for.
+        ("torch-npu==2.10.0", "2.8.0", "2.10.0", {"torch": "2.10.0", "torch-npu": "2.10.0"}),
+        (
+            "dep==1.0",
+            OLD_DATE,
+            OLD_DATE + 'constraints:\n  - {requirement: "dep==1.0", reason: "set by build.py lock --upgrade"}\n',
+            {"dep": "1.0"},
+        ),
+    ],
+)
+def test_an_exact_version(small: Small, wish: str, old: str, new: str, versions: dict[str, str]) -> None:
+    done = small("lock", "stack", "--upgrade", wish)
+    assert done.code == 0, done
+    assert small.profile().read_text() == STACK.replace(old, new)
+    assert {name: small.versions()[name] for name in versions} == versions
+    assert small("check", "stack").code == 0
+
+
+def test_an_exact_version_goes_down_again(small: Small) -> None:
+    small("lock", "stack", "--upgrade", "torch")
+    assert small("lock", "stack", "--upgrade", "torch-npu==2.8.0").code == 0
+    assert small.profile().read_text() == STACK
+    assert small.versions()["torch"] == "2.8.0"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (["stack", "--upgrade", "libb"], ExitCode.USAGE, ["libb is no package of profile stack", "did you mean lib?"]),
+        (["stack", "--upgrade", "lib>=2"], ExitCode.USAGE, ["'lib>=2' is neither NAME nor NAME==VERSION"]),
+        (["--upgrade", "lib"], ExitCode.USAGE, ["--upgrade edits one profile: name it"]),
+        (["stack", "--upgrade", "lib", "--arch", "arm64"], ExitCode.USAGE, ["leave ARCH out"]),
+        (["stack", "--upgrade", "lib", "--pin", "dep==1.1"], ExitCode.USAGE, ["leave PINS out"]),
+        (["stcak", "--upgrade", "lib"], ExitCode.USAGE, ["no profile 'stcak'"]),
+        (["stack", "--upgrade", "lib==7.0"], ExitCode.FINDINGS, ["no index has lib==7.0", "newest release is 2.5"]),
+        # A wheel for another Python alone is no release for this profile.
+        (["stack", "--upgrade", "lib==2.5"], ExitCode.FINDINGS, ["no index has lib==2.5"]),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_what_is_refused_changes_nothing(small: Small, words: list[str], code: int, says: list[str]) -> None:
+    before = small.files()
+    done = small("lock", *words)
+    assert done.code == code, done
+    assert all(word in done.err for word in says), done.err
+    assert small.files() == before
+
+
+def test_a_set_that_the_rules_refuse_is_not_written(small: Small) -> None:
+    small.index.add(make_wheel("torch-npu", "2.9.5", ["torch"]))
+    before = small.files()
+    done = small("lock", "stack", "--upgrade", "torch-npu==2.9.5")
+    assert done.code == ExitCode.FINDINGS
+    assert "the set would have errors that it has not now" in done.err
+    assert "error [fit]" in done.err
+    assert small.files() == before
+
+
+def test_nothing_newer_is_said_and_nothing_is_written(small: Small) -> None:
+    before = small.files()
+    done = small("lock", "stack", "--upgrade", "pip")
+    assert (done.code, done.out) == (0, "nothing newer fits, so nothing is written\n")
+    small("lock", "stack", "--upgrade", "torch")
+    small("lock", "stack", "--upgrade", "lib")
+    after = small.files()
+    assert after != before
+    row = small("lock", "stack", "--upgrade", "torch-npu", "--upgrade", "lib")
+    assert row.code == 0
+    assert "torch-npu stays at 2.9.0: no row of the table for CANN 8.5.0 that fits the rest is newer\n" in row.out
+    assert f"lib: uploads up to {TODAY} count already\nnothing to change\n" in row.out
+    assert small.files() == after
+
+
+@pytest.mark.parametrize("failing", ["amd64", "arm64"])
+def test_one_lock_that_fails_leaves_all_files_as_they_were(
+    small: Small, failing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = upgrade_module.resolve_lock
+
+    def resolve(context: object, catalog: object, request: object, **more: object) -> object:
+        if request.arch == failing:  # type: ignore[attr-defined]
+            raise NetworkError("the index went away")
+        return real(context, catalog, request, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(upgrade_module, "resolve_lock", resolve)
+    before = small.files()
+    done = small("lock", "stack", "--upgrade", "lib")
+    assert done.code == ExitCode.NETWORK
+    assert "1 of 2 locks could not be made\nthe index went away" in done.err
+    assert small.files() == before
+
+
+def test_without_locks_and_with_a_broken_one_the_upgrade_makes_them(small: Small) -> None:
+    (small.root / "images/locks/stack/py3.11-amd64.txt").write_text("broken")
+    (small.root / "images/locks/stack/py3.11-arm64.txt").unlink()
+    done = small("lock", "stack", "--upgrade", "lib")
+    assert done.code == 0
+    assert done.out.count(": made anew\n") == 2
+    assert small.versions()["lib"] == small.versions(arch="arm64")["lib"] == "2.0"
+
+
+def test_a_file_that_cannot_be_edited_is_said_with_the_line_and_left_alone(small: Small) -> None:
+    text = STACK.replace('version: "2.8.0"', 'version: &v "2.8.0"').replace("version: '2.8.0'", "version: *v")
+    text = text.replace('{name: tool, version: "1.0"}', '{name: tool, version: "1.0", reason: *v}')
+    small.profile().write_text(text)
+    assert small("lock", "stack").code == 0
+    before = small.files()
+    done = small("lock", "stack", "--upgrade", "torch")
+    assert done.code == ExitCode.USAGE
+    assert "images/profiles/stack.yaml:8" in done.err
+    assert "by hand" in done.err
+    assert small.files() == before
+
+
+def test_an_index_that_is_not_reached_is_exit_7(small: Small) -> None:
+    before = small.files()
+    small.index.status = 503
+    done = small("lock", "stack", "--upgrade", "lib")
+    assert done.code == ExitCode.NETWORK
+    assert small.files() == before
+
+
+def test_later_releases_of_other_packages_stay_out(small: Small) -> None:
+    small.index.add(make_wheel("torch", "2.9.9"), uploaded=LATER)
+    before = small.versions()
+    small("lock", "stack", "--upgrade", "dep")
+    assert small.versions() == {**before, "dep": "1.1"}
+
+
+def test_failures_have_the_worst_exit_code() -> None:
+    from cannery.edge.lock_jobs import raise_failures  # noqa: PLC0415
+
+    raise_failures([], 3)
+    with pytest.raises(NetworkError, match=r"2 of 3 locks could not be made\nno set\nx: no index"):
+        raise_failures([FindingsError("no set"), NetworkError("no index", where="x")], 3)
+    with pytest.raises(FindingsError, match=r"^no set$"):
+        raise_failures([FindingsError("no set")], 1)
