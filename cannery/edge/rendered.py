@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from filelock import FileLock, Timeout
 
-from cannery.core.errors import UsageError
+from cannery.core.errors import FindingsError, UsageError
+from cannery.core.lint import lint
 from cannery.core.render import DOCKERFILE, render, wheel_paths
 from cannery.edge.files import write_atomic
 from cannery.edge.planned_sources import fetch_planned, links
@@ -90,9 +91,14 @@ def fetch_wheels(
 def write_folder(context: Context, catalog: Catalog, plan: Plan, folder: Path) -> str:
     """Write the rendered folder of `plan`; return what changed, in words. Logs in it stay.
 
-    Raises `UsageError` for a folder with other things in it: whatever the plan does not want there is removed.
+    Raises `UsageError` for a folder with other things in it: whatever the plan does not want there is removed; and
+    `FindingsError` for what must not stand in a Dockerfile (`cannery.core.lint`).
     """
     texts = render(plan, context.templates(), catalog.compatibility)
+    wrong = lint(texts[DOCKERFILE])
+    if wrong:
+        listed = "\n".join(map(str, wrong))
+        raise FindingsError(f"the templates make an image that must not be\n{listed}", where="templates/")
     _refuse_foreign(folder)
     changed = sum(write_atomic(folder / name, text) for name, text in texts.items())
     paths = wheel_paths(plan)

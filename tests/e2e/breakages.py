@@ -7,6 +7,7 @@ The engine, the image and its tag are the test's; here is only the table.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -97,6 +98,31 @@ def not_importable(module: str) -> str:
     return at_start("import sys", f'sys.modules["{module}"] = None')
 
 
+def tree(name: str) -> str:
+    """A line of Python for `python` that adds a source, which is a tree, to the manifest."""
+    row = {
+        "name": name,
+        "component": name,
+        "version": "9.0",
+        "install": "tree",
+        "path": f"/opt/src/{name}",
+        "repository": None,
+        "commit": None,
+        "release": None,
+        "dirty": False,
+        "without": "",
+        "chips": [],
+    }
+    return f'm["sources"].append(json.loads("""{json.dumps(row)}"""))'
+
+
+# A distribution that vLLM would load as its platform, without its code; and a vLLM that asks for one.
+HOLLOW_PLUGIN = python(
+    'info = site / "plug-9.0.dist-info"; info.mkdir(); (site / "plug").mkdir()',
+    '(info / "METADATA").write_text("Metadata-Version: 2.1\\nName: plug\\nVersion: 9.0\\n")',
+    '(info / "entry_points.txt").write_text("[vllm.platform_plugins]\\nplug = plug:register\\n")',
+    'for n in ("vllm", "plug"): m["wheels"].append({**m["wheels"][0], "name": n, "version": "9.0"})',
+)
 REAL = python('m["base"]["kind"] = "real"')  # the level npu is skipped on a stand-in
 FAKE_DRIVER = (
     f"mkdir -p {DRIVER}/lib64/driver && : > {DRIVER}/lib64/driver/libascend_hal.so && "
@@ -135,6 +161,8 @@ STATIC = (
         "another version",
         python('w = next(w for w in m["wheels"] if w["name"] == "numpy"); w["version"] = "1.0"'),
     ),
+    Breakage("static.sources", "a tree gone", python(tree("gone"))),
+    Breakage("static.sources", "an empty tree", f"mkdir -p /opt/src/hollow/inside && {python(tree('hollow'))}"),
     Breakage("static.files", "a file changed", f"echo '# changed' >> {SITE}/numpy/version.py"),
     Breakage("static.files", "a file changed, same size", f"sed -i 's/version/versiom/' {SITE}/numpy/version.py"),
     Breakage("static.files", "a file lost", f"rm {SITE}/ray/_version.py"),
@@ -192,6 +220,21 @@ STATIC = (
         f"mkdir -p {TOOLKIT}/python/site-packages/ray && touch {TOOLKIT}/python/site-packages/ray/__init__.py",
     ),
     Breakage(
+        "static.shadow",
+        "two of a package without __init__.py",
+        "for tree in one two; do d=/opt/src/$tree/megatron/core; mkdir -p $d && touch $d/__init__.py; done && "
+        f"{python(tree('one'), tree('two'))}",
+        env=("PYTHONPATH=/opt/src/one:/opt/src/two",),
+        also=("static.env",),  # the base's own entries are gone
+    ),
+    Breakage(
+        "static.device-type",
+        "built for A3",
+        "mkdir -p /opt/src/vllm-ascend/vllm_ascend && "
+        "echo '__device_type__ = \"A3\"' > /opt/src/vllm-ascend/vllm_ascend/_build_info.py && "
+        f"{python(tree('vllm-ascend'))}",
+    ),
+    Breakage(
         "static.pip-check",
         "a requirement that nothing meets",
         python(
@@ -247,6 +290,7 @@ IMPORT = (
             "sys.meta_path.insert(0, Finder)",
         ),
     ),
+    Breakage("import.plugins", "a folder without code", HOLLOW_PLUGIN, arguments=("--only", "import.plugins")),
     Breakage("import.torch-npu-pair", "the other C++ ABI", python('m["base"]["atb_abi"] = 0')),
     Breakage(
         "import.torch-npu-pair",

@@ -2,17 +2,66 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
+import jsonschema
 import pytest
-from factories import compatibility, plan
+from factories import (
+    ENGINE,
+    KERNELS,
+    PLUGIN,
+    catalog,
+    compatibility,
+    components,
+    inputs,
+    lock,
+    package,
+    plan,
+    source_components,
+    source_recipe,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cannery import __version__
 from cannery.core.manifest import labels, manifest, manifest_text, size_bytes
+from cannery.core.plan import make_plan
 from cannery.core.recipe import Options
+from cannery.core.source_step import LocalTree
+from cannery.core.words import Arch
+from verifying.form import form_faults
+from verifying.manifest import FORM
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cannery.core.plan import Plan
 
 STANDIN = Options(base="standin")
+
+
+def source_plan(options: Options | None = None, **changes: object) -> Plan:
+    """A plan of the profile `sources`."""
+    found = source_recipe(options)
+    return make_plan(found, inputs(found, socs=("ascend910b1",), **changes))
+
+
+def source(name: str, version: str, install: str, commit: str, **changes: object) -> dict[str, object]:
+    """What a manifest says of a source at a commit."""
+    return {
+        "name": name,
+        "component": name,
+        "version": version,
+        "install": install,
+        "path": None if install == "wheel" else f"/opt/src/{name}",
+        "repository": None,
+        "commit": commit,
+        "release": None,
+        "dirty": False,
+        "without": "",
+        "chips": [],
+        **changes,
+    }
 
 
 @pytest.mark.parametrize(("text", "size"), [("16g", 16 << 30), ("512M", 512 << 20), ("3k", 3072), ("1024", 1024)])
@@ -89,3 +138,60 @@ def test_the_text_is_sorted_json_that_ends_in_a_line_end() -> None:
 def test_env_is_the_images_whole_environment() -> None:
     made = plan()
     assert manifest(made, compatibility())["env"] == made.env
+
+
+def test_it_says_of_every_source_where_it_is_and_what_it_was_made_of() -> None:
+    assert manifest(source_plan(), compatibility())["sources"] == [
+        source("engine", "0.11.0", "wheel", ENGINE),
+        source("kernels", "1.2.0", "wheel", KERNELS, chips=["910b"]),
+        source("plugin", "1.0", "editable", PLUGIN),
+    ]
+
+
+def test_kernels_are_for_the_chip_of_the_target() -> None:
+    found = manifest(source_plan(Options(chip="a3")), compatibility())["sources"]
+    assert [item["chips"] for item in found] == [[], ["a3"], []]
+
+
+def test_a_users_own_tree_has_the_version_that_it_has() -> None:
+    own = {"engine": LocalTree("d" * 64, "2" * 40, dirty=True), "plugin": LocalTree("e" * 64, None, dirty=False)}
+    engine, _, plugin = manifest(source_plan(local=own), compatibility())["sources"]
+    assert (engine["version"], engine["commit"], engine["dirty"]) == (None, "2" * 40, True)
+    assert (plugin["version"], plugin["commit"], plugin["dirty"]) == (None, None, False)
+
+
+def test_a_release_that_is_built_is_a_source_of_its_version() -> None:
+    found = source_recipe(
+        components=[{"name": "torch"}, {"name": "torch-npu"}, {"name": "engine", "release": "0.11.0"}]
+    )
+    sdist = package("engine", "0.11.0", file="engine-0.11.0.tar.gz")
+    locks = {arch: replace(lock(found, arch), packages=(*lock(found, arch).packages, sdist)) for arch in Arch}
+    made = manifest(make_plan(found, inputs(found, locks=locks)), compatibility())
+    assert made["sources"] == [source("engine", "0.11.0", "wheel", ENGINE) | {"commit": None, "release": "0.11.0"}]
+    assert "engine" not in {row["name"] for row in made["wheels"]}
+
+
+def test_native_parts_that_a_stand_in_cannot_build_are_left_out_with_the_reason() -> None:
+    value = {"build_env": {"KERNELS": "0"}, "install": "editable", "reason": "no CANN to compile against"}
+    kernels = source_components()["kernels"].model_dump(exclude_defaults=True) | {"standin": value}
+    every = {**components(), **source_components(), "kernels": type(components()["torch"]).model_validate(kernels)}
+    for options, wanted in (
+        (STANDIN, ("editable", "/opt/src/kernels", "no CANN to compile against", [])),
+        (None, ("wheel", None, "", ["910b"])),
+    ):
+        found = source_recipe(options, catalog(components=every))
+        (row,) = (
+            row
+            for row in manifest(make_plan(found, inputs(found, socs=("ascend910b1",))), compatibility())["sources"]
+            if row["name"] == "kernels"
+        )
+        assert (row["install"], row["path"], row["without"], row["chips"]) == wanted
+
+
+@pytest.mark.parametrize("local", [{}, {"engine": LocalTree("d" * 64, None, dirty=True)}])
+def test_it_has_the_published_form_and_the_scripts(root: Path, local: dict[str, LocalTree]) -> None:
+    schema = json.loads((root / "docs/manifest.schema.json").read_text())
+    found = json.loads(manifest_text(source_plan(local=local), compatibility()))
+    jsonschema.validate(found, schema)
+    assert form_faults(found, FORM) == []
+    assert len(found["sources"]) == 3

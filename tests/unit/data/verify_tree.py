@@ -191,7 +191,7 @@ class Tree:
             }
             self.manifest["wheels"].append(row)
 
-    def source(self, component: str, version: str | None, install: str, **changes: Any) -> dict[str, Any]:
+    def source(self, component: str, version: str | None, install: str, **changes: object) -> dict[str, Any]:
         """Puts a source into the manifest, as its own distribution below /opt/src; the entry, which may be changed."""
         entry: dict[str, Any] = {
             "name": component,
@@ -232,9 +232,9 @@ class Tree:
             listed=False,
         )
 
-    def tree_on_path(self, component: str, version: str, files: Mapping[str, str]) -> None:
+    def tree_on_path(self, component: str, version: str, files: Mapping[str, str], **changes: object) -> None:
         """Puts a source's tree into the image, and its folder first on PYTHONPATH."""
-        self.source(component, version, "tree")
+        self.source(component, version, "tree", **changes)
         for name, text in files.items():
             self.write(f"/opt/src/{component}/{name}", text)
         before = self.env.get("PYTHONPATH")

@@ -94,5 +94,6 @@ for entry in sys.path:
             hits[name].append((os.path.join(folder, item), kind, entry in {"", os.getcwd()}))
 answer = {name: {"origin": origins[name], "hits": places} for name, places in hits.items()}
 inner = {dotted: found for name, places in hits.items() for dotted, found in deeper(name, places).items()}
-answer.update({name: {"origin": "", "hits": places} for name, places in inner.items()})
+for dotted, places in inner.items():  # portions are searched in the order of sys.path
+    answer[dotted] = {"origin": next((path for path, kind, _ in places if kind != "bare"), ""), "hits": places}
 print("\n" + json.dumps(answer))

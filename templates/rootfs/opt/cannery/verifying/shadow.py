@@ -46,10 +46,12 @@ def shadow_fault(image: Image, name: str, found: Mapping[str, Any]) -> str:
         other = next(others, home)
         takes = f"; import takes {image.shown(origin)}" if origin else ""
         return f"{name}: {said(image, other)} stands beside {said(image, home)}{takes}"
-    wanted = homes_of(image, name)
-    if origin and not below(origin, homes) and not (at_home or strange):
+    if not origin or (os.path.isdir(origin) and not copies):
+        return ""  # a namespace: what its portions share has its own entry
+    if not below(origin, homes) and not (at_home or strange):
         return ""  # of the base or of Python itself
-    if origin and not below(origin, homes if os.path.isdir(origin) else wanted):
+    wanted = homes_of(image, name)
+    if not below(origin, wanted):
         return f"{name} comes from {said(image, origin)}, not from {' or '.join(map(image.shown, wanted))}"
     return ""
 
