@@ -87,7 +87,7 @@ def test_engine_env_leads_the_user_s_docker_to_the_engine(cannery: Cannery, imag
 def test_misfit_is_refused_before_anything_is_built(cannery: Cannery) -> None:
     done = cannery.build_py("check", PROFILE, "--pin", MISFIT, check=3)
     assert "torch 2.13.0" in done.stdout
-    assert "torch_npu 2.14.0" in done.stdout
+    assert "torch-npu 2.14.0" in done.stdout
     assert cannery.build_py("image", PROFILE, "--pin", MISFIT, check=3).stdout == ""
 
 

@@ -130,6 +130,20 @@ def test_the_first_cause_is_told(tree: Tree) -> None:
     assert said(tree)[0].startswith(f"{NAME}: libhccl.so is not found: no folder of LD_LIBRARY_PATH or of ")
 
 
+def test_what_a_failing_plugin_printed_is_told(tree: Tree) -> None:
+    plugin(tree, "print('half way')\nraise ValueError('odd')")
+    assert said(tree) == [f"{NAME}: ValueError: odd", "half way"]
+
+
+def test_a_failing_plugin_does_not_spoil_the_next(tree: Tree) -> None:
+    plugin(tree, "import builtins\nbuiltins.spoilt = True\nraise ValueError('odd')")
+    points = "[vllm.platform_plugins]\nnext = zeta:register\n"
+    text = f"import builtins\nassert not hasattr(builtins, 'spoilt')\n{REGISTER}"
+    tree.install("zeta", "1", {"zeta.py": text})
+    tree.write(f"{tree.site_name}/zeta-1.dist-info/entry_points.txt", points)
+    assert said(tree) == [f"{NAME}: ValueError: odd"]
+
+
 def test_kernels_of_another_chip_fail(tree: Tree) -> None:
     plugin(tree, "def register(): print('soc version mismatch: Ascend910B1')")
     assert said(tree) == [f"{NAME}: was built for another chip: soc version mismatch: Ascend910B1"]

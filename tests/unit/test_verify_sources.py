@@ -259,6 +259,24 @@ def test_training_scripts_of_one_name_in_two_trees_are_no_shadow(tree: Tree) -> 
     assert tree.failing("static") == {}
 
 
+def test_a_folder_of_data_in_a_tree_is_no_module(tree: Tree) -> None:
+    tree.tree_on_path("megatron-lm", "0.12.1", {**MEGATRON, "images/a.png": "", "tasks/orqa/__init__.py": ""})
+    tree.cwd = str(tree.root / "workspace")
+    tree.write("/workspace/images/b.png")
+    assert tree.failing("static") == {}
+    tree.write("/workspace/tasks/b.py")
+    assert said(tree, "static.shadow")[0].startswith("tasks: /workspace/tasks (version unknown) stands beside ")
+
+
+def test_a_link_from_site_packages_into_a_tree_is_no_stranger(tree: Tree) -> None:
+    tree.tree_on_path("ops", "1", {"ops/__init__.py": "", "ops/data.txt": ""})
+    (tree.site / "data.txt").symlink_to("/etc/passwd")
+    assert said(tree, "static.files") == [f"1 file is in no RECORD: {LIB}/data.txt"]
+    (tree.site / "data.txt").unlink()
+    (tree.site / "data.txt").symlink_to(tree.root / "opt/src/ops/ops/data.txt")
+    assert tree.failing("static") == {}
+
+
 @pytest.mark.parametrize("finder", [False, True])
 def test_a_copy_in_site_packages_hides_an_editable_install(tree: Tree, *, finder: bool) -> None:
     tree.editable("verl-src", "0.8.0.dev0", "verl", finder=finder)
