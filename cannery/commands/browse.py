@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from typing import TYPE_CHECKING, Any
 
 from cannery.core.errors import ExitCode
@@ -60,6 +61,7 @@ def show_profile(arguments: argparse.Namespace, context: Context) -> ExitCode:
     for document in profile.documents:
         print(f"document: {document}")
     width = max(len(str(row["name"])) for row in rows)
+    indent = " " * (width + 4)
     for row in rows:
         pin = f"== {row['pin']}" if row["pin"] else "locked"
         index = f", index {row['index']}" if row["index"] else ""
@@ -67,7 +69,11 @@ def show_profile(arguments: argparse.Namespace, context: Context) -> ExitCode:
             index += f", {_hosts(row)} at {row['commit']}"
         print(f"  {row['name']:<{width}}  {pin:<16} {row['kind']}{index}: {row['summary']}")
         if row["asks"]:
-            print(f"  {'':<{width}}  asks for: {', '.join(row['asks'])}")
+            print(
+                textwrap.fill(
+                    ", ".join(row["asks"]), 118, initial_indent=f"{indent}asks for: ", subsequent_indent=indent
+                )
+            )
         if row["reason"]:
             print(f"  {'':<{width}}  because: {row['reason']}")
     for title in ("constraints", "overrides", "excludes"):

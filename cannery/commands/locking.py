@@ -81,7 +81,8 @@ def _wanted(arguments: argparse.Namespace, context: Context, catalog: Catalog) -
                 request = lock_request(mine)
                 path = lock_path(context, request, standard=recipe.is_standard)
                 yield Wanted(request, path, mine, standard=recipe.is_standard)
-    for python in sorted({v for p in catalog.profiles.values() for v in (p.target.python, *p.target.pythons)}):
+    pythons = {v for p in catalog.profiles.values() for v in (p.target.python, *p.target.pythons)}
+    for python in sorted(pythons | ({arguments.python} if arguments.python else set())):
         for arch in Arch:
             request = tools_request(catalog, python, arch)
             yield Wanted(request, lock_path(context, request))

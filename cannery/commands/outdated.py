@@ -25,6 +25,7 @@ def outdated(arguments: argparse.Namespace, context: Context) -> ExitCode:
     catalog = context.catalog()
     recipe = bind(context, catalog, arguments.profile, options_of(arguments))
     lock = current_lock(context, catalog, recipe, recipe.target.arch)
+    context.say(f"asking for releases of {len(lock.packages)} packages, and resolving {recipe.name} as of today …")
     report = look(context, catalog, recipe, lock, arguments.today)
     if context.is_json:
         print(json.dumps(_value(recipe, report), indent=2, ensure_ascii=False))

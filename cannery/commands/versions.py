@@ -56,6 +56,8 @@ def check(arguments: argparse.Namespace, context: Context) -> ExitCode:
         for line in listed(found, None if arguments.all else NOTES_SHOWN):
             print(line)
         verdict = f"errors: {len(failed)}; this set cannot be built" if failed else "no errors"
+        if recipe.sources and not failed:
+            verdict += "; building sources is not there yet"
         print(f"{recipe.name} for {recipe.target}: {verdict}")
     return ExitCode.FINDINGS if failed else ExitCode.DONE
 

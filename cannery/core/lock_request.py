@@ -28,7 +28,7 @@ def lock_request(recipe: Recipe) -> LockRequest:
     names = {c.package for c in recipe.wheels} | {s.name for s in sources}
     requirements += [r for r in recipe.base.line.python_packages if canonicalize_name(Requirement(r).name) not in names]
     extra = [pin for pin in recipe.pins if parse_pin(pin)[0] not in names]
-    overrides = [o.requirement for o in recipe.profile.overrides if not _same_name(o.requirement, recipe.pins)]
+    overrides = [o.requirement for o in recipe.profile.overrides if not set_aside(o.requirement, recipe.pins)]
     if recipe.force:
         overrides += [c.requirement for c in recipe.wheels if c.version] + extra
     bindings = {
@@ -53,8 +53,12 @@ def lock_request(recipe: Recipe) -> LockRequest:
     )
 
 
-def _same_name(requirement: str, pins: tuple[str, ...]) -> bool:
-    return canonicalize_name(Requirement(requirement).name) in {parse_pin(pin)[0] for pin in pins}
+def set_aside(override: str, pins: tuple[str, ...]) -> bool:
+    """Whether an ad-hoc pin (`NAME==VERSION`) says otherwise than an override, and so takes its place."""
+    wanted = Requirement(override)
+    name = canonicalize_name(wanted.name)
+    versions = [version for pinned, version in map(parse_pin, pins) if pinned == name]
+    return any(not wanted.specifier.contains(version, prereleases=True) for version in versions)
 
 
 def _sources(recipe: Recipe) -> tuple[KnownRelease, ...]:

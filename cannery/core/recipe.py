@@ -13,7 +13,7 @@ from cannery.core.errors import FindingsError, UsageError
 from cannery.core.held import held_bounds
 from cannery.core.target import Target, parse_arch, parse_cann, parse_chip, parse_os, parse_python
 from cannery.core.versions import without_build
-from cannery.core.words import Arch, BaseKind, ComponentKind, did_you_mean
+from cannery.core.words import Arch, BaseKind, ComponentKind, did_you_mean, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -226,7 +226,8 @@ def _pinned(
     known = names | {canonicalize_name(n) for n in locked}
     for name in wanted:
         if name not in known:
-            raise UsageError(f"--pin: {name} is no package of this profile", hint=did_you_mean(name, known))
+            near = did_you_mean(name, known) if nearest(name, known) else "`make show` prints its components"
+            raise UsageError(f"--pin: {name} is no package of this profile", hint=near)
     changed = tuple(_repinned(c, wanted[c.package]) if c.package in wanted else c for c in chosen)
     return changed, tuple(sorted(f"{name}=={version}" for name, version in wanted.items()))
 

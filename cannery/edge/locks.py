@@ -163,7 +163,7 @@ def current_lock(context: Context, catalog: Catalog, recipe: Recipe, arch: Arch)
     """
     request = lock_request(with_arch(recipe, arch))
     if recipe.is_standard:
-        return _committed(context, catalog, request, f"make lock PROFILE={recipe.name}")
+        return _committed(context, catalog, request, f"make lock PROFILE={recipe.name}{_python_option(recipe)}")
     path = lock_path(context, request, standard=False)
     # Another CANN may want just what the profile's own does.
     for place in (lock_path(context, request), path):
@@ -172,6 +172,12 @@ def current_lock(context: Context, catalog: Catalog, recipe: Recipe, arch: Arch)
             return lock
     context.say(f"resolving {recipe.name} for {arch} with {', '.join(recipe.pins) or f'CANN {recipe.target.cann}'} …")
     return make_lock(context, catalog, request, path, recipe=with_arch(recipe, arch))[0]
+
+
+def _python_option(recipe: Recipe) -> str:
+    """Return what a command that makes locks has to say beside the profile: a Python that is not the profile's."""
+    target, own = recipe.target, recipe.profile.target
+    return "" if target.python in (own.python, *own.pythons) else f" PYTHON={target.python}"
 
 
 def read_locks(context: Context, catalog: Catalog, recipe: Recipe) -> LockSet:
@@ -189,7 +195,9 @@ def read_locks(context: Context, catalog: Catalog, recipe: Recipe) -> LockSet:
         except FindingsError as error:
             found.append(_finding(error))
     try:
-        tools = tools_lock(context, catalog, recipe.target.python)
+        option = _python_option(recipe)
+        hint = f"make lock PROFILE={recipe.name}{option}" if option else "make lock"
+        tools = tools_lock(context, catalog, recipe.target.python, hint)
     except FindingsError as error:
         found.append(_finding(error))
     return LockSet(locks, tools, tuple(found))
@@ -209,6 +217,6 @@ def _arches(recipe: Recipe) -> tuple[Arch, ...]:
     return tuple(dict.fromkeys([recipe.target.arch, *recipe.profile.target.arch]))
 
 
-def tools_lock(context: Context, catalog: Catalog, python: str) -> Lock:
+def tools_lock(context: Context, catalog: Catalog, python: str, hint: str = "make lock") -> Lock:
     """Return the lock of the build tools for this host's arch. Raises as `current_lock` does."""
-    return _committed(context, catalog, tools_request(catalog, python, context.arch), "make lock")
+    return _committed(context, catalog, tools_request(catalog, python, context.arch), hint)

@@ -318,3 +318,8 @@ def test_another_cann_has_no_committed_lock_of_its_own(context: Context) -> None
     differs = recipe(Options(cann="8.3.rc1"), catalog(bases={**found.bases, "8.3.rc1": line}))
     path = lock_path(context, lock_request(differs), standard=differs.is_standard)
     assert path.is_relative_to(context.cache)
+
+
+def test_a_lock_of_another_python_is_made_by_a_command_that_names_it(context: Context) -> None:
+    found = read_locks(context, catalog(), recipe(Options(python="3.10"))).findings
+    assert {finding.fix for finding in found} == {"make lock PROFILE=stack PYTHON=3.10"}

@@ -13,9 +13,10 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from factories import compatibility, inputs, recipe
+from factories import compatibility, inputs, recipe, source_recipe
 
 from cannery.core.bake_file import check_bake
 from cannery.core.plan import Plan, make_plan
@@ -23,6 +24,11 @@ from cannery.core.recipe import Options
 from cannery.core.render import DOCKERFILE, render, wheel_paths
 from cannery.core.words import Arch
 from cannery.edge.context import Context, template_digests
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cannery.core.recipe import Recipe
 
 FILES = Path(__file__).parent / "files"
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -37,14 +43,23 @@ class Case:
     options: Options
     build_arch: Arch = Arch.AMD64
     forced: tuple[str, ...] = ()
+    bind: Callable[[Options], Recipe] = recipe
 
     @property
     def plan(self) -> Plan:
-        found = recipe(self.options)
+        found = self.bind(self.options)
         # A fixed digest of the templates: a changed verify script is no change of these files.
         return make_plan(
             found,
-            inputs(found, build_arch=self.build_arch, templates={"tools/stage.py": "goldens"}, forced=self.forced),
+            inputs(
+                found,
+                build_arch=self.build_arch,
+                templates={"tools/stage.py": "goldens", "tools/source.py": "goldens"}
+                if found.sources
+                else {"tools/stage.py": "goldens"},
+                forced=self.forced,
+                socs=("ascend910b1",),
+            ),
         )
 
     @property
@@ -58,6 +73,8 @@ CASES = [
     Case("real-dnf-arm64-native", Options(os="openeuler24.03", arch="arm64", chip="a3"), build_arch=Arch.ARM64),
     Case("standin-amd64", Options(base="standin")),
     Case("standin-arm64-cross", Options(base="standin", arch="arm64")),
+    Case("sources-native-amd64", Options(), bind=source_recipe),
+    Case("sources-standin-arm64-cross", Options(base="standin", arch="arm64"), bind=source_recipe),
     Case("custom-forced-amd64", Options(base="me/cann:1", force=True, pins=("torch-npu==2.8.0",)), forced=("fit",)),
 ]
 by_name = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -135,14 +152,15 @@ def test_the_bake_file_has_only_keys_that_buildx_knows(case: Case) -> None:
 @by_name
 def test_every_mount_and_copy_has_its_source(case: Case) -> None:
     made = texts(case)
-    paths = {*made, *wheel_paths(case.plan)}
+    paths = {*made, *wheel_paths(case.plan), *(f"sources/{step.file}" for step in case.plan.sources)}
     for source in re.findall(r"type=bind,source=([^,\s]+)", made[DOCKERFILE]):
         assert any(path == source or path.startswith(f"{source}/") for path in paths), source
     stages = re.findall(r"^FROM .* AS (\S+)$", made[DOCKERFILE], re.MULTILINE)
-    copied = re.findall(r"^COPY --link --from=(\S+) /out/ /$", made[DOCKERFILE], re.MULTILINE)
-    assert sorted(copied) == sorted(stage for stage in stages if stage != "image"), "every stage's layer once"
+    image = made[DOCKERFILE].rpartition(" AS image\n")[2]
+    copied = re.findall(r"^COPY --link --from=(\S+) /out/ /$", image, re.MULTILINE)
+    assert sorted(copied) == sorted({*stages} - {"image", "system", "native"}), "every stage's layer once"
     assert len(set(stages)) == len(stages)
-    assert [line for line in made[DOCKERFILE].splitlines() if line.startswith("COPY")] == [
+    assert [line for line in image.splitlines() if line.startswith("COPY")] == [
         f"COPY --link --from={stage} /out/ /" for stage in copied
     ]
 
@@ -155,7 +173,9 @@ def test_the_dockerfile_needs_no_network_but_for_system_packages(case: Case) -> 
     assert len(online) == 1
     assert "system.sh" in online[0]
     assert "# syntax" not in text
-    assert f"FROM {case.plan.base_reference} AS image" in text
+    # Native builds stand on the system packages too, which are then a stage of their own.
+    stands = "system" if any(step.native for step in case.plan.sources) else "image"
+    assert f"FROM {case.plan.base_reference} AS {stands}\n" in text
     assert f"FROM --platform=$BUILDPLATFORM {case.plan.build_reference} AS venv" in text
 
 

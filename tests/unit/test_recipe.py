@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from cannery.core.component import Component
 from cannery.core.errors import FindingsError, UsageError
-from cannery.core.lock_request import lock_request, tools_request
+from cannery.core.lock_request import lock_request, set_aside, tools_request
 from cannery.core.recipe import Options, Recipe, find_profile, parse_pin, select, with_arch
 from cannery.core.words import Arch, BaseKind, Chip
 
@@ -236,3 +236,11 @@ def test_pins_are_in_normal_form_whatever_their_order() -> None:
     one = recipe(Options(pins=("ray==2.0", "numpy==1.0")))
     two = select(catalog(), "stack", Options(pins=("NumPy==1.0", "Ray==2.0", "ray==2.0")), Arch.AMD64, ["numpy"])
     assert one == two
+
+
+@pytest.mark.parametrize(
+    ("pin", "aside"),
+    [("torch==2.8.0", False), ("torch==2.8.0+cpu", False), ("torch==2.9.0", True), ("a==1", False)],
+)
+def test_a_pin_sets_an_override_aside_where_it_says_otherwise(pin: str, aside: bool) -> None:
+    assert set_aside("Torch==2.8.0", (pin,)) is aside

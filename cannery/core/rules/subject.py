@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from cannery.core.lock_request import set_aside
 from cannery.core.markers import live, marker_environment
 
 if TYPE_CHECKING:
@@ -76,10 +77,9 @@ class Subject:
 
     @cached_property
     def overridden(self) -> frozenset[str]:
-        """Normalised names of what the profile overrides. A pin by hand takes the override's place."""
-        by_hand = {pin.partition("==")[0] for pin in self.recipe.pins}
-        names = (canonicalize_name(Requirement(o.requirement).name) for o in self.recipe.profile.overrides)
-        return frozenset(names) - by_hand
+        """Normalised names of what the profile overrides and no pin by hand sets aside."""
+        texts = [o.requirement for o in self.recipe.profile.overrides if not set_aside(o.requirement, self.recipe.pins)]
+        return frozenset(canonicalize_name(Requirement(text).name) for text in texts)
 
     def live(self, texts: Iterable[str]) -> Iterator[Requirement]:
         """Give the requirements, PEP 508 texts, that count on the target."""
