@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from packaging.requirements import Requirement
 from packaging.utils import (
     InvalidSdistFilename,
     InvalidWheelFilename,
@@ -19,10 +18,13 @@ from packaging.utils import (
 from packaging.version import Version
 
 from cannery.core.lock import DEFAULT_INDEX, PROFILE_VIA
+from cannery.core.markers import live, marker_environment
 from cannery.core.wheel_tags import wheel_rank
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
+
+    from packaging.requirements import Requirement
 
     from cannery.core.lock import Lock, LockedPackage, LockRequest
 
@@ -73,16 +75,15 @@ def _header(lock: Lock, request: LockRequest) -> Iterator[str]:
 def _asked(lock: Lock, request: LockRequest) -> Iterator[str]:
     """An override takes the place of every requirement of its package; constraints hold beside it, as for uv."""
     versions = {package.name: Version(package.version) for package in lock.packages}
-    environment = _environment(request)
-    overrides = _live(request.overrides, environment)
+    overrides = _live(request.overrides, request)
     overridden = {name for name, _wanted in overrides}
     from_git: set[str] = {source.name for source in request.sources}
-    requirements = [pair for pair in _live(request.requirements, environment) if pair[0] not in from_git]
+    requirements = [pair for pair in _live(request.requirements, request) if pair[0] not in from_git]
     for name, wanted in requirements:
         if name not in versions:
             yield f"{wanted}: not in the lock"
     bounds = [pair for pair in requirements if pair[0] not in overridden]
-    for name, wanted in (*bounds, *overrides, *_live(request.constraints, environment)):
+    for name, wanted in (*bounds, *overrides, *_live(request.constraints, request)):
         version = versions.get(name)
         if version is not None and not wanted.specifier.contains(version, prereleases=True):
             yield f"{wanted}: the lock has {version}"
@@ -91,34 +92,16 @@ def _asked(lock: Lock, request: LockRequest) -> Iterator[str]:
             yield f"{text}: in the lock, and excluded"
 
 
-def _live(texts: tuple[str, ...], environment: dict[str, str]) -> list[tuple[str, Requirement]]:
+def _live(texts: tuple[str, ...], request: LockRequest) -> list[tuple[str, Requirement]]:
     """Return normalised name and requirement of the texts that count on the target."""
-    found = [Requirement(text) for text in texts]
-    return [(canonicalize_name(one.name), one) for one in found if not one.marker or one.marker.evaluate(environment)]
-
-
-def _environment(request: LockRequest) -> dict[str, str]:
-    """Return every variable of a marker for the target, so that nothing of the running Python counts."""
-    full = f"{request.python}.0"
-    return {
-        "implementation_name": "cpython",
-        "implementation_version": full,
-        "os_name": "posix",
-        "platform_machine": request.arch.machine,
-        "platform_python_implementation": "CPython",
-        "platform_release": "",
-        "platform_system": "Linux",
-        "platform_version": "",
-        "python_full_version": full,
-        "python_version": request.python,
-        "sys_platform": "linux",
-    }
+    environment = marker_environment(request.python, request.arch)
+    return [(canonicalize_name(one.name), one) for one in live(texts, environment)]
 
 
 def _via(lock: Lock, request: LockRequest) -> Iterator[str]:
     """Every package was asked for by one that is there; by the profile if, and only if, the request names it."""
     names = {package.name for package in lock.packages} | {source.name for source in request.sources}
-    direct = {name for name, _wanted in _live(request.requirements, _environment(request))}
+    direct = {name for name, _wanted in _live(request.requirements, request)}
     for package in lock.packages:
         askers = {text.partition("[")[0] for text in package.via}
         if not askers:
