@@ -7,11 +7,11 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from cannery.core.held import same_release
 from cannery.core.lock_request import lock_request
+from cannery.core.markers import package_name
 from cannery.core.profile_items import ItemKind
 from cannery.core.rules.table import CANN, PYTHON, holds
 
@@ -55,7 +55,7 @@ def objection(candidate: Candidate, catalog: Catalog, answer: Mapping[str, str])
         CANN: candidate.cann or candidate.recipe.target.cann,
         PYTHON: candidate.recipe.target.python,
     }
-    free = {canonicalize_name(Requirement(o.requirement).name) for o in candidate.recipe.profile.overrides}
+    free = {package_name(o.requirement) for o in candidate.recipe.profile.overrides}
     changed = {*(name for name, _old, _new in candidate.moved), *(item.name for item in candidate.dropped)}
     for name, version in answer.items():
         rows = _rows_of(catalog, name, version)

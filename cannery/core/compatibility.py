@@ -12,6 +12,7 @@ from pydantic import Field, field_validator, model_validator
 from cannery.core.component import Closed
 from cannery.core.errors import UsageError
 from cannery.core.fields import DateText, EnvName, ExactText, FitText, Name, PatternText, Text
+from cannery.core.markers import package_name
 from cannery.core.target import parse_cann
 from cannery.core.words import Severity
 
@@ -62,7 +63,7 @@ class Row(Closed):
     @property
     def name(self) -> str:
         """The normalised name of the release's distribution."""
-        return canonicalize_name(Requirement(self.of).name)
+        return package_name(self.of)
 
     @property
     def version(self) -> str:

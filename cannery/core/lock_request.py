@@ -8,6 +8,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from cannery.core.lock import KnownRelease, LockRequest
+from cannery.core.markers import package_name
 from cannery.core.recipe import parse_pin
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def lock_request(recipe: Recipe) -> LockRequest:
     sources = _sources(recipe)
     requirements = [c.requirement for c in recipe.wheels] + [f"{s.name}=={s.version}" for s in sources]
     names = {c.package for c in recipe.wheels} | {s.name for s in sources}
-    requirements += [r for r in recipe.base.line.python_packages if canonicalize_name(Requirement(r).name) not in names]
+    requirements += [r for r in recipe.base.line.python_packages if package_name(r) not in names]
     extra = [pin for pin in recipe.pins if parse_pin(pin)[0] not in names]
     overrides = [o.requirement for o in recipe.profile.overrides if not set_aside(o.requirement, recipe.pins)]
     if recipe.force:

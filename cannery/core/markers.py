@@ -1,15 +1,21 @@
-"""Which requirements count on a target: the variables of PEP 508 markers, and the texts whose marker holds."""
+"""Requirements as texts (PEP 508): whose they are, and which of them count on a target."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from cannery.core.words import Arch
+
+
+def package_name(requirement: str) -> str:
+    """Return the normalised name of the distribution that a requirement is about."""
+    return canonicalize_name(Requirement(requirement).name)
 
 
 def marker_environment(python: str, arch: Arch) -> dict[str, str]:

@@ -6,13 +6,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from cannery.core.candidate import Candidate
 from cannery.core.errors import CanneryError
 from cannery.core.held import held_bounds, same_release
 from cannery.core.lock_request import lock_request
+from cannery.core.markers import package_name
 from cannery.core.missing import distance
 from cannery.core.pin_moves import PinMoves
 from cannery.core.profile_items import ItemKind
@@ -132,7 +132,7 @@ def _in_order(found: Sequence[dict[str, str]], recipe: Recipe) -> list[dict[str,
 def _moved(recipe: Recipe, catalog: Catalog, moved: Mapping[str, str]) -> Candidate | None:
     """Pin as `moved` says; None when nothing is known of a source at that version."""
     here = _versions(recipe)
-    kept = [pin for pin in recipe.pins if canonicalize_name(Requirement(pin).name) not in moved]
+    kept = [pin for pin in recipe.pins if package_name(pin) not in moved]
     pins = (*kept, *(f"{name}=={version}" for name, version in moved.items()))
     try:
         found = _selected(recipe, catalog, pins)
@@ -180,7 +180,7 @@ def _without_pair(recipe: Recipe, catalog: Catalog, movers: Sequence[Item]) -> I
 def _less(recipe: Recipe, catalog: Catalog, item: Item) -> Recipe | None:
     """Return the recipe without one item, None when it cannot be without; without `--pin` the profile's own counts."""
     profile = recipe.profile
-    pins = tuple(pin for pin in recipe.pins if canonicalize_name(Requirement(pin).name) != item.name)
+    pins = tuple(pin for pin in recipe.pins if package_name(pin) != item.name)
     match item.kind:
         case ItemKind.CONSTRAINT:
             kept = tuple(one for one in profile.constraints if one.requirement != item.text)
@@ -193,9 +193,7 @@ def _less(recipe: Recipe, catalog: Catalog, item: Item) -> Recipe | None:
         case ItemKind.PIN:
             chosen = tuple(replace(c, version=None) if c.package == item.name else c for c in recipe.chosen)
             # An override of the same package would hold it where it is.
-            kept = tuple(
-                o for o in profile.overrides if canonicalize_name(Requirement(o.requirement).name) != item.name
-            )
+            kept = tuple(o for o in profile.overrides if package_name(o.requirement) != item.name)
             free = profile.model_copy(update={"overrides": kept})
             return replace(recipe, profile=free, chosen=chosen, held=held_bounds(chosen, catalog.compatibility))
         case _:

@@ -9,7 +9,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from cannery.core.markers import live, marker_environment
+from cannery.core.markers import live, marker_environment, package_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -159,4 +159,4 @@ def _older(one: str, other: str) -> bool:
 
 
 def _is_of(requirement: str, name: str) -> bool:
-    return canonicalize_name(Requirement(requirement).name) == name
+    return package_name(requirement) == name

@@ -10,11 +10,10 @@ from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from cannery.core.held import held_bounds, same_release
+from cannery.core.markers import package_name
 from cannery.core.rules.table import CANN, DRIVER, PYTHON, holds, weight
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ class PinMoves:
     ) -> None:
         self.table = table
         self.has = has
-        self.overridden = {canonicalize_name(Requirement(o.requirement).name) for o in recipe.profile.overrides}
+        self.overridden = {package_name(o.requirement) for o in recipe.profile.overrides}
         self.pins = {c.package: c.version for c in recipe.wheels if c.version and c.package not in self.overridden}
         self.fixed = {c.package: c.version for c in recipe.sources if c.version and strict}
         self.targets: Mapping[str, Sequence[str]] = {CANN: (recipe.target.cann,) if strict else (), PYTHON: pythons}

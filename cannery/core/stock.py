@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
-from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from cannery.core.markers import live, marker_environment
+from cannery.core.markers import live, marker_environment, package_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,7 +59,7 @@ class Allowed:
     @cached_property
     def _ranges(self) -> Mapping[str, SpecifierSet]:
         request = self.request
-        overridden = {canonicalize_name(Requirement(text).name) for text in request.overrides}
+        overridden = {package_name(text) for text in request.overrides}
         texts = [text for source in request.sources for text in source.requires]
         environment = marker_environment(request.python, request.arch)
         found: dict[str, SpecifierSet] = {}

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from cannery.core.markers import package_name
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -114,7 +116,7 @@ def _list(values: Sequence[str]) -> str:
 
 def direct_names(request: LockRequest) -> frozenset[str]:
     """Return the normalised names that the request itself asks for."""
-    return frozenset(canonicalize_name(Requirement(text).name) for text in request.requirements)
+    return frozenset(package_name(text) for text in request.requirements)
 
 
 def exact_pin(request: LockRequest, name: str) -> str | None:

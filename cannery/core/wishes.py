@@ -10,6 +10,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from cannery.core.errors import UsageError
+from cannery.core.markers import package_name
 from cannery.core.profile_edit import component_line
 from cannery.core.words import ComponentKind, did_you_mean
 
@@ -100,11 +101,11 @@ def _checked(subject: Editable, wish: Wish) -> Wish:
         hint = f"change it there by hand; what it then asks for stands in images/components/{chosen.name}.yaml"
         raise UsageError(f"--upgrade: {name} comes from source and is pinned to {pin}", where=where, hint=hint)
     for override in recipe.profile.overrides:
-        if canonicalize_name(Requirement(override.requirement).name) == name:
+        if package_name(override.requirement) == name:
             what = f"--upgrade: the override {override.requirement} decides about {name}"
             raise UsageError(what, where=subject.file, hint="change or remove it by hand")
     for bound in recipe.held:
-        if canonicalize_name(Requirement(bound).name) == name:
+        if package_name(bound) == name:
             what = f"--upgrade: {name} follows a pin by the compatibility table, which says {bound}"
             raise UsageError(what, hint="upgrade the pin that it follows: torch or torch-npu")
     return replace(wish, name=name)

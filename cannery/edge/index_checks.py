@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
-
 from cannery.core.errors import NetworkError
+from cannery.core.markers import package_name
 from cannery.edge.index_trouble import State
 from cannery.edge.pipconf import shown
 from cannery.edge.places import url_path
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
 
 def usual_projects(request: LockRequest, bound: Sequence[str]) -> tuple[str, ...]:
     """Projects to ask a place for: some that the request wants of it, and pip, which every mirror of packages has."""
-    names = sorted({canonicalize_name(Requirement(text).name) for text in request.requirements} - {*bound, "pip"})
+    names = sorted({package_name(text) for text in request.requirements} - {*bound, "pip"})
     return (*names[:2], "pip")
 
 

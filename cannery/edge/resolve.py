@@ -19,12 +19,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
-
 from cannery.core.chains import denied
 from cannery.core.errors import CanneryError, FindingsError, NetworkError
 from cannery.core.lock import DEFAULT_INDEX
+from cannery.core.markers import package_name
 from cannery.core.uv_input import UvIndex, direct_names
 from cannery.core.uv_output import parse_pylock, parse_via
 from cannery.edge.bound import Binder, NoFileError, UnreachedError, bound_questions, index_of, known_sources
@@ -74,7 +72,7 @@ class Resolver:
             shared, sources = self._places(names)
             # uv forgets a package's index when the package is overridden, as a forced pin is; an index that is not
             # explicit stands before the shared ones, so the package still comes from it.
-            free = {canonicalize_name(Requirement(text).name) for text in self.request.overrides}
+            free = {package_name(text) for text in self.request.overrides}
             bound = {s.package: replace(s.uv, explicit=s.uv.explicit and s.package not in free) for s in sources}
             self.uv.prepare(shared, sources, bound, [name for name in names if name not in direct])
             self.via = parse_via(self.uv.must("--no-header", "--annotation-style", "line").stdout)

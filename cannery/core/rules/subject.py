@@ -6,14 +6,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
-
 from cannery.core.lock_request import set_aside
-from cannery.core.markers import live, marker_environment
+from cannery.core.markers import live, marker_environment, package_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+
+    from packaging.requirements import Requirement
 
     from cannery.core.catalog import Catalog
     from cannery.core.compatibility import Compatibility, Row
@@ -79,7 +78,7 @@ class Subject:
     def overridden(self) -> frozenset[str]:
         """Normalised names of what the profile overrides and no pin by hand sets aside."""
         texts = [o.requirement for o in self.recipe.profile.overrides if not set_aside(o.requirement, self.recipe.pins)]
-        return frozenset(canonicalize_name(Requirement(text).name) for text in texts)
+        return frozenset(package_name(text) for text in texts)
 
     def live(self, texts: Iterable[str]) -> Iterator[Requirement]:
         """Give the requirements, PEP 508 texts, that count on the target."""
