@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-from cannery.core.held import same_release
+from cannery.core.held import rows_for
 from cannery.core.lock_request import lock_request
 from cannery.core.markers import package_name
 from cannery.core.profile_items import ItemKind
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from cannery.core.catalog import Catalog
-    from cannery.core.compatibility import Row
     from cannery.core.lock import LockRequest
     from cannery.core.profile_items import Item
     from cannery.core.recipe import Recipe
@@ -58,16 +57,12 @@ def objection(candidate: Candidate, catalog: Catalog, answer: Mapping[str, str])
     free = {package_name(o.requirement) for o in candidate.recipe.profile.overrides}
     changed = {*(name for name, _old, _new in candidate.moved), *(item.name for item in candidate.dropped)}
     for name, version in answer.items():
-        rows = _rows_of(catalog, name, version)
+        rows = rows_for(catalog.compatibility, name, version)
         # What stands as before is not judged anew: the rules have done that.
         judged = [{k: fit for k, fit in r.fits.items() if name in changed or k in changed} for r in rows]
         if judged and not any(_agree(cells, known, free) for cells in judged):
             return f"{name} {version} is made for something else"
     return ""
-
-
-def _rows_of(catalog: Catalog, name: str, version: str) -> list[Row]:
-    return [row for row in catalog.compatibility.rows if row.name == name and same_release(row.version, version)]
 
 
 def _agree(cells: Mapping[str, str], known: Mapping[str, str], free: Collection[str]) -> bool:
@@ -89,7 +84,7 @@ def _without(item: Item, catalog: Catalog, answer: Mapping[str, str]) -> str:
     if not found or found == _public(bound.version):
         return ""
     in_table = any(row.name == item.name for row in catalog.compatibility.rows)
-    unknown = in_table and not _rows_of(catalog, item.name, found)
+    unknown = in_table and not rows_for(catalog.compatibility, item.name, found)
     return (
         f"{item.name} {found} instead of {_public(bound.version)}{', which no row of the table has' if unknown else ''}"
     )

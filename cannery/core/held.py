@@ -14,7 +14,7 @@ from packaging.version import Version
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from cannery.core.compatibility import Compatibility
+    from cannery.core.compatibility import Compatibility, Row
     from cannery.core.recipe import Chosen
 
 TORCH, TORCH_NPU = "torch", "torch-npu"
@@ -29,7 +29,7 @@ def held_bounds(chosen: Sequence[Chosen], table: Compatibility) -> tuple[str, ..
     torch, npu = pins.get(TORCH), pins.get(TORCH_NPU)
     found: list[str] = []
     if torch is None and npu is not None:
-        torch = next(iter(partners(table, TORCH_NPU, npu, TORCH)), None)
+        torch = next((row.fits[TORCH] for row in rows_for(table, TORCH_NPU, npu) if TORCH in row.fits), None)
         found += [f"{TORCH}=={torch}"] if torch else []
     if torch is not None:
         followers = {canonicalize_name(n) for c in chosen if c.package == TORCH for n in c.component.binds} - {*pins}
@@ -39,23 +39,23 @@ def held_bounds(chosen: Sequence[Chosen], table: Compatibility) -> tuple[str, ..
 
 def _followers(names: Iterable[str], torch: str, table: Compatibility) -> Iterator[str]:
     for name in names:
-        rows = [row for row in table.rows if row.name == name and _takes(row.fits.get(TORCH, ""), torch)]
+        rows = [row for row in table.rows if row.name == name and takes(row.fits.get(TORCH, ""), torch)]
         versions = sorted({Version(row.version) for row in rows})
         if versions:
             bound = f"=={versions[0]}" if len(versions) == 1 else f">={versions[0]},<={versions[-1]}"
             yield f"{name}{bound}"
 
 
-def _takes(wanted: str, version: str) -> bool:
+def rows_for(table: Compatibility, name: str, version: str) -> tuple[Row, ...]:
+    """Return the rows of one release, in the table's order."""
+    return tuple(row for row in table.rows if row.name == name and same_release(row.version, version))
+
+
+def takes(wanted: str, version: str) -> bool:
+    """Whether a cell of a row, a version or a range, holds a distribution's version; an empty one holds nothing."""
     if wanted and not wanted[0].isdigit():
         return SpecifierSet(wanted).contains(Version(version).public, prereleases=True)
     return same_release(wanted, version)
-
-
-def partners(table: Compatibility, name: str, version: str, other: str) -> tuple[str, ...]:
-    """Return the versions of `other` that the rows of `name` `version` say, the table's order, each once."""
-    rows = (row for row in table.rows if row.name == name and same_release(row.version, version))
-    return tuple(dict.fromkeys(row.fits[other] for row in rows if other in row.fits))
 
 
 def same_release(one: str, other: str) -> bool:

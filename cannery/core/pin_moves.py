@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
-from cannery.core.held import held_bounds, same_release
+from cannery.core.held import held_bounds, rows_for, same_release
 from cannery.core.markers import package_name
 from cannery.core.rules.table import CANN, DRIVER, PYTHON, holds, weight
 
@@ -151,8 +151,7 @@ class PinMoves:
     def _rows_of(self, name: str, version: str) -> tuple[Row, ...]:
         found = self._rows.get((name, version))
         if found is None:
-            mine = [row for row in self.table.rows if row.name == name and same_release(row.version, version)]
-            found = tuple(sorted(mine, key=lambda row: weight(self.table, row)))
+            found = tuple(sorted(rows_for(self.table, name, version), key=lambda row: weight(self.table, row)))
             self._rows[name, version] = found
         return found
 

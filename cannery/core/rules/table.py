@@ -6,11 +6,10 @@ import operator
 import re
 from typing import TYPE_CHECKING
 
-from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from cannery.core.compatibility import Rank
-from cannery.core.held import same_release
+from cannery.core.held import same_release, takes
 from cannery.core.versions import order, without_build
 
 if TYPE_CHECKING:
@@ -104,11 +103,11 @@ def holds(key: str, wanted: str, version: str) -> bool:
     if key == DRIVER:
         bounds = wanted.split(",") if BOUND.match(wanted) else [f">={wanted}"]
         return all(_within(bound.strip(), version) for bound in bounds)
-    if not wanted[0].isdigit():
-        return SpecifierSet(wanted).contains(Version(version).public, prereleases=True)
-    if key == CANN:
+    if key == CANN and wanted[0].isdigit():
         return without_build(wanted) == without_build(version)
-    return wanted == version if key == PYTHON else same_release(wanted, version)
+    if key == PYTHON and wanted[0].isdigit():
+        return wanted == version
+    return takes(wanted, version)
 
 
 def _within(bound: str, version: str) -> bool:
