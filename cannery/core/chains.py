@@ -9,30 +9,34 @@ from typing import TYPE_CHECKING
 from cannery.core.lock import PROFILE_VIA
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from cannery.core.lock import LockedPackage
 
 
-def chain(packages: Iterable[LockedPackage], name: str) -> tuple[str, ...]:
+def shortest(askers: Mapping[str, Sequence[str]], name: str) -> tuple[str, ...]:
     """Return the shortest chain of names from a requirement of the profile to `name`, both included.
 
-    Who asks and is no package of the lock is a source, which the profile names.
+    `askers` is name → who asks for it, `PROFILE_VIA` for the profile. Who asks and is no key of it is a source, which
+    the profile names. Where no chain leads to the profile it is `name` alone.
     """
-    via = {package.name: package.via for package in packages}
     paths: deque[tuple[str, ...]] = deque([(name,)])
     seen = {name}
     while paths:
         path = paths.popleft()
-        if PROFILE_VIA in via.get(path[0], (PROFILE_VIA,)):
+        if PROFILE_VIA in askers.get(path[0], (PROFILE_VIA,)):
             return path
-        for asker in via.get(path[0], ()):
-            # `via` may carry an extra of the asker: `ray[default]`
-            parent = asker.split("[")[0]
-            if parent not in seen:
-                seen.add(parent)
-                paths.append((parent, *path))
+        for asker in askers[path[0]]:
+            if asker and asker not in seen:
+                seen.add(asker)
+                paths.append((asker, *path))
     return (name,)
+
+
+def chain(packages: Iterable[LockedPackage], name: str) -> tuple[str, ...]:
+    """Return the shortest chain from the profile to a package of a lock."""
+    # `via` may carry an extra of the asker: `ray[default]`
+    return shortest({p.name: [asker.split("[")[0] for asker in p.via] for p in packages}, name)
 
 
 def denied(packages: Sequence[LockedPackage], globs: Sequence[str]) -> tuple[str, ...]:

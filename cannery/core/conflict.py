@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass
 from itertools import combinations, product
 from typing import TYPE_CHECKING
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
+from cannery.core.chains import shortest
 from cannery.core.lock import PROFILE_VIA
 from cannery.core.profile_items import MOVABLE, ItemKind, named
 from cannery.core.uv_reason import BOUND, FactKind
@@ -128,17 +128,7 @@ def _chain(name: str, facts: Sequence[Fact]) -> tuple[str, ...]:
     for fact in facts:
         if fact.kind is FactKind.ASKS:
             askers.setdefault(fact.name, []).append(fact.by)
-    paths: deque[tuple[str, ...]] = deque([(name,)])
-    seen = {name}
-    while paths:
-        path = paths.popleft()
-        if PROFILE_VIA in askers.get(path[0], (PROFILE_VIA,)):
-            return path
-        for asker in askers[path[0]]:
-            if asker and asker not in seen:
-                seen.add(asker)
-                paths.append((asker, *path))
-    return (name,)
+    return shortest(askers, name)
 
 
 def _asker_words(chain: Sequence[str], items: Sequence[Item]) -> str:

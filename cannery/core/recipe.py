@@ -127,6 +127,11 @@ class Recipe:
     held: tuple[str, ...] = ()
 
     @property
+    def file(self) -> str:
+        """The profile's file, for messages."""
+        return f"images/profiles/{self.name}.yaml"
+
+    @property
     def wheels(self) -> tuple[Chosen, ...]:
         """The components that come as wheels, in the profile's order."""
         return tuple(c for c in self.chosen if c.component.kind is ComponentKind.WHEELS)

@@ -45,7 +45,7 @@ class Editable:
     @property
     def file(self) -> str:
         """The profile's file, for messages."""
-        return f"images/profiles/{self.recipe.name}.yaml"
+        return self.recipe.file
 
     def chosen(self, name: str) -> Chosen | None:
         """Return the component whose package, or else whose own name, is `name`."""

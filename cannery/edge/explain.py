@@ -80,7 +80,7 @@ def _asked(conflict: Conflict) -> tuple[str, ...]:
 def _moves(conflict: Conflict, recipe: Recipe | None) -> tuple[str, ...]:
     moves = movable(conflict)
     if recipe and is_written(conflict):
-        moves += f" (images/profiles/{recipe.name}.yaml)"
+        moves += f" ({recipe.file})"
     return (moves,) if moves else ()
 
 

@@ -28,7 +28,7 @@ def chips(subject: Subject) -> Iterator[Finding]:
                 "chip",
                 f"{chosen.name} does not work on chip {chip}: it is for {names}",
                 file,
-                f"leave it out of {subject.profile_file}, or build for {names}",
+                f"leave it out of {subject.recipe.file}, or build for {names}",
             )
         elif known and known.chips and chip not in known.chips:
             made, whose = listed(known.chips, "or"), f"{chosen.name} {chosen.version}"
@@ -89,7 +89,7 @@ def _socs(subject: Subject) -> Mapping[str, tuple[str, ...]]:
 
 def _settings(subject: Subject, chosen: Chosen, variable: str) -> dict[str, str]:
     """Where the variable is set → its value: the profile's environment, components', and the build's own."""
-    found = {f"env of {subject.profile_file}": subject.recipe.profile.env}
+    found = {f"env of {subject.recipe.file}": subject.recipe.profile.env}
     found |= {f"env of images/components/{c.name}.yaml": c.component.env for c in subject.recipe.chosen}
     found[f"build_env of images/components/{chosen.name}.yaml"] = chosen.component.build_env
     return {where: env[variable] for where, env in found.items() if variable in env}

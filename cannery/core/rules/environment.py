@@ -33,7 +33,7 @@ def environment(subject: Subject) -> Iterator[Finding]:
         for value in dict.fromkeys(values[rule.variable] for values in (env, *build) if rule.variable in values):
             what = _contradiction(rule, value, version) if version else ""
             if what:
-                fix = f"take {rule.variable} out of {subject.profile_file} or of the component that sets it"
+                fix = f"take {rule.variable} out of {subject.recipe.file} or of the component that sets it"
                 yield Finding(rule.severity, "env", what, rule.reason, fix)
     yield from _megatron(env)
     yield from _appended(env)

@@ -40,7 +40,7 @@ def order(subject: Subject) -> Iterator[Finding]:
 
 def _finding(subject: Subject, chosen: Chosen, what: str, fix: str) -> Finding:
     why = f"images/components/{chosen.name}.yaml: after"
-    return Finding(Severity.ERROR, "order", what, why, f"{fix} in {subject.profile_file}")
+    return Finding(Severity.ERROR, "order", what, why, f"{fix} in {subject.recipe.file}")
 
 
 def _comes_all_the_same(subject: Subject, name: str) -> bool:

@@ -31,7 +31,7 @@ def exclusive(subject: Subject) -> Iterator[Finding]:
             f"{listed(f'{name} {subject.versions[name]}' for name in names)} are both in the set; who asks: "
             + "; ".join(_chain(subject, name) for name in names),
             "they install files of the same names: the later overwrites the earlier, and removing one breaks the other",
-            f"take one out: `excludes: [{{requirement: {extra}, reason: …}}]` in {subject.profile_file}",
+            f"take one out: `excludes: [{{requirement: {extra}, reason: …}}]` in {subject.recipe.file}",
         )
 
 
@@ -51,7 +51,7 @@ def denied(subject: Subject) -> Iterator[Finding]:
             f"no place on an NPU image ({item.pattern}): {each}{more}",
             item.reason,
             f"bind the first of a chain to an index with another build of it, or exclude the last in "
-            f"{subject.profile_file}",
+            f"{subject.recipe.file}",
         )
 
 

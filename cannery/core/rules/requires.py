@@ -44,7 +44,7 @@ def _ways_out(subject: Subject, ask: Ask, version: str) -> str:
     fitting = [pin for pin, known in others.items() if _takes(subject, known, ask.name, version)]
     ways = [f"take a {ask.name} that {ask.wanted} allows"]
     ways += [f"take {who.name} at {listed(fitting, 'or')}, which takes {ask.name} {version}"] if fitting else []
-    return f"{', '.join(ways)}, or override {ask.name} in {subject.profile_file} and say why it runs all the same"
+    return f"{', '.join(ways)}, or override {ask.name} in {subject.recipe.file} and say why it runs all the same"
 
 
 def _takes(subject: Subject, known: Known, name: str, version: str) -> bool:

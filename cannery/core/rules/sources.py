@@ -71,7 +71,7 @@ def _on_a_release(subject: Subject, chosen: Chosen, name: str, commits: tuple[st
             f"the patches of {chosen.name} are for {name} at commit {listed(commits, 'or')}, "
             f"the set has release {subject.versions[package]}",
             f"on another tree they fail, or are passed over without a word; {_origin(chosen)}",
-            f"take {name} at that commit in {subject.profile_file}",
+            f"take {name} at that commit in {subject.recipe.file}",
         )
 
 

@@ -51,11 +51,6 @@ class Subject:
         )
 
     @property
-    def profile_file(self) -> str:
-        """The profile's file, for messages."""
-        return f"images/profiles/{self.recipe.name}.yaml"
-
-    @property
     def lock(self) -> Lock | None:
         """The lock of the recipe's own arch, when it is there."""
         return self.locks.get(self.recipe.target.arch)

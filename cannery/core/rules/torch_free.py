@@ -38,7 +38,7 @@ def torch_free(subject: Subject) -> Iterator[Finding]:
         f"nothing holds {TORCH}, and {listed(who)} {'needs' if len(who) == 1 else 'need'} it: "
         f"a resolver takes the newest one",
         f"{TORCH_NPU} trails {TORCH} by months",
-        f"pin {TORCH} in {subject.profile_file}{known}",
+        f"pin {TORCH} in {subject.recipe.file}{known}",
     )
 
 
