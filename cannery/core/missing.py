@@ -9,7 +9,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import Version
 
-from cannery.core.wheel_tags import uv_platform, wheel_rank
+from cannery.core.wheel_tags import installable, uv_platform
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -61,16 +61,12 @@ def why_not(files: Sequence[Offered], python: str, arch: Arch, bound: str) -> st
     if not kept:
         reason = in_time[0].yanked
         return f"yanked from its index{f' ({reason})' if reason else ''}"
-    fitting = [file for file in kept if _fits(file.file, python, arch)]
+    fitting = [file for file in kept if installable(file.file, python, arch)]
     if not fitting:
         return f"no file for {uv_platform(arch)} and Python {python}; it has {_platforms(kept)}"
     if not any(_takes(file.requires_python, python) for file in fitting):
         return f"asks for Python {fitting[0].requires_python}, the target has {python}"
     return ""
-
-
-def _fits(file: str, python: str, arch: Arch) -> bool:
-    return not file.endswith(".whl") or wheel_rank(file, python, arch) is not None
 
 
 def _takes(wanted: str, python: str) -> bool:

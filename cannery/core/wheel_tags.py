@@ -58,6 +58,11 @@ def wheel_rank(file: str, python: str, arch: Arch) -> tuple[int, int, str] | Non
     return min(ranks), -(build[0] if build else 0), file
 
 
+def installable(file: str, python: str, arch: Arch) -> bool:
+    """Whether a file can be installed on the target: a wheel that fits it, or a source distribution."""
+    return not file.endswith(".whl") or wheel_rank(file, python, arch) is not None
+
+
 def best_wheel(files: Iterable[str], python: str, arch: Arch) -> str | None:
     """Return the one of `files` that an installer takes on the target, None when none fits."""
     ranked = [(rank, file) for file in files if (rank := wheel_rank(file, python, arch))]

@@ -8,13 +8,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from packaging.version import InvalidVersion, Version
-from pypi_simple import NoSuchProjectError, PyPISimple, UnsupportedContentTypeError, UnsupportedRepoVersionError
+from packaging.version import Version
 
 from cannery.core.lock import DEFAULT_INDEX
-from cannery.core.wheel_tags import wheel_rank
-from cannery.edge.index_trouble import trouble
-from cannery.edge.listing import list_files
+from cannery.core.wheel_tags import installable
+from cannery.edge.indexes import ask
 from cannery.edge.places import bound_places, default_place, extra_places
 from cannery.edge.session import HostSession
 
@@ -44,9 +42,7 @@ class File:
 
     def fits(self, python: str, arch: Arch) -> bool:
         """Whether it can be installed for the target, as it is or after a build."""
-        return _takes(self.requires_python, python) and (
-            not self.file.endswith(".whl") or wheel_rank(self.file, python, arch) is not None
-        )
+        return _takes(self.requires_python, python) and installable(self.file, python, arch)
 
 
 @dataclass(frozen=True)
@@ -121,32 +117,10 @@ def _releases(
 
 
 def _ask(place: Place, package: str, session: requests.Session) -> Releases:
-    try:
-        return Releases(tuple(_files(place, package, session)))
-    except NoSuchProjectError:
-        return Releases()
-    except (UnsupportedContentTypeError, UnsupportedRepoVersionError, ValueError, OSError) as error:
-        state, detail = trouble(error, session, place.url)
-        return Releases(trouble=f"{place}: {state}{f' ({detail})' if detail else ''}")
-
-
-def _files(place: Place, package: str, session: requests.Session) -> Iterable[File]:
-    if place.links or place.folder is not None:
-        for listed in list_files(place, package, session, PATIENCE):
-            yield from _file(listed.version, listed.file)
-        return
-    for found in PyPISimple(place.url, session=session).get_project_page(package, timeout=PATIENCE).packages:
-        if found.version and not found.is_yanked:
-            day = found.upload_time.date().isoformat() if found.upload_time else ""
-            yield from _file(found.version, found.filename, day, found.requires_python or "")
-
-
-def _file(version: str, file: str, uploaded: str = "", requires_python: str = "") -> Iterable[File]:
-    """A file, unless its version is none: an index has files of twenty years."""
-    try:
-        yield File(Version(version), file, uploaded, requires_python)
-    except InvalidVersion:
-        return
+    answer = ask(place, package, session, PATIENCE)
+    kept = [listed for listed in answer.files if listed.yanked is None]
+    files = tuple(File(Version(one.version), one.file, one.uploaded, one.requires_python) for one in kept)
+    return Releases(files, "" if answer.reached else str(answer))
 
 
 def _takes(requires_python: str, python: str) -> bool:
