@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import cached_property
 from typing import Self
 
 from packaging.requirements import Requirement
@@ -60,12 +61,12 @@ class Row(Closed):
         except UsageError as error:
             raise ValueError(error.what) from error
 
-    @property
+    @cached_property
     def name(self) -> str:
         """The normalised name of the release's distribution."""
         return package_name(self.of)
 
-    @property
+    @cached_property
     def version(self) -> str:
         """The release's version."""
         (specifier,) = Requirement(self.of).specifier
