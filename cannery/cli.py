@@ -42,6 +42,8 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "clean": ("host", "show what Cannery holds on disk; remove what is named", "build.py clean wheels"),
 }
 TARGET_COMMANDS = frozenset({"check", "lock", "outdated", "plan", "render", "image", "verify", "run"})
+# Those that make a plan, which a tree of the user's is a part of.
+SOURCE_COMMANDS = frozenset({"plan", "render", "image", "verify", "run"})
 JSON_COMMANDS = frozenset({"list", "show", "check", "outdated", "plan", "image", "verify", "engine", "clean"})
 CLEAN_KINDS = ("wheels", "engine", "rootfs", "locks", "verified", "out")
 INVALID_CHOICE = re.compile(r"argument (?P<what>.+?): invalid choice: '(?P<word>.*)' \(choose from (?P<known>.*)\)")
@@ -89,6 +91,8 @@ def make_parser() -> Parser:
             sub.add_argument("profile", nargs="*" if many else None, metavar="PROFILE", help="a profile")
         if name in TARGET_COMMANDS:
             _target_options(sub)
+        if name in SOURCE_COMMANDS:
+            _source_options(sub)
         _own_options(name, sub)
     return parser
 
@@ -106,7 +110,17 @@ def _target_options(sub: argparse.ArgumentParser) -> None:
     if sub.prog.endswith(" outdated"):
         return  # of the committed lock only
     add("--pin", metavar="NAME==VERSION", action="append", default=[], help="another version, this time (repeatable)")
+    words = "release: releases of the package index in place of git commits; release:NAME,NAME of these alone"
+    add("--sources", metavar="WHICH", help=words)
+    add("--as-documented", action="store_true", help="the versions of the profile's guide, and what check says to it")
     add("--force", action="store_true", help="go on in spite of findings; stamped into manifest, tag and labels")
+
+
+def _source_options(sub: argparse.ArgumentParser) -> None:
+    words = "a folder of git repositories of yours, in place of the network"
+    sub.add_argument("--git-mirror", metavar="DIR", help=words)
+    words = "your own tree of a source (repeatable)"
+    sub.add_argument("--src", metavar="NAME=DIR", action="append", default=[], help=words)
 
 
 def _own_options(name: str, sub: argparse.ArgumentParser) -> None:
@@ -216,8 +230,13 @@ def today() -> str:
 def _call(arguments: argparse.Namespace, root: Path) -> ExitCode:
     from cannery.edge.context import read_context  # noqa: PLC0415 - `--help` must not load the catalog's libraries
 
-    wheelhouse = getattr(arguments, "wheelhouse", None)
-    context = read_context(root, is_json=getattr(arguments, "json", False), wheelhouse=wheelhouse)
+    context = read_context(
+        root,
+        is_json=getattr(arguments, "json", False),
+        wheelhouse=getattr(arguments, "wheelhouse", None),
+        mirror=getattr(arguments, "git_mirror", None),
+        local=getattr(arguments, "src", ()),
+    )
     if context.env.get("CANNERY_DEBUG"):
         logging.basicConfig(level=logging.DEBUG, stream=sys.stderr, format="%(name)s %(message)s")
     arguments.today = today()

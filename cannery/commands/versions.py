@@ -7,14 +7,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cannery.core.errors import ExitCode, FindingsError, UnableError
+from cannery.core.errors import ExitCode, FindingsError
 from cannery.core.findings import errors, in_order
-from cannery.core.plan import Inputs, Plan, make_plan
+from cannery.core.plan import Inputs, Plan, make_plan, plan_epoch
 from cannery.core.recipe import Options
 from cannery.core.rules import check_recipe
 from cannery.core.words import Severity
 from cannery.edge.context import template_digests
 from cannery.edge.locks import LockSet, all_locks, bind, read_locks
+from cannery.edge.planned_sources import local_trees
 
 if TYPE_CHECKING:
     import argparse
@@ -40,6 +41,8 @@ def options_of(arguments: argparse.Namespace) -> Options:
         base=arguments.base,
         pins=tuple(word for text in getattr(arguments, "pin", ()) for word in text.split()),
         force=getattr(arguments, "force", False),
+        sources=getattr(arguments, "sources", None),
+        as_documented=getattr(arguments, "as_documented", False),
     )
 
 
@@ -56,8 +59,6 @@ def check(arguments: argparse.Namespace, context: Context) -> ExitCode:
         for line in listed(found, None if arguments.all else NOTES_SHOWN):
             print(line)
         verdict = f"errors: {len(failed)}; this set cannot be built" if failed else "no errors"
-        if recipe.sources and not failed:
-            verdict += "; building sources is not there yet"
         print(f"{recipe.name} for {recipe.target}: {verdict}")
     return ExitCode.FINDINGS if failed else ExitCode.DONE
 
@@ -90,7 +91,6 @@ def planned(context: Context, arguments: argparse.Namespace) -> tuple[Catalog, P
     """Check, then plan. Raises `FindingsError` on errors unless they are forced; those are stamped into the plan."""
     catalog = context.catalog()
     recipe = bind(context, catalog, arguments.profile, options_of(arguments))
-    _refuse_sources(recipe)
     found, read = findings_of(context, catalog, recipe)
     failed = errors(found)
     where = f"{recipe.name} for {recipe.target}"
@@ -106,19 +106,10 @@ def planned(context: Context, arguments: argparse.Namespace) -> tuple[Catalog, P
         build_arch=context.arch,
         standin=catalog.standin,
         forced=tuple(sorted({f.code for f in failed})),
+        socs=catalog.chips[recipe.target.chip].socs,
+        local=local_trees(context, catalog, recipe, plan_epoch(recipe)),
     )
     return catalog, make_plan(recipe, inputs), found
-
-
-def _refuse_sources(recipe: Recipe) -> None:
-    """Raise `UnableError` for a recipe whose layers `make_plan` cannot make; to be removed when it can."""
-    if recipe.sources:
-        names = ", ".join(chosen.name for chosen in recipe.sources)
-        raise UnableError(
-            f"components {names} come from source: building them is not there yet",
-            where=f"{recipe.name} for {recipe.target}",
-            hint="check and lock work",
-        )
 
 
 def plan(arguments: argparse.Namespace, context: Context) -> ExitCode:

@@ -67,6 +67,8 @@ class Pin(Closed):
     release: VersionText | None = None
     extras: tuple[Name, ...] = ()
     reason: Text = ""
+    # The version that the profile's guide names, where it is another one (`--as-documented`).
+    documented: VersionText | None = None
 
 
 class Later(Closed):

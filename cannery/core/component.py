@@ -98,9 +98,19 @@ class Known(Closed):
 
 
 class Revision(Known):
-    """One commit of a repository; `version` is what the distribution calls itself there."""
+    """One commit of a repository; `version` is what the distribution calls itself there.
+
+    `release` is the release on the package index that may stand in for it (`SOURCES=release`): the nearest one.
+    """
 
     version: VersionText
+    release: VersionText | None = None
+
+
+class Release(Known):
+    """A release on the package index. With `sdist` its source distribution is built: its wheels are another build."""
+
+    sdist: bool = False
 
 
 class OnStandIn(Closed):
@@ -145,7 +155,7 @@ class Component(Closed):
     # The variable that tells a native build which chip to compile for; its value follows from the target's chip.
     soc_variable: EnvName | None = None
     revisions: dict[CommitText, Revision] = {}
-    releases: dict[VersionText, Known] = {}
+    releases: dict[VersionText, Release] = {}
     # Components that have to stand before this one in a profile: it is built or installed with them in place.
     after: tuple[Name, ...] = ()
     # The chips it works on; empty: every one.
@@ -170,6 +180,9 @@ class Component(Closed):
             raise ValueError(f"kind {self.kind} wants revisions or releases: what the build asks for is known by them")
         if self.revisions and not self.hosts:
             raise ValueError("revisions are commits of a repository: name the hosts that have it")
+        unknown = sorted({r.release for r in self.revisions.values() if r.release} - {*self.releases})
+        if unknown:
+            raise ValueError(f"a revision's release {unknown[0]} is not among the releases")
         if self.kind.is_source and self.install is None:
             raise ValueError(f"kind {self.kind} wants install: {', '.join(Install)}")
         if self.index is None and (self.binds or self.metadata):

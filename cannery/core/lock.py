@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from cannery.core.words import Arch
@@ -18,12 +18,16 @@ PROFILE_VIA = "<profile>"
 
 @dataclass(frozen=True)
 class KnownRelease:
-    """What a release asks for, known without its index: (normalised name, version, PEP 508 texts, range of Pythons)."""
+    """What a release asks for, known without its index: (normalised name, version, PEP 508 texts, range of Pythons).
+
+    `file` of a source: what the lock has of it. "" is a commit, which is no package of the lock.
+    """
 
     name: str
     version: str
     requires: tuple[str, ...]
     requires_python: str = ""
+    file: Literal["", "sdist", "wheel"] = ""
 
 
 @dataclass(frozen=True)
@@ -33,8 +37,8 @@ class LockRequest:
     `requirements`, `constraints` and `overrides` are PEP 508 texts; `excludes` are names that must not come in;
     `bindings` are (distribution, index name) pairs: those come from that index only, and nothing else comes from it;
     `exclude_newer` is an ISO date: later uploads do not exist for the resolver; `package_dates` are (distribution, ISO
-    date) pairs that take its place. `stand_ins` are used where a bound package's index is not reached. `sources` come
-    from git: what they ask for counts, and they are no packages of the lock.
+    date) pairs that take its place. `stand_ins` are used where a bound package's index is not reached. `sources` are
+    built: what they are known to ask for counts, and those that come from git are no packages of the lock.
     """
 
     profile: str

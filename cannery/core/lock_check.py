@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     from cannery.core.lock import Lock, LockedPackage, LockRequest
 
+# What a lock has of a source, in words.
+_WORDS = {"": "nothing, since it comes from git", "sdist": "its source distribution", "wheel": "its wheel"}
 CHANGED = "the profile, its components or its base have changed since the lock was made"
 
 
@@ -77,7 +79,7 @@ def _asked(lock: Lock, request: LockRequest) -> Iterator[str]:
     versions = {package.name: Version(package.version) for package in lock.packages}
     overrides = _live(request.overrides, request)
     overridden = {name for name, _wanted in overrides}
-    from_git: set[str] = {source.name for source in request.sources}
+    from_git: set[str] = {source.name for source in request.sources if not source.file}
     requirements = [pair for pair in _live(request.requirements, request) if pair[0] not in from_git]
     for name, wanted in requirements:
         if name not in versions:
@@ -114,6 +116,7 @@ def _via(lock: Lock, request: LockRequest) -> Iterator[str]:
 
 def _files(lock: Lock, request: LockRequest, indexes: Collection[str]) -> Iterator[str]:
     bindings: dict[str, str] = {canonicalize_name(name): index for name, index in request.bindings}
+    kinds: dict[str, str] = {source.name: source.file for source in request.sources}
     for package in lock.packages:
         index = bindings.get(package.name, DEFAULT_INDEX)
         if package.index != index:
@@ -125,5 +128,8 @@ def _files(lock: Lock, request: LockRequest, indexes: Collection[str]) -> Iterat
         problem = file_problem(package)
         if not problem and not package.is_sdist and wheel_rank(package.file, request.python, request.arch) is None:
             problem = f"{package.name}: {package.file} does not fit Python {request.python} on {request.arch}"
+        wanted = kinds.get(package.name)
+        if not problem and wanted is not None and wanted != ("sdist" if package.is_sdist else "wheel"):
+            problem = f"{package.name}: {package.file} in the lock, {_WORDS[wanted]} is to be there"
         if problem:
             yield problem

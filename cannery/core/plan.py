@@ -122,8 +122,9 @@ class Plan:
 
     @property
     def references(self) -> tuple[str, ...]:
-        """Every tag of the image. A set with ad-hoc pins is a trial: it does not take the moving alias."""
-        return (self.reference,) if self.recipe.pins else (self.reference, self.alias)
+        """Every tag of the image. A set that is not the profile's own is a trial: it takes no moving alias."""
+        is_trial = self.recipe.is_trial or any(step.is_local for step in self.sources)
+        return (self.reference,) if is_trial else (self.reference, self.alias)
 
 
 @dataclass(frozen=True)
@@ -165,7 +166,7 @@ def make_plan(recipe: Recipe, inputs: Inputs) -> Plan:
     packages = sorted({p for c in system for p in _packages(c, family)})
     links = [link for c in system for link in _links(c, family, recipe.target.arch)]
     env = image_environment(recipe, expand_env(recipe.base.line, recipe.target, recipe.base.tag))
-    epoch = int(datetime.fromisoformat(recipe.profile.exclude_newer).replace(tzinfo=UTC).timestamp())
+    epoch = plan_epoch(recipe)
     digest = _digest(_arch_independent(recipe, inputs, env))
     files = [digest, list(inputs.forced), str(recipe.target.arch)]
     layers = tuple(_layers((groups, sources), (base, packages, env), links, files, epoch, inputs))
@@ -186,6 +187,11 @@ def make_plan(recipe: Recipe, inputs: Inputs) -> Plan:
         digest=digest,
         forced=inputs.forced,
     )
+
+
+def plan_epoch(recipe: Recipe) -> int:
+    """Return the mtime (seconds) of all that the layers add: the start of the profile's date bound in UTC."""
+    return int(datetime.fromisoformat(recipe.profile.exclude_newer).replace(tzinfo=UTC).timestamp())
 
 
 def package_family(recipe: Recipe) -> Family:

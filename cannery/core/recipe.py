@@ -26,7 +26,11 @@ STANDIN = "standin"
 
 @dataclass(frozen=True)
 class Options:
-    """What a user may say about a target, as texts; None keeps the profile's value. `pins` are `NAME==VERSION`."""
+    """What a user may say about a target, as texts; None keeps the profile's value. `pins` are `NAME==VERSION`.
+
+    `sources` is `release`, or `release:NAME,NAME`: releases in the place of commits, of all sources that have one or of
+    those that are named. `as_documented` takes the versions that the profile's guide names.
+    """
 
     cann: str | None = None
     chip: str | None = None
@@ -36,6 +40,8 @@ class Options:
     base: str | None = None
     pins: tuple[str, ...] = ()
     force: bool = False
+    sources: str | None = None
+    as_documented: bool = False
 
 
 @dataclass(frozen=True)
@@ -125,6 +131,9 @@ class Recipe:
     force: bool
     # Bounds that follow from the compatibility table: torch's by torch_npu's row, and those of what follows torch.
     held: tuple[str, ...] = ()
+    # Sources whose release is taken in the place of a commit (`Options.sources`), and `Options.as_documented`.
+    released: tuple[str, ...] = ()
+    as_documented: bool = False
 
     @property
     def file(self) -> str:
@@ -143,11 +152,24 @@ class Recipe:
 
     @property
     def is_standard(self) -> bool:
-        """Whether the committed lock is meant: the profile's own CANN, nothing pinned by hand, nothing forced.
+        """Whether the committed lock is meant: the profile's own CANN and versions, nothing forced.
 
         What CANN imports differs by its version, and so does the lock.
         """
-        return not self.pins and not self.force and self.target.cann == self.profile.target.cann
+        return not self.is_trial and not self.force and self.target.cann == self.profile.target.cann
+
+    @property
+    def is_trial(self) -> bool:
+        """Whether versions are other ones than the profile's, by the user's word."""
+        return bool(self.pins or self.released or self.as_documented)
+
+    @property
+    def changes(self) -> str:
+        """What the user asked for beside the profile's own set, in words; "" when nothing."""
+        words = [*self.pins]
+        words += [f"releases of {', '.join(self.released)}"] if self.released else []
+        words += ["the guide's own versions"] if self.as_documented else []
+        return ", ".join(words)
 
 
 def find_profile(catalog: Catalog, name: str) -> Profile:
@@ -167,7 +189,11 @@ def select(catalog: Catalog, name: str, options: Options, host_arch: Arch, locke
     """
     profile = find_profile(catalog, name)
     target = _target(profile, options, host_arch)
-    chosen = tuple(_choose(pin, catalog.components[pin.name], target.arch) for pin in profile.components)
+    released = _released(catalog, profile, options.sources)
+    chosen = tuple(
+        _choose(pin, catalog.components[pin.name], target.arch, released, as_documented=options.as_documented)
+        for pin in profile.components
+    )
     chosen, extra = _pinned(chosen, options.pins, locked)
     return Recipe(
         name=name,
@@ -178,6 +204,8 @@ def select(catalog: Catalog, name: str, options: Options, host_arch: Arch, locke
         pins=extra,
         force=options.force,
         held=held_bounds(chosen, catalog.compatibility),
+        released=released,
+        as_documented=options.as_documented,
     )
 
 
@@ -199,9 +227,39 @@ def _target(profile: Profile, options: Options, host_arch: Arch) -> Target:
     )
 
 
-def _choose(pin: Pin, component: Component, arch: Arch) -> Chosen:
+def _released(catalog: Catalog, profile: Profile, text: str | None) -> tuple[str, ...]:
+    """Return the sources whose release takes the place of a commit. Raises `UsageError` for words that mean nothing."""
+    if not text:
+        return ()
+    word, colon, names = text.partition(":")
+    wanted = [name.strip() for name in names.split(",") if name.strip()]
+    if word != "release" or (colon and not wanted):
+        raise UsageError(f"SOURCES: {text!r} is not known", hint="release, or release:NAME,NAME")
+    commits = {pin.name: pin.commit for pin in profile.components if pin.commit}
+    have = {
+        name
+        for name, commit in commits.items()
+        if (revision := catalog.components[name].revisions.get(commit)) and revision.release
+    }
+    for name in wanted:
+        if name not in commits:
+            raise UsageError(f"SOURCES: {name} is no source at a commit here", hint=did_you_mean(name, commits))
+        if name not in have:
+            what = f"SOURCES: no release is known that stands in for {name} at {commits[name][:12]}"
+            raise UsageError(what, hint=f"those that have one: {', '.join(sorted(have)) or 'none'}")
+    if not have:
+        raise UsageError("SOURCES: no source of this profile has a release to take", hint="leave SOURCES out")
+    return tuple(sorted(wanted or have))
+
+
+def _choose(pin: Pin, component: Component, arch: Arch, released: tuple[str, ...], *, as_documented: bool) -> Chosen:
     revision = component.revisions.get(pin.commit) if pin.commit else None
+    if revision is not None and pin.name in released:
+        reason = f"release {revision.release} in place of commit {str(pin.commit)[:12]} (SOURCES)"
+        return Chosen(pin.name, component, revision.release, pin.extras, reason, arch, None, revision.release)
     version = revision.version if revision else pin.release or pin.version
+    if as_documented and pin.documented is not None:
+        return Chosen(pin.name, component, pin.documented, pin.extras, "the guide's own version", arch)
     return Chosen(pin.name, component, version, pin.extras, pin.reason, arch, pin.commit, pin.release)
 
 

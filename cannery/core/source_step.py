@@ -53,6 +53,11 @@ class SourceStep:
     without: str = ""
 
     @property
+    def is_local(self) -> bool:
+        """Whether it is a folder of the user's."""
+        return self.release is None and self.content != self.commit
+
+    @property
     def path(self) -> str:
         """Where the tree stands in the image; the distribution alone is there when a wheel was made of it."""
         return f"{SOURCES_HOME}/{self.name}"

@@ -10,6 +10,7 @@ from cannery.core.lock import DEFAULT_INDEX, PROFILE_VIA, Lock, LockedPackage
 from cannery.core.uv_input import direct_names
 from cannery.core.wheel_tags import best_wheel, uv_platform
 from cannery.edge.index_checks import remote_size
+from cannery.edge.released import released_files
 from cannery.edge.session import HostSession
 
 if TYPE_CHECKING:
@@ -29,17 +30,18 @@ def locked(job: Job, resolved: Sequence[tuple[Resolved, tuple[str, ...]]], sourc
     session = HostSession(job.settings)
     direct = direct_names(request)
     packages = []
-    from_git = {source.name for source in request.sources}
+    from_git = {source.name for source in request.sources if not source.file}
+    released = released_files(job)
     for package, asked in resolved:
         if package.name in from_git:
             continue
-        source = sources.get(package.name)
+        source = None if package.name in released else sources.get(package.name)
         via = asked if package.name in direct else tuple(name for name in asked if name != PROFILE_VIA)
         index = source.index if source else DEFAULT_INDEX
         if source and source.place is None:
             packages.append(LockedPackage(package.name, package.version, "", "", 0, index, via))
             continue
-        file = _file(job, package)
+        file = released.get(package.name) or _file(job, package)
         size = file.size or remote_size(file.url, session, job.settings.timeout)
         packages.append(LockedPackage(package.name, package.version, file.file, file.sha256, size, index, via))
     return Lock(

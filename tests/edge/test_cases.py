@@ -75,7 +75,7 @@ def write(small: Small, more: str = "", **values: str) -> None:
 
 
 def test_v01_an_engine_for_a_newer_torch_passes_and_the_override_is_a_note(small: Small) -> None:
-    for name, version in (("torch", "2.7.1"), ("torch-npu", "2.7.1.post1")):
+    for name, version in (("torch", "2.7.1"), ("torch-npu", "2.7.1.post1"), ("vllm", "0.11.0")):
         small.index.add(make_wheel(name, version))
     override = 'overrides: [{requirement: "torch-npu==2.7.1.post1", reason: "the build for CANN 8.3.RC2"}]\n'
     commit = "commit: b6d63bbd52945192bba2ad8038e6c3bc241bc3b5"

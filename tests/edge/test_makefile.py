@@ -56,7 +56,7 @@ def test_help_prints_every_target_and_every_variable(make: Make) -> None:
     assert len(TARGETS) > 15
     for target in TARGETS:
         assert f"  make {target} " in text
-    known = re.search(r"^KNOWN := (.*)$", MAKEFILE, re.MULTILINE)
+    known = re.search(r"^KNOWN = (.*)$", MAKEFILE, re.MULTILINE)
     words = [w for w in known[1].split() if "$" not in w] + ["CANN", "CHIP", "OS", "PYTHON", "ARCH", "BASE"]  # type: ignore[index]
     for word in words:
         assert re.search(rf"\b{word}=", text), word
@@ -129,6 +129,26 @@ def test_options_of_the_target(make: Make) -> None:
         *("image", "q", "--chip", "a3", "--os", "ubuntu22.04", "--python", "3.11", "--arch", "arm64"),
         *("--pin", "a==1", "--pin", "b==2", "--force", "--no-cache", "--json"),
     ]
+
+
+@pytest.mark.parametrize("value", NASTY)
+def test_sources_from_elsewhere(make: Make, value: str) -> None:
+    done = make(
+        "image",
+        "PROFILE=q",
+        "SOURCES=release",
+        f"GIT_MIRROR={value}",
+        f"SRC_verl-src={value}",
+        "SRC_b=/b",
+        "DOCUMENTED=1",
+    )
+    assert done.returncode == 0, done.stderr
+    words = make.noted
+    assert words[:6] == ["image", "q", "--sources", "release", "--git-mirror", value]
+    assert words[6] == "--as-documented"
+    assert sorted(zip(words[7::2], words[8::2], strict=True)) == sorted(
+        [("--src", f"verl-src={value}"), ("--src", "b=/b")]
+    )
 
 
 def test_packages_to_upgrade_are_options_each(make: Make) -> None:

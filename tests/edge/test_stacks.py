@@ -183,6 +183,13 @@ FEWER: dict[str, set[str]] = {
     "verl-qwen3.5": set(),
     "verl-sglang": {"pynvml", "nvidia-ml-py"},
 }
+# Sources that are releases have a file in the lock, as themselves.
+RELEASED = {
+    "mindspeed-rl": {"vllm": "vllm-0.7.3.tar.gz"},
+    "verl-npu": {},
+    "verl-qwen3.5": {"vllm": "vllm-0.13.0.tar.gz"},
+    "verl-sglang": {"sglang": "sglang-0.5.2-py3-none-any.whl"},
+}
 # What CANN imports and nothing else in the set asks for, with what that asks for; and pip.
 MORE = {
     "mindspeed-rl": {"cffi", "cython", "ml-dtypes", "pathlib2", "pip", "pycparser", "tornado"},
@@ -210,7 +217,14 @@ def test_a_set_is_as_large_as_the_one_resolved_by_hand(name: str, python: str, a
     assert not FEWER[name] & {*via}
     assert {name: via[name] for name in MORE[name] if via[name] not in {(PROFILE_VIA,), ("cffi",)}} == {}
     assert MORE[name] <= {*of_cann(bound(name, python, arch)), "pip", "pycparser"}
-    assert len(via) == number - len(FEWER[name]) + len(MORE[name])
+    assert len(via) == number - len(FEWER[name]) + len(MORE[name]) + len(RELEASED[name])
+
+
+@pytest.mark.parametrize(("name", "python", "arch"), CELLS)
+def test_a_release_is_in_the_lock_by_the_file_that_is_built_or_installed(name: str, python: str, arch: Arch) -> None:
+    recipe, packages = bound(name, python, arch), locked(name, python, arch).packages
+    sources = {chosen.package for chosen in recipe.sources}
+    assert {p.name: p.file for p in packages if p.name in sources} == RELEASED[name]
 
 
 def test_the_arches_of_a_stack_differ_in_one_package_alone() -> None:
@@ -331,9 +345,9 @@ def test_sources_get_what_they_ask_for_but_where_the_profile_bends_it(name: str,
 def test_sdists_are_the_ones_that_have_no_wheel(name: str, python: str, arch: Arch) -> None:
     sdists = {f"{p.name}=={p.version}" for p in locked(name, python, arch).packages if p.is_sdist}
     more = {
-        "mindspeed-rl": {"word2number==1.1"},
+        "mindspeed-rl": {"word2number==1.1", "vllm==0.7.3"},
         "verl-npu": {"pylatexenc==2.10"},
-        "verl-qwen3.5": {"pylatexenc==2.10", "arctic-inference==0.1.1"},
+        "verl-qwen3.5": {"pylatexenc==2.10", "arctic-inference==0.1.1", "vllm==0.13.0"},
         "verl-sglang": {"pylatexenc==2.10"},
     }
     assert sdists == {"antlr4-python3-runtime==4.9.3", *more[name]}

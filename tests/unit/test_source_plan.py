@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cannery.core.component import Component, Revision, Submodule
+from cannery.core.component import Component, Release, Revision, Submodule
 from cannery.core.errors import UsageError
 from cannery.core.recipe import Chosen
 from cannery.core.source_plan import (
@@ -32,7 +32,7 @@ def chosen(*, commit: str | None, release: str | None = None) -> Chosen:
         hosts={"gitee": "ascend/Name", "gitcode": "Ascend/Name"},
         install=Install.TREE,
         revisions={ONE: Revision(version="1.0", submodules=sub, source="x")},
-        releases={"1.0": Revision(version="1.0", submodules=sub, source="x")},
+        releases={"1.0": Release(submodules=sub, source="x")},
     )
     return Chosen("name", component, "1.0", (), "", Arch.ARM64, commit, release)
 

@@ -1,0 +1,171 @@
+"""Releases of sources in real locks, and SRC_ and GIT_MIRROR on the command line, on a small checkout."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from small_checkout import Small, make_small
+from stub_index import StubIndex, make_sdist, make_wheel
+
+from cannery.core.lock_text import parse_lock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+COMMIT = "a" * 40
+ENGINE = f"""\
+kind: source
+summary: serves models
+hosts: {{github: made-up/engine}}
+install: wheel
+revisions:
+  {COMMIT}: {{version: "0.11.0.dev3", release: "0.11.0", requires: ["dep==1.0"], source: its list}}
+releases:
+  "0.11.0": {{sdist: true, requires: ["dep"], source: its PKG-INFO}}
+  "0.12.0": {{requires: ["dep"], source: its METADATA}}
+"""
+PROFILE = """\
+summary: with a source
+target: {{cann: "8.5.0", chip: 910b, os: ubuntu22.04, python: "3.11", arch: [amd64]}}
+exclude_newer: "2026-06-01"
+components:
+  - {{name: torch, version: "2.8.0"}}
+  - {{name: torch-npu, version: "2.8.0"}}
+  - {{name: engine, {pin}}}
+"""
+
+
+@pytest.fixture
+def index() -> Iterator[StubIndex]:
+    with StubIndex() as found:
+        yield found
+
+
+@pytest.fixture
+def small(
+    tmp_path: Path, index: StubIndex, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Small:
+    found = make_small(tmp_path, index, capsys, monkeypatch)
+    (found.root / "images/components/engine.yaml").write_text(ENGINE)
+    return found
+
+
+def use(small: Small, pin: str) -> None:
+    small.profile("served").write_text(PROFILE.format(pin=pin))
+
+
+def engine_file(small: Small) -> str | None:
+    path = small.root / "images/locks/served/py3.11-amd64.txt"
+    files = {package.name: package.file for package in parse_lock(path.read_text(), path.name).packages}
+    return files.get("engine")
+
+
+def test_a_commit_is_no_package_and_a_release_is_its_sdist_or_its_wheel(small: Small, index: StubIndex) -> None:
+    index.add(make_wheel("engine", "0.11.0", ["cuda-only"]))
+    index.add(make_sdist("engine", "0.11.0"))
+    index.add(make_wheel("engine", "0.12.0"))
+    for pin, file in [
+        (f"commit: {COMMIT}", None),
+        ('release: "0.11.0"', "engine-0.11.0.tar.gz"),
+        ('release: "0.12.0"', "engine-0.12.0-py3-none-any.whl"),
+    ]:
+        use(small, pin)
+        done = small("lock", "served")
+        assert done.code == 0, done.err
+        assert engine_file(small) == file
+        assert small("check", "served").code == 0
+
+
+@pytest.mark.parametrize(
+    ("files", "code", "words"),
+    [
+        ([], 3, "engine 0.11.0: the host's indexes have no source distribution of it"),
+        (["wheel"], 3, "they have engine-0.11.0-py3-none-any.whl"),
+    ],
+)
+def test_a_release_without_the_wanted_file_is_named(
+    small: Small, index: StubIndex, files: list[str], code: int, words: str
+) -> None:
+    if files:
+        index.add(make_wheel("engine", "0.11.0"))
+    use(small, 'release: "0.11.0"')
+    done = small("lock", "served")
+    assert done.code == code
+    assert words in done.err
+    assert not (small.root / "images/locks/served").exists()
+
+
+def test_a_release_whose_index_fails_is_exit_7(small: Small, index: StubIndex) -> None:
+    index.page_status["engine"] = 503
+    use(small, 'release: "0.11.0"')
+    done = small("lock", "served")
+    assert done.code == 7
+    assert "not reached: index default" in done.err
+    assert "server error (HTTP 503)" in done.err
+
+
+def test_sources_release_is_a_trial_with_a_lock_of_its_own(small: Small, index: StubIndex) -> None:
+    index.add(make_sdist("engine", "0.11.0"))
+    use(small, f"commit: {COMMIT}")
+    assert small("lock", "served").code == 0
+    before = small.files()
+    done = small("plan", "served", "--sources", "release", "--base", "standin", "--json")
+    assert done.code == 0, done.err
+    assert "resolving served for amd64 with releases of engine" in done.err
+    (layer,) = (one for one in json.loads(done.out)["layers"] if one["name"] == "engine")
+    assert layer["summary"] == "engine 0.11.0, wheel of release 0.11.0"
+    assert small.files() == before
+    again = small("plan", "served", "--sources", "release", "--base", "standin", "--json")
+    assert (again.code, again.out, "resolving" in again.err) == (0, done.out, False)
+
+
+def test_a_local_tree_is_a_part_of_the_plan(small: Small, tmp_path: Path) -> None:
+    use(small, f"commit: {COMMIT}")
+    assert small("lock", "served").code == 0
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    (tree / "setup.py").write_text("one")
+
+    def plan(*words: str) -> dict[str, str]:
+        done = small("plan", "served", "--base", "standin", "--json", *words)
+        assert done.code == 0, done.err
+        value = json.loads(done.out)
+        return {"reference": value["reference"], **{layer["name"]: layer["digest"] for layer in value["layers"]}}
+
+    plain, first = plan(), plan("--src", f"engine={tree}")
+    (tree / "setup.py").write_text("two")
+    second = plan("--src", f"engine={tree}")
+    changed = {name for name in plain if plain[name] != first[name]}
+    assert changed == {"reference", "engine", "files"}
+    assert {name for name in first if first[name] != second[name]} == {"reference", "engine", "files"}
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (["--src", "engin=."], "SRC_engin: no source of served"),
+        (["--src", "engine"], "--src: 'engine' is not NAME=DIR"),
+        (["--src", "engine=/nowhere"], "SRC_engine: '/nowhere' is no folder"),
+        (["--git-mirror", "/nowhere"], "GIT_MIRROR: '/nowhere' is no folder"),
+        (["--sources", "commit"], "SOURCES: 'commit' is not known"),
+    ],
+)
+def test_bad_words_are_exit_2(small: Small, words: list[str], error: str) -> None:
+    use(small, f"commit: {COMMIT}")
+    assert small("lock", "served").code == 0
+    done = small("plan", "served", "--base", "standin", *words)
+    assert done.code == 2
+    assert error in done.err
+
+
+def test_a_commit_that_the_mirror_lacks_is_named(small: Small, tmp_path: Path) -> None:
+    use(small, f"commit: {COMMIT}")
+    assert small("lock", "served").code == 0
+    (tmp_path / "mirror").mkdir()
+    done = small("render", "served", "--base", "standin", "--git-mirror", str(tmp_path / "mirror"))
+    assert done.code == 7
+    assert "engine" in done.err
+    assert "made-up/engine" in done.err
