@@ -87,6 +87,8 @@ class Known(Closed):
     """
 
     requires: tuple[RequirementText, ...] = ()
+    # The places of the tree that say so (`cannery.core.source_requires`): what is built is held against them.
+    requires_from: tuple[Text, ...] = ()
     requires_python: SpecifierText | None = None
     build_requires: tuple[RequirementText, ...] = ()
     submodules: dict[RelativeText, Submodule] = {}

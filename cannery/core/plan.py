@@ -270,7 +270,7 @@ def _told(chosen: Chosen) -> tuple[Any, ...]:
     others = {"summary", "metadata", "revisions", "releases"}
     file = chosen.component.model_dump(mode="json", exclude=others, exclude_defaults=True)
     known = (
-        chosen.known.model_dump(mode="json", exclude={"source", "note"}, exclude_defaults=True)
+        chosen.known.model_dump(mode="json", exclude={"source", "note", "requires_from"}, exclude_defaults=True)
         if chosen.known
         else None
     )

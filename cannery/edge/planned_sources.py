@@ -9,12 +9,14 @@ from cannery.core.errors import UsageError
 from cannery.core.source_plan import source_request
 from cannery.core.source_step import LocalTree
 from cannery.core.words import did_you_mean
+from cannery.edge.source_check import requirement_doubts
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from pathlib import Path
 
     from cannery.core.catalog import Catalog
+    from cannery.core.component import Known
     from cannery.core.plan import Plan
     from cannery.core.recipe import Chosen, Recipe
     from cannery.edge.context import Context
@@ -50,11 +52,19 @@ def fetch_planned(context: Context, catalog: Catalog, plan: Plan) -> dict[str, S
     plain = {step.name for step in steps if step.without}
     files = _fetch(context, catalog, [by_name[step.name] for step in steps], plan.epoch, plain)
     for file in files:
+        known = _known(by_name[file.name])
+        for doubt in requirement_doubts(file.tar, known) if known else ():
+            context.say(f"warning: {file.name}: {doubt}")
         for missing in file.missing[:SHOWN]:
             context.say(f"warning: {file.name}: {missing}")
         if len(file.missing) > SHOWN:
             context.say(f"warning: {file.name}: and {len(file.missing) - SHOWN} more")
     return {step.file: file for step, file in zip(steps, files, strict=True)}
+
+
+def _known(chosen: Chosen) -> Known | None:
+    """What the lock took for granted, in a local tree's place too: the commit's; None of a release."""
+    return chosen.known if chosen.commit is not None else None
 
 
 def _fetch(

@@ -22,7 +22,12 @@ summary: serves models
 hosts: {{github: made-up/engine}}
 install: wheel
 revisions:
-  {COMMIT}: {{version: "0.11.0.dev3", release: "0.11.0", requires: ["dep==1.0"], source: its list}}
+  {COMMIT}:
+    version: "0.11.0.dev3"
+    release: "0.11.0"
+    requires: ["dep==1.0"]
+    requires_from: [requirements.txt]
+    source: its list
 releases:
   "0.11.0": {{sdist: true, requires: ["dep"], source: its PKG-INFO}}
   "0.12.0": {{requires: ["dep"], source: its METADATA}}
@@ -141,6 +146,19 @@ def test_a_local_tree_is_a_part_of_the_plan(small: Small, tmp_path: Path) -> Non
     changed = {name for name in plain if plain[name] != first[name]}
     assert changed == {"reference", "engine", "files"}
     assert {name for name in first if first[name] != second[name]} == {"reference", "engine", "files"}
+
+
+def test_a_local_tree_that_asks_for_other_packages_is_said(small: Small, tmp_path: Path) -> None:
+    use(small, f"commit: {COMMIT}")
+    assert small("lock", "served").code == 0
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    for text, words in (("dep==1.0", ""), ("dep==1.1", "dep: known has dep==1.0, the tree has dep==1.1")):
+        (tree / "requirements.txt").write_text(text)
+        done = small("render", "served", "--base", "standin", "--src", f"engine={tree}")
+        assert done.code == 0, done.err
+        assert ("engine: asks for other packages" in done.err) is bool(words)
+        assert words in done.err
 
 
 @pytest.mark.parametrize(
