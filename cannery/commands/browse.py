@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from cannery.core.errors import ExitCode
 from cannery.core.recipe import Options, find_profile, select
+from cannery.core.words import ComponentKind
 
 if TYPE_CHECKING:
     import argparse
@@ -63,7 +64,8 @@ def show_profile(arguments: argparse.Namespace, context: Context) -> ExitCode:
     width = max(len(str(row["name"])) for row in rows)
     indent = " " * (width + 4)
     for row in rows:
-        pin = f"== {row['pin']}" if row["pin"] else "locked"
+        is_system = row["kind"] == ComponentKind.SYSTEM
+        pin = f"== {row['pin']}" if row["pin"] else "of the base's OS" if is_system else "locked"
         index = f", index {row['index']}" if row["index"] else ""
         if row["hosts"]:
             index += f", {_hosts(row)} at {row['commit']}"

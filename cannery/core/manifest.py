@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from cannery import __version__
+from cannery.core.markers import package_name
 from cannery.core.words import BaseKind, Install
 
 if TYPE_CHECKING:
@@ -150,5 +151,20 @@ def _checks(plan: Plan) -> dict[str, Any]:
         "libraries": [path for c in chosen for path in c.component.libraries],
         "files": [],
         "native": [],
-        "pip_check_allow": list(plan.recipe.profile.pip_check_allow),
+        "pip_check_allow": [*plan.recipe.profile.pip_check_allow, *_bent(plan)],
     }
+
+
+def _bent(plan: Plan) -> list[str]:
+    """Return patterns of what `pip check` says of overrides and excludes: the profile bends these on purpose."""
+    profile = plan.recipe.profile
+    overridden = sorted({package_name(item.requirement) for item in profile.overrides})
+    excluded = sorted({package_name(item.requirement) for item in profile.excludes})
+    return [
+        *(rf"(?i) has requirement {_any_spelling(name)}[^\w.-].*, but you have " for name in overridden),
+        *(rf"(?i) requires {_any_spelling(name)}, which is not installed" for name in excluded),
+    ]
+
+
+def _any_spelling(name: str) -> str:
+    return name.replace("-", "[-_.]+")
