@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -14,17 +15,20 @@ from cannery.core.wishes import parse_wishes
 from cannery.core.words import Arch
 from cannery.edge.indexes import Asked
 from cannery.edge.lock_jobs import raise_failures, run_jobs
-from cannery.edge.locks import bind, lock_path, make_lock
+from cannery.edge.lock_write import write_lock
+from cannery.edge.locks import bind, keep_lock, lock_path, resolve_lock
 from cannery.edge.upgrade import upgrade
+from cannery.edge.write_set import HalfWrittenError
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from cannery.core.catalog import Catalog
     from cannery.core.lock import Lock, LockRequest
-    from cannery.core.recipe import Recipe
+    from cannery.core.recipe import Options, Recipe
+    from cannery.core.wishes import Wish
     from cannery.edge.context import Context
 
 
@@ -32,11 +36,13 @@ if TYPE_CHECKING:
 class Wanted:
     """A lock to make, its file, and the recipe that it is for (None: the build tools').
 
-    `standard` when the file is the committed one.
+    `ask` makes the request from a catalog, for it may be another one by the time that the lock is there. `standard`
+    when the file is the committed one.
     """
 
     request: LockRequest
     path: Path
+    ask: Callable[[Catalog], LockRequest]
     recipe: Recipe | None = None
     standard: bool = True
 
@@ -55,41 +61,57 @@ def lock(arguments: argparse.Namespace, context: Context) -> ExitCode:
     failures = [one for one in found if isinstance(one, CanneryError)]
     wanted = [one for one in found if isinstance(one, Wanted)]
     _ = context.pip  # asked once, here, and not by every thread
-    make = partial(make_lock, context, catalog, asked=Asked())
-    results = run_jobs([partial(make, one.request, one.path, recipe=one.recipe) for one in wanted])
-    for one, result in zip(wanted, results, strict=True):
-        if isinstance(result, CanneryError):
-            failures.append(result)
-        else:
-            _print_made(context, one, result)
+    resolve = partial(resolve_lock, context, catalog, asked=Asked())
+    jobs = [partial(resolve, one.request, recipe=one.recipe) for one in wanted]
+    with closing(run_jobs(jobs)) as results:
+        for one, result in zip(wanted, results, strict=True):
+            try:
+                _print_made(context, one, *_written(context, one, result))
+            except CanneryError as error:
+                failures.append(error)
     raise_failures(failures, len(found))
     return ExitCode.DONE
 
 
+def _written(context: Context, wanted: Wanted, result: Lock | CanneryError) -> tuple[Lock, bool]:
+    """Write the lock; return it and whether its file changed. Raises the error that there is in its place."""
+    if isinstance(result, CanneryError):
+        raise result
+    if not wanted.standard:
+        return result, keep_lock(wanted.path, result)
+    return result, write_lock(context, wanted.path, result, wanted.ask)
+
+
 def _wanted(arguments: argparse.Namespace, context: Context, catalog: Catalog) -> Iterator[Wanted | CanneryError]:
     """Give the locks to make, or for a target that cannot be, why."""
-    for name in arguments.profile or catalog.profiles:
+    for name in dict.fromkeys(arguments.profile) or catalog.profiles:
         target = find_profile(catalog, name).target
-        for python in (arguments.python,) if arguments.python else (target.python, *target.pythons):
+        # A profile may name its own Python, or an arch, twice.
+        for python in dict.fromkeys((arguments.python,) if arguments.python else (target.python, *target.pythons)):
+            options = replace(options_of(arguments), python=python)
             try:
-                recipe = bind(context, catalog, name, replace(options_of(arguments), python=python))
+                recipe = bind(context, catalog, name, options)
             except CanneryError as error:
                 yield error
                 continue
-            for arch in (recipe.target.arch,) if arguments.arch else target.arch:
+            for arch in dict.fromkeys((recipe.target.arch,) if arguments.arch else target.arch):
                 mine = with_arch(recipe, arch)
                 request = lock_request(mine)
                 path = lock_path(context, request, standard=recipe.is_standard)
-                yield Wanted(request, path, mine, standard=recipe.is_standard)
+                ask = partial(_ask, context, name, options, arch)
+                yield Wanted(request, path, ask, mine, standard=recipe.is_standard)
     pythons = {v for p in catalog.profiles.values() for v in (p.target.python, *p.target.pythons)}
     for python in sorted(pythons | ({arguments.python} if arguments.python else set())):
         for arch in Arch:
             request = tools_request(catalog, python, arch)
-            yield Wanted(request, lock_path(context, request))
+            yield Wanted(request, lock_path(context, request), partial(tools_request, python=python, arch=arch))
 
 
-def _print_made(context: Context, wanted: Wanted, result: tuple[Lock, bool]) -> None:
-    made, changed = result
+def _ask(context: Context, name: str, options: Options, arch: Arch, catalog: Catalog) -> LockRequest:
+    return lock_request(with_arch(bind(context, catalog, name, options), arch))
+
+
+def _print_made(context: Context, wanted: Wanted, made: Lock, changed: bool) -> None:  # noqa: FBT001 - from a tuple
     size = sum(p.size for p in made.packages) / 1e6
     missing = ", ".join(f"{p.name} (index {p.index} not reached)" for p in made.packages if not p.complete)
     state = f", INCOMPLETE: {missing}" if missing else ""
@@ -101,21 +123,14 @@ def _print_made(context: Context, wanted: Wanted, result: tuple[Lock, bool]) -> 
 
 def _upgrade(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Edit one profile so that packages may be newer, and make all of its locks anew; say what changed."""
-    wishes = parse_wishes(word for text in arguments.upgrade for word in text.split())
-    options = options_of(arguments)
-    if len(arguments.profile) != 1:
-        raise UsageError("--upgrade edits one profile: name it", hint="build.py lock PROFILE --upgrade NAME")
-    given = [name for name, value in asdict(options).items() if value]
-    if given:
-        what = f"--upgrade makes every lock of the profile, as it is: leave {', '.join(given).upper()} out"
-        raise UsageError(what, hint="PIN tries another version without an edit of the profile")
+    name, wishes = _asked(arguments)
     catalog = context.catalog()
-    find_profile(catalog, arguments.profile[0])
+    find_profile(catalog, name)
     try:
-        done = upgrade(context, catalog, arguments.profile[0], wishes, arguments.today)
+        done = upgrade(context, catalog, name, wishes, arguments.today)
     except CanneryError as error:
-        if error.code is not ExitCode.USAGE:
-            context.say("nothing is written: the profile and its locks are as they were")
+        if error.code is not ExitCode.USAGE and not isinstance(error, HalfWrittenError):
+            context.say("nothing is written: this run changed neither the profile nor its locks")
         raise
     for note in done.notes:
         print(note)
@@ -130,6 +145,22 @@ def _upgrade(arguments: argparse.Namespace, context: Context) -> ExitCode:
         for moved in change.moved if change else ():
             print(f"  {moved}")
     return ExitCode.DONE
+
+
+def _asked(arguments: argparse.Namespace) -> tuple[str, tuple[Wish, ...]]:
+    """Return the profile to upgrade and the wishes; raise `UsageError` for words that `--upgrade` does not go with."""
+    example = "build.py lock PROFILE --upgrade NAME"
+    if not all(text.split() for text in arguments.upgrade):
+        raise UsageError("--upgrade names no package", hint=example)
+    wishes = parse_wishes(word for text in arguments.upgrade for word in text.split())
+    profiles = tuple(dict.fromkeys(arguments.profile))
+    if len(profiles) != 1:
+        raise UsageError("--upgrade edits one profile: name it", hint=example)
+    given = [name for name, value in asdict(options_of(arguments)).items() if value]
+    if given:
+        what = f"--upgrade makes every lock of the profile, as it is: leave {', '.join(given).upper()} out"
+        raise UsageError(what, hint="PIN tries another version without an edit of the profile")
+    return profiles[0], wishes
 
 
 COMMANDS = {"lock": lock}

@@ -11,20 +11,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from cannery.core.errors import CanneryError, FindingsError, NetworkError, UnableError, UsageError
+from cannery.edge.held_signals import signals_held
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Sequence
 
 T = TypeVar("T")
 WORKERS = 4
-# Seconds between two looks at whether all have ended.
+# Seconds between two looks at whether all have ended, and after which those that do not end when asked to are killed.
 TICK = 0.1
+GRACE = 2.0
 
 
-def run_jobs(jobs: Sequence[Callable[[], T]]) -> Iterator[T | CanneryError]:
+def run_jobs(jobs: Sequence[Callable[[], T]]) -> Generator[T | CanneryError, None, None]:
     """Run `jobs` a few at a time; give what each returned, or the `CanneryError` that it raised, in their order.
 
-    An interrupt of the caller starts no further job, ends the processes of those that run, and waits for them.
+    An interrupt of the caller starts no further job, ends the processes of those that run, and waits for them. Further
+    interrupts wait until that is done: it leaves no process and no folder behind.
     """
     pool = ThreadPoolExecutor(WORKERS)
     futures: list[Future[T]] = []
@@ -36,21 +39,35 @@ def run_jobs(jobs: Sequence[Callable[[], T]]) -> Iterator[T | CanneryError]:
             except CanneryError as error:
                 yield error
     except BaseException:
-        pool.shutdown(wait=False, cancel_futures=True)
-        while any(future.running() for future in futures):
-            _interrupt_children()  # again and again: what failed thereby may start another one to find out why
-            time.sleep(TICK)
+        while True:
+            # A further interrupt may come just before signals are held, and takes effect when they are no more.
+            with contextlib.suppress(KeyboardInterrupt):
+                _end(pool, futures)
+                break
         raise
-    finally:
+    pool.shutdown()
+
+
+def _end(pool: ThreadPoolExecutor, futures: Sequence[Future[T]]) -> None:
+    with signals_held():
+        pool.shutdown(wait=False, cancel_futures=True)
+        start = time.monotonic()
+        while any(future.running() for future in futures):
+            # Again and again: what failed thereby may start another one to find out why.
+            _end_children(signal.SIGTERM if time.monotonic() - start < GRACE else signal.SIGKILL)
+            time.sleep(TICK)
         pool.shutdown()
 
 
-def _interrupt_children() -> None:
-    """A terminal's Ctrl-C reaches them by itself; a SIGTERM of this process alone does not."""
+def _end_children(number: signal.Signals) -> None:
+    """A terminal's Ctrl-C reaches them by itself; a SIGTERM of this process alone does not.
+
+    No SIGINT: a run that a script starts in its background ignores it, and so do its children.
+    """
     for listing in Path("/proc/self/task").glob("*/children"):
         with contextlib.suppress(OSError):
-            for number in listing.read_text(encoding="ascii").split():
-                os.kill(int(number), signal.SIGINT)
+            for child in listing.read_text(encoding="ascii").split():
+                os.kill(int(child), number)
 
 
 def raise_failures(failures: Sequence[CanneryError], count: int) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cannery.core.errors import FindingsError, UsageError
@@ -13,10 +15,11 @@ from cannery.core.lock_text import REMAKE, format_lock, parse_lock
 from cannery.core.recipe import select, with_arch
 from cannery.core.words import Severity
 from cannery.edge.files import write_atomic
+from cannery.edge.leftovers import remove_stale
+from cannery.edge.write_errors import is_of_files, unwritable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from cannery.core.catalog import Catalog
     from cannery.core.lock import Lock, LockRequest
@@ -72,9 +75,23 @@ def make_lock(  # noqa: PLR0913 - those of `resolve_lock`, and where to write
     recipe: Recipe | None = None,
     asked: Asked | None = None,
 ) -> tuple[Lock, bool]:
-    """Resolve `request` and write its lock; return it and whether the file changed. Raises as `resolve_lock` does."""
+    """Resolve `request` and write its lock to `path` in the cache; return it and whether the file changed.
+
+    Raises as `resolve_lock` does.
+    """
     lock = resolve_lock(context, catalog, request, recipe=recipe, asked=asked)
-    return lock, write_atomic(path, format_lock(lock))
+    return lock, keep_lock(path, lock)
+
+
+def keep_lock(path: Path, lock: Lock) -> bool:
+    """Write a lock into the cache, where its name says what it answers; return whether the file changed.
+
+    Raises `UnableError` when it cannot be written.
+    """
+    try:
+        return write_atomic(path, format_lock(lock))
+    except OSError as error:
+        raise unwritable(error, path) from error
 
 
 def resolve_lock(  # noqa: PLR0913 - what a resolution depends on, and what it is for
@@ -90,24 +107,33 @@ def resolve_lock(  # noqa: PLR0913 - what a resolution depends on, and what it i
 
     `recipe` is what the request was made from, for sets near it when it cannot be met; `asked` may be shared by the
     locks of one run, so that no index is asked twice.
-    Raises what `cannery.edge.resolve` raises, and `FindingsError` for an answer that is none to `request`.
+    Raises what `cannery.edge.resolve` raises, `FindingsError` for an answer that is none to `request`, `UnableError`
+    when the cache cannot be written.
     """
     from cannery.edge.resolve import resolve  # noqa: PLC0415 - brings network libraries that a current lock spares
 
     log = context.cache / "log" / f"{command}-{request.profile}-py{request.python}-{request.arch}.log"
     deny = tuple(d.pattern for d in catalog.compatibility.deny)
-    lock = resolve(
-        request,
-        catalog.indexes,
-        context.pip,
-        env=context.env,
-        cache=context.cache,
-        log=log,
-        deny=deny,
-        asked=asked,
-        catalog=catalog,
-        recipe=recipe,
-    )
+    try:
+        remove_stale(context.cache, time.time())
+        lock = resolve(
+            request,
+            catalog.indexes,
+            context.pip,
+            env=context.env,
+            cache=context.cache,
+            log=log,
+            deny=deny,
+            asked=asked,
+            catalog=catalog,
+            recipe=recipe,
+        )
+    except OSError as error:
+        path = Path(error.filename) if isinstance(error.filename, str) else context.cache
+        is_cache = path.is_relative_to(context.cache) or context.cache.is_relative_to(path)
+        if not is_cache or not is_of_files(error):
+            raise
+        raise unwritable(error, path) from error
     problems = lock_problems(lock, request, catalog.indexes)
     if problems:
         raise FindingsError(
@@ -170,7 +196,7 @@ def current_lock(context: Context, catalog: Catalog, recipe: Recipe, arch: Arch)
         lock = _remembered(context, catalog, request, place)
         if lock is not None:
             return lock
-    context.say(f"resolving {recipe.name} for {arch} with {', '.join(recipe.pins) or f'CANN {recipe.target.cann}'} …")
+    context.say(f"resolving {recipe.name} for {arch} with {recipe.changes or f'CANN {recipe.target.cann}'} …")
     return make_lock(context, catalog, request, path, recipe=with_arch(recipe, arch))[0]
 
 

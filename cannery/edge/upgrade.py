@@ -17,11 +17,13 @@ from cannery.core.recipe import Options, find_profile, select, with_arch
 from cannery.core.rules import check_recipe
 from cannery.core.upgrade import asked_names, upgrade_edits
 from cannery.core.wishes import Editable, checked_wishes
-from cannery.edge.files import write_atomic
+from cannery.edge.checkout_lock import checkout_held
 from cannery.edge.indexes import Asked
 from cannery.edge.lock_jobs import raise_failures, run_jobs
+from cannery.edge.lock_write import changed
 from cannery.edge.locks import lock_path, read_lock, resolve_lock
 from cannery.edge.shelf import make_shelf
+from cannery.edge.write_set import write_together
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -64,10 +66,11 @@ class _Side:
 
 
 def upgrade(context: Context, catalog: Catalog, name: str, wishes: Sequence[Wish], today: str) -> Upgraded:
-    """Let the packages of `wishes` be newer: edit the file of profile `name`, then write its locks.
+    """Let the packages of `wishes` be newer: write the locks and the edited file of profile `name`.
 
     Raises `UsageError` for wishes that no edit can bring, and whatever `resolve_lock` raises, also `FindingsError` for
-    errors that the new set has and the old one has not. Nothing is written then.
+    errors that the new set has and the old one has not, or when the profile changed meanwhile, and `UnableError` when a
+    file cannot be written. Nothing is written then, but for a `HalfWrittenError`.
     """
     file = context.root / "images/profiles" / f"{name}.yaml"
     text = file.read_bytes().decode()  # line ends as they are
@@ -86,21 +89,40 @@ def upgrade(context: Context, catalog: Catalog, name: str, wishes: Sequence[Wish
     if not plan.edits:
         return Upgraded(file, (), plan.notes)
     new_text, profile = edit_profile(text, subject.recipe.profile, plan.edits, str(context.shown(file)))
-    changed = catalog.model_copy(update={"profiles": {**catalog.profiles, name: profile}})
-    after = _side(context, changed, name)
+    edited = catalog.model_copy(update={"profiles": {**catalog.profiles, name: profile}})
+    after = _side(context, edited, name)
     _refuse_new_errors(context, replace(before, locks={}), after)  # by the pins alone, before anything is asked
     after = _resolved(context, after)
     _refuse_new_errors(context, before, after)
     if _is_same(before, after, plan.edits):
         return Upgraded(file, plan.edits, plan.notes)
-    write_atomic(file, new_text, file.stat().st_mode & 0o777)
-    changes = []
-    for key, lock in after.locks.items():
-        path = lock_path(context, after.requests[key])
-        write_atomic(path, format_lock(lock))
-        old = before.locks.get(key)
-        changes.append((path, lock_change(old.packages, lock.packages) if old else None))
+    with checkout_held(context):
+        _refuse_changed(context, before, file, text, name)
+        present = _present(context, before.catalog, name).locks  # another run may have made them meanwhile
+        paths = {key: lock_path(context, request) for key, request in after.requests.items()}
+        # The locks first. Killed in between, some of them answer to a profile that is not there yet: `check` says that
+        # they are stale, and the same upgrade, or a plain `lock`, makes them anew. With the profile first, the same
+        # upgrade would find its edit made already, and leave the old locks beside it.
+        locks = [(paths[key], format_lock(lock)) for key, lock in after.locks.items()]
+        write_together(context, [*locks, (file, new_text)])
+    changes = [
+        (paths[key], lock_change(present[key].packages, lock.packages) if key in present else None)
+        for key, lock in after.locks.items()
+    ]
     return Upgraded(file, plan.edits, plan.notes, tuple(changes), written=True)
+
+
+def _refuse_changed(context: Context, before: _Side, file: Path, text: str, name: str) -> None:
+    """Raise `FindingsError` when the profile, or what its locks depend on, is not what it was: `text` and `before`."""
+    try:
+        same = file.read_bytes().decode() == text
+        catalog = context.catalog()
+        same = same and catalog.profiles[name] == before.catalog.profiles[name]
+        same = same and _side(context, catalog, name).requests == before.requests
+    except (OSError, ValueError, KeyError, CanneryError):  # removed, or half an edit, which the next run names
+        same = False
+    if not same:
+        raise changed(str(context.shown(file)), "the profile, its components or its base have changed")
 
 
 def _side(context: Context, catalog: Catalog, name: str) -> _Side:

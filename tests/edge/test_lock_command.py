@@ -2,44 +2,37 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import os
 import signal
+import stat
 import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from small_checkout import STACK, Small, make_small
+from small_process import AS_A_USER, WITHOUT_SIGINT, command, meanwhile, run, running_in
 from stub_index import StubIndex
 
-from cannery.commands import versions
+from cannery.commands import locking, versions
 from cannery.core.errors import CanneryError, ExitCode, FindingsError
 from cannery.core.findings import Finding
 from cannery.core.words import Severity
 from cannery.edge.lock_jobs import WORKERS, run_jobs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-ROOT = Path(__file__).resolve().parent.parent.parent
+    from collections.abc import Callable, Iterator, Mapping
 
 
 @pytest.fixture
 def small(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Small]:
     with StubIndex() as index:
         yield make_small(tmp_path, index, capsys, monkeypatch)
-
-
-def command(small: Small, *words: str, **env: str) -> dict[str, Any]:
-    """Arguments of Popen for build.py on the checkout, in a process of its own."""
-    lines = ("import sys", "from pathlib import Path", "from cannery.cli import main")
-    code = "\n".join((*lines, f"sys.exit(main({words!r}, Path({str(small.root)!r})))"))
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return {"args": [sys.executable, "-c", code], "env": {**os.environ, "PYTHONPATH": str(ROOT), **env}, **pipes}
 
 
 # Several at a time
@@ -89,7 +82,7 @@ def test_an_interrupt_starts_nothing_more_and_leaves_no_thread() -> None:
     results = run_jobs([job] * 40)
     next(results)
     with pytest.raises(KeyboardInterrupt):
-        results.throw(KeyboardInterrupt)  # type: ignore[attr-defined]
+        results.throw(KeyboardInterrupt)
     assert len(started) <= 2 * WORKERS
     assert threading.active_count() == before
 
@@ -137,28 +130,202 @@ def test_the_network_s_exit_code_wins_over_findings(small: Small) -> None:
     assert "index elsewhere" in done.err
 
 
-def test_sigterm_ends_a_lock_in_order(small: Small, tmp_path: Path) -> None:
-    """The index never answers: what runs is ended, no file is changed, nothing is left in the cache."""
+@pytest.mark.parametrize("words", [("lock",), ("lock", "stack", "--upgrade", "lib")], ids=["lock", "upgrade"])
+@pytest.mark.parametrize("through", [(), WITHOUT_SIGINT], ids=["", "no SIGINT"])
+def test_sigterm_ends_a_lock_in_order(
+    small: Small, tmp_path: Path, words: tuple[str, ...], through: tuple[str, ...]
+) -> None:
+    """The index never answers: what runs is ended, no file is changed, nothing is left in the cache or runs on."""
     before = small.files()
-    small.index.stall = 3
-    process = subprocess.Popen(**command(small, "lock"))
-    while not small.index.seen:
+    small.index.stall = 2
+    process = subprocess.Popen(**command(small, *words, through=through))
+    while "uv" not in running_in(tmp_path / "cache"):
+        assert process.poll() is None
         time.sleep(0.05)
+    small.index.stall = 30
     process.send_signal(signal.SIGTERM)
-    out, err = process.communicate(timeout=30)
+    time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)  # somebody has no patience
+    out, err = process.communicate(timeout=20)
     assert (process.returncode, out) == (ExitCode.INTERRUPTED, "")
     assert err.startswith("interrupted")
     assert small.files() == before
     assert list((tmp_path / "cache").glob("resolve-*")) == []
+    assert running_in(tmp_path / "cache") == []
+
+
+def test_what_a_killed_run_left_in_the_cache_is_removed_after_a_day(small: Small, tmp_path: Path) -> None:
+    folders = [tmp_path / "cache" / name for name in ("resolve-old", "resolve-other", "uv-old")]
+    for folder in folders:
+        (folder / "sources").mkdir(parents=True)
+    old = time.time() - 2 * 86400
+    os.utime(folders[0], (old, old))
+    os.utime(folders[2], (old, old))
+    assert small("lock", "stack").code == 0
+    assert [folder.exists() for folder in folders] == [False, True, True]
+
+
+@pytest.mark.parametrize("words", [("stack", "stack"), ("stack",)])
+def test_what_is_named_twice_is_made_once(small: Small, words: tuple[str, ...]) -> None:
+    text = STACK.replace(
+        'python: "3.11", arch: [amd64, arm64]', 'python: "3.11", pythons: ["3.11"], arch: [arm64, arm64]'
+    )
+    assert text != STACK
+    small.profile().write_text(text)
+    done = small("lock", *words)
+    assert done.code == 0
+    assert done.out.count("images/locks/stack/") == 1
+
+
+def test_a_profile_that_another_run_upgrades_meanwhile_gets_no_lock_of_the_old_one(
+    small: Small, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The upgrade is a run of its own, which comes to its end while this one resolves."""
+    meanwhile(monkeypatch, locking, lambda: run(small, "lock", "stack", "--upgrade", "lib"))
+    done = small("lock", "stack")
+    assert done.code == ExitCode.FINDINGS
+    assert "2 of 4 locks could not be made" in done.err
+    assert (
+        "images/locks/stack/py3.11-arm64.txt: not written: the profile, its components or its base have changed while "
+        "the set was resolved\n  → run the same command again"
+    ) in done.err
+    assert small.versions()["lib"] == small.versions(arch="arm64")["lib"] == "2.0"
+    assert small("check", "stack").code == 0
+
+
+def test_an_edit_that_the_lock_does_not_depend_on_is_no_reason(small: Small, monkeypatch: pytest.MonkeyPatch) -> None:
+    small.profile("zz").write_text(STACK)
+
+    def edit() -> None:
+        small.profile("zz").write_text(STACK + "# and so on\n")
+        small.profile().write_text(STACK.replace("{name: lib}", '{name: lib, version: "1.0"}'))
+
+    meanwhile(monkeypatch, locking, edit)
+    done = small("lock", "zz", "stack")
+    assert done.code == ExitCode.FINDINGS
+    assert done.out.count("images/locks/zz/") == 2
+    assert "images/locks/stack/" not in done.out
+    assert small("check", "zz").code == 0
+
+
+@pytest.mark.parametrize("state", ["removed", "broken"])
+def test_a_profile_that_cannot_be_read_any_more_gets_no_lock(
+    small: Small, monkeypatch: pytest.MonkeyPatch, state: str
+) -> None:
+    small.profile("zz").write_text(STACK)
+    change = small.profile("zz").unlink if state == "removed" else lambda: small.profile("zz").write_text("half: [")
+    meanwhile(monkeypatch, locking, change)
+    done = small("lock", "zz")
+    assert done.code == ExitCode.FINDINGS
+    assert "images/locks/zz/py3.11-amd64.txt: not written" in done.err
+    assert not (small.root / "images/locks/zz").exists()
+
+
+def test_a_run_waits_while_another_one_writes(small: Small) -> None:
+    path = small.root / "images/locks/stack/py3.11-amd64.txt"
+    before = path.read_bytes()
+    path.unlink()
+    held = os.open(small.root / "images", os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    process = subprocess.Popen(**command(small, "lock", "stack"))
+    assert process.stderr is not None
+    assert process.stderr.readline() == "another run of `build.py lock` writes to this checkout: waiting for it\n"
+    time.sleep(0.3)
+    assert process.poll() is None
+    assert not path.exists()
+    os.close(held)
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, err) == (0, "")
+    assert out.startswith("images/locks/stack/py3.11-amd64.txt: 6 packages")
+    assert path.read_bytes() == before
+
+
+def test_a_run_that_waits_can_be_interrupted(small: Small) -> None:
+    before = small.files()
+    held = os.open(small.root / "images", os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    process = subprocess.Popen(**command(small, "lock", "stack", "--upgrade", "lib"))
+    assert process.stderr is not None
+    assert "waiting for it" in process.stderr.readline()
+    process.send_signal(signal.SIGTERM)
+    _out, err = process.communicate(timeout=20)
+    os.close(held)
+    assert process.returncode == ExitCode.INTERRUPTED
+    assert err.startswith("interrupted")
+    assert small.files() == before
+
+
+def test_where_folders_cannot_be_locked_a_file_in_the_cache_is(
+    small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on NFS, where only files that are open for writing can."""
+    real = fcntl.flock
+    held: list[Path] = []
+
+    def flock(descriptor: int, how: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EBADF, "Bad file descriptor")
+        held.append(Path(f"/proc/self/fd/{descriptor}").readlink())
+        real(descriptor, how)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    (small.root / "images/locks/stack/py3.11-amd64.txt").unlink()
+    assert small("lock", "stack").code == 0
+    assert small.versions()["lib"] == "1.0"
+    (path,) = (tmp_path / "cache").glob("checkout-*.lock")
+    assert {*held} == {path}
+
+
+def test_a_checkout_that_cannot_be_written_is_exit_4_with_a_reason(small: Small) -> None:
+    folder = small.root / "images/locks/stack"
+    (folder / "py3.11-amd64.txt").unlink()
+    folder.chmod(0o555)
+    before = small.files()
+    code, out, err = run(small, "lock", "stack", through=AS_A_USER)
+    folder.chmod(0o755)
+    assert code == ExitCode.UNABLE
+    assert "images/locks/stack/py3.11-arm64.txt: 6 packages, 0 MB, unchanged" in out
+    assert "images/locks/stack/py3.11-amd64.txt: cannot be written: permission denied\n  → make it writable" in err
+    assert small.files() == before
+
+
+@pytest.mark.parametrize("words", [("lock", "stack"), ("lock", "stack", "--upgrade", "lib")], ids=["lock", "upgrade"])
+@pytest.mark.parametrize("state", ["a file", "read-only"])
+def test_a_cache_that_cannot_be_written_is_exit_4_with_a_reason(
+    small: Small, tmp_path: Path, words: tuple[str, ...], state: str
+) -> None:
+    cache, before = tmp_path / "cache", small.files()
+    if state == "a file":
+        cache.write_text("no folder")
+        wanted = f"{cache}: cannot be written: file exists\n  → a file is where a folder is wanted"
+    else:
+        cache.mkdir(mode=0o555)
+        wanted = f"{cache}/resolve-"
+    code, _out, err = run(small, *words, through=AS_A_USER)
+    assert code == ExitCode.UNABLE
+    assert wanted in err
+    assert "cannot be written: " in err
+    assert small.files() == before
+
+
+def test_a_cache_without_room_is_exit_4_with_a_reason(small: Small, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_args: object, **_more: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("cannery.edge.uv_job.write_atomic", full)
+    done = small("lock", "stack")
+    assert done.code == ExitCode.UNABLE
+    assert "/cache: cannot be written: no space left on device\n  → free some disk space" in done.err
+    assert "[Errno" not in done.err
 
 
 # Check
 
 
-def run_check(small: Small, **env: str) -> tuple[float, int, str, str]:
+def run_check(small: Small, env: Mapping[str, str]) -> tuple[float, int, str, str]:
     """Run `check stack --json` in a process of its own: seconds, status, both outputs."""
     start = time.monotonic()
-    process = subprocess.Popen(**command(small, "check", "stack", "--json", **env))
+    process = subprocess.Popen(**command(small, "check", "stack", "--json", env=env))
     out, err = process.communicate(timeout=60)
     return time.monotonic() - start, process.returncode, out, err
 
@@ -168,7 +335,7 @@ def test_check_of_a_current_lock_needs_no_network_and_less_than_a_second(small: 
     names = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "PIP_PROXY")
     env = dict.fromkeys(names, dead)
     env |= {"PIP_INDEX_URL": f"{dead}/simple", "PIP_EXTRA_INDEX_URL": f"{dead}/more", "UV_INDEX_URL": f"{dead}/simple"}
-    runs = [run_check(small, **env) for _ in range(3)]
+    runs = [run_check(small, env) for _ in range(3)]
     for _seconds, status, out, err in runs:
         assert (status, err) == (0, "")
         assert json.loads(out)["ok"] is True
@@ -216,23 +383,6 @@ def test_twelve_notes_are_not_folded(small: Small, many: Callable[[int], None]) 
     done = small("check", "stack")
     assert done.out.count("note [") == 12
     assert "…" not in done.out
-
-
-@pytest.mark.parametrize("command", ["plan", "render", "run"])
-def test_a_profile_with_sources_can_be_checked_and_locked_and_not_built(small: Small, command: str) -> None:
-    (small.root / "images/components/plugin-src.yaml").write_text(
-        "kind: source\nsummary: made up\npackage: plugin\ninstall: wheel\n"
-        'releases: {"1.0": {requires: [dep], source: made up}}\n'
-    )
-    small.profile().write_text(STACK + '  - {name: plugin-src, release: "1.0"}\n')
-    assert small("lock", "stack").code == 0
-    assert small("check", "stack").code == 0
-    small.index.seen.clear()
-    done = small(command, "stack")
-    assert (done.code, done.out) == (ExitCode.UNABLE, "")
-    assert "components plugin-src come from source: building them is not there yet" in done.err
-    assert "check and lock work" in done.err
-    assert small.index.seen == []
 
 
 def test_a_plan_reads_each_lock_once(small: Small, monkeypatch: pytest.MonkeyPatch) -> None:

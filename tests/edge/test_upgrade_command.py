@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import shutil
+import signal
+import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
 from small_checkout import LATER, STACK, TODAY, Small, make_small
+from small_process import AS_A_USER, AT_RENAME, command, kill_at, meanwhile, run
 from stub_index import StubIndex, make_wheel
 
 from cannery.core.errors import ExitCode, FindingsError, NetworkError
 from cannery.edge import upgrade as upgrade_module
+from cannery.edge.write_set import TEMPORARY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -116,6 +123,12 @@ def test_an_exact_version_goes_down_again(small: Small) -> None:
         (["stack", "--upgrade", "libb"], ExitCode.USAGE, ["libb is no package of profile stack", "did you mean lib?"]),
         (["stack", "--upgrade", "lib>=2"], ExitCode.USAGE, ["'lib>=2' is neither NAME nor NAME==VERSION"]),
         (["--upgrade", "lib"], ExitCode.USAGE, ["--upgrade edits one profile: name it"]),
+        (
+            ["stack", "--upgrade", ""],
+            ExitCode.USAGE,
+            ["--upgrade names no package\n  → build.py lock PROFILE --upgrade"],
+        ),
+        (["stack", "--upgrade", "lib", "--upgrade", " "], ExitCode.USAGE, ["--upgrade names no package"]),
         (["stack", "--upgrade", "lib", "--arch", "arm64"], ExitCode.USAGE, ["leave ARCH out"]),
         (["stack", "--upgrade", "lib", "--pin", "dep==1.1"], ExitCode.USAGE, ["leave PINS out"]),
         (["stcak", "--upgrade", "lib"], ExitCode.USAGE, ["no profile 'stcak'"]),
@@ -212,6 +225,244 @@ def test_later_releases_of_other_packages_stay_out(small: Small) -> None:
     before = small.versions()
     small("lock", "stack", "--upgrade", "dep")
     assert small.versions() == {**before, "dep": "1.1"}
+
+
+# Interrupted, or unable to write: all of it or nothing
+
+
+def leftovers(small: Small) -> list[str]:
+    return [name for name in small.files() if name.endswith(TEMPORARY)]
+
+
+@pytest.mark.parametrize("again", [["lock", "stack", "--upgrade", "lib"], ["lock", "stack"]], ids=["upgrade", "lock"])
+@pytest.mark.parametrize("left", [0, 1, 2])
+def test_after_a_kill_between_two_files_check_says_so_and_the_next_run_repairs_it(
+    small: Small, left: int, again: list[str]
+) -> None:
+    before = small.files()
+    code, out, _err = run(small, "lock", "stack", "--upgrade", "lib", before=kill_at(left))
+    assert (code, out) == (-signal.SIGKILL, "")
+    assert leftovers(small)
+    assert small.profile().read_text() == STACK, "the profile comes last"
+    assert sum(small.files()[name] != text for name, text in before.items()) == left
+    check = small("check", "stack")
+    assert check.code == (ExitCode.FINDINGS if left else 0)
+    assert check.out.count("error [lock]") == left
+    assert small(*again).code == 0
+    wanted = "2.0" if "--upgrade" in again else "1.0"
+    assert small.versions()["lib"] == small.versions(arch="arm64")["lib"] == wanted
+    assert small.profile().read_text() == (STACK.replace(OLD_DATE, DATED.format("lib")) if wanted == "2.0" else STACK)
+    assert small("check", "stack").code == 0
+    assert leftovers(small) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_between_two_files_waits_until_all_are_written(small: Small, number: signal.Signals) -> None:
+    code, out, err = run(small, "lock", "stack", "--upgrade", "lib", before=kill_at(1, number))
+    assert (code, out) == (ExitCode.INTERRUPTED, "")
+    files = "images/locks/stack/py3.11-amd64.txt, images/locks/stack/py3.11-arm64.txt, images/profiles/stack.yaml"
+    assert err.startswith(f"written before the interrupt: {files}\ninterrupted")
+    assert small.versions()["lib"] == small.versions(arch="arm64")["lib"] == "2.0"
+    assert small("check", "stack").code == 0
+    assert leftovers(small) == []
+
+
+def test_a_closed_terminal_between_two_files_does_too(small: Small) -> None:
+    code, _out, _err = run(small, "lock", "stack", "--upgrade", "lib", before=kill_at(2, signal.SIGHUP))
+    assert code == -signal.SIGHUP
+    assert small("check", "stack").code == 0
+    assert small.versions()["lib"] == "2.0"
+
+
+@pytest.mark.parametrize("left", [0, 1, 2])
+def test_a_file_that_cannot_be_put_in_place_puts_the_others_back(small: Small, left: int) -> None:
+    (small.root / "images/locks/stack/py3.11-arm64.txt").unlink()
+    small.profile().chmod(0o640)
+    before = small.files()
+    failing = AT_RENAME.format(left=left, what='raise OSError(errno.ENOSPC, "No space left on device", str(new))')
+    code, out, err = run(small, "lock", "stack", "--upgrade", "lib", before=failing)
+    assert (code, out) == (ExitCode.UNABLE, "")
+    name = ["locks/stack/py3.11-amd64.txt", "locks/stack/py3.11-arm64.txt", "profiles/stack.yaml"][left]
+    assert err == (
+        "nothing is written: this run changed neither the profile nor its locks\n"
+        f"error: images/{name}: cannot be written: no space left on device\n"
+        "  → free some disk space, then run the same command again\n"
+    )
+    assert small.files() == before
+    assert small("lock", "stack", "--upgrade", "lib").code == 0
+    assert small.profile().stat().st_mode & 0o777 == 0o640
+
+
+def test_what_cannot_be_put_back_is_named_with_where_its_old_text_is(small: Small) -> None:
+    """The disk goes away between two files, and nothing can be renamed any more."""
+    before = small.files()
+    failing = AT_RENAME.format(left=1, what='left[0] += 1; raise OSError(errno.EIO, "Input/output error")')
+    failing = failing.replace("left[0] -= 1", "left[0] -= 1 if left[0] else 1")
+    code, _out, err = run(small, "lock", "stack", "--upgrade", "lib", before=failing)
+    assert code == ExitCode.UNABLE
+    assert "nothing is written" not in err
+    first = "images/locks/stack/py3.11-amd64.txt"
+    assert f"error: {first}: written, while another file could not be (Input/output error)" in err
+    (kept,) = leftovers(small)
+    assert err.rstrip().endswith(kept)
+    assert small.files()[kept] == before[first]
+    assert small.profile().read_text() == STACK
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_a_full_disk_at_any_write_changes_nothing(small: Small, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three files are synced, and three old ones linked or, where that cannot be, copied."""
+    before, real, calls = small.files(), os.fsync, []
+    full = OSError(errno.ENOSPC, "No space left on device")
+
+    def count() -> None:
+        calls.append(1)
+        if len(calls) == number + 1:
+            raise full
+
+    def fsync(descriptor: int) -> None:
+        count()
+        real(descriptor)
+
+    def no_link(*_paths: object) -> None:
+        count()
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    def copy(old: Path, new: Path) -> None:
+        if calls[number:]:
+            raise full
+        new.write_bytes(old.read_bytes())
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(os, "link", no_link)
+    monkeypatch.setattr("shutil.copy2", copy)
+    done = small("lock", "stack", "--upgrade", "lib")
+    assert done.code == ExitCode.UNABLE
+    assert "cannot be written: no space left on device\n  → free some disk space" in done.err
+    assert "nothing is written" in done.err
+    assert "[Errno" not in done.err
+    assert small.files() == before
+
+
+@pytest.mark.parametrize("folder", ["locks/stack", "profiles"])
+def test_a_folder_that_cannot_be_written_changes_nothing(small: Small, folder: str) -> None:
+    before = small.files()
+    (small.root / "images" / folder).chmod(0o555)
+    code, out, err = run(small, "lock", "stack", "--upgrade", "lib", through=AS_A_USER)
+    (small.root / "images" / folder).chmod(0o755)
+    assert (code, out) == (ExitCode.UNABLE, "")
+    assert err.startswith(
+        f"nothing is written: this run changed neither the profile nor its locks\nerror: images/{folder}/"
+    )
+    assert err.endswith(
+        ": cannot be written: permission denied\n  → make it writable for you, then run the same command again\n"
+    )
+    assert small.files() == before
+
+
+def test_folders_made_for_nothing_are_removed(small: Small) -> None:
+    shutil.rmtree(small.root / "images/locks/stack")
+    (small.root / "images/profiles").chmod(0o555)
+    code, _out, _err = run(small, "lock", "stack", "--upgrade", "lib", through=AS_A_USER)
+    (small.root / "images/profiles").chmod(0o755)
+    assert code == ExitCode.UNABLE
+    assert not (small.root / "images/locks/stack").exists()
+
+
+@pytest.mark.parametrize("old", ["lock", "profile"])
+def test_a_link_is_written_through(small: Small, tmp_path: Path, old: str) -> None:
+    path = small.profile() if old == "profile" else small.root / "images/locks/stack/py3.11-amd64.txt"
+    target = tmp_path / "elsewhere" / "file"
+    target.parent.mkdir()
+    path.rename(target)
+    path.symlink_to(os.path.relpath(target, path.parent))
+    before = target.read_bytes()
+    assert small("lock", "stack", "--upgrade", "lib").code == 0
+    assert path.is_symlink()
+    assert target.read_bytes() == path.read_bytes() != before
+    assert [entry.name for entry in target.parent.iterdir()] == ["file"]
+    assert small("check", "stack").code == 0
+
+
+# Two at once
+
+
+def changed(small: Small, *words: str) -> None:
+    """Run an upgrade, and see that it is told to be run again and writes nothing."""
+    done = small("lock", "stack", *words)
+    assert done.code == ExitCode.FINDINGS, done
+    assert done.out == ""
+    assert done.err == (
+        "nothing is written: this run changed neither the profile nor its locks\n"
+        "error: images/profiles/stack.yaml: the profile, its components or its base have changed while the set was "
+        "resolved\n  → run the same command again\n"
+    )
+
+
+def test_of_two_upgrades_the_later_one_is_told_to_run_again(small: Small, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other one is a run of its own, which comes to its end while this one resolves."""
+    meanwhile(monkeypatch, upgrade_module, lambda: run(small, "lock", "stack", "--upgrade", "dep"))
+    changed(small, "--upgrade", "lib")
+    versions = small.versions()
+    assert (versions["dep"], versions["lib"]) == ("1.1", "1.0")
+    assert small("check", "stack").code == 0
+    assert small("lock", "stack", "--upgrade", "lib").code == 0
+    versions = small.versions()
+    assert (versions["dep"], versions["lib"]) == ("1.1", "2.0")
+    assert small("check", "stack").code == 0
+
+
+def test_two_upgrades_that_start_together_lose_nothing(small: Small) -> None:
+    small.index.stall = 0.5
+    both = [subprocess.Popen(**command(small, "lock", "stack", "--upgrade", name)) for name in ("lib", "dep")]
+    codes = []
+    for process in both:
+        process.communicate(timeout=60)
+        codes.append(process.returncode)
+    small.index.stall = 0
+    assert sorted(codes) in ([0, 0], [0, ExitCode.FINDINGS])
+    versions = small.versions()
+    assert (versions["lib"] == "2.0", versions["dep"] == "1.1") == (codes[0] == 0, codes[1] == 0)
+    assert small("check", "stack").code == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("profiles/stack.yaml", STACK + "# a note\n"),
+        ("profiles/stack.yaml", "half: ["),
+        ("profiles/stack.yaml", None),
+        ("components/lib.yaml", "kind: wheels\nsummary: made up\nindex: elsewhere\n"),
+    ],
+)
+def test_an_edit_by_hand_meanwhile_is_kept(
+    small: Small, name: str, text: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, before = small.root / "images" / name, small.files()
+
+    def edit() -> None:
+        if text is None:
+            path.unlink()
+        else:
+            path.write_text(text)
+
+    meanwhile(monkeypatch, upgrade_module, edit)
+    changed(small, "--upgrade", "lib")
+    assert (path.read_text() if path.exists() else None) == text
+    kept = {key: value for key, value in small.files().items() if key != f"images/{name}"}
+    assert kept == {key: value for key, value in before.items() if key != f"images/{name}"}
+
+
+def test_locks_that_another_run_made_meanwhile_are_what_the_change_is_told_from(
+    small: Small, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.rmtree(small.root / "images/locks/stack")
+    meanwhile(monkeypatch, upgrade_module, lambda: run(small, "lock", "stack"))
+    done = small("lock", "stack", "--upgrade", "lib")
+    assert done.code == 0
+    assert done.out.count("    lib 1.0 -> 2.0\n") == 2
+    assert "made anew" not in done.out
+    assert small("check", "stack").code == 0
 
 
 def test_failures_have_the_worst_exit_code() -> None:
