@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cannery.commands.versions import planned, show_findings
-from cannery.core.errors import BuildFailedError, ExitCode, UsageError
+from cannery.core.base_image import base_need, compare, on_base, on_labelled_base
+from cannery.core.errors import BuildFailedError, ExitCode, FindingsError, UsageError
 from cannery.core.findings import errors
 from cannery.core.manifest import manifest_text
 from cannery.core.progress import layers_new_reused
@@ -25,7 +26,7 @@ from cannery.edge.buildx import bake
 from cannery.edge.disk import check_cache_space, check_engine_space
 from cannery.edge.engine import docker_client, find_engine
 from cannery.edge.files import sha256_bytes
-from cannery.edge.images import image_id, needed_image
+from cannery.edge.images import image_id, image_labels, needed_image
 from cannery.edge.locks import current_lock
 from cannery.edge.progress_view import make_view
 from cannery.edge.rendered import fetch_wheels, folder_lock, write_folder
@@ -84,6 +85,7 @@ def image(arguments: argparse.Namespace, context: Context) -> ExitCode:
             hint="leave BUILDER out, or take a real base: BASE=" + plan.recipe.target.base_tag,
         )
     check_cache_space(context, plan)
+    plan = _on_found_base(context, plan, is_other_builder=bool(arguments.builder))
     engine = find_engine(context.env, context.cache, start=True, say=context.say)
     work = Work(context, arguments, catalog, plan, engine, docker_client(engine))
     folder = context.root / "out" / plan.folder
@@ -92,6 +94,26 @@ def image(arguments: argparse.Namespace, context: Context) -> ExitCode:
     verified = None if arguments.no_verify else _verify(work, built.id)
     _print_table(context, plan, built, verified)
     return _exit_code(verified)
+
+
+def _on_found_base(context: Context, plan: Plan, *, is_other_builder: bool) -> Plan:
+    """Return the plan on the base that is there, named by its digest. The stand-in is made, not found.
+
+    Raises `NetworkError` where no registry gives one, `FindingsError` for one that cannot be built upon; --force is no
+    help with either.
+    """
+    if plan.recipe.base.kind is BaseKind.STANDIN:
+        return plan
+    from cannery.edge.base_images import find_base, search_of  # noqa: PLC0415 - brings network libraries
+
+    search = search_of(context, other_builder=is_other_builder)
+    base = find_base(base_need(plan, own_builder=is_other_builder), search)
+    found = compare(plan.recipe, base)
+    if failed := errors(found):
+        listed = "\n".join(map(str, failed))
+        raise FindingsError(f"this base cannot be built upon\n{listed}", where=base.reference)
+    show_findings(context, found)
+    return on_base(plan, base.reference, base.digest)
 
 
 @contextmanager
@@ -189,7 +211,9 @@ def verify_image(arguments: argparse.Namespace, context: Context) -> ExitCode:
     catalog, plan, _ = planned(context, arguments)
     engine = find_engine(context.env, context.cache, start=True, say=context.say)
     reference = arguments.image or plan.reference
-    found = needed_image(docker_client(engine), reference, arguments.profile)
+    client = docker_client(engine)
+    found = needed_image(client, reference, arguments.profile)
+    plan = on_labelled_base(plan, image_labels(client, found))
     access = catalog.chips[plan.recipe.target.chip]
     request = VerifyRequest(
         image=reference,

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cannery.core.errors import BuildFailedError, CanneryError, NetworkError, UnableError, UsageError
+from cannery.core.image_reference import registry_of
 from cannery.core.stages import labeller
 
 if TYPE_CHECKING:
@@ -120,12 +121,6 @@ def _network(step: Step | None, text: str) -> NetworkError:
     reason, hint = next((reason, hint) for pattern, reason, hint in _REASONS if pattern.search(text))
     image = f" ({reference[1]})" if reference else ""
     return NetworkError(f"{reason}{image}\n{_short(text)}", where=f"registry {registry}", hint=hint)
-
-
-def registry_of(reference: str) -> str:
-    """Return the registry host of an image reference; a first part without dot, colon or "localhost" is no host."""
-    first, slash, _rest = reference.partition("/")
-    return first if slash and ("." in first or ":" in first or first == "localhost") else "docker.io"
 
 
 def _build_failed(step: Step | None, text: str, where: str, state: BuildState, context: Context) -> BuildFailedError:

@@ -11,6 +11,7 @@ from packaging.version import InvalidVersion, Version
 
 from cannery.core.errors import FindingsError, UsageError
 from cannery.core.held import held_bounds
+from cannery.core.image_reference import parse_reference
 from cannery.core.target import Target, parse_arch, parse_cann, parse_chip, parse_os, parse_python
 from cannery.core.versions import without_build
 from cannery.core.words import Arch, BaseKind, ComponentKind, did_you_mean, nearest
@@ -340,6 +341,7 @@ def _base(catalog: Catalog, profile: Profile, target: Target, base: str | None) 
         references = tuple(f"{repository}:{tag_name}" for repository in catalog.registries.repositories)
         return Base(BaseKind.REAL, references, line, tag_name, tag)
     _check_reference(wanted, catalog)
+    parse_reference(wanted)
     return Base(BaseKind.CUSTOM, (wanted,), line, tag_name, tag)
 
 

@@ -34,3 +34,14 @@ def needed_image(client: ImageClient, reference: str, profile: str) -> str:
         hint = f"build.py image {profile}, with the same options"
         raise UsageError(f"no image {reference} on this engine", hint=hint)
     return found
+
+
+def image_labels(client: ImageClient, reference: str) -> dict[str, str]:
+    """Return the labels of an image that the engine has; of one that is gone by now, none."""
+    import docker.errors  # noqa: PLC0415 - the SDK is imported when an engine is used
+    import requests  # noqa: PLC0415
+
+    try:
+        return dict(client.images.get(reference).labels)
+    except (docker.errors.DockerException, requests.RequestException):
+        return {}

@@ -152,6 +152,15 @@ def test_registry_away(build: Build) -> None:
         build(f"replay:{DATA / 'rawjson-noname.txt'}")
 
 
+def test_a_base_that_went_away_after_it_was_found_is_named(build: Build) -> None:
+    reference = f"q.io/ascend/cann:8.5.0@sha256:{'0f' * 32}"
+    text = f"{reference}: failed to resolve source metadata for {reference}: {reference}: not found"
+    with pytest.raises(NetworkError) as caught:
+        build(f"say:ERROR: failed to solve: {text}")
+    assert caught.value.where == "registry q.io"
+    assert caught.value.what.startswith(f"it has no such image ({reference})")
+
+
 def test_disk_full_says_numbers_when_the_disk_is_here(build: Build, tmp_path: Path) -> None:
     text = (DATA / "rawjson-disk.txt").read_text().replace("/var/lib/docker", str(tmp_path))
     (tmp_path / "recording").write_text(text)

@@ -2,19 +2,39 @@
 
 from __future__ import annotations
 
+import json
+import time
+from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
 from factories import plan
+from small_checkout import make_small
+from stub_index import StubIndex
+from stub_registry import REPOSITORY, TAG, StubRegistry
 
+from cannery.commands import image as image_command
 from cannery.commands.image import _whole_wheels
-from cannery.core.errors import BuildFailedError
+from cannery.core.base_env import expand_env
+from cannery.core.errors import BuildFailedError, ExitCode, UnableError
+from cannery.core.recipe import Options
 from cannery.core.words import Arch
-from cannery.edge.context import Context
+from cannery.edge import base_images
+from cannery.edge.catalog import load_catalog
+from cannery.edge.context import Context, read_context
+from cannery.edge.locks import bind
+from cannery.edge.verify import Verified
 from cannery.edge.wheel_store import is_there, store_path
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator
+
+    from small_checkout import Done, Small
+
+    from cannery.edge.verify import VerifyRequest
+
+BASE_TAG = "8.5.0-910b-ubuntu22.04-py3.11"
 
 
 def test_a_wheel_that_rotted_on_the_disk_is_named_and_removed(tmp_path: Path) -> None:
@@ -36,3 +56,172 @@ def test_another_failure_keeps_its_own_hint(tmp_path: Path) -> None:
     with pytest.raises(BuildFailedError) as caught, _whole_wheels(context, plan()):
         raise BuildFailedError("exit code 2", hint="this stage alone: …")
     assert caught.value.hint == "this stage alone: …"
+
+
+class Image:
+    """build.py on a checkout whose bases come from two registries, on a machine where an engine would be the next."""
+
+    def __init__(self, small: Small, registries: tuple[StubRegistry, StubRegistry]) -> None:
+        self.small = small
+        self.registries = registries
+        # By name: a private address may not stand in a Dockerfile.
+        repositories = [f"localhost:{registry.server.server_address[1]}/{REPOSITORY}" for registry in registries]
+        path = small.root / "images/bases/registries.yaml"
+        path.write_text(f"source: made up\nrepositories: [{', '.join(repositories)}]\n")
+        self.references = [f"{repository}:{BASE_TAG}" for repository in repositories]
+
+    def add(self, registry: StubRegistry, **changes: str) -> str:
+        """Put the base into a registry as it is recorded, but for `changes` of its environment; return its digest."""
+        found = bind(read_context(self.small.root), load_catalog(self.small.root / "images"), "stack", Options())
+        env = expand_env(found.base.line, found.target, found.base.tag) | changes
+        digest = registry.add(config={"Env": [f"{name}={value}" for name, value in env.items()]})
+        registry.manifests[BASE_TAG] = registry.manifests[TAG]
+        return digest
+
+    def __call__(self, *words: str) -> Done:
+        return self.small("image", "stack", *words)
+
+    @property
+    def fetched(self) -> list[str]:
+        return [path for path in self.small.index.seen if path.endswith(".whl")]
+
+
+@pytest.fixture
+def image(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Image]:
+    def no_engine(*_args: object, **_more: object) -> None:
+        raise UnableError("the engine was asked for")
+
+    monkeypatch.setattr(image_command, "find_engine", no_engine)
+    monkeypatch.setattr(base_images, "running_client", lambda _context: None)
+    with StubIndex() as index, StubRegistry() as first, StubRegistry() as second:
+        small = make_small(tmp_path, index, capsys, monkeypatch)
+        index.seen.clear()
+        yield Image(small, (first, second))
+
+
+def test_a_base_is_found_before_an_engine_is(image: Image) -> None:
+    digest = image.add(image.registries[0])
+    done = image()
+    assert done.code == ExitCode.UNABLE
+    assert f"base: {image.references[0]} is {digest[:19]}… (found in " in done.err
+    assert done.err.index("base: ") < done.err.index("the engine was asked for")
+    assert "[base." not in done.err
+    assert image.fetched == []
+
+
+def test_the_second_registry_takes_the_place_of_the_first(image: Image) -> None:
+    digest = image.add(image.registries[1])
+    done = image()
+    assert done.code == ExitCode.UNABLE
+    assert f"base: not {image.references[0]}: it has no such image (HTTP 404)" in done.err
+    assert f"base: {image.references[1]} is {digest[:19]}…" in done.err
+
+
+def test_where_no_registry_can_be_reached_the_build_ends_at_once(image: Image) -> None:
+    for registry in image.registries:
+        registry.server.shutdown()
+        registry.server.server_close()
+    started = time.monotonic()
+    done = image()
+    assert time.monotonic() - started < 10
+    assert done.code == ExitCode.NETWORK
+    for reference in image.references:
+        assert f"\n  {reference}: connection refused\n" in done.err
+    assert "the engine was asked for" not in done.err
+    assert image.fetched == []
+
+
+def test_a_base_with_another_python_is_refused(image: Image) -> None:
+    image.add(image.registries[0], PATH="/usr/local/python3.11.99/bin:/bin")
+    for words in ((), ("--force",)):
+        done = image(*words)
+        assert done.code == ExitCode.FINDINGS
+        assert "error [base.python]" in done.err
+        assert "it has /usr/local/python3.11.99" in done.err
+
+
+def test_a_base_that_was_rewritten_is_warned_of(image: Image) -> None:
+    image.add(image.registries[0], ATB_HOME_PATH="/usr/local/Ascend/nnal/atb/latest/atb/cxx_abi_0")
+    done = image()
+    assert done.code == ExitCode.UNABLE
+    assert "warning [base.atb]" in done.err
+    assert "the pushed image is not the one that was recorded" in done.err
+
+
+def test_the_users_own_base_is_compared_with_the_target(image: Image) -> None:
+    registry = image.registries[1]
+    image.add(registry, ASCEND_TOOLKIT_HOME="/usr/local/Ascend/cann-8.5.1")
+    registry.manifests["8.5.0-a3-ubuntu22.04-py3.11"] = registry.manifests[TAG]
+    done = image("--base", f"{registry.repository}:8.5.0-a3-ubuntu22.04-py3.11")
+    assert done.code == ExitCode.UNABLE
+    assert "warning [base.tag]" in done.err
+    assert "chip a3 (target: 910b)" in done.err
+    assert "warning [base.toolkit] CANN's home is /usr/local/Ascend/cann-8.5.1" in done.err
+    assert image.registries[0].seen == []
+
+
+def test_an_image_for_another_architecture_is_a_finding(image: Image) -> None:
+    registry = image.registries[0]
+    registry.add(["arm64"])
+    done = image("--base", registry.reference)
+    assert done.code == ExitCode.FINDINGS
+    assert "it has the image for arm64, not for amd64" in done.err
+
+
+@pytest.mark.parametrize("words", [("plan", "stack"), ("check", "stack"), ("render", "stack", "--output", "out")])
+def test_other_commands_ask_no_registry(image: Image, words: tuple[str, ...]) -> None:
+    assert image.small(*words).code == 0
+    assert [registry.seen for registry in image.registries] == [[], []]
+    if words[0] == "render":
+        text = Path("out/Dockerfile").read_text()
+        assert f"FROM {image.references[0]} AS image\n" in text
+        assert "@sha256" not in text
+
+
+def test_what_is_checked_is_what_is_built(image: Image, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder that is built names the digest in each FROM; the tag is that of the plan that asked no one."""
+    digest = image.add(image.registries[1])
+    planned = json.loads(image.small("plan", "stack", "--json").out)
+
+    def no_bake(*_args: object, **_more: object) -> None:
+        raise BuildFailedError("far enough")
+
+    engine = SimpleNamespace(buildx_command=lambda **_: (), client_env=lambda env: env, data_root=None, owned=False)
+    monkeypatch.setattr(image_command, "find_engine", lambda *_args, **_more: engine)
+    client = SimpleNamespace(images=SimpleNamespace(list=list))
+    monkeypatch.setattr(image_command, "docker_client", lambda _engine: client)
+    monkeypatch.setattr(image_command, "check_engine_space", lambda *_: None)
+    monkeypatch.setattr(image_command, "bake", no_bake)
+    done = image()
+    assert "far enough" in done.err
+    assert done.code == ExitCode.BUILD_FAILED
+    (folder,) = (path for path in (image.small.root / "out").iterdir() if path.is_dir())
+    lines = [line for line in (folder / "Dockerfile").read_text().splitlines() if line.startswith("FROM ")]
+    bases = {line.split()[-3] for line in lines if "/" in line.split()[-3]}
+    assert bases == {f"{image.references[1]}@{digest}"}
+    bake = json.loads((folder / "docker-bake.json").read_text())
+    assert bake["target"]["image"]["tags"][0] == planned["reference"]
+
+
+def test_verify_expects_the_manifest_of_the_base_that_the_image_names(
+    image: Image, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def no_run(_context: object, _engine: object, request: VerifyRequest, *_more: object) -> Verified:
+        asked.append(request.manifest_sha256)
+        return Verified({"checks": []}, 0, reused=False)
+
+    def labelled(reference: str) -> None:
+        labels = {"org.opencontainers.image.base.name": reference}
+        images = SimpleNamespace(get=lambda _reference: SimpleNamespace(id="sha256:1", labels=labels))
+        monkeypatch.setattr(image_command, "docker_client", lambda _engine: SimpleNamespace(images=images))
+        image.small("verify", "stack", "--json")
+
+    monkeypatch.setattr(image_command, "find_engine", lambda *_args, **_more: None)
+    monkeypatch.setattr(image_command, "verify", no_run)
+    first, second = image.references
+    for reference in (first, second, f"{second}@sha256:{'1' * 64}", f"{second}@sha256:{'2' * 64}", "other.example/x:1"):
+        labelled(reference)
+    assert len(set(asked)) == 4
+    assert asked[0] == asked[-1]  # labels that name another base are none of this plan's

@@ -45,6 +45,7 @@ def test_an_unknown_profile_names_the_nearest() -> None:
         (Options(cann="8.0.0"), FindingsError, "no facts about CANN 8.0.0", "8.3.rc1, 8.5.0"),
         (Options(base="standin", python="3.10"), FindingsError, "only Python 3.11", "PYTHON=3.11"),
         (Options(base="stadnin"), UsageError, "BASE: 'stadnin'", "standin"),
+        (Options(base="me/Cann:1"), UsageError, "'me/Cann:1' is no image reference", "lower case"),
         (Options(base="8.5.0-a3-ubuntu22.04-py3.11"), UsageError, "is not a base of target", "CHIP"),
     ],
 )
@@ -65,7 +66,7 @@ def test_a_target_that_there_is_not(options: Options, error: type[UsageError], w
         ),
         ("standin", BaseKind.STANDIN, ()),
         ("me/cann:mine", BaseKind.CUSTOM, ("me/cann:mine",)),
-        ("cann@sha256:00", BaseKind.CUSTOM, ("cann@sha256:00",)),
+        (f"cann@sha256:{'0' * 64}", BaseKind.CUSTOM, (f"cann@sha256:{'0' * 64}",)),
     ],
 )
 def test_bases(base: str | None, kind: BaseKind, references: tuple[str, ...]) -> None:

@@ -1,0 +1,142 @@
+"""What registries answer (OCI distribution and image specification), read into small values. Pure: bytes in."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from cannery.core.image_reference import DIGEST
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+# One image for each platform, and one image; Docker's own words and OCI's.
+ACCEPT = ", ".join(
+    (
+        "application/vnd.oci.image.index.v1+json",
+        "application/vnd.docker.distribution.manifest.list.v2+json",
+        "application/vnd.oci.image.manifest.v1+json",
+        "application/vnd.docker.distribution.manifest.v2+json",
+    )
+)
+_CHALLENGE = re.compile(r"\s*(?P<scheme>[A-Za-z]+)(?:\s+(?P<parameters>.*))?", re.DOTALL)
+_PARAMETER = re.compile(r'([A-Za-z]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))')
+
+
+class MalformedError(ValueError):
+    """An answer that is not what the specification says; the message says in which way."""
+
+
+@dataclass(frozen=True)
+class Index:
+    """One manifest for each platform: {architecture: digest} of those for Linux."""
+
+    manifests: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """One image; `config` is the digest of its configuration."""
+
+    config: str
+
+
+@dataclass(frozen=True)
+class ImageConfig:
+    """What an image says of itself. `env` is {name: value}."""
+
+    architecture: str
+    env: Mapping[str, str]
+    labels: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Challenge:
+    """A `WWW-Authenticate` header: the scheme in lower case, and its parameters."""
+
+    scheme: str
+    parameters: Mapping[str, str]
+
+
+def read_manifest(body: bytes) -> Index | Manifest:
+    """Read an index or a manifest by its shape: registries differ in the media types that they name."""
+    value = _table(body, "manifest")
+    if isinstance(value.get("manifests"), list):
+        return Index(_platforms(value["manifests"]))
+    if value.get("schemaVersion") == 1:
+        raise MalformedError("it has the image in Docker's old schema 1 only, which BuildKit does not take")
+    config = value.get("config")
+    return Manifest(_digest(config.get("digest") if isinstance(config, dict) else None, "the manifest's config"))
+
+
+def read_config(body: bytes) -> ImageConfig:
+    """Read an image's configuration."""
+    value = _table(body, "image configuration")
+    architecture = value.get("architecture")
+    if not isinstance(architecture, str) or not architecture:
+        raise MalformedError("the image configuration names no architecture")
+    return image_config(architecture, value.get("config"))
+
+
+def image_config(architecture: str, config: object) -> ImageConfig:
+    """Return the configuration from its `config` table, which `docker inspect` has too; null stands for empty."""
+    table = config if isinstance(config, dict) else {}
+    env = table.get("Env")
+    pairs = [line.partition("=") for line in env if isinstance(line, str)] if isinstance(env, list) else []
+    labels = table.get("Labels")
+    texts = labels if isinstance(labels, dict) else {}
+    return ImageConfig(
+        architecture,
+        {name: value for name, _equals, value in pairs},
+        {str(name): str(value) for name, value in texts.items()},
+    )
+
+
+def read_token(body: bytes) -> str:
+    """Return the token of a token service's answer, which may call it `token` or `access_token`."""
+    value = _table(body, "token")
+    token = value.get("token") or value.get("access_token")
+    if not isinstance(token, str) or not token.isascii() or not token.isprintable():
+        raise MalformedError("its token service gives no token")
+    return token
+
+
+def parse_challenge(header: str) -> Challenge:
+    """Read a `WWW-Authenticate` header; an empty or strange one has an empty scheme."""
+    found = _CHALLENGE.fullmatch(header)
+    if found is None:
+        return Challenge("", {})
+    parameters = _PARAMETER.findall(found["parameters"] or "")
+    return Challenge(
+        found["scheme"].lower(),
+        {name.lower(): re.sub(r"\\(.)", r"\1", quoted) or bare for name, quoted, bare in parameters},
+    )
+
+
+def _platforms(entries: list[Any]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for entry in entries:
+        platform = entry.get("platform") if isinstance(entry, dict) else None
+        if isinstance(platform, dict) and platform.get("os") == "linux":
+            # The first of several variants, as engines take it.
+            digest = _digest(entry.get("digest"), "an entry of the index")
+            found.setdefault(str(platform.get("architecture")), digest)
+    return found
+
+
+def _table(body: bytes, what: str) -> dict[str, Any]:
+    try:
+        value = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise MalformedError(f"its {what} is no JSON") from error
+    if not isinstance(value, dict):
+        raise MalformedError(f"its {what} is no JSON object")
+    return value
+
+
+def _digest(value: object, what: str) -> str:
+    if not isinstance(value, str) or not DIGEST.fullmatch(value):
+        raise MalformedError(f"{what} has no SHA-256 digest")
+    return value

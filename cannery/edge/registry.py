@@ -1,0 +1,221 @@
+"""Ask a container registry for an image (OCI distribution API): its digest, its platforms, its configuration.
+
+Nothing is downloaded but a few KB. How the host reaches it is `registry_session`'s business.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import urlencode, urlsplit
+
+import requests
+from requests.auth import HTTPBasicAuth
+from urllib3.exceptions import HTTPError
+
+from cannery.core.image_reference import DEFAULT_REGISTRY, is_loopback, parse_reference
+from cannery.core.oci import (
+    ACCEPT,
+    ImageConfig,
+    Index,
+    MalformedError,
+    parse_challenge,
+    read_config,
+    read_manifest,
+    read_token,
+)
+from cannery.edge.index_trouble import State, trouble
+from cannery.edge.registry_session import Authorization, RegistrySession
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from requests.auth import AuthBase
+
+    from cannery.core.image_reference import ImageReference
+    from cannery.core.words import Arch
+    from cannery.edge.pipconf import PipSettings
+
+# The specification asks registries to take manifests of 4 MiB; configurations are smaller.
+MAX_BODY = 4 * 1024 * 1024
+# docker.io is a name only; this host serves its API.
+API_HOSTS = {DEFAULT_REGISTRY: "index.docker.io"}
+LOGIN = "it refuses access"
+STATUSES = {404: "it has no such image", 401: LOGIN, 403: LOGIN, 429: "it limits the rate of requests"}
+# The words of `trouble` for what is no registry's own answer.
+NOT_A_REGISTRY = "what answers there is no registry"
+
+
+class RefusedError(Exception):
+    """Why a registry gives no image; the text is for the user, without secrets."""
+
+
+class OtherArchError(RefusedError):
+    """The image is there, and not for this architecture."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Seconds: to connect, to wait for bytes, and in all."""
+
+    connect: float = 3.0
+    read: float = 4.0
+    total: float = 5.0
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An image that a registry has: the digest of its index or manifest; `config` None where `unread` says why."""
+
+    digest: str
+    config: ImageConfig | None
+    unread: str = ""
+
+
+@dataclass(frozen=True)
+class Access:
+    """How this host reaches registries: pip's settings, and docker's credentials by registry, (user, password)."""
+
+    pip: PipSettings
+    credentials: Callable[[str], tuple[str, str] | None]
+    limits: Limits = Limits()
+
+
+def ask(text: str, arch: Arch, arches: Sequence[Arch], access: Access) -> Answer:
+    """Return what the registry of the reference `text` has for `arch`; it must be there for each of `arches`.
+
+    Raises `RefusedError`. The limits hold for each wait: an answer that drips takes longer, and is the caller's to end.
+    A loopback registry that speaks no TLS is asked without, as docker does.
+    """
+    reference = parse_reference(text)
+    end = time.monotonic() + access.limits.total
+    schemes = ("https", "http") if is_loopback(reference.registry) else ("https",)
+    for scheme in schemes:
+        with RegistrySession(access.pip, reference.registry) as session:
+            registry = _Registry(session, reference, access, scheme, end)
+            try:
+                return registry.answer(arch, arches)
+            except (requests.RequestException, HTTPError, OSError, ValueError) as error:
+                state, reason = registry.reason(error)
+                if scheme == schemes[-1] or state not in {State.TLS, State.RESET}:
+                    raise RefusedError(reason) from error
+    raise AssertionError("a scheme is asked, or raises")
+
+
+class _Registry:
+    """One registry while it is asked: it keeps the token that it was given."""
+
+    def __init__(
+        self, session: RegistrySession, reference: ImageReference, access: Access, scheme: str, end: float
+    ) -> None:
+        self.session = session
+        self.reference = reference
+        self.access = access
+        self.end = end
+        host = API_HOSTS.get(reference.registry, reference.registry)
+        self.url = f"{scheme}://{host}/v2/{reference.repository}"
+        self.auth: AuthBase = Authorization("")
+
+    def answer(self, arch: Arch, arches: Sequence[Arch]) -> Answer:
+        """Raises as requests does, `MalformedError`, and `OtherArchError`."""
+        body, told = self._manifest(self.reference.wanted)
+        digest = f"sha256:{hashlib.sha256(body).hexdigest()}"
+        if digest != (self.reference.digest or told or digest):
+            raise MalformedError("its manifest does not have the digest that it should have")
+        found = read_manifest(body)
+        if isinstance(found, Index):
+            refuse_lacking(tuple(found.manifests), arches)
+            return self._read(digest, found.manifests[arch])
+        config = read_config(self._blob(found.config))
+        refuse_lacking((config.architecture,), arches)
+        return Answer(digest, config)
+
+    def _read(self, index: str, manifest: str) -> Answer:
+        """Read the configuration of one image of an index; without it the image can be built upon as well."""
+        try:
+            body, _ = self._manifest(manifest)
+            found = read_manifest(body)
+            if isinstance(found, Index):
+                raise MalformedError("its index leads to an index")
+            return Answer(index, read_config(self._blob(found.config)))
+        except (requests.RequestException, HTTPError, OSError, ValueError) as error:
+            return Answer(index, None, self.reason(error)[1])
+
+    def _manifest(self, wanted: str) -> tuple[bytes, str]:
+        body, headers = self._get(f"{self.url}/manifests/{wanted}", ACCEPT)
+        return body, headers.get("Docker-Content-Digest", "")
+
+    def _blob(self, digest: str) -> bytes:
+        body, _ = self._get(f"{self.url}/blobs/{digest}", "*/*")
+        if f"sha256:{hashlib.sha256(body).hexdigest()}" != digest:
+            raise MalformedError("its image configuration does not have the digest that it should have")
+        return body
+
+    def _get(self, url: str, accept: str) -> tuple[bytes, requests.structures.CaseInsensitiveDict[str]]:
+        status, headers, body = self._once(url, accept, self.auth)
+        if status == 401:
+            self.auth = self._authorize(headers.get("WWW-Authenticate", ""))
+            status, headers, body = self._once(url, accept, self.auth)
+        if status != 200:
+            raise RefusedError(_status_words(status))
+        return body, headers
+
+    def _authorize(self, header: str) -> AuthBase:
+        """Return what the challenge in `header` asks for. Raises `RefusedError` without it."""
+        challenge = parse_challenge(header)
+        credentials = self.access.credentials(self.reference.registry)
+        if challenge.scheme == "basic" and credentials:
+            return HTTPBasicAuth(*credentials)
+        realm = challenge.parameters.get("realm", "")
+        # A password goes to a token service over TLS, unless the registry itself is asked without.
+        if challenge.scheme != "bearer" or not realm.startswith(("https://", f"{urlsplit(self.url).scheme}://")):
+            raise RefusedError(_status_words(401))
+        scope = challenge.parameters.get("scope") or f"repository:{self.reference.repository}:pull"
+        query = {"scope": scope} | {k: v for k, v in challenge.parameters.items() if k == "service"}
+        url = f"{realm}{'&' if urlsplit(realm).query else '?'}{urlencode(query)}"
+        login = HTTPBasicAuth(*credentials) if credentials else Authorization("")
+        status, _, body = self._once(url, "application/json", login)
+        if status != 200:
+            raise RefusedError(f"its token service: {_status_words(status)}")
+        return Authorization(f"Bearer {read_token(body)}")
+
+    def _once(
+        self, url: str, accept: str, auth: AuthBase
+    ) -> tuple[int, requests.structures.CaseInsensitiveDict[str], bytes]:
+        limits = self.access.limits
+        left = self.end - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        wait = (min(limits.connect, left), min(limits.read, left))
+        with self.session.get(url, headers={"Accept": accept}, auth=auth, timeout=wait, stream=True) as response:
+            body = bytearray()
+            for chunk in response.iter_content(65536):
+                body += chunk
+                if len(body) > MAX_BODY:
+                    raise MalformedError(f"its answer is larger than {MAX_BODY >> 20} MiB")
+            if response.status_code == 407 or response.status_code >= 500:
+                raise requests.HTTPError(response=response)
+            return response.status_code, response.headers, bytes(body)
+
+    def reason(self, error: Exception) -> tuple[State, str]:
+        """Return the kind of trouble and the words for the user."""
+        if isinstance(error, MalformedError):
+            return State.OTHER, f"{NOT_A_REGISTRY}: {error}"
+        state, detail = trouble(error, self.session, self.url)
+        words = NOT_A_REGISTRY if state is State.OTHER else str(state)
+        return state, f"{words} ({detail})" if detail else words
+
+
+def refuse_lacking(has: Sequence[str], arches: Sequence[Arch]) -> None:
+    """Raise `OtherArchError` where an image that is there for the architectures `has` lacks one of `arches`."""
+    lacking = [arch for arch in arches if arch not in has]
+    if lacking:
+        has_words = " and ".join(has) or "no platform"
+        raise OtherArchError(f"it has the image for {has_words}, not for {' and '.join(lacking)}")
+
+
+def _status_words(status: int) -> str:
+    words = STATUSES.get(status, NOT_A_REGISTRY)
+    return f"{words} (HTTP {status})"

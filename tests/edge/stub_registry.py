@@ -1,0 +1,179 @@
+"""A container registry on loopback that can misbehave, and the images in it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import ssl
+import threading
+import time
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import parse_qs, urlsplit
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+REPOSITORY, TAG = "ascend/cann", "8.5.0"
+INDEX = "application/vnd.oci.image.index.v1+json"
+LIST = "application/vnd.docker.distribution.manifest.list.v2+json"
+MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+
+
+def sha(data: bytes) -> str:
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+@dataclass
+class StubRegistry:
+    """What the registry has and how it misbehaves; may be changed while it runs.
+
+    `auth` is "", "basic" or "bearer"; `login` ("user:password") is then needed for what anyone may not read. `status`
+    and `body` answer every manifest, `blob_status` every blob, `token_status` and `token_body` the token service;
+    `stall` waits before every answer, `drip` before every tenth of one; `moved` redirects manifests and
+    blobs to that base URL. `seen` are paths, each with its Authorization.
+    """
+
+    manifests: dict[str, tuple[str, bytes]] = field(default_factory=dict)
+    blobs: dict[str, bytes] = field(default_factory=dict)
+    auth: str = ""
+    login: str = ""
+    realm: str = ""
+    status: int = 200
+    body: bytes | None = None
+    headers: dict[str, str] = field(default_factory=dict)
+    blob_status: int = 200
+    token_status: int = 200
+    token_body: bytes = b'{"token": "let-me-in"}'
+    stall: float = 0.0
+    drip: float = 0.0
+    moved: str = ""
+    context: ssl.SSLContext | None = None
+    seen: list[tuple[str, str]] = field(default_factory=list)
+
+    def add(
+        self, arches: Sequence[str] = ("amd64", "arm64"), config: Mapping[str, Any] | None = None, *, kind: str = INDEX
+    ) -> str:
+        """Put an image under `TAG`: an index (`kind` says of which make), or one manifest; return its digest."""
+        entries = []
+        for arch in arches:
+            data = json.dumps({"architecture": arch, "os": "linux", "config": config or {}}).encode()
+            self.blobs[sha(data)] = data
+            body = json.dumps({"schemaVersion": 2, "mediaType": MANIFEST, "config": {"digest": sha(data)}}).encode()
+            self.manifests[sha(body)] = (MANIFEST, body)
+            entries.append({"digest": sha(body), "platform": {"os": "linux", "architecture": arch}})
+        # What buildx adds beside images.
+        entries.append({"digest": sha(b"proof"), "platform": {"os": "unknown", "architecture": "unknown"}})
+        if kind != MANIFEST:
+            body = json.dumps({"schemaVersion": 2, "mediaType": kind, "manifests": entries}).encode()
+        self.manifests[TAG] = self.manifests[sha(body)] = (kind, body)
+        return sha(body)
+
+    def __enter__(self) -> Self:
+        stub = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                stub.answer(self)
+
+            def log_message(self, *_args: object) -> None:
+                """Quiet."""
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        self.server.handle_error = lambda *_: None  # type: ignore[method-assign] # it would print: a client went away
+        if self.context:
+            self.server.socket = self.context.wrap_socket(self.server.socket, server_side=True)
+        threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+
+    @property
+    def host(self) -> str:
+        return f"127.0.0.1:{self.server.server_address[1]}"
+
+    @property
+    def repository(self) -> str:
+        return f"{self.host}/{REPOSITORY}"
+
+    @property
+    def reference(self) -> str:
+        return f"{self.repository}:{TAG}"
+
+    @property
+    def paths(self) -> list[str]:
+        return [path for path, _ in self.seen]
+
+    def answer(self, request: BaseHTTPRequestHandler) -> None:
+        url, login = urlsplit(request.path), request.headers.get("Authorization", "")
+        self.seen.append((request.path, login))
+        time.sleep(self.stall)
+        if url.path == "/token":
+            good = not self.login or login == self._basic
+            self._send(request, self.token_status if good else 401, "application/json", self.token_body)
+        elif self.auth and login != (self._basic if self.auth == "basic" else "Bearer let-me-in"):
+            scheme = "https" if self.context else "http"
+            realm = self.realm or f"{scheme}://{self.host}/token"
+            challenge = f'Bearer realm="{realm}",service="stub, of a registry",scope="repository:{REPOSITORY}:pull"'
+            challenge = 'Basic realm="stub"' if self.auth == "basic" else challenge
+            self._send(request, 401, "application/json", b'{"errors": []}', {"WWW-Authenticate": challenge})
+        elif self.moved:
+            self._send(request, 307, "text/html", b"", {"Location": self.moved + request.path})
+        else:
+            self._image(request, url.path.removeprefix(f"/v2/{REPOSITORY}/"))
+
+    def _image(self, request: BaseHTTPRequestHandler, path: str) -> None:
+        kind, _, name = path.partition("/")
+        if kind == "manifests" and name in self.manifests:
+            media, body = self.manifests[name]
+            accepted = media in ", ".join(request.headers.get_all("Accept", []))
+            self._send(request, self.status if accepted else 406, media, self.body or body, self.headers)
+        elif kind == "blobs" and name in self.blobs:
+            self._send(request, self.blob_status, "application/octet-stream", self.blobs[name])
+        else:
+            self._send(request, self.status if self.status != 200 else 404, "application/json", b'{"errors": []}')
+
+    @property
+    def _basic(self) -> str:
+        return "Basic " + base64.b64encode(self.login.encode()).decode()
+
+    def _send(
+        self,
+        request: BaseHTTPRequestHandler,
+        status: int,
+        kind: str,
+        data: bytes,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        request.send_response(status)
+        for name, value in {"Content-Type": kind, "Content-Length": str(len(data)), **(headers or {})}.items():
+            request.send_header(name, value)
+        request.end_headers()
+        size = max(1, len(data) // 10) if self.drip else len(data) or 1
+        for offset in range(0, len(data), size):
+            time.sleep(self.drip)
+            request.wfile.write(data[offset : offset + size])
+
+
+def tokens_asked(stub: StubRegistry) -> list[dict[str, list[str]]]:
+    """The queries of the requests to the token service."""
+    return [parse_qs(urlsplit(path).query) for path in stub.paths if path.startswith("/token")]
+
+
+def make_certificate(folder: Path, name: str = "IP:127.0.0.1") -> tuple[Path, ssl.SSLContext]:
+    """A self-signed certificate for `name` (which is its own CA), and the context of a server that shows it."""
+    import subprocess  # noqa: PLC0415 - few tests need it
+
+    key, certificate = folder / "key.pem", folder / "certificate.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    command += ["-subj", "/CN=stub", "-addext", f"subjectAltName={name}", "-days", "2"]
+    subprocess.run([*command, "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    return certificate, context

@@ -1,0 +1,339 @@
+"""Asking a registry: tokens, indexes, every kind of trouble, and no more time than allowed."""
+
+from __future__ import annotations
+
+import base64
+import json
+import socket
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from stub_registry import INDEX, LIST, MANIFEST, REPOSITORY, TAG, StubRegistry, make_certificate, sha, tokens_asked
+
+from cannery.core.words import Arch
+from cannery.edge import registry_session
+from cannery.edge.docker_login import login
+from cannery.edge.pipconf import PipSettings
+from cannery.edge.registry import MAX_BODY, Access, Answer, Limits, OtherArchError, RefusedError, ask
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+BOTH = (Arch.AMD64, Arch.ARM64)
+FAST = Limits(connect=0.4, read=0.3, total=0.8)
+
+
+@pytest.fixture(autouse=True)
+def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+
+
+@pytest.fixture
+def stub() -> Iterator[StubRegistry]:
+    with StubRegistry() as found:
+        yield found
+
+
+def access(
+    *, pip: PipSettings | None = None, user: tuple[str, str] | None = None, limits: Limits | None = None
+) -> Access:
+    return Access(pip or PipSettings(), lambda _: user, limits or Limits())
+
+
+def answer(stub: StubRegistry, arch: Arch = Arch.ARM64, found: Access | None = None) -> Answer:
+    return ask(stub.reference, arch, BOTH, found or access())
+
+
+def refusal(stub: StubRegistry, found: Access | None = None) -> str:
+    with pytest.raises(RefusedError) as caught:
+        answer(stub, found=found)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("kind", [INDEX, LIST])
+def test_an_index_gives_its_own_digest_and_the_targets_configuration(stub: StubRegistry, kind: str) -> None:
+    digest = stub.add(config={"Env": ["PATH=/bin", "A=b=c"], "Labels": {"of": "it"}}, kind=kind)
+    found = answer(stub)
+    assert found.digest == digest
+    assert found.config is not None
+    assert (found.config.architecture, found.config.env, found.config.labels) == (
+        "arm64",
+        {"PATH": "/bin", "A": "b=c"},
+        {"of": "it"},
+    )
+    assert answer(stub, Arch.AMD64).config.architecture == "amd64"  # type: ignore[union-attr] # it has one
+
+
+def test_one_image_without_an_index(stub: StubRegistry) -> None:
+    digest = stub.add(["amd64"], kind=MANIFEST)
+    found = ask(stub.reference, Arch.AMD64, [Arch.AMD64], access())
+    assert found.digest == digest
+    assert found.config is not None
+    assert found.config.architecture == "amd64"
+    with pytest.raises(OtherArchError, match="it has the image for amd64, not for arm64"):
+        answer(stub)
+
+
+def test_an_index_that_lacks_an_architecture(stub: StubRegistry) -> None:
+    stub.add(["arm64"])
+    with pytest.raises(OtherArchError, match="it has the image for arm64, not for amd64"):
+        answer(stub)
+
+
+def test_a_digest_is_asked_for_by_itself(stub: StubRegistry) -> None:
+    digest = stub.add()
+    assert ask(f"{stub.repository}:gone@{digest}", Arch.ARM64, BOTH, access()).digest == digest
+    assert f"/v2/{REPOSITORY}/manifests/{digest}" in stub.paths
+    stub.body = b'{"manifests": []}'
+    with pytest.raises(RefusedError, match="does not have the digest"):
+        ask(f"{stub.repository}@{digest}", Arch.ARM64, BOTH, access())
+
+
+def test_a_token_without_a_login(stub: StubRegistry) -> None:
+    stub.auth, digest = "bearer", stub.add()
+    assert answer(stub).digest == digest
+    assert tokens_asked(stub) == [{"scope": [f"repository:{REPOSITORY}:pull"], "service": ["stub, of a registry"]}]
+    assert [path for path, auth in stub.seen if auth == "Bearer let-me-in"] == [
+        path for path in stub.paths[1:] if not path.startswith("/token")
+    ]
+
+
+def test_a_token_by_another_name(stub: StubRegistry) -> None:
+    stub.auth, stub.token_body, digest = "bearer", b'{"access_token": "let-me-in"}', stub.add()
+    assert answer(stub).digest == digest
+
+
+@pytest.mark.parametrize("auth", ["bearer", "basic"])
+def test_a_login(stub: StubRegistry, auth: str) -> None:
+    stub.auth, stub.login, digest = auth, "me:s3cret", stub.add()
+    assert "HTTP 401" in refusal(stub)
+    assert "HTTP 401" in refusal(stub, access(user=("me", "wrong")))
+    assert answer(stub, found=access(user=("me", "s3cret"))).digest == digest
+
+
+def test_a_password_goes_to_no_token_service_without_tls(tmp_path: Path) -> None:
+    certificate, context = make_certificate(tmp_path)
+    with StubRegistry() as eager, StubRegistry(context=context) as stub:
+        stub.auth, stub.realm = "bearer", f"http://{eager.host}/token"
+        stub.add()
+        assert "HTTP 401" in refusal(stub, access(pip=PipSettings(cert=str(certificate)), user=("me", "s3cret")))
+        assert eager.seen == []
+
+
+def test_credentials_for_package_indexes_stay_there(
+    stub: StubRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    netrc = tmp_path / "netrc"
+    netrc.write_text("machine 127.0.0.1 login me password s3cret")
+    monkeypatch.setenv("NETRC", str(netrc))
+    digest = stub.add()
+    settings = PipSettings(index_url=f"http://me:s3cret@{stub.host}/simple")
+    assert answer(stub, found=access(pip=settings)).digest == digest
+    assert {auth for _, auth in stub.seen} == {""}
+
+
+def test_a_redirect_is_followed_and_takes_no_token_along(stub: StubRegistry) -> None:
+    with StubRegistry() as other:
+        digest = other.add()
+        # Another name is another host, to which requests sends no Authorization.
+        stub.auth, stub.moved = "bearer", f"http://localhost:{other.server.server_address[1]}"
+        assert answer(stub).digest == digest
+        assert {auth for _, auth in other.seen} == {""}
+
+
+def test_a_redirect_to_itself_ends(stub: StubRegistry) -> None:
+    stub.moved = f"http://{stub.host}"
+    assert refusal(stub) == "what answers there is no registry (TooManyRedirects)"
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (404, "it has no such image (HTTP 404)"),
+        (401, "it refuses access (HTTP 401)"),
+        (403, "it refuses access (HTTP 403)"),
+        (429, "it limits the rate of requests (HTTP 429)"),
+        (503, "server error (HTTP 503)"),
+        (418, "what answers there is no registry (HTTP 418)"),
+    ],
+)
+def test_statuses(stub: StubRegistry, status: int, words: str) -> None:
+    stub.add()
+    stub.status = status
+    assert refusal(stub) == words
+
+
+def test_a_token_service_that_refuses(stub: StubRegistry) -> None:
+    stub.auth = "bearer"
+    stub.token_status = 429
+    assert refusal(stub) == "its token service: it limits the rate of requests (HTTP 429)"
+    stub.token_status, stub.token_body = 200, b'{"token": "with\\nline"}'
+    assert refusal(stub).endswith("its token service gives no token")
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b"<html>log in to this network</html>", "its manifest is no JSON"),
+        (b"[" * 100_000, "its manifest is no JSON"),
+        (b"[]", "its manifest is no JSON object"),
+        (b"{}", "the manifest's config has no SHA-256 digest"),
+        (b'{"schemaVersion": 1}', "it has the image in Docker's old schema 1 only, which BuildKit does not take"),
+        (b'{"manifests": [{"platform": {"os": "linux"}}]}', "an entry of the index has no SHA-256 digest"),
+        (b" " * (MAX_BODY + 1), "its answer is larger than 4 MiB"),
+    ],
+)
+def test_malformed_answers(stub: StubRegistry, body: bytes, words: str) -> None:
+    stub.add()
+    stub.body = body
+    assert refusal(stub) == f"what answers there is no registry: {words}"
+
+
+def test_a_manifest_that_is_not_what_its_header_says(stub: StubRegistry) -> None:
+    stub.add()
+    stub.headers = {"Docker-Content-Digest": sha(b"other")}
+    assert "does not have the digest" in refusal(stub)
+
+
+def test_an_index_whose_configuration_cannot_be_read_can_be_built_upon(stub: StubRegistry) -> None:
+    digest = stub.add()
+    stub.blob_status = 503
+    assert answer(stub) == Answer(digest, None, "server error (HTTP 503)")
+    stub.blob_status = 200
+    stub.blobs = dict.fromkeys(stub.blobs, b'{"architecture": "arm64"}')
+    assert answer(stub).unread.endswith("its image configuration does not have the digest that it should have")
+
+
+def test_a_refused_connection() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        reference = f"127.0.0.1:{taken.getsockname()[1]}/{REPOSITORY}:{TAG}"
+        with pytest.raises(RefusedError, match=r"^connection refused$"):
+            ask(reference, Arch.ARM64, BOTH, access())
+
+
+def test_a_host_that_there_is_not() -> None:
+    with pytest.raises(RefusedError, match=r"^host name not found$"):
+        ask("registry.invalid/cann:1", Arch.ARM64, BOTH, access())
+
+
+@pytest.mark.parametrize("stall", [5.0, 0.25])
+def test_a_slow_registry_gets_no_more_time_than_allowed(stub: StubRegistry, stall: float) -> None:
+    stub.add()
+    stub.auth, stub.stall = "bearer", stall  # 0.25 s is below each request's limit, and four of them above the whole's
+    started = time.monotonic()
+    assert refusal(stub, access(limits=FAST)) == "time-out"
+    assert time.monotonic() - started < FAST.total + 0.5
+
+
+def test_a_certificate_that_nobody_vouches_for(tmp_path: Path) -> None:
+    certificate, context = make_certificate(tmp_path)
+    with StubRegistry(context=context) as stub:
+        digest = stub.add()
+        # A name that is not this machine's own is never asked without TLS.
+        with pytest.raises(RefusedError, match=r"TLS certificate or handshake \(self-signed certificate\)"):
+            ask(stub.reference.replace("127.0.0.1", _name()), Arch.ARM64, BOTH, access())
+        assert answer(stub, found=access(pip=PipSettings(cert=str(certificate)))).digest == digest
+        assert answer(stub, found=access(pip=PipSettings(trusted_hosts=("127.0.0.1",)))).digest == digest
+
+
+def _name() -> str:
+    """A name of this machine that is no loopback address by its looks."""
+    return "127.0.0.1.nip.test"
+
+
+@pytest.fixture(autouse=True)
+def names(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = socket.getaddrinfo
+
+    def look_up(host: str, *rest: object, **more: object) -> object:
+        if host.endswith(".invalid"):
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return real("127.0.0.1" if host == _name() else host, *rest, **more)  # type: ignore[arg-type] # passed on
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+
+
+def test_a_certificate_of_another_name(tmp_path: Path) -> None:
+    certificate, context = make_certificate(tmp_path, "DNS:other.example")
+    with StubRegistry(context=context) as stub:
+        stub.add()
+        reference = stub.reference.replace("127.0.0.1", _name())
+        with pytest.raises(RefusedError, match="TLS certificate or handshake"):
+            ask(reference, Arch.ARM64, BOTH, access(pip=PipSettings(cert=str(certificate))))
+
+
+def test_a_certificate_that_docker_has_for_the_registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    certificate, context = make_certificate(tmp_path)
+    monkeypatch.setattr(registry_session, "CERTIFICATES", tmp_path / "certs.d")
+    with StubRegistry(context=context) as stub:
+        digest = stub.add()
+        folder = tmp_path / "certs.d" / stub.host
+        folder.mkdir(parents=True)
+        (folder / "ca.crt").write_bytes(certificate.read_bytes())
+        assert answer(stub).digest == digest
+
+
+def test_a_certificate_of_the_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    certificate, context = make_certificate(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    with StubRegistry(context=context) as stub:
+        digest = stub.add()
+        assert answer(stub).digest == digest
+
+
+def test_a_bundle_that_is_not_there() -> None:
+    settings = PipSettings(cert="/nonexist/ca.pem")
+    with pytest.raises(RefusedError, match=r"the CA bundle /nonexist/ca\.pem, named by pip's setting `cert`"):
+        ask("registry.example/cann:1", Arch.ARM64, BOTH, access(pip=settings))
+
+
+def test_proxies_and_their_exceptions(stub: StubRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
+    digest = stub.add()
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        proxy = f"http://me:s3cret@127.0.0.1:{taken.getsockname()[1]}"
+        monkeypatch.setenv("HTTPS_PROXY", proxy)
+        monkeypatch.setenv("HTTP_PROXY", proxy)
+        with pytest.raises(RefusedError) as caught:
+            ask("registry.example/cann:1", Arch.ARM64, BOTH, access())
+        assert str(caught.value).startswith("proxy (http://127.0.0.1:")
+        assert "named by HTTPS_PROXY" in str(caught.value)
+        assert "s3cret" not in str(caught.value)
+        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+        assert answer(stub).digest == digest
+
+
+def write_login(folder: Path, value: object) -> dict[str, str]:
+    (folder / ".docker").mkdir(exist_ok=True)
+    (folder / ".docker/config.json").write_text(value if isinstance(value, str) else json.dumps(value))
+    return {"HOME": str(folder), "PATH": str(folder)}
+
+
+def test_dockers_login(tmp_path: Path) -> None:
+    assert login("a.example", {"HOME": str(tmp_path)}) is None
+    word = base64.b64encode(b"me:s3:cret").decode()
+    env = write_login(tmp_path, {"auths": {"a.example": {"auth": word}, "b.example:5000": {"identitytoken": "x"}}})
+    assert login("a.example", env) == ("me", "s3:cret")
+    assert login("b.example:5000", env) is None
+    assert login("c.example", env) is None
+    assert login("a.example", {"HOME": "/nonexist", "DOCKER_CONFIG": str(tmp_path / ".docker")}) == ("me", "s3:cret")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "{no json",
+        "[]",
+        {"auths": {"a.example": {"auth": "%%%"}}},
+        {"auths": ["a.example"]},
+        {"auths": {"a.example": "x"}},
+        {"credHelpers": {"a.example": "none-such"}},
+    ],
+)
+def test_a_login_that_cannot_be_read_counts_as_none(tmp_path: Path, value: object) -> None:
+    assert login("a.example", write_login(tmp_path, value)) is None

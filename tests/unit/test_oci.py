@@ -1,0 +1,63 @@
+"""What registries answer, read."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from cannery.core.oci import Challenge, Index, MalformedError, image_config, parse_challenge, read_config, read_manifest
+
+ONE, TWO = (f"sha256:{digit * 64}" for digit in "12")
+
+
+def entry(digest: str, **platform: str) -> dict[str, Any]:
+    return {"digest": digest, "platform": platform}
+
+
+def test_of_variants_the_first_counts_and_of_systems_linux() -> None:
+    entries = [
+        entry(TWO, os="windows", architecture="amd64"),
+        entry(ONE, os="linux", architecture="arm64", variant="v8"),
+        entry(TWO, os="linux", architecture="arm64", variant="v9"),
+        {"digest": TWO},
+        "no entry",
+    ]
+    found = read_manifest(json.dumps({"manifests": entries}).encode())
+    assert found == Index({"arm64": ONE})
+
+
+@pytest.mark.parametrize("value", [{"os": "linux"}, {"architecture": 1}, {"architecture": ""}])
+def test_a_configuration_without_an_architecture(value: dict[str, Any]) -> None:
+    with pytest.raises(MalformedError, match="names no architecture"):
+        read_config(json.dumps(value).encode())
+
+
+@pytest.mark.parametrize("config", [None, [], {}, {"Env": None, "Labels": None}, {"Env": "A=1", "Labels": ["x"]}])
+def test_an_empty_configuration(config: object) -> None:
+    found = image_config("arm64", config)
+    assert (dict(found.env), dict(found.labels)) == ({}, {})
+
+
+def test_the_last_of_equal_names_counts() -> None:
+    assert image_config("arm64", {"Env": ["A=1", "A=2", "B", 3]}).env == {"A": "2", "B": ""}
+
+
+@pytest.mark.parametrize(
+    ("header", "scheme", "parameters"),
+    [
+        (
+            'Bearer realm="https://a.b/t?x=1",service="c, d",scope="repository:e/f:pull,push"',
+            "bearer",
+            {"realm": "https://a.b/t?x=1", "service": "c, d", "scope": "repository:e/f:pull,push"},
+        ),
+        ("BEARER Realm=https://a.b/t , Service=c", "bearer", {"realm": "https://a.b/t", "service": "c"}),
+        (r'Basic realm="a \"b\" c"', "basic", {"realm": 'a "b" c'}),
+        ("Basic", "basic", {}),
+        ("", "", {}),
+        ("?", "", {}),
+    ],
+)
+def test_challenges(header: str, scheme: str, parameters: dict[str, str]) -> None:
+    assert parse_challenge(header) == Challenge(scheme, parameters)
