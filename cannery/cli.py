@@ -11,16 +11,25 @@ import os
 import re
 import signal
 import sys
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING, NoReturn
 
 from cannery import __version__
 from cannery.core.errors import CanneryError, ExitCode, UsageError
+from cannery.core.redact import redactor
 from cannery.core.words import did_you_mean
+from cannery.edge.clean_stream import clean_streams
+from cannery.edge.pipconf import environment_secrets
+from cannery.edge.system_error import system_error
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+
+    from cannery.edge.context import Context
+    from cannery.edge.pipconf import PipSettings
 
 # name: (module below cannery.commands, one line for --help, example)
 COMMANDS: dict[str, tuple[str, str, str]] = {
@@ -45,12 +54,20 @@ TARGET_COMMANDS = frozenset({"check", "lock", "outdated", "plan", "render", "ima
 # Those that make a plan, which a tree of the user's is a part of.
 SOURCE_COMMANDS = frozenset({"plan", "render", "image", "verify", "run"})
 JSON_COMMANDS = frozenset({"list", "show", "check", "outdated", "plan", "image", "verify", "engine", "clean"})
+# What --all shows of a command's list.
+ALL = {
+    "check": "every note, where a long list is folded",
+    "outdated": "every package that would change, not only those that the profile names",
+}
 CLEAN_KINDS = ("wheels", "engine", "rootfs", "locks", "verified", "out")
 INVALID_CHOICE = re.compile(r"argument (?P<what>.+?): invalid choice: '(?P<word>.*)' \(choose from (?P<known>.*)\)")
 
 
 class Parser(argparse.ArgumentParser):
     """argparse that raises instead of exiting, and names the nearest word."""
+
+    # Python 3.14's help has colours, whose signs are those that no text may have here.
+    color = property(lambda _self: False, lambda _self, _value: None)
 
     def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN201 - argparse's overloads
         """Parse; words that nothing takes are refused here, by the command's own parser, which knows its options."""
@@ -125,8 +142,8 @@ def _source_options(sub: argparse.ArgumentParser) -> None:
 
 def _own_options(name: str, sub: argparse.ArgumentParser) -> None:
     add = sub.add_argument
-    if name == "check":
-        add("--all", action="store_true", help="every note, where a long list is folded")
+    if name in ALL:
+        add("--all", action="store_true", help=ALL[name])
     if name == "lock":
         words = "edit the profile so that this package may be newer, or is of this version (repeatable)"
         add("--upgrade", metavar="NAME[==VERSION]", action="append", default=[], help=words)
@@ -176,24 +193,62 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def main(argv: Sequence[str], root: Path) -> int:
-    """Run one command and return its exit code. No traceback leaves this function."""
+    """Run one command and return its exit code. No traceback leaves this function, and no secret of pip's settings."""
     _prepare_streams()
-    signal.signal(signal.SIGTERM, _interrupt)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup
+            signal.signal(number, _interrupt)
+    known = _Known()
+    with clean_streams(known.redact):
+        return int(_guarded(argv, root, known))
+
+
+@dataclass
+class _Known:
+    """What a command has read when it fails: its surroundings, whose pip settings say what is secret."""
+
+    context: Context | None = None
+
+    @property
+    def pip(self) -> PipSettings | None:
+        """The settings of pip, if they were read: what was not read can stand in no output."""
+        # A cached property keeps its value there; to ask for it would ask pip.
+        return vars(self.context).get("pip") if self.context else None
+
+    def redact(self, text: str) -> str:
+        """Return `text` without secrets: of pip's settings, and of proxies in the environment."""
+        secrets = self.pip.credentials() if self.pip else environment_secrets(os.environ)
+        return _redactor(secrets)(text)
+
+
+# Asked for at every write, and to be made anew only when more is known.
+_redactor = lru_cache(maxsize=2)(redactor)
+
+
+def _guarded(argv: Sequence[str], root: Path, known: _Known) -> ExitCode:
     try:
-        code = _dispatch(argv, root)
+        code = _dispatch(argv, root, known)
         sys.stdout.flush()  # here, where a reader that has gone makes no traceback
     except CanneryError as error:
-        _print_error(error, as_json="--json" in argv)
+        _print_error(error, known, as_json="--json" in argv)
         code = error.code
     except KeyboardInterrupt:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)  # the run ends now, and a second Ctrl-C would be a traceback
         print("interrupted: nothing half-written is used; the same command goes on from here", file=sys.stderr)
         code = ExitCode.INTERRUPTED
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains at its own end
         code = ExitCode.DONE
+    except OSError as error:
+        found = system_error(error)
+        log = _write_log(error, known)
+        found.hint = "; ".join(part for part in (found.hint, f"details: {log}") if part)
+        _print_error(found, known, as_json="--json" in argv)
+        code = found.code
     except Exception as error:  # noqa: BLE001 - the promise: no traceback reaches a user
-        code = _unexpected(error)
-    return int(code)
+        code = _unexpected(error, known)
+    return code
 
 
 def _prepare_streams() -> None:
@@ -207,11 +262,11 @@ def _prepare_streams() -> None:
 
 
 def _interrupt(_number: int, _frame: object) -> NoReturn:
-    """Take SIGTERM as Ctrl-C, so that a build, an engine start or a container ends in order."""
+    """Take SIGTERM and SIGHUP as Ctrl-C, so that a build, an engine start or a container ends in order."""
     raise KeyboardInterrupt
 
 
-def _dispatch(argv: Sequence[str], root: Path) -> ExitCode:
+def _dispatch(argv: Sequence[str], root: Path, known: _Known) -> ExitCode:
     try:
         arguments = _parse(argv)
     except SystemExit:  # --help or --version, which have printed
@@ -219,7 +274,7 @@ def _dispatch(argv: Sequence[str], root: Path) -> ExitCode:
     if arguments.command is None:
         make_parser().print_help()
         return ExitCode.USAGE
-    return _call(arguments, root)
+    return _call(arguments, root, known)
 
 
 def today() -> str:
@@ -227,7 +282,7 @@ def today() -> str:
     return datetime.now(UTC).date().isoformat()
 
 
-def _call(arguments: argparse.Namespace, root: Path) -> ExitCode:
+def _call(arguments: argparse.Namespace, root: Path, known: _Known) -> ExitCode:
     from cannery.edge.context import read_context  # noqa: PLC0415 - `--help` must not load the catalog's libraries
 
     context = read_context(
@@ -237,35 +292,41 @@ def _call(arguments: argparse.Namespace, root: Path) -> ExitCode:
         mirror=getattr(arguments, "git_mirror", None),
         local=getattr(arguments, "src", ()),
     )
+    known.context = context
     if context.env.get("CANNERY_DEBUG"):
         logging.basicConfig(level=logging.DEBUG, stream=sys.stderr, format="%(name)s %(message)s")
     arguments.today = today()
     module = importlib.import_module(f"cannery.commands.{COMMANDS[arguments.command][0]}")
-    return ExitCode(module.COMMANDS[arguments.command](arguments, context))
+    try:
+        return ExitCode(module.COMMANDS[arguments.command](arguments, context))
+    finally:
+        for note in known.pip.notes if known.pip else ():
+            context.say(note)
 
 
-def _print_error(error: CanneryError, *, as_json: bool) -> None:
+def _print_error(error: CanneryError, known: _Known, *, as_json: bool) -> None:
     if as_json:
-        value = {"error": error.what, "where": error.where, "hint": error.hint, "exit_code": int(error.code)}
+        texts = {"error": error.what, "where": error.where, "hint": error.hint}
+        value = {**{key: known.redact(text) for key, text in texts.items()}, "exit_code": int(error.code)}
         print(json.dumps(value, indent=2, ensure_ascii=False))
     print(f"error: {error}", file=sys.stderr)
 
 
-def _unexpected(error: Exception) -> ExitCode:
+def _write_log(error: Exception, known: _Known) -> str:
+    """Write the traceback into a log, without secrets; return its name, or how to see it where there is no room."""
     import tempfile  # noqa: PLC0415 - only here
     import traceback  # noqa: PLC0415
 
-    name = "CANNERY_DEBUG=1 in the environment"
     try:
         with tempfile.NamedTemporaryFile("w", prefix="cannery-", suffix=".log", delete=False) as log:
-            traceback.print_exception(error, file=log)
-        name = log.name
-    except OSError:  # no disk space left, most likely, and that is what the message below says
-        pass
-    if isinstance(error, OSError):
-        print(f"error: {error}", file=sys.stderr)
-        print(f"  → details: {name}", file=sys.stderr)
-        return ExitCode.UNABLE
+            log.write(known.redact("".join(traceback.format_exception(error))))
+    except OSError:  # no disk space left, most likely, and that is what is said beside it
+        return "CANNERY_DEBUG=1 in the environment"
+    return log.name
+
+
+def _unexpected(error: Exception, known: _Known) -> ExitCode:
+    name = _write_log(error, known)
     print(f"error: a defect in Cannery: {type(error).__name__}: {error}", file=sys.stderr)
     print(f"  → please report it with {name}", file=sys.stderr)
     return ExitCode.DEFECT

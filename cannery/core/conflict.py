@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 # How many who ask, ranges and names a message shows.
 SIDES, RANGES, MOVERS = 5, 3, 4
+# What is asked for is not wrong by itself; what is hidden may be had with another date.
+NOT_WRONG = frozenset({FactKind.ASKS, FactKind.HIDDEN})
 ORDER = {kind: number for number, kind in enumerate(ItemKind)}
 
 
@@ -40,13 +42,15 @@ class Side:
 class Conflict:
     """The package `name`, the sides that ask for it, and what could be moved.
 
-    `facts` are what uv says is wrong with the package; without any the sides exclude each other.
+    `facts` are what uv says is wrong with the package; without any the sides exclude each other. `hidden` are releases
+    of it, or of who asks, that a date bound hides.
     """
 
     name: str
     sides: tuple[Side, ...]
     movers: tuple[Item, ...]
     facts: tuple[Fact, ...] = ()
+    hidden: tuple[Fact, ...] = ()
 
     @property
     def unknown(self) -> bool:
@@ -58,7 +62,7 @@ def find_conflict(facts: Sequence[Fact], items: Sequence[Item]) -> Conflict | No
     """Return what `facts` come down to; None where they are not understood. `items` are those of the request."""
     wrong = next((fact for fact in facts if _is_wrong(fact, facts)), None)
     if wrong is not None:
-        mine = tuple(fact for fact in facts if fact.name == wrong.name and fact.kind is not FactKind.ASKS)
+        mine = tuple(fact for fact in facts if fact.name == wrong.name and fact.kind not in NOT_WRONG)
         return _conflict(wrong.name, facts, items, mine)
     asked: dict[str, dict[str, list[str]]] = {}
     for fact in facts:
@@ -68,7 +72,11 @@ def find_conflict(facts: Sequence[Fact], items: Sequence[Item]) -> Conflict | No
     several = [name for name, sides in asked.items() if len(sides) > 1]
     apart = [name for name in several if any(_exclude(*pair) for pair in combinations(asked[name].values(), 2))]
     found = next(iter(apart or several), None)
-    return _conflict(found, facts, items) if found else None
+    if found is None:
+        # Of two ranges that one asks for (its own and a constraint's) the only version may be missing.
+        gap = next((fact for fact in facts if fact.kind not in NOT_WRONG and fact.name in asked), None)
+        return _conflict(gap.name, facts, items, (gap,)) if gap else None
+    return _conflict(found, facts, items)
 
 
 def _is_wrong(fact: Fact, facts: Sequence[Fact]) -> bool:
@@ -78,13 +86,13 @@ def _is_wrong(fact: Fact, facts: Sequence[Fact]) -> bool:
         case FactKind.UNKNOWN:
             return True
         case FactKind.LACKS:
-            return fact.versions in wanted
+            return not fact.versions or fact.versions in wanted
         case FactKind.ONLY:
             return any(versions and _exclude(versions, fact.versions) for versions in wanted)
         case FactKind.UNUSABLE:
             only = [f.versions for f in facts if f.kind is FactKind.ONLY and f.name == fact.name]
             return not fact.versions or fact.versions in wanted or fact.versions in only
-        case FactKind.ASKS:
+        case FactKind.ASKS | FactKind.HIDDEN:
             return False
 
 
@@ -103,7 +111,9 @@ def _conflict(name: str, facts: Sequence[Fact], items: Sequence[Item], wrong: Se
     roots = {name, *(side.chain[0] for side in sides if side.chain)}
     movers = [item for item in items if item.kind in MOVABLE and item.name in roots and item.wanted]
     movers.sort(key=lambda item: (ORDER[item.kind], item.name != name))
-    return Conflict(name, sides, tuple(movers), tuple(wrong))
+    near = {name, *(link for side in sides for link in side.chain)}
+    hidden = tuple(fact for fact in facts if fact.kind is FactKind.HIDDEN and fact.name in near)
+    return Conflict(name, sides, tuple(movers), tuple(wrong), hidden)
 
 
 def _sides(name: str, facts: Sequence[Fact], items: Sequence[Item]) -> Iterator[Side]:
@@ -152,16 +162,23 @@ def _ranges(wanted: Sequence[str]) -> str:
 
 def movable(conflict: Conflict) -> str:
     """Return what of the profile could be moved, in a line; "" when nothing of it decides this."""
-    names = [str(item) for item in conflict.movers]
-    if not names:
+    items = [str(item) for item in conflict.movers]
+    dates = [_date_words(fact) for fact in conflict.hidden]
+    if not items and not dates:
         return ""
-    more = f" and {len(names) - MOVERS} more" if len(names) > MOVERS else ""
-    return f"{'one of these has' if len(names) > 1 else 'this has'} to move: {', '.join(names[:MOVERS])}{more}"
+    more = [f"{len(items) - MOVERS} more"] if len(items) > MOVERS else []
+    names = ", ".join([*items[:MOVERS], *dates]) + "".join(f" and {words}" for words in more)
+    return f"{'one of these has' if len(items) + len(dates) > 1 else 'this has'} to move: {names}"
+
+
+def _date_words(fact: Fact) -> str:
+    version = fact.versions[0].removeprefix("==")
+    return f"{fact.by} {fact.by_versions[0]}, which hides {fact.name} {version} of {fact.why}"
 
 
 def is_written(conflict: Conflict) -> bool:
     """Whether the profile's file has any of what could be moved; pins of the command line stand nowhere."""
-    return any(item.kind is not ItemKind.TRIAL for item in conflict.movers)
+    return bool(conflict.hidden) or any(item.kind is not ItemKind.TRIAL for item in conflict.movers)
 
 
 def headline(conflict: Conflict) -> str:

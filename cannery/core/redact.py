@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -10,8 +11,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 MASK = "***"
-# Everything between the scheme and the last @ before the path: passwords with an @ in them exist.
-_USERINFO = re.compile(r"(://)[^/\s\"'<>]+@")
+# Everything between the scheme and the last @ before the path: passwords with an @ in them exist. Behind `user:` a
+# password may also hold what ends a host; what begins as a port does is a host's, whose path may have an @.
+_USERINFO = re.compile(r"(://)(?:[^/\s\"'<>]+@|[^/\s:@\"'<>]+:(?!\d{1,5}(?:[/?#\s]|$))\S*@)")
+# A shorter secret stands in half of all words: it is masked as a part of a URL, not by itself.
+_SHORTEST = 3
 # Shorter pieces of a multi-line secret ("}", "EOF") are no secret and would blank half the log.
 _SHORTEST_LINE = 6
 
@@ -20,14 +24,14 @@ def redactor(secrets: Iterable[str] = ()) -> Callable[[str], str]:
     """Return a function that masks `secrets` and the user part of URLs in a text.
 
     A secret of several lines (a key, a netrc) is masked line by line, because logs are read by line; a secret is
-    also masked in its percent-encoded form, as it stands in URLs.
+    also masked in its percent-encoded form, as it stands in URLs, and with JSON's escapes.
     """
     pieces: set[str] = set()
     for secret in secrets:
         whole = secret.strip()
         lines = [line.strip() for line in whole.splitlines()]
         wanted = [whole] if len(lines) <= 1 else [line for line in lines if len(line) >= _SHORTEST_LINE]
-        pieces.update(piece for one in wanted for piece in (one, quote(one, safe="")) if piece)
+        pieces.update(piece for one in wanted if len(one) >= _SHORTEST for piece in _forms(one))
     # Longest first: a secret that begins with another must not leave its tail behind.
     pattern = "|".join(re.escape(p) for p in sorted(pieces, key=lambda p: (-len(p), p)))
     compiled = re.compile(pattern) if pattern else None
@@ -37,3 +41,9 @@ def redactor(secrets: Iterable[str] = ()) -> Callable[[str], str]:
         return _USERINFO.sub(rf"\1{MASK}@", masked) if "@" in masked else masked
 
     return redact
+
+
+def _forms(secret: str) -> tuple[str, ...]:
+    """Return how one secret is written: as it is, in URLs, in JSON and in what looks like it (TOML, logs)."""
+    escaped = (json.dumps(secret, ensure_ascii=ascii_only)[1:-1] for ascii_only in (True, False))
+    return (secret, quote(secret, safe=""), *escaped)

@@ -30,6 +30,7 @@ class FactKind(StrEnum):
     ONLY = "no other versions are there"
     UNUSABLE = "these versions cannot be used"
     UNKNOWN = "no index has the package"
+    HIDDEN = "the date bound hides this version"
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,8 @@ class Fact:
     """One fact about the package `name`, for the versions in any of the ranges `versions`; without one, for all.
 
     Of `ASKS`, `versions` are what is asked for; `by` asks, in its versions `by_versions` (`PROFILE_VIA`: the profile;
-    `BOUND`: nobody). `why` is uv's reason of `UNUSABLE`.
+    `BOUND`: nobody). `why` is uv's reason of `UNUSABLE`. Of `HIDDEN`, `versions` is the newest that is asked for
+    and hidden, `why` the day of its upload, `by` the setting that hides it and `by_versions` that setting's day.
     """
 
     kind: FactKind
@@ -61,14 +63,31 @@ LACKS = re.compile(r"there (?:is|are) no versions? of (?P<what>\S+)")
 LISTED = re.compile(r"only the following versions of \S+ are available: (?P<what>\S+)")
 ONLY = re.compile(r"only (?P<what>\S+) (?:is|are) available")
 UNKNOWN = re.compile(r"(?P<what>\S+) was not found in .+")
-UNUSABLE = re.compile(r"(?P<what>(?:all versions of )?\S+) (?P<why>(?:requires?|has|have|was|were|is|are|needs?) .+)")
+# That two packages are incompatible is what uv concludes, not a fact.
+UNUSABLE = re.compile(
+    r"(?P<what>(?:all versions of )?\S+) (?P<why>(?!are incompatible)(?:requires?|has|have|was|were|is|are|needs?) .+)"
+)
+HIDDEN = re.compile(
+    r"hint: `(?P<name>[^`]+)` was filtered by `(?P<by>exclude-newer(?:-package)?)` to only include packages uploaded"
+    r" before (?P<bound>\d{4}-\d\d-\d\d)\S* "
+    r"(?:The requested version, |The latest version satisfying the requirement is )"
+    r"v(?P<version>[^,\s]+), (?:was )?published at (?P<day>\d{4}-\d\d-\d\d)"
+)
 DERIVED = ("we know from ", "the requested Python version")
 
 
 def parse_reasons(stderr: str) -> tuple[Fact, ...]:
     """Return the facts of uv's explanation in its order, each once; empty when it holds none that is understood."""
     text = _flat(stderr)
-    return tuple(dict.fromkeys(fact for match in SENTENCE.finditer(text) for fact in _facts(match["facts"])))
+    facts = [fact for match in SENTENCE.finditer(text) for fact in _facts(match["facts"])]
+    return tuple(dict.fromkeys((*facts, *_hidden(stderr))))
+
+
+def _hidden(stderr: str) -> Iterator[Fact]:
+    for match in HIDDEN.finditer(re.sub(r"\s+", " ", stderr)):
+        versions, bound = (f"=={match['version']}",), (match["bound"],)
+        setting = match["by"].replace("-", "_").replace("package", "packages")
+        yield Fact(FactKind.HIDDEN, match["name"], versions, setting, bound, match["day"])
 
 
 def _flat(stderr: str) -> str:

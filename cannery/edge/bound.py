@@ -17,13 +17,13 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from cannery.core.errors import FindingsError, NetworkError, UsageError
+from cannery.core.index_url import without_credentials
 from cannery.core.uv_input import UvIndex, exact_pin
 from cannery.core.wheel_tags import uv_platform, wheel_rank
 from cannery.edge.direct import fetch_direct
 from cannery.edge.files import write_atomic
 from cannery.edge.hashes import local_sha256
 from cannery.edge.listing import direct_file
-from cannery.edge.pipconf import without_credentials
 from cannery.edge.places import bound_places, extra_places, url_path
 
 if TYPE_CHECKING:
@@ -159,14 +159,25 @@ class Binder:
         releases = [r for r in known if canonicalize_name(r.name) == name and _same(r.version, pin)]
         if not releases:
             places = "; ".join(str(answer) for answer in own)
+            state = f"was not reached, and nothing is known of it: {places}" if own else "is a folder of yours"
             raise UnreachedError(
-                f"{name} {pin or ''}".rstrip() + f" comes from index {index}, which was not reached, and nothing is "
-                f"known of it: {places}"
+                f"{name} {pin or ''}".rstrip() + f" comes from index {index}, which {state}\n"
+                f"    → {_way_out(name, pin, index if own else '')}"
             )
         for release in releases:
             _write_wheel(self.folder / name, release, pin or release.version)
         flat = UvIndex(f"{index}-{name}", (self.folder / name).as_uri(), flat=True, explicit=True, dated=False)
         return Source(name, index, flat, None)
+
+
+def _way_out(name: str, pin: str | None, index: str) -> str:
+    """Say what can be done about a release of an index that is not reached; "" is one without a URL."""
+    first = f"lock on a host that reaches index {index}" if index else "name the folder with its wheel by --wheelhouse"
+    text = f"{first}, or take a {name} whose `metadata` its component has"
+    if pin is None or not Version(pin).local:
+        return text
+    public = Version(pin).public
+    return f"{text}; the local part (+{Version(pin).local}) follows from the component: {name}=={public} is enough"
 
 
 def _fitting(answer: Answer, pin: str | None, request: LockRequest) -> tuple[Listed, ...]:

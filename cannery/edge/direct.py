@@ -18,6 +18,7 @@ from cannery.edge.hashes import local_sha256
 from cannery.edge.index_trouble import trouble
 from cannery.edge.places import url_path
 from cannery.edge.session import HostSession
+from cannery.edge.write_errors import is_of_files, unwritable
 
 if TYPE_CHECKING:
     from cannery.edge.listing import Listed
@@ -33,7 +34,8 @@ MARKS = ("ETag", "Last-Modified")
 def fetch_direct(listed: Listed, settings: PipSettings, cache: Path) -> tuple[Path, str]:
     """Return path and sha256 of the file as it is at its URL now; one that has not changed is not fetched again.
 
-    Raises `NetworkError` when it cannot be had, `FindingsError` when it is not what the URL's own hash says.
+    Raises `NetworkError` when it cannot be had, `FindingsError` when it is not what the URL's own hash says,
+    `UnableError` when the store cannot be written.
     """
     if listed.url.startswith("file:"):
         path = url_path(listed.url)
@@ -43,6 +45,8 @@ def fetch_direct(listed: Listed, settings: PipSettings, cache: Path) -> tuple[Pa
         try:
             path, sha256 = _fetch(listed, session, cache)
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
+            if isinstance(error, OSError) and is_of_files(error):
+                raise unwritable(error, error.filename or cache / "wheels") from error
             state, detail = trouble(error, session, listed.url)
             what = f"{listed.file}: {listed.place}: {state}{f' ({detail})' if detail else ''}"
             raise NetworkError(what) from error

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING
 import requests
 import urllib3
 
+from cannery.edge.index_trouble import State, status_trouble, trouble
 from cannery.edge.places import url_path
+from cannery.edge.session import HostSession
 
 if TYPE_CHECKING:
     import threading
@@ -166,11 +168,20 @@ def _http_blocks(url: str, start: int, transfer: Transfer) -> Iterator[bytes | N
                 yield None
                 raise _AgainError("the server has less than the part")
             if response.status_code in PASSING:
-                raise _AgainError(f"HTTP {response.status_code}")
+                raise _AgainError(_answered(response, url, transfer))
             if response.status_code not in (200, 206):
-                raise UnreachableError(f"HTTP {response.status_code}")
+                raise UnreachableError(_answered(response, url, transfer))
             if start and not response.headers.get("Content-Range", "").startswith(f"bytes {start}-"):
                 yield None
             yield from response.raw.stream(BLOCK, decode_content=False)
     except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
-        raise _AgainError(type(error).__name__) from error
+        state, detail = trouble(error, transfer.session, url)
+        reason = f"{state}{f' ({detail})' if detail else ''}" if state is not State.OTHER else detail
+        raise _AgainError(reason) from error
+
+
+def _answered(response: requests.Response, url: str, transfer: Transfer) -> str:
+    """Return what a status of trouble says."""
+    session = transfer.session
+    state, detail = status_trouble(response, session.proxy_words(url) if isinstance(session, HostSession) else "")
+    return f"{state} ({detail})" if state in {State.BUSY, State.PROXY} else f"HTTP {response.status_code}"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cannery.core.errors import NetworkError
+from cannery.core.index_url import shown
 from cannery.core.markers import package_name
 from cannery.edge.index_trouble import State
-from cannery.edge.pipconf import shown
 from cannery.edge.places import url_path
 from cannery.edge.session import CertificateError
 
@@ -49,10 +49,10 @@ def check_main(answers: Sequence[Answer], exclude_newer: str) -> None:
 
 
 def remote_size(url: str, session: requests.Session, timeout: float) -> int:
-    """Size in bytes of a file whose index does not tell it."""
-    if url.startswith("file:"):
-        return url_path(url).stat().st_size
+    """Size in bytes of a file whose index does not tell it. Raises `NetworkError` when it cannot be told."""
     try:
+        if url.startswith("file:"):
+            return url_path(url).stat().st_size
         response = session.head(url, timeout=timeout, allow_redirects=True, headers={"Accept-Encoding": "identity"})
         response.raise_for_status()
         return int(response.headers["Content-Length"])

@@ -10,7 +10,7 @@ import requests
 from urllib3.exceptions import NameResolutionError, ProtocolError
 from urllib3.exceptions import TimeoutError as BodyTimeoutError
 
-from cannery.edge.session import CertificateError, HostSession
+from cannery.edge.session import CertificateError, HostSession, ProxyAddressError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -23,6 +23,7 @@ class State(StrEnum):
     EMPTY = "empty list"
     NOT_FOUND = "404 not found"
     DENIED = "access denied"
+    BUSY = "too many requests"
     SERVER = "server error"
     DNS = "host name not found"
     REFUSED = "connection refused"
@@ -33,6 +34,7 @@ class State(StrEnum):
     OTHER = "no package index"
 
 
+NEEDS_USER = "it wants a user and password in its address, or other ones"
 # Tried in this order: requests wraps errors, so one chain may hold several of these.
 KINDS: tuple[tuple[type[BaseException], State], ...] = (
     (CertificateError, State.TLS),
@@ -53,19 +55,30 @@ def trouble(error: Exception, session: requests.Session, url: str) -> tuple[Stat
     """Return what kind of trouble `error` is and a detail without secrets, for a request to `url` in `session`."""
     proxy = session.proxy_words(url) if isinstance(session, HostSession) else ""
     if isinstance(error, requests.HTTPError) and error.response is not None:
-        return _status(error.response.status_code, proxy)
+        return status_trouble(error.response, proxy)
+    if isinstance(error, RecursionError):
+        return State.OTHER, "its page is nested too deeply"
+    if isinstance(error, requests.exceptions.InvalidSchema) and proxy and "SOCKS" in str(error):
+        return State.PROXY, f"{proxy}: a SOCKS proxy needs the Python package PySocks"
     chain = tuple(_causes(error))
     for kind, state in KINDS:
         if any(isinstance(cause, kind) for cause in chain):
             return state, _detail(state, chain, proxy)
-    return State.OTHER, type(error).__name__
+    # A file that cannot be read has words of the system's; other texts may hold the URL.
+    words = error.strerror if type(error).__module__ == "builtins" and isinstance(error, OSError) else None
+    return State.OTHER, words.lower() if words else type(error).__name__
 
 
-def _status(status: int, proxy: str) -> tuple[State, str]:
+def status_trouble(response: requests.Response, proxy: str) -> tuple[State, str]:
+    """Return what an answer with a status of 400 or more says; `proxy` are `HostSession.proxy_words`."""
+    status = response.status_code
     detail = f"HTTP {status}"
-    if status == 407 and proxy:
-        return State.PROXY, f"{proxy}: {detail}"
-    if status in (401, 403, 407):
+    if status == 407:
+        return State.PROXY, f"{proxy or 'a proxy on the way'}: {detail}, {NEEDS_USER}"
+    if status == 429:
+        after = response.headers.get("Retry-After", "")
+        return State.BUSY, f"{detail}; wait {f'{after} s' if after.isdecimal() else 'a while'} and try again"
+    if status in (401, 403):
         return State.DENIED, detail
     return (State.SERVER if status >= 500 else State.OTHER), detail
 
@@ -89,8 +102,10 @@ def _proxy_reason(chain: Sequence[BaseException]) -> str:
             return State.DNS
         if isinstance(cause, ConnectionRefusedError):
             return State.REFUSED
-        if type(cause) is OSError and str(cause).startswith("Tunnel connection failed"):
+        if isinstance(cause, ProxyAddressError):
             return str(cause)
+        if type(cause) is OSError and str(cause).startswith("Tunnel connection failed"):
+            return f"{cause}{f', {NEEDS_USER}' if ' 407' in str(cause) else ''}"
     return ""
 
 

@@ -6,7 +6,6 @@ import threading
 import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from pypi_simple import (
     NoSuchProjectError,
@@ -14,6 +13,7 @@ from pypi_simple import (
     UnsupportedRepoVersionError,
 )
 
+from cannery.core.index_url import url_host
 from cannery.core.lock import DEFAULT_INDEX
 from cannery.edge.index_trouble import State, trouble
 from cannery.edge.listing import Listed, list_files
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 # Seconds between two tries at an index that answered with a passing trouble (5xx, reset).
 AGAIN = 0.5
 # Troubles of a whole place, not of one page of it.
-LOST = frozenset({State.DNS, State.REFUSED, State.TIMEOUT, State.TLS, State.PROXY})
+LOST = frozenset({State.DNS, State.REFUSED, State.TIMEOUT, State.TLS, State.PROXY, State.BUSY})
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def ask(place: Place, project: str, session: requests.Session, timeout: float) -
         files = list_files(place, project, session, timeout)
     except NoSuchProjectError:
         return Answer(place, project, State.NOT_FOUND)
-    except (UnsupportedContentTypeError, UnsupportedRepoVersionError, ValueError, OSError) as error:
+    except (UnsupportedContentTypeError, UnsupportedRepoVersionError, ValueError, OSError, RecursionError) as error:
         return Answer(place, project, *trouble(error, session, place.url))
     return Answer(place, project, State.OK if files else State.EMPTY, "", files)
 
@@ -76,15 +76,23 @@ def ask_all(questions: Sequence[tuple[Place, str]], settings: PipSettings, timeo
     end = time.monotonic() + timeout
     answers: dict[int, Answer] = {}
     session = HostSession(settings)
-    ages: set[str | None] = set()
+    ages: set[str] = set()
     session.hooks["response"].append(lambda response, **_: ages.update(_host_with_ages(response)))
 
+    defects: list[Exception] = []
+
     def work(number: int, place: Place, project: str) -> None:
+        try:
+            answers[number] = answer(place, project)
+        except Exception as error:  # noqa: BLE001 - raised below: a thread's own end would be a traceback
+            defects.append(error)
+
+    def answer(place: Place, project: str) -> Answer:
         found = ask(place, project, session, timeout)
         if found.state in (State.SERVER, State.RESET) and time.monotonic() + AGAIN < end:
             time.sleep(AGAIN)
             found = ask(place, project, session, timeout)
-        answers[number] = replace(found, ages=urlsplit(place.url).hostname in ages)
+        return replace(found, ages=_host(place.url) in ages)
 
     # Daemons, since a name look-up that hangs can not be ended, and must not keep the process alive.
     threads = [
@@ -95,14 +103,20 @@ def ask_all(questions: Sequence[tuple[Place, str]], settings: PipSettings, timeo
         thread.start()
     for thread in threads:
         thread.join(max(0.0, end - time.monotonic()))
+    if defects:
+        raise defects[0]
     return tuple(
         answers.get(number) or Answer(place, project, State.TIMEOUT, _late(session, place, timeout))
         for number, (place, project) in enumerate(questions)
     )
 
 
-def _host_with_ages(response: requests.Response) -> set[str | None]:
-    return {urlsplit(response.url).hostname} if "Cache-Control" in response.headers else set()
+def _host(url: str) -> str:
+    return url_host(url).rpartition("@")[2].lower()
+
+
+def _host_with_ages(response: requests.Response) -> set[str]:
+    return {_host(response.url)} if "Cache-Control" in response.headers else set()
 
 
 class Asked:

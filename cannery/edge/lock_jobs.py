@@ -78,5 +78,5 @@ def raise_failures(failures: Sequence[CanneryError], count: int) -> None:
     if len(failures) == 1 and count == 1:
         raise worst
     kinds = {kind.code: kind for kind in (UsageError, FindingsError, UnableError, NetworkError)}
-    texts = "\n".join(str(failure) for failure in failures)
+    texts = "\n".join(dict.fromkeys(str(failure) for failure in failures))  # a full disk is told once
     raise kinds.get(worst.code, UsageError)(f"{len(failures)} of {count} locks could not be made\n{texts}")

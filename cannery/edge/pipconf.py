@@ -14,13 +14,14 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit, urlunsplit
 
-from cannery.core.errors import UnableError
+from cannery.core.errors import UnableError, UsageError
+from cannery.core.index_url import file_path, shown, shown_text, url_credentials, url_problem, url_secrets
+from cannery.core.redact import redactor
 from cannery.edge.process import CommandError, run
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 log = logging.getLogger(__name__)
 
@@ -30,31 +31,12 @@ PIP_TIMEOUT = 15.0
 SECTIONS = ("global", "install", ":env:")
 # Other spellings of an option that pip accepts.
 ALIASES = {"default-timeout": "timeout", "pypi-url": "index-url", "extra-index-urls": "extra-index-url"}
+URLS = ("index-url", "extra-index-url", "find-links")
 PROXY_VARIABLES = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 NOT_TAKEN = {
     "constraint": "pip's `constraint` setting is not taken over: the lock decides versions",
     "no-index": "pip's `no-index` setting is not taken over: locking asks the index",
 }
-
-
-def without_credentials(url: str) -> str:
-    """Return `url` without the `user:password@` part."""
-    parts = urlsplit(url)
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2])) if "@" in parts.netloc else url
-
-
-def shown(url: str) -> str:
-    """Return `url` as messages have it: without credentials, and `***` for a query, which may be a token."""
-    parts = urlsplit(without_credentials(url))
-    return urlunsplit(parts._replace(query="***")) if parts.query else without_credentials(url)
-
-
-def url_credentials(url: str) -> tuple[str, str] | None:
-    """Return (user, password) of a URL, decoded; None when it holds none."""
-    parts = urlsplit(url)
-    if parts.username is None and parts.password is None:
-        return None
-    return unquote(parts.username or ""), unquote(parts.password or "")
 
 
 @dataclass(frozen=True)
@@ -84,27 +66,28 @@ class PipSettings:
 
     def credentials(self) -> tuple[str, ...]:
         """Return the secret parts, longest first: `user:password` as written, password (also decoded), query."""
-        found: set[str] = set()
-        for url in self.urls:
-            parts = urlsplit(url if "://" in url else f"http://{url}")
-            userinfo, at, _host = parts.netloc.rpartition("@")
-            found.add(parts.query)
-            password = userinfo.partition(":")[2]
-            # A token may stand in the user's place, without a password.
-            found |= {userinfo, password or userinfo, unquote(password or userinfo)} if at else set()
-        return tuple(sorted(found - {""}, key=lambda secret: (-len(secret), secret)))
+        return _secrets(self.urls)
 
     def redact(self, text: str) -> str:
         """Return `text` with `***` in place of every secret."""
-        for secret in self.credentials():
-            text = text.replace(secret, "***")
-        return text
+        return redactor(self.credentials())(text)
+
+
+def _secrets(urls: Iterable[str]) -> tuple[str, ...]:
+    found = {secret for url in urls for secret in url_secrets(url)}
+    return tuple(sorted(found, key=lambda secret: (-len(secret), secret)))
+
+
+def environment_secrets(env: Mapping[str, str]) -> tuple[str, ...]:
+    """Return what is secret of the addresses in the environment, before pip is asked for all of its settings."""
+    names = [name for name in env if name in PROXY_VARIABLES or (name.startswith("PIP_") and "://" in env[name])]
+    return _secrets(url for name in names for url in env[name].split())
 
 
 def read_pip_settings(env: Mapping[str, str]) -> PipSettings:
     """Ask pip for its settings under the environment `env`.
 
-    Raises `UnableError` when no pip answers.
+    Raises `UnableError` when no pip answers, `UsageError` for a URL of an index that cannot be one.
     """
     return parse_pip_settings(_config_list(env), env)
 
@@ -120,25 +103,46 @@ def _config_list(env: Mapping[str, str]) -> str:
             return run([python, "-m", "pip", "config", "list"], env=dict(env), timeout=60).stdout
         except CommandError as error:
             lines = (error.stderr or error.stdout).strip().splitlines()
-            reasons.append(f"{python}: {lines[-1] if lines else f'status {error.returncode}'}")
+            # pip quotes the line of a file that it cannot read.
+            reasons.append(f"{python}: {shown_text(lines[-1]) if lines else f'status {error.returncode}'}")
     raise UnableError(
         "no pip answers with its settings: " + "; ".join(reasons), hint="install python3-pip or ensurepip"
     )
 
 
+@dataclass(frozen=True)
+class _Value:
+    """What pip has for an option, in which section, under which name."""
+
+    text: str = ""
+    section: str = ""
+    key: str = ""
+
+    @property
+    def origin(self) -> str:
+        """Where it is named."""
+        if self.section == ":env:":
+            return f"PIP_{self.key.upper().replace('-', '_')}"
+        return f"pip's setting {self.section}.{self.key}"
+
+
 def parse_pip_settings(listing: str, env: Mapping[str, str]) -> PipSettings:
-    """Read what `pip config list` printed: `section.key='value'` lines, values as Python literals."""
-    values: dict[str, str] = {}
-    ranks: dict[str, int] = {}
+    """Read what `pip config list` printed: `section.key='value'` lines, values as Python literals.
+
+    Raises `UsageError`, which names the setting, for a URL of an index that cannot be one.
+    """
+    found: dict[str, _Value] = {}
     for line in listing.splitlines():
         left, equals, literal = line.partition("=")
-        section, _, key = left.rpartition(".")
+        section, _, name = left.rpartition(".")
         if not equals or section not in SECTIONS:
             continue
-        key = ALIASES.get(key, key)
-        if SECTIONS.index(section) >= ranks.get(key, 0):
-            ranks[key] = SECTIONS.index(section)
-            values[key] = _literal(literal)
+        key = ALIASES.get(name, name)
+        if key not in found or SECTIONS.index(section) >= SECTIONS.index(found[key].section):
+            found[key] = _Value(_literal(literal), section, name)
+    values = {key: value.text for key, value in found.items()}
+    notes = [note for key, note in NOT_TAKEN.items() if values.get(key, "").strip() not in ("", "0", "false")]
+    notes += [note for key in URLS for note in _checked(key, found.get(key, _Value()))]
     return PipSettings(
         index_url=values.get("index-url", "").strip(),
         extra_index_urls=tuple(values.get("extra-index-url", "").split()),
@@ -148,9 +152,27 @@ def parse_pip_settings(listing: str, env: Mapping[str, str]) -> PipSettings:
         proxy=values.get("proxy", "").strip(),
         timeout=_seconds(values.get("timeout", "")),
         trusted_hosts=tuple(values.get("trusted-host", "").split()),
-        notes=tuple(note for key, note in NOT_TAKEN.items() if values.get(key, "").strip() not in ("", "0", "false")),
+        notes=tuple(notes),
         environment_proxies=tuple(env[name] for name in PROXY_VARIABLES if env.get(name)),
     )
+
+
+def _checked(key: str, value: _Value) -> Iterator[str]:
+    """Give a note for each local path of the setting `key` that is not there; raise `UsageError` for a broken URL."""
+    for text in [value.text.strip()] if key == "index-url" and value.text.strip() else value.text.split():
+        if "://" not in text and not text.startswith("file:"):
+            if Path(text).expanduser().exists():
+                continue
+            if key != "index-url":
+                yield f"warning: {value.origin} names {shown(text)}, which is not there: it is left out"
+                continue
+        problem = url_problem(text)
+        if problem and not text.startswith("file:/"):
+            where = "" if value.section == ":env:" else "; `pip config debug` shows the file"
+            hint = f"change {value.origin}{where}"
+            raise UsageError(f"the address {shown(text)} {problem}", where=value.origin, hint=hint)
+        if key != "index-url" and text.startswith("file:") and not Path(file_path(text)).exists():
+            yield f"warning: {value.origin} names {shown(text)}, which is not there: it is left out"
 
 
 def _literal(text: str) -> str:

@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
-from urllib.request import url2pathname
 
 from pypi_simple import PYPI_SIMPLE_ENDPOINT
 
+from cannery.core.index_url import file_path, shown
 from cannery.core.lock import DEFAULT_INDEX
-from cannery.edge.pipconf import shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,12 +40,15 @@ class Place:
 
 
 def default_place(settings: PipSettings) -> Place:
-    """Return the host's main index: pip's index-url, or pip's own default."""
-    return Place(DEFAULT_INDEX, "index default", settings.index_url or PYPI_SIMPLE_ENDPOINT)
+    """Return the host's main index: pip's index-url, which may be a path, or pip's own default."""
+    return Place(DEFAULT_INDEX, "index default", as_url(settings.index_url or PYPI_SIMPLE_ENDPOINT))
 
 
 def extra_places(settings: PipSettings) -> tuple[Place, ...]:
-    """Return the host's extra indexes and find-links, in pip's order; local folders that do not exist are left out."""
+    """Return the host's extra indexes and find-links, in pip's order.
+
+    Local folders that do not exist are left out; `PipSettings.notes` says so.
+    """
     extras = [Place(DEFAULT_INDEX, "extra index", as_url(url)) for url in settings.extra_index_urls]
     links = [Place(DEFAULT_INDEX, "find-links", as_url(url), links=True) for url in settings.find_links]
     return tuple(place for place in (*extras, *links) if place.folder is None or place.folder.exists())
@@ -60,7 +61,7 @@ def bound_places(name: str, indexes: Mapping[str, Index]) -> tuple[Place, ...]:
 
 def url_path(url: str) -> Path:
     """Return the path of a `file:` URL."""
-    return Path(url2pathname(urlsplit(url).path))
+    return Path(file_path(url))
 
 
 def as_url(text: str) -> str:

@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cannery.core.chains import denied
-from cannery.core.errors import CanneryError, FindingsError, NetworkError
+from cannery.core.errors import CanneryError, FindingsError, NetworkError, UnableError
+from cannery.core.index_url import without_credentials
 from cannery.core.lock import DEFAULT_INDEX
 from cannery.core.markers import package_name
 from cannery.core.uv_input import UvIndex, direct_names
@@ -31,9 +32,8 @@ from cannery.edge.files import write_atomic
 from cannery.edge.index_checks import HINT, check_main, unreached, usual_projects
 from cannery.edge.indexes import Asked
 from cannery.edge.locked import locked
-from cannery.edge.pipconf import without_credentials
 from cannery.edge.places import default_place, extra_places
-from cannery.edge.uv_job import LONGEST, PROBE, Job, UnsolvedError, UvRun
+from cannery.edge.uv_job import LONGEST, PROBE, HangsError, Job, UnsolvedError, UvRun
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -123,7 +123,7 @@ class Resolver:
         """Run uv again, with all in its cache, for the files of what it chose."""
         files = ("--format", "pylock.toml", "--output-file", "pylock.toml")
         # Offline, since some indexes want every page asked for again; but one may also forbid to keep its pages.
-        if self.uv.run(*files, "--offline").returncode != 0:
+        if not self.uv.succeeds(*files, "--offline"):
             self.uv.must(*files)
         try:
             packages = parse_pylock((self.uv.folder / "pylock.toml").read_text())
@@ -165,8 +165,8 @@ def resolve(  # noqa: PLR0913 - what a resolution depends on
     was made from) are looked at only when no set works: sets near it are tried then.
 
     Raises `FindingsError` when no set of versions works or a denied package comes in (naming who asked), `NetworkError`
-    naming every index that fails, `UsageError` for an index that the catalog does not have. An index that is bound and
-    not reached makes its packages incomplete instead; the lock says so.
+    naming every index that fails, `UsageError` for an index that the catalog does not have, what `UvRun.must` raises.
+    An index that is bound and not reached makes its packages incomplete instead; the lock says so.
     """
     cache = cache.absolute()
     cache.mkdir(parents=True, exist_ok=True)
@@ -203,8 +203,12 @@ def _attempt(
         resolver = Resolver(replace(job, request=request), Path(name), longest)
         try:
             resolver.choose()
+        except HangsError:
+            return None  # whoever sets the limit knows
         except NetworkError:
             raise
+        except UnableError as error:
+            raise NetworkError(error.what, where=error.where) from error
         except CanneryError:
             return None
         finally:

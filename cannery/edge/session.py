@@ -11,9 +11,9 @@ import requests
 import urllib3
 from requests.adapters import HTTPAdapter
 from requests.auth import AuthBase, HTTPBasicAuth
-from requests.utils import get_environ_proxies, get_netrc_auth
+from requests.utils import get_environ_proxies, get_netrc_auth, select_proxy
 
-from cannery.edge.pipconf import shown, url_credentials
+from cannery.core.index_url import PROXY_SCHEMES, shown, url_credentials, url_host, url_problem
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, MutableMapping
@@ -29,6 +29,10 @@ class CertificateError(OSError):
     """A CA bundle or client certificate that is named and not there; the message says which and who named it."""
 
 
+class ProxyAddressError(requests.exceptions.ProxyError):
+    """The address of a proxy is none; the message says why, without the address."""
+
+
 class HostAuth(AuthBase):
     """Credentials of the index URLs, for every file on the same host; else the user's netrc."""
 
@@ -37,7 +41,7 @@ class HostAuth(AuthBase):
         for url in settings.urls:
             found = url_credentials(url)
             if found and url != settings.proxy:
-                self._known[urlsplit(url).netloc.rpartition("@")[2]] = found
+                self._known[url_host(url).rpartition("@")[2]] = found
 
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
         """Put the credentials that are known for the request's host on it."""
@@ -81,6 +85,10 @@ class HostSession(requests.Session):
         if {parts.hostname, parts.netloc.rpartition("@")[2]} & {*self._host.trusted_hosts}:
             merged["verify"] = False
         self._check_certificates(parts.scheme, merged)
+        chosen = select_proxy(url, merged["proxies"])
+        problem = url_problem(_with_scheme(chosen), PROXY_SCHEMES) if chosen else ""
+        if problem:
+            raise ProxyAddressError(f"its address {problem}")
         return dict(merged)
 
     def _check_certificates(self, scheme: str, merged: Mapping[str, Any]) -> None:
@@ -95,8 +103,8 @@ class HostSession(requests.Session):
 
     def proxy_words(self, url: str) -> str:
         """Say which proxy serves `url` and who named it, without credentials; "" when none does."""
-        scheme = urlsplit(url).scheme
-        if scheme not in {"http", "https"}:
+        scheme = url.partition(":")[0].lower()
+        if scheme not in {"http", "https"} or not url_host(url):
             return ""
         if self._host.proxy:
             return f"{shown(_with_scheme(self._host.proxy))}, named by pip's setting `proxy`"

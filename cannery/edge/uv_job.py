@@ -6,15 +6,18 @@ import shlex
 import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
-from cannery.core.errors import FindingsError, NetworkError
+from cannery.core.errors import FindingsError, NetworkError, UnableError, UsageError
+from cannery.core.index_url import url_host
+from cannery.core.uv_failure import FailureKind, UvFailure, uv_failure
 from cannery.core.uv_input import project_text, settings_text
-from cannery.core.uv_output import NETWORK, UNSATISFIABLE, explain
+from cannery.core.uv_output import explain
 from cannery.core.wheel_tags import uv_platform
 from cannery.edge.files import write_atomic
 from cannery.edge.pipconf import index_credentials, uv_environment
-from cannery.edge.process import run
+from cannery.edge.process import CommandError, run
+from cannery.edge.session import HostSession
+from cannery.edge.write_errors import unwritable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -63,6 +66,10 @@ class UnsolvedError(FindingsError):
         self.stderr = stderr
 
 
+class HangsError(NetworkError):
+    """uv gives no answer in the time that it has."""
+
+
 @dataclass
 class UvRun:
     """A folder with the project and settings files of one set of places, in which uv runs. `log` gets all it says.
@@ -95,17 +102,64 @@ class UvRun:
         self.places = tuple(place for _index, place in pairs)
 
     def must(self, *options: str) -> Result:
-        """Run uv. Raises `UnsolvedError` when no set works, `NetworkError` naming an index that fails."""
-        done = self.run(*options)
+        """Run uv.
+
+        Raises `UnsolvedError` when no set works, `NetworkError` naming an index that fails, `HangsError` when there is
+        no end of it, `UnableError` when this host cannot (disk, rights, memory), `UsageError` for words of the profile
+        that uv does not take, `RuntimeError` when the fault is ours.
+        """
+        try:
+            done = self.run(*options)
+        except CommandError as error:
+            raise HangsError(f"the resolver has no answer after {self.longest:g} s", where=self.job.where) from error
         if done.returncode == 0:
             return done
-        stderr = self.job.settings.redact(done.stderr)
-        if UNSATISFIABLE not in stderr and NETWORK.search(stderr):
-            text = explain(stderr, self.job.request.profile)
-            hosts = {urlsplit(place.url).hostname: place for place in self.places}
-            named = [place for host, place in hosts.items() if host and host in stderr]
-            raise NetworkError(f"{named[0] if named else 'an index'} failed\n{text}", where=self.job.where)
-        raise UnsolvedError(stderr, self.job)
+        raise self._error(done.returncode, self.job.settings.redact(done.stderr))
+
+    def _error(self, status: int, stderr: str) -> Exception:
+        """Return the error that tells of a failed run; `stderr` is without secrets."""
+        found = uv_failure(status, stderr)
+        text = explain(stderr, self.job.request.profile)
+        match found.kind:
+            case FailureKind.UNSOLVED:
+                return UnsolvedError(stderr, self.job)
+            case FailureKind.NETWORK:
+                return self._network_error(text, stderr)
+            case FailureKind.INPUT:
+                return UsageError(f"the resolver does not take what is asked\n{text}", where=self.job.where)
+            case FailureKind.DEFECT:
+                return RuntimeError(f"uv does not take its arguments or settings: {text}")
+            case FailureKind.SYSTEM:
+                return unwritable(OSError(found.number, ""), self._shown_path(found.path))
+            case _:
+                return self._unable(found, f"with status {status}\n{text}")
+
+    def _unable(self, found: UvFailure, ending: str) -> UnableError:
+        if found.kind is FailureKind.KILLED:
+            hint = "make room in memory, then run the same command again" if found.signal == "SIGKILL" else ""
+            return UnableError(f"the resolver was ended by {found.signal}", where=self.job.where, hint=hint)
+        return UnableError(f"the resolver failed {ending}", where=self.job.where)
+
+    def _network_error(self, text: str, stderr: str) -> NetworkError:
+        hosts = {url_host(place.url).rpartition("@")[2]: place for place in self.places}
+        place = next((place for host, place in hosts.items() if host and host in stderr), None)
+        proxy = HostSession(self.job.settings).proxy_words(place.url) if place else ""
+        through = f" through {proxy}" if proxy else ""
+        hint = "wait a while and try again" if "429 Too Many Requests" in stderr else ""
+        return NetworkError(f"{place or 'an index'} failed{through}\n{text}", where=self.job.where, hint=hint)
+
+    def _shown_path(self, path: str) -> str:
+        """The path that uv names; the cache without one, and for a file that goes away with the run."""
+        cache = str(self.job.cache / "uv")
+        is_passing = path.startswith((f"{cache}/.tmp", str(self.folder))) or not path.startswith("/")
+        return cache if is_passing else path
+
+    def succeeds(self, *options: str) -> bool:
+        """Run uv; return whether it succeeds."""
+        try:
+            return self.run(*options).returncode == 0
+        except CommandError:
+            return False
 
     def run(self, *options: str) -> Result:
         """Run uv with `options` beside the usual ones, whatever comes of it."""

@@ -13,14 +13,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import requests
 from checkouts import copy_checkout, incomplete, quickstart_packages, write_lock
+from rich.console import Console
 
 from cannery import cli
-from cannery.core.errors import ExitCode
+from cannery.core.errors import ExitCode, UnableError
 from cannery.core.lock_request import lock_request
 from cannery.core.recipe import Options, select
 from cannery.core.words import Arch
 from cannery.edge.catalog import load_catalog
+from cannery.edge.clean_stream import CleanStream, clean_streams
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -379,7 +382,121 @@ def test_an_error_of_the_system_is_said_even_where_no_log_can_be_written(
     monkeypatch.setattr(cli, "_call", raising(OSError(28, "No space left on device")))
     done = build("list")
     assert done.code == ExitCode.UNABLE
-    assert "No space left on device" in done.err
+    assert done.err == (
+        "error: No space left on device\n"
+        "  → free some disk space, then run the same command again; details: CANNERY_DEBUG=1 in the environment\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "says", "hint"),
+    [
+        (
+            PermissionError(13, "x", "/srv/a"),
+            4,
+            "/srv/a: cannot be used: permission denied",
+            "make it writable for you",
+        ),
+        (
+            NotADirectoryError(20, "x", b"/srv/a"),
+            4,
+            "/srv/a: cannot be used: not a directory",
+            "a file is where a folder",
+        ),
+        (FileNotFoundError(2, "x", "/a"), 4, "/a: cannot be used: no such file or directory", "it was there before"),
+        (OSError(18, "x", "/a", None, "/b"), 4, "/a → /b: cannot be used: invalid cross-device link", "details: "),
+        (OSError(24, "x"), 4, "Too many open files", "ulimit -n 4096"),
+        (OSError("odd"), 4, "odd", "details: "),
+        (
+            ConnectionResetError(104, "Connection reset by peer"),
+            7,
+            "a connection failed: connection reset",
+            "run the same",
+        ),
+        (TimeoutError(), 7, "a connection failed: timeoutError", "run the same"),
+        (requests.ConnectionError("http://u:QZXJ@h"), 7, "a connection failed: connectionError", "run the same"),
+    ],
+)
+def test_no_error_of_the_system_is_left_without_path_reason_and_next_step(
+    build: Build,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    error: OSError,
+    code: int,
+    says: str,
+    hint: str,
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(cli, "_call", raising(error))
+    done = build("check", "quickstart", "--json")
+    assert done.code == code
+    assert done.err.startswith(f"error: {says}")
+    assert hint in done.err.partition("  → ")[2]
+    value = json.loads(done.out)
+    assert (value["exit_code"], f"{value['where']}: {value['error']}".removeprefix(": ").startswith(says)) == (
+        code,
+        True,
+    )
+    log = Path(done.err.rpartition("details: ")[2].strip())
+    assert "Traceback" in log.read_text()
+    assert "QZXJ" not in done.out + done.err + log.read_text()
+
+
+@pytest.mark.parametrize("command", [("lock", "quickstart"), ("outdated", "quickstart"), ("clean",)])
+def test_a_cache_that_is_a_file(build: Build, tmp_path: Path, command: tuple[str, ...]) -> None:
+    (tmp_path / "cache").write_text("in the way")
+    done = build(*command)
+    assert done.code in (ExitCode.DONE, ExitCode.UNABLE)
+    if done.code:
+        assert str(tmp_path / "cache") in done.err
+        assert "a file is where a folder is wanted: move it away" in done.err
+
+
+# What commands print
+
+
+def test_what_commands_print_cannot_move_the_cursor(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "\x1b[2J\x1b]0;x\x07odd\x9b31m\u202e\r"
+
+    def call(*_: object) -> int:
+        print(text)
+        print(json.dumps({"summary": text}, ensure_ascii=False))
+        return 0
+
+    monkeypatch.setattr(cli, "_call", call)
+    done = build("list")
+    shown = "\\u001b[2J\\u001b]0;x\\u0007odd\\u009b31m\\u202e"
+    assert done.out.startswith(f"{shown}\\u000d\n")
+    assert not set("\x1b\x07\x9b\u202e\r") & set(done.out + done.err)
+    assert json.loads(done.out.splitlines()[1]) == {"summary": text}
+
+
+def test_errors_are_printed_without_secrets_and_control_signs(
+    build: Build, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setenv("https_proxy", "http://u:QZ/XJ@p.example:1")
+    monkeypatch.setattr(cli, "_call", raising(UnableError("no QZ/XJ \x1b[1A", where="http://a:JV/JV@h", hint="QZ/XJ")))
+    done = build("check", "quickstart", "--json")
+    assert done.err == "error: http://***@h: no *** \\u001b[1A\n  → ***\n"
+    assert json.loads(done.out) == {"error": "no *** \x1b[1A", "where": "http://***@h", "hint": "***", "exit_code": 4}
+    monkeypatch.setattr(cli, "_call", raising(ValueError("no QZ/XJ")))
+    done = build("list")
+    assert "a defect in Cannery: ValueError: no ***" in done.err
+    assert "QZ/XJ" not in Path(done.err.split(" with ")[1].strip()).read_text()
+
+
+def test_rich_draws_on_the_stream_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its own signs are what a live view is made of."""
+    with clean_streams(lambda text: text.replace("secret", "***")):
+        Console(file=sys.stderr, force_terminal=True, no_color=False, color_system="standard").print("x", style="red")
+        print("a secret\x1b[2J", file=sys.stderr)
+        assert sys.stdout.writelines(["a\x1b", "b"]) is None
+        assert sys.stdout.encoding
+    text = capsys.readouterr()
+    assert text.err == "\x1b[31mx\x1b[0m\na ***\\u001b[2J\n"
+    assert text.out == "a\\u001bb"
+    assert not isinstance(sys.stderr, CleanStream)
 
 
 def python(code: str, **more: object) -> subprocess.CompletedProcess[str]:

@@ -11,7 +11,7 @@ import pytest
 from stub_index import StubIndex, make_wheel
 
 from cannery.core.catalog import Index
-from cannery.core.errors import FindingsError, NetworkError
+from cannery.core.errors import FindingsError, NetworkError, UnableError
 from cannery.core.lock import Lock, LockRequest
 from cannery.core.lock_check import lock_problems
 from cannery.core.lock_text import format_lock
@@ -159,3 +159,26 @@ def test_hashes_of_local_files_are_remembered_until_the_file_changes(tmp_path: P
     assert local_sha256(path, cache) == sha256(OTHER).hexdigest()
     note.write_text("[broken")
     assert local_sha256(path, cache) == sha256(OTHER).hexdigest()
+
+
+def test_a_store_that_cannot_be_written_is_this_host_s_trouble_and_not_the_index_s(
+    stub: StubIndex, tmp_path: Path
+) -> None:
+    store = tmp_path / "cache" / "wheels"
+    store.parent.mkdir()
+    store.write_text("in the way")
+    with pytest.raises(UnableError) as caught:
+        lock(stub, tmp_path, direct(stub))
+    assert str(caught.value).startswith(f"{store}: cannot be written: file exists\n  → a file is where a folder")
+
+
+def test_a_disk_that_gets_full_on_the_way(stub: StubIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_args: object, **_options: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("cannery.edge.direct.tempfile.mkstemp", full)
+    with pytest.raises(UnableError) as caught:
+        lock(stub, tmp_path, direct(stub))
+    assert str(caught.value).startswith(
+        f"{tmp_path}/cache/wheels: cannot be written: no space left on device\n  → free some disk space"
+    )

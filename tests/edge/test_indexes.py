@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import socket
+import threading
 import time
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,10 +13,11 @@ from stub_index import StubIndex, make_sdist, make_wheel
 
 from cannery.core.catalog import Index
 from cannery.core.errors import NetworkError
+from cannery.core.index_url import shown
 from cannery.edge.index_checks import remote_size, unreached
 from cannery.edge.index_trouble import State
 from cannery.edge.indexes import Asked, ask, ask_all, probe
-from cannery.edge.pipconf import PROXY_VARIABLES, PipSettings, shown
+from cannery.edge.pipconf import PROXY_VARIABLES, PipSettings
 from cannery.edge.places import Place, as_url, extra_places
 from cannery.edge.session import HostSession
 
@@ -249,6 +252,87 @@ def test_what_a_proxy_answers_is_told(stub: StubIndex) -> None:
     assert (unknown.state, unknown.detail.rpartition(": ")[2]) == (State.PROXY, "host name not found")
     assert tunnel.state is State.PROXY
     assert "Tunnel connection failed: 501" in tunnel.detail
+
+
+@pytest.mark.usefixtures("no_proxies")
+def test_a_proxy_that_wants_a_user_is_told(stub: StubIndex) -> None:
+    """Of plain http the proxy itself answers: what it is asked for is a whole address."""
+    stub.body, stub.file_status = {"": b"x"}, 407
+    (answer,) = ask_all([(place("http://index.example/simple"), "x")], PipSettings(proxy=f"http://u:QZX@{stub.host}"))
+    assert answer.state is State.PROXY
+    assert answer.detail == (
+        f"http://{stub.host}, named by pip's setting `proxy`: HTTP 407, it wants a user and password in its address, "
+        "or other ones"
+    )
+
+
+@pytest.mark.usefixtures("no_proxies")
+@pytest.mark.parametrize(
+    ("proxy", "says"),
+    [
+        ("http://u:QZX@[bad", "http://[bad, named by HTTPS_PROXY: its address has a host or port that cannot be read"),
+        ("http://u:Q/ZX@p.example", "http://***@p.example, named by HTTPS_PROXY: its address has an @ behind a /"),
+        ("ftp://u:QZX@p.example", "ftp://p.example, named by HTTPS_PROXY: its address has a scheme that is none of"),
+        ("http://", "http://, named by HTTPS_PROXY: its address names no host"),
+        ("u:QZX@p.example:port", "http://p.example:***, named by HTTPS_PROXY: its address has a host or port that"),
+    ],
+)
+def test_the_address_of_a_proxy_that_is_none(monkeypatch: pytest.MonkeyPatch, proxy: str, says: str) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", proxy)
+    (answer,) = ask_all([(place("https://index.example/simple"), "x")], SETTINGS)
+    assert (answer.state, says in answer.detail) == (State.PROXY, True), answer
+    assert "ZX" not in str(answer)
+
+
+def test_too_many_requests_are_told_and_the_index_is_left_alone(stub: StubIndex) -> None:
+    stub.status = 429
+    asked = Asked()
+    (answer,) = asked.ask([(place(stub.url), "my-thing")], SETTINGS, 5)
+    assert str(answer) == (f"index default ({stub.url}): too many requests (HTTP 429; wait a while and try again)")
+    assert asked.ask([(place(stub.url), "other")], SETTINGS, 5)[0].state is State.BUSY
+    assert stub.seen == ["/simple/my-thing/"]
+    stub.headers["Retry-After"] = "30"
+    assert "wait 30 s and try again" in ask(place(stub.url), "x", HostSession(SETTINGS), 5).detail
+
+
+def test_a_page_that_is_nested_too_deeply_is_trouble_of_its_index() -> None:
+    """And no traceback of a thread."""
+    kind = "application/vnd.pypi.simple.v1+json"
+
+    class Deep(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", kind)
+            self.end_headers()
+            self.wfile.write(b"[" * 200_000)
+
+        def log_message(self, *_args: object) -> None:
+            """Quiet."""
+
+    server = HTTPServer(("127.0.0.1", 0), Deep)
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+    deep = place(f"http://127.0.0.1:{server.server_address[1]}/simple")
+    (answer,) = ask_all([(deep, "x")], SETTINGS)
+    server.shutdown()
+    server.server_close()
+    assert (answer.state, answer.detail) == (State.OTHER, "its page is nested too deeply")
+    assert not answer.reached
+
+
+def test_a_defect_in_a_thread_is_raised_where_it_can_be_told(stub: StubIndex, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_args: object) -> None:
+        raise AttributeError("ours")
+
+    monkeypatch.setattr("cannery.edge.indexes.list_files", broken)
+    with pytest.raises(AttributeError, match="ours"):
+        ask_all([(place(stub.url), "x")], SETTINGS)
+
+
+def test_an_address_that_is_none_is_trouble_and_no_defect() -> None:
+    url = "http://u:QZX@[bad/simple"
+    answers = ask_all([(place(url), "x")], PipSettings(index_url=url, extra_index_urls=(url,)))
+    assert answers[0].state is State.OTHER
+    assert "QZX" not in str(answers[0])
 
 
 @pytest.mark.usefixtures("no_proxies")

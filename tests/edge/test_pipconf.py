@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cannery.core.errors import UnableError
+from cannery.core.errors import UnableError, UsageError
+from cannery.core.index_url import without_credentials
 from cannery.edge.pipconf import (
     PipSettings,
+    environment_secrets,
     index_credentials,
     parse_pip_settings,
     read_pip_settings,
     uv_environment,
-    without_credentials,
 )
+from cannery.edge.places import default_place
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,8 +41,11 @@ def test_sections_and_lists() -> None:
     assert settings.extra_index_urls == ("file:///a/simple", "https://tok3n@extra.example/simple")
     assert settings.find_links == ("/other",)
     assert (settings.timeout, settings.cert) == (7.0, "/ca.pem")
-    assert len(settings.notes) == 1
-    assert "constraint" in settings.notes[0]
+    assert settings.notes == (
+        "pip's `constraint` setting is not taken over: the lock decides versions",
+        "warning: pip's setting global.extra-index-url names file:///a/simple, which is not there: it is left out",
+        "warning: pip's setting install.find-links names /other, which is not there: it is left out",
+    )
     assert parse_pip_settings("", {}) == PipSettings()
     assert parse_pip_settings("global.timeout='x'\nnonsense\n=\n", {}).timeout == 15.0
 
@@ -58,6 +63,40 @@ def test_credentials_stay_out_of_texts() -> None:
         "UV_INDEX_EXTRA_1_PASSWORD": "s3cr@t",
     }
     assert index_credentials("default", "https://mirror.example/simple") == {}
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("global.index-url='http://u:QZX@[bad/simple'", "the address http://[bad/simple has a host or port that"),
+        (":env:.index-url='u:QZX@h.example/simple'", "the address h.example/simple has no scheme"),
+        (":env:.extra-index-url='http://ok.example http://u:Q/ZX@h.example'", "http://***@h.example has an @ behind"),
+        ("install.find-links='gopher://u:QZX@h.example'", "gopher://h.example has a scheme that is none of"),
+    ],
+)
+def test_an_address_that_is_none_is_refused_by_the_name_of_its_setting(line: str, says: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_pip_settings(line + "\n", {})
+    text = str(caught.value)
+    section, key = line.partition("=")[0].rsplit(".", 1)
+    setting = f"PIP_{key.upper().replace('-', '_')}" if section == ":env:" else f"pip's setting {section}.{key}"
+    assert text.startswith(f"{setting}: ")
+    assert says in text
+    assert f"→ change {setting}" in text
+    assert not {"QZX", "ZX"} & set(text.replace("@", " ").replace(":", " ").split())
+
+
+def test_an_index_may_be_a_folder_and_one_with_a_view(tmp_path: Path) -> None:
+    listing = f"global.index-url={str(tmp_path)!r}\nglobal.extra-index-url='https://h.example/feed@view/simple'\n"
+    settings = parse_pip_settings(listing, {})
+    assert (settings.index_url, settings.notes) == (str(tmp_path), ())
+    assert settings.credentials() == ()
+    assert default_place(settings).folder == tmp_path
+
+
+def test_secrets_of_the_environment_are_known_before_pip_is_asked() -> None:
+    env = {"PIP_INDEX_URL": "http://u:Q/ZX@h.example/s", "https_proxy": "u:JVJV@p.example:1", "HOME": "/home/a@b"}
+    assert {*environment_secrets(env)} == {"u:Q/ZX", "Q/ZX", "u:JVJV", "JVJV"}
 
 
 def test_uv_environment(tmp_path: Path) -> None:

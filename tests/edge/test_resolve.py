@@ -15,7 +15,7 @@ import uv
 from stub_index import StubIndex, make_sdist, make_wheel
 
 from cannery.core.catalog import Index
-from cannery.core.errors import CanneryError, FindingsError, NetworkError, UsageError
+from cannery.core.errors import CanneryError, FindingsError, NetworkError, UnableError, UsageError
 from cannery.core.lock import KnownRelease, Lock, LockRequest
 from cannery.core.lock_text import format_lock, format_requirements, parse_lock
 from cannery.core.uv_input import settings_text
@@ -25,7 +25,8 @@ from cannery.edge.indexes import Answer, Asked
 from cannery.edge.listing import Listed
 from cannery.edge.pipconf import PipSettings
 from cannery.edge.places import Place
-from cannery.edge.resolve import _shared, resolve
+from cannery.edge.resolve import Resolver, _shared, resolve
+from cannery.edge.uv_job import HangsError, Job
 from cannery.edge.wheelhouse import fetch
 
 if TYPE_CHECKING:
@@ -101,6 +102,85 @@ def test_constraints_overrides_excludes(stub: StubIndex, tmp_path: Path) -> None
     found = lock(request, PipSettings(index_url=stub.url), tmp_path)
     assert pins(found) == {"dep": "1.0", "thing": "1.5"}
     assert found.packages[0].via == ("thing",)
+
+
+def failing_uv(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    """Put a program in uv's place."""
+    program = folder / "uv"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(uv, "find_uv_bin", lambda: str(program))
+
+
+@pytest.mark.parametrize(
+    ("script", "kind", "says"),
+    [
+        ("kill -9 $$", UnableError, "the resolver was ended by SIGKILL\n  → make room in memory"),
+        (
+            "echo 'error: failed to write: No space left on device (os error 28)' >&2; exit 2",
+            UnableError,
+            "{cache}/uv: cannot be written: no space left on device\n  → free some disk space",
+        ),
+        (
+            "echo 'error: failed to open file `/srv/uv/x`: Permission denied (os error 13)' >&2; exit 2",
+            UnableError,
+            "/srv/uv/x: cannot be written: permission denied\n  → make it writable for you",
+        ),
+        (
+            "echo 'error: Failed to build `thing`' >&2; exit 1",
+            UnableError,
+            "the resolver failed with status 1\nFailed to",
+        ),
+        ("echo \"error: unexpected argument '--x' found\" >&2; exit 2", RuntimeError, "uv does not take its arguments"),
+        (
+            "echo 'error: HTTP status client error (429 Too Many Requests) for url (x)' >&2; exit 2",
+            NetworkError,
+            "wait a while and try again",
+        ),
+    ],
+)
+def test_what_is_no_explanation_of_a_conflict_is_none(
+    stub: StubIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, kind: type[Exception], says: str
+) -> None:
+    failing_uv(tmp_path, monkeypatch, script)
+    with pytest.raises(kind) as caught:
+        lock(REQUEST, PipSettings(index_url=stub.url), tmp_path)
+    assert type(caught.value) is kind
+    assert says.format(cache=tmp_path / "cache") in str(caught.value)
+
+
+def test_a_real_uv_that_cannot_write_its_cache(stub: StubIndex, tmp_path: Path) -> None:
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / "uv").write_text("in the way")
+    with pytest.raises(UnableError) as caught:
+        lock(REQUEST, PipSettings(index_url=stub.url), tmp_path)
+    assert str(caught.value).startswith(f"{tmp_path}/cache/uv: cannot be written: file exists\n  → a file is where a ")
+
+
+def test_a_real_uv_whose_disk_is_full(stub: StubIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit of a file's size stands in for a full disk: uv is told so by the system in the same way."""
+    real = uv.find_uv_bin()
+    failing_uv(tmp_path, monkeypatch, f"trap '' XFSZ; ulimit -f 0; exec {real} \"$@\"")
+    with pytest.raises(UnableError) as caught:
+        lock(REQUEST, PipSettings(index_url=stub.url), tmp_path)
+    assert f"{tmp_path}/cache/uv" in str(caught.value)
+    assert "cannot be written: file too large" in str(caught.value)
+
+
+def test_a_uv_that_does_not_end_is_no_conflict(
+    stub: StubIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing_uv(tmp_path, monkeypatch, "exec sleep 60")
+    job = Job(REQUEST, {}, PipSettings(index_url=stub.url), {"PATH": os.environ["PATH"]}, tmp_path, Asked())
+    resolver = Resolver(job, tmp_path, longest=0.2)
+    with pytest.raises(HangsError, match=r"no answer after 0\.2 s"):
+        resolver.choose()
+
+
+def test_words_that_uv_does_not_take_are_the_profile_s(stub: StubIndex, tmp_path: Path) -> None:
+    request = dataclasses.replace(REQUEST, excludes=("no name",))
+    with pytest.raises(UsageError, match="the resolver does not take what is asked"):
+        lock(request, PipSettings(index_url=stub.url), tmp_path)
 
 
 def test_the_user_s_own_uv_settings_do_not_count(

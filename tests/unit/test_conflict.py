@@ -8,7 +8,7 @@ from pathlib import Path
 import factories
 import pytest
 
-from cannery.core.conflict import Conflict, find_conflict, headline, movable, told
+from cannery.core.conflict import Conflict, find_conflict, headline, is_written, movable, told
 from cannery.core.lock import KnownRelease, LockRequest
 from cannery.core.lock_request import lock_request
 from cannery.core.profile_items import ItemKind, profile_items
@@ -58,6 +58,35 @@ def test_an_override_stands_in_the_place_of_all_who_ask() -> None:
     assert told(found) == ("tokenizers ==0.19 by override tokenizers==0.19",)
     assert movable(found) == "this has to move: override tokenizers==0.19"
     assert headline(found) == "no set of versions works: there is no tokenizers 0.19"
+
+
+def test_a_date_that_hides_what_is_asked_for_is_blamed_by_name() -> None:
+    found = conflict("later", requirements=("dep==2.0",))
+    assert movable(found) == (
+        "one of these has to move: requirement dep==2.0, exclude_newer 2026-06-01, which hides dep 2.0 of 2026-07-01"
+    )
+    assert is_written(found)
+    nobody = conflict("only", requirements=("dep",))
+    assert movable(nobody) == "this has to move: exclude_newer 2026-06-01, which hides dep 2.0 of 2026-07-01"
+
+
+def test_a_date_that_hides_all_releases_of_what_another_asks_for() -> None:
+    found = conflict("none_in_time", requirements=("user",))
+    assert (found.name, told(found)) == ("late", ("late >=1 by user",))
+    assert movable(found) == "this has to move: exclude_newer_packages 2026-06-01, which hides late 1.1 of 2026-09-02"
+
+
+def test_what_uv_concludes_of_two_packages_is_no_fact_of_one() -> None:
+    found = conflict("both", requirements=("a", "b"))
+    assert headline(found) == "no set of versions works: no dep fits all that ask for it"
+    assert told(found) == ("dep >=2 or >=2.5 by a", "dep <2 or <1.5 by b")
+
+
+def test_the_only_version_that_two_ranges_of_one_leave_is_missing() -> None:
+    found = conflict("gap_of_one", requirements=("pc==1.0",), constraints=("pe<=1.5",))
+    assert headline(found) == "no set of versions works: there is no pe 1.5"
+    assert told(found) == ("pe >=1.5 or <=1.5 by requirement pc==1.0 → pd",)
+    assert "constraint pe<=1.5, requirement pc==1.0, exclude_newer 2026-06-01" in movable(found)
 
 
 def test_sources_that_ask_for_two_versions() -> None:

@@ -20,6 +20,10 @@ def mine(name: str, *versions: str) -> Fact:
     return asks(PROFILE_VIA, name, *versions)
 
 
+def hidden(name: str, version: str, day: str) -> Fact:
+    return Fact(FactKind.HIDDEN, name, (f"=={version}",), "exclude_newer", ("2026-06-01",), day)
+
+
 def facts(name: str) -> tuple[Fact, ...]:
     return parse_reasons((TEXTS / f"{name}.txt").read_text())
 
@@ -43,8 +47,8 @@ CASES = {
         mine("torch-npu", "==2.7.1"),
     ),
     "no_release": (Fact(FactKind.LACKS, "torch-npu", ("==2.9.1",)), mine("torch-npu", "==2.9.1")),
-    "later": (Fact(FactKind.LACKS, "dep", ("==2.0",)), mine("dep", "==2.0")),
-    "only": (Fact(FactKind.ONLY, "dep", ("<=1.1",)), mine("dep", ">=2.0")),
+    "later": (Fact(FactKind.LACKS, "dep", ("==2.0",)), mine("dep", "==2.0"), hidden("dep", "2.0", "2026-07-01")),
+    "only": (Fact(FactKind.ONLY, "dep", ("<=1.1",)), mine("dep", ">=2.0"), hidden("dep", "2.0", "2026-07-01")),
     "other_arch": (Fact(FactKind.UNUSABLE, "armonly", ("==1.0",), why=PLATFORM), mine("armonly", "==1.0")),
     "other_arch_of_a_dependency": (
         Fact(FactKind.UNUSABLE, "armonly", why=PLATFORM.replace("has", "have")),
@@ -96,6 +100,29 @@ CASES = {
         asks("verl", "wandb", ">=0.30", at=(">=0.9.1",)),
         mine("protobuf", "==3.20.3"),
         mine("verl", "==0.9.1"),
+    ),
+    "none_in_time": (
+        Fact(FactKind.LACKS, "late"),
+        asks("user", "late", ">=1"),
+        mine("user"),
+        Fact(FactKind.HIDDEN, "late", ("==1.1",), "exclude_newer_packages", ("2026-06-01",), "2026-09-02"),
+    ),
+    "gap_of_one": (
+        Fact(FactKind.LACKS, "pe", ("==1.5",)),
+        asks("pd", "pe", ">=1.5", at=(">=3.0",)),
+        asks("pd", "pe", "<=1.5", at=(">=3.0",)),
+        asks("pc", "pd", ">=3.0", at=("<=1.0",)),
+        mine("pc", "==1.0"),
+        hidden("pe", "1.5", "2026-08-01"),
+    ),
+    # That two are incompatible follows, although it stands behind a `because`.
+    "both": (
+        asks("a", "dep", ">=2", at=("<=1.0",)),
+        asks("b", "dep", "<2", at=("<=1.0",)),
+        asks("b", "dep", "<1.5", at=(">=1.1",)),
+        asks("a", "dep", ">=2.5", at=(">=1.1",)),
+        mine("a"),
+        mine("b"),
     ),
     # What follows from a numbered sentence is no fact.
     "numbered": (
