@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from cannery.commands.versions import options_of
 from cannery.core.errors import CanneryError, ExitCode, UsageError
+from cannery.core.lock_change import with_known_files
 from cannery.core.lock_request import lock_request, tools_request
 from cannery.core.recipe import find_profile, with_arch
 from cannery.core.wishes import parse_wishes
@@ -16,7 +17,7 @@ from cannery.core.words import Arch
 from cannery.edge.indexes import Asked
 from cannery.edge.lock_jobs import raise_failures, run_jobs
 from cannery.edge.lock_write import write_lock
-from cannery.edge.locks import bind, keep_lock, lock_path, resolve_lock
+from cannery.edge.locks import bind, keep_lock, lock_path, read_lock, resolve_lock
 from cannery.edge.upgrade import upgrade
 from cannery.edge.write_set import HalfWrittenError
 
@@ -79,7 +80,12 @@ def _written(context: Context, wanted: Wanted, result: Lock | CanneryError) -> t
         raise result
     if not wanted.standard:
         return result, keep_lock(wanted.path, result)
-    return result, write_lock(context, wanted.path, result, wanted.ask)
+    try:
+        before = read_lock(context, wanted.path)
+    except UsageError:  # no lock at all: it is made anew
+        before = None
+    made = with_known_files(result, before)
+    return made, write_lock(context, wanted.path, made, wanted.ask)
 
 
 def _wanted(arguments: argparse.Namespace, context: Context, catalog: Catalog) -> Iterator[Wanted | CanneryError]:

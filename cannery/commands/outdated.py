@@ -21,21 +21,35 @@ if TYPE_CHECKING:
 
 
 def outdated(arguments: argparse.Namespace, context: Context) -> ExitCode:
-    """Print what is newer than the lock of the target has it. A lock that is missing or stale is exit 3."""
+    """Print what is newer than the lock of the target has it. A lock that is missing or stale is exit 3.
+
+    What the profile does not name is folded into one line, but with `--all` and in JSON.
+    """
     catalog = context.catalog()
     recipe = bind(context, catalog, arguments.profile, options_of(arguments))
     lock = current_lock(context, catalog, recipe, recipe.target.arch)
     context.say(f"asking for releases of {len(lock.packages)} packages, and resolving {recipe.name} as of today …")
-    report = look(context, catalog, recipe, lock, arguments.today)
+    every = context.is_json or getattr(arguments, "all", False)
+    report = look(context, catalog, recipe, lock, arguments.today, every=every)
     if context.is_json:
         print(json.dumps(_value(recipe, report), indent=2, ensure_ascii=False))
         return ExitCode.DONE
-    for line in (*table(report.packages), *report.sources):
+    for line in (*table(report.packages, works=report.upgrade is not None), *_folded(recipe, report), *report.sources):
         print(line)
+    if report.upgrade is not None:
+        print(f"upgraded: every pin at the newest that fits the rest, and all uploads up to {report.day}")
     for text in (*report.problems, *(f"not asked: {trouble}" for trouble in report.troubles)):
         context.say(text)
     print(f"{recipe.name} for {recipe.target}, as of {report.day}: {_verdict(report)}")
     return ExitCode.DONE
+
+
+def _folded(recipe: Recipe, report: Report) -> tuple[str, ...]:
+    count = len(report.folded)
+    if not count:
+        return ()
+    what = "one more package changes" if count == 1 else f"{count} more packages change"
+    return (f"{what} with them: `build.py outdated {recipe.name} --all` shows all",)
 
 
 def _verdict(report: Report) -> str:

@@ -42,6 +42,13 @@ def lock_problems(lock: Lock, request: LockRequest, indexes: Collection[str]) ->
     return (*_header(lock, request), *_asked(lock, request), *_via(lock, request), *_files(lock, request, indexes))
 
 
+def contradictions(request: LockRequest) -> tuple[str, ...]:
+    """Say what a request both asks for and excludes: a resolver leaves it out, so no lock can be the answer."""
+    excluded = {canonicalize_name(text) for text in request.excludes}
+    names = dict.fromkeys(name for name, _wanted in _live(request.requirements, request) if name in excluded)
+    return tuple(f"{name} is asked for and excluded" for name in names)
+
+
 def file_problem(package: LockedPackage) -> str:
     """Say why the file's name does not go with the package, "" when it does.
 
@@ -81,9 +88,10 @@ def _asked(lock: Lock, request: LockRequest) -> Iterator[str]:
     overridden = {name for name, _wanted in overrides}
     from_git: set[str] = {source.name for source in request.sources if not source.file}
     requirements = [pair for pair in _live(request.requirements, request) if pair[0] not in from_git]
+    excluded = {canonicalize_name(text) for text in request.excludes}
     for name, wanted in requirements:
         if name not in versions:
-            yield f"{wanted}: not in the lock"
+            yield f"{wanted}: {'asked for, and excluded' if name in excluded else 'not in the lock'}"
     bounds = [pair for pair in requirements if pair[0] not in overridden]
     for name, wanted in (*bounds, *overrides, *_live(request.constraints, request)):
         version = versions.get(name)

@@ -16,14 +16,19 @@ if TYPE_CHECKING:
 
     from cannery.core.lock import Lock, LockedPackage, LockRequest
     from cannery.core.recipe import Chosen, Recipe
+    from cannery.core.words import Arch
 
-HEAD = ("package", "locked", "fits", "newest", "held by")
+# Of a set that works, and of versions that do not work together, so that one has to try.
+HEAD = {
+    True: ("package", "locked", "upgraded", "newest", "held by"),
+    False: ("package", "locked", "to try", "newest", "held by"),
+}
 NOTHING = "-"
 
 
 @dataclass(frozen=True)
 class Newest:
-    """The newest release that an index has, "" where none is known; `fits`: it has a file for the target."""
+    """The newest release that an index has, "" where none is known; `fits`: it has a file for every target."""
 
     version: str = ""
     fits: bool = True
@@ -31,14 +36,14 @@ class Newest:
 
 @dataclass(frozen=True)
 class Outdated:
-    """One package: its version in the lock, the newest that fits, the newest at all, and what holds it.
+    """One package: its version in the lock, what an upgrade of all brings, the newest at all, and what holds it.
 
     Versions are without their local part; "" is not there, or not known. `direct`: a component of the profile.
     """
 
     name: str
     locked: str
-    fits: str
+    upgraded: str
     newest: str
     held_by: str
     direct: bool
@@ -48,14 +53,24 @@ class Outdated:
 class Evidence:
     """What was found out beside the lock.
 
-    `fresh` is the lock as it would be today, None when no set of versions works then; `pins` are those that can move;
-    `in_table` are pinned packages about which the compatibility table, and not only the pin, has a say.
+    `fresh` is the lock with every pin at the newest that fits and all uploads up to today; where that set does not work
+    the one with the pins as they are, None when that does not work either. `pins` are those that can move; `in_table`
+    are pinned packages about which the compatibility table, and not only the pin, has a say; `targets` are all that an
+    upgrade has to fit.
     """
 
     fresh: Lock | None
     pins: Mapping[str, str]
     newest: Mapping[str, Newest]
     in_table: frozenset[str]
+    targets: tuple[tuple[str, Arch], ...]
+
+
+def upgrade_targets(recipe: Recipe) -> tuple[tuple[str, Arch], ...]:
+    """Return each (Python, arch) that `lock --upgrade` has to fit: the profile's, or a target that is none of them."""
+    own, mine = recipe.profile.target, (recipe.target.python, recipe.target.arch)
+    every = dict.fromkeys((python, arch) for python in (own.python, *own.pythons) for arch in own.arch)
+    return tuple(every) if mine in every else (mine,)
 
 
 def at_day(request: LockRequest, day: str) -> LockRequest:
@@ -74,17 +89,31 @@ def changed_names(lock: Lock, fresh: Lock | None) -> tuple[str, ...]:
     return tuple(sorted(name for name in {*before, *after} if before.get(name) != after.get(name)))
 
 
-def outdated_packages(recipe: Recipe, request: LockRequest, lock: Lock, found: Evidence) -> tuple[Outdated, ...]:
-    """Return the profile's own packages, in its order, then the others that an upgrade would change."""
+def named_packages(recipe: Recipe, request: LockRequest, lock: Lock, fresh: Lock | None) -> tuple[str, ...]:
+    """Return what the profile names: its wheels, in its order; then of the lock what its bounds and dates are about.
+
+    Last what is asked for besides, by CANN or a pin for once, as far as `fresh` has it otherwise.
+    """
+    profile, there = recipe.profile, {package.name for package in lock.packages}
+    bounds = {package_name(item.requirement) for item in (*profile.constraints, *profile.overrides)}
+    dates = {str(canonicalize_name(name)) for name in profile.exclude_newer_packages}
+    asked = {package_name(text) for text in request.requirements} & {*changed_names(lock, fresh)}
+    wheels = [chosen.package for chosen in recipe.wheels]
+    return tuple(dict.fromkeys([*wheels, *sorted((bounds | dates) & there), *sorted(asked)]))
+
+
+def outdated_packages(
+    recipe: Recipe, request: LockRequest, lock: Lock, found: Evidence, names: Iterable[str]
+) -> tuple[Outdated, ...]:
+    """Return a line for each of `names`, in their order."""
     before = _versions(lock.packages)
-    after = _versions(found.fresh.packages) if found.fresh else before
+    after = {**_versions(found.fresh.packages if found.fresh else lock.packages), **found.pins}
     direct = {chosen.package: chosen for chosen in recipe.wheels}
-    others = [name for name in changed_names(lock, found.fresh) if name not in direct]
     lines = []
-    for name in (*direct, *others):
-        locked, fits = before.get(name, ""), found.pins.get(name) or after.get(name, "")
+    for name in names:
         newest = found.newest.get(name, Newest())
-        line = Outdated(name, public(locked), public(fits), public(newest.version), "", name in direct)
+        locked, upgraded = public(before.get(name, "")), public(after.get(name, ""))
+        line = Outdated(name, locked, upgraded, public(newest.version), "", name in direct)
         reasons = _holders(line, direct.get(name), recipe, request, found)
         lines.append(replace(line, held_by=", ".join(dict.fromkeys(reasons))))
     return tuple(lines)
@@ -93,12 +122,12 @@ def outdated_packages(recipe: Recipe, request: LockRequest, lock: Lock, found: E
 def _holders(
     line: Outdated, chosen: Chosen | None, recipe: Recipe, request: LockRequest, found: Evidence
 ) -> Iterator[str]:
-    """Say what keeps the lock from what fits, and that from the newest; nothing where only others' wishes can do it."""
+    """Say what keeps the lock from an upgrade, and that from the newest; nothing where only others' wishes can."""
     overrides = [text for text in request.overrides if _is_of(text, line.name)]
     pinned = chosen is not None and chosen.version is not None
-    if _older(line.locked, line.fits):
+    if _older(line.locked, line.upgraded):
         yield "pin" if pinned else "date bound"
-    if not _older(line.fits, line.newest):
+    if not _older(line.upgraded, line.newest):
         return
     if overrides:
         yield from (f"override {text}" for text in overrides)
@@ -111,7 +140,8 @@ def _holders(
     yield from (f"date bound {day}" for name, day in _held_days(request) if name == line.name)
     yield from _sources_asking(line, request)
     if not found.newest[line.name].fits:
-        yield f"no file for Python {request.python} on {request.arch}"
+        every = "every Python and arch of the profile"
+        yield f"no file for {every if len(found.targets) > 1 else f'Python {request.python} on {request.arch}'}"
 
 
 def _sources_asking(line: Outdated, request: LockRequest) -> Iterator[str]:
@@ -133,9 +163,9 @@ def source_lines(recipe: Recipe) -> tuple[str, ...]:
     )
 
 
-def table(packages: Sequence[Outdated]) -> tuple[str, ...]:
-    """Return the lines of a table, with its head."""
-    rows = [HEAD, *((p.name, p.locked, p.fits, p.newest, p.held_by) for p in packages)]
+def table(packages: Sequence[Outdated], *, works: bool = True) -> tuple[str, ...]:
+    """Return the lines of a table, with its head; `works`: an upgrade of all is a set that works."""
+    rows = [HEAD[works], *((p.name, p.locked, p.upgraded, p.newest, p.held_by) for p in packages)]
     widths = [max(len(cell or NOTHING) for cell in column) for column in zip(*rows, strict=True)]
     return tuple(
         "  ".join(

@@ -27,10 +27,11 @@ class PinMoves:
     """The pins of one recipe, and where the table lets them go.
 
     `pythons` are those that have to fit; `has` says whether an index has a release (name, version) for the target.
-    Unless `strict`, what comes from git and the target's CANN have no say.
+    Unless `strict`, what comes from git and the target's CANN have no say. With `named`, a release without rows of its
+    own is one to move to when the row of another names it; its Pythons are not known then.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a move depends on, and two words on how the table is read
         self,
         recipe: Recipe,
         table: Compatibility,
@@ -38,8 +39,10 @@ class PinMoves:
         has: Callable[[str, str], bool],
         *,
         strict: bool = True,
+        named: bool = False,
     ) -> None:
         self.table = table
+        self.named = named
         self.has = has
         self.overridden = {package_name(o.requirement) for o in recipe.profile.overrides}
         self.pins = {c.package: c.version for c in recipe.wheels if c.version and c.package not in self.overridden}
@@ -59,6 +62,11 @@ class PinMoves:
     def in_table(self, name: str) -> bool:
         """Whether the table says anything of a pinned name."""
         return bool(self.known.get(name))
+
+    def is_only_named(self, name: str, version: str) -> bool:
+        """Whether rows of others name a release that has none of its own, where other releases have some."""
+        has_none = bool(self.about.get(name)) and not self._rows_of(name, version)
+        return has_none and any(same_release(known, version) for known in self.known.get(name, ()))
 
     def newest(self, name: str) -> dict[str, str]:
         """Return the pins to change (name → version) for the newest `name` of the table; empty when none is newer.
@@ -119,6 +127,8 @@ class PinMoves:
         for name, version in pins.items():
             about = self.about[name]
             if not about or not ({name, *about} & moved):
+                continue
+            if self.named and name in moved and self.is_only_named(name, version):
                 continue
             keys = (about - {DRIVER} if name in moved else about & moved) - self.overridden
             if not self._fits(self._rows_of(name, version), keys, pins):

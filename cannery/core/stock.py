@@ -25,6 +25,9 @@ class Stock(Protocol):
     def has(self, name: str, version: str) -> bool:
         """Whether there is a release for every target."""
 
+    def spelt(self, name: str, version: str) -> str:
+        """Return a version as an index writes it: equal ones may be written in several ways."""
+
     def newest(self, name: str) -> Newest:
         """Return the newest release of all."""
 
@@ -33,6 +36,9 @@ class Stock(Protocol):
 
     def uploaded(self, name: str, version: str) -> str:
         """Return the day on which a release came; "" where that is not told."""
+
+    def trouble(self, name: str) -> str:
+        """Say which index of a package could not be asked; "" when all were."""
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ of the table, with what stands beside it there; what is not pinned gets a later 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from packaging.version import Version
@@ -14,8 +14,9 @@ from packaging.version import Version
 from cannery.core.errors import FindingsError, UsageError
 from cannery.core.lock_request import lock_request
 from cannery.core.pin_moves import PinMoves, with_pins
-from cannery.core.profile_edit import Edit, SetBound, SetDate, SetVersion
+from cannery.core.profile_edit import Edit, SetBound, SetDate, SetVersion, held_bound
 from cannery.core.stock import Allowed
+from cannery.core.upgrade_reason import HELD, LATER, reason_after
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
     from cannery.core.recipe import Chosen, Recipe
     from cannery.core.stock import Stock
     from cannery.core.wishes import Editable, Wish
-
-LATER = "upgraded by build.py lock --upgrade"
-HELD = "set by build.py lock --upgrade"
 
 
 @dataclass(frozen=True)
@@ -45,7 +43,8 @@ def upgrade_edits(subject: Editable, wishes: Sequence[Wish], stock: Stock, today
     pins: dict[str, str] = {}
     edits: list[Edit] = []
     notes: list[str] = []
-    for wish in wishes:
+    for asked in wishes:
+        wish = replace(asked, version=stock.spelt(asked.name, asked.version)) if asked.version else asked
         if wish.version and not stock.has(wish.name, wish.version):
             newest = stock.newest(wish.name).version
             raise FindingsError(
@@ -78,13 +77,28 @@ def _moved_pins(subject: Editable, pins: Mapping[str, str], wish: Wish, stock: S
         return _exact_pins(subject, recipe, wish, wish.version, stock), note
     if moves.in_table(wish.name):
         moved = moves.newest(wish.name)
-        reason = f"no row of the table for CANN {recipe.target.cann} that fits the rest is newer"
-        return moved, "" if moved else f"{wish.name} stays at {present}: {reason}"
+        if moved:
+            return moved, ""
+        further = PinMoves(recipe, subject.table, subject.pythons, fitting.has, named=True).newest(wish.name)
+        return {}, f"{wish.name} stays at {present}: {_why_not_newer(moves, further, recipe, wish.name)}"
     latest = fitting.newest_for(wish.name)
     if latest is None or Version(latest) <= Version(Version(present).public):
         reason = "no index has a newer one that the rest of the profile allows, for every Python and arch of it"
+        trouble = stock.trouble(wish.name)
+        reason = f"whether there is a newer one is not known: {trouble}" if trouble else reason
         return {}, f"{wish.name} stays at {present}: {reason}"
     return {wish.name: latest}, ""
+
+
+def _why_not_newer(moves: PinMoves, further: Mapping[str, str], recipe: Recipe, name: str) -> str:
+    """Say why no row is to move to. `further` are pins of a row that lacks only the rows of what it names, if any."""
+    bare = [f"{other} {version}" for other, version in further.items() if moves.is_only_named(other, version)]
+    if not bare:
+        return f"no row of the table for CANN {recipe.target.cann} that fits the rest is newer"
+    return (
+        f"{name} {further[name]} goes with {', '.join(bare)}, which has no row of its own in the table, "
+        f"so its Pythons are not known; --upgrade {name}=={further[name]} takes it all the same"
+    )
 
 
 def _exact_pins(subject: Editable, recipe: Recipe, wish: Wish, version: str, stock: Stock) -> dict[str, str]:
@@ -92,8 +106,8 @@ def _exact_pins(subject: Editable, recipe: Recipe, wish: Wish, version: str, sto
 
     A release that the table does not know moves alone. What the rules say of the set is asked afterwards.
     """
-    for strict in (True, False):
-        moves = PinMoves(recipe, subject.table, subject.pythons, stock.has, strict=strict)
+    for strict, named in ((True, False), (True, True), (False, False), (False, True)):
+        moves = PinMoves(recipe, subject.table, subject.pythons, stock.has, strict=strict, named=named)
         found = moves.exactly(wish.name, version) if moves.in_table(wish.name) else None
         if found is not None:
             return found
@@ -110,7 +124,8 @@ def _pin_edits(subject: Editable, pins: Mapping[str, str], stock: Stock, today: 
     for name, version in pins.items():
         chosen = subject.chosen(name)
         if chosen and chosen.version and Version(chosen.version) != Version(version):
-            yield SetVersion(chosen.name, version)
+            reason = reason_after(chosen.reason, chosen.version, version, LATER) if chosen.reason else ""
+            yield SetVersion(chosen.name, version, reason)
             yield from _dated(subject, name, version, stock, today)
 
 
@@ -118,16 +133,26 @@ def _loosened(subject: Editable, wish: Wish, chosen: Chosen | None, stock: Stock
     """Give the edits for a package that is not pinned: a later date, or for an exact version a pin or a bound."""
     if wish.version is None:
         if subject.bound(wish.name) < today:
-            yield SetDate(wish.name, today, LATER)
+            yield _later(subject, wish.name, today)
         return
-    yield SetVersion(chosen.name, wish.version) if chosen else SetBound(wish.name, wish.version, HELD)
+    yield SetVersion(chosen.name, wish.version) if chosen else _bound(subject, wish.name, wish.version)
     yield from _dated(subject, wish.name, wish.version, stock, today)
 
 
 def _dated(subject: Editable, name: str, version: str, stock: Stock, today: str) -> Iterator[Edit]:
     """Give a later date bound for a release that came after the present one."""
     if stock.uploaded(name, version) > subject.bound(name):
-        yield SetDate(name, today, LATER)
+        yield _later(subject, name, today)
+
+
+def _later(subject: Editable, name: str, today: str) -> SetDate:
+    there = subject.dated(name)
+    return SetDate(name, today, reason_after(there.reason, there.date, today, LATER) if there else LATER)
+
+
+def _bound(subject: Editable, name: str, version: str) -> SetBound:
+    there = held_bound(subject.recipe.profile, name)
+    return SetBound(name, version, reason_after(there[1], there[0], version, HELD) if there else HELD)
 
 
 def asked_names(subject: Editable, wishes: Collection[Wish]) -> tuple[str, ...]:

@@ -10,13 +10,15 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from cannery.core.errors import UsageError
+from cannery.core.held import TORCH, TORCH_NPU
 from cannery.core.markers import package_name
-from cannery.core.profile_edit import component_line
+from cannery.core.profile_edit import component_line, override_line
 from cannery.core.words import ComponentKind, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from cannery.core.catalog import Later
     from cannery.core.compatibility import Compatibility
     from cannery.core.recipe import Chosen, Recipe
 
@@ -52,11 +54,15 @@ class Editable:
         by_package = (c for c in self.recipe.chosen if c.package == name)
         return next(by_package, next((c for c in self.recipe.chosen if canonicalize_name(c.name) == name), None))
 
+    def dated(self, name: str) -> Later | None:
+        """Return the day that a package has of its own, with the reason; None when the profile's counts."""
+        days = self.recipe.profile.exclude_newer_packages
+        return next((day for key, day in days.items() if canonicalize_name(key) == name), None)
+
     def bound(self, name: str) -> str:
         """Return the day up to which uploads of a package count."""
-        profile = self.recipe.profile
-        dates = (day.date for key, day in profile.exclude_newer_packages.items() if canonicalize_name(key) == name)
-        return next(dates, profile.exclude_newer)
+        own = self.dated(name)
+        return own.date if own else self.recipe.profile.exclude_newer
 
 
 def parse_wishes(texts: Iterable[str]) -> tuple[Wish, ...]:
@@ -103,9 +109,18 @@ def _checked(subject: Editable, wish: Wish) -> Wish:
     for override in recipe.profile.overrides:
         if package_name(override.requirement) == name:
             what = f"--upgrade: the override {override.requirement} decides about {name}"
-            raise UsageError(what, where=subject.file, hint="change or remove it by hand")
+            where = f"{subject.file}:{override_line(subject.text, override.requirement)}"
+            raise UsageError(what, where=where, hint="change or remove it by hand")
     for bound in recipe.held:
         if package_name(bound) == name:
-            what = f"--upgrade: {name} follows a pin by the compatibility table, which says {bound}"
-            raise UsageError(what, hint="upgrade the pin that it follows: torch or torch-npu")
+            followed = _followed(subject, name)
+            what = f"--upgrade: {name} follows {followed.package} by the compatibility table, which says {bound}"
+            where = f"{subject.file}:{component_line(subject.text, followed.name)}"
+            raise UsageError(what, where=where, hint=f"upgrade {followed.package}, and it moves along")
     return replace(wish, name=name)
+
+
+def _followed(subject: Editable, name: str) -> Chosen:
+    """Return the pin that a bound of the table follows: torch's is torch_npu, all else's torch where it is pinned."""
+    order = (TORCH_NPU,) if name == TORCH else (TORCH, TORCH_NPU)
+    return next(one for other in order for one in subject.recipe.chosen if one.package == other and one.version)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 PLAIN_KEY = re.compile(r"[a-z][a-z0-9._-]*", re.IGNORECASE | re.ASCII)
 LINE_END = re.compile(r"\r?\n")
+# The styles of a scalar that stands on lines of its own.
+BLOCK = frozenset({"|", ">"})
 
 
 @dataclass(frozen=True)
@@ -54,10 +56,14 @@ def items_of(node: yaml.Node | None) -> Sequence[yaml.Node]:
     return node.value if isinstance(node, yaml.SequenceNode) else ()
 
 
-def over(node: yaml.Node, value: str) -> Change:
+def over(text: str, node: yaml.Node, value: str) -> Change:
     """Put `value` in the place of a scalar, in quotes: the single ones that it had, else double ones."""
-    text = f"'{value}'" if getattr(node, "style", None) == "'" and "'" not in value else quoted(value)
-    return Change(node.start_mark.index, node.end_mark.index, text, node.start_mark.line + 1)
+    style = getattr(node, "style", None)
+    start, end = node.start_mark.index, node.end_mark.index
+    if style in BLOCK:  # its mark is behind the empty lines that follow, and its first line may have a comment
+        end = start + len(text[start:end].rstrip())
+    new = f"'{value}'" if style == "'" and "'" not in value else quoted(value)
+    return Change(start, end, new, node.start_mark.line + 1)
 
 
 def behind(text: str, mapping: yaml.MappingNode, key: str, entry: str) -> Change:

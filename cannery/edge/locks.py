@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from cannery.core.errors import FindingsError, UsageError
 from cannery.core.findings import Finding
-from cannery.core.lock_check import is_for, lock_problems
+from cannery.core.lock_check import contradictions, is_for, lock_problems
 from cannery.core.lock_request import TOOLS_PROFILE, lock_request, tools_request
 from cannery.core.lock_text import REMAKE, format_lock, parse_lock
 from cannery.core.recipe import select, with_arch
@@ -110,6 +110,10 @@ def resolve_lock(  # noqa: PLR0913 - what a resolution depends on, and what it i
     Raises what `cannery.edge.resolve` raises, `FindingsError` for an answer that is none to `request`, `UnableError`
     when the cache cannot be written.
     """
+    place = f"profile {request.profile}, Python {request.python}, {request.arch}"
+    if wrong := contradictions(request):
+        hint = "take it out of components or of excludes"
+        raise FindingsError("; ".join(wrong), where=place, hint=hint)
     from cannery.edge.resolve import resolve  # noqa: PLC0415 - brings network libraries that a current lock spares
 
     log = context.cache / "log" / f"{command}-{request.profile}-py{request.python}-{request.arch}.log"
@@ -138,7 +142,7 @@ def resolve_lock(  # noqa: PLR0913 - what a resolution depends on, and what it i
     if problems:
         raise FindingsError(
             f"the resolver's answer is not what was asked: {_first(problems)}",
-            where=f"profile {request.profile}, Python {request.python}, {request.arch}",
+            where=place,
             hint=f"the resolver's full output: {log}",
         )
     return lock

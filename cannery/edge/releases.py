@@ -60,6 +60,14 @@ class Releases:
             found.setdefault(file.version, []).append(file)
         return found
 
+    @cached_property
+    def releases(self) -> dict[Version, list[File]]:
+        """The files by version without its local part; equal versions are one, however they are written."""
+        found: dict[Version, list[File]] = {}
+        for file in self.files:
+            found.setdefault(Version(file.version.public), []).append(file)
+        return found
+
     @property
     def newest(self) -> Version | None:
         """The newest version, a final one where there is any; None without files."""
@@ -80,11 +88,16 @@ class Releases:
         """Return the day on which the last file of `version` came, "" where the index does not tell."""
         return max((file.uploaded for file in self._of(version)), default="")
 
-    def _of(self, version: str) -> Iterable[File]:
+    def spelt(self, version: str) -> str:
+        """Return `version` as the index writes it (`2.59` is `2.59.0` there), "" where it has no file of it."""
+        found = next((file.version for file in self._of(version)), None)
+        if found is None:
+            return ""
+        return str(found) if Version(version).local else found.public
+
+    def _of(self, version: str) -> Sequence[File]:
         wanted = Version(version)
-        if wanted.local:
-            return self.versions.get(wanted, ())
-        return (file for found, files in self.versions.items() if found.public == wanted.public for file in files)
+        return (self.versions if wanted.local else self.releases).get(wanted, ())
 
 
 def list_releases(

@@ -38,6 +38,10 @@ class Shelf:
             all(r.has(version, *target) for target in self.targets) for r in lists
         )
 
+    def spelt(self, name: str, version: str) -> str:
+        """Return a version as the index that has it writes it; as it is given where none has."""
+        return next((text for r in self.found.get(name, ()) if (text := r.spelt(version))), version)
+
     def newest(self, name: str) -> Newest:
         """Return the newest release of all."""
         versions = [r.newest for r in self.found.get(name, ()) if r.newest is not None]
@@ -54,6 +58,10 @@ class Shelf:
     def uploaded(self, name: str, version: str) -> str:
         """Return the day on which the last file of a release came; "" where no index tells."""
         return max((r.uploaded(version) for r in self.found.get(name, ())), default="")
+
+    def trouble(self, name: str) -> str:
+        """Say which index of a package could not be asked; "" when all were."""
+        return next((r.trouble for r in self.found.get(name, ()) if r.trouble), "")
 
     @property
     def troubles(self) -> tuple[str, ...]:

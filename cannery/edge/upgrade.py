@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from cannery.core.errors import CanneryError, FindingsError, UsageError
 from cannery.core.findings import errors
-from cannery.core.lock_change import LockChange, lock_change
+from cannery.core.lock_change import LockChange, lock_change, refuse_losses, with_known_files
 from cannery.core.lock_check import lock_problems
 from cannery.core.lock_request import lock_request
 from cannery.core.lock_text import format_lock
@@ -93,6 +93,9 @@ def upgrade(context: Context, catalog: Catalog, name: str, wishes: Sequence[Wish
     after = _side(context, edited, name)
     _refuse_new_errors(context, replace(before, locks={}), after)  # by the pins alone, before anything is asked
     after = _resolved(context, after)
+    known = {key: with_known_files(lock, before.locks.get(key)) for key, lock in after.locks.items()}
+    refuse_losses((before.locks.get(key), lock) for key, lock in known.items())
+    after = replace(after, locks=known)
     _refuse_new_errors(context, before, after)
     if _is_same(before, after, plan.edits):
         return Upgraded(file, plan.edits, plan.notes)

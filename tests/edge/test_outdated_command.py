@@ -38,16 +38,17 @@ def test_the_table_has_what_is_locked_what_fits_and_what_is_newest(small: Small)
     before = small.files()
     done = small("outdated", "stack")
     assert done.code == 0, done
-    *lines, last = done.out.splitlines()
+    *lines, folded, legend, last = done.out.splitlines()
     assert [line.split(maxsplit=4) for line in lines] == [
-        ["package", "locked", "fits", "newest", "held by"],
+        ["package", "locked", "upgraded", "newest", "held by"],
         ["pip", "26.0", "26.0", "26.0"],
         ["torch", "2.8.0", "2.9.0", "2.10.0", "pin, row: none newer for CANN 8.5.0"],
         ["torch-npu", "2.8.0", "2.9.0", "2.10.0", "pin, row: none newer for CANN 8.5.0"],
         ["tool", "1.0", "1.5", "1.5", "pin"],
-        ["lib", "1.0", "2.0", "2.5", "date bound, no file for Python 3.11 on amd64"],
-        ["dep", "1.0", "1.1", "1.1", "date bound"],
+        ["lib", "1.0", "2.0", "2.5", "date bound, no file for every Python and arch of the profile"],
     ]
+    assert folded == "one more package changes with them: `build.py outdated stack --all` shows all"
+    assert legend == f"upgraded: every pin at the newest that fits the rest, and all uploads up to {TODAY}"
     fetch = size(
         small,
         *(f"{name}-py3-none-any.whl" for name in ("torch-2.9.0", "torch_npu-2.9.0", "tool-1.5", "lib-2.0", "dep-1.1")),
@@ -66,21 +67,63 @@ def test_the_same_as_json_for_another_arch(small: Small) -> None:
     assert value["packages"][4] == {
         "name": "lib",
         "locked": "1.0",
-        "fits": "2.0",
+        "upgraded": "2.0",
         "newest": "2.5",
-        "held_by": "date bound, no file for Python 3.11 on arm64",
+        "held_by": "date bound, no file for every Python and arch of the profile",
         "direct": True,
     }
+    assert value["packages"][5] == {
+        "name": "dep",
+        "locked": "1.0",
+        "upgraded": "1.1",
+        "newest": "1.1",
+        "held_by": "date bound",
+        "direct": False,
+    }
+    assert len(value["packages"]) == 6
     assert value["upgrade"]["packages"] == 5
     assert value["upgrade"]["bytes"] > 0
     assert (value["problems"], value["not_asked"], value["sources"]) == ([], [], [])
 
 
+def upgraded(small: Small) -> dict[str, str]:
+    """Name → version of the column `upgraded`, of every package."""
+    return {row["name"]: row["upgraded"] for row in json.loads(small("outdated", "stack", "--json").out)["packages"]}
+
+
 def test_what_the_upgrade_of_all_would_change_is_what_it_changes(small: Small) -> None:
-    small("lock", "stack", "--upgrade", "torch", "--upgrade", "tool lib dep")
+    foretold = upgraded(small)
+    assert small("lock", "stack", "--upgrade", " ".join(foretold)).code == 0
+    assert small.versions() == small.versions(arch="arm64") == foretold
     done = small("outdated", "stack")
     assert done.out.splitlines()[-1].endswith("an upgrade of all would change 0 packages, 0.0 MB to fetch")
+    assert "--all" not in done.out
     assert "pin\n" not in done.out
+
+
+def test_a_release_without_a_file_for_another_arch_of_the_profile_is_none_to_move_to(small: Small) -> None:
+    """`lock --upgrade` makes every lock of the profile, whatever arch is looked at."""
+    small.index.add(make_wheel("tool", "1.8", ["dep"], tag="cp311-cp311-manylinux_2_28_x86_64"), uploaded=LATER)
+    done = small("outdated", "stack", "--arch", "amd64")
+    rows = {line.split()[0]: line.split(maxsplit=4)[1:] for line in done.out.splitlines()}
+    assert rows["tool"] == ["1.0", "1.5", "1.8", "pin, no file for every Python and arch of the profile"]
+    assert small("lock", "stack", "--upgrade", "tool dep").code == 0
+    assert small.versions()["tool"] == "1.5"
+
+
+def test_a_set_that_the_rules_refuse_is_no_upgrade(small: Small) -> None:
+    """A newer tool brings in what has no place in an image: nothing that a resolver would know of."""
+    table = small.root / "images/compatibility.yaml"
+    table.write_text(table.read_text() + "exclusive: [[lib, helper]]\n")
+    small.index.add(make_wheel("helper", "1.0"))
+    small.index.add(make_wheel("tool", "1.8", ["dep", "helper"]))
+    done = small("outdated", "stack")
+    assert "with every pin at the newest that fits: error [exclusive] lib 2.0 and helper 1.0" in done.err
+    first, *_rest, last = done.out.splitlines()
+    assert first.split()[:4] == ["package", "locked", "to", "try"]
+    assert last.endswith("an upgrade of all cannot work")
+    assert "upgraded:" not in done.out
+    assert small("lock", "stack", "--upgrade", "tool").code == ExitCode.FINDINGS
 
 
 @pytest.mark.parametrize("spoil", ["missing", "stale"])
@@ -114,6 +157,7 @@ def test_a_day_on_which_no_set_works_is_said_and_the_pins_are_still_looked_at(sm
     rows = {line.split()[0]: line.split(maxsplit=4)[1:] for line in done.out.splitlines()[:-1]}
     assert rows["torch-npu"][:3] == ["2.8.0", "2.9.0", "2.10.0"]
     assert rows["tool"] == ["1.0", "1.5", "1.5", "pin"]
+    assert rows["dep"] == ["1.0", "1.0", "1.1", "constraint dep<1.1"]
     assert "with every pin at the newest that fits: profile stack" in done.err
     assert "tool" in done.err
     assert done.out.splitlines()[-1].endswith("an upgrade of all cannot work")
@@ -131,7 +175,7 @@ def test_a_set_that_time_has_broken_is_said(small: Small) -> None:
     done = small("outdated", "stack")
     assert done.code == 0
     assert f"with the date bound at {TODAY} and the pins as they are: profile stack" in done.err
-    assert "\ntorch-npu  2.8.0   2.9.0  2.10.0" in done.out
+    assert "\ntorch-npu  2.8.0   2.9.0   2.10.0" in done.out
 
 
 def test_an_index_that_was_not_asked_is_named(small: Small) -> None:
@@ -191,7 +235,11 @@ def test_yanked_broken_and_preview_releases(tmp_path: Path) -> None:
     assert str(a.newest_for([("3.12", Arch.AMD64)], every)) == "1.1"
     assert str(a.newest_for([("3.12", Arch.AMD64)], SpecifierSet("<1.1"))) == "1.0"
     assert a.newest_for([("3.11", Arch.AMD64), ("3.12", Arch.ARM64)], SpecifierSet(">1.0")) is None
-    assert a.uploaded("1.0") == "2026-03-04"
+    assert a.uploaded("1.0") == a.uploaded("1") == a.uploaded("1.0.0") == "2026-03-04"
+    assert [a.has(version, "3.11", Arch.AMD64) for version in ("1", "1.0.0", "1.01", "1.2rc1", "1.3")] == [
+        *(True, True, False, True, False),
+    ]
+    assert [a.spelt(version) for version in ("1", "1.0.0", "1.2.0RC1", "1.3")] == ["1.0", "1.0", "1.2rc1", ""]
     assert found["default", "none"].trouble == ""
 
 
@@ -220,6 +268,8 @@ def test_places_count_as_for_a_lock(tmp_path: Path) -> None:
     bound_t = found["bound", "t"]
     assert bound_t.has("1.0", "3.11", Arch.ARM64)
     assert bound_t.has("1.0+cpu", "3.11", Arch.ARM64)
+    assert bound_t.has("1+cpu", "3.11", Arch.ARM64)
     assert not bound_t.has("1.0+cu1", "3.11", Arch.ARM64)
+    assert [bound_t.spelt(version) for version in ("1", "1+cpu", "1+cu1")] == ["1.0", "1.0+cpu", ""]
     assert bound_t.uploaded("1.0") == ""
     assert [key for key, releases in found.items() if releases.trouble] == [("dead", "a-b")]

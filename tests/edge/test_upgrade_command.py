@@ -62,11 +62,15 @@ def test_a_transitive_package_gets_a_date_too(small: Small) -> None:
     assert small.versions()["dep"] == "1.1"
 
 
+# The words of a pin that an upgrade moved stay, as those of its old version.
+KEPT = ('"what torch', '"upgraded by build.py lock --upgrade; of 2.8.0: what torch')
+
+
 def test_a_pin_of_the_table_takes_its_companion_to_the_newest_row_of_the_cann(small: Small) -> None:
     done = small("lock", "stack", "--upgrade", "torch-npu")
     assert done.code == 0, done
     text = STACK.replace('version: "2.8.0"', 'version: "2.9.0"').replace("version: '2.8.0'", "version: '2.9.0'")
-    assert small.profile().read_text() == text
+    assert small.profile().read_text() == text.replace(*KEPT)
     assert (small.versions()["torch"], small.versions()["torch-npu"]) == ("2.9.0", "2.9.0")
     assert "    torch 2.8.0 -> 2.9.0\n    torch-npu 2.8.0 -> 2.9.0\n" in done.out
     assert small("check", "stack").code == 0
@@ -105,7 +109,8 @@ def test_a_later_release_of_a_pin_gets_its_date_and_what_it_needs_can_be_named_w
 def test_an_exact_version(small: Small, wish: str, old: str, new: str, versions: dict[str, str]) -> None:
     done = small("lock", "stack", "--upgrade", wish)
     assert done.code == 0, done
-    assert small.profile().read_text() == STACK.replace(old, new)
+    text = STACK.replace(old, new)
+    assert small.profile().read_text() == (text.replace(*KEPT) if old == "2.8.0" else text)
     assert {name: small.versions()[name] for name in versions} == versions
     assert small("check", "stack").code == 0
 
@@ -269,7 +274,7 @@ def test_an_interrupt_between_two_files_waits_until_all_are_written(small: Small
 
 def test_a_closed_terminal_between_two_files_does_too(small: Small) -> None:
     code, _out, _err = run(small, "lock", "stack", "--upgrade", "lib", before=kill_at(2, signal.SIGHUP))
-    assert code == -signal.SIGHUP
+    assert code == ExitCode.INTERRUPTED
     assert small("check", "stack").code == 0
     assert small.versions()["lib"] == "2.0"
 

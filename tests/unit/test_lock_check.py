@@ -13,7 +13,7 @@ from packaging.version import Version
 
 from cannery.core.errors import UsageError
 from cannery.core.lock import PROFILE_VIA, Lock, LockedPackage, LockRequest
-from cannery.core.lock_check import lock_problems
+from cannery.core.lock_check import contradictions, lock_problems
 from cannery.core.lock_text import format_lock, parse_lock
 from cannery.core.wheel_tags import wheel_rank
 from cannery.core.words import Arch
@@ -130,6 +130,16 @@ def test_an_override_takes_the_place_of_a_requirement_and_constraints_hold() -> 
     assert problems(replace(LOCK, inputs=request.digest), request) == ("ray==2.40: the lock has 2.52.0",)
     bounded = replace(request, constraints=("ray>=2.50",))
     assert problems(replace(lock, inputs=bounded.digest), bounded) == ("ray>=2.50: the lock has 2.40",)
+
+
+def test_what_is_asked_for_and_excluded_is_said_so() -> None:
+    request = replace(REQUEST, excludes=("Triton", "torch_NPU"))
+    lock = replace(LOCK, inputs=request.digest, packages=tuple(p for p in PACKAGES if p.name != "torch-npu"))
+    assert problems(lock, request) == ("torch_npu==2.13.0: asked for, and excluded",)
+    assert contradictions(request) == ("torch-npu is asked for and excluded",)
+    assert contradictions(REQUEST) == ()
+    # On this target tomli is not asked for.
+    assert contradictions(replace(REQUEST, excludes=("tomli",))) == ()
 
 
 def test_markers_are_the_targets() -> None:

@@ -9,8 +9,9 @@ from factories import catalog, components, lock, package, packages, profile
 
 from cannery.core.compatibility import Row
 from cannery.core.component import Component
-from cannery.core.lock import LockRequest
-from cannery.core.lock_change import Moved, lock_change
+from cannery.core.errors import ExitCode, NetworkError
+from cannery.core.lock import Lock, LockedPackage, LockRequest
+from cannery.core.lock_change import Moved, lock_change, refuse_losses, with_known_files
 from cannery.core.lock_request import lock_request
 from cannery.core.outdated import (
     Evidence,
@@ -18,9 +19,11 @@ from cannery.core.outdated import (
     Outdated,
     at_day,
     changed_names,
+    named_packages,
     outdated_packages,
     source_lines,
     table,
+    upgrade_targets,
 )
 from cannery.core.recipe import Options, Recipe, select
 from cannery.core.words import Arch
@@ -64,16 +67,18 @@ def look(
     """The lines by name; `fresh` are versions of the lock as it would be today."""
     mine = lock(found)
     after = tuple(replace(p, version=fresh.get(p.name.replace("-", "_"), p.version)) for p in mine.packages)
-    evidence = Evidence(replace(mine, packages=after), pins or {}, newest, frozenset({"torch", "torch-npu"}))
-    return {line.name: line for line in outdated_packages(found, lock_request(found), mine, evidence)}
+    today, request = replace(mine, packages=after), lock_request(found)
+    evidence = Evidence(today, pins or {}, newest, frozenset({"torch", "torch-npu"}), upgrade_targets(found))
+    names = dict.fromkeys([*named_packages(found, request, mine, today), *changed_names(mine, today)])
+    return {line.name: line for line in outdated_packages(found, request, mine, evidence, names)}
 
 
 def test_the_profile_s_own_packages_come_first_and_in_its_order() -> None:
     lines = look(recipe(), {}, numpy="2.4", antlr4="5.0")
-    assert [*lines] == ["torch", "torch-npu", "ray", "antlr4", "numpy"]
+    assert [*lines] == ["torch", "torch-npu", "ray", "numpy", "antlr4"]
     assert [line.direct for line in lines.values()] == [True, True, True, False, False]
     assert lines["torch"] == Outdated("torch", "2.9.0", "2.9.0", "", "", direct=True)
-    assert (lines["numpy"].locked, lines["numpy"].fits) == ("2.3.0", "2.4")
+    assert (lines["numpy"].locked, lines["numpy"].upgraded) == ("2.3.0", "2.4")
 
 
 @pytest.mark.parametrize(
@@ -125,7 +130,7 @@ def test_what_holds_a_pin() -> None:
     )
     assert lines["torch"].held_by == "row: none newer for CANN 8.5.0"
     assert (lines["torch"].newest, lines["torch"].locked) == ("2.13.0", "2.9.0")
-    assert (lines["torch-npu"].fits, lines["torch-npu"].held_by) == ("2.9.0.post1", "pin")
+    assert (lines["torch-npu"].upgraded, lines["torch-npu"].held_by) == ("2.9.0.post1", "pin")
     listed = [
         {"name": "torch", "version": "2.9.0"},
         {"name": "torch-npu", "version": "2.9.0"},
@@ -142,8 +147,13 @@ def test_a_row_that_holds_what_is_not_pinned_and_a_release_for_another_python() 
     base = lock(found)
     with_it = replace(base, packages=(*base.packages, package("torchvision", "0.24.0")))
     newest = {"torchvision": Newest("0.25.0+cpu", fits=False)}
-    lines = outdated_packages(found, lock_request(found), base, Evidence(with_it, {}, newest, frozenset()))
-    assert lines[-1].held_by == "row torchvision==0.24.0, no file for Python 3.11 on amd64"
+    for targets, words in (
+        (upgrade_targets(found), "every Python and arch of the profile"),
+        ((("3.11", Arch.AMD64),), "Python 3.11 on amd64"),
+    ):
+        evidence = Evidence(with_it, {}, newest, frozenset(), targets)
+        (line,) = outdated_packages(found, lock_request(found), base, evidence, ["torchvision"])
+        assert line.held_by == f"row torchvision==0.24.0, no file for {words}"
 
 
 def test_what_a_source_asks_for_is_known_without_fetching_it() -> None:
@@ -190,7 +200,103 @@ def test_the_table_says_what_is_not_there_with_a_dash() -> None:
         Outdated("gone", "1.0", "", "", "", direct=False),
     )
     assert table(lines) == (
-        "package  locked  fits   newest  held by",
-        "torch    2.9.0   2.9.0  2.13.0  pin",
-        "gone     1.0     -      -",
+        "package  locked  upgraded  newest  held by",
+        "torch    2.9.0   2.9.0     2.13.0  pin",
+        "gone     1.0     -         -",
     )
+    assert table(lines, works=False)[0] == "package  locked  to try  newest  held by"
+
+
+def test_rows_are_of_what_the_profile_names_and_of_what_is_asked_for_and_changes() -> None:
+    found = recipe(
+        constraints=[{"requirement": "SymPy>=1", "reason": "a reason of ours"}],
+        exclude_newer_packages={"Antlr4": {"date": "2026-02-01", "reason": "a reason of ours"}},
+        overrides=[{"requirement": "absent==1", "reason": "a reason of ours"}],
+    )
+    mine, request = lock(found), lock_request(found)
+    own = ("torch", "torch-npu", "ray", "antlr4", "sympy")
+    assert named_packages(found, request, mine, mine) == own
+    newer = replace(mine, packages=tuple(replace(p, version="9") for p in mine.packages))
+    assert named_packages(found, request, mine, newer) == (*own, "numpy"), "CANN asks for it"
+    bare = recipe()
+    assert named_packages(bare, lock_request(bare), mine, mine) == own[:3]
+
+
+def test_an_upgrade_has_to_fit_every_target_of_the_profile() -> None:
+    target = {"cann": "8.5.0", "chip": "910b", "os": "ubuntu22.04", "python": "3.11", "pythons": ["3.10", "3.11"]}
+    wide = catalog(profiles={"stack": profile(target={**target, "arch": ["amd64", "arm64"]})})
+    every = (("3.11", Arch.AMD64), ("3.11", Arch.ARM64), ("3.10", Arch.AMD64), ("3.10", Arch.ARM64))
+    assert upgrade_targets(select(wide, "stack", Options(python="3.10"), Arch.AMD64)) == every
+    narrow = catalog(profiles={"stack": profile(target={**target, "arch": ["arm64"]})})
+    assert upgrade_targets(select(narrow, "stack", Options(arch="amd64"), Arch.AMD64)) == (("3.11", Arch.AMD64),)
+
+
+# Hashes that an index which is not reached cannot tell
+
+
+def gap(name: str, version: str = "1.0", index: str = "cpu") -> LockedPackage:
+    return package(name, version, file="", sha256="", size=0, index=index)
+
+
+def locked(*those: LockedPackage, **changes: object) -> Lock:
+    return replace(Lock("p", "3.11", Arch.AMD64, "0" * 64, DAY, "uv 0.9.0", those), **changes)
+
+
+BOUND = package("t", index="cpu", via=("old",))
+
+
+def test_a_hash_that_is_lost_is_said_where_the_version_stays_too() -> None:
+    change = lock_change([BOUND, package("a")], [gap("t"), package("a", "2.0")])
+    assert change.lost == (gap("t"),)
+    assert change.unknown == ()
+    assert str(change) == "1 package, 1.0 MB to fetch; now without hashes: t 1.0 (index cpu not reached)"
+    moved = lock_change([BOUND], [gap("t", "2.0")])
+    assert (moved.lost, moved.unknown) == ((gap("t", "2.0"),), ("t",))
+
+
+def test_what_was_without_a_hash_is_not_lost_and_a_new_one_without_is_where_none_was() -> None:
+    assert lock_change([gap("t")], [gap("t", "2.0")]).lost == ()
+    assert lock_change([gap("t")], [gap("t"), gap("u")]).lost == ()
+    assert lock_change([package("a")], [package("a"), gap("u")]).lost == (gap("u"),)
+    assert lock_change([], [gap("u")]).lost == ()
+
+
+def test_files_of_the_same_version_and_index_are_taken_over() -> None:
+    old = locked(BOUND, package("a"))
+    new = locked(replace(gap("t"), via=("new",)), package("a", "2.0"), exclude_newer="2026-07-01", inputs="1" * 64)
+    kept = with_known_files(new, old)
+    assert kept == replace(new, packages=(replace(BOUND, via=("new",)), package("a", "2.0")))
+    assert kept.complete
+    assert lock_change(old.packages, kept.packages).lost == ()
+
+
+@pytest.mark.parametrize(
+    ("new", "old"),
+    [
+        (locked(gap("t", "2.0")), locked(BOUND)),
+        (locked(gap("t", index="other")), locked(BOUND)),
+        (locked(gap("t"), arch=Arch.ARM64), locked(BOUND)),
+        (locked(gap("t"), python="3.10"), locked(BOUND)),
+        # A file of a later day is none for an earlier bound.
+        (locked(gap("t"), exclude_newer="2026-01-01"), locked(BOUND)),
+        (locked(gap("t")), locked(gap("t"))),
+        (locked(gap("t")), None),
+    ],
+)
+def test_nothing_else_is_taken_over(new: Lock, old: Lock | None) -> None:
+    assert with_known_files(new, old) == new
+
+
+def test_locks_that_would_lose_hashes_are_refused_as_network_trouble() -> None:
+    old, new = locked(BOUND, package("a")), locked(gap("t", "2.0"), package("a"))
+    arm = {"arch": Arch.ARM64}
+    with pytest.raises(NetworkError) as caught:
+        refuse_losses([(old, new), (replace(old, **arm), replace(new, **arm)), (None, new), (new, new), (new, old)])
+    assert caught.value.code is ExitCode.NETWORK
+    assert caught.value.what.splitlines() == [
+        "the locks would lack hashes that they do not lack now",
+        "  Python 3.11, amd64: t 2.0 (index cpu not reached)",
+        "  Python 3.11, arm64: t 2.0 (index cpu not reached)",
+    ]
+    assert caught.value.hint == "run the same command on a host that reaches index cpu"
+    refuse_losses([(old, old), (new, new), (None, new)])

@@ -66,10 +66,12 @@ def moves(
     data: Compatibility | None = None,
     lacking: Collection[tuple[str, str]] = (),
     pythons: tuple[str, ...] = ("3.11",),
+    named: bool = False,
     **changes: object,
 ) -> PinMoves:
     found = recipe(pins, **changes)
-    return PinMoves(found, data or table(*PAIRS), pythons, lambda name, version: (name, version) not in lacking)
+    there = data or table(*PAIRS)
+    return PinMoves(found, there, pythons, lambda name, version: (name, version) not in lacking, named=named)
 
 
 TORCH: dict[str, str | None] = {"torch": "2.8.0", "torch-npu": "2.8.0"}
@@ -151,6 +153,21 @@ def test_the_weightiest_source_decides_and_any_may_name_the_cann() -> None:
     )
     moved = moves(TORCH, table(*rows, ranks=ranks), lacking={("torch", "2.8.1")}).newest("torch-npu")
     assert moved == {"torch-npu": "2.9.0", "torch": "2.9.0"}
+
+
+def test_a_release_that_a_row_only_names_is_moved_to_when_that_is_wanted() -> None:
+    bare = table(*PAIRS, npu("2.9.2", "2.9.2"), ("torch==2.9.0", {"python": ">=3.10,<3.13"}))
+    pair = {"torch-npu": "2.9.2", "torch": "2.9.2"}
+    assert moves(TORCH, bare).newest("torch-npu") == {"torch-npu": "2.9.0.post1", "torch": "2.9.0"}
+    assert moves(TORCH, bare, named=True).newest("torch-npu") == pair
+    # What a row has, or nothing names, is judged as ever: torch 2.9.0 is not for this Python, and 2.9.5 is nowhere.
+    assert moves(TORCH, bare, pythons=("3.14",), named=True).newest("torch-npu") == pair
+    assert moves(TORCH, bare, named=True).exactly("torch-npu", "2.9.0") == {"torch-npu": "2.9.0", "torch": "2.9.0"}
+    assert moves(TORCH, bare, pythons=("3.14",), named=True).exactly("torch-npu", "2.9.0") is None
+    assert moves(TORCH, bare, named=True).exactly("torch-npu", "2.9.5") is None
+    only = moves(TORCH, bare)
+    assert [only.is_only_named("torch", version) for version in ("2.9.2", "2.9.0", "2.9.5")] == [True, False, False]
+    assert not only.is_only_named("torch-npu", "2.9.2")
 
 
 def test_an_exact_version_may_be_older() -> None:

@@ -7,9 +7,19 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cannery.core.catalog import Later, Profile, Reasoned
+from cannery.core.catalog import Profile
 from cannery.core.errors import UsageError
-from cannery.core.profile_edit import Edit, SetBound, SetDate, SetVersion, component_line, edit_model, edit_profile
+from cannery.core.profile_edit import (
+    Edit,
+    SetBound,
+    SetDate,
+    SetVersion,
+    component_line,
+    edit_model,
+    edit_profile,
+    held_bound,
+    override_line,
+)
 
 WHERE = "images/profiles/x.yaml"
 TEXT = """\
@@ -96,7 +106,8 @@ constraints:
 @pytest.mark.parametrize(
     ("part", "edit", "old", "new"),
     [
-        (DATED, DAY, "'2026-03-03'", "'2026-05-06'"),
+        (DATED, DAY, "'2026-03-03'\n    reason: of a person", "'2026-05-06'\n    reason: \"upgraded by a test\""),
+        (DATED, SetDate("ray", "2026-05-06", "of a person"), "'2026-03-03'", "'2026-05-06'"),
         (
             DATED,
             SetDate("numpy", "2026-05-06", "by a test"),
@@ -115,7 +126,12 @@ constraints:
             "{a:",
             '{ray: {date: "2026-05-06", reason: "upgraded by a test"}, a:',
         ),
-        (BOUNDED, BOUND, "click==8.0.0", '"click==8.1.0"'),
+        (
+            BOUNDED,
+            BOUND,
+            "click==8.0.0\n      reason: of a person",
+            '"click==8.1.0"\n      reason: "held by a test"',
+        ),
         (
             BOUNDED,
             SetBound("datasets", "5.1", "by a test"),
@@ -135,11 +151,30 @@ def test_what_is_there_is_changed_or_gets_a_first_entry(part: str, edit: Edit, o
     assert edited(text, edit) == TEXT + part.replace(old, new)
 
 
-def test_a_reason_that_a_person_wrote_stays() -> None:
-    later = edit_model(profile(TEXT + DATED), [DAY]).exclude_newer_packages
-    assert later["Ray"] == Later(date="2026-05-06", reason="of a person")
-    (_, bound) = edit_model(profile(TEXT + BOUNDED), [BOUND]).constraints
-    assert bound == Reasoned(requirement="click==8.1.0", reason="of a person")
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("torch", '"2.8.0", reason: "what torch_npu extends"', '"9", reason: "by a test"'),
+        ("torch-npu", "'2.8.0.post2'   # its row\n    reason: x", "'9'   # its row\n    reason: \"by a test\""),
+    ],
+)
+def test_a_version_and_its_reason_change_together(name: str, old: str, new: str) -> None:
+    assert edited(TEXT, SetVersion(name, "9", "by a test")) == TEXT.replace(old, new)
+
+
+def test_a_reason_over_several_lines_is_replaced_and_the_empty_lines_behind_it_stay() -> None:
+    lines = "  - name: folded\n    version: '1'\n    reason: >-\n      one\n      two\n\n# behind it\n"
+    text = TEXT.replace("  - {name: ray}\n", lines + "  - {name: ray}\n")
+    after = edited(text, SetVersion("folded", "2", "by a test"))
+    assert after == text.replace("'1'", "'2'").replace(">-\n      one\n      two", '"by a test"')
+
+
+def test_the_line_of_an_override_and_the_constraint_that_holds_one_version() -> None:
+    text = TEXT + "overrides:\n  # why\n  - requirement: torch==2.8.0\n    reason: of a person\n"
+    assert [override_line(text, name) for name in ("torch==2.8.0", "torch==2.9.0")] == [20, 1]
+    assert override_line(TEXT, "torch==2.8.0") == 1
+    held = profile(TEXT + BOUNDED)
+    assert (held_bound(held, "Click"), held_bound(held, "datasets")) == (("8.0.0", "of a person"), None)
 
 
 def test_a_second_run_of_an_edit_changes_nothing() -> None:
@@ -224,7 +259,9 @@ def texts(draw: st.DrawFn) -> str:
 def test_no_edit_takes_a_comment_or_a_line_that_it_is_not_about(text: str, data: st.DataObject) -> None:
     edits = [
         SetVersion("torch", "2.9.0"),
+        SetVersion("torch", "2.9.0", "by a test"),
         SetVersion("ray", "2.50.0"),
+        SetDate("pip", "2026-05-06", "of a person"),
         SetDate("pip", "2026-05-06", "by a test"),
         SetDate("click", "2026-05-06", "by a test"),
         SetBound("click", "8.1.0", "by a test"),
@@ -236,7 +273,7 @@ def test_no_edit_takes_a_comment_or_a_line_that_it_is_not_about(text: str, data:
     same = (a == b for a, b in zip(reversed(old[head:]), reversed(new[head:]), strict=False))
     tail = next((n for n, equal in enumerate(same) if not equal), min(len(old), len(new)) - head)
     gone, come = old[head : len(old) - tail], new[head : len(new) - tail]
-    # One line is changed within, or one or two are put between others.
-    assert (len(gone), len(come)) in {(1, 1), (0, 1), (0, 2)}
+    # One line is changed within, or two that may have one between them, or one or two are put between others.
+    assert (len(gone), len(come)) in {(1, 1), (2, 2), (0, 1), (0, 2)}
     for one, other in zip(gone, come, strict=False):
         assert one.partition(" # ")[2] == other.partition(" # ")[2]

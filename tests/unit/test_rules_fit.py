@@ -12,6 +12,7 @@ from cannery.core.findings import Finding, in_order
 from cannery.core.recipe import Options, select
 from cannery.core.rules.driver import driver
 from cannery.core.rules.fit import fits
+from cannery.core.rules.offers import NO_SET
 from cannery.core.rules.table import holds, listed
 from cannery.core.words import Arch, Severity
 
@@ -86,7 +87,9 @@ def test_a_follower_of_torch_for_another_torch() -> None:
     (finding,) = judge(fits, ROWS, {"torch": "2.7.1", "torch-npu": "2.7.1", "torchvision": "0.23.0"})
     assert finding.severity is Severity.ERROR
     assert finding.what == "torch 2.7.1 and torchvision 0.23.0 do not fit: torchvision 0.23.0 is made for torch 2.8.0"
-    assert finding.fix == "use torch 2.8.0 with torchvision 0.23.0, or torch 2.7.1 with torchvision 0.22.1"
+    assert finding.fix == (
+        "use torch 2.7.1 with torchvision 0.22.1, or torch 2.8.0 and torch-npu 2.8.0 with torchvision 0.23.0"
+    )
 
 
 def test_a_row_that_names_a_later_patch_of_the_engine() -> None:
@@ -117,6 +120,64 @@ def test_every_form_of_a_version_is_understood(torch: str, npu: str) -> None:
 def test_a_nightly_build_is_newer_than_the_release_before_it_and_local_parts_do_not_count() -> None:
     rows: Rows = [("torch-npu==2.8.0.post2.dev20251113", {"torch": "2.8.0"}, "makers")]
     assert judge(fits, rows, {"torch": "2.8.0+cpu", "torch-npu": "2.8.0.post2.dev20251113+git1"}) == ()
+
+
+# Whole sets alone are offered
+
+
+SET: Pins = {"torch": "2.7.1", "torch-npu": "2.7.1", "torchvision": "0.22.1"}
+OTHER_PLUGINS = ("plugin==0.11.0rc1", "plugin==0.14.0rc1")
+
+
+def test_what_an_offer_takes_along_is_said_with_it_so_that_every_row_holds() -> None:
+    """The plugin's row has torch 2.8.0 and torch_npu 2.8.0; torchvision 0.22.1 would be left beside them."""
+    rows: Rows = [row for row in ROWS if not row[0].startswith("plugin")]
+    rows += [("plugin==2.0", {"torch": "2.8.0", "torch-npu": "2.8.0"}, "others")]
+    (finding,) = judge(fits, rows, {**SET, "plugin": "2.0"})
+    assert finding.fix == "use torch 2.8.0, torch-npu 2.8.0 and torchvision 0.23.0 with plugin 2.0"
+    again = {"torch": "2.8.0", "torch-npu": "2.8.0", "torchvision": "0.23.0", "plugin": "2.0"}
+    assert judge(fits, rows, again) == ()
+
+
+def test_a_set_that_another_row_speaks_against_is_no_offer() -> None:
+    """No torchvision is made for torch 2.8.0 here, so the plugin for it cannot be had beside torchvision."""
+    rows: Rows = [row for row in ROWS if row[0] not in {"torchvision==0.23.0", *OTHER_PLUGINS}]
+    pins = {**SET, "plugin": "0.12.0rc1", "engine": "0.12.0"}
+    (finding,) = judge(fits, rows, pins)
+    assert finding.what.startswith("torch 2.7.1, torch-npu 2.7.1 and plugin 0.12.0rc1 do not fit")
+    assert finding.fix == NO_SET
+    (without,) = judge(fits, rows, {name: version for name, version in pins.items() if name != "torchvision"})
+    assert without.fix.startswith("use engine 0.12.0, torch 2.8.0 and torch-npu 2.8.0 with plugin 0.12.0rc1")
+
+
+def test_an_offer_for_another_cann_is_none_where_the_rest_is_made_for_this_one() -> None:
+    rows: Rows = [
+        ("torch-npu==2.8.0", {"torch": "2.8.0", "cann": "8.5.0"}, "makers"),
+        ("plugin==1.0", {"torch": "2.8.0", "cann": "8.3.rc1"}, "makers"),
+    ]
+    (alone,) = judge(fits, rows, {"torch": "2.8.0", "torch-npu": "2.8.0"})
+    assert (alone.code, alone.fix) == ("fit-cann", "use torch 2.8.0 with torch-npu 2.8.0 on CANN 8.5.0")
+    (beside,) = judge(fits, rows, {"torch": "2.8.0", "torch-npu": "2.8.0", "plugin": "1.0"})
+    assert (beside.code, beside.fix) == ("fit-cann", NO_SET)
+
+
+def test_a_release_without_a_row_is_offered_what_goes_with_its_number_and_what_that_takes_along() -> None:
+    (finding,) = judge(fits, ROWS, {**SET, "torch-npu": "2.8.1"})
+    assert finding.what == "torch 2.7.1 and torch-npu 2.8.1 do not fit: the latter is made for torch 2.8.1"
+    # torchvision has no row for torch 2.8.1, so that way is none.
+    assert finding.fix == "use torch 2.7.1 with torch-npu 2.7.1"
+    (newer,) = judge(fits, ROWS, {**SET, "torch-npu": "2.8.0.post9"})
+    assert newer.fix == (
+        "use torch 2.8.0 and torchvision 0.23.0 with torch-npu 2.8.0.post9, or torch 2.7.1 with torch-npu 2.7.1"
+    )
+
+
+def test_an_overridden_package_is_not_moved_along() -> None:
+    override = {"requirement": "torchvision==0.22.1", "reason": "made up for this test"}
+    rows: Rows = [row for row in ROWS if row[0] not in OTHER_PLUGINS]
+    pins = {**SET, "plugin": "0.12.0rc1", "engine": "0.12.0"}
+    (finding,) = judge(fits, rows, pins, overrides=[override])
+    assert finding.fix == NO_SET
 
 
 # Sources that disagree

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 from factories import catalog, compatibility, package, packages, recipe, source_profile, source_recipe, subject
 
@@ -10,9 +12,12 @@ from cannery.core.findings import Finding, in_order
 from cannery.core.recipe import Options
 from cannery.core.rules import check_recipe
 from cannery.core.rules.locks import incomplete, one_arch
-from cannery.core.rules.packages import denied, exclusive
+from cannery.core.rules.packages import denied, excluded, exclusive
 from cannery.core.rules.torch_free import torch_free
 from cannery.core.words import Arch, Severity
+
+if TYPE_CHECKING:
+    from cannery.core.recipe import Recipe
 
 BOTH = (
     package("torch", "2.9.0"),
@@ -53,6 +58,51 @@ def test_the_one_that_the_profile_does_not_name_is_the_one_to_take_out() -> None
     (finding,) = exclusive(subject(recipe(), data, amd64=(*packages(), package("the-other", via=("ray",)))))
     assert "torch 2.9.0+cpu and the-other 1.0 are both in the set" in finding.what
     assert "{requirement: the-other, reason: …}" in finding.fix
+
+
+def test_of_two_that_the_profile_names_neither_is_to_be_excluded() -> None:
+    value = {**compatibility().model_dump(), "exclusive": [["torch", "ray"]]}
+    data = catalog(compatibility=Compatibility.model_validate(value))
+    (finding,) = exclusive(subject(recipe(), data, amd64=packages()))
+    assert finding.fix == "take one out: torch or ray of `components` in images/profiles/stack.yaml"
+
+
+# Excluded, and asked for
+
+
+def excluding(*names: str) -> Recipe:
+    reasons = [{"requirement": name, "reason": "a reason of ours"} for name in names]
+    return source_recipe(excludes=reasons)
+
+
+def test_what_the_profile_or_cann_asks_for_is_not_excluded() -> None:
+    file = "images/profiles/sources.yaml"
+    assert list(excluded(subject(excluding("Torch_NPU", "engine", "NumPy", "timm")))) == [
+        Finding(
+            Severity.ERROR,
+            "excluded",
+            f"{file} excludes torch-npu, and has it as component torch-npu",
+            "a reason of ours",
+            "take torch-npu out of `components` or of `excludes`",
+        ),
+        Finding(
+            Severity.ERROR,
+            "excluded",
+            f"{file} excludes engine, and has it as component engine",
+            "a reason of ours",
+            "take engine out of `components` or of `excludes`",
+        ),
+        Finding(
+            Severity.ERROR,
+            "excluded",
+            f"{file} excludes numpy, and is for CANN 8.5.0, which imports it",
+            "a reason of ours",
+            "take numpy out of `excludes`",
+        ),
+    ]
+    bound = excluding("engine")
+    assert "excluded" in {finding.code for finding in check_recipe(bound, catalog())}
+    assert list(excluded(subject(excluding("timm")))) == []
 
 
 # Denied
@@ -102,7 +152,7 @@ def test_a_torch_that_nothing_holds_is_refused_with_the_pairs_of_the_targets_can
             Severity.ERROR,
             "torch-free",
             "nothing holds torch, and torch and torch-npu need it: a resolver takes the newest one",
-            "torch-npu trails torch by months",
+            "torch-npu trails torch by months (flagos-ai/sglang-plugin-FL issue 14)",
             "pin torch in images/profiles/sources.yaml; for CANN 8.5.0 the table has torch 2.9.0 with torch-npu 2.9.0, "
             "or torch 2.8.0 with torch-npu 2.8.0.post2, or torch 2.7.1 with torch-npu 2.7.1.post2",
         )

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 from factories import catalog, components, profile
 
 from cannery.core.catalog import Component
+from cannery.core.compatibility import Row
 from cannery.core.errors import FindingsError, UsageError
 from cannery.core.outdated import Newest
 from cannery.core.profile_edit import SetBound, SetDate, SetVersion
 from cannery.core.recipe import Options, select
-from cannery.core.upgrade import HELD, LATER, asked_names, upgrade_edits
+from cannery.core.upgrade import asked_names, upgrade_edits
+from cannery.core.upgrade_reason import HELD, LATER, reason_after
 from cannery.core.wishes import Editable, Wish, checked_wishes, parse_wishes
 from cannery.core.words import Arch
 
@@ -47,9 +50,13 @@ class Stock:
         self.days = days or {}
         self.lacking = lacking
         self.latest = newest
+        self.dead: dict[str, str] = {}
 
     def has(self, name: str, version: str) -> bool:
         return f"{name}=={version}" not in self.lacking
+
+    def spelt(self, name: str, version: str) -> str:
+        return f"{version}.0" if name == "ray" and version.count(".") == 1 else version
 
     def newest(self, name: str) -> Newest:
         return Newest(self.latest)
@@ -60,6 +67,9 @@ class Stock:
 
     def uploaded(self, name: str, version: str) -> str:
         return self.days.get(f"{name}=={version}", "")
+
+    def trouble(self, name: str) -> str:
+        return self.dead.get(name, "")
 
 
 def subject(asks: tuple[str, ...] = (), **changes: object) -> Editable:
@@ -129,14 +139,19 @@ def test_what_no_edit_can_upgrade(text: str, says: str, where: str, hint: str) -
 
 def test_an_override_decides() -> None:
     override = [{"requirement": "ray==2.50.0", "reason": "a reason of ours"}]
-    with pytest.raises(UsageError, match=r"the override ray==2\.50\.0 decides about ray"):
-        checked_wishes(subject(overrides=override), parse_wishes(["ray"]))
+    text = TEXT + 'overrides:\n  # why\n  - requirement: "ray==2.50.0"\n    reason: a reason of ours\n'
+    mine = replace(subject(overrides=override), text=text)
+    with pytest.raises(UsageError, match=r"the override ray==2\.50\.0 decides about ray") as caught:
+        checked_wishes(mine, parse_wishes(["ray"]))
+    assert caught.value.where == "images/profiles/stack.yaml:11"
 
 
 def test_what_follows_a_pin_by_the_table_is_not_upgraded_by_itself() -> None:
     pins = [{"name": "torch"}, {"name": "torch-npu", "version": "2.8.0.post2"}]
-    with pytest.raises(UsageError, match=r"torch follows a pin .* says torch==2\.8\.0"):
+    with pytest.raises(UsageError, match=r"torch follows torch-npu by the .* says torch==2\.8\.0") as caught:
         checked_wishes(subject(components=pins), parse_wishes(["torch"]))
+    assert caught.value.where == "images/profiles/stack.yaml:5"
+    assert caught.value.hint == "upgrade torch-npu, and it moves along"
 
 
 def test_a_pin_takes_its_companions_along_and_a_date_where_it_is_needed() -> None:
@@ -154,6 +169,14 @@ def test_a_pin_outside_the_table_takes_the_newest_for_every_target() -> None:
     words = "no index has a newer one that the rest of the profile allows, for every Python and arch of it"
     stays = (f"the-tool stays at 1.0: {words}",)
     assert notes("tool", stock=Stock(newest="1.0")) == notes("tool", stock=Stock(newest="")) == stays
+
+
+def test_an_index_that_was_not_asked_is_said_in_the_place_of_what_it_may_have() -> None:
+    stock = Stock(newest="")
+    stock.dead["the-tool"] = "index elsewhere: no answer"
+    words = "whether there is a newer one is not known: index elsewhere: no answer"
+    assert notes("tool", stock=stock) == (f"the-tool stays at 1.0: {words}",)
+    assert edits("tool==2.0", stock=stock) == (SetVersion("tool", "2.0"),)
 
 
 def test_constraints_and_known_wishes_of_sources_are_not_passed_by() -> None:
@@ -176,11 +199,90 @@ def test_what_is_not_pinned_gets_a_later_date() -> None:
 
 
 def test_an_exact_version_is_a_pin_of_a_component_and_a_bound_of_another_package() -> None:
-    assert edits("ray==2.51", "click==8.0") == (SetVersion("ray", "2.51"), SetBound("click", "8.0", HELD))
-    late = Stock({"ray==2.51": "2026-01-03", "click==8.0": "2026-01-03"})
+    assert edits("ray==2.51.1", "click==8.0") == (SetVersion("ray", "2.51.1"), SetBound("click", "8.0", HELD))
+    late = Stock({"ray==2.51.1": "2026-01-03", "click==8.0": "2026-01-03"})
     dates = (SetDate("ray", TODAY, LATER), SetDate("click", TODAY, LATER))
-    assert edits("ray==2.51", stock=late) == (SetVersion("ray", "2.51"), dates[0])
+    assert edits("ray==2.51.1", stock=late) == (SetVersion("ray", "2.51.1"), dates[0])
     assert edits("click==8.0", stock=late) == (SetBound("click", "8.0", HELD), dates[1])
+
+
+def test_a_version_is_written_as_its_index_writes_it() -> None:
+    assert edits("ray==2.51") == (SetVersion("ray", "2.51.0"),)
+
+
+def test_a_reason_is_kept_as_one_about_the_version_that_it_was_written_for() -> None:
+    pins = [{**pin, "reason": f"why {pin['name']}"} if "version" in pin else pin for pin in PINS]
+    kept = f"{LATER}; of 2.8.0: why torch"
+    assert edits("torch-npu", components=pins)[1] == SetVersion("torch", "2.9.0", kept)
+    moved = [{**pin, "version": "2.9.0", "reason": kept} if pin["name"] == "torch" else pin for pin in PINS]
+    moved = [{**pin, "version": "2.9.0"} if pin["name"] == "torch-npu" else pin for pin in moved]
+    assert edits("torch==2.7.1", components=moved)[0] == SetVersion("torch", "2.7.1", kept)
+    assert edits("torch==2.8.0", components=moved)[0] == SetVersion("torch", "2.8.0", "why torch")
+    # Of a component without a version the words are about the component.
+    free = [{**pin, "reason": "why ray"} if pin["name"] == "ray" else pin for pin in PINS]
+    assert edits("ray==2.51.1", components=free) == (SetVersion("ray", "2.51.1"),)
+
+
+def test_the_reasons_of_dates_and_bounds_are_kept_too() -> None:
+    dates = {"Click": {"date": "2026-02-02", "reason": "came a month after"}}
+    assert edits("click", exclude_newer_packages=dates) == (
+        SetDate("click", TODAY, f"{LATER}; of 2026-02-02: came a month after"),
+    )
+    bound = [{"requirement": "click==7.0", "reason": "a reason of ours"}]
+    assert edits("click==8.0", constraints=bound) == (SetBound("click", "8.0", f"{HELD}; of 7.0: a reason of ours"),)
+    ranged = [{"requirement": "click>=7.0", "reason": "a reason of ours"}]
+    assert edits("click==8.0", constraints=ranged) == (SetBound("click", "8.0", HELD),)
+
+
+@pytest.mark.parametrize(
+    ("reason", "old", "new", "after"),
+    [
+        ("", "1", "2", LATER),
+        (HELD, "1", "2", LATER),
+        (LATER, "1", "2", LATER),
+        ("why", "1", "1", "why"),
+        ("why: 1; of 2: 3", "1", "2", f"{LATER}; of 1: why: 1; of 2: 3"),
+        (f"{LATER}; of 1: why", "2", "3", f"{LATER}; of 1: why"),
+        (f"{HELD}; of 1: why", "2", "1", "why"),
+    ],
+)
+def test_what_becomes_of_a_reason(reason: str, old: str, new: str, after: str) -> None:
+    assert reason_after(reason, old, new, LATER) == after
+
+
+# torch has rows of its own (its Pythons), but for 2.11.0, which torch_npu's row names.
+BARE = [
+    *({"of": f"torch=={v}", "fits": {"python": ">=3.10,<3.13"}, "source": "table"} for v in ("2.8.0", "2.9.0")),
+    {"of": "torch-npu==2.11.0", "fits": {"torch": "2.11.0", "cann": "8.5.0"}, "source": "table"},
+]
+
+
+def bare(pins: str) -> Editable:
+    mine = catalog()
+    rows = (*mine.compatibility.rows, *map(Row.model_validate, BARE))
+    table = mine.compatibility.model_copy(update={"rows": rows})
+    listed = [{"name": "torch", "version": pins}, {"name": "torch-npu", "version": pins}]
+    return replace(subject(components=listed), table=table)
+
+
+def test_a_row_that_names_a_release_without_a_row_of_its_own_is_taken_when_it_is_asked_for() -> None:
+    pair = (SetVersion("torch-npu", "2.11.0"), SetVersion("torch", "2.11.0"))
+    found = upgrade_edits(bare("2.9.0"), parse_wishes(["torch-npu==2.11.0"]), Stock(), TODAY)
+    assert found.edits == pair
+    assert upgrade_edits(bare("2.9.0"), parse_wishes(["torch==2.11.0"]), Stock(), TODAY).edits == pair[::-1]
+
+
+def test_without_being_asked_for_such_a_row_is_only_named() -> None:
+    found = upgrade_edits(bare("2.9.0"), parse_wishes(["torch-npu"]), Stock(), TODAY)
+    assert found.edits == ()
+    (note,) = found.notes
+    assert note == (
+        "torch-npu stays at 2.9.0: torch-npu 2.11.0 goes with torch 2.11.0, which has no row of its own in the table, "
+        "so its Pythons are not known; --upgrade torch-npu==2.11.0 takes it all the same"
+    )
+    lacking = Stock(lacking=("torch==2.11.0",))
+    words = "torch-npu stays at 2.9.0: no row of the table for CANN 8.5.0 that fits the rest is newer"
+    assert upgrade_edits(bare("2.9.0"), parse_wishes(["torch-npu"]), lacking, TODAY).notes == (words,)
 
 
 def test_an_exact_version_of_a_pin_moves_with_its_row_or_alone() -> None:
@@ -191,8 +293,8 @@ def test_an_exact_version_of_a_pin_moves_with_its_row_or_alone() -> None:
 
 
 def test_a_version_that_no_index_has() -> None:
-    with pytest.raises(FindingsError, match=r"no index has ray==2\.51 for every Python and arch") as caught:
-        edits("ray==2.51", stock=Stock(lacking=("ray==2.51",)))
+    with pytest.raises(FindingsError, match=r"no index has ray==2\.51\.0 for every Python and arch") as caught:
+        edits("ray==2.51", stock=Stock(lacking=("ray==2.51.0",)))
     assert caught.value.hint == "the newest release is 9.9"
 
 

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from cannery.core.recipe import Chosen
     from cannery.core.rules.subject import Subject
 
+# Who reported that a build has to be told its chip.
+REPORT = "vllm-project/vllm-ascend pull 7278"
+
 
 def chips(subject: Subject) -> Iterator[Finding]:
     """Refuse what does not work on the target's chip, and ready-made kernels for another one."""
@@ -68,7 +71,7 @@ def socs(subject: Subject) -> Iterator[Finding]:
                         Severity.ERROR,
                         "soc",
                         f"{where} sets {variable}={value}, which is not the target's chip {chip}",
-                        f"{chosen.name} is compiled for what {variable} says; base tag and wheels follow CHIP",
+                        f"{chosen.name} is compiled for what {variable} says; tag and wheels follow CHIP ({REPORT})",
                         f"leave {variable} out, it follows from CHIP; values of {chip}: {', '.join(known)}",
                     )
         elif variable and chosen.name in built:
@@ -77,7 +80,7 @@ def socs(subject: Subject) -> Iterator[Finding]:
                 Severity.ERROR,
                 "soc",
                 f"nothing says what {variable} is for chip {chip}, and {chosen.name} is compiled for it",
-                "no build host can ask npu-smi",
+                f"no build host can ask npu-smi ({REPORT})",
                 f"add `socs` of {chip} to images/chips.yaml; the values of other chips: {usual or 'none'}",
             )
 

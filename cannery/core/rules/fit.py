@@ -12,26 +12,22 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from cannery.core.compatibility import Rank
 from cannery.core.findings import Finding
 from cannery.core.rules.disagreement import disagreement
+from cannery.core.rules.judgement import judged
 from cannery.core.rules.offers import offers
 from cannery.core.rules.table import (
     CANN,
-    DRIVER,
-    PYTHON,
     cited,
     departure,
-    followed,
     here,
     holds,
-    is_held,
     judging,
     listed,
     rows_of,
     said,
 )
-from cannery.core.rules.unknown import unknown, vouching
+from cannery.core.rules.unknown import unknown
 from cannery.core.versions import order
 from cannery.core.words import Severity
 
@@ -54,34 +50,16 @@ def fits(subject: Subject) -> Iterator[Finding]:
 
 
 def _judge(subject: Subject, name: str, version: str, rows: Sequence[Row]) -> Iterator[Finding]:
-    fixed = {*followed(subject, name)}
-    beside: dict[str, tuple[Row, ...]] = {}
-    wrong: set[str] = set()
-    excused = {PYTHON, DRIVER} | (subject.overridden - fixed)
-    for key in sorted({key for row in rows for key in row.fits} - excused):
-        saying = [row for row in rows if key in row.fits]
-        agreeing = [row for row in saying if is_held(subject, row, (key,))]
-        if len(agreeing) == len(saying):
-            continue
-        others = () if key in fixed else vouching(subject, name, key)
-        if agreeing or others:
-            beside[key] = others
-        if not others and not (agreeing and _counts(subject, agreeing[0], saying[0])):
-            wrong.add(key)
+    found = judged(subject, name, rows)
+    wrong, beside = found.wrong, found.beside
     if beside:
         yield disagreement(subject, f"{name} {version}", rows, beside)
     if CANN in wrong - beside.keys():
-        found = _other_cann(subject, name, version, rows)
+        other = _other_cann(subject, name, version, rows)
         # The error below has the ways out, which are for this CANN.
-        yield replace(found, fix="") if wrong - {CANN} else found
+        yield replace(other, fix="") if wrong - {CANN} else other
     if wrong - {CANN}:
         yield _misfit(subject, name, version, wrong - {CANN}, rows)
-
-
-def _counts(subject: Subject, agreeing: Row, first: Row) -> bool:
-    """Whether a row that holds is heard beside the weightiest one."""
-    sources = subject.table.sources
-    return sources[agreeing.source].rank is not Rank.DOCUMENT or sources[first.source].rank is not Rank.METADATA
 
 
 def _misfit(subject: Subject, name: str, version: str, wrong: Collection[str], rows: Sequence[Row]) -> Finding:

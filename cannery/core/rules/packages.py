@@ -9,8 +9,9 @@ from packaging.utils import canonicalize_name
 
 from cannery.core.chains import chain
 from cannery.core.findings import Finding
+from cannery.core.markers import package_name
 from cannery.core.rules.table import listed
-from cannery.core.words import Severity
+from cannery.core.words import ComponentKind, Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,14 +25,17 @@ def exclusive(subject: Subject) -> Iterator[Finding]:
     """Of each group that shares files, one distribution may be there."""
     asked = {chosen.package for chosen in subject.recipe.chosen}
     for names in _clashes(subject):
-        extra = next((name for name in names if name not in asked), names[0])
+        extra = next((name for name in names if name not in asked), "")
+        way = (
+            f"`excludes: [{{requirement: {extra}, reason: …}}]`" if extra else f"{listed(names, 'or')} of `components`"
+        )
         yield Finding(
             Severity.ERROR,
             "exclusive",
             f"{listed(f'{name} {subject.versions[name]}' for name in names)} are both in the set; who asks: "
             + "; ".join(_chain(subject, name) for name in names),
             "they install files of the same names: the later overwrites the earlier, and removing one breaks the other",
-            f"take one out: `excludes: [{{requirement: {extra}, reason: …}}]` in {subject.recipe.file}",
+            f"take one out: {way} in {subject.recipe.file}",
         )
 
 
@@ -53,6 +57,22 @@ def denied(subject: Subject) -> Iterator[Finding]:
             f"bind the first of a chain to an index with another build of it, or exclude the last in "
             f"{subject.recipe.file}",
         )
+
+
+def excluded(subject: Subject) -> Iterator[Finding]:
+    """Refuse to exclude what is asked for by name: a resolver leaves it out, and the lock is then no answer."""
+    recipe = subject.recipe
+    components = {c.package: c.name for c in recipe.chosen if c.component.kind is not ComponentKind.SYSTEM}
+    of_cann = {package_name(text) for text in recipe.base.line.python_packages}
+    for item in recipe.profile.excludes:
+        name = package_name(item.requirement)
+        if name in components:
+            who, fix = f"has it as component {components[name]}", f"take {name} out of `components` or of `excludes`"
+        elif name in of_cann:
+            who, fix = f"is for CANN {recipe.target.cann}, which imports it", f"take {name} out of `excludes`"
+        else:
+            continue
+        yield Finding(Severity.ERROR, "excluded", f"{recipe.file} excludes {name}, and {who}", item.reason, fix)
 
 
 def _clashes(subject: Subject) -> Iterator[list[str]]:

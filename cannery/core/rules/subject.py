@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -29,6 +29,13 @@ class Subject:
     catalog: Catalog
     locks: Mapping[Arch, Lock]
     build_arch: Arch | None = None
+    # Versions that take the place of those of the recipe and its lock, of a set that is thought of.
+    moved: Mapping[str, str] = field(default_factory=dict)
+
+    def moved_to(self, versions: Mapping[str, str], cann: str = "") -> Subject:
+        """Return the set with other versions of what is in it, and on another CANN when one is named."""
+        target = replace(self.recipe.target, cann=cann) if cann else self.recipe.target
+        return replace(self, recipe=replace(self.recipe, target=target), moved={**self.moved, **versions})
 
     @property
     def table(self) -> Compatibility:
@@ -65,9 +72,9 @@ class Subject:
         """Normalised name → version of all that would be installed: the lock's and the sources', else the pins."""
         pinned = {c.package: c.version for c in self.recipe.chosen if c.version}
         if self.lock is None:
-            return {**dict(pin.split("==") for pin in self.recipe.pins), **pinned}
+            return {**dict(pin.split("==") for pin in self.recipe.pins), **pinned, **self.moved}
         sources = {c.package: c.version for c in self.recipe.sources if c.version}
-        return {**sources, **{p.name: p.version for p in self.packages}}
+        return {**sources, **{p.name: p.version for p in self.packages}, **self.moved}
 
     @cached_property
     def overridden(self) -> frozenset[str]:

@@ -37,7 +37,7 @@ def torch_free(subject: Subject) -> Iterator[Finding]:
         "torch-free",
         f"nothing holds {TORCH}, and {listed(who)} {'needs' if len(who) == 1 else 'need'} it: "
         f"a resolver takes the newest one",
-        f"{TORCH_NPU} trails {TORCH} by months",
+        f"{TORCH_NPU} trails {TORCH} by months (flagos-ai/sglang-plugin-FL issue 14)",
         f"pin {TORCH} in {subject.recipe.file}{known}",
     )
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from packaging.version import Version
 
 from cannery.core.findings import Finding
-from cannery.core.rules.offers import offers
-from cannery.core.rules.table import CANN, cited, followed, here, is_held, judging, keys_of, listed, said
+from cannery.core.rules.judgement import other_number, vouching
+from cannery.core.rules.offers import NO_SET, completed, offers
+from cannery.core.rules.table import CANN, cited, here, keys_of, listed, said
 from cannery.core.words import BaseKind, Severity
 
 if TYPE_CHECKING:
@@ -23,26 +24,19 @@ def unknown(subject: Subject, name: str, version: str) -> Iterator[Finding]:
     beside = [key for key in keys_of(subject, name) if here(subject, key)]
     if not beside:
         return
-    base = Version(version).base_version
-    for key in followed(subject, name):
-        other = Version(here(subject, key) or base).base_version
-        if other != base:
-            yield Finding(
-                Severity.ERROR,
-                "fit",
-                f"{key} {here(subject, key)} and {name} {version} do not fit: the latter is made for {key} {base}",
-                f"no row of the table has this release; every one there carries the number of its {key}",
-                f"use {key} {base} with {name} {version}, or {_for_the_other(subject, name, key, other)}",
-            )
-            return
+    key = other_number(subject, name)
+    if key:
+        base = Version(version).base_version
+        yield Finding(
+            Severity.ERROR,
+            "fit",
+            f"{key} {here(subject, key)} and {name} {version} do not fit: the latter is made for {key} {base}",
+            f"no row of the table has this release; every one there carries the number of its {key}",
+            _ways_out(subject, name, key),
+        )
+        return
     others = vouching(subject, name)
     yield _named_elsewhere(subject, name, version, others) if others else _in_no_row(subject, name, version, beside)
-
-
-def vouching(subject: Subject, name: str, key: str = CANN) -> tuple[Row, ...]:
-    """Return the rows of other releases of the set that are made for this `name` and for what is here of `key`."""
-    rows = (row for other in subject.with_rows(name, key) for row in judging(subject, other))
-    return tuple(row for row in rows if {name, key} <= row.fits.keys() and is_held(subject, row, (name, key)))
 
 
 def _named_elsewhere(subject: Subject, name: str, version: str, others: tuple[Row, ...]) -> Finding:
@@ -71,10 +65,27 @@ def _in_no_row(subject: Subject, name: str, version: str, beside: list[str]) -> 
     )
 
 
-def _for_the_other(subject: Subject, name: str, key: str, other: str) -> str:
-    """Say what goes with the `key` that is here: what the table has, or the release that carries its number."""
-    known = any(row.fits.get(key) == other for row in subject.rows[name])
-    return offers(subject, name, (), {key}).removeprefix("use ") if known else f"{key} {other} with {name} {other}"
+def _ways_out(subject: Subject, name: str, key: str) -> str:
+    """Offer the `key` of the release's number, and what goes with the one that is here: rows, or its number."""
+    version, present = subject.versions[name], here(subject, key) or ""
+    base, other = Version(version).base_version, Version(present).base_version
+    ways = [_way(subject, name, key, base, version)]
+    if any(row.fits.get(key) == other for row in subject.rows[name]):
+        text = offers(subject, name, (), {key})
+        ways.append("" if text == NO_SET else text.removeprefix("use "))
+    else:
+        ways.append(_way(subject, name, key, other, other))
+    found = [way for way in ways if way]
+    return f"use {', or '.join(found)}" if found else NO_SET
+
+
+def _way(subject: Subject, name: str, key: str, version: str, release: str) -> str:
+    """Offer `key` at a version with a release of `name`, and what goes with them; "" when rows speak against it."""
+    found = completed(subject, {key: version, name: release})
+    if found is None:
+        return ""
+    beside = [said(other, text) for other, text in found.items() if other != name]
+    return f"{listed(beside)} with {name} {release}"
 
 
 def _nearest(subject: Subject, name: str) -> str:
