@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from cannery import __version__
 from cannery.core.errors import CanneryError, ExitCode, UsageError
+from cannery.core.fault import CatalogError
 from cannery.core.redact import redactor
 from cannery.core.words import did_you_mean
 from cannery.edge.clean_stream import clean_streams
@@ -54,6 +55,8 @@ TARGET_COMMANDS = frozenset({"check", "lock", "outdated", "plan", "render", "ima
 # Those that make a plan, which a tree of the user's is a part of.
 SOURCE_COMMANDS = frozenset({"plan", "render", "image", "verify", "run"})
 JSON_COMMANDS = frozenset({"list", "show", "check", "outdated", "plan", "image", "verify", "engine", "clean"})
+# Signals that end a run in order.
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # What --all shows of a command's list.
 ALL = {
     "check": "every note, where a long list is folded",
@@ -195,12 +198,17 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
 def main(argv: Sequence[str], root: Path) -> int:
     """Run one command and return its exit code. No traceback leaves this function, and no secret of pip's settings."""
     _prepare_streams()
+    before = {number: signal.getsignal(number) for number in ENDING}
     for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup
+        if before[number] is not signal.SIG_IGN:  # nohup
             signal.signal(number, _interrupt)
     known = _Known()
-    with clean_streams(known.redact):
-        return int(_guarded(argv, root, known))
+    try:
+        with clean_streams(known.redact):
+            return int(_guarded(argv, root, known))
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)  # None: not set by Python
 
 
 @dataclass
@@ -233,7 +241,7 @@ def _guarded(argv: Sequence[str], root: Path, known: _Known) -> ExitCode:
         _print_error(error, known, as_json="--json" in argv)
         code = error.code
     except KeyboardInterrupt:
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for number in ENDING:
             signal.signal(number, signal.SIG_IGN)  # the run ends now, and a second Ctrl-C would be a traceback
         print("interrupted: nothing half-written is used; the same command goes on from here", file=sys.stderr)
         code = ExitCode.INTERRUPTED
@@ -308,6 +316,8 @@ def _print_error(error: CanneryError, known: _Known, *, as_json: bool) -> None:
     if as_json:
         texts = {"error": error.what, "where": error.where, "hint": error.hint}
         value = {**{key: known.redact(text) for key, text in texts.items()}, "exit_code": int(error.code)}
+        parts = error.parts if isinstance(error, CatalogError) else ()
+        value |= {"problems": [{"error": p.what, "where": p.where, "hint": p.hint} for p in parts]} if parts else {}
         print(json.dumps(value, indent=2, ensure_ascii=False))
     print(f"error: {error}", file=sys.stderr)
 

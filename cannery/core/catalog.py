@@ -6,13 +6,15 @@ fields of profiles and components.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from packaging.utils import canonicalize_name
 from pydantic import Field, field_validator
 
+from cannery.core.address_fields import HostUrl, IndexUrl, RegistryText
 from cannery.core.compatibility import Compatibility
 from cannery.core.component import Closed, Component
+from cannery.core.fault import FaultError
 from cannery.core.fields import (
     NAME,
     CannText,
@@ -27,6 +29,7 @@ from cannery.core.fields import (
     PythonText,
     RequirementText,
     SizeText,
+    TagText,
     Text,
     VersionText,
     parsed,
@@ -34,11 +37,29 @@ from cannery.core.fields import (
 from cannery.core.target import parse_arch, parse_chip
 from cannery.core.words import Arch, BaseKind, Chip
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+# Seconds since 1970 that every file system and archive can hold.
+LATEST_EPOCH = 2**31 - 1
+
+
+def _only_once(words: Iterable[str]) -> None:
+    """Raise `FaultError` at the first of `words` that stood before."""
+    seen: set[str] = set()
+    for position, word in enumerate(words):
+        if word in seen:
+            raise FaultError(f"{word} stands twice", "remove one of them", (position,))
+        seen.add(word)
+
 
 class Index(Closed):
-    """A package index that the stacks name: its URLs in the order in which they are tried."""
+    """A package index that the stacks name: its URLs in the order in which they are tried.
 
-    urls: tuple[Text, ...] = Field(min_length=1)
+    Without a URL it stands nowhere: what is bound to it are files of the user's own (WHEELHOUSE, find-links).
+    """
+
+    urls: tuple[IndexUrl, ...]
     # Distributions that are known to stand there and may be missing elsewhere; a message can then say so.
     serves: tuple[Name, ...] = ()
     note: Text = ""
@@ -47,13 +68,20 @@ class Index(Closed):
 class Host(Closed):
     """A git host: the URL of a repository there, `{repository}` standing for `owner/name`."""
 
-    url: Text
+    url: HostUrl
 
 
 class Reasoned(Closed):
     """A requirement that bends the resolution, with the reason it is there."""
 
     requirement: RequirementText
+    reason: Text = Field(min_length=8)
+
+
+class Warned(Closed):
+    """What somebody who takes the stack has to know, as `check` prints it: a warning, and why it is so."""
+
+    what: Text
     reason: Text = Field(min_length=8)
 
 
@@ -88,6 +116,12 @@ class TargetDefaults(Closed):
     arch: tuple[Annotated[Arch, parsed(parse_arch)], ...] = Field((Arch.ARM64, Arch.AMD64), min_length=1)
     pythons: tuple[PythonText, ...] = ()
 
+    @field_validator("arch", "pythons")
+    @classmethod
+    def _once(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        _only_once(value)
+        return value
+
 
 class Profile(Closed):
     """One file of images/profiles: a stack."""
@@ -103,6 +137,7 @@ class Profile(Closed):
     constraints: tuple[Reasoned, ...] = ()
     overrides: tuple[Reasoned, ...] = ()
     excludes: tuple[Reasoned, ...] = ()
+    warnings: tuple[Warned, ...] = ()
     env: dict[EnvName, EnvValue] = Field(default_factory=dict)
     shm_size: SizeText = "16g"
     # Regular expressions of lines that `pip check` may print in the image.
@@ -112,25 +147,33 @@ class Profile(Closed):
     @field_validator("excludes")
     @classmethod
     def _name_alone(cls, value: tuple[Reasoned, ...]) -> tuple[Reasoned, ...]:
-        longer = [item.requirement for item in value if not NAME.fullmatch(item.requirement)]
-        if longer:
-            raise ValueError(f"{longer[0]!r}: a name alone is wanted here, since every version of it is left out")
+        for position, item in enumerate(value):
+            if not NAME.fullmatch(item.requirement):
+                what = f"{item.requirement!r}: a name alone is wanted here, since every version of it is left out"
+                raise FaultError(what, path=(position, "requirement"))
+        return value
+
+    @field_validator("exclude_newer_packages")
+    @classmethod
+    def _one_spelling(cls, value: dict[str, Later]) -> dict[str, Later]:
+        known: dict[str, str] = {}
+        for name in value:
+            other = known.setdefault(canonicalize_name(name), name)
+            if other != name:
+                raise FaultError(f"{name} and {other} are one package", "remove one of them", (name,))
         return value
 
     @field_validator("components")
     @classmethod
     def _once(cls, value: tuple[Pin, ...]) -> tuple[Pin, ...]:
-        names = [canonicalize_name(pin.name) for pin in value]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            raise ValueError(f"named twice: {', '.join(twice)}")
+        _only_once(canonicalize_name(pin.name) for pin in value)
         return value
 
 
 class BaseTag(Closed):
     """One CANN image tag: its interpreter's full version and the C++ ABI of ATB that its ENV names."""
 
-    python: Text
+    python: VersionText
     atb_abi: Literal[0, 1]
 
 
@@ -163,14 +206,20 @@ class BaseLine(Closed):
     env: dict[OsText, tuple[Text, ...]]
     # What CANN's own Python code imports and these images do not bring into a virtual environment.
     python_packages: tuple[RequirementText, ...]
-    tags: dict[Text, BaseTag]
+    tags: dict[TagText, BaseTag]
 
 
 class Registries(Closed):
     """Where CANN images are published: full repositories, in the order in which they are tried."""
 
-    repositories: tuple[Text, ...] = Field(min_length=1)
+    repositories: tuple[RegistryText, ...] = Field(min_length=1)
+    # By OS, where its images have repositories of their own.
+    by_os: dict[OsText, tuple[RegistryText, ...]] = Field(default_factory=dict)
     source: Text
+
+    def of(self, os: str) -> tuple[str, ...]:
+        """Return the repositories of images on `os`."""
+        return self.by_os.get(os) or self.repositories
 
 
 class StubLibrary(Closed):
@@ -194,7 +243,7 @@ class StandIn(Closed):
     suite: Text
     python: PythonText
     # Seconds since 1970: the mtime of every file.
-    epoch: int = Field(ge=0)
+    epoch: int = Field(ge=0, le=LATEST_EPOCH)
     packages: tuple[Text, ...] = Field(min_length=1)
     # Globs of absolute paths that stay out of the image, and of those below them that come in all the same.
     leave_out: tuple[Text, ...] = ()
@@ -215,7 +264,7 @@ class ChipAccess(Closed):
     """How a container reaches the NPUs of one chip family: device nodes and host paths that it needs."""
 
     names: Text
-    cards: int = Field(ge=1)
+    cards: int = Field(ge=1, le=1024)
     managers: tuple[Text, ...] = Field(min_length=1)
     mounts: tuple[Text, ...]
     # What native builds call the chip, the usual one first: the value of SOC_VERSION and the like.

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from cannery.core.component import Closed
+from cannery.core.fault import FaultError
 from cannery.core.fields import TEXT_WANTED, yaml_kind
 from cannery.core.words import did_you_mean, nearest
 
@@ -19,19 +20,33 @@ KEY = "[key]"  # how pydantic marks that a mapping's key is meant, not its value
 
 def key_path(detail: ErrorDetails) -> tuple[str | int, ...]:
     """Return where the fault stands, below the model that was validated."""
-    return tuple(part for part in detail["loc"] if part != KEY)
+    fault = _fault(detail)
+    return tuple(part for part in detail["loc"] if part != KEY) + (fault.path if fault is not None else ())
 
 
-def sentence(detail: ErrorDetails, model: type[Closed]) -> str:
-    """Say what is wrong; "" when another fault of the same file says it already.
+def _fault(detail: ErrorDetails) -> FaultError | None:
+    error = _context(detail).get("error")
+    return error if isinstance(error, FaultError) else None
 
-    `model` is the one that was validated. A kind of fault that has no words here keeps pydantic's.
+
+class Said(NamedTuple):
+    """What is wrong, and what to do about it where that is not plain; without `what` another fault says it already."""
+
+    what: str
+    hint: str = ""
+
+
+def sentence(detail: ErrorDetails, model: type[Closed]) -> Said:
+    """Say what is wrong, and what to do. `model` is the one that was validated.
+
+    A kind of fault that has no words here keeps pydantic's.
     """
-    message = detail["msg"].removeprefix("Value error, ")
-    if message == TEXT_WANTED:
-        return _wanted("a text", detail["input"])
+    fault = _fault(detail)
+    if fault is not None:
+        return Said(_wanted("a text", detail["input"]) if fault.what == TEXT_WANTED else fault.what, fault.hint)
     say = SENTENCES.get(detail["type"])
-    return say(detail, model) if say else message
+    said = say(detail, model) if say else detail["msg"].removeprefix("Value error, ")
+    return said if isinstance(said, Said) else Said(said)
 
 
 def _wanted(what: str, value: object) -> str:
@@ -49,13 +64,12 @@ def _given(value: object) -> str:
     return "a list" if isinstance(value, list | tuple) else yaml_kind(value) or "that"
 
 
-def _list(detail: ErrorDetails, model: type[Closed]) -> str:
+def _list(detail: ErrorDetails, model: type[Closed]) -> Said:
     path, value = key_path(detail), detail["input"]
     below = _model_of(_annotation(model, path))
     if below is not None:
-        return _wanted(f"a list of mappings like {_example(below)}", value)
-    brackets = f"; in brackets it is one: [{value}]" if isinstance(value, str) else ""
-    return _wanted("a list", value) + brackets
+        return Said(_wanted(f"a list of mappings like {_example(below)}", value))
+    return Said(_wanted("a list", value), f"in brackets it is one: [{value}]" if isinstance(value, str) else "")
 
 
 def _mapping(detail: ErrorDetails, model: type[Closed]) -> str:
@@ -71,15 +85,16 @@ def _example(model: type[Closed]) -> str:
     return "{" + ", ".join(f"{key}: …" for key in keys) + "}"
 
 
-def _closed_word(detail: ErrorDetails, _model: type[Closed]) -> str:
+def _closed_word(detail: ErrorDetails, _model: type[Closed]) -> Said:
     """A word that is none of a few: all of them, and the nearest."""
     expected = str(_context(detail)["expected"])
     known = re.findall(r"'([^']*)'", expected)
     value = detail["input"]
     if not known or not isinstance(value, str):
-        return _wanted(" or ".join(known) or expected, value)
+        return Said(_wanted(" or ".join(known) or expected, value))
     near = nearest(value, known, count=1)
-    return f"{value!r} is not known; known: {', '.join(known)}" + (f"; did you mean {near[0]}?" if near else "")
+    hint = f"known: {', '.join(known)}" + (f"; did you mean {near[0]}?" if near else "")
+    return Said(f"{value!r} is not known", hint)
 
 
 def _too_few(detail: ErrorDetails, _model: type[Closed]) -> str:
@@ -93,9 +108,14 @@ def _too_short(detail: ErrorDetails, _model: type[Closed]) -> str:
     return f"{detail['input']!r} is too short: at least {_context(detail)['min_length']} characters are wanted here"
 
 
-def _unknown_key(detail: ErrorDetails, model: type[Closed]) -> str:
+def _unknown_key(detail: ErrorDetails, model: type[Closed]) -> Said:
     path = key_path(detail)
-    return f"unknown key; {did_you_mean(str(path[-1]), _keys(_model_at(model, path[:-1])))}"
+    return Said("unknown key", did_you_mean(str(path[-1]), _keys(_model_at(model, path[:-1]))))
+
+
+def not_a_text(key: object) -> Said:
+    """Say that a key of a mapping is none, and what to write in its place."""
+    return Said(f"the key {key} is no text", f'quote it: "{key}"')
 
 
 def _number(detail: ErrorDetails, _model: type[Closed]) -> str:
@@ -108,10 +128,10 @@ def _context(detail: ErrorDetails) -> Mapping[str, Any]:
 
 
 # By pydantic's error types (its documentation, "Validation Errors").
-SENTENCES: Mapping[str, Callable[[ErrorDetails, type[Closed]], str]] = {
-    "missing": lambda _detail, _model: "missing; this key has to be given",
+SENTENCES: Mapping[str, Callable[[ErrorDetails, type[Closed]], Said | str]] = {
+    "missing": lambda _detail, _model: Said("missing", "this key has to be given"),
     "extra_forbidden": _unknown_key,
-    "invalid_key": lambda detail, _model: f'the key {detail["input"]} is no text; quote it: "{detail["input"]}"',
+    "invalid_key": lambda detail, _model: not_a_text(detail["input"]),
     "tuple_type": _list,
     "list_type": _list,
     "dict_type": _mapping,

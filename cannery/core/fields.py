@@ -11,11 +11,15 @@ from typing import TYPE_CHECKING, Annotated
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 from pydantic import BeforeValidator
 
+from cannery.core.errors import CanneryError
+from cannery.core.fault import FaultError
+from cannery.core.lock import DEFAULT_INDEX
+from cannery.core.markers import marker_environment
 from cannery.core.target import parse_cann, parse_os, parse_python
-from cannery.core.words import did_you_mean
+from cannery.core.words import Arch, Chip, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,8 +30,16 @@ NPU_CHECKS = ("npu.nodes", "npu.driver", "npu.smi", "npu.visible", "npu.count", 
 LONGEST_NAME = 60
 IMAGE_NAME = re.compile(r"[a-z0-9]+(?:[._-][a-z0-9]+)*")
 COMPONENT_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
-# A version of any of the kinds that stand in tables: 2.7.1.post2, 8.3.rc1, 25.0.rc1.1
-VERSION_LIKE = re.compile(r"[0-9][0-9A-Za-z.+]*")
+# What no file or command line can hold; line ends and tabs are a text's own.
+CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
+# A user in a web address, or a user and a password in any. A password may hold what ends a host; a port does not.
+CREDENTIALS = re.compile(r"https?://[^/\s]*@|://[^/\s:@]*:(?!\d{1,5}(?:[/?#]|$))\S*@")
+IN_TEXT = "credentials stand in this text, and files of the catalog are committed"
+IN_TEXT_HINT = "leave them out, and put them into the pip settings or git's credential helper of the host"
+# Resolvers keep the numbers of a version in 64 bits.
+LONG_NUMBER = re.compile(r"[0-9]{19}")
+# Days on which packages can have been uploaded; resolvers count no further than four digits of a year.
+FIRST_DAY, LAST_DAY = "2000-01-01", "2099-12-31"
 # PEP 508's names, of distributions and of extras.
 NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 
@@ -41,11 +53,21 @@ def yaml_kind(value: object) -> str | None:
     return "a date" if isinstance(value, date) else None
 
 
-def text(value: object) -> object:
-    """Return `value` unless YAML made something else of a scalar; raise `ValueError` that says to quote it."""
+def text(value: object) -> str:
+    """Return `value`, a text without control characters and credentials; raise `FaultError` for anything else.
+
+    The message does not hold the credentials.
+    """
     kind = yaml_kind(value)
     if kind is not None:
-        raise ValueError(f'unquoted {value} is {kind} to YAML; quote it: "{value}"')
+        raise FaultError(f"unquoted {value} is {kind} to YAML", f'quote it: "{value}"')
+    if not isinstance(value, str):
+        raise FaultError(TEXT_WANTED)
+    control = CONTROL.search(value)
+    if control is not None:
+        raise FaultError(f"the control character U+{ord(control[0]):04X} stands in this text", "remove it")
+    if CREDENTIALS.search(value):
+        raise FaultError(IN_TEXT, IN_TEXT_HINT)
     return value
 
 
@@ -54,12 +76,14 @@ def parsed(parse: Callable[[str, str], object]) -> BeforeValidator:
 
     def validate(value: object) -> object:
         found = text(value)
-        if not isinstance(found, str):
-            raise ValueError(TEXT_WANTED)  # noqa: TRY004 - pydantic collects ValueError
         try:
             return parse(found, "value")
-        except Exception as error:
-            raise ValueError(str(error).removeprefix("value: ").replace("\n  → ", "; ")) from error
+        except FaultError:
+            raise
+        except CanneryError as error:
+            raise FaultError(error.what.removeprefix("value: "), error.hint) from error
+        except Exception as error:  # whatever a parser of `packaging` or `re` raises for an odd text
+            raise FaultError(f"{found!r} cannot be read: {error}") from error
 
     return BeforeValidator(validate)
 
@@ -70,50 +94,92 @@ def _matching(pattern: str, what: str) -> BeforeValidator:
 
     def check(value: str, _option: str) -> str:
         if not compiled.fullmatch(value):
-            raise ValueError(f"{value!r} is not {what}")
+            raise FaultError(f"{value!r} is not {what}")
         return value
 
     return parsed(check)
 
 
 def _requirement(value: str, _option: str) -> str:
+    # A direct reference (`name @ URL`) is in no index, and so in no lock. It is not shown: it may hold a password.
+    name, at, _ = value.partition("@")
+    if at and not re.search(r"[;'\"]", name):
+        known = name.strip() if NAME.fullmatch(name.strip()) else "something"
+        what = f"{known} is asked for by an address, and a lock has only what an index has"
+        raise FaultError(
+            what, "write its version, like ray>=2.50; an own tree or wheel is given by SRC_<name> or WHEELHOUSE"
+        )
     try:
-        Requirement(value)
+        wanted = Requirement(value)
     except InvalidRequirement as error:
         reason = str(error).partition("\n")[0]
-        raise ValueError(f"{value!r} is not a requirement (written like ray>=2.50): {reason}") from error
+        raise FaultError(f"{value!r} is not a requirement: {reason}", "written like ray>=2.50") from error
+    if wanted.marker is not None:
+        try:
+            wanted.marker.evaluate(marker_environment("3.11", Arch.AMD64))
+        except Exception as error:
+            raise FaultError(f"{value!r} has a condition that cannot be judged: {error}") from error
+    _countable(str(wanted.specifier))
     return value
 
 
 def _exact(value: str, _option: str) -> str:
-    fault = f"{value!r} is not NAME==VERSION"
+    fault = FaultError(f"{value!r} is not NAME==VERSION")
     try:
         wanted = Requirement(value)
     except InvalidRequirement as error:
-        raise ValueError(fault) from error
+        raise fault from error
     if wanted.marker or wanted.extras or [part.operator for part in wanted.specifier] != ["=="]:
-        raise ValueError(fault)
+        raise fault
+    (part,) = wanted.specifier
+    _version(part.version, "")
     return value
 
 
-def _specifier(value: str, _option: str) -> str:
+def specifier(value: str, _option: str = "") -> str:
+    """Return `value`, a range of versions; raise `FaultError` for anything else."""
     try:
         SpecifierSet(value)
     except InvalidSpecifier as error:
-        raise ValueError(f"{value!r} is not a range of versions, like >=3.10,<3.12") from error
+        raise FaultError(f"{value!r} is not a range of versions, like >=3.10,<3.12") from error
+    return _countable(value)
+
+
+def _countable(value: str) -> str:
+    """Refuse what `packaging` takes in a range and a resolver does not. Raises `FaultError`."""
+    strange = [part.version for part in SpecifierSet(value) if part.operator == "===" and not _is_version(part.version)]
+    if strange:
+        raise FaultError(f"==={strange[0]} names no version", "name a version, with ==")
+    return _short(value)
+
+
+def _short(value: str) -> str:
+    if LONG_NUMBER.search(value):
+        raise FaultError(f"{value!r} has a number that no version has", "numbers of a version have at most 18 digits")
     return value
 
 
-def _fit(value: str, option: str) -> str:
-    return value if VERSION_LIKE.fullmatch(value) else _specifier(value, option)
+def _is_version(value: str) -> bool:
+    try:
+        Version(value)
+    except ValueError:  # also of a number that is too long for Python
+        return False
+    return True
+
+
+def version(value: str, _option: str = "") -> str:
+    """Return `value`, a version in normal form, since versions are compared as texts; raise `FaultError` for others."""
+    _version(value, "")
+    normal = str(Version(value))
+    if normal != value:
+        raise FaultError(f"{value!r} is not how this version is written", f'write "{normal}"')
+    return value
 
 
 def _version(value: str, _option: str) -> str:
-    try:
-        Version(value)
-    except InvalidVersion as error:
-        raise ValueError(f"{value!r} is not a version") from error
-    return value
+    if not _is_version(value):
+        raise FaultError(f"{value!r} is not a version", "written like 2.7.1, 2.7.1.post2 or 0.13.0rc1")
+    return _short(value)
 
 
 def _date(value: str, _option: str) -> str:
@@ -122,7 +188,9 @@ def _date(value: str, _option: str) -> str:
     except ValueError:
         found = ""
     if found != value:
-        raise ValueError(f"{value!r} is not a date written like 2026-11-20")
+        raise FaultError(f"{value!r} is not a date written like 2026-11-20")
+    if not FIRST_DAY <= value <= LAST_DAY:
+        raise FaultError(f"{value} is no day on which packages are uploaded", f"a day from {FIRST_DAY} to {LAST_DAY}")
     return value
 
 
@@ -130,26 +198,25 @@ def _pattern(value: str, _option: str) -> str:
     try:
         re.compile(value)
     except re.error as error:
-        raise ValueError(f"{value!r} is not a regular expression: {error}") from error
+        raise FaultError(f"{value!r} is not a regular expression: {error}") from error
     return value
 
 
 def _check_id(value: str, _option: str) -> str:
     if not re.fullmatch(r"(static|import|npu)\.[A-Za-z0-9_.-]+", value, re.ASCII):
-        raise ValueError(f"{value!r} is not a check of the verify script, like {NPU_CHECKS[0]} or import.torch")
+        raise FaultError(f"{value!r} is not a check of the verify script", f"like {NPU_CHECKS[0]} or import.torch")
     if value.startswith("npu.") and value not in NPU_CHECKS:
-        raise ValueError(f"no check {value!r}; {did_you_mean(value, NPU_CHECKS)}")
+        raise FaultError(f"no check {value!r}", did_you_mean(value, NPU_CHECKS))
     return value
 
 
 Text = Annotated[str, BeforeValidator(text)]
 DateText = Annotated[str, parsed(_date)]
-VersionText = Annotated[str, parsed(_version)]
+VersionText = Annotated[str, parsed(version)]
 RequirementText = Annotated[str, parsed(_requirement)]
-SpecifierText = Annotated[str, parsed(_specifier)]
-# `NAME==VERSION`, and what stands beside it in a row of the compatibility table: a version or a range.
+SpecifierText = Annotated[str, parsed(specifier)]
+# `NAME==VERSION`, as rows of the compatibility table name a release.
 ExactText = Annotated[str, parsed(_exact)]
-FitText = Annotated[str, parsed(_fit)]
 CommitText = Annotated[str, _matching(r"[0-9a-f]{40}", "a full commit: 40 lower-case hex digits")]
 RepositoryText = Annotated[str, _matching(r"(?!\.)[\w.-]+/(?!\.)[\w.-]+", "a repository, like volcengine/verl")]
 RelativeText = Annotated[str, _matching(r"[\w.-]+(?:/[\w.-]+)*", "a path inside the repository")]
@@ -164,13 +231,32 @@ EnvName = Annotated[
 ]
 EnvValue = Annotated[str, _matching(r"[^\r\n]*", "one line, which a value of the environment has to be")]
 # As docker writes sizes: a number, and k, m or g (1024 based).
-SizeText = Annotated[str, _matching(r"[0-9]+[kKmMgG]?", "a size: a number, then k, m or g, like 16g")]
+SizeText = Annotated[str, _matching(r"[1-9][0-9]{0,11}[kKmMgG]?", "a size: a number, then k, m or g, like 16g")]
 Name = Annotated[str, _matching(NAME.pattern, "a name: letters and digits, with . _ or - between them")]
 LocalText = Annotated[str, _matching(r"[a-z0-9]+(?:[._-][a-z0-9]+)*", "a local version segment, like cpu")]
 ModuleText = Annotated[
     str, _matching(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*", "a module or attribute, like torch_npu or verl.protocol")
 ]
 PathText = Annotated[str, _matching(r"/[^\r\n]*", "an absolute path")]
+# Keys of tables that other files name.
+TagText = Annotated[str, _matching(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", "a tag of an image")]
+
+
+def index_name_fault(name: str) -> str:
+    """Say why an index may not be called so (it is a name in settings of the resolver, and in locks); or ""."""
+    if name == DEFAULT_INDEX:
+        return f"{name!r} is the index of the host's pip settings; give this one another name"
+    return "" if NAME.fullmatch(name) else f"{name!r} is not a name: letters and digits, with . _ or - between them"
+
+
+def host_name_fault(name: str) -> str:
+    """Say why a git host may not be called so; or ""."""
+    return "" if NAME.fullmatch(name) else f"{name!r} is not a name: letters and digits, with . _ or - between them"
+
+
+def chip_name_fault(name: str) -> str:
+    """Say that there is no such chip, with the nearest; or ""."""
+    return "" if name in [*Chip] else f"no chip {name!r}; {did_you_mean(name, [*Chip])}"
 
 
 def profile_name_fault(name: str) -> str:

@@ -20,11 +20,19 @@ from cannery.core.catalog import (
     StandIn,
     Tools,
 )
-from cannery.core.catalog_errors import key_path, sentence
-from cannery.core.compatibility import Compatibility
+from cannery.core.catalog_errors import Said, key_path, not_a_text, sentence
+from cannery.core.compatibility import Compatibility, contradictions
 from cannery.core.component import Closed, Component
 from cannery.core.errors import UsageError
-from cannery.core.fields import component_name_fault, profile_name_fault, yaml_kind
+from cannery.core.fault import CatalogError, problem
+from cannery.core.fields import (
+    chip_name_fault,
+    component_name_fault,
+    host_name_fault,
+    index_name_fault,
+    profile_name_fault,
+    yaml_kind,
+)
 from cannery.core.words import Chip, ComponentKind, did_you_mean, nearest
 from cannery.edge.yaml_file import YamlDocument, read_yaml
 
@@ -37,19 +45,22 @@ if TYPE_CHECKING:
 M = TypeVar("M", bound=Closed)
 # What is no file of the catalog and may lie beside them: hidden files, and what editors and patch leave.
 LEFT = re.compile(r"\..*|.*(~|\.orig|\.rej)|#.*#")
+# Of one file; a file of another kind altogether has thousands, and each costs a search for the nearest word.
+MOST_PROBLEMS = 30
+MANY = "mend those above first: is it the file that is meant?"
 
 
 def load_catalog(images: Path) -> Catalog:
-    """Read every catalog file below `images`. Raises one `UsageError` that lists all problems with file and line."""
+    """Read every catalog file below `images`. Raises one `CatalogError` that has all problems with file and line."""
     reader = _Reader(images)
     catalog = Catalog.model_construct(
         profiles=reader.folder("profiles", Profile, profile_name_fault),
-        chips=reader.table("chips.yaml", ChipAccess),
+        chips=reader.table("chips.yaml", ChipAccess, chip_name_fault),
         components=reader.folder("components", Component, component_name_fault),
         bases=reader.folder("bases", BaseLine, leave=("registries",)),
         registries=reader.file("bases/registries.yaml", Registries),
-        indexes=reader.table("indexes.yaml", Index),
-        hosts=reader.table("hosts.yaml", Host),
+        indexes=reader.table("indexes.yaml", Index, index_name_fault),
+        hosts=reader.table("hosts.yaml", Host, host_name_fault),
         tools=reader.file("tools.yaml", Tools),
         standin=reader.file("standin/recipe.yaml", StandIn),
         compatibility=reader.file("compatibility.yaml", Compatibility),
@@ -57,8 +68,7 @@ def load_catalog(images: Path) -> Catalog:
     if not reader.problems:
         reader.problems += _crossed(catalog, reader.documents)
     if reader.problems:
-        head = "" if len(reader.problems) == 1 else f"{len(reader.problems)} problems in images/\n"
-        raise UsageError(head + "\n".join(reader.problems))
+        raise CatalogError(reader.problems)
     return catalog
 
 
@@ -67,7 +77,7 @@ class _Reader:
 
     def __init__(self, images: Path) -> None:
         self.images = images
-        self.problems: list[str] = []
+        self.problems: list[UsageError] = []
         self.documents: dict[str, YamlDocument] = {}
 
     def folder(
@@ -83,12 +93,12 @@ class _Reader:
                 continue
             wrong = fault(path.stem)
             if wrong:
-                self.problems.append(f"images/{name}/{path.name}: {wrong}")
+                self.problems.append(_split(f"images/{name}/{path.name}", wrong))
             value = self.file(f"{name}/{path.name}", model)
             if value is not None:
                 found[path.stem] = value
         if not found and not self.problems:
-            self.problems.append(f"images/{name}: no file found")
+            self.problems.append(problem(f"images/{name}", "no file found", "one is needed at least"))
         return found
 
     def _listed(self, name: str) -> Iterator[Path]:
@@ -97,7 +107,7 @@ class _Reader:
         try:
             paths = sorted(folder.iterdir()) if folder.is_dir() else []
         except OSError as error:
-            self.problems.append(f"images/{name}: cannot be read: {error}")
+            self.problems.append(problem(f"images/{name}", f"cannot be read: {error}", "see to its permissions"))
             return
         for path in paths:
             if LEFT.fullmatch(path.name):
@@ -105,7 +115,7 @@ class _Reader:
             if path.suffix == ".yaml":
                 yield path
             elif not path.name.startswith("README"):
-                self.problems.append(f"images/{name}/{path.name}: {_unread(path)}")
+                self.problems.append(problem(f"images/{name}/{path.name}", *_unread(path)))
 
     def file(self, name: str, model: type[M]) -> M:
         """Read one file into `model`; after a problem the value is unusable and the problem is noted."""
@@ -114,21 +124,27 @@ class _Reader:
             return None  # type: ignore[return-value] # the caller raises before anything uses it
         return self._validate(document, (), document.value, model)
 
-    def table(self, name: str, model: type[M]) -> dict[str, M]:
-        """Read one file that holds a mapping of names to `model`."""
+    def table(self, name: str, model: type[M], fault: Callable[[str], str]) -> dict[str, M]:
+        """Read one file that holds a mapping of names to `model`; `fault` says what is wrong in a name, or ""."""
         document = self._read(name)
         if document is None:
             return {}
         if not isinstance(document.value, dict):
-            self.problems.append(f"{document.name}:1: a mapping is wanted here")
+            hint = "write NAME: {" + ", ".join(f"{key}: …" for key in model.model_fields) + "}"
+            self.problems.append(problem(f"{document.name}:1", "a mapping is wanted here", hint))
             return {}
-        return {key: self._validate(document, (key,), value, model) for key, value in document.value.items()}
+        for key in document.value:
+            wrong = not_a_text(key) if not isinstance(key, str) else fault(key)
+            if wrong:
+                where = document.where((str(key),))
+                self.problems.append(_split(where, wrong) if isinstance(wrong, str) else problem(where, *wrong))
+        return {str(key): self._validate(document, (str(key),), value, model) for key, value in document.value.items()}
 
     def _read(self, name: str) -> YamlDocument | None:
         try:
             document = read_yaml(self.images / name, f"images/{name}")
         except UsageError as error:
-            self.problems.append(str(error))
+            self.problems.append(problem(error.where, error.what, error.hint))
             return None
         self.documents[name] = document
         return document
@@ -137,41 +153,52 @@ class _Reader:
         try:
             return model.model_validate(value)
         except ValidationError as error:
-            lines = (_problem(document, at, detail, model) for detail in error.errors())
-            self.problems += [line for line in lines if line]
+            details = error.errors(include_url=False)
+            found = (_problem(document, at, detail, model) for detail in details[:MOST_PROBLEMS])
+            self.problems += [one for one in found if one is not None]
+            if len(details) > MOST_PROBLEMS:
+                self.problems.append(problem(document.name, f"{len(details) - MOST_PROBLEMS} more problems", MANY))
             return None  # type: ignore[return-value] # as above
 
 
-def _unread(path: Path) -> str:
-    """Say why a file that is not called *.yaml may not lie in a folder of the catalog."""
+def _split(where: str, text: str) -> UsageError:
+    """Return a problem from a text of the form `what; hint`."""
+    what, _, hint = text.partition("; ")
+    return problem(where, what, hint)
+
+
+def _unread(path: Path) -> tuple[str, str]:
+    """Say why a file that is not called *.yaml may not lie in a folder of the catalog, and what to do."""
     if path.is_dir():
-        return "a folder is not read here: put its files beside it"
+        return "a folder is not read here", "put its files beside it"
     wanted = path.with_name(f"{path.stem if path.suffix.lower() in {'.yml', '.yaml'} else path.name}.yaml")
     beside = f"; there is a {wanted.name} already, so remove one of them" if wanted.exists() else ""
-    return f"only files named .yaml are read here: name it {wanted.name}, or keep it elsewhere{beside}"
+    return "only files named .yaml are read here", f"name it {wanted.name}, or keep it elsewhere{beside}"
 
 
-def _problem(document: YamlDocument, at: tuple[str | int, ...], detail: ErrorDetails, model: type[Closed]) -> str:
-    """Return the line for one fault: file:line, field, and what is wrong; "" when another line says it."""
+def _problem(
+    document: YamlDocument, at: tuple[str | int, ...], detail: ErrorDetails, model: type[Closed]
+) -> UsageError | None:
+    """Return the problem of one fault: file:line, field, what is wrong, what to do; None when another one says it."""
     location = at + key_path(detail)
-    message = sentence(detail, model)
+    said = sentence(detail, model)
     kind = yaml_kind(detail["input"])
-    if kind is not None and "quote it" in message and location in document.texts:
+    if kind is not None and "quote it" in said.hint and location in document.texts:
         written = document.texts[location]  # YAML's value has lost what was meant: 3.10 has become 3.1
-        message = f'unquoted {written} is {kind} to YAML; quote it: "{written}"'
+        said = Said(f"unquoted {written} is {kind} to YAML", f'quote it: "{written}"')
     field = ".".join(str(part) for part in location) or "the file"
-    return f"{document.where(location)}: {field}: {message}" if message else ""
+    return problem(document.where(location), f"{field}: {said.what}", said.hint) if said.what else None
 
 
-def _crossed(catalog: Catalog, documents: dict[str, YamlDocument]) -> list[str]:
-    """Names that one file uses and another has to define."""
-    problems: list[str] = []
+def _crossed(catalog: Catalog, documents: dict[str, YamlDocument]) -> list[UsageError]:
+    """What only several entries or files together show: names that another file has to define, rows that contradict."""
+    problems: list[UsageError] = []
 
     def need(file: str, location: tuple[str | int, ...], word: str, known: dict[str, Any], what: str) -> None:
         if word not in known:
             where = documents[file].where(location)
             hint = _new_component(word, known) if what == "component" else did_you_mean(word, known)
-            problems.append(f"{where}: {'.'.join(map(str, location))}: no {what} {word!r}; {hint}")
+            problems.append(problem(where, f"{'.'.join(map(str, location))}: no {what} {word!r}", hint))
 
     for name, profile in catalog.profiles.items():
         file = f"profiles/{name}.yaml"
@@ -181,15 +208,25 @@ def _crossed(catalog: Catalog, documents: dict[str, YamlDocument]) -> list[str]:
             found = catalog.components.get(pin.name)
             fault = _pin_fault(pin, found) if found is not None else ""
             if fault:
-                problems.append(f"{documents[file].where(('components', position))}: components.{position}: {fault}")
+                where = documents[file].where(("components", position))
+                problems.append(_split(where, f"components.{position}: {fault}"))
     for name, component in catalog.components.items():
         if component.index is not None:
             need(f"components/{name}.yaml", ("index",), component.index, catalog.indexes, "index")
         for host in component.hosts:
             need(f"components/{name}.yaml", ("hosts", host), host, catalog.hosts, "git host")
-        for position, other in enumerate(component.after):
-            need(f"components/{name}.yaml", ("after", position), other, catalog.components, "component")
-    return problems + _misnamed(catalog)
+        others: list[tuple[tuple[str, int | str], str]] = [
+            (("after", position), other) for position, other in enumerate(component.after)
+        ]
+        others += [(("tree_links", link), target.partition("/")[0]) for link, target in component.tree_links.items()]
+        for location, other in others:
+            need(f"components/{name}.yaml", location, other, catalog.components, "component")
+    table = documents["compatibility.yaml"]
+    problems += [
+        problem(table.where(fault.path), f"{'.'.join(map(str, fault.path))}: {fault.what}", fault.hint)
+        for fault in contradictions(catalog.compatibility)
+    ]
+    return problems + _misnamed(catalog, documents)
 
 
 def _pin_fault(pin: Pin, component: Component) -> str:
@@ -200,16 +237,20 @@ def _pin_fault(pin: Pin, component: Component) -> str:
     )
     unread = [name for name in given if name not in wanted]
     if unread:
-        return f"{pin.name} is of kind {component.kind}: no {', no '.join(unread)}"
+        return f"{pin.name} is of kind {component.kind}: no {', no '.join(unread)}; {_takes(wanted)}"
     if not component.kind.is_source:
         return ""
     if bool(pin.commit) == bool(pin.release):
-        return f"{pin.name} is of kind {component.kind}: name its commit, or the release in its place"
+        return f"{pin.name} is of kind {component.kind}; name its commit, or the release in its place"
     word, known = (pin.commit, component.revisions) if pin.commit else (pin.release, component.releases)
     if word in known:
         return ""
     field = "revisions" if pin.commit else "releases"
-    return f"nothing is known of {pin.name} {word}: add it to {field} in images/components/{pin.name}.yaml"
+    return f"nothing is known of {pin.name} {word}; add it to {field} in images/components/{pin.name}.yaml"
+
+
+def _takes(wanted: tuple[str, ...]) -> str:
+    return f"it takes {', '.join(wanted)}" if wanted else "remove it: which version there is follows from the base"
 
 
 def _new_component(word: str, known: dict[str, Any]) -> str:
@@ -219,11 +260,19 @@ def _new_component(word: str, known: dict[str, Any]) -> str:
     return f"make images/components/{canonicalize_name(word)}.yaml (docs/profiles.md), or {other}"
 
 
-def _misnamed(catalog: Catalog) -> list[str]:
+def _misnamed(catalog: Catalog, documents: dict[str, YamlDocument]) -> list[UsageError]:
     """Chips that are missing, and bases whose file name says another CANN than the file."""
-    chips = [f"images/chips.yaml:1: chip {chip} is missing" for chip in Chip if chip not in catalog.chips]
+    chips = [
+        problem("images/chips.yaml:1", f"chip {chip} is missing", "add it, as the others are")
+        for chip in Chip
+        if chip not in catalog.chips
+    ]
     bases = [
-        f"images/bases/{name}.yaml: cann is {line.cann!r}, the file name says {name!r}"
+        problem(
+            documents[f"bases/{name}.yaml"].where(("cann",)),
+            f"cann is {line.cann!r}, the file name says {name!r}",
+            f"correct it, or name the file {line.cann}.yaml",
+        )
         for name, line in catalog.bases.items()
         if line.cann != name
     ]

@@ -97,7 +97,8 @@ def served(repo: Repo, root: Path, name: str) -> Path:
 
 
 def hosts(**urls: str) -> dict[str, Host]:
-    return {name: Host(url=url) for name, url in urls.items()}
+    """Hosts as they are, credentials in their addresses included, which images/hosts.yaml may not have."""
+    return {name: Host.model_construct(url=url) for name, url in urls.items()}
 
 
 def file_host(root: Path) -> Host:

@@ -18,6 +18,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from cannery.core.component import Component
+from cannery.core.errors import UsageError
 from cannery.core.findings import Finding, errors
 from cannery.core.recipe import Options, select
 from cannery.core.rules import check_recipe
@@ -34,27 +35,67 @@ if TYPE_CHECKING:
     from cannery.core.compatibility import Row
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-REAL = load_catalog(ROOT / "images")
-ROWS = REAL.compatibility.rows
 PYTHONS = [f"3.{minor}" for minor in range(8, 15)]
-CANNS = sorted({row.fits[CANN] for row in ROWS if CANN in row.fits}, key=order)
 # What stands beside a row that says nothing of it: any target will do.
 ANY_CANN, ANY_PYTHON = "8.5.0", "3.11"
 HOST = {CANN, PYTHON, DRIVER}
 
 
+@cache
+def real() -> Catalog:
+    """The catalog of images/, read when first asked for: a broken one fails tests, and not their collection."""
+    return load_catalog(ROOT / "images")
+
+
+def all_rows() -> tuple[Row, ...]:
+    return real().compatibility.rows
+
+
+def all_canns() -> list[str]:
+    return sorted({row.fits[CANN] for row in all_rows() if CANN in row.fits}, key=order)
+
+
+def all_cells() -> list[tuple[Row, str]]:
+    """Every cell that holds a version of a distribution, as its row and key."""
+    cells = [(row, key, wanted) for row in all_rows() for key, wanted in row.fits.items()]
+    return [(row, key) for row, key, wanted in cells if key not in HOST and wanted[0].isdigit()]
+
+
+def row_id(row: Row) -> str:
+    return f"{row.of}-{row.source}"
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Make a test of each row (`row`), or of each cell with a version (`cell`).
+
+    Of a catalog that cannot be read there is one, which `readable` fails.
+    """
+    try:
+        values = {"row": list(all_rows()), "cell": all_cells()}
+        names = {"row": [row_id(row) for row in all_rows()], "cell": [f"{row_id(r)}-{key}" for r, key in all_cells()]}
+    except UsageError:
+        values = {"row": [None], "cell": [None]}
+        names = {name: ["unreadable"] for name in values}
+    for name in values.keys() & {*metafunc.fixturenames}:
+        metafunc.parametrize(name, values[name], ids=names[name])
+
+
+@pytest.fixture(autouse=True)
+def readable() -> None:
+    """Read the catalog, so that each test says what is wrong with one that cannot be read."""
+    real()
+
+
+@cache
 def known_versions() -> Mapping[str, list[str]]:
     """Distribution → the versions that the table names, as a release or beside one, oldest first."""
     found: dict[str, set[str]] = {}
-    for row in ROWS:
+    for row in all_rows():
         found.setdefault(row.name, set()).add(row.version)
         for key, wanted in row.fits.items():
             if key not in HOST and wanted[0].isdigit():
                 found.setdefault(key, set()).add(wanted)
     return {name: sorted(versions, key=Version) for name, versions in found.items()}
-
-
-VERSIONS = known_versions()
 
 
 def within(wanted: str, versions: list[str]) -> str:
@@ -70,7 +111,7 @@ def is_in(wanted: str, version: str) -> bool:
 
 def python_for(pins: Mapping[str, str]) -> str:
     """A Python that every row of these releases holds for, as far as they say."""
-    ranges = [r.fits[PYTHON] for r in ROWS if PYTHON in r.fits and pins.get(r.name) == r.version]
+    ranges = [r.fits[PYTHON] for r in all_rows() if PYTHON in r.fits and pins.get(r.name) == r.version]
     return next(python for python in (ANY_PYTHON, *PYTHONS) if all(is_in(wanted, python) for wanted in ranges))
 
 
@@ -86,12 +127,12 @@ def line(cann: str) -> object:
 def data(names: frozenset[str], cann: str) -> Catalog:
     """The real table over a wheel component for each name and one CANN line."""
     wheel = Component.model_validate({"kind": "wheels", "summary": "made up"})
-    return catalog(compatibility=REAL.compatibility, components=dict.fromkeys(names, wheel), bases={cann: line(cann)})
+    return catalog(compatibility=real().compatibility, components=dict.fromkeys(names, wheel), bases={cann: line(cann)})
 
 
 def cells(row: Row) -> dict[str, str]:
     """The set of exactly that row: distribution → version."""
-    beside = {k: within(v, VERSIONS.get(k, [v])) for k, v in row.fits.items() if k not in HOST}
+    beside = {k: within(v, known_versions().get(k, [v])) for k, v in row.fits.items() if k not in HOST}
     return {row.name: row.version, **beside}
 
 
@@ -107,41 +148,34 @@ def judge(row: Row, pins: Mapping[str, str], cann: str | None = None) -> tuple[F
 
 def next_release(name: str, version: str) -> str:
     """The next one that the table names; after the last, the next in number."""
-    later = [other for other in VERSIONS[name] if Version(other) > Version(version)]
+    later = [other for other in known_versions()[name] if Version(other) > Version(version)]
     major, minor, micro = (*Version(version).release, 0, 0)[:3]
     return later[0] if later else f"{major}.{minor}.{micro + 1}"
 
 
-def row_id(row: Row) -> str:
-    return f"{row.of}-{row.source}"
+rows = st.deferred(lambda: st.sampled_from(all_rows()))
+canns = st.deferred(lambda: st.sampled_from(all_canns()))
 
 
-rows = st.sampled_from(ROWS)
-
-
-@pytest.mark.parametrize("row", ROWS, ids=row_id)
 def test_the_set_of_exactly_a_row_has_no_error(row: Row) -> None:
     # A row that says nothing of torch is a set in which nothing holds it.
     found = [f for f in errors(judge(row, cells(row))) if f.code != "torch-free" or "torch" in row.fits]
     assert found == []
 
 
-MOVED = [(row, key) for row in ROWS for key, wanted in row.fits.items() if key not in HOST and wanted[0].isdigit()]
-
-
-@pytest.mark.parametrize(("row", "key"), MOVED, ids=[f"{row_id(row)}-{key}" for row, key in MOVED])
-def test_a_cell_moved_by_one_release_is_found_and_both_are_named(row: Row, key: str) -> None:
+def test_a_cell_moved_by_one_release_is_found_and_both_are_named(cell: tuple[Row, str]) -> None:
+    row, key = cell
     moved = next_release(key, row.fits[key])
-    others = [r for r in ROWS if r.name == row.name and r.version == row.version and r.fits.get(key) == moved]
+    others = [r for r in all_rows() if r.name == row.name and r.version == row.version and r.fits.get(key) == moved]
     found = judge(row, {**cells(row), key: moved})
     naming = [f for f in found if f"{row.name} {row.version}" in f.what and f"{key} {moved}" in f.what + f.why]
     assert any(f.severity is not Severity.NOTE for f in naming) or others, f"{key} {moved} passes beside {row.of}"
 
 
 @settings(max_examples=100, deadline=None)
-@given(rows, st.sampled_from(CANNS))
+@given(rows, canns)
 def test_a_cann_that_no_row_of_a_release_has_is_a_warning_that_names_it(row: Row, cann: str) -> None:
-    same = [r for r in ROWS if (r.name, r.version) == (row.name, row.version) and CANN in r.fits]
+    same = [r for r in all_rows() if (r.name, r.version) == (row.name, row.version) and CANN in r.fits]
     if not same or cann in {r.fits[CANN] for r in same}:
         return
     warnings = [f for f in judge(row, cells(row), cann) if f.severity is not Severity.NOTE]
@@ -152,7 +186,7 @@ def test_a_cann_that_no_row_of_a_release_has_is_a_warning_that_names_it(row: Row
 @settings(max_examples=100, deadline=None)
 @given(rows, st.data())
 def test_a_python_outside_every_range_of_a_release_is_refused_with_the_range(row: Row, choice: st.DataObject) -> None:
-    same = [r for r in ROWS if (r.name, r.version) == (row.name, row.version) and PYTHON in r.fits]
+    same = [r for r in all_rows() if (r.name, r.version) == (row.name, row.version) and PYTHON in r.fits]
     wrong = [python for python in PYTHONS if not any(is_in(r.fits[PYTHON], python) for r in same)]
     if not same or not wrong:
         return
@@ -169,7 +203,7 @@ def test_a_python_outside_every_range_of_a_release_is_refused_with_the_range(row
 
 
 def test_every_cann_and_driver_of_the_table_is_understood() -> None:
-    for row in ROWS:
+    for row in all_rows():
         for key in {CANN, DRIVER} & row.fits.keys():
             assert canonical(row.fits[key])
     assert order("8.3.rc1") < order("8.5.0") < order("9.0.0")
@@ -179,8 +213,8 @@ def test_every_cann_and_driver_of_the_table_is_understood() -> None:
 
 
 def checked(profile_name: str, *pins: str, **options: str) -> tuple[Finding, ...]:
-    recipe = select(REAL, profile_name, Options(pins=pins, **options), Arch.AMD64)
-    return check_recipe(recipe, REAL)
+    recipe = select(real(), profile_name, Options(pins=pins, **options), Arch.AMD64)
+    return check_recipe(recipe, real())
 
 
 def test_torch_2_8_0_under_torch_npu_2_7_1_offers_both_pairs_of_the_targets_cann() -> None:
@@ -254,10 +288,10 @@ def test_mindspeed_rl_on_a_cann_and_python_without_an_image_lists_those_that_exi
 
 
 def test_every_profile_is_told_in_few_lines_and_without_error() -> None:
-    for name, stack in REAL.profiles.items():
+    for name, stack in real().profiles.items():
         for arch in stack.target.arch:
-            recipe = select(REAL, name, Options(arch=str(arch)), Arch.AMD64)
-            found = check_recipe(recipe, REAL, build_arch=Arch.AMD64)
+            recipe = select(real(), name, Options(arch=str(arch)), Arch.AMD64)
+            found = check_recipe(recipe, real(), build_arch=Arch.AMD64)
             assert errors(found) == (), f"{name} {arch}"
             lines = sum(str(f).count("\n") + 1 for f in found)
             assert lines <= 20, f"{name} {arch}: {lines} lines"

@@ -1,11 +1,16 @@
 from __future__ import annotations
 
+import json
+import os
+import time
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from cannery.core.errors import UsageError
-from cannery.edge.yaml_file import YamlDocument, read_yaml
+from cannery.edge.yaml_file import DEEPEST, MOST_BYTES, MOST_NODES, YamlDocument, read_yaml
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,16 +44,16 @@ def test_what_has_no_line_is_where_its_parent_is(tmp_path: Path) -> None:
         ("ok: 1\n\ta: 1\n", "images/x.yaml:2", "broken YAML"),
         ("a: *nowhere\n", "images/x.yaml:1", "broken YAML"),
         ("a: 1\n---\nb: 2\n", "images/x.yaml:2", "broken YAML"),
-        ("a: !!python/object:os.system x\n", "images/x.yaml:1", "broken YAML"),
+        ("a: !!python/object:os.system x\n", "images/x.yaml:1", "the tag !!python/object:os.system has no use here"),
         ("a: 1\nb: 2\na: 3\n", "images/x.yaml:3", "key 'a' stands twice"),
         ("a:\n  c: 1\n  c: 1\n", "images/x.yaml:3", "key 'c' stands twice"),
         ("l:\n  - {d: 1, d: 1}\n", "images/x.yaml:2", "key 'd' stands twice"),
         ("? [a, b]\n: 1\n", "images/x.yaml:1", "a key is a single word here"),
         ("", "images/x.yaml", "the file is empty"),
         ("# only a comment\n", "images/x.yaml", "the file is empty"),
-        ("a: &a [*a]\n", "images/x.yaml", "inside its own anchor"),
+        ("a: &a [*a]\n", "images/x.yaml:1", "nested more than 50 levels deep"),
         ("[" * 3000, "images/x.yaml", ""),
-        (b"a: \xff\xfe\n", "images/x.yaml", "cannot be read"),
+        (b"b: 1\na: \xff\xfe\n", "images/x.yaml:2", "is not UTF-8 text"),
     ],
 )
 def test_a_file_that_is_wrong(tmp_path: Path, text: str | bytes, where: str, what: str) -> None:
@@ -70,9 +75,140 @@ def test_merge_keys_and_aliases_are_yaml(tmp_path: Path) -> None:
     assert document.value["c"] == {"x": 1}
 
 
-@pytest.mark.parametrize("value", ["2026-11-31", "!!int foo", "1" * 5000])
-def test_a_value_that_python_cannot_make_is_the_file_s_error(tmp_path: Path, value: str) -> None:
-    path = tmp_path / "a.yaml"
-    path.write_text(f"exclude_newer: {value}\n")
-    with pytest.raises(UsageError, match=r"images/a\.yaml: a value cannot be read"):
-        read_yaml(path, "images/a.yaml")
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        ("2026-11-31", "timestamp"),
+        ("2026-11-30T25:00:00Z", "timestamp"),
+        ("!!timestamp abc", "timestamp"),
+        ("!!int foo", "int"),
+        ('!!int ""', "int"),
+        ("!!int '-'", "int"),
+        ("1" * 5000, "int"),
+        ('!!float ""', "float"),
+        ("!!bool xx", "bool"),
+    ],
+)
+def test_a_value_that_python_cannot_make_is_an_error_of_its_line(tmp_path: Path, value: str, kind: str) -> None:
+    with pytest.raises(UsageError, match=f" cannot be read as {kind}") as caught:
+        read(tmp_path, f"a: 1\nb: [{value}]\n")
+    assert caught.value.where == "images/x.yaml:2"
+    assert caught.value.hint == "quote dates, versions and whatever else is no number"
+    assert len(caught.value.what) < 250
+
+
+@pytest.mark.parametrize(
+    "value", ["!!set {a}", "!!omap [a: 1]", "!!binary YQ==", "!mine x", "!!python/name:os.system ''"]
+)
+def test_a_tag_that_means_nothing_here(tmp_path: Path, value: str) -> None:
+    with pytest.raises(UsageError, match=r"the tag .* has no use here") as caught:
+        read(tmp_path, f"a: 1\nb: {value}\n")
+    assert (caught.value.where, caught.value.hint) == ("images/x.yaml:2", "remove it")
+
+
+def test_a_tag_that_says_what_is_there_changes_nothing(tmp_path: Path) -> None:
+    document = read(tmp_path, "a: !!str 3.10\nb: !!int '3'\nc: !!map {d: !!null ''}\n")
+    assert document.value == {"a": "3.10", "b": 3, "c": {"d": None}}
+
+
+def multiplied(first: str, one: str, count: int = 40) -> str:
+    """Lines each of which names the one before twice or more."""
+    return f"a0: &a0 {first}\n" + "".join(f"a{n}: &a{n} {one.format(n - 1)}\n" for n in range(1, count))
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        (multiplied("[x, x]", "[*a{0}, *a{0}, *a{0}]"), "more than 100000 values, aliases counted in full"),
+        (multiplied("{x: 1}", "{{<<: [*a{0}, *a{0}]}}"), "more than 100000 values, aliases counted in full"),
+        (multiplied("[x]", "[*a{0}]", count=60), "nested more than 50 levels deep"),
+        ("a: [" + "1," * 100_000 + "]\n", "more than 100000 values"),
+        ("a: " + "[" * 51 + "]" * 51, "nested more than 50 levels deep"),
+        ("a: " + "[" * 900 + "]" * 900, "nested more than 50 levels deep"),
+        ("[" * 300_000, "broken YAML: exceeded maximum nesting depth"),
+        ("".join(f"{' ' * n}a:\n" for n in range(1200)), "broken YAML: exceeded maximum nesting depth"),
+        ("#" * (1 << 20) + "\n", "is larger than 1 MiB"),
+    ],
+)
+def test_a_file_of_another_kind_is_refused_in_no_time(tmp_path: Path, text: str, what: str) -> None:
+    begin = time.process_time()
+    with pytest.raises(UsageError) as caught:
+        read(tmp_path, text)
+    assert what in caught.value.what
+    assert caught.value.where.startswith("images/x.yaml")
+    assert caught.value.hint
+    assert time.process_time() - begin < 10
+
+
+def test_the_bounds_are_far_from_the_files_that_there_are(root: Path) -> None:
+    for path in (root / "images").rglob("*.yaml"):
+        document = read_yaml(path, path.name)
+        assert len(document.lines) < MOST_NODES / 20, path
+        assert max(map(len, document.lines)) < DEEPEST / 3, path
+        assert path.stat().st_size < MOST_BYTES / 10, path
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_lines_end_as_their_editor_ends_them(tmp_path: Path, end: str) -> None:
+    document = read(tmp_path, end.join(["# first", "a: 1", "b:", "  - x", "c: |", "  two", "  lines", ""]))
+    assert document.value == {"a": 1, "b": ["x"], "c": "two\nlines\n"}
+    assert [document.where((key,)) for key in "abc"] == [f"images/x.yaml:{line}" for line in (2, 3, 5)]
+
+
+@pytest.mark.parametrize("text", ["\r", "\r\n\r", "\ufeff", "---\n"])
+def test_a_file_without_content(tmp_path: Path, text: str) -> None:
+    if text == "---\n":
+        assert read(tmp_path, text).value is None
+        return
+    with pytest.raises(UsageError, match="the file is empty"):
+        read(tmp_path, text)
+
+
+def test_only_a_file_is_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.yaml")
+    (tmp_path / "folder.yaml").mkdir()
+    (tmp_path / "endless.yaml").symlink_to("/dev/zero")
+    (tmp_path / "loop.yaml").symlink_to("loop.yaml")
+    for name in ("pipe", "folder", "endless"):
+        with pytest.raises(UsageError, match="is no regular file"):
+            read_yaml(tmp_path / f"{name}.yaml", name)
+    with pytest.raises(UsageError, match="cannot be read"):
+        read_yaml(tmp_path / "loop.yaml", "loop")
+
+
+TAGS = [
+    "",
+    "!!int ",
+    "!!float ",
+    "!!bool ",
+    "!!null ",
+    "!!timestamp ",
+    "!!str ",
+    "!!merge ",
+    "!!value ",
+    "!!map ",
+    "! ",
+]
+SCALARS = st.text() | st.sampled_from(
+    ["", "-", ".", "=", "<<", "0x", "1:2", "1e9", "~", "2026-02-30", "&a", "*a", "NaN"]
+)
+
+
+@settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.sampled_from(TAGS),
+    SCALARS,
+    st.sampled_from(["{0}", "a: {0}", "{0}: a", "[{0}, {0}]", "<<: {0}", "- &x {0}\n- *x"]),
+)
+def test_any_text_is_read_or_refused_with_its_file(tmp_path: Path, tag: str, scalar: str, form: str) -> None:
+    for text in (json.dumps(scalar, ensure_ascii=False), scalar):
+        fault = refusal(tmp_path, form.format(tag + text).encode("utf-8", "surrogatepass"))
+        assert fault is None or (fault.where.startswith("images/x.yaml") and fault.what and fault.hint)
+
+
+def refusal(tmp_path: Path, text: bytes) -> UsageError | None:
+    try:
+        read(tmp_path, text)
+    except UsageError as error:
+        return error
+    return None

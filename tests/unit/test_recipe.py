@@ -47,6 +47,9 @@ def test_an_unknown_profile_names_the_nearest() -> None:
         (Options(base="stadnin"), UsageError, "BASE: 'stadnin'", "standin"),
         (Options(base="me/Cann:1"), UsageError, "'me/Cann:1' is no image reference", "lower case"),
         (Options(base="8.5.0-a3-ubuntu22.04-py3.11"), UsageError, "is not a base of target", "CHIP"),
+        (Options(base="https://host/repo"), UsageError, "BASE: an image reference has no scheme", "docker login"),
+        (Options(base="http://u:s3cr3t@host/repo"), UsageError, "has no scheme (https://) and no cred", "docker login"),
+        (Options(base="u:s3cr3t@host/repo"), UsageError, "BASE: credentials stand in it", "docker login"),
     ],
 )
 def test_a_target_that_there_is_not(options: Options, error: type[UsageError], what: str, hint: str) -> None:
@@ -54,6 +57,7 @@ def test_a_target_that_there_is_not(options: Options, error: type[UsageError], w
         recipe(options)
     assert what in caught.value.what
     assert hint in caught.value.hint
+    assert "s3cr3t" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -192,7 +196,9 @@ def test_a_recipe_is_the_same_chosen_or_bound_again_for_an_arch() -> None:
 
 def test_an_exception_needs_an_index() -> None:
     value = {"kind": "wheels", "summary": "tensors", "index_except": {"arm64": "<2.9"}}
-    with pytest.raises(ValidationError, match="index_except says where an index does not count: name one as index"):
+    with pytest.raises(
+        ValidationError, match="index_except says more about an index, and there is none; name one as index"
+    ):
         Component.model_validate(value)
     with pytest.raises(ValidationError, match=r"kind system has no index, index_except"):
         Component.model_validate({**value, "kind": "system", "index": "torch-cpu"})

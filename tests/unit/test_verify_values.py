@@ -198,6 +198,8 @@ def test_versions(wanted: str, found: str, same: bool) -> None:
         ("# version: 1.0\nruntime_running_version=[7.6.0.1.220:8.3.RC2]\n", "8.3.rc2"),
         ("Ascend-cann-atb : 8.2.RC1\nAscend-cann-atb Version : 8.2.RC1.B080\nPlatform : x86_64\n", "8.2.rc1"),
         ("version=9.1.0-beta\nversion_dir=8.5.0.alpha001\n", "8.5.0.alpha001"),
+        ("Ascend-cann-atb : 8.5.0.B160\n", "8.5.0"),
+        ("version=8.3.RC1.B5\n", "8.3.rc1"),
         ("nothing 1.0\n", ""),
         ("", ""),
     ],

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from verifying.child import run
 from verifying.image import VENV, Image
 from verifying.outcome import Outcome, failed, judged, passed, warning
-from verifying.versions import cann_version
+from verifying.versions import cann_version, without_build
 
 PROBE = (
     "import json, sys; print(json.dumps({'version': '%d.%d.%d' % sys.version_info[:3], 'prefix': sys.prefix,"
@@ -49,12 +49,12 @@ def same_place(path: str, others: Iterable[str]) -> bool:
 
 def base_check(image: Image) -> Outcome:
     """The version files of CANN say what the manifest says, toolkit and NNAL the target's; its scripts are there."""
-    base, cann = image.manifest["base"], image.manifest["target"]["cann"].lower()
+    base, cann = image.manifest["base"], without_build(image.manifest["target"]["cann"].lower())
     faults, seen = [], []
     for item in base["version_files"]:
         found = cann_version(image.text(item["path"]))
         seen.append((item["name"], found or "unknown", item["path"]))
-        recorded = item["version"].lower()
+        recorded = without_build(item["version"].lower())
         wanted = cann if item["name"].lower() in {"toolkit", "nnal"} else recorded
         told = "" if recorded == wanted else f" (the manifest records {item['version']})"
         if not os.path.isfile(image.path(item["path"])):

@@ -47,7 +47,14 @@ def same_release(wanted: str, found: str) -> bool:
     return version_key(wanted)[0] == version_key(found)[0]
 
 
-CANN_VERSION = re.compile(r"(?<![\w.])(\d+\.\d+\.(?:rc\d+|\d+)(?:\.?(?:alpha|beta)\.?\d+)?)(?![\w.])", re.IGNORECASE)
+CANN_VERSION = re.compile(
+    r"(?<![\w.])(\d+\.\d+\.(?:rc\d+|\d+)(?:\.?(?:alpha|beta)\.?\d+)?)(?:\.b\d+)?(?![\w.])", re.IGNORECASE
+)
+
+
+def without_build(cann: str) -> str:
+    """A version of CANN without its build: 8.5.0.b160 is a build of 8.5.0, and version files name either."""
+    return re.sub(r"\.b\d+$", "", cann)
 
 
 def cann_version(text: str) -> str:
