@@ -8,6 +8,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 from pydantic import BaseModel, ConfigDict, model_validator
 
+from cannery.core.fault import FaultError
 from cannery.core.fields import (
     CommitText,
     DateText,
@@ -36,6 +37,7 @@ SOURCE_FIELDS = frozenset(
         "build_env",
         "subdirectory",
         "paths",
+        "tree_links",
         "stubs",
         "revisions",
         "releases",
@@ -43,7 +45,7 @@ SOURCE_FIELDS = frozenset(
 )
 # Fields that only some kinds have; what nothing would read is refused.
 FIELDS_OF: dict[ComponentKind, frozenset[str]] = {
-    ComponentKind.WHEELS: frozenset({"extras", "index", "index_except", "local", "binds", "metadata"}),
+    ComponentKind.WHEELS: frozenset({"extras", "index", "index_except", "local", "binds", "metadata", "cxx_abi"}),
     ComponentKind.SYSTEM: frozenset({"system", "links"}),
     ComponentKind.SOURCE: SOURCE_FIELDS,
     ComponentKind.NATIVE: SOURCE_FIELDS | {"soc_variable", "standin"},
@@ -68,6 +70,13 @@ class StandInMetadata(Closed):
     """Requirements of a release, for locking where its index cannot be reached. `source` says where they were read."""
 
     requires: tuple[RequirementText, ...]
+    source: Text
+
+
+class CxxAbi(Closed):
+    """The C++ ABI that a distribution's wheels are built with, by arch and range of versions; the first that fits."""
+
+    by_release: dict[Arch, dict[SpecifierText, Literal[0, 1]]]
     source: Text
 
 
@@ -143,6 +152,8 @@ class Component(Closed):
     # Distributions that follow this one and are bound to the same index.
     binds: tuple[Name, ...] = ()
     metadata: dict[VersionText, StandInMetadata] = {}
+    # Of torch_npu: ATB's build in the image's environment has to be that of this ABI (`cannery.core.atb`).
+    cxx_abi: CxxAbi | None = None
     # Of source and native: a host (a name in images/hosts.yaml) -> `owner/name` there, in the order they are tried.
     hosts: dict[Name, RepositoryText] = {}
     install: Install | None = None
@@ -151,6 +162,8 @@ class Component(Closed):
     subdirectory: RelativeText | None = None
     # What of the repository is exported: files and folders, all when none is named.
     paths: tuple[RelativeText, ...] = ()
+    # Links in its tree to what stands in other trees of the image: path in this one -> component/path in that one.
+    tree_links: dict[RelativeText, RelativeText] = {}
     # Modules that its setup.py imports and does not use; the stage puts empty ones in their place.
     stubs: tuple[ModuleText, ...] = ()
     standin: OnStandIn | None = None
@@ -177,20 +190,20 @@ class Component(Closed):
         if self.kind is ComponentKind.SYSTEM and self.package:
             unread.append("package")
         if unread:
-            raise ValueError(f"kind {self.kind} has no {', '.join(unread)}")
+            raise FaultError(f"kind {self.kind} has no {', '.join(unread)}", path=(unread[0],))
         if self.kind.is_source and not (self.revisions or self.releases):
-            raise ValueError(f"kind {self.kind} wants revisions or releases: what the build asks for is known by them")
+            raise FaultError(f"kind {self.kind} wants revisions or releases: what the build asks for is known by them")
         if self.revisions and not self.hosts:
-            raise ValueError("revisions are commits of a repository: name the hosts that have it")
-        unknown = sorted({r.release for r in self.revisions.values() if r.release} - {*self.releases})
-        if unknown:
-            raise ValueError(f"a revision's release {unknown[0]} is not among the releases")
+            raise FaultError("revisions are commits of a repository", "name the hosts that have it", ("revisions",))
+        for commit, revision in self.revisions.items():
+            if revision.release and revision.release not in self.releases:
+                what = f"a revision's release {revision.release} is not among the releases"
+                raise FaultError(what, "add it there", ("revisions", commit, "release"))
         if self.kind.is_source and self.install is None:
-            raise ValueError(f"kind {self.kind} wants install: {', '.join(Install)}")
-        if self.index is None and (self.binds or self.metadata):
-            raise ValueError("binds and metadata say more about an index: name one as index")
-        if self.index is None and self.index_except:
-            raise ValueError("index_except says where an index does not count: name one as index")
+            raise FaultError(f"kind {self.kind} wants install", f"one of {', '.join(Install)}")
+        for name in ("binds", "metadata", "index_except"):
+            if self.index is None and getattr(self, name):
+                raise FaultError(f"{name} says more about an index, and there is none", "name one as index", (name,))
         return self
 
     def index_on(self, arch: Arch, version: str | None) -> str | None:

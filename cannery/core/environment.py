@@ -1,7 +1,8 @@
 """The environment of an image: one table, from which ENV and /etc/profile.d/cannery.sh are both made.
 
-The base's own values come first (`base_env.expand_env`), then the virtual environment's, components' in the profile's
-order, the profile's. A component's value may refer to a name set before as `${NAME}`.
+The base's own values come first (`base_env.expand_env`), with ATB of torch_npu's C++ ABI (`atb`), then the virtual
+environment's, the trees on PYTHONPATH (`trees`), components' in the profile's order, the profile's. A component's value
+may refer to a name set before as `${NAME}`.
 """
 
 from __future__ import annotations
@@ -9,20 +10,28 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from cannery.core.atb import known_abi, with_abi
+from cannery.core.trees import python_folders
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from cannery.core.recipe import Recipe
 
 VENV = "/opt/venv"
+PYTHONPATH = "PYTHONPATH"
 REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 def image_environment(recipe: Recipe, base: Mapping[str, str]) -> dict[str, str]:
     """Return the complete environment of the image, in the order in which it is set."""
-    env = dict(base)
+    abi = known_abi(recipe)
+    env = dict(base) if abi is None else with_abi(base, abi)
     env["VIRTUAL_ENV"] = VENV
     env["PATH"] = f"{VENV}/bin:{env['PATH']}"
+    if folders := python_folders(recipe):
+        # Behind the base's own: what CANN imports is found where CANN put it.
+        env[PYTHONPATH] = ":".join((env.get(PYTHONPATH, ""), *folders))
     for chosen in recipe.chosen:
         _extend(env, chosen.component.env)
     _extend(env, recipe.profile.env)

@@ -6,6 +6,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from cannery import __version__
+from cannery.core.atb import atb_abi
+from cannery.core.image_reference import BASE_DIGEST, BASE_NAME, split_digest
 from cannery.core.markers import package_name
 from cannery.core.words import BaseKind, Install
 
@@ -79,11 +81,13 @@ def manifest_text(plan: Plan, compatibility: Compatibility) -> str:
 def labels(plan: Plan) -> dict[str, str]:
     """Return the image's labels: what it is, on what it stands, whether it was forced."""
     recipe = plan.recipe
+    reference, digest = split_digest(plan.base_reference)
     found = {
         "org.opencontainers.image.title": recipe.name,
         "org.opencontainers.image.description": recipe.profile.summary,
         "org.opencontainers.image.version": str(plan.tag),
-        "org.opencontainers.image.base.name": plan.base_reference,
+        BASE_NAME: reference,
+        **({BASE_DIGEST: digest} if digest else {}),
         "org.cannery.version": __version__,
         "org.cannery.profile": recipe.name,
         "org.cannery.plan": plan.digest,
@@ -120,16 +124,17 @@ def _source(plan: Plan, step: SourceStep) -> dict[str, Any]:
 
 def _base(plan: Plan) -> dict[str, Any]:
     base = plan.recipe.base
+    reference, digest = split_digest(plan.base_reference)
     return {
-        "reference": plan.base_reference,
-        "digest": None,
+        "reference": reference,
+        "digest": digest,
         "kind": str(base.kind),
         "python_home": f"/usr/local/python{base.tag.python}",
         "toolkit_home": base.line.toolkit_home,
         "set_env": list(base.line.set_env),
-        "atb_abi": base.tag.atb_abi,
+        "atb_abi": atb_abi(plan.recipe),
         "version_files": [
-            {"path": file.at(plan.recipe.target.arch), "name": file.name, "version": base.line.cann}
+            {"path": file.at(plan.recipe.target.arch), "name": file.name, "version": plan.recipe.target.cann}
             for file in base.line.version_files
         ],
     }

@@ -17,9 +17,11 @@ from cannery.core.base_env import expand_env
 from cannery.core.environment import image_environment
 from cannery.core.errors import FindingsError
 from cannery.core.grouping import Group, make_groups
+from cannery.core.recipe import with_arch
 from cannery.core.source_step import SourceStep, source_steps
 from cannery.core.standin import standin_reference
 from cannery.core.tags import PLAN_DIGITS, ImageTag
+from cannery.core.trees import tree_links
 from cannery.core.words import Arch, BaseKind, ComponentKind
 
 if TYPE_CHECKING:
@@ -165,9 +167,10 @@ def make_plan(recipe: Recipe, inputs: Inputs) -> Plan:
     system = [c for c in recipe.chosen if c.component.kind is ComponentKind.SYSTEM]
     packages = sorted({p for c in system for p in _packages(c, family)})
     links = [link for c in system for link in _links(c, family, recipe.target.arch)]
-    env = image_environment(recipe, expand_env(recipe.base.line, recipe.target, recipe.base.tag))
+    links += [Link(path, target) for path, target in tree_links(recipe)]
+    env = _environment(recipe)
     epoch = plan_epoch(recipe)
-    digest = _digest(_arch_independent(recipe, inputs, env))
+    digest = _digest(_arch_independent(recipe, inputs))
     files = [digest, list(inputs.forced), str(recipe.target.arch)]
     layers = tuple(_layers((groups, sources), (base, packages, env), links, files, epoch, inputs))
     return Plan(
@@ -187,6 +190,10 @@ def make_plan(recipe: Recipe, inputs: Inputs) -> Plan:
         digest=digest,
         forced=inputs.forced,
     )
+
+
+def _environment(recipe: Recipe) -> Mapping[str, str]:
+    return image_environment(recipe, expand_env(recipe.base.line, recipe.target, recipe.base.tag))
 
 
 def plan_epoch(recipe: Recipe) -> int:
@@ -248,7 +255,7 @@ def _digest(value: Any) -> str:  # noqa: ANN401 - JSON
     return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:PLAN_DIGITS]
 
 
-def _arch_independent(recipe: Recipe, inputs: Inputs, env: Mapping[str, str]) -> dict[str, Any]:
+def _arch_independent(recipe: Recipe, inputs: Inputs) -> dict[str, Any]:
     """Return what decides an image's content in every arch; the arch itself is left out."""
     target = {k: v for k, v in asdict(recipe.target).items() if k != "arch"}
     return {
@@ -256,9 +263,12 @@ def _arch_independent(recipe: Recipe, inputs: Inputs, env: Mapping[str, str]) ->
         "target": target,
         "base": [recipe.base.kind, recipe.base.line.model_dump(mode="json"), recipe.base.references],
         "components": [[c.name, *_told(c)] for c in recipe.chosen],
-        "profile_file": recipe.profile.model_dump(mode="json", exclude={"summary", "documents"}, exclude_defaults=True),
+        "profile_file": recipe.profile.model_dump(
+            mode="json", exclude={"summary", "documents", "warnings"}, exclude_defaults=True
+        ),
         "locks": {arch: [asdict(p) for p in lock.packages] for arch, lock in sorted(inputs.locks.items())},
-        "env": dict(env),
+        # ATB's C++ ABI differs by arch (`cannery.core.atb`).
+        "env": {arch: _environment(with_arch(recipe, arch)) for arch in sorted(inputs.locks)},
         "templates": dict(inputs.templates),
         "forced": inputs.forced,
         **({"local": {name: tree.digest for name, tree in sorted(inputs.local.items())}} if inputs.local else {}),

@@ -9,6 +9,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
+from cannery.core.address_fields import REGISTRY_HINT, reference_fault
 from cannery.core.errors import FindingsError, UsageError
 from cannery.core.held import held_bounds
 from cannery.core.image_reference import parse_reference
@@ -317,6 +318,9 @@ def _repinned(chosen: Chosen, version: str) -> Chosen:
 
 
 def _base(catalog: Catalog, profile: Profile, target: Target, base: str | None) -> Base:
+    fault = reference_fault(base or "")
+    if fault:
+        raise UsageError(f"BASE: {fault}", hint=REGISTRY_HINT)
     wanted = base or (STANDIN if profile.base == STANDIN else "cann")
     line = catalog.bases.get(without_build(target.cann))
     if line is None:
@@ -338,7 +342,7 @@ def _base(catalog: Catalog, profile: Profile, target: Target, base: str | None) 
             )
         return Base(BaseKind.STANDIN, (), line, tag_name, tag)
     if is_tag:
-        references = tuple(f"{repository}:{tag_name}" for repository in catalog.registries.repositories)
+        references = tuple(f"{repository}:{tag_name}" for repository in catalog.registries.of(target.os))
         return Base(BaseKind.REAL, references, line, tag_name, tag)
     _check_reference(wanted, catalog)
     parse_reference(wanted)

@@ -92,12 +92,21 @@ def ensure_rootfs(data: StandIn, arch: Arch, *, cache: Path, host_arch: Arch, sa
 def _check_host(folder: Path, arch: Arch, host_arch: Arch) -> None:
     if os.geteuid() != 0:
         raise UnableError("making the stand-in base needs root", hint="run as root, or take another BASE")
+    check_emulation(arch, host_arch)
+    check_space(folder, SPACE)
+
+
+def check_emulation(arch: Arch, host_arch: Arch) -> None:
+    """Raise `UnableError` with what to install where this host's kernel cannot run programs of `arch`.
+
+    Cheap, and asked before anything is fetched: making a stand-in base, and every step of a build that runs on the
+    target's platform, needs it. It says nothing of an engine on another machine.
+    """
     if arch is not host_arch and not is_registered(arch):
         raise UnableError(
             f"this host cannot run {arch} programs, and the stand-in base for {arch} needs it",
             hint="apt-get install qemu-user-static binfmt-support",
         )
-    check_space(folder, SPACE)
 
 
 def check_space(folder: Path, wanted: int) -> None:

@@ -26,18 +26,22 @@ PROFILE = "quickstart"
 NODES = (*(f"/dev/davinci{n}" for n in range(8)), "/dev/davinci_manager", "/dev/devmm_svm", "/dev/hisi_hdc")
 # A major number that no driver of Linux has: such a node exists, and opens with ENXIO.
 UNUSED_MAJOR = 511
+# build.py's own work on another checkout than the one that it stands in.
+ELSEWHERE = "import sys, pathlib, cannery.cli as c; sys.exit(c.main(sys.argv[2:], pathlib.Path(sys.argv[1])))"
 
 
 @dataclass(frozen=True)
 class Cannery:
-    """build.py as a user calls it, and the engine that it uses."""
+    """build.py as a user calls it on a checkout, and the engine that it uses."""
 
     engine: Engine
     env: dict[str, str]
+    root: Path = ROOT
 
     def build_py(self, *arguments: str, check: int | None = 0) -> subprocess.CompletedProcess[str]:
         """Run build.py; fail on another exit code than `check`."""
-        command = (sys.executable, "build.py", *arguments)
+        script = ("build.py",) if self.root == ROOT else ("-c", ELSEWHERE, str(self.root))
+        command = (sys.executable, *script, *arguments)
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
         if check is not None:
             assert done.returncode == check, f"{command}: {done.returncode}\n{done.stdout}\n{done.stderr}"
@@ -62,6 +66,11 @@ class Image:
     def reference(self) -> str:
         """Its tag with the plan."""
         return str(self.table["references"][0])
+
+
+def layers_of(cannery: Cannery, reference: str) -> list[str]:
+    """The digests of an image's layers, from the lowest up."""
+    return list(json.loads(cannery.docker("image", "inspect", reference).stdout)[0]["RootFS"]["Layers"])
 
 
 @pytest.fixture(scope="session")

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
+from os.path import normpath
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 import pytest
 
 from cannery.core.base_env import expand_env
+from cannery.core.standin import StandInSpec, entrypoint
+from cannery.core.standin_tree import cann_tree
 from cannery.core.target import Target
 from cannery.core.words import Arch, Chip
 from cannery.edge.catalog import load_catalog
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
     from cannery.core.catalog import Catalog
+    from cannery.core.standin_tree import Entry
 
 IMAGES = Path(__file__).parents[2] / "images"
 TAG = re.compile(r"(?P<cann>.+?)-(?P<chip>910b|910|a3|310p)-(?P<os>[^-]+)-py(?P<python>.+)")
@@ -63,3 +69,57 @@ def test_an_empty_segment_stays_where_the_images_have_it(catalog: Catalog) -> No
     env = environments(catalog)["8.3.rc1-910b-ubuntu22.04-py3.11"]
     assert env["LD_LIBRARY_PATH"].endswith("/usr/local/Ascend/driver/lib64/driver/:")
     assert env["PYTHONPATH"].endswith("/tbe:")
+
+
+def stand_ins(catalog: Catalog) -> Iterator[tuple[str, StandInSpec]]:
+    """The stand-in of every tag that has one, for both arches, without stubs."""
+    for line in catalog.bases.values():
+        for name, tag in line.tags.items():
+            match = TAG.fullmatch(name)
+            assert match, name
+            if match["python"] == catalog.standin.python:
+                for arch in Arch:
+                    target = Target(match["cann"], Chip(match["chip"]), match["os"], match["python"], arch)
+                    yield f"{name} {arch}", StandInSpec(catalog.standin, target, line, tag, None)
+
+
+def followed(path: str, tree: Mapping[str, Entry]) -> str:
+    """`path` with the link of the tree that it leads through, if any, replaced by what the link names."""
+    for parent in (PurePosixPath(path), *PurePosixPath(path).parents):
+        target = tree[str(parent)].target if str(parent) in tree else None
+        if target:
+            return normpath(parent.parent / target / PurePosixPath(path).relative_to(parent))
+    return path
+
+
+def test_every_line_has_a_stand_in(catalog: Catalog) -> None:
+    lines = {spec.line.cann for _, spec in stand_ins(catalog)}
+    assert lines == set(catalog.bases)
+    assert lines >= {"8.1.rc1", "8.2.rc1", "8.3.rc1", "8.3.rc2", "8.5.0", "8.5.1"}
+
+
+def test_a_stand_in_has_every_folder_and_script_that_its_environment_and_entrypoint_name(catalog: Catalog) -> None:
+    for name, spec in stand_ins(catalog):
+        tree = {entry.path: entry for entry in cann_tree(spec, {})}
+        env = spec.env
+        homes = ("ASCEND_TOOLKIT_HOME", "ASCEND_HOME_PATH", "ASCEND_OPP_PATH", "TOOLCHAIN_HOME", "ATB_HOME_PATH")
+        for variable in homes:
+            assert followed(env[variable], tree) in tree, f"{name}: {variable}={env[variable]}"
+        for script in spec.line.set_env:
+            assert tree[followed(script, tree)].mode == 0o755, f"{name}: {script}"
+        assert " && ".join(f"source {script}" for script in spec.line.set_env) in entrypoint(spec.line.set_env)[2]
+        for file in spec.line.version_files:
+            content = tree[followed(file.at(spec.target.arch), tree)].content
+            assert content is not None
+            assert content.decode() == file.line.replace("{version}", spec.line.cann.upper()) + "\n", (
+                f"{name}: {file.name}"
+            )
+        assert f"{spec.python_home}/bin/python3" in tree
+
+
+def test_a_line_names_no_folder_of_another(catalog: Catalog) -> None:
+    for name, spec in stand_ins(catalog):
+        text = "\n".join([*spec.env.values(), *spec.line.set_env, spec.line.toolkit_home])
+        assert set(re.findall(r"/cann-([^/:\n]+)", text)) <= {spec.line.cann}, name
+        assert set(re.findall(r"ascend-toolkit/(\d[^/:\n]*)", text)) == set(), name
+        assert ("/cann-" in text) == spec.line.cann.startswith("8.5"), name

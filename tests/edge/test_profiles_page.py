@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from cannery.core.catalog import Host, Index, Later, Pin, Profile, Reasoned, TargetDefaults
+from cannery.core.catalog import Host, Index, Later, Pin, Profile, Reasoned, TargetDefaults, Warned
 from cannery.core.component import (
     FIELDS_OF,
     Component,
+    CxxAbi,
     Import,
     Known,
     OnStandIn,
+    Release,
     Revision,
     StandInMetadata,
     Submodule,
@@ -38,10 +40,12 @@ TABLES: dict[str, type[Closed]] = {
     "target": TargetDefaults,
     "components": Pin,
     "constraints, overrides and excludes": Reasoned,
+    "warnings": Warned,
     "exclude_newer_packages": Later,
     "Component": Component,
     "imports": Import,
     "metadata": StandInMetadata,
+    "cxx_abi": CxxAbi,
     "revisions and releases": Revision,
     "standin": OnStandIn,
     "submodules": Submodule,
@@ -130,8 +134,9 @@ def test_the_closed_words_stand_in_it() -> None:
 
 
 def test_a_release_has_the_fields_of_a_revision_but_its_version() -> None:
-    assert [*Revision.model_fields] == [*Known.model_fields, "version"]
-    assert "Of a release\nthe same fields are known, without `version`." in PAGE
+    assert [*Revision.model_fields] == [*Known.model_fields, "version", "release"]
+    assert [*Release.model_fields] == [*Known.model_fields, "sdist"]
+    assert "Of a release\nthe same fields are known, without `version` and `release`, and `sdist: true` where" in PAGE
 
 
 def test_the_yaml_files_are_valid_and_the_worked_example_works(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from cannery.core.atb import atb_abi
 from cannery.core.chains import chain, denied
 from cannery.core.findings import errors
 from cannery.core.lock import PROFILE_VIA
@@ -23,6 +24,7 @@ from cannery.core.lock_request import lock_request
 from cannery.core.lock_text import parse_lock
 from cannery.core.recipe import Options, select
 from cannery.core.rules import check_recipe
+from cannery.core.trees import python_folders, tree_links
 from cannery.core.words import Arch, ComponentKind
 from cannery.edge.catalog import load_catalog
 
@@ -37,11 +39,13 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 # Profile -> Pythons that it is locked for.
 STACKS = {
     "mindspeed-rl": ("3.10", "3.11"),
-    "verl-npu": ("3.11",),
+    "verl-npu": ("3.11", "3.10"),
     "verl-qwen3.5": ("3.11",),
     "verl-sglang": ("3.11",),
 }
 CELLS = [(name, python, arch) for name, pythons in STACKS.items() for python in pythons for arch in Arch]
+# Where a Python has an image on another OS than the profile's.
+OS_OF = {("verl-npu", "3.10"): "manylinux_2_28"}
 CPU_INDEX = "pytorch-cpu"
 
 
@@ -52,7 +56,8 @@ def catalog() -> Catalog:
 
 @cache
 def bound(name: str, python: str, arch: Arch) -> Recipe:
-    return select(catalog(), name, Options(python=python, arch=str(arch)), Arch.AMD64)
+    options = Options(python=python, arch=str(arch), os=OS_OF.get((name, python)))
+    return select(catalog(), name, options, Arch.AMD64)
 
 
 @cache
@@ -350,6 +355,9 @@ def test_sdists_are_the_ones_that_have_no_wheel(name: str, python: str, arch: Ar
         "verl-qwen3.5": {"pylatexenc==2.10", "arctic-inference==0.1.1", "vllm==0.13.0"},
         "verl-sglang": {"pylatexenc==2.10"},
     }
+    if (name, python) == ("verl-npu", "3.10"):
+        # Megatron-LM's zarr, the last for that Python.
+        more[name] |= {"asciitree==0.3.3", *(["numcodecs==0.13.1"] if arch is Arch.ARM64 else [])}
     assert sdists == {"antlr4-python3-runtime==4.9.3", *more[name]}
 
 
@@ -414,11 +422,58 @@ def test_kernels_are_compiled_for_the_chip_of_the_target() -> None:
     assert [str(chip) for chip in component.releases["0.13.0"].chips] == ["910b"]
 
 
-def test_atb_has_the_abi_of_torch_where_the_base_names_the_other_one() -> None:
-    abis = {name: bound(name, "3.11", Arch.ARM64).base.tag.atb_abi for name in STACKS}
-    assert abis == {"mindspeed-rl": 0, "verl-npu": 0, "verl-qwen3.5": 1, "verl-sglang": 0}
-    homes = {name: catalog().profiles[name].env.get("ATB_HOME_PATH", "") for name in STACKS}
-    assert {name: home.rpartition("_")[2] for name, home in homes.items() if home} == {
-        "verl-npu": "1",
-        "verl-sglang": "1",
+def test_atb_has_the_abi_of_torch_npu_on_both_arches_whatever_the_base_names() -> None:
+    named = {name: bound(name, "3.11", Arch.ARM64).base.tag.atb_abi for name in STACKS}
+    assert named == {"mindspeed-rl": 0, "verl-npu": 0, "verl-qwen3.5": 1, "verl-sglang": 0}
+    found = {name: tuple(atb_abi(bound(name, "3.11", arch)) for arch in (Arch.AMD64, Arch.ARM64)) for name in STACKS}
+    assert found == {"mindspeed-rl": (0, 0), "verl-npu": (1, 1), "verl-qwen3.5": (1, 1), "verl-sglang": (0, 1)}
+
+
+def test_no_profile_and_no_component_names_atb_by_hand() -> None:
+    envs = [*catalog().profiles.values(), *catalog().components.values()]
+    assert not [value for one in envs for value in one.env.values() if "/atb/" in value]
+
+
+def test_trees_are_on_pythonpath_and_lead_to_each_other_as_the_guides_say() -> None:
+    recipes = {name: bound(name, "3.11", Arch.ARM64) for name in STACKS}
+    assert {name: python_folders(recipe) for name, recipe in recipes.items() if python_folders(recipe)} == {
+        "mindspeed-rl": ("/opt/src/megatron-lm", "/opt/src/mindspeed-llm", "/opt/src/mindspeed-rl"),
+        "verl-npu": ("/opt/src/megatron-lm",),
     }
+    examples = "/opt/src/verl-npu/tests/verl_examples"
+    assert {name: dict(tree_links(recipe)) for name, recipe in recipes.items() if dict(tree_links(recipe))} == {
+        "mindspeed-rl": {
+            "/opt/src/mindspeed-rl/megatron": "/opt/src/megatron-lm/megatron",
+            "/opt/src/mindspeed-rl/mindspeed": "/opt/src/mindspeed/mindspeed",
+            "/opt/src/mindspeed-rl/mindspeed_llm": "/opt/src/mindspeed-llm/mindspeed_llm",
+        },
+        "verl-npu": {f"/opt/src/verl-src/{name}": f"{examples}/{name}" for name in ("configs", "dapo", "grpo")},
+    }
+
+
+def test_what_the_guides_name_and_the_profiles_do_not_take_is_kept_beside_it() -> None:
+    documented = {
+        (name, pin.name): pin.documented
+        for name in STACKS
+        for pin in catalog().profiles[name].components
+        if pin.documented
+    }
+    assert documented == {
+        ("verl-qwen3.5", "torch-npu"): "2.8.0.post1",
+        ("verl-sglang", "torch-npu"): "2.6.0",
+        ("verl-sglang", "triton-ascend"): "3.2.0.dev20250925",
+    }
+
+
+def test_every_component_with_a_module_is_imported() -> None:
+    silent = {name for name, one in catalog().components.items() if not one.imports}
+    assert silent == {name for name, one in catalog().components.items() if one.kind is ComponentKind.SYSTEM}
+
+
+def test_python_3_10_of_verl_npus_guide_has_an_image_of_its_own() -> None:
+    found = bound("verl-npu", "3.10", Arch.ARM64)
+    assert found.base.references == ("quay.io/ascend/manylinux:8.3.rc1-910b-manylinux_2_28-py3.10",)
+    assert (found.base.tag.python, atb_abi(found)) == ("3.10.18", 1)
+    assert errors(check_recipe(found, catalog())) == ()
+    (missing,) = errors(check_recipe(select(catalog(), "verl-npu", Options(python="3.10"), Arch.AMD64), catalog()))
+    assert missing.fix.startswith("existing: 8.3.rc1-910b-manylinux_2_28-py3.10, ")

@@ -75,13 +75,13 @@ def test_an_image_tells_by_its_labels_what_its_manifest_was_made_with(labelled: 
 
 def test_labels_that_name_another_base_change_nothing() -> None:
     name = "org.opencontainers.image.base.name"
-    for options, labels in (
+    for options, there in (
         (None, {}),
         (None, {name: "elsewhere.example/cann:1"}),
         (Options(base="standin"), {name: FIRST}),
     ):
         before = plan(options)
-        assert on_labelled_base(before, labels) is before
+        assert on_labelled_base(before, there) is before
 
 
 @pytest.mark.parametrize("options", [None, Options(os="openeuler24.03"), Options(arch="arm64")])

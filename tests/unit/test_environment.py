@@ -1,13 +1,35 @@
 from __future__ import annotations
 
 import subprocess
+from pathlib import Path
 
 import pytest
-from factories import catalog, components, profile, recipe
+from factories import (
+    ENGINE,
+    KERNELS,
+    LIBRARY,
+    PATCHER,
+    PLUGIN,
+    catalog,
+    components,
+    inputs,
+    profile,
+    recipe,
+    source_components,
+    source_recipe,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cannery.core.atb import atb_abi, known_abi
+from cannery.core.component import Component, CxxAbi
 from cannery.core.environment import docker_quote, image_environment, profile_script, shell_quote
+from cannery.core.errors import FindingsError
+from cannery.core.manifest import manifest
+from cannery.core.plan import Link, make_plan
+from cannery.core.recipe import Options, Recipe, with_arch
+from cannery.core.trees import python_folders, tree_links
+from cannery.core.words import Arch
 
 BASE = {"PATH": "/usr/local/python3.11.14/bin:/usr/bin", "LD_LIBRARY_PATH": "/lib64"}
 names = st.text("ABC_019", max_size=4).map(lambda n: f"X_{n}")
@@ -37,6 +59,208 @@ def test_a_value_may_refer_to_what_was_set_before_and_an_unset_name_is_empty() -
     env = image_environment(found, BASE)
     assert env["C"] == "/usr/local/lib/libjemalloc.so.2![]"
     assert env["D"] == "$A", "only braces refer"
+
+
+# ATB's C++ ABI
+
+ATB = "/usr/local/Ascend/nnal/atb/latest/atb"
+OF_ATB = {
+    "PATH": f"{ATB}/cxx_abi_0/bin:/usr/bin",
+    "ATB_HOME_PATH": f"{ATB}/cxx_abi_0",
+    "LD_LIBRARY_PATH": f"{ATB}/cxx_abi_0/lib:{ATB}/cxx_abi_0/examples:/lib64:/mine{ATB}/cxx_abi_0/lib",
+    "OTHER": f"{ATB}/cxx_abi_0x",
+}
+RANGES = {Arch.AMD64: {">=2.4,<2.7": 0, ">=2.7.1": 1}, Arch.ARM64: {">=2.4,<2.6": 0, ">=2.6": 1}}
+
+
+def with_torch_npu(version: str | None, arch: Arch = Arch.AMD64, abi: int = 0) -> Recipe:
+    """The made-up stack with a release of torch_npu, on images that name ATB's build of `abi`."""
+    of_npu = components()["torch-npu"].model_copy(update={"cxx_abi": CxxAbi(by_release=RANGES, source="its symbols")})
+    pins = [{"name": "torch-npu", "version": version}, {"name": "ray"}]
+    lines = {
+        cann: line.model_copy(
+            update={"tags": {name: tag.model_copy(update={"atb_abi": abi}) for name, tag in line.tags.items()}}
+        )
+        for cann, line in catalog().bases.items()
+    }
+    data = catalog(
+        profiles={"stack": profile(components=pins)}, components={**components(), "torch-npu": of_npu}, bases=lines
+    )
+    return with_arch(recipe(found=data), arch)
+
+
+@pytest.mark.parametrize(
+    ("version", "amd64", "arm64"),
+    [
+        ("2.5.1", 0, 0),
+        ("2.6.0", 0, 1),
+        ("2.6.0.post3", 0, 1),
+        ("2.7.1", 1, 1),
+        ("2.8.0.post2", 1, 1),
+        ("2.7.1.dev20250724", None, 1),
+        ("2.1.0", None, None),
+        (None, None, None),
+    ],
+)
+def test_torch_npu_decides_which_atb_fits(version: str | None, amd64: int | None, arm64: int | None) -> None:
+    found = {arch: known_abi(with_torch_npu(version, arch)) for arch in Arch}
+    assert found == {Arch.AMD64: amd64, Arch.ARM64: arm64}
+
+
+def test_every_path_of_atb_in_the_bases_environment_follows() -> None:
+    env = image_environment(with_torch_npu("2.7.1"), OF_ATB)
+    assert env["ATB_HOME_PATH"] == f"{ATB}/cxx_abi_1"
+    assert env["PATH"] == f"/opt/venv/bin:{ATB}/cxx_abi_1/bin:/usr/bin"
+    # A path that only holds ATB's, or begins like it, is another one.
+    assert env["LD_LIBRARY_PATH"] == f"{ATB}/cxx_abi_1/lib:{ATB}/cxx_abi_1/examples:/lib64:/mine{ATB}/cxx_abi_0/lib"
+    assert env["OTHER"] == f"{ATB}/cxx_abi_0x"
+
+
+def test_a_base_of_the_new_abi_goes_back_for_an_old_release() -> None:
+    base = {name: value.replace("cxx_abi_0", "cxx_abi_1") for name, value in OF_ATB.items()}
+    found = with_torch_npu("2.5.1", abi=1)
+    assert image_environment(found, base)["ATB_HOME_PATH"] == f"{ATB}/cxx_abi_0"
+    assert atb_abi(found) == 0
+
+
+def test_an_unknown_release_leaves_the_bases_atb() -> None:
+    found = with_torch_npu("2.1.0", abi=1)
+    assert image_environment(found, OF_ATB)["ATB_HOME_PATH"] == OF_ATB["ATB_HOME_PATH"]
+    assert atb_abi(found) == 1, "as the base's facts say"
+
+
+def test_without_a_base_there_is_only_what_torch_npu_says() -> None:
+    options = Options(os="openeuler22.03")
+    with pytest.raises(FindingsError, match=r"no CANN image 8\.5\.0-910b-openeuler22\.03-py3\.11"):
+        atb_abi(recipe(options))
+
+
+def test_a_base_without_atb_stays_as_it_is() -> None:
+    env = image_environment(with_torch_npu("2.7.1"), {**BASE, "ATB_HOME_PATH": "/opt/my/atb"})
+    assert (env["ATB_HOME_PATH"], env["LD_LIBRARY_PATH"]) == ("/opt/my/atb", "/lib64")
+
+
+def test_manifest_and_environment_name_one_abi_and_the_arches_share_a_tag() -> None:
+    plans = [make_plan(found, inputs(found)) for found in (with_torch_npu("2.6.0", arch) for arch in Arch)]
+    told = {plan.recipe.target.arch: manifest(plan, catalog().compatibility)["base"]["atb_abi"] for plan in plans}
+    assert told == {Arch.AMD64: 0, Arch.ARM64: 1}
+    assert plans[0].tag == plans[1].tag
+
+
+# Trees
+
+TREES = [
+    {"name": "torch", "version": "2.9.0"},
+    {"name": "torch-npu", "version": "2.9.0"},
+    {"name": "engine", "commit": ENGINE},
+    {"name": "patcher", "commit": PATCHER},
+    {"name": "plugin", "commit": PLUGIN},
+    {"name": "kernels", "commit": KERNELS},
+]
+
+
+def changed(name: str, **changes: object) -> Component:
+    """A made-up source with other fields."""
+    return Component.model_validate({**source_components()[name].model_dump(exclude_unset=True), **changes})
+
+
+def trees(pins: list[dict[str, str]] | None = None, **changes: object) -> Recipe:
+    """The made-up sources, `plugin` a tree in a folder of its repository, with `changes` to the patcher."""
+    parts = {
+        **source_components(),
+        "plugin": changed("plugin", install="tree", subdirectory="python/src"),
+        "patcher": changed("patcher", **changes),
+    }
+    return source_recipe(found=catalog(components={**components(), **parts}), components=pins or TREES)
+
+
+def test_trees_stand_on_pythonpath_behind_the_bases_own_in_the_profiles_order() -> None:
+    env = image_environment(trees(), {**BASE, "PYTHONPATH": "/cann/python:/cann/tbe:"})
+    assert env["PYTHONPATH"] == "/cann/python:/cann/tbe:/opt/src/patcher:/opt/src/plugin/python/src"
+
+
+def test_without_entries_of_the_base_there_is_no_empty_segment() -> None:
+    assert image_environment(trees(), BASE)["PYTHONPATH"] == "/opt/src/patcher:/opt/src/plugin/python/src"
+
+
+def test_what_is_installed_needs_no_pythonpath() -> None:
+    assert "PYTHONPATH" not in image_environment(source_recipe(), BASE)
+
+
+def test_a_profile_may_put_its_own_before_the_trees() -> None:
+    found = catalog(components={**components(), **source_components()})
+    env = {"PYTHONPATH": "/mine:${PYTHONPATH}"}
+    wanted = source_recipe(found=found, components=TREES, env=env)
+    assert image_environment(wanted, {**BASE, "PYTHONPATH": "/cann"})["PYTHONPATH"] == "/mine:/cann:/opt/src/patcher"
+
+
+def test_a_native_tree_on_the_stand_in_only() -> None:
+    kernels = changed("kernels", standin={"install": "tree", "reason": "nothing to compile with"})
+    found = catalog(components={**components(), **source_components(), "kernels": kernels})
+    assert python_folders(source_recipe(found=found)) == ()
+    assert python_folders(source_recipe(Options(base="standin"), found)) == ("/opt/src/kernels",)
+
+
+def test_a_release_that_is_a_wheel_is_no_tree() -> None:
+    release = {"0.1": {"source": "its METADATA"}}
+    pins = [*TREES[:3], {"name": "patcher", "release": "0.1"}]
+    assert python_folders(trees(pins, releases=release)) == ()
+    made = {"0.1": {"source": "its PKG-INFO", "sdist": True}}
+    assert python_folders(trees(pins, releases=made)) == ("/opt/src/patcher",)
+
+
+LINKS = {"plugin": "plugin/python/src/plugin", "a/engine": "engine/engine", "lib": "library/lib"}
+
+
+def test_links_from_a_tree_lead_into_the_trees_that_stand_there() -> None:
+    """A wheel (engine) leaves no tree behind, and library is not in the profile."""
+    found = trees(tree_links=LINKS)
+    assert list(tree_links(found)) == [("/opt/src/patcher/plugin", "/opt/src/plugin/python/src/plugin")]
+    plan = make_plan(found, inputs(found))
+    assert plan.links == (Link("/opt/src/patcher/plugin", "/opt/src/plugin/python/src/plugin"),)
+    assert [layer.summary for layer in plan.layers if layer.kind == "links"] == ["/opt/src/patcher/plugin"]
+
+
+def test_links_into_an_editable_tree() -> None:
+    pins = [*TREES[:4], {"name": "library", "commit": LIBRARY}]
+    assert list(tree_links(trees(pins, tree_links=LINKS))) == [("/opt/src/patcher/lib", "/opt/src/library/lib")]
+
+
+# The script that some guides source
+
+ACTIVATE = Path(__file__).resolve().parent.parent.parent / "templates/rootfs/opt/cannery/activate.sh"
+
+
+@pytest.mark.parametrize("shell", ["sh", "bash"])
+def test_the_activate_script_prints_what_is_set_and_changes_nothing(shell: str) -> None:
+    env = {"PATH": "/nowhere", "VIRTUAL_ENV": "/opt/venv", "ATB_HOME_PATH": f"{ATB}/cxx_abi_1", "LD_PRELOAD": ""}
+    env["PYTHONPATH"] = "/a b:/opt/src/x"
+    command = [f"/bin/{shell}", "-eu", "-c", f". {ACTIVATE}"]
+    done = subprocess.run(command, capture_output=True, check=True, env=env, text=True)
+    assert done.stderr == ""
+    assert done.stdout.splitlines() == [
+        "Nothing to activate: the image's environment is set.",
+        "  python: none on PATH",
+        "  VIRTUAL_ENV: /opt/venv",
+        "  ASCEND_HOME_PATH: not set",
+        f"  ATB_HOME_PATH: {ATB}/cxx_abi_1",
+        "  PYTHONPATH: /a b:/opt/src/x",
+        "  LD_PRELOAD: not set",
+    ]
+    seen = exported(f"/bin/{shell}", f"name=kept\n. {ACTIVATE} > /dev/null\nexport name", env)
+    assert {n: v for n, v in seen.items() if n not in {"_", "PWD", "SHLVL", "OLDPWD"}} == {**env, "name": "kept"}
+
+
+def test_the_activate_script_says_how_to_get_an_environment_that_is_not_there(tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\necho Python 3.11.14\n")
+    python.chmod(0o755)
+    command = ["/bin/sh", "-eu", str(ACTIVATE)]
+    done = subprocess.run(command, capture_output=True, check=True, env={"PATH": str(tmp_path)}, text=True)
+    first, *rest = done.stdout.splitlines()
+    assert "lacks the image's environment" in first
+    assert "/etc/profile.d/cannery.sh" in first
+    assert rest[:2] == [f"  python: {python}", "  version: Python 3.11.14"]
 
 
 def exported(shell: str, script: str, env: dict[str, str]) -> dict[str, str]:

@@ -112,6 +112,13 @@ def test_version_files_of_the_target_hold_no_field() -> None:
         assert [file["path"] for file in files] == [f"/usr/local/Ascend/cann-8.5.0/{machine}-linux/install.info"]
 
 
+@pytest.mark.parametrize("cann", ["8.5.0", "8.5.0.B160"])
+def test_version_files_tell_the_targets_cann_with_its_build(cann: str) -> None:
+    found = manifest(plan(Options(cann=cann)), compatibility())
+    assert found["target"]["cann"] == cann.lower()
+    assert [file["version"] for file in found["base"]["version_files"]] == [cann.lower()]
+
+
 def test_a_forced_image_says_so_in_manifest_and_labels() -> None:
     made = plan(forced=("fit",))
     assert manifest(made, compatibility())["forced"] == ["fit"]

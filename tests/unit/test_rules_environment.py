@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from factories import (
+    ENGINE,
+    PATCHER,
     catalog,
     compatibility,
     components,
@@ -17,9 +19,12 @@ from factories import (
 )
 
 from cannery.core.compatibility import Compatibility
+from cannery.core.component import CxxAbi
 from cannery.core.findings import Finding, in_order
+from cannery.core.recipe import Options
+from cannery.core.rules.atb import atb
 from cannery.core.rules.environment import environment, set_variables
-from cannery.core.words import Severity
+from cannery.core.words import Arch, Severity
 
 if TYPE_CHECKING:
     from cannery.core.catalog import Catalog
@@ -141,3 +146,89 @@ def test_a_tree_behind_what_the_base_has_is_a_warning() -> None:
         ),
     )
     assert judge({"PYTHONPATH": "${PYTHONPATH}"}) == ()
+
+
+# Trees: PYTHONPATH has them behind what the base sets
+
+TREES = [{"name": "torch", "version": "2.9.0"}, {"name": "engine", "commit": ENGINE}]
+TREES += [{"name": "torch-npu", "version": "2.9.0"}, {"name": "patcher", "commit": PATCHER}]
+
+
+def with_tree(**env: str) -> tuple[Finding, ...]:
+    found = source_recipe(components=TREES, env=env)
+    return in_order(environment(subject(found)))
+
+
+def test_a_pythonpath_that_leaves_the_trees_out() -> None:
+    assert with_tree(PYTHONPATH="/mine:/opt/src/other") == (
+        Finding(
+            Severity.ERROR,
+            "env",
+            "PYTHONPATH=/mine:/opt/src/other leaves out /opt/src/patcher",
+            "a source of `install: tree` can be imported from there alone",
+            "end it with :${PYTHONPATH}, what stands there before",
+        ),
+    )
+
+
+@pytest.mark.parametrize("value", ["/mine:${PYTHONPATH}", "/mine:/opt/src/patcher/"])
+def test_a_pythonpath_that_keeps_the_trees(value: str) -> None:
+    assert with_tree(PYTHONPATH=value) == ()
+
+
+def test_megatrons_tree_counts_where_the_image_puts_it() -> None:
+    assert with_tree(MEGATRON_LM_PATH="/opt/src/patcher") == ()
+    assert with_tree(MEGATRON_LM_PATH="/opt/src/patcher", PYTHONPATH="/mine:${PYTHONPATH}") == ()
+    (finding,) = with_tree(MEGATRON_LM_PATH="/opt/mine")
+    assert finding.what == "MEGATRON_LM_PATH=/opt/mine is no entry of PYTHONPATH=${PYTHONPATH}:/opt/src/patcher"
+
+
+# ATB's C++ ABI (T12)
+
+ATB = "/usr/local/Ascend/nnal/atb/latest/atb"
+ABI = CxxAbi(by_release={Arch.AMD64: {"==2.6.*": 0}, Arch.ARM64: {"==2.6.*": 1}}, source="symbols of the wheels")
+
+
+def judge_atb(arch: str, version: str, of_ray: dict[str, str] | None = None, **env: str) -> tuple[Finding, ...]:
+    found = data(env, of_ray=of_ray)
+    of_npu = found.components["torch-npu"].model_copy(update={"cxx_abi": ABI})
+    known = catalog(**{**vars(found), "components": {**found.components, "torch-npu": of_npu}})
+    options = Options(arch=arch, pins=(f"torch-npu=={version}",))
+    return in_order(atb(subject(recipe(options, known), known)))
+
+
+def test_an_environment_that_names_the_other_atb() -> None:
+    """verl-sglang's guide set was right on arm64 and wrong on x86-64."""
+    assert judge_atb("amd64", "2.6.0.post3", ATB_HOME_PATH=f"{ATB}/cxx_abi_1") == (
+        Finding(
+            Severity.ERROR,
+            "env",
+            "ATB_HOME_PATH names ATB's build cxx_abi_1; torch-npu 2.6.0.post3 on amd64 has the C++ ABI 0",
+            "images/components/torch-npu.yaml: symbols of the wheels",
+            "take it out of images/profiles/stack.yaml or of the component that sets it: the image gets cxx_abi_0",
+        ),
+    )
+    assert judge_atb("arm64", "2.6.0.post3", ATB_HOME_PATH=f"{ATB}/cxx_abi_1") == ()
+
+
+def test_a_path_below_the_other_atb_in_any_variable() -> None:
+    of_ray = {"LD_LIBRARY_PATH": f"/x:{ATB}/cxx_abi_0/lib:${{LD_LIBRARY_PATH}}"}
+    (finding,) = judge_atb("arm64", "2.6.0", of_ray)
+    assert finding.what.startswith("LD_LIBRARY_PATH names ATB's build cxx_abi_0; torch-npu 2.6.0 on arm64 ")
+    assert judge_atb("amd64", "2.6.0", of_ray) == ()
+
+
+def test_an_abi_that_nothing_is_known_of_is_a_note() -> None:
+    assert judge_atb("amd64", "2.1.0", ATB_HOME_PATH=f"{ATB}/cxx_abi_0") == (
+        Finding(
+            Severity.NOTE,
+            "env",
+            "the C++ ABI of torch-npu 2.1.0 on amd64 is not known: ATB stays as the base has it, cxx_abi_1",
+            "images/components/torch-npu.yaml: symbols of the wheels",
+            "the check import.torch-npu-pair of the image holds it against torch's",
+        ),
+    )
+
+
+def test_a_set_in_which_nothing_decides_the_abi_says_nothing() -> None:
+    assert in_order(atb(subject(recipe()))) == ()

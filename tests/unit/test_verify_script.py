@@ -72,7 +72,7 @@ def test_standard_library_only() -> None:
             imported |= {alias.name.split(".")[0] for alias in node.names}
     assert imported - sys.stdlib_module_names == {"verifying"}
     assert not OWN & sys.stdlib_module_names
-    assert {path.name for path in FOLDER.iterdir()} - {"__pycache__"} == {"verify.py", "verifying"}
+    assert {path.name for path in FOLDER.iterdir()} - {"__pycache__"} == {"verify.py", "verifying", "activate.sh"}
 
 
 def test_a_module_that_others_cannot_read_is_told(tree: Tree) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cannery.core.rules.atb import atb
 from cannery.core.rules.chips import chips, socs
 from cannery.core.rules.driver import driver
 from cannery.core.rules.emulation import emulation
@@ -17,13 +18,14 @@ from cannery.core.rules.fit import fits
 from cannery.core.rules.locks import incomplete, one_arch
 from cannery.core.rules.order import order
 from cannery.core.rules.overrides import overrides
-from cannery.core.rules.packages import denied, exclusive
+from cannery.core.rules.packages import denied, excluded, exclusive
 from cannery.core.rules.python import pythons
 from cannery.core.rules.requires import requirements
 from cannery.core.rules.sources import patches, releases, submodules
 from cannery.core.rules.subject import Subject
 from cannery.core.rules.target import base_tag
 from cannery.core.rules.torch_free import torch_free
+from cannery.core.rules.warned import warned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -44,9 +46,11 @@ RULES: tuple[Callable[[Subject], Iterable[Finding]], ...] = (
     overrides,
     exclusive,
     denied,
+    excluded,
     chips,
     socs,
     environment,
+    atb,
     order,
     patches,
     submodules,
@@ -54,6 +58,7 @@ RULES: tuple[Callable[[Subject], Iterable[Finding]], ...] = (
     emulation,
     incomplete,
     one_arch,
+    warned,
 )
 
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
-from cannery.core.environment import REFERENCE
+from cannery.core.environment import PYTHONPATH, REFERENCE
 from cannery.core.findings import Finding
+from cannery.core.trees import python_folders
 from cannery.core.words import Severity
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from cannery.core.recipe import Recipe
     from cannery.core.rules.subject import Subject
 
-PYTHONPATH, MEGATRON = "PYTHONPATH", "MEGATRON_LM_PATH"
+MEGATRON = "MEGATRON_LM_PATH"
 BEFORE = "${PYTHONPATH}"
 VERSIONS = re.compile(r"\d+(?:\.[0-9A-Za-z]+)*")
 
@@ -35,7 +36,9 @@ def environment(subject: Subject) -> Iterator[Finding]:
             if what:
                 fix = f"take {rule.variable} out of {subject.recipe.file} or of the component that sets it"
                 yield Finding(rule.severity, "env", what, rule.reason, fix)
-    yield from _megatron(env)
+    trees = python_folders(subject.recipe)
+    yield from _lost(env, trees)
+    yield from _megatron(env, trees)
     yield from _appended(env)
 
 
@@ -56,15 +59,31 @@ def _contradiction(rule: EnvRule, value: str, version: str) -> str:
     return "" if named else f"{rule.variable}={value} does not name {rule.beside} {public}, which is in the set"
 
 
-def _megatron(env: Mapping[str, str]) -> Iterator[Finding]:
-    if PYTHONPATH not in env or MEGATRON not in env:
-        return
-    entries = [_folder(entry) for entry in env[PYTHONPATH].split(":")]
-    if _folder(env[MEGATRON]) not in entries:
+def _lost(env: Mapping[str, str], trees: tuple[str, ...]) -> Iterator[Finding]:
+    value = env.get(PYTHONPATH, BEFORE)
+    entries = [_folder(entry) for entry in value.split(":")]
+    lost = [] if BEFORE in value else [tree for tree in trees if tree not in entries]
+    if lost:
         yield Finding(
             Severity.ERROR,
             "env",
-            f"{MEGATRON}={env[MEGATRON]} is no entry of {PYTHONPATH}={env[PYTHONPATH]}",
+            f"{PYTHONPATH}={value} leaves out {', '.join(lost)}",
+            "a source of `install: tree` can be imported from there alone",
+            f"end it with :{BEFORE}, what stands there before",
+        )
+
+
+def _megatron(env: Mapping[str, str], trees: tuple[str, ...]) -> Iterator[Finding]:
+    """Hold the variable's tree against PYTHONPATH, in which the image has the trees beside what the base has."""
+    value = env.get(PYTHONPATH, BEFORE if trees else "")
+    if not value or MEGATRON not in env:
+        return
+    path = value.replace(BEFORE, ":".join((BEFORE, *trees)))
+    if _folder(env[MEGATRON]) not in [_folder(entry) for entry in path.split(":")]:
+        yield Finding(
+            Severity.ERROR,
+            "env",
+            f"{MEGATRON}={env[MEGATRON]} is no entry of {PYTHONPATH}={path}",
             "two trees of Megatron: what is imported is another one than what the variable names (ms-swift pull 9245)",
             f"put {env[MEGATRON]} into {PYTHONPATH}, before {BEFORE}",
         )

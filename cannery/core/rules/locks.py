@@ -18,14 +18,27 @@ def incomplete(subject: Subject) -> Iterator[Finding]:
     """A package without a hash can be checked, not built; one finding for each index."""
     for index in sorted({package.index for package in subject.packages if not package.complete}):
         names = [f"{p.name} {p.version}" for p in subject.packages if p.index == index and not p.complete]
-        are, their = ("is", "its wheel and hash stand") if len(names) == 1 else ("are", "their wheels and hashes stand")
-        yield Finding(
-            Severity.WARNING,
-            "lock-incomplete",
-            f"{listed(names)} {are} locked by version only: index {index} was not reached",
-            f"{their} on that index alone",
-            f"run `python build.py lock` for this profile where index {index} can be reached",
-        )
+        are = "is" if len(names) == 1 else "are"
+        what = f"{listed(names)} {are} locked by version only"
+        known = subject.catalog.indexes.get(index)
+        if known is not None and not known.urls:
+            yield Finding(
+                Severity.WARNING,
+                "lock-incomplete",
+                f"{what}: no wheel of your own was found",
+                f"index {index}: {known.note}",
+                "put the wheel for this Python and arch into a folder, and run `python build.py lock` for this profile "
+                "with --wheelhouse",
+            )
+        else:
+            their = "its wheel and hash stand" if len(names) == 1 else "their wheels and hashes stand"
+            yield Finding(
+                Severity.WARNING,
+                "lock-incomplete",
+                f"{what}: index {index} was not reached",
+                f"{their} on that index alone",
+                f"run `python build.py lock` for this profile where index {index} can be reached",
+            )
 
 
 def one_arch(subject: Subject) -> Iterator[Finding]:

@@ -1,0 +1,27 @@
+"""A base of another architecture needs an emulator: said at once, with what to install."""
+
+from __future__ import annotations
+
+import pytest
+
+from cannery.core.errors import ExitCode, UnableError
+from cannery.core.words import Arch
+from cannery.edge import rootfs
+from cannery.edge.rootfs import check_emulation
+
+
+def test_without_an_emulator_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Arch] = []
+    monkeypatch.setattr(rootfs, "is_registered", lambda arch: bool(asked.append(arch)))
+    with pytest.raises(UnableError) as caught:
+        check_emulation(Arch.ARM64, Arch.AMD64)
+    assert caught.value.code is ExitCode.UNABLE
+    assert "cannot run arm64 programs" in str(caught.value)
+    assert caught.value.hint == "apt-get install qemu-user-static binfmt-support"
+    assert asked == [Arch.ARM64]
+
+
+@pytest.mark.parametrize(("host", "able"), [(Arch.ARM64, False), (Arch.AMD64, True)])
+def test_its_own_arch_or_an_emulator_is_enough(monkeypatch: pytest.MonkeyPatch, host: Arch, *, able: bool) -> None:
+    monkeypatch.setattr(rootfs, "is_registered", lambda _: able)
+    check_emulation(Arch.ARM64, host)

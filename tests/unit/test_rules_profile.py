@@ -1,0 +1,43 @@
+"""What a profile says itself: its warnings, and wheels that only its user has."""
+
+from __future__ import annotations
+
+from factories import catalog, package, profile, recipe, subject
+
+from cannery.core.catalog import Index
+from cannery.core.findings import Finding
+from cannery.core.rules import check_recipe
+from cannery.core.rules.locks import incomplete
+from cannery.core.rules.warned import warned
+from cannery.core.words import Severity
+
+
+def test_a_profiles_own_warning_is_a_finding_of_check() -> None:
+    found = catalog(
+        profiles={"stack": profile(warnings=[{"what": "it loads no such model", "reason": "its parts are too old"}])}
+    )
+    expected = Finding(
+        Severity.WARNING, "profile", "it loads no such model", "images/profiles/stack.yaml: its parts are too old"
+    )
+    assert list(warned(subject(recipe(found=found), found))) == [expected]
+    assert expected in check_recipe(recipe(found=found), found)
+    assert list(warned(subject(recipe()))) == []
+
+
+def test_a_wheel_of_the_users_own_that_is_not_there() -> None:
+    indexes = {"own": Index(urls=(), note="wheels that you build"), "b": Index(urls=("https://index.example/b",))}
+    gone = {"file": "", "sha256": "", "size": 0}
+    content = [package("apex", "0.1+ascend", index="own", **gone), package("a", index="b", **gone), package("ray")]
+    found = catalog(indexes=indexes)
+    mine, other = sorted(
+        incomplete(subject(recipe(found=found), found, amd64=content)), key=lambda f: f.what, reverse=True
+    )
+    assert mine == Finding(
+        Severity.WARNING,
+        "lock-incomplete",
+        "apex 0.1+ascend is locked by version only: no wheel of your own was found",
+        "index own: wheels that you build",
+        "put the wheel for this Python and arch into a folder, and run `python build.py lock` for this profile with "
+        "--wheelhouse",
+    )
+    assert other.what == "a 1.0 is locked by version only: index b was not reached"
