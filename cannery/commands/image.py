@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cannery.commands.versions import planned, show_findings
+from cannery.commands.versions import lacking_words, planned, show_findings
 from cannery.core.base_image import base_need, compare, on_base, on_labelled_base
 from cannery.core.errors import BuildFailedError, ExitCode, FindingsError, UsageError
 from cannery.core.findings import errors
@@ -249,6 +249,7 @@ def _print_table(context: Context, plan: Plan, built: Built, verified: Verified 
             "references": plan.references,
             **asdict(built),
             "log": str(built.log),
+            "lacks": lacking_words(plan),
             "report": verified.report if verified else None,
             "remembered": bool(verified and verified.reused),
         }
@@ -269,7 +270,8 @@ def _print_table(context: Context, plan: Plan, built: Built, verified: Verified 
     for line in report_lines(verified.report, only=("failed", "warning")) if verified else ():
         print(line)
     width = max(map(len, rows))
-    for name, shown in rows.items():
+    lines = [*rows.items(), *(("lacks", words) for words in lacking_words(plan))]
+    for name, shown in lines:
         if shown:
             print(f"{name:<{width}}  {shown}")
 

@@ -112,6 +112,14 @@ def planned(context: Context, arguments: argparse.Namespace) -> tuple[Catalog, P
     return catalog, make_plan(recipe, inputs), found
 
 
+def lacking_words(made: Plan) -> tuple[str, ...]:
+    """Return what an image lacks of its profile, in words: what is left out, and sources without their native parts."""
+    return (
+        *(f"{step.name} without its native parts: {step.without}" for step in made.sources if step.without),
+        *(f"{lacking.name} left out: {lacking.reason}" for lacking in made.left_out),
+    )
+
+
 def plan(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Print the layers of an image: nothing is fetched or built."""
     _, made, found = planned(context, arguments)
@@ -130,6 +138,8 @@ def plan(arguments: argparse.Namespace, context: Context) -> ExitCode:
     for layer in made.layers:
         size = f"{layer.wheel_bytes / 1e6:8.1f} MB" if layer.wheel_bytes else " " * 11
         print(f"  {layer.name:<{width}} {size}  {layer.digest}  {layer.summary}")
+    for words in lacking_words(made):
+        print(f"  {words}")
     print(f"{len(made.layers)} layers, {sum(layer.wheel_bytes for layer in made.layers) / 1e6:.0f} MB of wheels")
     return ExitCode.DONE
 

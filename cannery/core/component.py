@@ -127,12 +127,20 @@ class Release(Known):
 class OnStandIn(Closed):
     """How a native component is built where there is no CANN to compile against, and why that is all that can be done.
 
-    `build_env` takes the place of the component's own values, `install` of its way.
+    `build_env` takes the place of the component's own values, `install` of its way. With `leave_out` there is no way,
+    and a stand-in image does without it.
     """
 
     build_env: dict[EnvName, EnvValue] = {}
     install: Install | None = None
+    leave_out: bool = False
     reason: Text
+
+    @model_validator(mode="after")
+    def _one_or_the_other(self) -> Self:
+        if self.leave_out and (self.build_env or self.install):
+            raise ValueError("leave_out says that it is not built: build_env and install say how")
+        return self
 
 
 class Component(Closed):

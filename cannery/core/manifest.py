@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from cannery import __version__
@@ -67,9 +68,11 @@ def manifest(plan: Plan, compatibility: Compatibility) -> dict[str, Any]:
         "user": None,
         "deny": sorted(d.pattern for d in compatibility.deny),
         "exclusive": [list(names) for names in compatibility.exclusive],
-        "may_skip": sorted(recipe.profile.may_skip.get(recipe.base.kind, ())),
+        "may_skip": sorted({*recipe.profile.may_skip.get(recipe.base.kind, ()), *_not_imported(plan)}),
+        "left_out": [asdict(lacking) for lacking in plan.left_out],
         "forced": list(plan.forced),
         "overrides": [o.model_dump() for o in recipe.profile.overrides],
+        "excludes": [e.model_dump() for e in recipe.profile.excludes],
     }
 
 
@@ -161,14 +164,19 @@ def _checks(plan: Plan) -> dict[str, Any]:
 
 
 def _bent(plan: Plan) -> list[str]:
-    """Return patterns of what `pip check` says of overrides and excludes: the profile bends these on purpose."""
+    """Return patterns of what `pip check` says of overrides, excludes and what is left out: all bent on purpose."""
     profile = plan.recipe.profile
     overridden = sorted({package_name(item.requirement) for item in profile.overrides})
-    excluded = sorted({package_name(item.requirement) for item in profile.excludes})
+    excluded = sorted({package_name(e.requirement) for e in profile.excludes} | {o.name for o in plan.left_out})
     return [
         *(rf"(?i) has requirement {_any_spelling(name)}[^\w.-].*, but you have " for name in overridden),
         *(rf"(?i) requires {_any_spelling(name)}, which is not installed" for name in excluded),
     ]
+
+
+def _not_imported(plan: Plan) -> list[str]:
+    """Return the ids of the checks that import what is left out."""
+    return [f"import.{module}" for lacking in plan.left_out for module in lacking.modules]
 
 
 def _any_spelling(name: str) -> str:

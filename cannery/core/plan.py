@@ -17,6 +17,7 @@ from cannery.core.base_env import expand_env
 from cannery.core.environment import image_environment
 from cannery.core.errors import FindingsError
 from cannery.core.grouping import Group, make_groups
+from cannery.core.left_out import LeftOut, left_out
 from cannery.core.recipe import with_arch
 from cannery.core.source_step import SourceStep, source_steps
 from cannery.core.standin import standin_reference
@@ -108,6 +109,11 @@ class Plan:
         )
 
     @property
+    def left_out(self) -> tuple[LeftOut, ...]:
+        """What a stand-in image lacks of its profile."""
+        return left_out(self.recipe)
+
+    @property
     def reference(self) -> str:
         """`<profile>:<tag>`."""
         return f"{self.recipe.name}:{self.tag}"
@@ -161,6 +167,7 @@ def make_plan(recipe: Recipe, inputs: Inputs) -> Plan:
     base, build = _references(recipe, lock, inputs)
     sources = tuple(source_steps(recipe, lock, inputs.socs, inputs.local))
     stepped = {step.package for step in sources}
+    stepped |= {lacking.name for lacking in left_out(recipe)}
     packages_of = tuple(package for package in lock.packages if package.name not in stepped)
     groups = make_groups(packages_of, tuple(c.package for c in (*recipe.wheels, *recipe.sources)))
     family = package_family(recipe)

@@ -6,6 +6,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
+from cannery.core.left_out import is_left_out
 from cannery.core.words import BaseKind, ComponentKind, Install
 
 if TYPE_CHECKING:
@@ -75,10 +76,14 @@ def source_steps(
 ) -> Iterator[SourceStep]:
     """Give the steps of `recipe` in the profile's order; releases that are wheels are no steps but packages.
 
+    What a stand-in does without has no step there.
+
     `socs` are the chip's names in native builds, `local` the trees that stand in for commits.
     """
     sdists = {package.name: package for package in lock.packages if package.is_sdist}
     for chosen in recipe.sources:
+        if is_left_out(recipe, chosen):
+            continue
         mine = local.get(chosen.name)
         package = sdists.get(chosen.package) if chosen.release and mine is None else None
         if package is not None:

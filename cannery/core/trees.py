@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cannery.core.component import Release
+from cannery.core.left_out import is_left_out
 from cannery.core.source_step import SOURCES_HOME
 from cannery.core.words import BaseKind, Install
 
@@ -19,13 +20,17 @@ def python_folders(recipe: Recipe) -> tuple[str, ...]:
     return tuple(
         "/".join(filter(None, (SOURCES_HOME, chosen.name, chosen.component.subdirectory)))
         for chosen in recipe.sources
-        if _install(recipe, chosen) is Install.TREE
+        if _install(recipe, chosen) is Install.TREE and not is_left_out(recipe, chosen)
     )
 
 
 def tree_links(recipe: Recipe) -> Iterator[tuple[str, str]]:
     """Give (path, target) of each link from a tree to another one; a tree that is not in the image gets none."""
-    standing = {chosen.name for chosen in recipe.sources if _install(recipe, chosen) is not Install.WHEEL}
+    standing = {
+        chosen.name
+        for chosen in recipe.sources
+        if _install(recipe, chosen) is not Install.WHEEL and not is_left_out(recipe, chosen)
+    }
     for chosen in recipe.sources:
         for name, target in sorted(chosen.component.tree_links.items()):
             if {chosen.name, target.partition("/")[0]} <= standing:

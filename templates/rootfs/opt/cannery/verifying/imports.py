@@ -8,7 +8,7 @@ from typing import Any
 
 from verifying.image import Image
 from verifying.loader import advice, missing_library
-from verifying.manifest import installed
+from verifying.manifest import installed, not_imported
 from verifying.outcome import Outcome, failed, judged, skipped
 from verifying.plugins import PLATFORM, PLUGINS, Plugin, plugin_faults, plugins
 from verifying.versions import normal_name, same_version, version_key
@@ -36,7 +36,9 @@ def import_outcomes(image: Image, wanted: Sequence[str]) -> dict[str, Outcome]:
     """Runs the import checks named by id, together in as few children as possible."""
     standin = image.manifest["base"]["kind"] == "standin"
     left_out = [name for name in wanted if standin and name in image.manifest["may_skip"]]
-    outcomes = {name: skipped("stand-in: the manifest leaves it out on a stand-in base") for name in left_out}
+    reasons = not_imported(image.manifest)
+    usual = "the manifest leaves it out on a stand-in base"
+    outcomes = {name: skipped(f"stand-in: {reasons.get(name, usual)}") for name in left_out}
     asked = PLUGINS in wanted and PLUGINS not in left_out
     names = [name for name in wanted if name not in left_out and name != PLUGINS]
     table, found = import_ids(image.manifest), plugins(image) if asked else []

@@ -73,6 +73,8 @@ FORM: dict[str, object] = {
     "may_skip": [re.compile(r"(static|import|npu)\.[A-Za-z0-9_.-]+")],
     "forced": [WORD],
     "overrides": [{"requirement": WORD, "reason": WORD}],
+    "excludes?": [{"requirement": WORD, "reason": WORD}],
+    "left_out?": [{"name": WORD, "reason": WORD, "modules": [MODULE]}],
 }
 
 
@@ -106,6 +108,15 @@ def load_manifest(path: str, sha256: str = "") -> dict[str, Any]:
         more = f" (and {len(faults) - 3} more)" if len(faults) > 3 else ""
         raise ManifestError(f"{path}: {'; '.join(faults[:3])}{more}")
     return dict(value)
+
+
+def not_imported(manifest: Mapping[str, Any]) -> dict[str, str]:
+    """Check id → why a module is not there to be imported: a stand-in image does without its distribution."""
+    return {
+        f"import.{module}": f"{item['name']} is left out: {item['reason']}"
+        for item in manifest.get("left_out", ())
+        for module in item["modules"]
+    }
 
 
 def distributed(manifest: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -1,0 +1,36 @@
+"""What a stand-in image lacks of its profile, by name and reason: what can only be compiled against a real CANN."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cannery.core.words import BaseKind
+
+if TYPE_CHECKING:
+    from cannery.core.recipe import Chosen, Recipe
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A distribution (normalised name) that is not in the image, why, and the modules that can then not be imported."""
+
+    name: str
+    reason: str
+    modules: tuple[str, ...]
+
+
+def left_out(recipe: Recipe) -> tuple[LeftOut, ...]:
+    """Return the sources that a stand-in does without, in the profile's order; nothing on any other base."""
+    return tuple(
+        LeftOut(chosen.package, standin.reason, tuple(dict.fromkeys(item.module for item in chosen.component.imports)))
+        for chosen in recipe.sources
+        if is_left_out(recipe, chosen) and (standin := chosen.component.standin)
+    )
+
+
+def is_left_out(recipe: Recipe, chosen: Chosen) -> bool:
+    """Whether a stand-in does without this source. A release's ready-made wheel needs no compiler, and comes in."""
+    standin = chosen.component.standin
+    is_wheel = chosen.release is not None and not chosen.component.releases[chosen.release].sdist
+    return recipe.base.kind is BaseKind.STANDIN and standin is not None and standin.leave_out and not is_wheel
