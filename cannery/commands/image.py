@@ -30,6 +30,7 @@ from cannery.edge.images import image_id, image_labels, needed_image
 from cannery.edge.locks import current_lock
 from cannery.edge.progress_view import make_view
 from cannery.edge.rendered import fetch_wheels, folder_lock, write_folder
+from cannery.edge.rootfs import check_emulation
 from cannery.edge.secrets import build_secrets
 from cannery.edge.verify import Verified, VerifyRequest, read_host, script_digest, verify
 from cannery.edge.wheel_store import damaged
@@ -84,6 +85,7 @@ def image(arguments: argparse.Namespace, context: Context) -> ExitCode:
             "BUILDER: the stand-in base stands in the engine alone, where another builder does not see it",
             hint="leave BUILDER out, or take a real base: BASE=" + plan.recipe.target.base_tag,
         )
+    _check_emulation(context, plan, is_other_builder=bool(arguments.builder))
     check_cache_space(context, plan)
     plan = _on_found_base(context, plan, is_other_builder=bool(arguments.builder))
     engine = find_engine(context.env, context.cache, start=True, say=context.say)
@@ -94,6 +96,16 @@ def image(arguments: argparse.Namespace, context: Context) -> ExitCode:
     verified = None if arguments.no_verify else _verify(work, built.id)
     _print_table(context, plan, built, verified)
     return _exit_code(verified)
+
+
+def _check_emulation(context: Context, plan: Plan, *, is_other_builder: bool) -> None:
+    """Raise `UnableError` where this host would have to run programs of another arch and cannot.
+
+    Of an engine on another machine, and of another builder, nothing is known here: the build will say.
+    """
+    is_remote = context.env.get("DOCKER_HOST", "").startswith(("tcp:", "ssh:"))
+    if not is_other_builder and not is_remote:
+        check_emulation(plan.recipe.target.arch, context.arch)
 
 
 def _on_found_base(context: Context, plan: Plan, *, is_other_builder: bool) -> Plan:

@@ -20,7 +20,7 @@ from cannery.core.base_env import expand_env
 from cannery.core.errors import BuildFailedError, ExitCode, UnableError
 from cannery.core.recipe import Options
 from cannery.core.words import Arch
-from cannery.edge import base_images
+from cannery.edge import base_images, rootfs
 from cannery.edge.catalog import load_catalog
 from cannery.edge.context import Context, read_context
 from cannery.edge.locks import bind
@@ -225,3 +225,21 @@ def test_verify_expects_the_manifest_of_the_base_that_the_image_names(
         labelled(reference)
     assert len(set(asked)) == 4
     assert asked[0] == asked[-1]  # labels that name another base are none of this plan's
+
+
+@pytest.mark.parametrize(
+    ("able", "engine", "code", "words"),
+    [
+        (False, "", ExitCode.UNABLE, "this host cannot run arm64 programs"),
+        (True, "", ExitCode.UNABLE, "the engine was asked for"),
+        (False, "tcp://builder.example:2376", ExitCode.UNABLE, "the engine was asked for"),
+    ],
+)
+def test_an_emulator_is_looked_for_before_anything_is_fetched(
+    image: Image, monkeypatch: pytest.MonkeyPatch, able: bool, engine: str, code: ExitCode, words: str
+) -> None:
+    monkeypatch.setattr(rootfs, "is_registered", lambda _arch: able)
+    monkeypatch.setenv("DOCKER_HOST", engine)
+    done = image.small("image", "stack", "--arch", "arm64", "--base", "standin")
+    assert (done.code, words in done.err) == (code, True), done.err
+    assert image.small.index.seen == []
