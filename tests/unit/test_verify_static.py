@@ -274,6 +274,12 @@ CASES = [
     ),
     Case("preload broken", "static.preload", "broken ELF", lambda t: t.write(JEMALLOC, elf(symbols=("mallctl",))[:-9])),
     Case("needed", "static.libraries", "x.so needs libnone.so.1", extra_library("x.so", elf(("libnone.so.1",)))),
+    Case(
+        "needed, odd name",
+        "static.libraries",
+        "y.so.1.1.1k needs libnone.so.1",
+        extra_library("y.so.1.1.1k", elf(("libnone.so.1",))),
+    ),
     Case("broken ELF", "static.libraries", "broken ELF", extra_library("x.so", elf(("liba.so",))[:150])),
     Case(
         "extension of another arch",

@@ -50,7 +50,7 @@ def read_libraries(image: Image) -> tuple[list[str], dict[str, Elf]]:
     named = [image.path(path) for path in image.manifest["checks"]["libraries"] if image.exists(path)]
     trees = [VENV, *source_paths(image.manifest)]
     regular = (entry.path for tree in trees for entry in image.tree(tree) if stat.S_ISREG(entry.mode))
-    for path in [*(path for path in regular if re.search(r"\.so(\.\d+)*$", path)), *named]:
+    for path in [*(path for path in regular if re.search(r"\.so(\.\d\w*)*$", path)), *named]:
         try:
             elf = read_elf(path)
         except (OSError, ValueError) as error:
