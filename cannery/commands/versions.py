@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from cannery.core.errors import ExitCode, FindingsError
 from cannery.core.findings import errors, in_order
+from cannery.core.left_out import unlinked
 from cannery.core.plan import Inputs, Plan, make_plan, plan_epoch
 from cannery.core.recipe import Options
 from cannery.core.rules import check_recipe
@@ -116,6 +117,7 @@ def lacking_words(made: Plan) -> tuple[str, ...]:
     """Return what an image lacks of its profile, in words: what is left out, and sources without their native parts."""
     return (
         *(f"{step.name} without its native parts: {step.without}" for step in made.sources if step.without),
+        *(f"{c.name} with kernels that cannot load: they link a CANN that is not there" for c in unlinked(made.recipe)),
         *(f"{lacking.name} left out: {lacking.reason}" for lacking in made.left_out),
     )
 

@@ -29,6 +29,13 @@ def left_out(recipe: Recipe) -> tuple[LeftOut, ...]:
     )
 
 
+def unlinked(recipe: Recipe) -> tuple[Chosen, ...]:
+    """Return the releases whose ready-made kernels cannot load: they link a CANN that a stand-in does not have."""
+    if recipe.base.kind is not BaseKind.STANDIN:
+        return ()
+    return tuple(c for c in recipe.sources if c.release is not None and c.known is not None and c.known.chips)
+
+
 def is_left_out(recipe: Recipe, chosen: Chosen) -> bool:
     """Whether a stand-in does without this source. A release's ready-made wheel needs no compiler, and comes in."""
     standin = chosen.component.standin

@@ -44,6 +44,8 @@ def redactor(secrets: Iterable[str] = ()) -> Callable[[str], str]:
 
 
 def _forms(secret: str) -> tuple[str, ...]:
-    """Return how one secret is written: as it is, in URLs, in JSON and in what looks like it (TOML, logs)."""
+    """Return how one secret is written: as it is, in URLs, in JSON and what looks like it (TOML, logs), in Python."""
     escaped = (json.dumps(secret, ensure_ascii=ascii_only)[1:-1] for ascii_only in (True, False))
-    return (secret, quote(secret, safe=""), *escaped)
+    # Python's own writing escapes a quote where the text around has the other kind too.
+    written = (repr(secret)[1:-1], repr(f'"{secret}')[2:-1])
+    return (secret, quote(secret, safe=""), *escaped, *written)

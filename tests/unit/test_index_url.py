@@ -6,7 +6,7 @@ import re
 from urllib.parse import quote
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cannery.core.index_url import (
@@ -47,6 +47,8 @@ def test_no_password_is_shown_whatever_it_holds(password: str, shape: str) -> No
         assert not [piece for piece in pieces(password) if piece in url_problem(url)]
 
 
+@example(password='"\\JJJJ', shape=SHAPES[0])
+@example(password="'\"\\JJJJ", shape=SHAPES[0])
 @given(password=PASSWORDS, shape=st.sampled_from(SHAPES))
 def test_what_is_secret_is_masked_in_every_text(password: str, shape: str) -> None:
     url = shape.format(password)

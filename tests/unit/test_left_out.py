@@ -8,7 +8,7 @@ import pytest
 from factories import catalog, compatibility, components, inputs, source_components, source_recipe
 
 from cannery.core.catalog import Component
-from cannery.core.left_out import LeftOut, left_out
+from cannery.core.left_out import LeftOut, left_out, unlinked
 from cannery.core.manifest import manifest
 from cannery.core.plan import make_plan
 from cannery.core.recipe import Options, Recipe
@@ -67,10 +67,26 @@ def test_a_ready_made_wheel_of_a_release_comes_in() -> None:
     parts = [{"name": "torch", "version": "2.9.0"}, {"name": "torch-npu", "version": "2.9.0"}]
     found = bound(Options(base="standin"), components=[*parts, {"name": "kernels", "release": "1.2.0"}])
     assert left_out(found) == ()
-    assert package("kernels").name == "kernels"
 
 
 @pytest.mark.parametrize("more", [{"install": "editable"}, {"build_env": {"KERNELS": "0"}}])
 def test_what_is_left_out_is_not_built_in_another_way(more: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="leave_out says that it is not built"):
         data(**more)
+
+
+def test_ready_made_kernels_may_lack_the_cann_that_they_link() -> None:
+    parts = [{"name": "torch", "version": "2.9.0"}, {"name": "torch-npu", "version": "2.9.0"}]
+    found = bound(Options(base="standin"), components=[*parts, {"name": "kernels", "release": "1.2.0"}])
+    assert [chosen.name for chosen in unlinked(found)] == ["kernels"]
+    (pattern,) = manifest(make_plan(found, inputs(found)), compatibility())["checks"]["library_allow"]
+    site = "/opt/venv/lib/python3.11/site-packages"
+    for line, is_allowed in (
+        (f"{site}/kernels/lib/libops.so needs libgraph_base.so, which is not found", True),
+        (f"{site}/kernels2/libops.so needs libgraph_base.so, which is not found", False),
+        (f"{site}/torch/lib/libtorch.so needs libgomp.so.1, which is not found", False),
+    ):
+        assert bool(re.search(pattern, line)) is is_allowed, line
+    real = bound(Options(), components=[*parts, {"name": "kernels", "release": "1.2.0"}])
+    assert unlinked(real) == ()
+    assert "library_allow" not in manifest(make_plan(real, inputs(real)), compatibility())["checks"]

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cannery.core.words import ComponentKind
+from cannery.core.words import BaseKind, ComponentKind
 
 if TYPE_CHECKING:
     from cannery.core.recipe import Chosen, Recipe
 
 
 def compiled(recipe: Recipe) -> tuple[Chosen, ...]:
-    """Return the native components that are compiled: all but releases that come with ready-made kernels."""
+    """Return the native components that are compiled: all but releases that come with ready-made kernels.
+
+    A stand-in has nothing to compile against, and does without those that say how.
+    """
     native = (c for c in recipe.sources if c.component.kind is ComponentKind.NATIVE)
-    return tuple(c for c in native if not (c.release and c.known and c.known.chips))
+    without = recipe.base.kind is BaseKind.STANDIN
+    return tuple(
+        c for c in native if not (c.release and c.known and c.known.chips) and not (without and c.component.standin)
+    )

@@ -22,7 +22,7 @@ def libraries_check(image: Image) -> Outcome:
     inside = {os.path.basename(path) for path in elves} | {elf.soname for elf in elves.values()}
     allowed = [re.compile(item) for item in image.manifest["checks"].get("library_allow", ())]
     driver: set[str] = set()
-    looked = 0
+    looked = excused = 0
     for path, elf in elves.items():
         # Wheels carry helpers for other processors; an extension module is none.
         if elf.machine != MACHINES[arch] or elf.bits != 64:
@@ -36,10 +36,13 @@ def libraries_check(image: Image) -> Outcome:
             fault = f"{image.shown(path)} needs {name}, which is not found"
             if DRIVER_LIBRARIES.fullmatch(name):
                 driver.add(name)
-            elif not OPTIONAL_LIBRARIES.fullmatch(fault) and not any(item.search(fault) for item in allowed):
+            elif any(item.search(fault) for item in allowed):
+                excused += 1
+            elif not OPTIONAL_LIBRARIES.fullmatch(fault):
                 faults.append(fault)
     faults += native_faults(image) + load_faults(image, driver)
     told = f"; {', '.join(sorted(driver))} come with the host's driver" if driver else ""
+    told += f"; {excused} that are not found are allowed by the manifest" if excused else ""
     return judged(faults, f"{looked} shared libraries find what they need{told}")
 
 
