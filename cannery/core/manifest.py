@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from cannery import __version__
 from cannery.core.atb import atb_abi
 from cannery.core.image_reference import BASE_DIGEST, BASE_NAME, split_digest
+from cannery.core.left_out import unlinked
 from cannery.core.markers import package_name
 from cannery.core.words import BaseKind, Install
 
@@ -68,7 +70,7 @@ def manifest(plan: Plan, compatibility: Compatibility) -> dict[str, Any]:
         "user": None,
         "deny": sorted(d.pattern for d in compatibility.deny),
         "exclusive": [list(names) for names in compatibility.exclusive],
-        "may_skip": sorted({*recipe.profile.may_skip.get(recipe.base.kind, ()), *_not_imported(plan)}),
+        "may_skip": sorted({*recipe.profile.may_skip.get(recipe.base.kind, ()), *_not_looked_at(plan)}),
         "left_out": [asdict(lacking) for lacking in plan.left_out],
         "forced": list(plan.forced),
         "overrides": [o.model_dump() for o in recipe.profile.overrides],
@@ -159,6 +161,7 @@ def _checks(plan: Plan) -> dict[str, Any]:
         "libraries": [path for c in chosen for path in c.component.libraries],
         "files": [],
         "native": [],
+        **({"library_allow": patterns} if (patterns := _unlinked(plan)) else {}),
         "pip_check_allow": [*plan.recipe.profile.pip_check_allow, *_bent(plan)],
     }
 
@@ -174,9 +177,18 @@ def _bent(plan: Plan) -> list[str]:
     ]
 
 
-def _not_imported(plan: Plan) -> list[str]:
-    """Return the ids of the checks that import what is left out."""
-    return [f"import.{module}" for lacking in plan.left_out for module in lacking.modules]
+def _unlinked(plan: Plan) -> list[str]:
+    """Return patterns of what static.libraries says of kernels that link a CANN which a stand-in does not have."""
+    modules = {item.module.partition(".")[0] for c in unlinked(plan.recipe) for item in c.component.imports}
+    return [rf"/site-packages/{re.escape(module)}/.* needs lib\S+, which is not found" for module in sorted(modules)]
+
+
+def _not_looked_at(plan: Plan) -> list[str]:
+    """Return the ids of the checks that import what is left out, and of the one that looks at a chip's kernels."""
+    imports = [f"import.{module}" for lacking in plan.left_out for module in lacking.modules]
+    told_chips = {chosen.name for chosen in plan.recipe.sources if chosen.component.soc_variable}
+    without = any(step.without for step in plan.sources if step.name in told_chips)
+    return [*imports, *(["static.device-type"] if without else [])]
 
 
 def _any_spelling(name: str) -> str:

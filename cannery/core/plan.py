@@ -308,16 +308,19 @@ def _layers(  # noqa: PLR0913, PLR0917 - what decides layers
     common = [epoch, _of(inputs, "tools/stage.py"), inputs.tools.python, uv]
     built_by = [[p.name, p.sha256] for p in inputs.tools.packages]
     summary = f"system packages: {' '.join(system[1]) or 'none'}"
-    yield Layer("system", LayerKind.SYSTEM, _digest([epoch, _of(inputs, "tools/system.sh"), system]), summary)
+    below = [_digest([epoch, _of(inputs, "tools/system.sh"), system])]
+    yield Layer("system", LayerKind.SYSTEM, below[0], summary)
     yield Layer("venv", LayerKind.VENV, _digest([common, system[0]]), "an empty virtual environment")
     groups, sources = parts
     for group in groups:
         kind = LayerKind.BUILT if group.built else LayerKind.GROUP
         content = [[p.name, p.version, p.sha256] for p in group.packages]
-        digest = _digest([common, kind, content, built_by if group.built else []])
-        yield Layer(group.name, kind, digest, _names(group), len(group.packages), group.size)
+        below.append(_digest([common, kind, content, built_by if group.built else []]))
+        yield Layer(group.name, kind, below[-1], _names(group), len(group.packages), group.size)
     for step in sources:
-        made_by = [asdict(step), _of(inputs, "tools/source.py"), built_by]
+        tools = ("source.py", "hook.py", *(("native.py",) if step.native else ()))
+        # What is native is compiled on the system, with the wheels of every group in place.
+        made_by = [asdict(step), [_of(inputs, f"tools/{name}") for name in tools], built_by, below * step.native]
         yield Layer(step.name, LayerKind.SOURCE, _digest([common, made_by]), _source_words(step))
     if links:
         summary = ", ".join(link.path for link in links)

@@ -101,11 +101,12 @@ def _step(  # noqa: PLR0913, PLR0917 - what a step is made of
     env = {**component.build_env, **(standin.build_env if standin else {})}
     if component.soc_variable and socs:
         env.setdefault(component.soc_variable, socs[0])
+    install = (standin.install if standin else None) or component.install or Install.WHEEL
     return SourceStep(
         name=chosen.name,
         package=chosen.package,
         version=chosen.version or "0",
-        install=(standin.install if standin else None) or component.install or Install.WHEEL,
+        install=install,
         subdirectory=component.subdirectory or "",
         env=tuple(sorted(env.items())),
         stubs=component.stubs,
@@ -114,6 +115,7 @@ def _step(  # noqa: PLR0913, PLR0917 - what a step is made of
         commit=mine.commit if mine else chosen.commit,
         release=None if mine else chosen.release,
         dirty=mine.dirty if mine else False,
-        native=component.kind is ComponentKind.NATIVE and standin is None,
+        # Nothing is made of a tree.
+        native=component.kind is ComponentKind.NATIVE and standin is None and install is not Install.TREE,
         without=standin.reason if standin else "",
     )

@@ -28,6 +28,7 @@ UV = Path("/opt/uv")
 TOOLS = Path("/run/cannery/wheels/_tools")
 BUILD_VENV = Path("/tmp/build")
 BUILT_WHEELS = Path("/tmp/wheels")
+MADE_GROUP = Path("/tmp/group.txt")
 
 
 def main() -> None:
@@ -95,7 +96,7 @@ def install_built(group: Path, sdists: Path, platform: str) -> None:
         if digest not in files:
             sys.exit(f"{requirement}: no source distribution with the locked hash sha256:{digest}")
         build_wheel(files[digest], f"{BUILD_VENV}/bin/python")
-    install_made([requirement for requirement, _ in wanted], platform)
+    install_made([requirement for requirement, _ in wanted], platform, BUILT_WHEELS)
 
 
 def make_build_venv() -> None:
@@ -113,11 +114,30 @@ def build_wheel(source: Path, python: str, **variables: str) -> None:
     )  # fmt: skip
 
 
-def install_made(requirements: list[str], platform: str) -> None:
-    """Install what was made below BUILT_WHEELS."""
-    plain = Path("/tmp/group.txt")
-    plain.write_text("".join(f"{requirement}\n" for requirement in requirements))
-    install(plain, BUILT_WHEELS, platform, hashes=False)
+def install_made(requirements: list[str], platform: str, wheels: Path) -> None:
+    """Install what was made below `wheels`, once it is known to fit the target: uv's own words would name no cause."""
+    check_made(wheels, platform)
+    MADE_GROUP.write_text("".join(f"{requirement}\n" for requirement in requirements))
+    install(MADE_GROUP, wheels, platform, hashes=False)
+
+
+def check_made(wheels: Path, platform: str) -> None:
+    """End the stage when a wheel below `wheels` was compiled for another machine than the target's."""
+    machine = platform.partition("-")[0]
+    wrong = [wheel.name for wheel in sorted(wheels.glob("*.whl")) if not fits(wheel.name, machine)]
+    if wrong:
+        here = os.uname().machine
+        sys.exit(
+            f"compiled on {here}, and so of no use on the target, which is {machine}: {', '.join(wrong)}\n"
+            f"Build on a machine that is {machine}, or exclude the package in the profile where the stack can do "
+            "without it; a component that compiles is of `kind: native`"
+        )
+
+
+def fits(wheel: str, machine: str) -> bool:
+    """Whether the platform tags of a wheel's name hold `machine`, or `any`."""
+    platforms = wheel.removesuffix(".whl").rpartition("-")[2].split(".")
+    return any(name == "any" or name.endswith(f"_{machine}") for name in platforms)
 
 
 def read_group(group: Path) -> list[tuple[str, str]]:

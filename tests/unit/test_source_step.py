@@ -46,6 +46,13 @@ def test_a_native_step_is_told_the_chip_and_compiled_on_the_targets_platform() -
     assert dict(kernels.env) == {"SOC_VERSION": "ascend910b1"}
 
 
+def test_of_a_native_component_that_stays_a_tree_nothing_is_compiled() -> None:
+    tree = source_components()["kernels"].model_copy(update={"install": Install.TREE})
+    data = catalog(components={**catalog().components, "kernels": tree})
+    kernels = steps(source_recipe(Options(), data))["kernels"]
+    assert (kernels.native, kernels.install, kernels.without) == (False, Install.TREE, "")
+
+
 def test_where_there_is_no_cann_the_components_own_way_counts_and_its_reason_is_kept() -> None:
     components = source_components()
     way = {"build_env": {"KERNELS": "0"}, "install": "editable", "reason": "no CANN to compile against"}
@@ -103,6 +110,38 @@ def test_another_commit_changes_its_own_layer_and_the_manifests() -> None:
     changed = [layer.name for layer in after.layers if digests[layer.name] != layer.digest]
     assert changed == ["engine", "files"]
     assert before.digest != after.digest
+
+
+def test_what_a_native_layer_is_compiled_against_changes_it_and_no_other_source() -> None:
+    found = source_recipe()
+    mine = inputs(found, socs=SOCS)
+    newer = {
+        arch: replace(
+            one, packages=tuple(replace(p, sha256="0" * 64) if p.name == "torch" else p for p in one.packages)
+        )
+        for arch, one in mine.locks.items()
+    }
+    before, after = make_plan(found, mine), make_plan(found, replace(mine, locks=newer))
+    digests = {layer.name: layer.digest for layer in before.layers}
+    assert {layer.name for layer in after.layers if digests[layer.name] != layer.digest} == {
+        "torch",
+        "kernels",
+        "files",
+    }
+
+
+@pytest.mark.parametrize(
+    ("template", "layers"),
+    [
+        ("tools/source.py", {"engine", "kernels", "plugin"}),
+        ("tools/hook.py", {"engine", "kernels", "plugin"}),
+        ("tools/native.py", {"kernels"}),
+    ],
+)
+def test_a_changed_tool_changes_the_sources_that_it_makes(template: str, layers: set[str]) -> None:
+    one, other = (planned(source_recipe(), templates={template: text}) for text in "12")
+    digests = {layer.name: layer.digest for layer in one.layers}
+    assert {layer.name for layer in other.layers if digests[layer.name] != layer.digest} == layers | {"files"}
 
 
 def test_what_is_known_of_other_commits_changes_nothing() -> None:

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from data.verify_tree import MINOR, Tree
+from data.verify_tree import MINOR, SAYS, Tree
 
 from verifying import readable
 
@@ -404,6 +404,57 @@ def test_kernels_of_another_chip_fail_by_their_folder(tree: Tree) -> None:
 def test_kernels_for_several_chips_pass_when_this_one_is_among_them(tree: Tree) -> None:
     ascend(tree, {f"{OPS}/config/{unit}/ops.json": "" for unit in ("ascend910b", "ascend910_93")}, chip="a3")
     assert tree.check("static.device-type").status == "passed"
+
+
+def test_where_the_manifest_leaves_the_kernels_out_the_check_of_them_is_skipped_with_the_reason(tree: Tree) -> None:
+    tree.editable("vllm-ascend", "0.13.0", "vllm_ascend")
+    tree.manifest["sources"][-1]["without"] = "no CANN to compile against"
+    tree.manifest["may_skip"].append("static.device-type")
+    outcome = tree.check("static.device-type")
+    assert (outcome.status, outcome.message) == (
+        "skipped",
+        "vllm-ascend has no kernels here: no CANN to compile against",
+    )
+    tree.manifest["may_skip"].remove("static.device-type")
+    assert tree.check("static.device-type").status == "failed", "a skip that the manifest does not name"
+
+
+def test_kernels_that_are_there_after_all_are_looked_at(tree: Tree) -> None:
+    tree.editable("vllm-ascend", "0.13.0", "vllm_ascend")
+    tree.manifest["sources"][-1]["without"] = "no CANN to compile against"
+    tree.manifest["may_skip"].append("static.device-type")
+    tree.write("/opt/src/vllm-ascend/vllm_ascend/_build_info.py", "__device_type__ = 'A3'\n")
+    assert tree.check("static.device-type").status == "failed"
+
+
+def lacking(tree: Tree, name: str = "torch-memory-saver") -> None:
+    """What a stand-in does without."""
+    item = {"name": name, "reason": "C++ against CANN", "modules": ["torch_memory_saver"]}
+    tree.manifest.setdefault("left_out", []).append(item)
+
+
+def test_what_is_left_out_is_told_by_name_and_reason(tree: Tree) -> None:
+    lacking(tree)
+    told = "the manifest lists no source trees; torch-memory-saver left out (C++ against CANN)"
+    assert tree.check("static.sources").message == told
+
+
+def test_what_is_left_out_must_not_be_there(tree: Tree) -> None:
+    lacking(tree)
+    assert tree.check("static.wheels").status == "passed"
+    tree.install("torch_memory_saver", "0.0.8", {"torch_memory_saver/__init__.py": ""}, listed=False)
+    assert said(tree, "static.wheels") == ["torch-memory-saver 0.0.8 is not in the manifest"]
+
+
+def test_who_asks_for_what_is_left_out_is_skipped_and_listed(tree: Tree) -> None:
+    lacking(tree)
+    line = "sglang 0.5.2 requires torch_memory_saver, which is not installed."
+    tree.write(SAYS, line)
+    assert tree.check("static.pip-check").message == f"no broken requirements; skipped: {line}"
+    tree.write(SAYS, f"{line}\nsglang 0.5.2 requires timm, which is not installed.")
+    assert said(tree, "static.pip-check") == ["sglang 0.5.2 requires timm, which is not installed."]
+    tree.manifest["left_out"].clear()
+    assert len(said(tree, "static.pip-check")) == 2
 
 
 def test_without_kernels_and_device_type_it_says_so(tree: Tree) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from verifying.image import Image
 from verifying.manifest import installed, source_paths
-from verifying.outcome import Outcome, judged, warning
+from verifying.outcome import Outcome, judged, skipped, warning
 from verifying.versions import normal_name
 
 OWNER, MODULE = "vllm-ascend", "vllm_ascend"
@@ -41,7 +41,15 @@ def device_check(image: Image) -> Outcome:
     said = ", ".join(f"{word} in {path}" for group in groups for word, path in group)
     if not faults and any(not chip_of(word) for group in groups for word, _ in group):
         return warning(f"{OWNER} is built for a chip of unknown name ({said}), this image is for {chip}")
+    if not faults and not said and (reason := without_kernels(image)):
+        return skipped(f"{OWNER} has no kernels here: {reason}")
     return judged(faults, f"{OWNER} is built for {chip}: {said}" if said else f"{OWNER} states no chip, has no kernels")
+
+
+def without_kernels(image: Image) -> str:
+    """Why the manifest leaves the kernels out; "" when it does not."""
+    mine = (item["without"] for item in image.manifest["sources"] if normal_name(item["name"]) == OWNER)
+    return next(mine, "")
 
 
 def chip_of(word: str) -> str:

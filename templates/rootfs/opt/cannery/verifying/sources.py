@@ -19,6 +19,7 @@ def sources_check(image: Image) -> Outcome:
     faults = [f"{item['component']}: {fault}" for item in sources if (fault := tree_fault(image, item))]
     trees = [f"{item['component']} in {item['path']}" for item in sources if item["path"]]
     told = [f"{item['component']} without native parts ({item['without']})" for item in sources if item["without"]]
+    told += [f"{item['name']} left out ({item['reason']})" for item in image.manifest.get("left_out", ())]
     return judged(faults, "; ".join([", ".join(trees) or "the manifest lists no source trees", *told]))
 
 

@@ -1,0 +1,95 @@
+"""Wheels from source without uv: a project's own build hooks (PEP 517, PEP 660) and the unpacking of its files."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import zipfile
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# `uv build` has the same default: what pip did before there was a pyproject.toml.
+SETUPTOOLS = "setuptools.build_meta:__legacy__"
+CALL = """\
+import importlib, sys
+hook, target, name, *path = sys.argv[1:]
+sys.path[:0] = path
+name, _, attribute = name.partition(":")
+backend = importlib.import_module(name)
+for part in filter(None, attribute.split(".")):
+    backend = getattr(backend, part)
+print(getattr(backend, hook)(target))
+"""
+
+
+def run_hook(hook: str, project: Path, out: Path, python: str, **variables: str) -> None:
+    """Call `build_wheel` or `build_editable` of the project's backend, in the environment of `python`, into `out`.
+
+    Ends the stage with the build's status when it fails.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    backend, folders = backend_of(project)
+    # As `python setup.py` has it: a setup.py may import what stands beside it.
+    path = {"PYTHONPATH": f"{project}:{variables.get('PYTHONPATH', '')}".rstrip(":"), "HOME": "/tmp"}
+    command = (python, "-c", CALL, hook, str(out), backend, *(str(project / folder) for folder in folders))
+    done = subprocess.run(command, cwd=project, env={**os.environ, **variables, **path}, check=False)
+    if done.returncode != 0:
+        sys.exit(done.returncode)
+
+
+def backend_of(project: Path) -> tuple[str, list[str]]:
+    """Return the build backend that pyproject.toml names (setuptools' when it names none), and its `backend-path`.
+
+    By hand: Python 3.10 has no tomllib.
+    """
+    file = project / "pyproject.toml"
+    text = file.read_text(encoding="utf-8") if file.is_file() else ""
+    backend = re.search(r"""^build-backend\s*=\s*["']([^"']+)["']""", text, re.MULTILINE)
+    path = re.search(r"^backend-path\s*=\s*\[([^\]]*)\]", text, re.MULTILINE)
+    folders = re.findall(r"""["']([^"']*)["']""", path[1]) if path else []
+    return (backend[1] if backend else SETUPTOOLS), folders
+
+
+def pretended(package: str, version: str) -> dict[str, str]:
+    """Return what tells setuptools-scm the version, since no .git is there to ask: the general name and its own."""
+    name = re.sub(r"[-_.]+", "_", package).upper()
+    return dict.fromkeys(("SETUPTOOLS_SCM_PRETEND_VERSION", f"SETUPTOOLS_SCM_PRETEND_VERSION_FOR_{name}"), version)
+
+
+def unpack(file: Path, home: Path) -> None:
+    """Unpack a source into `home`: a tree's tar as it is, a source distribution without its one top folder."""
+    home.mkdir(parents=True)
+    if file.suffix == ".zip":
+        unpack_zip(file, home)
+    else:
+        unpack_tar(file, home)
+    for path in home.rglob("*"):
+        if not path.is_symlink():
+            path.chmod(0o755 if path.is_dir() or path.stat().st_mode & 0o100 else 0o644)
+
+
+def unpack_tar(file: Path, home: Path) -> None:
+    """Unpack a tar. Only a compressed one is a source distribution."""
+    with tarfile.open(file) as archive:
+        members = archive.getmembers()
+        tops = {member.name.split("/")[0] for member in members}
+        single = len(tops) == 1 and all(m.isdir() or "/" in m.name for m in members) and file.suffix != ".tar"
+        for member in members:
+            if single:
+                member.name = member.name.partition("/")[2]
+            if member.name:
+                archive.extract(member, home)
+
+
+def unpack_zip(file: Path, home: Path) -> None:
+    """Unpack an old source distribution, without its top folder."""
+    with zipfile.ZipFile(file) as archive:
+        for info in archive.infolist():
+            info.filename = info.filename.partition("/")[2]
+            if info.filename:
+                archive.extract(info, home)

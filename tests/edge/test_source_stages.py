@@ -1,0 +1,353 @@
+"""What templates/tools does in build stages, with the real uv and tiny sources whose build backend is made up.
+
+The stages' folders are below the test's own; what only an engine shows (mounts, platforms, CANN) is tests/e2e's.
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+import json
+import os
+import sys
+import tarfile
+import venv
+import zipfile
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import ModuleType
+
+TOOLS = Path(__file__).resolve().parent.parent.parent / "templates/tools"
+MODULES = ("stage", "hook", "native", "source")
+EPOCH = 1_700_000_000
+HERE = os.uname().machine
+OTHER = {"x86_64": "aarch64", "aarch64": "x86_64"}[HERE]
+# A build backend: packs the folder `NAME` of a project, with words of the build's environment in it.
+BACKEND = """
+import os, sys, zipfile
+from pathlib import Path
+
+def pack(target, files, tag):
+    name = Path("NAME").read_text().strip()
+    version = os.environ["SETUPTOOLS_SCM_PRETEND_VERSION"] + os.environ.get("LOCAL", "")
+    info = f"{name}-{version}.dist-info"
+    files = {**files, f"{info}/METADATA": f"Metadata-Version: 2.1\\nName: {name}\\nVersion: {version}\\n",
+             f"{info}/WHEEL": f"Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: {tag}\\n"}
+    files[f"{info}/RECORD"] = "".join(f"{path},,\\n" for path in (*files, f"{info}/RECORD"))
+    wheel = f"{name}-{version}-{tag}.whl"
+    with zipfile.ZipFile(Path(target) / wheel, "w") as archive:
+        for path, text in files.items():
+            archive.writestr(path, text)
+    return wheel
+
+def tag():
+    return os.environ.get("TAG", "py3-none-any")
+
+def build_wheel(target, config_settings=None, metadata_directory=None):
+    name = Path("NAME").read_text().strip()
+    said = {"python": sys.prefix, "jobs": os.environ.get("MAX_JOBS"), "epoch": os.environ["SOURCE_DATE_EPOCH"]}
+    if os.environ.get("STUBBED"):
+        import torch
+        said["torch"] = str(torch.version.cuda)
+    files = {str(path): path.read_text() for path in sorted(Path(name).rglob("*.py"))}
+    return pack(target, {**files, f"{name}/said.py": f"SAID = {said!r}\\n"}, tag())
+
+def build_editable(target, config_settings=None, metadata_directory=None):
+    name = Path("NAME").read_text().strip()
+    Path(f"{name}/ops.so").write_text(f"compiled by {sys.prefix}")
+    Path("build").mkdir()
+    Path("build/left.o").write_text("")
+    return pack(target, {f"__editable__.{name}.pth": f"{Path.cwd()}\\n"}, tag())
+"""
+PYPROJECT = '[build-system]\nrequires = []\nbuild-backend = "tinybackend"\n'
+PROJECT = {"NAME": "tiny\n", "pyproject.toml": PYPROJECT, "tiny/__init__.py": "one = 1\n"}
+
+
+class Stages:
+    """The modules of templates/tools, with every folder of theirs below `root`."""
+
+    def __init__(self, root: Path, modules: Mapping[str, ModuleType]) -> None:
+        self.root = root
+        self.stage, self.hook, self.native, self.source = (modules[name] for name in MODULES)
+
+    @property
+    def out(self) -> Path:
+        return self.root / "out"
+
+    @property
+    def site(self) -> Path:
+        """Site-packages of the layer that was made."""
+        (found,) = (self.root / f"out{self.root}/opt/venv").glob("lib/python3.*/site-packages")
+        return found
+
+    def said(self) -> dict[str, str]:
+        """What the backend wrote into the installed wheel."""
+        names: dict[str, Any] = {}
+        exec((self.site / "tiny/said.py").read_text(), names)
+        found: dict[str, str] = names["SAID"]
+        return found
+
+    def step(self, **changes: object) -> Path:
+        value = {"name": "tiny-src", "package": "tiny", "version": "1.2", "install": "wheel", "stubs": []}
+        path = self.root / "step.json"
+        path.write_text(json.dumps({**value, "native": False, "subdirectory": "", "env": {}, **changes}))
+        return path
+
+    def run(self, module: ModuleType, *words: object, machine: str = HERE) -> None:
+        common = ["--epoch", str(EPOCH), "--platform", f"{machine}-manylinux_2_28"]
+        argv, sys.argv = sys.argv, [module.__name__, *common, *map(str, words)]
+        try:
+            module.main()
+        finally:
+            sys.argv = argv
+
+
+@pytest.fixture
+def stages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stages:
+    monkeypatch.syspath_prepend(str(TOOLS))
+    for name in MODULES:
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    modules = {name: importlib.import_module(name) for name in MODULES}
+    stage = modules["stage"]
+    folders = {"OUT": "out", "VENV": "opt/venv", "TOOLS": "tools", "BUILD_VENV": "build", "BUILT_WHEELS": "wheels"}
+    for name, folder in {**folders, "MADE_GROUP": "group.txt"}.items():
+        monkeypatch.setattr(stage, name, tmp_path / folder)
+    monkeypatch.setattr(stage, "UV", Path(sys.executable).with_name("uv"))
+    monkeypatch.setattr(modules["native"], "TOOLS_PATH", tmp_path / "unpacked")
+    for name in ("native", "source"):
+        monkeypatch.setattr(modules[name], "SOURCES", tmp_path / "opt/src")
+    monkeypatch.setattr(modules["source"], "NPU_SMI", tmp_path / "npu-smi")  # not this machine's own
+    if os.geteuid() != 0:
+        monkeypatch.setattr(os, "chown", lambda *_, **__: None)
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "")
+    venv.EnvBuilder(symlinks=True).create(tmp_path / "opt/venv")
+    wheel(tmp_path / "tools", "tinybackend", "1.0", "py3-none-any", {"tinybackend.py": BACKEND})
+    (tmp_path / "tools/uv-1.0-py3-none-any.whl").write_text("never read here")
+    return Stages(tmp_path, modules)
+
+
+def wheel(folder: Path, name: str, version: str, tag: str, files: Mapping[str, str]) -> None:
+    folder.mkdir(exist_ok=True)
+    info = f"{name}-{version}.dist-info"
+    every = {
+        **files,
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+        f"{info}/WHEEL": f"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: {tag}\n",
+    }
+    every[f"{info}/RECORD"] = "".join(f"{path},,\n" for path in (*every, f"{info}/RECORD"))
+    with zipfile.ZipFile(folder / f"{name}-{version}-{tag}.whl", "w") as archive:
+        for path, text in every.items():
+            archive.writestr(path, text)
+
+
+def packed(path: Path, files: Mapping[str, str], top: str = "") -> Path:
+    """A tree's tar, or with `top` a source distribution (.tar.gz, .zip)."""
+    if path.suffix == ".zip":
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, text in files.items():
+                archive.writestr(f"{top}{name}", text)
+        return path
+    with tarfile.open(path, "w:gz" if path.suffix == ".gz" else "w") as archive:
+        for name, text in files.items():
+            member = tarfile.TarInfo(f"{top}{name}")
+            member.size, member.mode = len(text.encode()), 0o600
+            archive.addfile(member, io.BytesIO(text.encode()))
+    return path
+
+
+def layer(out: Path) -> dict[str, bytes]:
+    """What a layer holds; every file and folder has the mtime of the epoch."""
+    every = [out, *out.rglob("*")]
+    assert {path.lstat().st_mtime for path in every} == {float(EPOCH)}
+    return {str(path.relative_to(out)): path.read_bytes() for path in every if path.is_file()}
+
+
+@pytest.mark.parametrize("machine", [HERE, OTHER])
+def test_a_pure_source_becomes_a_wheel_for_any_target(stages: Stages, tmp_path: Path, machine: str) -> None:
+    tar = packed(tmp_path / "tiny.tar", PROJECT)
+    stages.run(stages.source, stages.step(stubs=["torch"], env={"STUBBED": "1"}), tar, machine=machine)
+    said = stages.said()
+    assert said == {"python": str(tmp_path / "build"), "jobs": None, "epoch": str(EPOCH), "torch": "None"}
+    assert (stages.site / "tiny/__init__.py").read_text() == "one = 1\n"
+    assert not (stages.out / str(tmp_path / "opt/src")[1:]).exists()
+    assert not [*stages.out.rglob("uv_cache.json")]
+    assert layer(stages.out)
+
+
+@pytest.mark.parametrize("file", ["tiny-1.2.tar.gz", "tiny-1.2.zip"])
+def test_a_source_distribution_loses_its_top_folder_and_may_add_a_local_version(
+    stages: Stages, tmp_path: Path, file: str
+) -> None:
+    sdist = packed(tmp_path / file, PROJECT, "tiny-1.2/")
+    stages.run(stages.source, stages.step(env={"LOCAL": "+empty"}), sdist)
+    assert (stages.site / "tiny-1.2+empty.dist-info/METADATA").is_file()
+
+
+def test_a_build_sees_no_npu_smi(stages: Stages, tmp_path: Path) -> None:
+    (tmp_path / "npu-smi").write_text("fails")
+    stages.run(stages.source, stages.step(), packed(tmp_path / "tiny.tar", PROJECT))
+    assert not (tmp_path / "npu-smi").exists()
+
+
+def test_a_tree_that_has_one_folder_keeps_it(stages: Stages, tmp_path: Path) -> None:
+    tar = packed(tmp_path / "tiny.tar", {f"python/{name}": text for name, text in PROJECT.items()})
+    stages.run(stages.source, stages.step(subdirectory="python"), tar)
+    assert (stages.site / "tiny/__init__.py").is_file()
+
+
+def test_an_editable_source_points_to_its_tree(stages: Stages, tmp_path: Path) -> None:
+    stages.run(stages.source, stages.step(install="editable"), packed(tmp_path / "tiny.tar", PROJECT))
+    home = tmp_path / "opt/src/tiny-src"
+    assert (stages.site / "__editable__.tiny.pth").read_text() == f"{home}\n"
+    direct = json.loads((stages.site / "tiny-1.2.dist-info/direct_url.json").read_text())
+    assert direct == {"url": home.as_uri(), "dir_info": {"editable": True}}
+    assert "tiny-1.2.dist-info/direct_url.json,," in (stages.site / "tiny-1.2.dist-info/RECORD").read_text()
+    kept = stages.out / str(home)[1:]
+    assert {path.name for path in kept.iterdir()} == {"NAME", "pyproject.toml", "tiny"}
+    assert [path.name for path in kept.rglob("*.pyc")] == [f"__init__.{sys.implementation.cache_tag}.pyc"]
+    assert (kept / "tiny/__init__.py").stat().st_mode & 0o777 == 0o644
+
+
+def test_a_tree_is_kept_and_nothing_is_built(stages: Stages, tmp_path: Path) -> None:
+    (tmp_path / "tools/tinybackend-1.0-py3-none-any.whl").unlink()
+    stages.run(stages.source, stages.step(install="tree"), packed(tmp_path / "tiny.tar", PROJECT))
+    assert (stages.out / str(tmp_path / "opt/src/tiny-src/tiny/__init__.py")[1:]).is_file()
+    assert not (stages.out / str(tmp_path / "opt/venv")[1:]).exists()
+
+
+def compiled(stages: Stages, machine: str, **changes: object) -> Path:
+    """Run the stage on the target's platform, as that machine; return what it left, in another place."""
+    step = stages.step(native=True, env={"TAG": f"py3-none-linux_{machine}"}, **changes)
+    stages.run(stages.native, step, packed(stages.root / "tiny.tar", PROJECT), machine=machine)
+    made = stages.root / "made"
+    stages.out.rename(made)
+    # The next stage is another container: nothing of this one is there.
+    (stages.root / "opt/src/tiny-src").rename(stages.root / "gone")
+    return made
+
+
+@pytest.mark.parametrize("machine", [HERE, OTHER])
+def test_what_is_compiled_on_the_target_is_installed_on_the_build_host(
+    stages: Stages, tmp_path: Path, machine: str
+) -> None:
+    made = compiled(stages, machine)
+    stages.run(stages.source, "--made", made, stages.step(native=True), machine=machine)
+    said = stages.said()
+    assert said["python"] == str(tmp_path / "opt/venv"), "the environment that has torch, not the build tools'"
+    assert int(said["jobs"]) >= 1
+    assert not (tmp_path / "build").exists()
+
+
+def test_what_is_compiled_in_its_tree_comes_with_the_tree(stages: Stages, tmp_path: Path) -> None:
+    made = compiled(stages, OTHER, install="editable")
+    stages.run(stages.source, "--made", made, stages.step(native=True, install="editable"), machine=OTHER)
+    kept = stages.out / str(tmp_path / "opt/src/tiny-src")[1:]
+    assert (kept / "tiny/ops.so").read_text() == f"compiled by {tmp_path / 'opt/venv'}"
+    assert not (kept / "build").exists()
+    assert (stages.site / "tiny-1.2.dist-info/direct_url.json").is_file()
+
+
+def test_a_native_build_takes_the_tools_that_it_can_read(
+    stages: Stages, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wheel(tmp_path / "tools", "mine", "1.0", f"cp311-cp311-manylinux_2_28_{HERE}", {"mine.py": ""})
+    wheel(tmp_path / "tools", "other", "1.0", f"cp311-cp311-manylinux_2_28_{OTHER}", {"other.py": ""})
+    compiled(stages, HERE)
+    assert {path.name for path in (tmp_path / "unpacked").glob("*.py")} == {"mine.py", "tinybackend.py"}
+    assert f"other-1.0-cp311-cp311-manylinux_2_28_{OTHER}.whl is not for {HERE}" in capsys.readouterr().out
+
+
+def test_the_same_source_makes_the_same_layer_twice(stages: Stages, tmp_path: Path) -> None:
+    layers = []
+    for turn in ("one", "two"):
+        made = compiled(stages, HERE, install="editable")
+        stages.run(stages.source, "--made", made, stages.step(native=True, install="editable"))
+        layers.append(layer(stages.out))
+        for path in (made, tmp_path / "gone", tmp_path / "opt/src/tiny-src", tmp_path / "unpacked"):
+            path.rename(tmp_path / f"{path.name}-{turn}")
+    assert layers[0] == layers[1]
+
+
+def group(stages: Stages, monkeypatch: pytest.MonkeyPatch, tag: str) -> tuple[Path, Path]:
+    """A group of one source distribution, which is built with `tag`; its file and its folder."""
+    monkeypatch.setenv("TAG", tag)
+    monkeypatch.setenv("SETUPTOOLS_SCM_PRETEND_VERSION", "1.2")
+    sdists = stages.root / "sdists"
+    sdists.mkdir()
+    sdist = packed(sdists / "tiny-1.2.tar.gz", PROJECT, "tiny-1.2/")
+    file = stages.root / "built.txt"
+    file.write_text(f"tiny==1.2 --hash=sha256:{sha256(sdist.read_bytes()).hexdigest()}\n")
+    return file, sdists
+
+
+@pytest.mark.parametrize(("tag", "machine"), [("py3-none-any", OTHER), (f"py3-none-linux_{HERE}", HERE)])
+def test_a_locked_source_distribution_is_built_where_it_fits(
+    stages: Stages, monkeypatch: pytest.MonkeyPatch, tag: str, machine: str
+) -> None:
+    file, sdists = group(stages, monkeypatch, tag)
+    stages.run(stages.stage, "--wheels", sdists, "built", file, machine=machine)
+    assert (stages.site / "tiny/said.py").is_file()
+
+
+def test_what_was_compiled_for_the_build_host_is_refused_for_another_arch(
+    stages: Stages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, sdists = group(stages, monkeypatch, f"py3-none-linux_{HERE}")
+    with pytest.raises(SystemExit) as stopped:
+        stages.run(stages.stage, "--wheels", sdists, "built", file, machine=OTHER)
+    said = str(stopped.value)
+    assert said.startswith(f"compiled on {HERE}, and so of no use on the target, which is {OTHER}: tiny-1.2-")
+    assert f"Build on a machine that is {OTHER}" in said
+    assert not stages.out.exists()
+
+
+def test_a_source_that_compiles_unexpectedly_is_refused_too(stages: Stages, tmp_path: Path) -> None:
+    step = stages.step(env={"TAG": f"py3-none-linux_{HERE}"})
+    with pytest.raises(SystemExit, match="`kind: native`"):
+        stages.run(stages.source, step, packed(tmp_path / "tiny.tar", PROJECT), machine=OTHER)
+
+
+def test_a_file_of_another_hash_is_refused_by_name(stages: Stages, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, sdists = group(stages, monkeypatch, "py3-none-any")
+    with (sdists / "tiny-1.2.tar.gz").open("ab") as stream:
+        stream.write(b"\0")
+    with pytest.raises(SystemExit, match=r"tiny==1\.2: no source distribution with the locked hash"):
+        stages.run(stages.stage, "--wheels", sdists, "built", file)
+
+
+@pytest.mark.parametrize("which", ["native", "source"])
+def test_a_build_that_fails_ends_the_stage_with_its_code(stages: Stages, tmp_path: Path, which: str) -> None:
+    tar = packed(tmp_path / "tiny.tar", {**PROJECT, "pyproject.toml": PYPROJECT.replace("tinybackend", "none_such")})
+    with pytest.raises(SystemExit) as stopped:
+        stages.run(getattr(stages, which), stages.step(install="editable"), tar)
+    assert stopped.value.code == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (None, ("setuptools.build_meta:__legacy__", [])),
+        ("[project]\n", ("setuptools.build_meta:__legacy__", [])),
+        ("[build-system]\nbuild-backend = 'a.b:c'\n", ("a.b:c", [])),
+        ('[build-system]\nbuild-backend = "own"\nbackend-path = [".", "tools"]\n', ("own", [".", "tools"])),
+    ],
+)
+def test_the_backend_is_the_one_that_the_project_names(
+    stages: Stages, tmp_path: Path, text: str | None, found: tuple[str, list[str]]
+) -> None:
+    if text is not None:
+        (tmp_path / "pyproject.toml").write_text(text)
+    assert stages.hook.backend_of(tmp_path) == found
+
+
+def test_a_backend_of_the_projects_own_is_found_by_its_path(stages: Stages, tmp_path: Path) -> None:
+    (tmp_path / "tools/tinybackend-1.0-py3-none-any.whl").unlink()
+    own = {**PROJECT, "pyproject.toml": PYPROJECT + 'backend-path = ["mine"]\n', "mine/tinybackend.py": BACKEND}
+    stages.run(stages.native, stages.step(native=True), packed(tmp_path / "tiny.tar", own))
+    assert [path.name for path in (stages.out / "wheels").iterdir()] == ["tiny-1.2-py3-none-any.whl"]
