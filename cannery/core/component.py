@@ -59,11 +59,15 @@ class Closed(BaseModel):
 
 
 class Import(Closed):
-    """An import that verify makes in the image; `attribute` (dotted) must exist, and equal `equals` when given."""
+    """An import that verify makes in the image; `attribute` (dotted) must exist, and equal `equals` when given.
+
+    `standin` says why it cannot work on a stand-in, where it is then not tried.
+    """
 
     module: ModuleText
     attribute: ModuleText | None = None
     equals: Text | None = None
+    standin: Text | None = None
 
 
 class StandInMetadata(Closed):

@@ -154,6 +154,7 @@ def _checks(plan: Plan) -> dict[str, Any]:
                 "component": c.name,
                 **({"attribute": item.attribute} if item.attribute else {}),
                 **({"equals": item.equals} if item.equals else {}),
+                **({"standin": item.standin} if item.standin else {}),
             }
             for c in chosen
             for item in c.component.imports
@@ -186,6 +187,8 @@ def _unlinked(plan: Plan) -> list[str]:
 def _not_looked_at(plan: Plan) -> list[str]:
     """Return the ids of the checks that import what is left out, and of the one that looks at a chip's kernels."""
     imports = [f"import.{module}" for lacking in plan.left_out for module in lacking.modules]
+    if plan.recipe.base.kind is BaseKind.STANDIN:
+        imports += [f"import.{i.module}" for c in plan.recipe.chosen for i in c.component.imports if i.standin]
     told_chips = {chosen.name for chosen in plan.recipe.sources if chosen.component.soc_variable}
     without = any(step.without for step in plan.sources if step.name in told_chips)
     return [*imports, *(["static.device-type"] if without else [])]

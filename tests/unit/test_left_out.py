@@ -63,6 +63,18 @@ def test_the_manifest_names_it_and_its_checks_may_be_skipped(standin: Recipe) ->
     assert [any(re.search(pattern, line) for pattern in patterns) for line in lines] == [True, False]
 
 
+def test_an_import_that_no_stand_in_can_make_may_be_skipped_there() -> None:
+    value = source_components()["engine"].model_dump(mode="json", exclude_defaults=True)
+    value["imports"] = [{"module": "engine"}, {"module": "engine.npu", "standin": "it imports acl"}]
+    found = catalog(components={**components(), **source_components(), "engine": Component.model_validate(value)})
+    for base, wanted in (("standin", True), (None, False)):
+        bound_here = source_recipe(Options(base=base), found)
+        made = manifest(make_plan(bound_here, inputs(bound_here, socs=("ascend910b1",))), compatibility())
+        assert ("import.engine.npu" in made["may_skip"]) is wanted
+        assert "import.engine" not in made["may_skip"]
+        assert {"module": "engine.npu", "component": "engine", "standin": "it imports acl"} in made["checks"]["imports"]
+
+
 def test_a_ready_made_wheel_of_a_release_comes_in() -> None:
     parts = [{"name": "torch", "version": "2.9.0"}, {"name": "torch-npu", "version": "2.9.0"}]
     found = bound(Options(base="standin"), components=[*parts, {"name": "kernels", "release": "1.2.0"}])

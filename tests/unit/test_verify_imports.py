@@ -225,7 +225,29 @@ def test_an_import_is_left_out_by_name_on_a_stand_in_only(tree: Tree) -> None:
     tree.manifest["may_skip"].append("import.aborts")
     assert tree.check("import.aborts").status == "failed"
     tree.manifest["base"]["kind"] = "standin"
-    assert tree.check("import.aborts").status == "skipped"
+    outcome = tree.check("import.aborts")
+    assert (outcome.status, outcome.message) == (
+        "skipped",
+        "stand-in: the manifest leaves it out on a stand-in base",
+    )
+
+
+def test_a_skipped_import_says_its_own_reason(tree: Tree) -> None:
+    tree.manifest["checks"]["imports"] = [
+        {"module": "aborts", "component": "c", "standin": "it asks for a driver"},
+        {"module": "aborts", "component": "c", "attribute": "x"},
+        {"module": "absent.part", "component": "d"},
+    ]
+    tree.manifest["left_out"] = [{"name": "absent", "reason": "C++ against CANN", "modules": ["absent.part"]}]
+    tree.manifest["may_skip"] += ["import.aborts", "import.absent.part"]
+    tree.manifest["base"]["kind"] = "standin"
+    messages = {name: tree.check(name).message for name in ("import.aborts", "import.absent.part")}
+    assert messages == {
+        "import.aborts": "stand-in: it asks for a driver",
+        "import.absent.part": "stand-in: absent is left out: C++ against CANN",
+    }
+    tree.manifest["base"]["kind"] = "cann"
+    assert tree.check("import.aborts").status == "failed"
 
 
 def test_no_interpreter_fails_each_import(tree: Tree) -> None:

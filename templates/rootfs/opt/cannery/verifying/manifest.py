@@ -46,7 +46,9 @@ SOURCE = {
 PATCHED = {"path": PATH, "before": Maybe(DIGEST), "after": Maybe(DIGEST)}
 MODULE = re.compile(r"[A-Za-z0-9_]+(\.[A-Za-z0-9_]+)*")
 CHECKS = {
-    "imports": [{"module": MODULE, "component": WORD, "attribute?": Maybe(WORD), "equals?": Maybe(str)}],
+    "imports": [
+        {"module": MODULE, "component": WORD, "attribute?": Maybe(WORD), "equals?": Maybe(str), "standin?": WORD}
+    ],
     "libraries": [PATH],
     "files": [{"path": PATH, "sha256": Maybe(DIGEST)}],
     "native": [{"path": PATH, "component": WORD}],
@@ -111,8 +113,9 @@ def load_manifest(path: str, sha256: str = "") -> dict[str, Any]:
 
 
 def not_imported(manifest: Mapping[str, Any]) -> dict[str, str]:
-    """Check id → why a module is not there to be imported: a stand-in image does without its distribution."""
-    return {
+    """Check id → why a module cannot be imported in a stand-in image: by itself, or without its distribution."""
+    by_itself = {f"import.{i['module']}": i["standin"] for i in manifest["checks"]["imports"] if i.get("standin")}
+    return by_itself | {
         f"import.{module}": f"{item['name']} is left out: {item['reason']}"
         for item in manifest.get("left_out", ())
         for module in item["modules"]
