@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from cannery.core.words import Arch
 from cannery.edge.context import read_context
 from cannery.edge.engine import Engine, find_engine
+from cannery.edge.rootfs import is_registered
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -85,6 +87,50 @@ def cannery() -> Cannery:
 def image(cannery: Cannery) -> Image:
     """The quickstart image, built and verified."""
     return Image(json.loads(cannery.build_py("image", PROFILE, "--json").stdout))
+
+
+class Early:
+    """A command that was started beside other tests, since it takes minutes of which most are another core's."""
+
+    def __init__(self, cannery: Cannery, folder: Path, *arguments: str) -> None:
+        self.arguments = arguments
+        self.out, self.err = folder / "out", folder / "err"
+        with self.out.open("w") as out, self.err.open("w") as err:
+            command = (sys.executable, "build.py", *arguments)
+            self.process = subprocess.Popen(command, cwd=cannery.root, stdout=out, stderr=err)
+
+    def result(self) -> str:
+        """Wait for its end; return its standard output, or fail with what it said."""
+        code = self.process.wait()
+        assert code == 0, f"{self.arguments}: {code}\n{self.out.read_text()}\n{self.err.read_text()}"
+        return self.out.read_text()
+
+
+# A guide's stack for arm64, from releases of the package index alone.
+RELEASE_STACK = ("image", "verl-qwen3.5", "--sources", "release", "--arch", "arm64", "--base", "standin", "--json")
+
+
+EARLY = pytest.StashKey[Early]()
+
+
+@pytest.fixture(scope="session")
+def release_stack(
+    request: pytest.FixtureRequest, cannery: Cannery, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Early | None]:
+    """The build of RELEASE_STACK, begun as soon as engine tests begin; None where no test asks, or no QEMU is there."""
+    is_asked = any("test_release_stack" in item.nodeid for item in request.session.items)
+    is_able = read_context(ROOT).arch is Arch.ARM64 or is_registered(Arch.ARM64)
+    if not is_asked or not (is_able or os.environ.get("CI") == "true"):
+        yield None
+        return
+    # Two folders of tests have this fixture, each as its own.
+    early = request.config.stash.get(EARLY, None)
+    if early is None:
+        early = Early(cannery, tmp_path_factory.mktemp("release-stack"), *RELEASE_STACK)
+        request.config.stash[EARLY] = early
+    yield early
+    early.process.terminate()
+    early.process.wait()
 
 
 @pytest.fixture(scope="session")

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 import testinfra
 
-from tests.e2e.engine_fixtures import PROFILE, Cannery, Image, cannery, device_nodes, image, started
+from tests.e2e.engine_fixtures import PROFILE, Cannery, Image, cannery, device_nodes, image, release_stack, started
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from testinfra.host import Host
 
-__all__ = ["cannery", "device_nodes", "image"]
+__all__ = ["cannery", "device_nodes", "image", "release_stack"]
 
 
 @pytest.fixture(scope="session")

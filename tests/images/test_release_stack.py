@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cannery.core.words import Arch
-from cannery.edge.context import read_context
-from cannery.edge.rootfs import is_registered
-from tests.e2e.engine_fixtures import ROOT, Cannery, Image
+from tests.e2e.engine_fixtures import Cannery, Early, Image
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 pytestmark = pytest.mark.engine
 
-TARGET = ("verl-qwen3.5", "--sources", "release", "--arch", "arm64", "--base", "standin")
 # What the stand-in can import of it; all else has to be skipped by name.
 IMPORTED = (
     "torch", "torch_npu", "torchvision", "triton", "ray", "transformers", "tensordict", "vllm", "vllm_ascend", "verl",
@@ -26,11 +21,10 @@ IMPORTED = (
 
 
 @pytest.fixture(scope="module")
-def stack(cannery: Cannery) -> Image:
-    emulated = read_context(ROOT).arch is Arch.ARM64 or is_registered(Arch.ARM64)
-    if not emulated and os.environ.get("CI") != "true":
+def stack(release_stack: Early | None) -> Image:
+    if release_stack is None:
         pytest.skip("no QEMU for arm64 on this host: apt-get install qemu-user-static binfmt-support")
-    return Image(json.loads(cannery.build_py("image", *TARGET, "--json").stdout))
+    return Image(json.loads(release_stack.result()))
 
 
 @pytest.fixture(scope="module")
