@@ -10,12 +10,14 @@ TARGET_VARIABLES := CANN CHIP OS PYTHON ARCH BASE WHEELHOUSE NPUS BUILDER SOURCE
 TREES = $(filter SRC_%,$(GIVEN))
 KNOWN = PROFILE $(TARGET_VARIABLES) $(TREES) PIN UPGRADE FORCE DOCUMENTED CMD KIND HOST_PYTHON CANNERY_CACHE ARGS
 lower = $(shell printf '%s' '$1' | tr A-Z_ a-z-)
+# A switch is on unless it says that it is not.
+on = $(filter-out 0 no false off,$1)
 quote = '$(subst ','\'',$1)'
 # Only what stands on make's command line: PYTHON or OS in an environment mean something else.
 # Every command gets every variable that was given: one that it does not know is refused, not dropped.
 OPTIONS = $(foreach v,$(filter $(GIVEN),$(TARGET_VARIABLES)),$(if $($v),--$(call lower,$v) $(call quote,$($v)))) \
-	$(foreach p,$(PIN),--pin $(call quote,$p)) $(foreach p,$(UPGRADE),--upgrade $(call quote,$p)) $(if $(FORCE),--force) \
-	$(if $(DOCUMENTED),--as-documented) $(foreach t,$(TREES),--src $(call quote,$(t:SRC_%=%)=$($t))) $(foreach a,$(ARGS),$(call quote,$a))
+	$(foreach p,$(PIN),--pin $(call quote,$p)) $(foreach p,$(UPGRADE),--upgrade $(call quote,$p)) $(if $(call on,$(FORCE)),--force) \
+	$(if $(call on,$(DOCUMENTED)),--as-documented) $(foreach t,$(TREES),--src $(call quote,$(t:SRC_%=%)=$($t))) $(foreach a,$(ARGS),$(call quote,$a))
 GIVEN := $(foreach v,$(.VARIABLES),$(if $(filter command,$(origin $v)),$v))
 # Values are texts: a `$` in one is not make's.
 $(foreach v,$(filter $(KNOWN),$(GIVEN)),$(eval override $v := $$(value $v)))

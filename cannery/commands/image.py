@@ -94,8 +94,19 @@ def image(arguments: argparse.Namespace, context: Context) -> ExitCode:
     with folder_lock(folder, context.say), _whole_wheels(context, plan):
         built = _build(work, folder)
     verified = None if arguments.no_verify else _verify(work, built.id)
-    _print_table(context, plan, built, verified)
+    references = _tagged(work, _exit_code(verified))
+    _print_table(context, plan, references, built, verified)
     return _exit_code(verified)
+
+
+def _tagged(work: Work, code: ExitCode) -> tuple[str, ...]:
+    """Let the moving tags follow to the image, unless verify has failed; return the tags that it has."""
+    plan = work.plan
+    if code is ExitCode.VERIFY_FAILED:
+        return (plan.reference,)
+    for alias in plan.references[1:]:
+        work.client.images.get(plan.reference).tag(alias)
+    return plan.references
 
 
 def _check_emulation(context: Context, plan: Plan, *, is_other_builder: bool) -> None:
@@ -157,7 +168,7 @@ def _build(work: Work, folder: Path) -> Built:
         targets=("image",),
         log=folder / "log" / "build.log",
         view=make_view(sys.stderr, is_terminal=context.is_terminal, clock=time.monotonic),
-        overrides=_overrides(work.arguments),
+        overrides=_overrides(work.arguments, plan),
         secrets=secrets.values,
     )
     attributes = work.client.images.get(plan.reference).attrs
@@ -168,9 +179,12 @@ def _build(work: Work, folder: Path) -> Built:
     )
 
 
-def _overrides(arguments: argparse.Namespace) -> tuple[str, ...]:
-    """Return bake's `--set` values. A builder other than the engine's own has to hand the image over."""
-    overrides = ["*.no-cache=true"] if arguments.no_cache else []
+def _overrides(arguments: argparse.Namespace, plan: Plan) -> tuple[str, ...]:
+    """Return bake's `--set` values. A builder other than the engine's own has to hand the image over.
+
+    The moving tag is set behind verify: whoever pulls it gets what has passed.
+    """
+    overrides = [f"image.tags={plan.reference}", *(["*.no-cache=true"] if arguments.no_cache else [])]
     return (*overrides, "*.output=type=docker") if arguments.builder else tuple(overrides)
 
 
@@ -205,6 +219,8 @@ def _known_layers(client: docker.DockerClient) -> list[str]:
 
 def _verify(work: Work, built_id: str) -> Verified:
     context, plan = work.context, work.plan
+    if plan.recipe.target.arch is not context.arch and not work.arguments.builder:
+        context.say("verifying under emulation: some minutes")
     access = work.catalog.chips[plan.recipe.target.chip]
     request = VerifyRequest(
         image=plan.reference,
@@ -254,11 +270,13 @@ def _exit_code(verified: Verified | None) -> ExitCode:
     return {0: ExitCode.DONE, 3: ExitCode.UNABLE}.get(verified.status if verified else 0, ExitCode.VERIFY_FAILED)
 
 
-def _print_table(context: Context, plan: Plan, built: Built, verified: Verified | None) -> None:
+def _print_table(
+    context: Context, plan: Plan, references: tuple[str, ...], built: Built, verified: Verified | None
+) -> None:
     """Print what was built; on a failure of verify, the checks that did not pass first."""
     if context.is_json:
         value = {
-            "references": plan.references,
+            "references": references,
             **asdict(built),
             "log": str(built.log),
             "lacks": lacking_words(plan),
@@ -269,8 +287,8 @@ def _print_table(context: Context, plan: Plan, built: Built, verified: Verified 
         return
     result = "not run" if verified is None else summary_line(verified.report)
     rows = {
-        "image": plan.references[0],
-        "also tagged": ", ".join(plan.references[1:]),
+        "image": references[0],
+        "also tagged": ", ".join(references[1:]),
         "id": built.id,
         "size": f"{built.size / 1e6:.0f} MB",
         "layers": f"{built.new + built.reused} ({built.new} new, {built.reused} reused)",

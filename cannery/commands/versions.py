@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -91,7 +91,7 @@ def findings_of(context: Context, catalog: Catalog, recipe: Recipe) -> tuple[tup
 def planned(context: Context, arguments: argparse.Namespace) -> tuple[Catalog, Plan, tuple[Finding, ...]]:
     """Check, then plan. Raises `FindingsError` on errors unless they are forced; those are stamped into the plan."""
     catalog = context.catalog()
-    recipe = bind(context, catalog, arguments.profile, options_of(arguments))
+    recipe = bind(context, catalog, arguments.profile, replace(options_of(arguments), local=tuple(context.local)))
     found, read = findings_of(context, catalog, recipe)
     failed = errors(found)
     where = f"{recipe.name} for {recipe.target}"

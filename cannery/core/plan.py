@@ -162,7 +162,7 @@ def make_plan(recipe: Recipe, inputs: Inputs) -> Plan:
     if not lock.complete:
         raise FindingsError(
             f"the lock of {recipe.name} for {recipe.target.arch} is incomplete: {', '.join(_open(lock.packages))}",
-            hint="run `python build.py lock` on a machine that reaches the index named in the lock",
+            hint=_completed(recipe, lock, inputs),
         )
     base, build = _references(recipe, lock, inputs)
     sources = tuple(source_steps(recipe, lock, inputs.socs, inputs.local))
@@ -197,6 +197,14 @@ def make_plan(recipe: Recipe, inputs: Inputs) -> Plan:
         digest=digest,
         forced=inputs.forced,
     )
+
+
+def _completed(recipe: Recipe, lock: Lock, inputs: Inputs) -> str:
+    """Say how to come to a complete lock: on a host that reaches the indexes, or for an arch that has one already."""
+    indexes = ", ".join(sorted({package.index for package in lock.packages if not package.complete}))
+    hint = f"make lock PROFILE={recipe.name} where index {indexes} can be reached (images/indexes.yaml)"
+    complete = [arch for arch, other in inputs.locks.items() if other.complete]
+    return hint + (f"; the lock for ARCH={complete[0]} is complete" if complete else "")
 
 
 def _environment(recipe: Recipe) -> Mapping[str, str]:
@@ -330,8 +338,11 @@ def _layers(  # noqa: PLR0913, PLR0917 - what decides layers
 
 
 def _source_words(step: SourceStep) -> str:
+    if step.is_local:
+        at = f" at {step.commit[:12]}" if step.commit else ""
+        return f"{step.package}, {step.install} of your own tree{at}{', with changes' if step.dirty else ''}"
     origin = f"release {step.release}" if step.release else f"commit {(step.commit or 'none')[:12]}"
-    return f"{step.package} {step.version}, {step.install} of {origin}{', with local changes' if step.dirty else ''}"
+    return f"{step.package} {step.version}, {step.install} of {origin}"
 
 
 def _of(inputs: Inputs, prefix: str) -> list[tuple[str, str]]:

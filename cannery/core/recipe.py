@@ -31,7 +31,8 @@ class Options:
     """What a user may say about a target, as texts; None keeps the profile's value. `pins` are `NAME==VERSION`.
 
     `sources` is `release`, or `release:NAME,NAME`: releases in the place of commits, of all sources that have one or of
-    those that are named. `as_documented` takes the versions that the profile's guide names.
+    those that are named. `as_documented` takes the versions that the profile's guide names. `local` are the sources
+    whose tree is the user's own: no release takes their place.
     """
 
     cann: str | None = None
@@ -44,6 +45,7 @@ class Options:
     force: bool = False
     sources: str | None = None
     as_documented: bool = False
+    local: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -191,7 +193,10 @@ def select(catalog: Catalog, name: str, options: Options, host_arch: Arch, locke
     """
     profile = find_profile(catalog, name)
     target = _target(profile, options, host_arch)
-    released = _released(catalog, profile, options.sources)
+    released = _released(catalog, profile, options.sources, options.local)
+    if options.as_documented and not any(pin.documented for pin in profile.components):
+        what = "DOCUMENTED: the guide names no version that is another than the profile's and could exist"
+        raise UsageError(what, where=f"profile {name}", hint="leave it out")
     chosen = tuple(
         _choose(pin, catalog.components[pin.name], target.arch, released, as_documented=options.as_documented)
         for pin in profile.components
@@ -229,7 +234,7 @@ def _target(profile: Profile, options: Options, host_arch: Arch) -> Target:
     )
 
 
-def _released(catalog: Catalog, profile: Profile, text: str | None) -> tuple[str, ...]:
+def _released(catalog: Catalog, profile: Profile, text: str | None, local: tuple[str, ...]) -> tuple[str, ...]:
     """Return the sources whose release takes the place of a commit. Raises `UsageError` for words that mean nothing."""
     if not text:
         return ()
@@ -237,13 +242,19 @@ def _released(catalog: Catalog, profile: Profile, text: str | None) -> tuple[str
     wanted = [name.strip() for name in names.split(",") if name.strip()]
     if word != "release" or (colon and not wanted):
         raise UsageError(f"SOURCES: {text!r} is not known", hint="release, or release:NAME,NAME")
-    commits = {pin.name: pin.commit for pin in profile.components if pin.commit}
+    commits = {pin.name: pin.commit for pin in profile.components if pin.commit and pin.name not in local}
+    releases = {pin.name: pin.release for pin in profile.components if pin.release}
     have = {
         name
         for name, commit in commits.items()
         if (revision := catalog.components[name].revisions.get(commit)) and revision.release
     }
     for name in wanted:
+        if name in local:
+            raise UsageError(f"SOURCES: {name} is a tree of yours (SRC_{name})", hint="take one of the two")
+        if name in releases:
+            what = f"SOURCES: {name} is release {releases[name]} in this profile already"
+            raise UsageError(what, hint="leave it out")
         if name not in commits:
             raise UsageError(f"SOURCES: {name} is no source at a commit here", hint=did_you_mean(name, commits))
         if name not in have:

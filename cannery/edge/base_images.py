@@ -174,7 +174,7 @@ def _nowhere(need: BaseNeed, reasons: Reasons) -> CanneryError:
         return FindingsError(f"the base image is not there for {arches}{lines}", where="base image", hint=hint)
     hints = [
         "BASE=<reference> names a copy or a mirror; an image of that name on a running engine serves too",
-        "BASE=standin builds without any registry, for a look: nothing runs on an NPU there",
+        "BASE=standin (with PYTHON=3.11) builds without any registry, for a look: nothing runs on an NPU there",
     ]
     if any(LOGIN in str(reason) for reason in reasons.values()):
         hints.insert(0, "`docker login` there, and see that the name is right")

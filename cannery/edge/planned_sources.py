@@ -38,8 +38,21 @@ def local_trees(context: Context, catalog: Catalog, recipe: Recipe, epoch: int) 
         if name not in known:
             raise UsageError(f"SRC_{name}: no source of {recipe.name}", hint=did_you_mean(name, known))
     chosen = [one for one in recipe.sources if one.name in context.local]
+    for one in chosen:
+        _refuse_other_tree(one, context.local[one.name])
     files = _fetch(context, catalog, chosen, epoch)
     return {one.name: LocalTree(file.tree, file.commit, file.dirty) for one, file in zip(chosen, files, strict=True)}
+
+
+def _refuse_other_tree(chosen: Chosen, folder: Path) -> None:
+    """Raise `UsageError` for a folder without the source's modules: another project's, or a bare repository."""
+    project = folder / (chosen.component.subdirectory or "")
+    modules = sorted({item.module.partition(".")[0] for item in chosen.component.imports})
+    places = [project / inner / module for inner in ("", "src", "python") for module in modules]
+    if modules and not any(place.is_dir() or place.with_suffix(".py").is_file() for place in places):
+        below = f" below {chosen.component.subdirectory}" if chosen.component.subdirectory else ""
+        what = f"SRC_{chosen.name}: {str(folder)!r} has no {' or '.join(modules)}{below}"
+        raise UsageError(what, hint=f"name a working tree of {chosen.name}, as git checks it out")
 
 
 def fetch_planned(context: Context, catalog: Catalog, plan: Plan) -> dict[str, SourceFile]:

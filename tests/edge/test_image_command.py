@@ -15,7 +15,7 @@ from stub_index import StubIndex
 from stub_registry import REPOSITORY, TAG, StubRegistry
 
 from cannery.commands import image as image_command
-from cannery.commands.image import _whole_wheels
+from cannery.commands.image import _overrides, _tagged, _whole_wheels
 from cannery.core.base_env import expand_env
 from cannery.core.errors import BuildFailedError, ExitCode, UnableError
 from cannery.core.recipe import Options
@@ -243,3 +243,30 @@ def test_an_emulator_is_looked_for_before_anything_is_fetched(
     done = image.small("image", "stack", "--arch", "arm64", "--base", "standin")
     assert (done.code, words in done.err) == (code, True), done.err
     assert image.small.index.seen == []
+
+
+@pytest.mark.parametrize(
+    ("code", "pins", "wanted"),
+    [
+        (ExitCode.DONE, (), ["reference", "alias"]),
+        (ExitCode.UNABLE, (), ["reference", "alias"]),
+        (ExitCode.VERIFY_FAILED, (), ["reference"]),
+        (ExitCode.DONE, ("ray==2.51.0",), ["reference"]),
+    ],
+)
+def test_the_moving_tag_follows_what_verify_has_not_failed(
+    code: ExitCode, pins: tuple[str, ...], wanted: list[str]
+) -> None:
+    made = plan(Options(pins=pins))
+    moved: list[str] = []
+    client = SimpleNamespace(images=SimpleNamespace(get=lambda _name: SimpleNamespace(tag=moved.append)))
+    names = {"reference": made.reference, "alias": made.alias}
+    work = SimpleNamespace(plan=made, client=client)
+    assert _tagged(work, code) == tuple(names[name] for name in wanted)  # type: ignore[arg-type] # what it reads of Work
+    assert moved == [names[name] for name in wanted[1:]]
+
+
+def test_the_build_itself_sets_the_exact_tag_alone() -> None:
+    made = plan()
+    arguments = SimpleNamespace(no_cache=False, builder=None)
+    assert _overrides(arguments, made) == (f"image.tags={made.reference}",)  # type: ignore[arg-type] # what it reads

@@ -151,6 +151,12 @@ def test_sources_from_elsewhere(make: Make, value: str) -> None:
     )
 
 
+@pytest.mark.parametrize(("value", "is_on"), [("1", True), ("yes", True), ("0", False), ("no", False), ("", False)])
+def test_a_switch_is_off_where_it_says_so(make: Make, value: str, is_on: bool) -> None:
+    make("image", "PROFILE=q", f"FORCE={value}", f"DOCUMENTED={value}")
+    assert make.noted == ["image", "q", *(["--force", "--as-documented"] if is_on else [])]
+
+
 def test_packages_to_upgrade_are_options_each(make: Make) -> None:
     make("lock", "PROFILE=q", "UPGRADE=torch-npu ray==2.60.0")
     assert make.noted == ["lock", "q", "--upgrade", "torch-npu", "--upgrade", "ray==2.60.0"]

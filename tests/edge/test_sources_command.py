@@ -31,6 +31,7 @@ revisions:
 releases:
   "0.11.0": {{sdist: true, requires: ["dep"], source: its PKG-INFO}}
   "0.12.0": {{requires: ["dep"], source: its METADATA}}
+imports: [{{module: engine}}]
 """
 PROFILE = """\
 summary: with a source
@@ -131,7 +132,7 @@ def test_a_local_tree_is_a_part_of_the_plan(small: Small, tmp_path: Path) -> Non
     use(small, f"commit: {COMMIT}")
     assert small("lock", "served").code == 0
     tree = tmp_path / "tree"
-    tree.mkdir()
+    (tree / "engine").mkdir(parents=True)
     (tree / "setup.py").write_text("one")
 
     def plan(*words: str) -> dict[str, str]:
@@ -152,7 +153,7 @@ def test_a_local_tree_that_asks_for_other_packages_is_said(small: Small, tmp_pat
     use(small, f"commit: {COMMIT}")
     assert small("lock", "served").code == 0
     tree = tmp_path / "tree"
-    tree.mkdir()
+    (tree / "src/engine").mkdir(parents=True)
     for text, words in (("dep==1.0", ""), ("dep==1.1", "dep: known has dep==1.0, the tree has dep==1.1")):
         (tree / "requirements.txt").write_text(text)
         done = small("render", "served", "--base", "standin", "--src", f"engine={tree}")
@@ -187,3 +188,38 @@ def test_a_commit_that_the_mirror_lacks_is_named(small: Small, tmp_path: Path) -
     assert done.code == 7
     assert "engine" in done.err
     assert "made-up/engine" in done.err
+
+
+def test_a_folder_of_another_project_is_no_tree_of_the_source(small: Small, tmp_path: Path) -> None:
+    use(small, f"commit: {COMMIT}")
+    assert small("lock", "served").code == 0
+    (tmp_path / "other").mkdir()
+    done = small("plan", "served", "--base", "standin", "--src", f"engine={tmp_path / 'other'}")
+    assert done.code == 2
+    assert "has no engine" in done.err
+
+
+def test_no_release_takes_the_place_of_a_tree_of_ones_own(small: Small, index: StubIndex, tmp_path: Path) -> None:
+    index.add(make_sdist("engine", "0.11.0"))
+    use(small, f"commit: {COMMIT}")
+    assert small("lock", "served").code == 0
+    (tmp_path / "tree/engine").mkdir(parents=True)
+    words = ("plan", "served", "--base", "standin", "--src", f"engine={tmp_path / 'tree'}", "--sources")
+    done = small(*words, "release:engine")
+    assert (done.code, "SOURCES: engine is a tree of yours (SRC_engine)" in done.err) == (2, True)
+    assert small(*words, "release").code == 2  # no other source has a release
+
+
+def test_a_release_that_is_pinned_already_is_said(small: Small, index: StubIndex) -> None:
+    index.add(make_sdist("engine", "0.11.0"))
+    use(small, 'release: "0.11.0"')
+    assert small("lock", "served").code == 0
+    done = small("plan", "served", "--base", "standin", "--sources", "release:engine")
+    assert (done.code, "engine is release 0.11.0 in this profile already" in done.err) == (2, True)
+
+
+def test_a_guide_that_names_nothing_else_is_said(small: Small) -> None:
+    use(small, f"commit: {COMMIT}")
+    assert small("lock", "served").code == 0
+    done = small("check", "served", "--as-documented")
+    assert (done.code, "the guide names no version" in done.err) == (2, True)
