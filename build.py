@@ -25,7 +25,9 @@ def enter_venv() -> None:
 
 
 if __name__ == "__main__":
-    enter_venv()
-    from cannery.cli import main
-
+    try:
+        enter_venv()
+        from cannery.cli import main
+    except KeyboardInterrupt:  # from there on it is main's
+        sys.exit(130)
     sys.exit(main(sys.argv[1:], ROOT))

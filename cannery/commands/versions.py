@@ -17,6 +17,7 @@ from cannery.core.words import Severity
 from cannery.edge.context import template_digests
 from cannery.edge.locks import LockSet, all_locks, bind, read_locks
 from cannery.edge.planned_sources import local_trees
+from cannery.edge.write_errors import unwritable
 
 if TYPE_CHECKING:
     import argparse
@@ -152,8 +153,11 @@ def render(arguments: argparse.Namespace, context: Context) -> ExitCode:
 
     catalog, made, _ = planned(context, arguments)
     folder = Path(arguments.output) if arguments.output else context.root / "out" / made.folder
-    with folder_lock(folder, context.say):
-        changed = write_folder(context, catalog, made, folder)
+    try:
+        with folder_lock(folder, context.say):
+            changed = write_folder(context, catalog, made, folder)
+    except OSError as error:
+        raise unwritable(error, error.filename or folder) from error
     print(f"{folder}: {changed}")
     return ExitCode.DONE
 

@@ -286,7 +286,7 @@ def _arch_independent(recipe: Recipe, inputs: Inputs) -> dict[str, Any]:
         "env": {arch: _environment(with_arch(recipe, arch)) for arch in sorted(inputs.locks)},
         "templates": dict(inputs.templates),
         "forced": inputs.forced,
-        **({"local": {name: tree.digest for name, tree in sorted(inputs.local.items())}} if inputs.local else {}),
+        **({"local": {name: asdict(tree) for name, tree in sorted(inputs.local.items())}} if inputs.local else {}),
     }
 
 
@@ -328,7 +328,9 @@ def _layers(  # noqa: PLR0913, PLR0917 - what decides layers
     for step in sources:
         tools = ("source.py", "hook.py", *(("native.py",) if step.native else ()))
         # What is native is compiled on the system, with the wheels of every group in place.
-        made_by = [asdict(step), [_of(inputs, f"tools/{name}") for name in tools], built_by, below * step.native]
+        # What is only told of a source, in the manifest, changes no file of its layer.
+        built = {key: value for key, value in asdict(step).items() if key not in {"commit", "dirty"}}
+        made_by = [built, [_of(inputs, f"tools/{name}") for name in tools], built_by, below * step.native]
         yield Layer(step.name, LayerKind.SOURCE, _digest([common, made_by]), _source_words(step))
     if links:
         summary = ", ".join(link.path for link in links)

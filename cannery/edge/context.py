@@ -92,10 +92,14 @@ def read_context(
     machine = platform.machine().lower()
     if machine not in ARCH_ALIASES:
         raise UnableError(f"no CANN image is made for {machine}", hint="amd64 (x86_64) and arm64 (aarch64) are")
-    cache = Path(env.get("CANNERY_CACHE") or Path(env.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cannery")
+    named = env.get("CANNERY_CACHE") or Path(env.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cannery"
+    try:
+        cache = Path(named).expanduser().absolute()
+    except RuntimeError as error:
+        raise UsageError(f"CANNERY_CACHE: {str(named)!r} names no user of this host", hint="name a folder") from error
     return Context(
         root=root,
-        cache=cache.expanduser().absolute(),
+        cache=cache,
         env=env,
         arch=ARCH_ALIASES[machine],
         is_terminal=sys.stderr.isatty(),
@@ -109,8 +113,11 @@ def read_context(
 def _folder(option: str, text: str | None, what: str) -> Path | None:
     if not text:
         return None
-    folder = Path(text).expanduser().absolute()
-    if not folder.is_dir():
+    try:
+        folder = Path(text).expanduser().absolute()
+    except RuntimeError:  # ~user, and there is no such user
+        folder = None
+    if folder is None or not folder.is_dir():
         raise UsageError(f"{option}: {text!r} is no folder", hint=f"name the folder that holds {what}")
     return folder
 
@@ -123,7 +130,8 @@ def _local(texts: Sequence[str]) -> dict[str, Path]:
         path = _folder(f"SRC_{name}", folder, f"the source of {name}")
         if not name or not equals or path is None:
             raise UsageError(f"--src: {text!r} is not NAME=DIR", hint="for example --src verl-src=~/verl")
-        found[name] = path
+        if found.setdefault(name, path) != path:
+            raise UsageError(f"SRC_{name}: named twice, {str(found[name])!r} and {str(path)!r}", hint="leave one out")
     return found
 
 

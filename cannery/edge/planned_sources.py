@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from cannery.core.errors import UsageError
+from cannery.core.errors import UnableError, UsageError
 from cannery.core.source_plan import source_request
 from cannery.core.source_step import LocalTree
 from cannery.core.words import did_you_mean
@@ -64,6 +64,10 @@ def fetch_planned(context: Context, catalog: Catalog, plan: Plan) -> dict[str, S
     steps = [step for step in plan.sources if not step.release]
     plain = {step.name for step in steps if step.without}
     files = _fetch(context, catalog, [by_name[step.name] for step in steps], plan.epoch, plain)
+    for step, file in zip(steps, files, strict=True):
+        if step.is_local and file.tree != step.content:
+            hint = "run the same command again when nothing writes to it"
+            raise UnableError(f"SRC_{step.name}: the tree changed while it was read", hint=hint)
     for file in files:
         known = _known(by_name[file.name])
         for doubt in requirement_doubts(file.tar, known) if known else ():

@@ -68,6 +68,6 @@ def noted(request: SourceRequest, target: Path, note: Path) -> SourceFile | None
             described=f"{short(known['repository'], str(request.commit))}, in the cache",
         )
         is_same = sha256_file(target) == file.sha256
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
     return file if is_same and all(one.why is not Why.BLOB for one in missing) else None

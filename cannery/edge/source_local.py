@@ -34,6 +34,16 @@ class LocalTree:
     commit: str | None = None
     dirty: bool = False
     missing: list[Missing] = field(default_factory=list)
+    # Folder -> whether it is, or stands behind, a symlink.
+    links: dict[str, bool] = field(default_factory=dict)
+
+    def is_behind_link(self, path: str) -> bool:
+        """Whether a folder above the entry is a symlink: what stands behind it is another tree's, wherever it leads."""
+        folder = path.rpartition("/")[0]
+        if folder not in self.links:
+            above = bool(folder) and ((self.folder / folder).is_symlink() or self.is_behind_link(folder))
+            self.links[folder] = above
+        return self.links[folder]
 
     def read(self, path: str) -> bytes:
         """Return the content of an entry (of a link: its target). Raises `UnableError` when it changes meanwhile."""
@@ -81,6 +91,8 @@ def local_tree(name: str, folder: Path, paths: tuple[str, ...], env: Mapping[str
 
 def _add(tree: LocalTree, path: str, paths: tuple[str, ...]) -> bool:
     """Add a file or symlink that is asked for; return whether there is one. Devices, sockets and pipes are left out."""
+    if tree.is_behind_link(path):  # git tracks what was there before, and ignores the link perhaps
+        return False
     try:
         mode = (tree.folder / path).lstat().st_mode
     except (FileNotFoundError, NotADirectoryError):
@@ -127,7 +139,8 @@ def _add_repository(
     for name in sorted(tracked | others):
         # A repository that this one does not know of is listed as a folder.
         path = f"{prefix}{name}".rstrip("/")
-        if (tree.folder / path / ".git").exists() and not (tree.folder / path).is_symlink():
+        is_link = (tree.folder / path).is_symlink() or tree.is_behind_link(path)
+        if (tree.folder / path / ".git").exists() and not is_link:
             if leads_to(path, paths):
                 head, is_changed = _add_repository(tree, f"{path}/", paths, env)
                 dirty = dirty or is_changed or head != links.get(name, head)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cannery.core.errors import NetworkError, UnableError, UsageError
+from cannery.core.source_plan import Why, is_inside
 from cannery.edge.files import write_atomic
 from cannery.edge.git_cache import GitCache, locked
 from cannery.edge.git_mirror import in_mirror
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from cannery.core.catalog import Host
-    from cannery.core.source_plan import SourceRequest
+    from cannery.core.source_plan import Missing, SourceRequest
     from cannery.edge.source_tar import Kind, Written
 
 # Sources at once.
@@ -137,6 +138,7 @@ def _commit(request: SourceRequest, git: GitCache) -> SourceFile:
         began = time.monotonic()
         found = git.obtain(request.name, commit, request.hosts)
         tree = gather(request, found, git.obtain, git.env)
+        _refuse_gaps(request, tree.missing, found.repository)
         entries = {path: blob.kind for path, blob in tree.blobs.items()}
         with BlobReader(git.env) as reader:
             written = _write(target, request, entries, lambda path: read_blob(tree, path, reader), git)
@@ -153,6 +155,21 @@ def _commit(request: SourceRequest, git: GitCache) -> SourceFile:
         )
         write_atomic(note, note_text(file))
         return file
+
+
+def _refuse_gaps(request: SourceRequest, missing: Sequence[Missing], repository: str) -> None:
+    """Raise `NetworkError` when the repository lacks the content of a file that is asked for: the layer would, too.
+
+    What it lacks elsewhere is a warning.
+    """
+    gone = [one.path for one in missing if one.why is Why.BLOB and is_inside(one.path, request.paths)]
+    if gone:
+        more = f" and of {len(gone) - 1} more" if len(gone) > 1 else ""
+        where = f"images/components/{request.name}.yaml"
+        raise NetworkError(
+            f"{request.name}: {repository} has {str(request.commit)[:12]}, and lacks the content of {gone[0]}{more}",
+            hint=f"mirror the repository whole, or name what is needed of it as `paths` in {where}",
+        )
 
 
 def _local(request: SourceRequest, git: GitCache) -> SourceFile:

@@ -158,7 +158,9 @@ def test_a_damaged_tar_is_written_anew(place: Place, repo: Repo, tmp_path: Path,
     assert sorted(path.suffix for path in (tmp_path / "cache/sources").iterdir() if path.is_file()) == [".json", ".tar"]
 
 
-def test_a_tar_from_a_mirror_that_lacks_something_is_not_taken_again(place: Place, repo: Repo, tmp_path: Path) -> None:
+def test_a_mirror_that_lacks_the_content_of_what_is_asked_for_is_exit_7(
+    place: Place, repo: Repo, tmp_path: Path
+) -> None:
     commit = repo.commit({"a": "x", "b": "y"})
     served(repo, tmp_path / "host", "owner/name.git")
     mirror = repo.path.rename(tmp_path / "mirror-repo")
@@ -168,12 +170,34 @@ def test_a_tar_from_a_mirror_that_lacks_something_is_not_taken_again(place: Plac
     command = ("git", f"--git-dir={place.mirror}/owner/name.git", "rev-parse", f"{commit}:b")
     oid = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     (place.mirror / "owner/name.git/objects" / oid[:2] / oid[2:]).unlink()
-    (lacking,) = place(request(commit))
-    assert (lacking.missing, lacking.repository) == ((Missing("b", Why.BLOB),), "mirror/owner/name")
-    assert names(lacking) == {"a"}
+    with pytest.raises(NetworkError) as caught:
+        place(request(commit))
+    assert f"mirror/owner/name has {commit[:12]}, and lacks the content of b" in caught.value.what
+    (other,) = place(request(commit, paths=("a",)))  # what is lacking elsewhere does not matter
+    assert (other.missing, names(other)) == ((Missing("b", Why.BLOB),), {"a"})
     place.mirror = None
     (whole,) = place(request(commit))
     assert (whole.missing, names(whole), whole.repository) == ((), {"a", "b"}, "here/owner/name")
+
+
+def test_nothing_behind_a_symlinked_folder_is_of_the_tree(place: Place, repo: Repo, tmp_path: Path) -> None:
+    repo.commit({"a": "x", "d/f": "y", "deep/er/g": "z", ".gitignore": "d\ndeep\n"})
+    for name in ("d", "deep"):
+        shutil.move(repo.path / name, tmp_path / f"outside-{name}")
+        (repo.path / name).symlink_to(tmp_path / f"outside-{name}")
+    (tmp_path / "outside-d/f").write_text("secret")
+    found = place.local(repo.path)
+    assert names(found) == {"a", ".gitignore"}
+    assert {str(one.path) for one in found.missing} == {"d/f", "deep/er/g"}
+
+
+def test_a_note_that_nests_too_deep_is_made_anew(place: Place, repo: Repo, tmp_path: Path) -> None:
+    commit = repo.commit({"a": "x"})
+    served(repo, tmp_path / "host", "owner/name.git")
+    (first,) = place(request(commit))
+    first.tar.with_suffix(".json").write_text("[" * 200_000)
+    (second,) = place(request(commit))
+    assert second.sha256 == first.sha256
 
 
 def test_all_that_a_mirror_lacks_is_told_at_once(place: Place, repo: Repo, tmp_path: Path) -> None:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
+from git_trees import Repo
 from small_checkout import Small, make_small
 from stub_index import StubIndex, make_sdist, make_wheel
 
+from cannery.commands import versions
 from cannery.core.lock_text import parse_lock
+from cannery.edge import planned_sources
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -170,6 +174,10 @@ def test_a_local_tree_that_asks_for_other_packages_is_said(small: Small, tmp_pat
         (["--src", "engine=/nowhere"], "SRC_engine: '/nowhere' is no folder"),
         (["--git-mirror", "/nowhere"], "GIT_MIRROR: '/nowhere' is no folder"),
         (["--sources", "commit"], "SOURCES: 'commit' is not known"),
+        (["--src", "engine=~nobody-has-this-name/x"], "SRC_engine: '~nobody-has-this-name/x' is no folder"),
+        (["--git-mirror", "~nobody-has-this-name"], "GIT_MIRROR: '~nobody-has-this-name' is no folder"),
+        (["--wheelhouse", "~nobody-has-this-name"], "WHEELHOUSE: '~nobody-has-this-name' is no folder"),
+        (["--src", "engine=/", "--src", "engine=/usr"], "SRC_engine: named twice, '/' and '/usr'"),
     ],
 )
 def test_bad_words_are_exit_2(small: Small, words: list[str], error: str) -> None:
@@ -188,6 +196,41 @@ def test_a_commit_that_the_mirror_lacks_is_named(small: Small, tmp_path: Path) -
     assert done.code == 7
     assert "engine" in done.err
     assert "made-up/engine" in done.err
+
+
+def test_a_tree_that_changes_between_plan_and_tar_is_exit_4(
+    small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use(small, f"commit: {COMMIT}")
+    assert small("lock", "served").code == 0
+    (tmp_path / "tree/engine").mkdir(parents=True)
+    (tmp_path / "tree/engine/a.py").write_text("1")
+    real = planned_sources.local_trees
+
+    def then_it_changes(*arguments: object) -> object:
+        found = real(*arguments)  # type: ignore[arg-type] # as it was called
+        (tmp_path / "tree/engine/a.py").write_text("2")
+        return found
+
+    monkeypatch.setattr(versions, "local_trees", then_it_changes)
+    done = small("render", "served", "--base", "standin", "--src", f"engine={tmp_path / 'tree'}")
+    assert (done.code, "SRC_engine: the tree changed while it was read" in done.err) == (4, True), done.err
+
+
+def test_a_commit_of_a_tree_is_in_the_plan_and_not_in_its_layer(small: Small, tmp_path: Path) -> None:
+    use(small, f"commit: {COMMIT}")
+    assert small("lock", "served").code == 0
+    repo = Repo(tmp_path / "repo")
+    repo.commit({"engine/a.py": "1"})
+    shutil.copytree(tmp_path / "repo", tmp_path / "plain", ignore=shutil.ignore_patterns(".git"))
+
+    def plan(folder: str) -> dict[str, str]:
+        done = small("plan", "served", "--base", "standin", "--json", "--src", f"engine={tmp_path / folder}")
+        value = json.loads(done.out)
+        return {"reference": value["reference"], **{layer["name"]: layer["digest"] for layer in value["layers"]}}
+
+    one, other = plan("repo"), plan("plain")
+    assert {name for name in one if one[name] != other[name]} == {"reference", "files"}
 
 
 def test_a_folder_of_another_project_is_no_tree_of_the_source(small: Small, tmp_path: Path) -> None:
