@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
-from cannery.core.errors import FindingsError, UsageError
+from cannery.core.errors import FindingsError, NetworkError, UsageError
 from cannery.core.lock_request import lock_request
 from cannery.core.pin_moves import PinMoves, with_pins
 from cannery.core.profile_edit import Edit, SetBound, SetDate, SetVersion, held_bound
@@ -37,8 +37,8 @@ class Upgrade:
 def upgrade_edits(subject: Editable, wishes: Sequence[Wish], stock: Stock, today: str) -> Upgrade:
     """Return what to change in the profile so that `wishes`, checked ones, come true.
 
-    Raises `FindingsError` for a version that no index has for every target of the profile, `UsageError` for two wishes
-    that move one pin to two versions.
+    Raises `FindingsError` for a version that no index has for every target of the profile, `NetworkError` where that is
+    not known since one was not reached, `UsageError` for two wishes that move one pin to two versions.
     """
     pins: dict[str, str] = {}
     edits: list[Edit] = []
@@ -46,6 +46,8 @@ def upgrade_edits(subject: Editable, wishes: Sequence[Wish], stock: Stock, today
     for asked in wishes:
         wish = replace(asked, version=stock.spelt(asked.name, asked.version)) if asked.version else asked
         if wish.version and not stock.has(wish.name, wish.version):
+            if trouble := stock.trouble(wish.name):
+                raise NetworkError(f"whether there is {wish} is not known: {trouble}", where=subject.file)
             newest = stock.newest(wish.name).version
             raise FindingsError(
                 f"no index has {wish} for every Python and arch of the profile",
@@ -84,8 +86,8 @@ def _moved_pins(subject: Editable, pins: Mapping[str, str], wish: Wish, stock: S
     latest = fitting.newest_for(wish.name)
     if latest is None or Version(latest) <= Version(Version(present).public):
         reason = "no index has a newer one that the rest of the profile allows, for every Python and arch of it"
-        trouble = stock.trouble(wish.name)
-        reason = f"whether there is a newer one is not known: {trouble}" if trouble else reason
+        if trouble := stock.trouble(wish.name):
+            raise NetworkError(f"{wish.name}: whether there is a newer one is not known: {trouble}", where=subject.file)
         return {}, f"{wish.name} stays at {present}: {reason}"
     return {wish.name: latest}, ""
 

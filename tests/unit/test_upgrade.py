@@ -10,7 +10,7 @@ from factories import catalog, components, profile
 
 from cannery.core.catalog import Component
 from cannery.core.compatibility import Row
-from cannery.core.errors import FindingsError, UsageError
+from cannery.core.errors import FindingsError, NetworkError, UsageError
 from cannery.core.outdated import Newest
 from cannery.core.profile_edit import SetBound, SetDate, SetVersion
 from cannery.core.recipe import Options, select
@@ -174,8 +174,15 @@ def test_a_pin_outside_the_table_takes_the_newest_for_every_target() -> None:
 def test_an_index_that_was_not_asked_is_said_in_the_place_of_what_it_may_have() -> None:
     stock = Stock(newest="")
     stock.dead["the-tool"] = "index elsewhere: no answer"
+    with pytest.raises(NetworkError) as caught:
+        notes("tool", stock=stock)
     words = "whether there is a newer one is not known: index elsewhere: no answer"
-    assert notes("tool", stock=stock) == (f"the-tool stays at 1.0: {words}",)
+    assert caught.value.what == f"the-tool: {words}"
+    absent = Stock({"the-tool==9.9": "2026-01-02"}, newest="")
+    absent.dead["the-tool"] = "index elsewhere: no answer"
+    absent.has = lambda _name, _version, *_: False  # type: ignore[method-assign] # an extra place lists other versions
+    with pytest.raises(NetworkError, match=r"whether there is the-tool==2\.0 is not known: index elsewhere"):
+        edits("tool==2.0", stock=absent)
     assert edits("tool==2.0", stock=stock) == (SetVersion("tool", "2.0"),)
 
 
