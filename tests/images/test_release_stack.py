@@ -29,7 +29,7 @@ def stack(release_stack: Early | None) -> Image:
 
 @pytest.fixture(scope="module")
 def checks(stack: Image) -> Mapping[str, dict[str, Any]]:
-    return {check["name"]: check for check in stack.table["report"]["checks"]}
+    return {check["id"]: check for check in stack.table["report"]["checks"]}
 
 
 @pytest.fixture(scope="module")
