@@ -17,7 +17,7 @@ from cannery.core.words import Arch
 from cannery.edge.indexes import Asked
 from cannery.edge.lock_jobs import raise_failures, run_jobs
 from cannery.edge.lock_write import write_lock
-from cannery.edge.locks import bind, keep_lock, lock_path, read_lock, resolve_lock
+from cannery.edge.locks import bind, keep_lock, lock_path, present_lock, resolve_lock
 from cannery.edge.upgrade import upgrade
 from cannery.edge.write_set import HalfWrittenError
 
@@ -80,11 +80,7 @@ def _written(context: Context, wanted: Wanted, result: Lock | CanneryError) -> t
         raise result
     if not wanted.standard:
         return result, keep_lock(wanted.path, result)
-    try:
-        before = read_lock(context, wanted.path)
-    except UsageError:  # no lock at all: it is made anew
-        before = None
-    made = with_known_files(result, before)
+    made = with_known_files(result, present_lock(context, wanted.path))
     return made, write_lock(context, wanted.path, made, wanted.ask)
 
 

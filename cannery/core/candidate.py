@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 from packaging.requirements import Requirement
 from packaging.version import Version
 
+from cannery.core.compatibility import CANN, PYTHON
 from cannery.core.held import rows_for
 from cannery.core.lock_request import lock_request
 from cannery.core.markers import package_name
 from cannery.core.profile_items import ItemKind
-from cannery.core.rules.table import CANN, PYTHON, holds
+from cannery.core.rules.table import holds
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

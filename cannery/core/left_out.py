@@ -38,6 +38,5 @@ def unlinked(recipe: Recipe) -> tuple[Chosen, ...]:
 
 def is_left_out(recipe: Recipe, chosen: Chosen) -> bool:
     """Whether a stand-in does without this source. A release's ready-made wheel needs no compiler, and comes in."""
-    standin = chosen.component.standin
-    is_wheel = chosen.release is not None and not chosen.component.releases[chosen.release].sdist
-    return recipe.base.kind is BaseKind.STANDIN and standin is not None and standin.leave_out and not is_wheel
+    standin = recipe.standin_of(chosen)
+    return standin is not None and standin.leave_out and chosen.file != "wheel"

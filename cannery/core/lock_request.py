@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -13,7 +13,7 @@ from cannery.core.recipe import parse_pin
 
 if TYPE_CHECKING:
     from cannery.core.catalog import Catalog
-    from cannery.core.recipe import Chosen, Recipe
+    from cannery.core.recipe import Recipe
     from cannery.core.words import Arch
 
 TOOLS_PROFILE = "_tools"
@@ -64,17 +64,10 @@ def set_aside(override: str, pins: tuple[str, ...]) -> bool:
 
 def _sources(recipe: Recipe) -> tuple[KnownRelease, ...]:
     return tuple(
-        KnownRelease(c.package, c.version, known.requires, known.requires_python or "", _file_of(c))
+        KnownRelease(c.package, c.version, known.requires, known.requires_python or "", c.file)
         for c in sorted(recipe.sources, key=lambda c: c.package)
         if c.version and (known := c.known)
     )
-
-
-def _file_of(chosen: Chosen) -> Literal["", "sdist", "wheel"]:
-    """Return what a lock has of a source: nothing of a commit, and of a release one file."""
-    if chosen.release is None:
-        return ""
-    return "sdist" if chosen.component.releases[chosen.release].sdist else "wheel"
 
 
 def _stand_ins(recipe: Recipe) -> tuple[KnownRelease, ...]:

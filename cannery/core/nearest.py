@@ -9,6 +9,7 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 from cannery.core.candidate import Candidate
+from cannery.core.compatibility import CANN, PYTHON
 from cannery.core.errors import CanneryError
 from cannery.core.held import held_bounds, same_release
 from cannery.core.lock_request import lock_request
@@ -17,7 +18,7 @@ from cannery.core.missing import distance
 from cannery.core.pin_moves import PinMoves
 from cannery.core.profile_items import ItemKind
 from cannery.core.recipe import Options, select
-from cannery.core.rules.table import CANN, PYTHON, holds
+from cannery.core.rules.table import holds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
+from cannery.core.compatibility import CANN, DRIVER, PYTHON
 from cannery.core.held import held_bounds, rows_for, same_release
 from cannery.core.markers import package_name
-from cannery.core.rules.table import CANN, DRIVER, PYTHON, holds, weight
+from cannery.core.rules.table import holds, weight
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
@@ -15,13 +15,13 @@ from cannery.core.held import held_bounds
 from cannery.core.image_reference import parse_reference
 from cannery.core.target import Target, parse_arch, parse_cann, parse_chip, parse_os, parse_python
 from cannery.core.versions import without_build
-from cannery.core.words import Arch, BaseKind, ComponentKind, did_you_mean, nearest
+from cannery.core.words import Arch, BaseKind, ComponentKind, Install, did_you_mean, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from cannery.core.catalog import BaseLine, BaseTag, Catalog, Pin, Profile
-    from cannery.core.component import Component, Known
+    from cannery.core.component import Component, Known, OnStandIn
 
 STANDIN = "standin"
 
@@ -71,6 +71,13 @@ class Chosen:
         if self.commit is not None:
             return self.component.revisions.get(self.commit)
         return self.component.releases.get(self.release) if self.release is not None else None
+
+    @property
+    def file(self) -> Literal["", "sdist", "wheel"]:
+        """What a lock has of a source: nothing of a commit, and of a release one file."""
+        if self.release is None:
+            return ""
+        return "sdist" if self.component.releases[self.release].sdist else "wheel"
 
     @property
     def package(self) -> str:
@@ -153,6 +160,15 @@ class Recipe:
     def sources(self) -> tuple[Chosen, ...]:
         """The components that come from a git repository or a release made from one, in the profile's order."""
         return tuple(c for c in self.chosen if c.component.kind.is_source)
+
+    def standin_of(self, chosen: Chosen) -> OnStandIn | None:
+        """Return how a source is had on a stand-in, where it says so; None on any other base."""
+        return chosen.component.standin if self.base.kind is BaseKind.STANDIN else None
+
+    def install_of(self, chosen: Chosen) -> Install:
+        """Return what becomes of a source that is built; a stand-in may have a way of its own."""
+        standin = self.standin_of(chosen)
+        return (standin.install if standin else None) or chosen.component.install or Install.WHEEL
 
     @property
     def is_standard(self) -> bool:

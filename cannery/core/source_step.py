@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from cannery.core.left_out import is_left_out
-from cannery.core.words import BaseKind, ComponentKind, Install
+from cannery.core.words import ComponentKind, Install
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -97,11 +97,11 @@ def _step(  # noqa: PLR0913, PLR0917 - what a step is made of
     recipe: Recipe, chosen: Chosen, socs: tuple[str, ...], file: str, content: str, mine: LocalTree | None
 ) -> SourceStep:
     component = chosen.component
-    standin = component.standin if recipe.base.kind is BaseKind.STANDIN else None
+    standin = recipe.standin_of(chosen)
     env = {**component.build_env, **(standin.build_env if standin else {})}
     if component.soc_variable and socs:
         env.setdefault(component.soc_variable, socs[0])
-    install = (standin.install if standin else None) or component.install or Install.WHEEL
+    install = recipe.install_of(chosen)
     return SourceStep(
         name=chosen.name,
         package=chosen.package,

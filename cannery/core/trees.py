@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cannery.core.component import Release
 from cannery.core.left_out import is_left_out
 from cannery.core.source_step import SOURCES_HOME
-from cannery.core.words import BaseKind, Install
+from cannery.core.words import Install
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,8 +38,4 @@ def tree_links(recipe: Recipe) -> Iterator[tuple[str, str]]:
 
 def _install(recipe: Recipe, chosen: Chosen) -> Install:
     """Return what becomes of a source. A release that is a wheel is a package of the lock and stands nowhere else."""
-    component = chosen.component
-    if isinstance(chosen.known, Release) and not chosen.known.sdist:
-        return Install.WHEEL
-    standin = component.standin if recipe.base.kind is BaseKind.STANDIN else None
-    return (standin.install if standin else None) or component.install or Install.WHEEL
+    return Install.WHEEL if chosen.file == "wheel" else recipe.install_of(chosen)

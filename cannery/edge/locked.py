@@ -42,6 +42,8 @@ def locked(job: Job, resolved: Sequence[tuple[Resolved, tuple[str, ...]]], sourc
             packages.append(LockedPackage(package.name, package.version, "", "", 0, index, via))
             continue
         file = released.get(package.name) or _file(job, package)
+        if not file.sha256:
+            raise NetworkError(f"{file.file}: its index tells no sha256, so it cannot be locked", where=job.where)
         size = file.size or remote_size(file.url, session, job.settings.timeout)
         packages.append(LockedPackage(package.name, package.version, file.file, file.sha256, size, index, via))
     return Lock(
@@ -66,6 +68,4 @@ def _file(job: Job, package: Resolved) -> ResolvedFile:
             where=job.where,
             hint=f"it has {', '.join(sorted(wheels)[:6])}",
         )
-    if not file.sha256:
-        raise NetworkError(f"{file.file}: its index tells no sha256, so it cannot be locked", where=job.where)
     return file

@@ -62,6 +62,14 @@ def read_lock(context: Context, path: Path) -> Lock | None:
     return parse_lock(text, name)
 
 
+def present_lock(context: Context, path: Path) -> Lock | None:
+    """Return the lock at `path`, stale or not; None when there is none, or when the file is no lock."""
+    try:
+        return read_lock(context, path)
+    except UsageError:
+        return None
+
+
 def _shown(context: Context, path: Path) -> str:
     return str(path.relative_to(context.root)) if path.is_relative_to(context.root) else path.name
 
@@ -179,10 +187,7 @@ def _committed(context: Context, catalog: Catalog, request: LockRequest, hint: s
 
 def _remembered(context: Context, catalog: Catalog, request: LockRequest, path: Path) -> Lock | None:
     """Return the lock of an ad-hoc set when it still answers; one that does not is made again, nobody keeps it."""
-    try:
-        lock = read_lock(context, path)
-    except UsageError:
-        return None
+    lock = present_lock(context, path)
     return lock if lock is not None and not lock_problems(lock, request, catalog.indexes) else None
 
 

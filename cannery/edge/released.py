@@ -33,7 +33,7 @@ def released_files(job: Job) -> dict[str, ResolvedFile]:
     """Return {normalised name: file} of every source of the request that is a release.
 
     The first place of the host's pip settings that has the wanted file serves it. Raises `NetworkError` when none has
-    it and one was not reached, or when its hash is not told; `FindingsError` when all were reached.
+    it and one was not reached, `FindingsError` when all were reached.
     """
     wanted = [source for source in job.request.sources if source.file]
     places = (default_place(job.settings), *extra_places(job.settings))
@@ -76,6 +76,4 @@ def _hashed(job: Job, file: Listed) -> ResolvedFile:
     sha256 = file.sha256
     if not sha256 and file.url.startswith("file:"):
         sha256 = local_sha256(url_path(file.url), job.cache)
-    if not sha256:
-        raise NetworkError(f"{file.file}: its index tells no sha256, so it cannot be locked", where=job.where)
     return ResolvedFile(file.file, file.url, sha256, file.size)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from cannery.core.errors import CanneryError, FindingsError, UsageError
+from cannery.core.errors import CanneryError, FindingsError
 from cannery.core.findings import errors
 from cannery.core.lock_change import LockChange, lock_change, refuse_losses, with_known_files
 from cannery.core.lock_check import lock_problems
@@ -21,7 +21,7 @@ from cannery.edge.checkout_lock import checkout_held
 from cannery.edge.indexes import Asked
 from cannery.edge.lock_jobs import raise_failures, run_jobs
 from cannery.edge.lock_write import changed
-from cannery.edge.locks import lock_path, read_lock, resolve_lock
+from cannery.edge.locks import lock_path, present_lock, resolve_lock
 from cannery.edge.shelf import make_shelf
 from cannery.edge.write_set import write_together
 
@@ -145,10 +145,7 @@ def _present(context: Context, catalog: Catalog, name: str) -> _Side:
     side = _side(context, catalog, name)
     locks: dict[Target, Lock] = {}
     for key, request in side.requests.items():
-        try:
-            found = read_lock(context, lock_path(context, request))
-        except UsageError:
-            found = None
+        found = present_lock(context, lock_path(context, request))
         if found is not None:
             locks[key] = found
     return replace(side, locks=locks)

@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
+from cannery.core.compatibility import CANN, DRIVER, PYTHON
 from cannery.core.component import Component
 from cannery.core.errors import UsageError
 from cannery.core.findings import Finding, errors
 from cannery.core.recipe import Options, select
 from cannery.core.rules import check_recipe
 from cannery.core.rules.fit import fits
-from cannery.core.rules.table import CANN, DRIVER, PYTHON
 from cannery.core.versions import canonical, order
 from cannery.core.words import Arch, Severity
 from cannery.edge.catalog import load_catalog

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cannery.core.words import BaseKind, ComponentKind
+from cannery.core.words import ComponentKind
 
 if TYPE_CHECKING:
     from cannery.core.recipe import Chosen, Recipe
@@ -16,7 +16,4 @@ def compiled(recipe: Recipe) -> tuple[Chosen, ...]:
     A stand-in has nothing to compile against, and does without those that say how.
     """
     native = (c for c in recipe.sources if c.component.kind is ComponentKind.NATIVE)
-    without = recipe.base.kind is BaseKind.STANDIN
-    return tuple(
-        c for c in native if not (c.release and c.known and c.known.chips) and not (without and c.component.standin)
-    )
+    return tuple(c for c in native if not (c.release and c.known and c.known.chips) and recipe.standin_of(c) is None)

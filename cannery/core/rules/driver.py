@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cannery.core.compatibility import DRIVER
 from cannery.core.findings import Finding
-from cannery.core.rules.table import DRIVER, cited, departure, judging, listed
+from cannery.core.rules.table import cited, departure, judging, listed
 from cannery.core.versions import order
 from cannery.core.words import Severity
 

@@ -12,12 +12,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from cannery.core.compatibility import CANN
 from cannery.core.findings import Finding
 from cannery.core.rules.disagreement import disagreement
 from cannery.core.rules.judgement import judged
 from cannery.core.rules.offers import offers
 from cannery.core.rules.table import (
-    CANN,
     cited,
     departure,
     here,

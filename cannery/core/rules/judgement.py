@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
-from cannery.core.compatibility import Rank
-from cannery.core.rules.table import CANN, DRIVER, PYTHON, followed, here, is_held, judging, keys_of
+from cannery.core.compatibility import CANN, DRIVER, PYTHON, Rank
+from cannery.core.rules.table import followed, here, is_held, judging, keys_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
+from cannery.core.compatibility import CANN, PYTHON
 from cannery.core.missing import distance
 from cannery.core.rules.judgement import misfits
-from cannery.core.rules.table import CANN, PYTHON, here, is_held, listed, said, weight
+from cannery.core.rules.table import here, is_held, listed, said, weight
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

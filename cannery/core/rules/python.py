@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from packaging.specifiers import SpecifierSet
 
-from cannery.core.compatibility import Rank
+from cannery.core.compatibility import PYTHON, Rank
 from cannery.core.findings import Finding
-from cannery.core.rules.table import PYTHON, holds, judging
+from cannery.core.rules.table import holds, judging
 from cannery.core.rules.target import near
 from cannery.core.words import Severity
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import operator
-import re
 from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
-from cannery.core.compatibility import Rank
+from cannery.core.compatibility import BOUND, CANN, DRIVER, PYTHON, Rank
 from cannery.core.held import same_release, takes
 from cannery.core.versions import order, without_build
 
@@ -19,10 +18,8 @@ if TYPE_CHECKING:
     from cannery.core.rules.subject import Subject
     from cannery.core.versions import Key
 
-CANN, PYTHON, DRIVER = "cann", "python", "driver"
 WORDS = {CANN: "CANN", PYTHON: "Python", DRIVER: "driver"}
 WEIGHT = {rank: number for number, rank in enumerate(Rank)}
-BOUND = re.compile(r"(>=|<=|==|!=|>|<)\s*(.+)")
 COMPARE: dict[str, Callable[[Key, Key], bool]] = {
     ">=": operator.ge,
     "<=": operator.le,

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from cannery.core.compatibility import CANN
 from cannery.core.findings import Finding
 from cannery.core.held import TORCH, TORCH_NPU
-from cannery.core.rules.table import CANN, here, holds, listed
+from cannery.core.rules.table import here, holds, listed
 from cannery.core.words import Severity
 
 if TYPE_CHECKING:

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
+from cannery.core.compatibility import CANN
 from cannery.core.findings import Finding
 from cannery.core.rules.judgement import other_number, vouching
 from cannery.core.rules.offers import NO_SET, completed, offers
-from cannery.core.rules.table import CANN, cited, here, keys_of, listed, said
+from cannery.core.rules.table import cited, here, keys_of, listed, said
 from cannery.core.words import BaseKind, Severity
 
 if TYPE_CHECKING:
