@@ -70,9 +70,18 @@ def daemons(layout: Layout) -> tuple[int, ...]:
     )
 
 
-def starting(layout: Layout) -> bool:
-    """Whether the daemon or the launcher that becomes it is alive."""
-    return any(str(layout.config) in _command(pid) for pid in _pids())
+def starting(layout: Layout, patience: float = 0.0) -> bool:
+    """Whether the daemon or the launcher that becomes it is alive; looked for again until `patience` seconds are over.
+
+    A process that is just becoming another program (setsid, unshare, sh, dockerd) has no command line for a moment,
+    which a slow disk makes long: one look that finds nothing does not tell that it is gone.
+    """
+    deadline = time.monotonic() + patience
+    while not any(str(layout.config) in _command(pid) for pid in _pids()):
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(0.05)
+    return True
 
 
 def remnants(layout: Layout) -> tuple[int, ...]:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 READY_TIMEOUT = 60.0  # seconds until a launched daemon must answer
 LOCK_TIMEOUT = 600.0  # another process may be downloading 80 MB
+EXEC_PATIENCE = 3.0  # seconds without a process of ours until it counts as ended; there is none to see while it execs
 STOP_PATIENCE = 30.0  # dockerd gives containers 15 s
 HOST_CONFIG = Path("/etc/docker/daemon.json")
 TAKEN_OVER = ("registry-mirrors", "insecure-registries", "proxies", "dns")
@@ -185,7 +186,7 @@ def _wait_ready(layout: Layout) -> Server:
         server = _answer(layout)
         if server is not None:
             return server
-        if not engine_process.starting(layout):
+        if not engine_process.starting(layout, patience=EXEC_PATIENCE):
             raise UnableError(f"Cannery's engine ended while starting:\n{_log_tail(layout)}", where=str(layout.log))
         time.sleep(0.1)
     raise UnableError(

@@ -308,13 +308,34 @@ def test_daemon_that_dies_at_once_is_reported_with_its_log(tmp_path: Path, monke
     layout = Layout.of(tmp_path, tmp_path / "run")
     layout.root.mkdir(parents=True)
     layout.log.write_text("level=info msg=hello\nfailed to start daemon: no space\n")
+    monkeypatch.setattr(owned_engine, "EXEC_PATIENCE", 0.1)
     with pytest.raises(UnableError, match="failed to start daemon: no space") as caught:
         owned_engine._wait_ready(layout)
     assert "hello" not in str(caught.value)
-    monkeypatch.setattr(engine_process, "starting", lambda layout: True)
+    monkeypatch.setattr(engine_process, "starting", lambda layout, patience: True)
     monkeypatch.setattr(owned_engine, "READY_TIMEOUT", 0.2)
     with pytest.raises(UnableError, match=r"does not answer within 0\.2 s"):
         owned_engine._wait_ready(layout)
+
+
+def test_launcher_that_is_becoming_the_daemon_is_no_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    layout, proc = Layout.of(tmp_path, tmp_path / "run"), tmp_path / "proc"
+    proc.mkdir()
+    process(proc, 4194311, "/usr/bin/unshare", "unshare", "dockerd", "--config-file", str(layout.config))
+    named = (proc / "4194311/cmdline").read_bytes()
+    (proc / "4194311/cmdline").write_bytes(b"")  # as the kernel shows it between two programs
+    looks: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        looks.append(seconds)
+        if len(looks) == 3:
+            (proc / "4194311/cmdline").write_bytes(named)
+
+    monkeypatch.setattr(engine_process, "PROC", proc)
+    monkeypatch.setattr("cannery.edge.engine_process.time.sleep", sleep)
+    assert engine_process.starting(layout) is False
+    assert engine_process.starting(layout, patience=60.0) is True
+    assert len(looks) == 3
 
 
 def test_stop_of_nothing_leaves_nothing(tmp_path: Path) -> None:
