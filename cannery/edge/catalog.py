@@ -34,13 +34,15 @@ from cannery.core.fields import (
     yaml_kind,
 )
 from cannery.core.words import Chip, ComponentKind, did_you_mean, nearest
-from cannery.edge.yaml_file import YamlDocument, read_yaml
+from cannery.edge.yaml_file import read_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from pydantic_core import ErrorDetails
+
+    from cannery.core.yaml_text import YamlDocument
 
 M = TypeVar("M", bound=Closed)
 # What is no file of the catalog and may lie beside them: hidden files, and what editors and patch leave.

@@ -10,7 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cannery.core.errors import UsageError
-from cannery.edge.yaml_file import DEEPEST, MOST_BYTES, MOST_NODES, YamlDocument, read_yaml
+from cannery.core.yaml_text import DEEPEST, MOST_NODES, YamlDocument
+from cannery.edge.yaml_file import MOST_BYTES, read_yaml
 
 if TYPE_CHECKING:
     from pathlib import Path
