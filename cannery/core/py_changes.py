@@ -18,7 +18,19 @@ if TYPE_CHECKING:
     import ast
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-__all__ = ["Action", "ClassChange", "FileChanges", "Function", "Kind", "Member", "in_force", "python_changes"]
+__all__ = [
+    "Action",
+    "ClassChange",
+    "FileChanges",
+    "Function",
+    "Kind",
+    "Member",
+    "PatchChanges",
+    "RepoChanges",
+    "in_force",
+    "is_python",
+    "python_changes",
+]
 
 PYTHON_ENDS = (".py", ".pyi")
 K = TypeVar("K")
@@ -67,6 +79,23 @@ class FileChanges:
     classes: tuple[ClassChange, ...]
     action: Action = Action.UPDATED
     is_python: bool = True
+
+
+@dataclass(frozen=True)
+class PatchChanges:
+    """The changes of one patch file: `name` is its stem, as patch_summary.yaml calls it."""
+
+    name: str
+    files: tuple[FileChanges, ...]
+
+
+@dataclass(frozen=True)
+class RepoChanges:
+    """The changes of one patch set: `rev` is the name of its folder, a full or short commit."""
+
+    repo: str
+    rev: str
+    patches: tuple[PatchChanges, ...]
 
 
 # By kind and name; a name may be bound several times (overloads, a property's functions, branches).
