@@ -53,19 +53,22 @@ def in_force(before: bytes | None, after: bytes, *, path: str = "the patched fil
     the text: names that two branches of one statement bind, that something else than a def binds last, and what only a
     type checker sees.
     """
-    old = {} if before is None else dict(_functions(parse(path, before, state="before the patch").body))
+    old = {} if before is None else dict(functions(parse(path, before, state="before the patch").body))
     lines = _lines(after)
     found = []
-    for qualname, (bound, is_conditional) in _functions(parse(path, after, state="with the patch").body):
+    for qualname, (bound, is_conditional) in functions(parse(path, after, state="with the patch").body):
         if qualname not in old or old[qualname][0].whole != bound.whole:
             found.append((_start(bound.node), Function(qualname, _sha256(lines, bound.node), is_conditional)))
     return tuple(function for _line, function in sorted(found, key=lambda one: one[0]))
 
 
-def _functions(
+def functions(
     body: Sequence[ast.stmt], prefix: str = "", *, is_conditional: bool = False
 ) -> Iterator[tuple[str, tuple[Bound, bool]]]:
-    """Give (qualified name, (definition, whether it is conditional)) of a scope and of the classes in it."""
+    """Give (qualified name, (definition, whether it is conditional)) of the functions of a scope and of its classes.
+
+    Those in use, as `in_force` says.
+    """
     names: dict[str, list[Bound]] = {}
     for bound in bindings(body):
         if not bound.is_for_types:
@@ -76,7 +79,7 @@ def _functions(
             continue
         may_lack = is_conditional or last.is_conditional
         if isinstance(last.node, ast.ClassDef):
-            yield from _functions(last.node.body, f"{prefix}{name}.", is_conditional=may_lack)
+            yield from functions(last.node.body, f"{prefix}{name}.", is_conditional=may_lack)
         elif isinstance(last.node, FunctionNode):
             for suffix, bound in _accessors(name, found).items():
                 yield f"{prefix}{name}{suffix}", (bound, may_lack)
