@@ -15,7 +15,7 @@ from cannery.core.markers import package_name
 from cannery.core.words import BaseKind, Install
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from cannery.core.compatibility import Compatibility
     from cannery.core.plan import Plan
@@ -63,6 +63,7 @@ def manifest(plan: Plan, compatibility: Compatibility) -> dict[str, Any]:
         ],
         "sources": [_source(plan, step) for step in plan.sources],
         "patches": [],
+        "patches_left_out": [],
         "env": dict(plan.env),
         "labels": labels(plan),
         "checks": _checks(plan),
@@ -192,6 +193,18 @@ def _not_looked_at(plan: Plan) -> list[str]:
     told_chips = {chosen.name for chosen in plan.recipe.sources if chosen.component.soc_variable}
     without = any(step.without for step in plan.sources if step.name in told_chips)
     return [*imports, *(["static.device-type"] if without else [])]
+
+
+def patch_skips(patches: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return the ids of the checks of patches that nothing is left of on a stand-in: none of their modules imports.
+
+    `patches` is the manifest's list. Verify makes one check, import.patch.<name>, of all patches of a name.
+    """
+    files: dict[str, list[Mapping[str, Any]]] = {}
+    for patch in patches:
+        mine = [file for file in patch["files"] if file.get("module") and file.get("functions")]
+        files.setdefault(f"import.patch.{re.sub(r'[^A-Za-z0-9_.-]+', '-', patch['name'])}", []).extend(mine)
+    return [name for name, mine in files.items() if mine and all(file.get("standin") for file in mine)]
 
 
 def _any_spelling(name: str) -> str:

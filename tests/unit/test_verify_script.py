@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FOLDER = REPOSITORY / "templates/rootfs/opt/cannery"
-OWN = {"verify", "verifying"}
+OWN = {"verify", "verifying", "patched"}
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def test_a_childs_path_does_not_hold_the_scripts_folder(tree: Tree) -> None:
 
 
 def test_standard_library_only() -> None:
-    files = [FOLDER / "verify.py", *(FOLDER / "verifying").glob("*.py")]
+    files = [FOLDER / "verify.py", FOLDER / "patched.py", *(FOLDER / "verifying").glob("*.py")]
     imported = set()
     for node in (node for file in files for node in ast.walk(ast.parse(file.read_text()))):
         if isinstance(node, ast.ImportFrom):
@@ -70,9 +70,10 @@ def test_standard_library_only() -> None:
             imported.add(str(node.module).split(".")[0])
         elif isinstance(node, ast.Import):
             imported |= {alias.name.split(".")[0] for alias in node.names}
-    assert imported - sys.stdlib_module_names == {"verifying"}
+    assert imported - sys.stdlib_module_names == {"verifying", "patched"}
     assert not OWN & sys.stdlib_module_names
-    assert {path.name for path in FOLDER.iterdir()} - {"__pycache__"} == {"verify.py", "verifying", "activate.sh"}
+    names = {path.name for path in FOLDER.iterdir()} - {"__pycache__"}
+    assert names == {"verify.py", "verifying", "patched.py", "activate.sh"}
 
 
 def test_a_module_that_others_cannot_read_is_told(tree: Tree) -> None:

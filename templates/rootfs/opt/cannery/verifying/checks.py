@@ -15,6 +15,7 @@ from verifying import (
     libraries,
     npu,
     packages,
+    patches,
     readable,
     shadow,
     sources,
@@ -22,6 +23,7 @@ from verifying import (
 from verifying.form import nearest
 from verifying.image import Image
 from verifying.imports import PAIR, has_pair, import_ids, import_outcomes
+from verifying.in_force import patch_ids
 from verifying.manifest import distributed
 from verifying.nodes import five_points
 from verifying.outcome import Outcome, failed, judged, skipped
@@ -41,8 +43,8 @@ def manifest_check(image: Image) -> Outcome:
         faults += [f"{what} names {name} {count} times" for name, count in counts.items() if count > 1]
     made = [normal_name(item["name"]) for item in distributed(manifest)]
     faults += [f"wheels and sources both name {name}" for name in made if name in names["wheels"]]
-    if PLUGINS in import_ids(manifest):
-        faults.append(f"checks.imports names a module whose check would be {PLUGINS}, which is another check")
+    other = [name for name in import_ids(manifest) if name in {PLUGINS, *patch_ids(manifest)}]
+    faults += [f"checks.imports names a module whose check would be {name}, which is another check" for name in other]
     if not manifest["wheels"]:
         faults.append("wheels is empty: nothing to prove")
     about = f"plan {manifest['plan']} of profile {manifest['profile']}"
@@ -58,7 +60,7 @@ CHECKS: dict[str, Callable[[Image], Outcome]] = {
     "static.wheels": packages.wheels_check,
     "static.sources": sources.sources_check,
     "static.files": contents.files_check,
-    "static.patches": contents.patches_check,
+    "static.patches": patches.patches_check,
     "static.env": environment.env_check,
     "static.preload": environment.preload_check,
     "static.libraries": libraries.libraries_check,
@@ -85,7 +87,7 @@ def check_ids(manifest: Mapping[str, Any]) -> list[str]:
     static = [name for name in CHECKS if name.startswith("static.")]
     npus = [name for name in CHECKS if name.startswith("npu.") and (pair or name not in {"npu.count", "npu.tensor"})]
     more = [*([PAIR] if pair else []), *([PLUGINS] if has_plugins(manifest) else [])]
-    return [*static, *import_ids(manifest), *more, *npus]
+    return [*static, *import_ids(manifest), *more, *patch_ids(manifest), *npus]
 
 
 def run_checks(image: Image, wanted: Sequence[str]) -> Iterator[Outcome]:

@@ -1,4 +1,4 @@
-"""Checks of what is in the files: as recorded by their distributions, the manifest and its patches."""
+"""The check of what is in the files: as recorded by their distributions and the manifest."""
 
 import base64
 import hashlib
@@ -8,12 +8,12 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from verifying.compiled import by_source, stale, stale_pyc
+from verifying.compiled import by_source, stale
 from verifying.distributions import Recorded, all_records, records
 from verifying.image import VENV, Entry, Image, digest_of
-from verifying.outcome import Outcome, judged, passed
+from verifying.outcome import Outcome, judged
 from verifying.strangers import of_patches, stranger_faults
 
 # Bytes. Above are shared libraries and data (1.4 of 1.9 GiB, but 100 of 35,000 files), where reading costs most from a
@@ -113,28 +113,3 @@ def listed_files(image: Image) -> list[str]:
         elif item["sha256"] and not item["sha256"].endswith(digest_of(image.path(item["path"]))):
             faults.append(f"{item['path']} has other content than the manifest says")
     return faults
-
-
-def patches_check(image: Image) -> Outcome:
-    """Every patched file has the patched content, and so has the .pyc that Python would run in its place."""
-    patches = image.manifest["patches"]
-    if not patches:
-        return passed("the manifest lists no patches")
-    files = [(patch, file, patch_fault(image, file)) for patch in patches for file in patch["files"]]
-    faults = [f"{patch['name']} ({patch['component']}): {file['path']} {what}" for patch, file, what in files if what]
-    return judged(faults, f"{len(patches)} patches in force, {len(files)} files")
-
-
-def patch_fault(image: Image, file: Mapping[str, Any]) -> str:
-    """How a patched file departs from its state after the patch; "" when it does not."""
-    path = image.path(file["path"])
-    if not os.path.exists(path):
-        return "" if file["after"] is None else "does not exist"
-    if file["after"] is None:
-        return "still exists, the patch removes it"
-    found = digest_of(path)  # the manifest may have the algorithm in front
-    if file["after"].endswith(found):
-        return "is patched, but its .pyc is of another source: the patch is not in force" if stale_pyc(path) else ""
-    if file["before"] and file["before"].endswith(found):
-        return "is not patched"
-    return "has neither the patched nor the original content"

@@ -4,9 +4,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from typing import Any
 
 from verifying.image import Image
+from verifying.in_force import patch_ids, patch_outcome, patch_skip, patch_tasks
 from verifying.loader import advice, missing_library
 from verifying.manifest import installed, not_imported
 from verifying.outcome import Outcome, failed, judged, skipped
@@ -39,11 +41,21 @@ def import_outcomes(image: Image, wanted: Sequence[str]) -> dict[str, Outcome]:
     reasons = not_imported(image.manifest)
     usual = "the manifest leaves it out on a stand-in base"
     outcomes = {name: skipped(f"stand-in: {reasons.get(name, usual)}") for name in left_out}
-    asked = PLUGINS in wanted and PLUGINS not in left_out
-    names = [name for name in wanted if name not in left_out and name != PLUGINS]
+    by_patch = patch_ids(image.manifest)
+    outcomes |= {name: skip for name in wanted if name in by_patch and (skip := patch_skip(image, name))}
+    wanted = [name for name in wanted if name not in outcomes]
+    asked = PLUGINS in wanted
+    names = [name for name in wanted if name not in by_patch and name != PLUGINS]
     table, found = import_ids(image.manifest), plugins(image) if asked else []
     tasks = [_task(table.get(name, ())) for name in names]
-    answers = work(image, [*tasks, *(plugin.task for plugin in found)])
+    # Patches last: what the other imports put in the place of a patched function is seen then.
+    of_patches = {name: patch_tasks(image, name) for name in wanted if name in by_patch}
+    more = [task for tasks in of_patches.values() for task in tasks]
+    answers = work(image, [*tasks, *(plugin.task for plugin in found), *more])
+    rest = iter(answers[len(answers) - len(more) :])
+    for name, mine in of_patches.items():
+        outcomes[name] = patch_outcome(image, name, list(islice(rest, len(mine))), failed_import)
+    answers = answers[: len(answers) - len(more)]
     for name, answer in zip(names, answers[: len(names)], strict=True):
         good = pair_outcome if name == PAIR else partial(import_outcome, items=table[name])
         outcomes[name] = trouble(image, answer) or good(image, answer)

@@ -1,4 +1,4 @@
-"""The program of a worker's child, for `python -c FD TASKS`; nothing imports it.
+"""The program of a worker's child, for `python -c REPORTS TASKS`, two file descriptors; nothing imports it.
 
 Runs tasks one after another and reports each on a pipe of its own, before and after, so that a crash or a silence has a
 culprit and a module's own output cannot be taken for a report. It ends by _exit: threads that an import left behind
@@ -12,6 +12,7 @@ import os
 import sys
 from contextlib import suppress
 from importlib.metadata import entry_points
+from types import ModuleType
 from typing import Any
 
 
@@ -41,6 +42,10 @@ def done(task: dict[str, Any]) -> dict[str, Any]:
         return imported(importlib.import_module(task["module"]), task["attributes"])
     if task["do"] == "plugin":
         return plugged(importlib.import_module(task["module"]), task)
+    if task["do"] == "patch":
+        look, text_of = loaded(task["look"]), loaded(task["text"])
+        found: dict[str, Any] = look.in_use(importlib.import_module(task["module"]), task, text_of.definitions)
+        return found
     torch, torch_npu = importlib.import_module("torch"), importlib.import_module("torch_npu")
     if task["do"] == "count":
         return {"count": int(torch.npu.device_count())}
@@ -56,6 +61,14 @@ def done(task: dict[str, Any]) -> dict[str, Any]:
         "abi": int(bool(torch._C._GLIBCXX_USE_CXX11_ABI)),  # noqa: SLF001 - has no public name
         "available": bool(torch.npu.is_available()),
     }
+
+
+def loaded(path: str) -> Any:
+    """A file of ours as a module that imports nothing can find, and of which no .pyc is written."""
+    module = ModuleType(os.path.basename(path))
+    with open(path, "rb") as file:
+        exec(compile(file.read(), path, "exec"), module.__dict__)
+    return module
 
 
 def imported(module: object, attributes: list[str]) -> dict[str, Any]:
@@ -96,7 +109,9 @@ def causes(error: BaseException | None) -> list[str]:
 
 
 report = os.fdopen(int(sys.argv[1]), "w", buffering=1)
-for number, task in enumerate(json.loads(sys.argv[2])):
+with os.fdopen(int(sys.argv[2]), "rb") as given:
+    tasks = json.load(given)
+for number, task in enumerate(tasks):
     say(start=number)
     try:
         say(done=number, ok=True, result=done(task))
@@ -105,7 +120,7 @@ for number, task in enumerate(json.loads(sys.argv[2])):
             say(done=number, ok=False, causes=causes(error))
         except BaseException:
             say(done=number, ok=False, causes=[type(error).__name__])
-        if task["do"] in {"import", "pair", "plugin"}:
+        if task["do"] in {"import", "pair", "plugin", "patch"}:
             break  # half-imported modules stay behind, and what follows would fail for their sake
 say(end=True)
 report.flush()

@@ -43,8 +43,16 @@ SOURCE = {
     "without": str,
     "chips": [TARGET["chip"]],
 }
-PATCHED = {"path": PATH, "before": Maybe(DIGEST), "after": Maybe(DIGEST)}
 MODULE = re.compile(r"[A-Za-z0-9_]+(\.[A-Za-z0-9_]+)*")
+PATCHED = {
+    "path": PATH,
+    "before": Maybe(DIGEST),
+    "after": Maybe(DIGEST),
+    "module?": re.compile(rf"({MODULE.pattern})?"),
+    "functions?": [{"name": WORD, "sha256": DIGEST}],
+    "standin?": WORD,
+}
+PATCH = {"name": WORD, "digest": DIGEST, "component": WORD, "from?": WORD, "rev?": WORD, "files": [PATCHED]}
 CHECKS = {
     "imports": [
         {"module": MODULE, "component": WORD, "attribute?": Maybe(WORD), "equals?": Maybe(str), "standin?": WORD}
@@ -64,7 +72,8 @@ FORM: dict[str, object] = {
     "base": BASE,
     "wheels": [WHEEL],
     "sources": [SOURCE],
-    "patches": [{"name": WORD, "digest": DIGEST, "component": WORD, "files": [PATCHED]}],
+    "patches": [PATCH],
+    "patches_left_out?": [{"name": WORD, "component": WORD, "reason": WORD}],
     "env": {"*": str},
     "labels": {"*": str},
     "checks": CHECKS,

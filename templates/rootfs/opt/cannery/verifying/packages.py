@@ -23,8 +23,9 @@ def wheels_check(image: Image) -> Outcome:
     wheels, sources = image.manifest["wheels"], distributed(image.manifest)
     looked = [copies_fault(found, item, same_version) for item in wheels]
     for made in sources:
-        fault = copies_fault(found, made, same_release)
-        looked.append(fault or install_fault(image, made, found[normal_name(made["name"])][0]))
+        copies = found.get(normal_name(made["name"]), ())
+        looked.append(copies_fault(found, made, same_release))
+        looked += [install_fault(image, made, copies[0])] if len(copies) == 1 else []
     faults = [fault for fault in looked if fault]
     wanted = {normal_name(item["name"]) for item in (*wheels, *sources)}
     extra = sorted(set(found) - wanted)

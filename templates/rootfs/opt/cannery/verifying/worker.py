@@ -42,11 +42,15 @@ def work(image: Image, tasks: Sequence[dict[str, Any]]) -> list[Answer]:
 
 def _one_worker(image: Image, tasks: Sequence[dict[str, Any]]) -> tuple[dict[int, Answer], int | None, str]:
     """(answers by task, index of the task that ended the child or None, how the child ended)."""
-    with os.fdopen(os.memfd_create("noise"), "w+b") as noise:  # no file: /tmp may be read-only
+    # No files: /tmp may be read-only. The tasks are no argument, which may not be longer than 128 KiB.
+    with os.fdopen(os.memfd_create("noise"), "w+b") as noise, os.fdopen(os.memfd_create("tasks"), "w+b") as work_list:
+        work_list.write(json.dumps(tasks).encode())
+        work_list.seek(0)
         reader, writer = os.pipe()
-        command = [image.python, "-X", "faulthandler", "-c", program("in_worker"), str(writer), json.dumps(tasks)]
+        fds = (writer, work_list.fileno())
+        command = [image.python, "-X", "faulthandler", "-c", program("in_worker"), *map(str, fds)]
         try:
-            child = start(image, command, stdin=subprocess.DEVNULL, stdout=noise, stderr=noise, pass_fds=(writer,))
+            child = start(image, command, stdin=subprocess.DEVNULL, stdout=noise, stderr=noise, pass_fds=fds)
         except OSError as error:
             os.close(reader)
             os.close(writer)

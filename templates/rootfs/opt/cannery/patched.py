@@ -1,0 +1,320 @@
+"""Which patches of the manifest a tree lacks. Standard library only, Python 3.10 and later; it can be loaded by path.
+
+    python /opt/cannery/patched.py [--json]
+
+prints one line a patch; exit code 0: all in force, 1: one is not, or the manifest cannot be read. `report` is for the
+start of a process that uses the tree: silent when all is well, else one line a component on stderr, by the first rank
+alone. VERL_PATH names the folder in which the tree of the package verl stands, as for the plugin's own setup.py.
+
+Only files are read here: nothing is written, started or imported. What runs in the end is verify's to prove.
+"""
+
+import ast
+import hashlib
+import importlib.util
+import json
+import os
+import sys
+import textwrap
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple, TextIO
+
+MANIFEST = "/opt/cannery/manifest.json"
+RANKS = ("RANK", "LOCAL_RANK", "SLURM_PROCID")
+NEITHER = "has neither the patched nor the original content"
+
+
+class Definition(NamedTuple):
+    """A function of a module or a class, in the text of a file. `line` is its first decorator's, from 1."""
+
+    name: str
+    line: int
+    sha256: str
+    decorated: bool
+
+
+class Look(NamedTuple):
+    """One file of a patch as it was found at `path`; `whole`: what the patch says is there, whatever else changed."""
+
+    patch: Mapping[str, Any]
+    file: Mapping[str, Any]
+    path: str
+    fault: str
+    whole: bool
+
+
+def definitions(data: bytes) -> list[Definition]:
+    """The functions and methods that a file defines, those within functions left out. SyntaxError, ValueError."""
+    lines = importlib.util.decode_source(data).split("\n")
+
+    def inside(node: ast.AST, prefix: str) -> Iterator[Definition]:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                first = min([child.lineno, *(item.lineno for item in child.decorator_list)])
+                text = textwrap.dedent("\n".join(lines[first - 1 : child.end_lineno]))
+                text = "\n".join(line.rstrip() for line in text.split("\n"))
+                digest = hashlib.sha256(text.encode()).hexdigest()
+                yield Definition(prefix + child.name, first, digest, bool(child.decorator_list))
+            elif isinstance(child, ast.ClassDef):
+                yield from inside(child, f"{prefix}{child.name}.")
+            elif not isinstance(child, ast.expr):
+                yield from inside(child, prefix)
+
+    return list(inside(ast.parse(data), ""))
+
+
+def recorded(patches: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], list[str]]:
+    """(Path, function) → hashes that its text may have: of the last patch that names it, should several do."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for patch in patches:
+        for file in patch["files"]:
+            mine: dict[tuple[str, str], list[str]] = {}
+            for item in file.get("functions", ()):
+                mine.setdefault((file["path"], item["name"]), []).append(item["sha256"].rpartition(":")[2])
+            found.update(mine)
+    return found
+
+
+def looks(patches: Sequence[Mapping[str, Any]], place: Callable[[str], str]) -> list[Look]:
+    """Every file of every patch, in order. `place` gives where a path of the manifest is to be looked for."""
+    rows = [(patch, file) for patch in patches for file in patch["files"]]
+    chains: dict[str, list[str | None]] = {}
+    at: list[int] = []  # of each row: its place among the states of its path
+    for _, file in rows:
+        chain = chains.setdefault(file["path"], [bare(file["before"])])
+        at.append(len(chain))
+        chain.append(bare(file["after"]))
+    functions, result = recorded(patches), []
+    for (patch, file), index in zip(rows, at, strict=True):
+        path = place(file["path"])
+        content = read(path)
+        fault = file_fault(content, chains[file["path"]], index)
+        names = {item["name"]: functions[file["path"], item["name"]] for item in file.get("functions", ())}
+        whole = not fault or (fault == NEITHER and isinstance(content, bytes) and holds(content, names))
+        result.append(Look(patch, file, path, fault, whole))
+    return result
+
+
+def bare(digest: str | None) -> str | None:
+    """A digest without the algorithm in front."""
+    return digest.rpartition(":")[2] if digest else None
+
+
+def read(path: str) -> bytes | OSError:
+    """A file's bytes, or why there are none."""
+    try:
+        with open(path, "rb") as stream:
+            return stream.read()
+    except OSError as error:
+        return error
+
+
+def file_fault(content: bytes | OSError, chain: Sequence[str | None], at: int) -> str:
+    """How a file departs from its state after a patch; "" when it does not.
+
+    `chain` has the hashes that it had before the first patch and after each (None: it was not there), `at` this one's.
+    """
+    gone = isinstance(content, (FileNotFoundError, NotADirectoryError))
+    if isinstance(content, OSError) and not gone:
+        return f"cannot be read ({content.strerror})"
+    found = hashlib.sha256(content).hexdigest() if isinstance(content, bytes) else None
+    reached = max((index for index, state in enumerate(chain) if state == found), default=-1)
+    if reached >= at:
+        return ""
+    if gone:
+        return "does not exist"
+    if chain[at] is None:
+        return "still exists, the patch removes it"
+    return "is not patched" if reached >= 0 else NEITHER
+
+
+def holds(data: bytes, names: Mapping[str, Sequence[str]]) -> bool:
+    """Whether a file of other content has every function that a patch put there; False when it put none there."""
+    try:
+        found = {(item.name, item.sha256) for item in definitions(data)}
+    except (SyntaxError, ValueError, RecursionError):
+        return False
+    return bool(names) and all((name, digest) in found for name, wanted in names.items() for digest in wanted)
+
+
+def root_of(file: Mapping[str, Any]) -> str:
+    """The folder that has to be on the path for a file's module to be found; "" when it is no module."""
+    module, path = file.get("module", "").replace(".", "/"), file["path"]
+    ends = (f"/{module}.py", f"/{module}/__init__.py") if module else ()
+    return next((path[: -len(end)] for end in ends if path.endswith(end)), "")
+
+
+class Places:
+    """Where the tree of one component stands now, in place of where the manifest has it.
+
+    `told` says so where a process took the package from elsewhere; `tree` is the folder to name.
+    """
+
+    def __init__(self, files: Sequence[Mapping[str, Any]], tree: str, verl: str, modules: Mapping[str, Any]) -> None:
+        roots = {file["module"].partition(".")[0]: root for file in files if (root := root_of(file))}
+        self.recorded = self.tree = tree or next(iter(roots.values()), "")
+        self.told = ""
+        self.moves: dict[str, str] = {}
+        if verl and "verl" in roots and self.recorded:
+            self.tree = os.path.abspath(verl)
+            self.moves[self.recorded] = self.tree
+        for package, root in roots.items():
+            wanted, found = self.place(root), import_root(modules.get(package))
+            if found and os.path.realpath(found) != os.path.realpath(wanted):
+                self.told = f"{package} is imported from {found}/{package}, not from {wanted}/{package}"
+                self.moves[root], self.tree = found, found
+
+    def place(self, path: str) -> str:
+        """Where a path of the manifest is looked for."""
+        for start in sorted(self.moves, key=len, reverse=True):
+            if path == start or path.startswith(f"{start}/"):
+                return self.moves[start] + path[len(start) :]
+        return path
+
+
+def import_root(module: object) -> str:
+    """The folder on the path from which a package was imported; "" when that cannot be said."""
+    file = getattr(module, "__file__", None)
+    if not isinstance(file, str):
+        return ""
+    folder = os.path.dirname(os.path.abspath(file))
+    return os.path.dirname(folder) if os.path.basename(file).startswith("__init__.") else folder
+
+
+class Component(NamedTuple):
+    """What is known of the patches of one component."""
+
+    name: str
+    places: Places
+    looks: list[Look]
+
+    @property
+    def patches(self) -> dict[str, list[Look]]:
+        """The files that were looked at, by patch."""
+        found: dict[str, list[Look]] = {}
+        for look in self.looks:
+            found.setdefault(look.patch["name"], []).append(look)
+        return found
+
+    @property
+    def line(self) -> str:
+        """What there is to tell of it in one line; "" when all is well."""
+        lacking = [name for name, files in self.patches.items() if not all(look.whole for look in files)]
+        if not lacking:
+            return self.places.told
+        first = next(look for look in self.looks if not look.whole)
+        tree = self.places.tree
+        shown = os.path.relpath(first.path, tree) if tree and first.path.startswith(f"{tree}/") else first.path
+        why = f"{shown} {first.fault}" + ("; …" if sum(not look.whole for look in self.looks) > 1 else "")
+        count = f"{len(lacking)} of {len(self.patches)} patches: {', '.join(lacking)} ({why})"
+        return f"{self.places.told + ': ' if self.places.told else ''}{tree or self.name} lacks {count}"
+
+
+def components(
+    manifest: Mapping[str, Any], env: Mapping[str, str], modules: Mapping[str, Any] | None = None
+) -> list[Component]:
+    """The patched components of a manifest, looked at where their trees stand; `modules`: what a process imported."""
+    groups: dict[str, list[Mapping[str, Any]]] = {}
+    for patch in manifest["patches"]:
+        groups.setdefault(patch["component"], []).append(patch)
+    trees = {item["component"]: item["path"] for item in manifest.get("sources", ()) if item["path"]}
+    found = []
+    for name, patches in groups.items():
+        files = [file for patch in patches for file in patch["files"]]
+        tree = trees.get(name, "")
+        tree = tree if any(file["path"].startswith(f"{tree}/") for file in files) else ""
+        places = Places(files, tree, env.get("VERL_PATH", ""), modules or {})
+        found.append(Component(name, places, looks(patches, places.place)))
+    return found
+
+
+def report(
+    manifest: str = MANIFEST,
+    env: Mapping[str, str] | None = None,
+    modules: Mapping[str, Any] | None = None,
+    stream: TextIO | None = None,
+) -> None:
+    """Says on stderr what the trees lack, one line a component; nothing when all is well or on another rank.
+
+    Never raises: this runs when somebody's training starts.
+    """
+    with suppress(Exception):
+        env = os.environ if env is None else env
+        if is_first(env):
+            for line in lines(manifest, env, sys.modules if modules is None else modules):
+                print(f"cannery: {line}", file=stream or sys.stderr, flush=True)
+
+
+def lines(manifest: str, env: Mapping[str, str], modules: Mapping[str, Any]) -> list[str]:
+    """What `report` has to say."""
+    try:
+        return [line for item in components(load(manifest), env, modules) if (line := item.line)]
+    except OSError as error:
+        return [f"{manifest} cannot be read ({error.strerror}): whether the patches are in force is not known"]
+    except Exception as error:  # a manifest of another form
+        return [f"the patches could not be looked at ({type(error).__name__}: {error})"]
+
+
+def load(path: str) -> Any:
+    """The manifest. OSError, ValueError."""
+    with open(path, "rb") as stream:
+        return json.load(stream)
+
+
+def is_first(env: Mapping[str, str]) -> bool:
+    """Whether this is the first process of a job: no rank in the environment is another than 0."""
+    return all(env.get(name, "").strip().lstrip("0") == "" or not env[name].strip().isdigit() for name in RANKS)
+
+
+def document(manifest: Mapping[str, Any], found: Sequence[Component]) -> dict[str, Any]:
+    """All of it as JSON values."""
+    patches = [
+        {
+            "name": name,
+            "component": item.name,
+            "in_force": all(look.whole for look in files),
+            "files": [{"path": look.path, "fault": look.fault} for look in files],
+        }
+        for item in found
+        for name, files in item.patches.items()
+    ]
+    return {"schema": 1, "patches": patches, "left_out": list(manifest.get("patches_left_out", ()))}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Entry point; the exit code."""
+    import argparse  # noqa: PLC0415 - not for those who only want the report
+
+    parser = argparse.ArgumentParser(description="Says which patches of the manifest are in force in the trees.")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    parser.add_argument("--manifest", default=MANIFEST, metavar="PATH", help=f"the manifest ({MANIFEST})")
+    options = parser.parse_args(arguments)
+    try:
+        manifest = load(options.manifest)
+        answer = document(manifest, components(manifest, os.environ))
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        print(f"patched.py: {options.manifest}: {getattr(error, 'strerror', None) or error}", file=sys.stderr)
+        return 1
+    if options.json:
+        print(json.dumps(answer, indent=1))
+    else:
+        print("\n".join(told(answer)))
+    return 0 if all(item["in_force"] for item in answer["patches"]) else 1
+
+
+def told(answer: Mapping[str, Any]) -> Iterator[str]:
+    """The lines for people: one a patch, then what was left out."""
+    for item in answer["patches"]:
+        faults = "; ".join(f"{file['path']} {file['fault']}" for file in item["files"] if file["fault"])
+        more = f" ({faults}; its functions are there)" if item["in_force"] and faults else ""
+        why = f"in force{more}" if item["in_force"] else f"NOT in force: {faults}"
+        yield f"{item['name']} ({item['component']}): {why}"
+    for item in answer["left_out"]:
+        yield f"{item['name']} ({item['component']}): left out: {item['reason']}"
+    if not answer["patches"] and not answer["left_out"]:
+        yield "the manifest lists no patches"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
