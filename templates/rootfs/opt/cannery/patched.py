@@ -14,8 +14,10 @@ import hashlib
 import importlib.util
 import json
 import os
+import re
 import sys
 import textwrap
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple, TextIO
@@ -26,12 +28,16 @@ NEITHER = "has neither the patched nor the original content"
 
 
 class Definition(NamedTuple):
-    """A function of a module or a class, in the text of a file. `line` is its first decorator's, from 1."""
+    """A function of a module or a class, in the text of a file. `line` is its first decorator's, from 1.
+
+    `conditional`: it stands under if, try or the like, so a process may be without it, or have one from elsewhere.
+    """
 
     name: str
     line: int
     sha256: str
     decorated: bool
+    conditional: bool
 
 
 class Look(NamedTuple):
@@ -48,20 +54,23 @@ def definitions(data: bytes) -> list[Definition]:
     """The functions and methods that a file defines, those within functions left out. SyntaxError, ValueError."""
     lines = importlib.util.decode_source(data).split("\n")
 
-    def inside(node: ast.AST, prefix: str) -> Iterator[Definition]:
+    def inside(node: ast.AST, prefix: str, *, conditional: bool) -> Iterator[Definition]:
         for child in ast.iter_child_nodes(node):
             if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 first = min([child.lineno, *(item.lineno for item in child.decorator_list)])
                 text = textwrap.dedent("\n".join(lines[first - 1 : child.end_lineno]))
                 text = "\n".join(line.rstrip() for line in text.split("\n"))
                 digest = hashlib.sha256(text.encode()).hexdigest()
-                yield Definition(prefix + child.name, first, digest, bool(child.decorator_list))
+                yield Definition(prefix + child.name, first, digest, bool(child.decorator_list), conditional)
             elif isinstance(child, ast.ClassDef):
-                yield from inside(child, f"{prefix}{child.name}.")
+                yield from inside(child, f"{prefix}{child.name}.", conditional=conditional)
             elif not isinstance(child, ast.expr):
-                yield from inside(child, prefix)
+                always = isinstance(child, (ast.With, ast.AsyncWith))
+                yield from inside(child, prefix, conditional=conditional or not always)
 
-    return list(inside(ast.parse(data), ""))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # "\\d" in a plain text and the like: the file's own affair
+        return list(inside(ast.parse(data), "", conditional=False))
 
 
 def recorded(patches: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], list[str]]:
@@ -135,7 +144,10 @@ def holds(data: bytes, names: Mapping[str, Sequence[str]]) -> bool:
         found = {(item.name, item.sha256) for item in definitions(data)}
     except (SyntaxError, ValueError, RecursionError):
         return False
-    return bool(names) and all((name, digest) in found for name, wanted in names.items() for digest in wanted)
+    stems = {name: re.sub(r"\.f(set|del)$", "", name) for name in names}  # how the file calls a property's setter
+    return bool(names) and all(
+        {(name, digest), (stems[name], digest)} & found for name, wanted in names.items() for digest in wanted
+    )
 
 
 def root_of(file: Mapping[str, Any]) -> str:

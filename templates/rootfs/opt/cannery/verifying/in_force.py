@@ -16,12 +16,13 @@ from verifying.worker import Answer
 LOOK = os.path.join(os.path.dirname(os.path.abspath(__file__)), "in_patch.py")
 WORDS = {
     "other": "is {what} of {file}, line {line}; recorded is {path}",
-    "text": "in {file}, line {line}, is not the recorded text",
+    "text": "of {file}, line {line}, is not the recorded text",
     "compiled": "of {file}, line {line}, does not run what stands there: its .pyc is of another source",
     "absent": "is not there; recorded is {path}",
-    "no function": "is no function but {what}; recorded is {path}",
+    "none": "is no function but of type {what}; recorded is {path}",
     "wrapped": "is called through {what} of {file}, line {line}",
-    "other branch": "is the one at line {line} of {file}, which defines it more than once",
+    "unmet": "stands under a condition that is not met here",
+    "hidden": "is inside what its decorator made of it, where only its file can be proved",
 }
 
 
@@ -96,6 +97,7 @@ def patch_outcome(image: Image, name: str, answers: Sequence[Answer], import_fai
         else:
             faults += [words(image, file, item) for item in answer.result["strange"]]
             notes += [words(image, file, item) for item in answer.result["notes"]]
+            count -= sum(item["how"] != "wrapped" for item in answer.result["notes"])
     looked = [file["path"] for file in files]
     every = [file for patch in patch_ids(image.manifest)[name] for file in with_functions(patch)]
     notes += [

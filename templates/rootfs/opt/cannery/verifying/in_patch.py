@@ -5,12 +5,15 @@ The child loads this by path; it stands in no sys.path there.
 
 import inspect
 import os
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 MOST = 300  # objects that are looked at behind one name
+FINE = frozenset({"wrapped", "unmet", "hidden"})  # no faults, but worth a word
+ABSENT = object()
 
 
 def in_use(module: object, task: Mapping[str, Any], definitions: Callable[[bytes], Sequence[Any]]) -> dict[str, Any]:
@@ -26,13 +29,13 @@ def in_use(module: object, task: Mapping[str, Any], definitions: Callable[[bytes
     with open(task["path"], "rb") as stream:
         data = stream.read()
     known = definitions(data)
-    made = dict(compiled(compile(data, task["path"], "exec", dont_inherit=True)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the file's text; its import has said them
+        made = dict(compiled(compile(data, task["path"], "exec", dont_inherit=True)))
     for name, wanted in task["functions"].items():
         found = judged(module, name, set(wanted), (task["path"], known, made))
-        answer["strange"] += (
-            [{"name": name, **found}] if found["how"] not in {"same", "wrapped", "other branch"} else []
-        )
-        answer["notes"] += [{"name": name, **found}] if found["how"] in {"wrapped", "other branch"} else []
+        if found["how"] != "same":
+            answer["notes" if found["how"] in FINE else "strange"].append({"name": name, **found})
     return answer
 
 
@@ -41,49 +44,43 @@ def judged(
 ) -> Any:
     """What is in use under a name: `how` it compares, and where it comes from."""
     path, known, made = source
-    try:
-        thing = by_name(module, name)
-    except AttributeError:
-        return {"how": "absent"}
+    thing, stem = by_name(module, name)
+    here = [item for item in known if item.name == stem]
+    lines = {item.line: item for item in here}
+    text = next((item for item in here if item.sha256 in wanted), None)
     functions = list(behind(thing))
-    if not functions:
-        return {"how": "no function", "what": type(thing).__name__}
-    lines = {item.line: item for item in known if item.name == name}
     mine = [item for item in functions if item.__code__.co_firstlineno in lines and is_of(item, path)]
     texts = {lines[item.__code__.co_firstlineno].sha256: item for item in mine}
-    every = isinstance(thing, property)  # getter and setter have one name, and are both in use
-    if not (wanted <= set(texts) if every else wanted & set(texts)):
-        return {"how": branch_or_other(texts, lines, wanted), **place_of(mine[0] if mine else functions[0])}
+    place = place_of((mine or functions)[0]) if functions else {"what": type(thing).__name__}
+    if not wanted & set(texts):
+        if text is not None and (text.conditional or (text.decorated and not functions and thing is not ABSENT)):
+            return {"how": "unmet" if text.conditional else "hidden", **place}
+        return {"how": "absent" if thing is ABSENT else "text" if texts else "other" if functions else "none", **place}
     for digest in wanted & set(texts):
         code = texts[digest].__code__
         if not same_code(code, made.get((code.co_name, code.co_firstlineno))):
             return {"how": "compiled", **place_of(texts[digest])}
     bare = all(not lines[item.__code__.co_firstlineno].decorated for item in mine)
-    strange = bare and functions[0] not in mine
-    return {"how": "wrapped", **place_of(functions[0])} if strange else {"how": "same"}
+    return {"how": "wrapped", **place_of(functions[0])} if bare and functions[0] not in mine else {"how": "same"}
 
 
-def branch_or_other(texts: Mapping[str, object], lines: Mapping[int, Any], wanted: set[str]) -> str:
-    """`other branch` when the file defines the name more than once, the recorded text among them; else `other`.
+def by_name(module: object, name: str) -> tuple[object, str]:
+    """The object of a qualified name as the class holds it (ABSENT: none), and the name by which the file defines it.
 
-    An if or try of the file chooses then, by what it finds on this machine.
+    Of a property, `C.p` is the getter; `C.p.fset` and `C.p.fdel` are the others, which the file calls `C.p` too.
     """
-    there = {item.sha256 for item in lines.values()}
-    if texts and wanted <= there:
-        return "other branch"
-    return "text" if texts else "other"
-
-
-def by_name(module: object, name: str) -> object:
-    """The object of a qualified name, as the class holds it. AttributeError names what lacks."""
-    thing, inside = module, ""
+    thing, inside, stem = module, "", name
     for part in name.split("."):
+        if isinstance(thing, property):
+            thing, stem = getattr(thing, part, ABSENT), name.rpartition(".")[0]
+            continue
         hidden = inside and part.startswith("__") and not part.endswith("__")
         key = f"_{inside.lstrip('_')}{part}" if hidden else part
         # A module may make its attributes when asked; of a class, what the descriptor gives would be another object.
-        thing = getattr(thing, key) if isinstance(thing, ModuleType) else inspect.getattr_static(thing, key)
-        inside = part
-    return thing
+        look = getattr if isinstance(thing, ModuleType) else inspect.getattr_static
+        thing, inside = look(thing, key, ABSENT), part
+    thing = thing.fget if isinstance(thing, property) else thing
+    return (ABSENT if thing is None else thing), stem
 
 
 def behind(thing: object) -> Iterator[FunctionType]:

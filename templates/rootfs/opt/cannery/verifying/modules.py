@@ -44,11 +44,18 @@ def source_modules(image: Image) -> dict[str, set[str]]:
             if item["path"]:
                 folder = folders.get(normal_name(item["name"]), "") if item["install"] == "editable" else ""
                 text = read_text(os.path.join(image.site, folder, "top_level.txt")) if folder else ""
-                checked = (row["module"] for row in imports if row["component"] == item["component"])
+                checked = [row["module"] for row in imports if row["component"] == item["component"]]
+                checked += patched_modules(image, item["component"])
                 found[item["path"]] |= {*text.split(), *(module.split(".")[0] for module in checked)}
         return found
 
     return image.remember("source modules", look)
+
+
+def patched_modules(image: Image, component: str) -> list[str]:
+    """The modules of a component that patches change: those by which its code is known, whatever is installed."""
+    files = (file for patch in image.manifest["patches"] if patch["component"] == component for file in patch["files"])
+    return [file["module"] for file in files if file.get("module")]
 
 
 def packages_on_path(image: Image, path: str) -> Iterator[str]:
