@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from cannery.core.fault import FaultError
 from cannery.core.fields import (
@@ -39,6 +39,8 @@ SOURCE_FIELDS = frozenset(
         "paths",
         "tree_links",
         "stubs",
+        "patch_sets",
+        "edits",
         "revisions",
         "releases",
     }
@@ -89,6 +91,47 @@ class Submodule(Closed):
 
     repository: RepositoryText
     commit: CommitText
+
+
+class PatchSets(Closed):
+    """How a plugin's tree keeps patch sets for other components: `<folder>/<repo>/<revision>/*.patch`.
+
+    `repos` says which component is meant by a repo; `summary` is the plugin's own, hand-written file about them; `fuzz`
+    is the number of context lines that may be off, by the name of a patch.
+    """
+
+    folder: RelativeText
+    summary: RelativeText | None = None
+    repos: dict[Text, Name] = Field(min_length=1)
+    fuzz: dict[Text, Literal[1, 2]] = {}
+
+
+class Edit(Closed):
+    """An edit of a tree that a plugin's setup.py would make (`cannery.core.tree_edits`); one of these, and why.
+
+    `imports` a module at the end of the file, where the name `when` is true; `comments_out` a statement; `typing_names`
+    of generics are written otherwise (`list` as `List`); `takes_over` functions: a module of ours has them then.
+    """
+
+    name: Name
+    component: Name
+    file: RelativeText
+    imports: ModuleText | None = None
+    when: ModuleText | None = None
+    comments_out: Text | None = None
+    typing_names: dict[ModuleText, ModuleText] = {}
+    takes_over: tuple[ModuleText, ...] = ()
+    reason: Text = Field(min_length=8)
+
+    @model_validator(mode="after")
+    def _one_action(self) -> Self:
+        actions = ("imports", "comments_out", "typing_names", "takes_over")
+        given = [name for name in actions if getattr(self, name)]
+        if len(given) != 1:
+            raise FaultError(f"an edit does one thing, this one {len(given)}", f"give one of {', '.join(actions)}")
+        if (self.imports is None) != (self.when is None):
+            raise FaultError("imports and when go together", "`when` is the name that is asked before the import")
+        return self
 
 
 class Known(Closed):
@@ -178,6 +221,9 @@ class Component(Closed):
     tree_links: dict[RelativeText, RelativeText] = {}
     # Modules that its setup.py imports and does not use; the stage puts empty ones in their place.
     stubs: tuple[ModuleText, ...] = ()
+    # Patch sets for other components that its tree keeps, and edits of trees that its setup.py would make.
+    patch_sets: PatchSets | None = None
+    edits: tuple[Edit, ...] = ()
     standin: OnStandIn | None = None
     # The variable that tells a native build which chip to compile for; its value follows from the target's chip.
     soc_variable: EnvName | None = None

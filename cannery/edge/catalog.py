@@ -217,9 +217,12 @@ def _crossed(catalog: Catalog, documents: dict[str, YamlDocument]) -> list[Usage
             need(f"components/{name}.yaml", ("index",), component.index, catalog.indexes, "index")
         for host in component.hosts:
             need(f"components/{name}.yaml", ("hosts", host), host, catalog.hosts, "git host")
-        others: list[tuple[tuple[str, int | str], str]] = [
+        others: list[tuple[tuple[str | int, ...], str]] = [
             (("after", position), other) for position, other in enumerate(component.after)
         ]
+        others += [(("edits", at, "component"), edit.component) for at, edit in enumerate(component.edits)]
+        repos = component.patch_sets.repos if component.patch_sets else {}
+        others += [(("patch_sets", "repos", repo), other) for repo, other in repos.items()]
         others += [(("tree_links", link), target.partition("/")[0]) for link, target in component.tree_links.items()]
         for location, other in others:
             need(f"components/{name}.yaml", location, other, catalog.components, "component")
