@@ -22,6 +22,8 @@ _AUTHORITY_END = re.compile(r"[/?#\\]")
 _ODD_PORT = re.compile(r"^((?:\[[^\]/?#]*\]|(?!\[))[^:/?#]*):(?!\d*(?:[/?#]|$))[^/?#]*")
 # A host that no user name looks like: `https://host.example/feed@view/simple` is such an index's.
 _PLAIN_HOST = re.compile(r"(?:[\w-]+(?:\.[\w-]+)+|localhost|\[[0-9A-Fa-f:.]+\])(?::\d+)?")
+# What is shorter stands in every other word, and masking it would leave no message.
+LONG_ENOUGH = 4
 ENCODE = "percent-encode the signs of a password: / is %2F, # is %23, ? is %3F, @ is %40"
 
 
@@ -102,7 +104,10 @@ def url_secrets(url: str) -> frozenset[str]:
     # A token may stand in the user's place, without a password.
     password = user.partition(":")[2] or user
     query = rest.partition("?")[2].partition("#")[0]
-    return frozenset({user, password, unquote(password), query} - {""})
+    # Where nobody can tell the user from the password (`http:/user:password@host`), each colon may be the one between.
+    tails = [user[at + 1 :] for at, sign in enumerate(user) if sign == ":"] if is_odd else []
+    longer = {tail for tail in tails if len(tail) >= LONG_ENOUGH}
+    return frozenset({user, password, unquote(password), query, *longer, *map(unquote, longer)} - {""})
 
 
 def url_problem(url: str, schemes: tuple[str, ...] = INDEX_SCHEMES) -> str:

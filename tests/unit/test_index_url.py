@@ -49,6 +49,7 @@ def test_no_password_is_shown_whatever_it_holds(password: str, shape: str) -> No
 
 @example(password='"\\JJJJ', shape=SHAPES[0])
 @example(password="'\"\\JJJJ", shape=SHAPES[0])
+@example(password="::JJJJ", shape=SHAPES[4])
 @given(password=PASSWORDS, shape=st.sampled_from(SHAPES))
 def test_what_is_secret_is_masked_in_every_text(password: str, shape: str) -> None:
     url = shape.format(password)
