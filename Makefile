@@ -5,10 +5,10 @@ PY := .venv/bin/python
 RUN := $(PY) build.py
 
 # make variable -> option of build.py
-TARGET_VARIABLES := CANN CHIP OS PYTHON ARCH BASE WHEELHOUSE NPUS BUILDER SOURCES GIT_MIRROR
-# SRC_<component>=folder, as many as are given.
+TARGET_VARIABLES := CANN CHIP OS PYTHON ARCH BASE WHEELHOUSE NPUS BUILDER SOURCES GIT_MIRROR PATCHES
+# SRC_<component>=folder, as many as are given. VERL_PATH is what verl_npu's own guide calls the tree of verl.
 TREES = $(filter SRC_%,$(GIVEN))
-KNOWN = PROFILE $(TARGET_VARIABLES) $(TREES) PIN UPGRADE FORCE DOCUMENTED CMD KIND HOST_PYTHON CANNERY_CACHE ARGS
+KNOWN = PROFILE $(TARGET_VARIABLES) $(TREES) VERL_PATH PIN UPGRADE FORCE DOCUMENTED CMD KIND HOST_PYTHON CANNERY_CACHE ARGS
 lower = $(shell printf '%s' '$1' | tr A-Z_ a-z-)
 # A switch is on unless it says that it is not.
 on = $(filter-out 0 no false off,$1)
@@ -17,7 +17,7 @@ quote = '$(subst ','\'',$1)'
 # Every command gets every variable that was given: one that it does not know is refused, not dropped.
 OPTIONS = $(foreach v,$(filter $(GIVEN),$(TARGET_VARIABLES)),$(if $($v),--$(call lower,$v) $(call quote,$($v)))) \
 	$(foreach p,$(PIN),--pin $(call quote,$p)) $(foreach p,$(UPGRADE),--upgrade $(call quote,$p)) $(if $(call on,$(FORCE)),--force) \
-	$(if $(call on,$(DOCUMENTED)),--as-documented) $(foreach t,$(TREES),--src $(call quote,$(t:SRC_%=%)=$($t))) $(foreach a,$(ARGS),$(call quote,$a))
+	$(if $(call on,$(DOCUMENTED)),--as-documented) $(foreach t,$(TREES),--src $(call quote,$(t:SRC_%=%)=$($t))) $(if $(VERL_PATH),--src $(call quote,verl=$(VERL_PATH))) $(foreach a,$(ARGS),$(call quote,$a))
 GIVEN := $(foreach v,$(.VARIABLES),$(if $(filter command,$(origin $v)),$v))
 # Values are texts: a `$` in one is not make's.
 $(foreach v,$(filter $(KNOWN),$(GIVEN)),$(eval override $v := $$(value $v)))
@@ -37,7 +37,7 @@ help: ## print targets and variables
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 	@echo "variables: PROFILE=name CANN=8.5.0 CHIP=910b OS=ubuntu22.04 PYTHON=3.11 ARCH=amd64 BASE=standin PIN='name==version …' FORCE=1 NPUS=0,1|none CMD='…' KIND='wheels …'"
 	@echo "           WHEELHOUSE=folder BUILDER=buildx-builder UPGRADE='name name==version …'"
-	@echo "           SOURCES=release|release:name,name GIT_MIRROR=folder SRC_<component>=folder DOCUMENTED=1"
+	@echo "           SOURCES=release|release:name,name GIT_MIRROR=folder SRC_<component>=folder PATCHES=folder DOCUMENTED=1"
 	@echo "           ARGS='more options of build.py' CANNERY_CACHE=folder HOST_PYTHON=python3"
 	@echo "a command that fails has its own exit code (README, Exit codes); make itself ends with 2 for every failure"
 

@@ -47,6 +47,11 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "render": ("versions", "write the Dockerfile, bake file and wheels of an image", "build.py render quickstart"),
     "image": ("image", "check, build and verify an image", "build.py image quickstart"),
     "verify": ("image", "run the verify script in a built image", "build.py verify quickstart --require-npu"),
+    "patches": (
+        "patches",
+        "list patch sets, say what they do, try one on another commit, make one",
+        "build.py patches summary verl-npu",
+    ),
     "run": ("host", "start a container with this host's NPUs", "build.py run quickstart --print"),
     "engine": ("host", "start, stop, look at or use Cannery's own Docker engine", "build.py engine env"),
     "clean": ("host", "show what Cannery holds on disk; remove what is named", "build.py clean wheels"),
@@ -54,7 +59,11 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
 TARGET_COMMANDS = frozenset({"check", "lock", "outdated", "plan", "render", "image", "verify", "run"})
 # Those that make a plan, which a tree of the user's is a part of.
 SOURCE_COMMANDS = frozenset({"plan", "render", "image", "verify", "run"})
-JSON_COMMANDS = frozenset({"list", "show", "check", "outdated", "plan", "image", "verify", "engine", "clean"})
+JSON_COMMANDS = frozenset(
+    {"list", "show", "check", "outdated", "plan", "image", "verify", "patches", "engine", "clean"}
+)
+# Folders that a run is given (`cannery.edge.context.Given`), and the options that name them.
+FOLDERS = {"wheelhouse": "wheelhouse", "mirror": "git_mirror", "patches": "patches"}
 # Signals that end a run in order.
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # What --all shows of a command's list.
@@ -62,6 +71,7 @@ ALL = {
     "check": "every note, where a long list is folded",
     "outdated": "every package that would change, not only those that the profile names",
 }
+PATCHES_ACTIONS = ("list", "summary", "port", "new")
 CLEAN_KINDS = ("wheels", "engine", "rootfs", "locks", "verified", "out")
 INVALID_CHOICE = re.compile(r"argument (?P<what>.+?): invalid choice: '(?P<word>.*)' \(choose from (?P<known>.*)\)")
 
@@ -109,9 +119,11 @@ def make_parser() -> Parser:
         if name in TARGET_COMMANDS or name == "show":
             many = name == "lock"
             sub.add_argument("profile", nargs="*" if many else None, metavar="PROFILE", help="a profile")
-        if name in TARGET_COMMANDS:
+        if name == "patches":
+            _patches_options(sub)
+        if name in TARGET_COMMANDS or name == "patches":
             _target_options(sub)
-        if name in SOURCE_COMMANDS:
+        if name in SOURCE_COMMANDS or name == "patches":
             _source_options(sub)
         _own_options(name, sub)
     return parser
@@ -139,6 +151,8 @@ def _target_options(sub: argparse.ArgumentParser) -> None:
 def _source_options(sub: argparse.ArgumentParser) -> None:
     words = "a folder of git repositories of yours, in place of the network"
     sub.add_argument("--git-mirror", metavar="DIR", help=words)
+    words = "a folder of patch sets of yours, <repo>/<commit>/*.patch"
+    sub.add_argument("--patches", metavar="DIR", help=words)
     words = "your own tree of a source (repeatable)"
     sub.add_argument("--src", metavar="NAME=DIR", action="append", default=[], help=words)
 
@@ -174,6 +188,17 @@ def _own_options(name: str, sub: argparse.ArgumentParser) -> None:
         add("action", choices=("start", "stop", "status", "env"))
     if name == "clean":
         add("kinds", nargs="*", type=_clean_kind, metavar="KIND", help=f"what to remove: {' '.join(CLEAN_KINDS)}")
+
+
+def _patches_options(sub: argparse.ArgumentParser) -> None:
+    add = sub.add_argument
+    add("action", choices=PATCHES_ACTIONS)
+    add("words", nargs="*", metavar="WORD", help="what the action is about, as the usage says")
+    sub.usage = (
+        f"{sub.prog} list [PROFILE] | summary PROFILE [REPO] | port REPO FROM TO | new REPO --tree DIR [options]"
+    )
+    add("--tree", metavar="DIR", help="port: a folder to try the set on; new: the working tree to make it of")
+    add("--output", metavar="DIR", help="port, new: the folder of sets that it is written to (new: images/patches)")
 
 
 def _clean_kind(word: str) -> str:
@@ -291,15 +316,11 @@ def today() -> str:
 
 
 def _call(arguments: argparse.Namespace, root: Path, known: _Known) -> ExitCode:
-    from cannery.edge.context import read_context  # noqa: PLC0415 - `--help` must not load the catalog's libraries
+    from cannery.edge.context import Given, read_context  # noqa: PLC0415 - `--help` must not load the catalog's libraries
 
-    context = read_context(
-        root,
-        is_json=getattr(arguments, "json", False),
-        wheelhouse=getattr(arguments, "wheelhouse", None),
-        mirror=getattr(arguments, "git_mirror", None),
-        local=getattr(arguments, "src", ()),
-    )
+    folders = {name: getattr(arguments, option, None) for name, option in FOLDERS.items()}
+    given = Given(**folders, local=getattr(arguments, "src", ()))
+    context = read_context(root, given, is_json=getattr(arguments, "json", False))
     known.context = context
     if context.env.get("CANNERY_DEBUG"):
         logging.basicConfig(level=logging.DEBUG, stream=sys.stderr, format="%(name)s %(message)s")

@@ -28,6 +28,7 @@ from cannery.edge.engine import docker_client, find_engine
 from cannery.edge.files import sha256_bytes
 from cannery.edge.images import image_id, image_labels, needed_image
 from cannery.edge.locks import current_lock
+from cannery.edge.patching import with_patches
 from cannery.edge.progress_view import make_view
 from cannery.edge.rendered import fetch_wheels, folder_lock, write_folder
 from cannery.edge.rootfs import check_emulation
@@ -88,6 +89,7 @@ def image(arguments: argparse.Namespace, context: Context) -> ExitCode:
     _check_emulation(context, plan, is_other_builder=bool(arguments.builder))
     check_cache_space(context, plan)
     plan = _on_found_base(context, plan, is_other_builder=bool(arguments.builder))
+    plan = with_patches(context, catalog, plan)
     engine = find_engine(context.env, context.cache, start=True, say=context.say)
     work = Work(context, arguments, catalog, plan, engine, docker_client(engine))
     folder = context.root / "out" / plan.folder
@@ -241,7 +243,7 @@ def verify_image(arguments: argparse.Namespace, context: Context) -> ExitCode:
     reference = arguments.image or plan.reference
     client = docker_client(engine)
     found = needed_image(client, reference, arguments.profile)
-    plan = on_labelled_base(plan, image_labels(client, found))
+    plan = with_patches(context, catalog, on_labelled_base(plan, image_labels(client, found)))
     access = catalog.chips[plan.recipe.target.chip]
     request = VerifyRequest(
         image=reference,

@@ -110,6 +110,7 @@ def planned(context: Context, arguments: argparse.Namespace) -> tuple[Catalog, P
         forced=tuple(sorted({f.code for f in failed})),
         socs=catalog.chips[recipe.target.chip].socs,
         local=local_trees(context, catalog, recipe, plan_epoch(recipe)),
+        patch_sets=context.patch_sets,
     )
     return catalog, make_plan(recipe, inputs), found
 
@@ -120,7 +121,16 @@ def lacking_words(made: Plan) -> tuple[str, ...]:
         *(f"{step.name} without its native parts: {step.without}" for step in made.sources if step.without),
         *(f"{c.name} with kernels that cannot load: they link a CANN that is not there" for c in unlinked(made.recipe)),
         *(f"{lacking.name} left out: {lacking.reason}" for lacking in made.left_out),
+        *(f"{component} without patches {', '.join(names)}: {reason}" for component, reason, names in _unpatched(made)),
     )
+
+
+def _unpatched(made: Plan) -> list[tuple[str, str, list[str]]]:
+    """Put patches that are not in the image together by component and reason."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for one in made.not_patched:
+        found.setdefault((one.component, one.reason), []).append(one.name)
+    return [(component, reason, names) for (component, reason), names in found.items()]
 
 
 def plan(arguments: argparse.Namespace, context: Context) -> ExitCode:
@@ -149,9 +159,11 @@ def plan(arguments: argparse.Namespace, context: Context) -> ExitCode:
 
 def render(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Write the folder that `docker buildx bake` builds: text files, and hard links to the locked wheels."""
-    from cannery.edge.rendered import folder_lock, write_folder  # noqa: PLC0415 - brings the download libraries
+    from cannery.edge.patching import with_patches  # noqa: PLC0415 - brings the download libraries
+    from cannery.edge.rendered import folder_lock, write_folder  # noqa: PLC0415 - the same
 
     catalog, made, _ = planned(context, arguments)
+    made = with_patches(context, catalog, made)
     folder = Path(arguments.output) if arguments.output else context.root / "out" / made.folder
     try:
         with folder_lock(folder, context.say):

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from cannery.core.compatibility import Compatibility
+    from cannery.core.patching import Patch
     from cannery.core.plan import Plan
     from cannery.core.source_step import SourceStep
 
@@ -62,8 +63,8 @@ def manifest(plan: Plan, compatibility: Compatibility) -> dict[str, Any]:
             if package.name in group_of
         ],
         "sources": [_source(plan, step) for step in plan.sources],
-        "patches": [],
-        "patches_left_out": [],
+        "patches": [_patch(tree.component, patch) for tree in plan.patched for patch in tree.patches],
+        "patches_left_out": [asdict(one) for one in plan.not_patched],
         "env": dict(plan.env),
         "labels": labels(plan),
         "checks": _checks(plan),
@@ -125,6 +126,27 @@ def _source(plan: Plan, step: SourceStep) -> dict[str, Any]:
         "dirty": step.dirty,
         "without": step.without,
         "chips": [str(plan.recipe.target.chip)] if has_kernels else [],
+    }
+
+
+def _patch(component: str, patch: Patch) -> dict[str, Any]:
+    """Return what the manifest says of a patch: its files, and which functions of theirs have to be the ones in use."""
+    return {
+        "name": patch.name,
+        "digest": patch.digest,
+        "component": component,
+        "from": patch.origin,
+        "rev": patch.rev,
+        "files": [
+            {
+                "path": file.path,
+                "before": file.before,
+                "after": file.after,
+                "module": file.module,
+                "functions": [{"name": one.qualname, "sha256": one.sha256} for one in file.functions],
+            }
+            for file in patch.files
+        ],
     }
 
 

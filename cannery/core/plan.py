@@ -18,6 +18,7 @@ from cannery.core.environment import image_environment
 from cannery.core.errors import FindingsError
 from cannery.core.grouping import Group, make_groups
 from cannery.core.left_out import LeftOut, left_out
+from cannery.core.patching import is_own_patch, with_patchers, words_of
 from cannery.core.recipe import with_arch
 from cannery.core.source_step import SourceStep, source_steps
 from cannery.core.standin import standin_reference
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
     from cannery.core.catalog import StandIn
     from cannery.core.lock import Lock, LockedPackage
+    from cannery.core.patch_set import PatchSet
+    from cannery.core.patching import NotPatched, PatchedTree
     from cannery.core.recipe import Chosen, Recipe
     from cannery.core.source_step import LocalTree
 
@@ -92,6 +95,9 @@ class Plan:
     epoch: int
     digest: str
     forced: tuple[str, ...]
+    # What became of the sources' patches, once their trees were read (`cannery.edge.patching`).
+    patched: tuple[PatchedTree, ...] = ()
+    not_patched: tuple[NotPatched, ...] = ()
 
     @property
     def tag(self) -> ImageTag:
@@ -131,7 +137,8 @@ class Plan:
     @property
     def references(self) -> tuple[str, ...]:
         """Every tag of the image. A set that is not the profile's own is a trial: it takes no moving alias."""
-        is_trial = self.recipe.is_trial or any(step.is_local for step in self.sources)
+        is_own = any(step.is_local or is_own_patch(step.patched_by) for step in self.sources)
+        is_trial = self.recipe.is_trial or is_own
         return (self.reference,) if is_trial else (self.reference, self.alias)
 
 
@@ -141,7 +148,7 @@ class Inputs:
 
     The locks of all arches, the build tools' lock, the digest of each file below templates/, the build host's arch, the
     stand-in's recipe, the codes of the errors that a user forced, what native builds call the chip, and the user's own
-    trees by component.
+    trees by component, and the patch sets of images/patches and of the user.
     """
 
     locks: Mapping[Arch, Lock]
@@ -152,6 +159,7 @@ class Inputs:
     forced: tuple[str, ...] = ()
     socs: tuple[str, ...] = ()
     local: Mapping[str, LocalTree] = field(default_factory=dict)
+    patch_sets: tuple[PatchSet, ...] = ()
 
 
 def make_plan(recipe: Recipe, inputs: Inputs) -> Plan:
@@ -165,7 +173,7 @@ def make_plan(recipe: Recipe, inputs: Inputs) -> Plan:
             hint=_completed(recipe, lock, inputs),
         )
     base, build = _references(recipe, lock, inputs)
-    sources = tuple(source_steps(recipe, lock, inputs.socs, inputs.local))
+    sources = with_patchers(recipe, tuple(source_steps(recipe, lock, inputs.socs, inputs.local)), inputs.patch_sets)
     stepped = {step.package for step in sources}
     stepped |= {lacking.name for lacking in left_out(recipe)}
     packages_of = tuple(package for package in lock.packages if package.name not in stepped)
@@ -177,7 +185,7 @@ def make_plan(recipe: Recipe, inputs: Inputs) -> Plan:
     links += [Link(path, target) for path, target in tree_links(recipe)]
     env = _environment(recipe)
     epoch = plan_epoch(recipe)
-    digest = _digest(_arch_independent(recipe, inputs))
+    digest = _digest(_arch_independent(recipe, inputs, sources))
     files = [digest, list(inputs.forced), str(recipe.target.arch)]
     layers = tuple(_layers((groups, sources), (base, packages, env), links, files, epoch, inputs))
     return Plan(
@@ -270,8 +278,9 @@ def _digest(value: Any) -> str:  # noqa: ANN401 - JSON
     return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:PLAN_DIGITS]
 
 
-def _arch_independent(recipe: Recipe, inputs: Inputs) -> dict[str, Any]:
+def _arch_independent(recipe: Recipe, inputs: Inputs, sources: tuple[SourceStep, ...]) -> dict[str, Any]:
     """Return what decides an image's content in every arch; the arch itself is left out."""
+    patched = {step.name: [asdict(one) for one in step.patched_by] for step in sources if step.patched_by}
     target = {k: v for k, v in asdict(recipe.target).items() if k != "arch"}
     return {
         "profile": recipe.name,
@@ -286,6 +295,7 @@ def _arch_independent(recipe: Recipe, inputs: Inputs) -> dict[str, Any]:
         "env": {arch: _environment(with_arch(recipe, arch)) for arch in sorted(inputs.locks)},
         "templates": dict(inputs.templates),
         "forced": inputs.forced,
+        **({"patched": patched} if patched else {}),
         **({"local": {name: asdict(tree) for name, tree in sorted(inputs.local.items())}} if inputs.local else {}),
     }
 
@@ -326,7 +336,7 @@ def _layers(  # noqa: PLR0913, PLR0917 - what decides layers
         below.append(_digest([common, kind, content, built_by if group.built else []]))
         yield Layer(group.name, kind, below[-1], _names(group), len(group.packages), group.size)
     for step in sources:
-        tools = ("source.py", "hook.py", *(("native.py",) if step.native else ()))
+        tools = ("source.py", "hook.py", "overlay.py", *(("native.py",) if step.native else ()))
         # What is native is compiled on the system, with the wheels of every group in place.
         # What is only told of a source, in the manifest, changes no file of its layer.
         built = {key: value for key, value in asdict(step).items() if key not in {"commit", "dirty"}}
@@ -342,9 +352,10 @@ def _layers(  # noqa: PLR0913, PLR0917 - what decides layers
 def _source_words(step: SourceStep) -> str:
     if step.is_local:
         at = f" at {step.commit[:12]}" if step.commit else ""
-        return f"{step.package}, {step.install} of your own tree{at}{', with changes' if step.dirty else ''}"
+        changed = ", with changes" if step.dirty else ""
+        return f"{step.package}, {step.install} of your own tree{at}{changed}{words_of(step.patched_by)}"
     origin = f"release {step.release}" if step.release else f"commit {(step.commit or 'none')[:12]}"
-    return f"{step.package} {step.version}, {step.install} of {origin}"
+    return f"{step.package} {step.version}, {step.install} of {origin}{words_of(step.patched_by)}"
 
 
 def _of(inputs: Inputs, prefix: str) -> list[tuple[str, str]]:

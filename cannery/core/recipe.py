@@ -32,7 +32,7 @@ class Options:
 
     `sources` is `release`, or `release:NAME,NAME`: releases in the place of commits, of all sources that have one or of
     those that are named. `as_documented` takes the versions that the profile's guide names. `local` are the sources
-    whose tree is the user's own: no release takes their place.
+    whose tree is the user's own, by component or distribution: no release takes their place.
     """
 
     cann: str | None = None
@@ -258,7 +258,8 @@ def _released(catalog: Catalog, profile: Profile, text: str | None, local: tuple
     wanted = [name.strip() for name in names.split(",") if name.strip()]
     if word != "release" or (colon and not wanted):
         raise UsageError(f"SOURCES: {text!r} is not known", hint="release, or release:NAME,NAME")
-    commits = {pin.name: pin.commit for pin in profile.components if pin.commit and pin.name not in local}
+    own = {pin.name for pin in profile.components if {pin.name, catalog.components[pin.name].package} & {*local}}
+    commits = {pin.name: pin.commit for pin in profile.components if pin.commit and pin.name not in own}
     releases = {pin.name: pin.release for pin in profile.components if pin.release}
     have = {
         name
@@ -266,7 +267,7 @@ def _released(catalog: Catalog, profile: Profile, text: str | None, local: tuple
         if (revision := catalog.components[name].revisions.get(commit)) and revision.release
     }
     for name in wanted:
-        if name in local:
+        if name in own:
             raise UsageError(f"SOURCES: {name} is a tree of yours (SRC_{name})", hint="take one of the two")
         if name in releases:
             what = f"SOURCES: {name} is release {releases[name]} in this profile already"

@@ -58,7 +58,8 @@ def render(plan: Plan, templates: Mapping[str, str], compatibility: Compatibilit
     """Return {path in the rendered folder: text}; wheels are added by whoever writes the folder."""
     files = {DOCKERFILE: _dockerfile(plan, templates), BAKE_FILE: _bake_file(plan), ".dockerignore": "log\n"}
     files |= {f"groups/{group.name}.txt": group_text(group) for group in plan.groups}
-    files |= {f"steps/{step.name}.json": step.text for step in plan.sources}
+    patched = {tree.component: tree.files for tree in plan.patched}
+    files |= {f"steps/{step.name}.json": step.text(patched.get(step.name, ())) for step in plan.sources}
     files |= {name: text for name, text in templates.items() if name.startswith(("tools/", "rootfs/"))}
     files["rootfs/etc/profile.d/cannery.sh"] = profile_script(plan.env)
     files[f"rootfs{MANIFEST_PATH}"] = manifest_text(plan, compatibility)
@@ -72,6 +73,16 @@ def wheel_paths(plan: Plan) -> dict[str, LockedPackage]:
         paths |= {f"wheels/{group.name}/{package.file}": package for package in group.packages}
     by_file = {package.file: package for package in plan.lock.packages}
     return paths | {f"sources/{step.file}": by_file[step.file] for step in plan.sources if step.release}
+
+
+def patched_files(plan: Plan) -> dict[str, bytes]:
+    """Return {path in the rendered folder: content} of the files that patches change; a removed one has none."""
+    return {
+        f"patched/{tree.component}/{file.after}": file.data
+        for tree in plan.patched
+        for file in tree.files
+        if file.after is not None
+    }
 
 
 def group_text(group: Group) -> str:
@@ -88,6 +99,7 @@ def _dockerfile(plan: Plan, templates: Mapping[str, str]) -> str:
             plan=plan,
             steps={step.name: step for step in plan.sources},
             native=any(step.native for step in plan.sources),
+            patched={tree.component for tree in plan.patched if tree.files},
             labels=labels(plan),
             family=package_family(plan.recipe),
             python_home=f"/usr/local/python{plan.recipe.base.tag.python}",

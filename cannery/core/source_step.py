@@ -10,9 +10,10 @@ from cannery.core.left_out import is_left_out
 from cannery.core.words import ComponentKind, Install
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from cannery.core.lock import Lock
+    from cannery.core.patching import OverlayFile, PatchedBy
     from cannery.core.recipe import Chosen, Recipe
 
 # Where trees stand in the image.
@@ -35,7 +36,7 @@ class SourceStep:
     `file` is its name below sources/ in the rendered folder, `content` what decides its bytes: the commit, the digest
     of a local tree, or the hash of a source distribution. `env` are the build's variables, `stubs` modules that its
     setup.py imports without use, `native` that it is compiled on the target's platform, `without` why native parts are
-    left out ("" when they are not).
+    left out ("" when they are not), `patched_by` who brings patches for it.
     """
 
     name: str
@@ -52,6 +53,7 @@ class SourceStep:
     dirty: bool = False
     native: bool = False
     without: str = ""
+    patched_by: tuple[PatchedBy, ...] = ()
 
     @property
     def is_local(self) -> bool:
@@ -63,12 +65,13 @@ class SourceStep:
         """Where the tree stands in the image; the distribution alone is there when a wheel was made of it."""
         return f"{SOURCES_HOME}/{self.name}"
 
-    @property
-    def text(self) -> str:
-        """What templates/tools/source.py reads, as JSON."""
+    def text(self, patched: Sequence[OverlayFile] = ()) -> str:
+        """Return what templates/tools/source.py reads, as JSON; `patched` are the files that are laid over the tree."""
         wanted = ("name", "package", "version", "install", "stubs", "native")
         value = {key: item for key, item in asdict(self).items() if key in wanted}
-        return json.dumps({**value, "subdirectory": self.subdirectory, "env": dict(self.env)}, indent=1) + "\n"
+        value |= {"subdirectory": self.subdirectory, "env": dict(self.env)}
+        value |= {"patched": [file.told for file in patched]} if patched else {}
+        return json.dumps(value, indent=1) + "\n"
 
 
 def source_steps(

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from cannery.core.catalog import Catalog
+    from cannery.core.patch_set import PatchSet
     from cannery.edge.pipconf import PipSettings
 
 
@@ -42,8 +43,9 @@ class Context:
     is_terminal: bool
     is_json: bool = False
     wheelhouse: Path | None = None
-    # GIT_MIRROR, and SRC_<component>: folder.
+    # GIT_MIRROR, PATCHES, and SRC_<component>: folder.
     mirror: Path | None = None
+    patches: Path | None = None
     local: Mapping[str, Path] = field(default_factory=dict)
 
     def say(self, text: str) -> None:
@@ -64,6 +66,13 @@ class Context:
         links = (str(self.wheelhouse), *found.find_links) if self.wheelhouse else found.find_links
         return replace(found, find_links=links)
 
+    @functools.cached_property
+    def patch_sets(self) -> tuple[PatchSet, ...]:
+        """The patch sets of images/patches and of the user's folder, read once."""
+        from cannery.edge.patch_folders import folder_sets  # noqa: PLC0415 - most commands want none
+
+        return folder_sets(self.root / "images", self.patches)
+
     def catalog(self) -> Catalog:
         """Read images/."""
         return load_catalog(self.root / "images")
@@ -75,14 +84,17 @@ class Context:
         return {str(p.relative_to(folder)): p.read_text(encoding="utf-8") for p in paths}
 
 
-def read_context(
-    root: Path,
-    *,
-    is_json: bool = False,
-    wheelhouse: str | None = None,
-    mirror: str | None = None,
-    local: Sequence[str] = (),
-) -> Context:
+@dataclass(frozen=True)
+class Given:
+    """Folders as they were given: WHEELHOUSE, GIT_MIRROR, PATCHES, and `NAME=DIR` of each SRC_<name>."""
+
+    wheelhouse: str | None = None
+    mirror: str | None = None
+    patches: str | None = None
+    local: Sequence[str] = ()
+
+
+def read_context(root: Path, given: Given = Given(), *, is_json: bool = False) -> Context:
     """Read the process's surroundings.
 
     Raises `UnableError` on a CPU architecture that no CANN image is made for, `UsageError` for a wheelhouse that is no
@@ -104,9 +116,10 @@ def read_context(
         arch=ARCH_ALIASES[machine],
         is_terminal=sys.stderr.isatty(),
         is_json=is_json,
-        wheelhouse=_folder("WHEELHOUSE", wheelhouse, "your wheels"),
-        mirror=_folder("GIT_MIRROR", mirror, "your git repositories"),
-        local=_local(local),
+        wheelhouse=_folder("WHEELHOUSE", given.wheelhouse, "your wheels"),
+        mirror=_folder("GIT_MIRROR", given.mirror, "your git repositories"),
+        patches=_folder("PATCHES", given.patches, "your patch sets"),
+        local=_local(given.local),
     )
 
 

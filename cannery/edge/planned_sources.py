@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cannery.core.errors import UnableError, UsageError
@@ -12,13 +13,13 @@ from cannery.core.words import did_you_mean
 from cannery.edge.source_check import requirement_doubts
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-    from pathlib import Path
+    from collections.abc import Collection, Mapping, Sequence
 
     from cannery.core.catalog import Catalog
     from cannery.core.component import Known
     from cannery.core.plan import Plan
     from cannery.core.recipe import Chosen, Recipe
+    from cannery.core.source_step import SourceStep
     from cannery.edge.context import Context
     from cannery.edge.source_file import SourceFile
 
@@ -33,15 +34,20 @@ def local_trees(context: Context, catalog: Catalog, recipe: Recipe, epoch: int) 
     """
     if not context.local:
         return {}
-    known = {chosen.name: chosen for chosen in recipe.sources}
     for name in context.local:
-        if name not in known:
+        if all(name not in {one.name, one.package} for one in recipe.sources):
+            known = {one.name for one in recipe.sources}
             raise UsageError(f"SRC_{name}: no source of {recipe.name}", hint=did_you_mean(name, known))
-    chosen = [one for one in recipe.sources if one.name in context.local]
+    chosen = [one for one in recipe.sources if _own_tree(context, one) is not None]
     for one in chosen:
-        _refuse_other_tree(one, context.local[one.name])
+        _refuse_other_tree(one, Path(str(_own_tree(context, one))))
     files = _fetch(context, catalog, chosen, epoch)
     return {one.name: LocalTree(file.tree, file.commit, file.dirty) for one, file in zip(chosen, files, strict=True)}
+
+
+def _own_tree(context: Context, chosen: Chosen) -> Path | None:
+    """Return the user's folder for a source, named by component or distribution (`SRC_verl` for verl-src)."""
+    return context.local.get(chosen.name) or context.local.get(chosen.package)
 
 
 def _refuse_other_tree(chosen: Chosen, folder: Path) -> None:
@@ -64,10 +70,7 @@ def fetch_planned(context: Context, catalog: Catalog, plan: Plan) -> dict[str, S
     steps = [step for step in plan.sources if not step.release]
     plain = {step.name for step in steps if step.without}
     files = _fetch(context, catalog, [by_name[step.name] for step in steps], plan.epoch, plain)
-    for step, file in zip(steps, files, strict=True):
-        if step.is_local and file.tree != step.content:
-            hint = "run the same command again when nothing writes to it"
-            raise UnableError(f"SRC_{step.name}: the tree changed while it was read", hint=hint)
+    _refuse_changed(steps, files)
     for file in files:
         known = _known(by_name[file.name])
         for doubt in requirement_doubts(file.tar, known) if known else ():
@@ -77,6 +80,26 @@ def fetch_planned(context: Context, catalog: Catalog, plan: Plan) -> dict[str, S
         if len(file.missing) > SHOWN:
             context.say(f"warning: {file.name}: and {len(file.missing) - SHOWN} more")
     return {step.file: file for step, file in zip(steps, files, strict=True)}
+
+
+def fetch_some(context: Context, catalog: Catalog, plan: Plan, steps: Sequence[SourceStep]) -> dict[str, SourceFile]:
+    """Return {component: file} of some trees of `plan`, without a word about what they lack: `fetch_planned` tells.
+
+    Raises as `fetch_planned`.
+    """
+    by_name = {chosen.name: chosen for chosen in plan.recipe.sources}
+    plain = {step.name for step in steps if step.without}
+    files = _fetch(context, catalog, [by_name[step.name] for step in steps], plan.epoch, plain)
+    _refuse_changed(steps, files)
+    return {file.name: file for file in files}
+
+
+def _refuse_changed(steps: Sequence[SourceStep], files: Sequence[SourceFile]) -> None:
+    """Raise `UnableError` for a tree of the user's that is not the one that the plan was made of."""
+    for step, file in zip(steps, files, strict=True):
+        if step.is_local and file.tree != step.content:
+            hint = "run the same command again when nothing writes to it"
+            raise UnableError(f"SRC_{step.name}: the tree changed while it was read", hint=hint)
 
 
 def _known(chosen: Chosen) -> Known | None:
@@ -93,7 +116,7 @@ def _fetch(
     from cannery.edge.sources import fetch_sources  # noqa: PLC0415 - only where there are sources
 
     requests = [
-        source_request(one, catalog.hosts, epoch=epoch, paths=one.component.paths, local=context.local.get(one.name))
+        source_request(one, catalog.hosts, epoch=epoch, paths=one.component.paths, local=_own_tree(context, one))
         for one in chosen
     ]
     # Submodules of a native component are sources of its kernels.

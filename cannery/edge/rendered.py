@@ -13,7 +13,7 @@ from filelock import FileLock, Timeout
 
 from cannery.core.errors import FindingsError, UsageError
 from cannery.core.lint import lint
-from cannery.core.render import DOCKERFILE, render, wheel_paths
+from cannery.core.render import DOCKERFILE, patched_files, render, wheel_paths
 from cannery.edge.files import write_atomic
 from cannery.edge.planned_sources import fetch_planned, links
 from cannery.edge.wheel_store import is_there, missing_bytes, store_path
@@ -100,7 +100,8 @@ def write_folder(context: Context, catalog: Catalog, plan: Plan, folder: Path) -
         listed = "\n".join(map(str, wrong))
         raise FindingsError(f"the templates make an image that must not be\n{listed}", where="templates/")
     _refuse_foreign(folder)
-    changed = sum(write_atomic(folder / name, text) for name, text in texts.items())
+    written: dict[str, str | bytes] = {**texts, **patched_files(plan)}
+    changed = sum(write_atomic(folder / name, content) for name, content in written.items())
     paths = wheel_paths(plan)
     files = fetch_wheels(context, catalog, plan.lock.packages)
     tools = fetch_wheels(context, catalog, plan.tools.packages, "build tools")
@@ -112,8 +113,8 @@ def write_folder(context: Context, catalog: Catalog, plan: Plan, folder: Path) -
     trees = links(fetch_planned(context, catalog, plan))
     linked += sum(_link(tar, folder / name) for name, tar in trees.items())
     (folder / "sources").mkdir(exist_ok=True)
-    removed = _remove_others(folder, {*texts, *paths, *trees})
-    total = len(texts) + len(paths) + len(trees)
+    removed = _remove_others(folder, {*written, *paths, *trees})
+    total = len(written) + len(paths) + len(trees)
     return f"{changed} files written, {linked} files linked, {removed} removed, {total} in all"
 
 

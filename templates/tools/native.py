@@ -22,6 +22,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 
 import hook
+import overlay
 import stage
 
 TOOLS_PATH = Path("/tmp/tools")
@@ -48,6 +49,7 @@ def make_source(step: dict[str, Any], file: Path) -> None:
     """Compile a source at its place, /opt/src/NAME, which an editable wheel names."""
     home = SOURCES / step["name"]
     hook.unpack(file, home)
+    overlay.lay_over(step, home)
     variables = {**native_variables(), **hook.pretended(step["package"], step["version"]), **step["env"]}
     is_editable = step["install"] == "editable"
     name = "build_editable" if is_editable else "build_wheel"

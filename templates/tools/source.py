@@ -4,7 +4,8 @@
     source.py --epoch N --platform P --made DIR STEP      install what native.py compiled, left in DIR
 
 STEP is a JSON file: `name`, `package`, `version`, `install` (wheel, editable, tree), `subdirectory`, `env`, `stubs`,
-`native` (cannery.core.source_step). It builds with an environment of the build tools alone.
+`native` (cannery.core.source_step), and `patched` where patches change the tree (overlay.py). It builds with an
+environment of the build tools alone.
 The tree comes to /opt/src/NAME unless a wheel is made of it; the layer is left below /out.
 """
 
@@ -24,6 +25,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 
 import hook
+import overlay
 import stage
 
 SOURCES = Path("/opt/src")
@@ -68,6 +70,7 @@ def install_source(step: dict[str, Any], file: Path, platform: str) -> None:
     """Unpack a source and install it as its step says: `wheel`, `editable` or `tree` (PYTHONPATH names it)."""
     home = SOURCES / step["name"]
     hook.unpack(file, home)
+    overlay.lay_over(step, home)
     project = home / step["subdirectory"]
     if step["install"] != "tree":
         variables = {**hook.pretended(step["package"], step["version"]), **step["env"]}
@@ -95,7 +98,9 @@ def keep(step: dict[str, Any], home: Path) -> None:
     """Leave in the layer what the way of installing wants beside the distribution."""
     if step["install"] == "editable":
         mark_editable(step["package"], home / step["subdirectory"])
-    if step["install"] != "wheel":
+    if step["install"] == "wheel":
+        overlay.check_installed(step, site_packages())
+    else:
         keep_tree(home)
 
 
@@ -119,10 +124,16 @@ def write_stubs(names: list[str]) -> None:
             (site / path).write_text(text)
 
 
+def site_packages() -> Path:
+    """Return where the layer's distributions stand."""
+    (site,) = (stage.OUT / stage.VENV.relative_to("/")).glob("lib/python3.*/site-packages")
+    return site
+
+
 def mark_editable(package: str, project: Path) -> None:
     """Say in the distribution's own metadata that it is editable and where, as `pip install -e` does (PEP 610)."""
     stem = package.replace("-", "_").replace(".", "_").lower()
-    (site,) = (stage.OUT / stage.VENV.relative_to("/")).glob("lib/python3.*/site-packages")
+    site = site_packages()
     (info,) = (p for p in site.glob("*.dist-info") if p.name.lower().startswith(f"{stem}-"))
     text = json.dumps({"url": project.as_uri(), "dir_info": {"editable": True}})
     name = f"{info.name}/direct_url.json"

@@ -8,7 +8,7 @@ import pytest
 
 from cannery.core.errors import UsageError
 from cannery.edge import context as module
-from cannery.edge.context import read_context
+from cannery.edge.context import Given, read_context
 from cannery.edge.pipconf import PipSettings
 
 if TYPE_CHECKING:
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 def test_a_wheelhouse_is_looked_at_before_pip_s_own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "read_pip_settings", lambda _env: PipSettings(find_links=("/theirs",)))
-    assert read_context(tmp_path, wheelhouse=str(tmp_path)).pip.find_links == (str(tmp_path), "/theirs")
+    assert read_context(tmp_path, Given(wheelhouse=str(tmp_path))).pip.find_links == (str(tmp_path), "/theirs")
     assert read_context(tmp_path).pip.find_links == ("/theirs",)
 
 
 def test_a_wheelhouse_that_is_no_folder_is_wrong_use(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="WHEELHOUSE"):
-        read_context(tmp_path, wheelhouse=str(tmp_path / "absent"))
+        read_context(tmp_path, Given(wheelhouse=str(tmp_path / "absent")))
 
 
 def test_templates_leave_out_what_tools_and_editors_leave(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 TOOLS = Path(__file__).resolve().parent.parent.parent / "templates/tools"
-MODULES = ("stage", "hook", "native", "source")
+MODULES = ("stage", "hook", "overlay", "native", "source")
 EPOCH = 1_700_000_000
 HERE = os.uname().machine
 OTHER = {"x86_64": "aarch64", "aarch64": "x86_64"}[HERE]
@@ -74,7 +74,7 @@ class Stages:
 
     def __init__(self, root: Path, modules: Mapping[str, ModuleType]) -> None:
         self.root = root
-        self.stage, self.hook, self.native, self.source = (modules[name] for name in MODULES)
+        self.stage, self.hook, self.overlay, self.native, self.source = (modules[name] for name in MODULES)
 
     @property
     def out(self) -> Path:
@@ -122,6 +122,7 @@ def stages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stages:
     monkeypatch.setattr(modules["native"], "TOOLS_PATH", tmp_path / "unpacked")
     for name in ("native", "source"):
         monkeypatch.setattr(modules[name], "SOURCES", tmp_path / "opt/src")
+    monkeypatch.setattr(modules["overlay"], "PATCHED", tmp_path / "patched")
     monkeypatch.setattr(modules["source"], "NPU_SMI", tmp_path / "npu-smi")  # not this machine's own
     if os.geteuid() != 0:
         monkeypatch.setattr(os, "chown", lambda *_, **__: None)
@@ -351,3 +352,59 @@ def test_a_backend_of_the_projects_own_is_found_by_its_path(stages: Stages, tmp_
     own = {**PROJECT, "pyproject.toml": PYPROJECT + 'backend-path = ["mine"]\n', "mine/tinybackend.py": BACKEND}
     stages.run(stages.native, stages.step(native=True), packed(tmp_path / "tiny.tar", own))
     assert [path.name for path in (stages.out / "wheels").iterdir()] == ["tiny-1.2-py3-none-any.whl"]
+
+
+def patched(stages: Stages, path: str, before: str | None, after: str | None, **more: object) -> dict[str, object]:
+    """A file of a step that is laid over the tree; its content stands where the stage mounts it."""
+    if after is not None:
+        folder = stages.root / "patched"
+        folder.mkdir(exist_ok=True)
+        (folder / sha256(after.encode()).hexdigest()).write_text(after)
+    digests = [text if text is None else sha256(text.encode()).hexdigest() for text in (before, after)]
+    return {"path": path, "before": digests[0], "after": digests[1], "executable": False, "installed": None, **more}
+
+
+def test_patched_files_are_laid_over_the_tree_before_it_is_built(stages: Stages, tmp_path: Path) -> None:
+    files = [
+        patched(stages, "tiny/__init__.py", "one = 1\n", "one = 2\n", installed="tiny/__init__.py"),
+        patched(stages, "tiny/new.py", None, "new = 1\n", installed="tiny/new.py"),
+        patched(stages, "run.sh", None, "#!/bin/sh\n", executable=True),
+        patched(stages, "tiny/old.py", "old = 1\n", None, installed="tiny/old.py"),
+    ]
+    tar = packed(tmp_path / "tiny.tar", {**PROJECT, "tiny/old.py": "old = 1\n"})
+    stages.run(stages.source, stages.step(patched=files), tar)
+    assert (stages.site / "tiny/__init__.py").read_text() == "one = 2\n"
+    assert (stages.site / "tiny/new.py").read_text() == "new = 1\n"
+    assert not (stages.site / "tiny/old.py").exists()
+    assert (tmp_path / "opt/src/tiny-src/run.sh").stat().st_mode & 0o777 == 0o755
+
+
+def test_patched_tree_of_an_editable_source_is_compiled_as_patched(stages: Stages, tmp_path: Path) -> None:
+    files = [patched(stages, "tiny/__init__.py", "one = 1\n", "one = 2\n")]
+    stages.run(stages.source, stages.step(install="editable", patched=files), packed(tmp_path / "tiny.tar", PROJECT))
+    kept = stages.out / str(tmp_path / "opt/src/tiny-src/tiny")[1:]
+    (pyc,) = kept.rglob("*.pyc")
+    assert (kept / "__init__.py").read_text() == "one = 2\n"
+    assert pyc.read_bytes()[8:16] == importlib.util.source_hash(b"one = 2\n")
+
+
+def test_native_build_compiles_the_patched_tree(stages: Stages, tmp_path: Path) -> None:
+    files = [patched(stages, "tiny/__init__.py", "one = 1\n", "one = 2\n", installed="tiny/__init__.py")]
+    made = compiled(stages, HERE, patched=files)
+    stages.run(stages.source, "--made", made, stages.step(native=True, patched=files))
+    assert (stages.site / "tiny/__init__.py").read_text() == "one = 2\n"
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"before": "0" * 64}, "tiny/__init__.py is not the file that was patched"),
+        ({"installed": "tiny/other.py"}, "tiny/other.py is not as patched once it is installed"),
+    ],
+)
+def test_tree_or_wheel_that_is_another_ends_the_stage(
+    stages: Stages, tmp_path: Path, change: dict[str, str], words: str
+) -> None:
+    files = [{**patched(stages, "tiny/__init__.py", "one = 1\n", "one = 2\n", installed="tiny/__init__.py"), **change}]
+    with pytest.raises(SystemExit, match=words):
+        stages.run(stages.source, stages.step(patched=files), packed(tmp_path / "tiny.tar", PROJECT))

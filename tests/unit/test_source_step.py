@@ -84,7 +84,7 @@ def test_a_release_that_is_a_source_distribution_is_a_step_and_a_wheel_is_none()
 
 
 def test_the_step_file_is_what_the_stage_reads() -> None:
-    assert json.loads(steps(source_recipe())["plugin"].text) == {
+    assert json.loads(steps(source_recipe())["plugin"].text()) == {
         "name": "plugin",
         "package": "plugin",
         "version": "1.0",

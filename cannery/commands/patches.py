@@ -1,0 +1,206 @@
+"""`patches`: which sets there are, what they do, a set on another revision, a set of one's own."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cannery.commands.versions import planned
+from cannery.core.errors import ExitCode, FindingsError, UsageError
+from cannery.core.patch_list import kept_sets, pinned
+from cannery.core.patch_port import made_patch, port_lines, port_value
+from cannery.core.patch_set import apply_set, find_set, no_set_for
+from cannery.core.patch_yaml import with_version
+from cannery.core.words import did_you_mean
+from cannery.edge.files import write_atomic
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+
+    from cannery.core.patch_set import PatchSet, SetResult
+    from cannery.edge.context import Context
+
+# Where sets stand in a checkout.
+PATCHES = Path("images/patches")
+SUMMARY = "patch_summary.yaml"
+# Digits of a commit in a folder's name: those of verl_npu's.
+DIGITS = 9
+
+
+def patches(arguments: argparse.Namespace, context: Context) -> ExitCode:
+    """Run one action of `patches`."""
+    action, takes = ACTIONS[arguments.action]
+    words = arguments.words
+    if not takes[0] <= len(words) <= takes[1]:
+        raise UsageError(
+            f"patches {arguments.action}: {len(words)} words", hint=f"build.py {EXAMPLES[arguments.action]}"
+        )
+    return action(arguments, context)
+
+
+def _list(arguments: argparse.Namespace, context: Context) -> ExitCode:
+    """Print every set by component, and which one each profile uses. Nothing is fetched."""
+    catalog = context.catalog()
+    wanted = arguments.words[0] if arguments.words else None
+    if wanted is not None and wanted not in catalog.profiles:
+        raise UsageError(f"no profile {wanted!r}", hint=did_you_mean(wanted, catalog.profiles))
+    found = [one for one in kept_sets(catalog, context.patch_sets) if wanted is None or wanted in one.profiles]
+    if context.is_json:
+        print(json.dumps([asdict(one) for one in found], indent=2))
+        return ExitCode.DONE
+    for component in dict.fromkeys(one.component for one in found):
+        print(component)
+        mine = [one for one in found if one.component == component]
+        print("\n".join(f"  {one}" for one in mine))
+        used = {profile for one in mine for profile in one.profiles}
+        for profile, revision in pinned(catalog, component):
+            if profile not in used and wanted is None:
+                print(f"  {revision[:12]:<12}  no set; profile {profile} pins it")
+    if not found:
+        print(f"no patch set{f' for {wanted}' if wanted else ''}")
+    return ExitCode.DONE
+
+
+def _summary(arguments: argparse.Namespace, context: Context) -> ExitCode:
+    """Print what the patches of a profile do, how the plugin's own summary differs, and defects that they bring."""
+    from cannery.core.patch_summary import summary_page, summary_value  # noqa: PLC0415 - of this action alone
+    from cannery.edge.patch_review import review  # noqa: PLC0415 - brings the download libraries
+
+    arguments.profile = arguments.words[0]
+    catalog, plan, _ = planned(context, arguments)
+    repo = arguments.words[1] if len(arguments.words) > 1 else None
+    found = review(context, catalog, plan, repo)
+    if not found.repos and not found.unread:
+        raise FindingsError(f"{plan.recipe.name} has no patches{f' for {repo}' if repo else ''}")
+    if context.is_json:
+        value = {
+            "patches": summary_value(found.repos),
+            "not_read": found.unread,
+            "differences": [asdict(one) for one in found.hand_written],
+            "defects": [{"patch": name, **asdict(one)} for name, one in found.defects],
+        }
+        print(json.dumps(value, indent=2, ensure_ascii=False))
+        return ExitCode.DONE
+    print("\n".join(summary_page(found.repos)))
+    for title, lines in (
+        ("Not told of, since it does not apply here", list(found.unread)),
+        ("The plugin's own summary differs", [str(one) for one in found.hand_written]),
+        (
+            "Defects in what the patches add",
+            [f"{one.path}:{one.line}: {one.what}; {one.why}" for _, one in found.defects],
+        ),
+    ):
+        if lines:
+            print(f"\n{title}:")
+            print("\n".join(f"  {line}" for line in lines))
+    return ExitCode.DONE
+
+
+def _port(arguments: argparse.Namespace, context: Context) -> ExitCode:
+    """Try a set on another commit, or on a folder, and say what becomes of each hunk."""
+    from cannery.edge.patch_tools import FolderReader, all_sets, full_commit, source_component, tree_at  # noqa: PLC0415
+    from cannery.edge.patch_trees import TreeReader  # noqa: PLC0415 - of this action alone
+
+    catalog = context.catalog()
+    repo, start, *rest = arguments.words
+    component = source_component(catalog, repo)
+    if bool(rest) == bool(arguments.tree):
+        raise UsageError("patches port: name the revision to try, or a folder with --tree", hint=EXAMPLES["port"])
+    known = all_sets(context, catalog, component)
+    found = find_set(known, start)
+    if found is None:
+        raise FindingsError(no_set_for(repo, start, known), where=f"patches port {repo}", hint="build.py patches list")
+    if arguments.tree:
+        reader = FolderReader(Path(arguments.tree))
+        return _ported(arguments, context, found, reader.read, arguments.tree)
+    commit = full_commit(catalog, component, rest[0])
+    with closing(TreeReader(tree_at(context, catalog, component, commit))) as tree:
+        return _ported(arguments, context, found, tree.read, commit)
+
+
+def _ported(
+    arguments: argparse.Namespace,
+    context: Context,
+    found: PatchSet,
+    read: Callable[[str], bytes | None],
+    to: str,
+) -> ExitCode:
+    """Print the outcome, and write the set anew below --output where all of it applies."""
+    result = apply_set(found, read)
+    if context.is_json:
+        value = [port_value(one.patch.name, one.files) for one in result.results]
+        print(json.dumps({"repo": found.repo, "from": found.rev, "to": to, "patches": value}, indent=2))
+    else:
+        for one in result.results:
+            print("\n".join(port_lines(one.patch.name, one.files)))
+    fits = all(one.ok for one in result.results)
+    if arguments.output and fits:
+        folder = _written(arguments, found, result, to)
+        context.say(f"written to {context.shown(folder)}")
+    elif arguments.output:
+        context.say("nothing written: not all of it applies")
+    return ExitCode.DONE if fits else ExitCode.FINDINGS
+
+
+def _written(arguments: argparse.Namespace, found: PatchSet, result: SetResult, to: str) -> Path:
+    """Write a ported set, each patch as it would be made on the new tree; those that are there already are left out."""
+    from cannery.edge.patch_tools import write_set  # noqa: PLC0415 - of this action alone
+
+    state = dict(result.before)
+    texts: dict[str, bytes] = {}
+    for file in found.files:
+        step = apply_set(replace(found, files=(file,)), state.get)
+        state.update(step.contents)
+        text = made_patch({path: (step.before[path], after) for path, after in step.contents.items()})
+        if text:
+            texts[f"{file.name}.patch"] = text
+    folder = Path(arguments.output) / found.repo / to[:DIGITS]
+    write_set(folder, texts)
+    return folder
+
+
+def _new(arguments: argparse.Namespace, context: Context) -> ExitCode:
+    """Make a set of a working tree's changes: a patch a file, and the entry of patch_summary.yaml for them."""
+    from cannery.edge.patch_tools import new_set, source_component, write_set  # noqa: PLC0415 - of this action alone
+
+    catalog = context.catalog()
+    (repo,) = arguments.words
+    component = source_component(catalog, repo)
+    if not arguments.tree:
+        raise UsageError("patches new: name the working tree with --tree", hint=EXAMPLES["new"])
+    made = new_set(context, repo, Path(arguments.tree))
+    root = Path(arguments.output) if arguments.output else context.root / PATCHES
+    folder = root / repo / made.rev[:DIGITS]
+    summary = with_version(_read(root / SUMMARY), repo, made.rev, folder.name, made.entries)
+    write_set(folder, {f"{name}.patch": text for name, text in made.texts.items()})
+    write_atomic(root / SUMMARY, summary)
+    for name in made.untracked:
+        context.say(f"note: git does not track {name}: it is in no patch (`git add -N {name}`)")
+    if made.rev not in catalog.components[component].revisions:
+        context.say(f"note: no profile has {component} at {made.rev}, which these patches are for")
+    print("\n".join(f"{context.shown(folder)}/{name}.patch" for name in sorted(made.texts)))
+    return ExitCode.DONE
+
+
+def _read(path: Path) -> str:
+    return path.read_text(encoding="utf-8") if path.is_file() else ""
+
+
+# action: (function, fewest and most words behind it)
+ACTIONS: dict[str, tuple[Callable[[argparse.Namespace, Context], ExitCode], tuple[int, int]]] = {
+    "list": (_list, (0, 1)),
+    "summary": (_summary, (1, 2)),
+    "port": (_port, (2, 3)),
+    "new": (_new, (1, 1)),
+}
+EXAMPLES = {
+    "list": "patches list [PROFILE]",
+    "summary": "patches summary PROFILE [REPO]",
+    "port": "patches port REPO FROM TO, or patches port REPO FROM --tree DIR",
+    "new": "patches new REPO --tree DIR [--output DIR]",
+}
+COMMANDS = {"patches": patches}

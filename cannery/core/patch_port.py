@@ -1,0 +1,134 @@
+"""A patch set tried on another revision: what became of each hunk, in words, and the set as it would be made there."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING, Any
+
+from cannery.core.patch_apply import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from cannery.core.patch_apply import FileResult, HunkResult
+
+# Lines of each side of a conflict that are shown, and their width.
+SHOWN_LINES = 12
+WIDTH = 100
+NO_NEWLINE = b"\\ No newline at end of file\n"
+
+
+def port_lines(name: str, results: Sequence[FileResult]) -> Iterator[str]:
+    """Give the lines about one patch: its files, a line a hunk, and both sides of a conflict."""
+    yield f"{name}: {verdict(results)}"
+    for result in results:
+        yield f"  {result.patch.path}{f': {result.problem}' if result.problem else ''}"
+        for hunk in result.hunks:
+            yield f"    hunk {hunk.hunk.number} ({hunk.hunk.header}): {hunk_words(hunk)}"
+            if hunk.outcome is Outcome.CONFLICT:
+                yield from _sides(hunk)
+
+
+def verdict(results: Sequence[FileResult]) -> str:
+    """Say what became of a patch as a whole."""
+    if all(result.already for result in results):
+        return "is there already"
+    if not all(result.ok for result in results):
+        return "does not apply"
+    outcomes = {hunk.outcome for result in results for hunk in result.hunks}
+    for outcome, words in (
+        (Outcome.FUZZ, "applies with fuzz"),
+        (Outcome.ALREADY, "applies; a part of it is there already"),
+        (Outcome.OFFSET, "applies, at other lines"),
+    ):
+        if outcome in outcomes:
+            return words
+    return "applies"
+
+
+def hunk_words(result: HunkResult) -> str:
+    """Say what became of a hunk."""
+    match result.outcome:
+        case Outcome.APPLIES:
+            return "applies"
+        case Outcome.OFFSET:
+            return f"applies at line {result.line}, {_moved(result.offset)}"
+        case Outcome.FUZZ:
+            return f"applies at line {result.line} with fuzz {result.fuzz}"
+        case Outcome.ALREADY:
+            return "already upstream"
+        case Outcome.CONFLICT:
+            fuzz = f"; with fuzz {result.needs_fuzz} it would apply" if result.needs_fuzz else ""
+            return f"conflict at line {result.found_line or 1}{fuzz}"
+
+
+def port_value(name: str, results: Sequence[FileResult]) -> dict[str, Any]:
+    """Return the same as JSON values."""
+    return {
+        "patch": name,
+        "result": verdict(results),
+        "files": [
+            {
+                "path": result.patch.path,
+                "problem": result.problem,
+                "hunks": [
+                    {
+                        "number": hunk.hunk.number,
+                        "header": hunk.hunk.header,
+                        "outcome": hunk.outcome.name.lower(),
+                        "line": hunk.line,
+                        "offset": hunk.offset,
+                        "fuzz": hunk.fuzz,
+                        "expected": [_text(line) for line in hunk.expected],
+                        "found": [_text(line) for line in hunk.found],
+                    }
+                    for hunk in result.hunks
+                ],
+            }
+            for result in results
+        ],
+    }
+
+
+def made_patch(files: Mapping[str, tuple[bytes | None, bytes | None]]) -> bytes:
+    """Return a patch as git writes it, of {path: (before, after)}; None is a file that is not there."""
+    return b"".join(_made(path, before, after) for path, (before, after) in sorted(files.items()) if before != after)
+
+
+def _made(path: str, before: bytes | None, after: bytes | None) -> bytes:
+    head = f"diff --git a/{path} b/{path}\n"
+    head += "new file mode 100644\n" if before is None else "deleted file mode 100644\n" if after is None else ""
+    old = "/dev/null" if before is None else f"a/{path}"
+    new = "/dev/null" if after is None else f"b/{path}"
+    lines = difflib.diff_bytes(
+        difflib.unified_diff, _split(before), _split(after), old.encode(), new.encode(), lineterm=b"\n"
+    )
+    return head.encode() + b"".join(line if line.endswith(b"\n") else line + b"\n" + NO_NEWLINE for line in lines)
+
+
+def _split(data: bytes | None) -> list[bytes]:
+    """Lines that end at a line feed alone, with it."""
+    *lines, rest = (data or b"").split(b"\n")
+    return [*(line + b"\n" for line in lines), *([rest] if rest else [])]
+
+
+def _moved(offset: int) -> str:
+    lines = f"{abs(offset)} line{'' if abs(offset) == 1 else 's'}"
+    return f"{lines} further {'down' if offset > 0 else 'up'}"
+
+
+def _sides(result: HunkResult) -> Iterator[str]:
+    """Give both sides of a conflict, the lines that differ marked."""
+    expected, found = [_text(line) for line in result.expected], [_text(line) for line in result.found]
+    for title, lines, other in (("the patch expects", expected, found), ("the tree has", found, expected)):
+        yield f"      {title}:"
+        for line in lines[:SHOWN_LINES]:
+            yield f"        {' ' if line in other else '!'} {line[:WIDTH]}"
+        if len(lines) > SHOWN_LINES:
+            yield f"          … and {len(lines) - SHOWN_LINES} more lines"
+        if not lines:
+            yield "          (nothing)"
+
+
+def _text(line: bytes) -> str:
+    return line.decode("utf-8", "replace").rstrip("\r\n")

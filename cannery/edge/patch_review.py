@@ -1,0 +1,144 @@
+"""What the patches of an image do, read from the trees: changes by AST, the plugin's own summary, defects they bring.
+
+Patches that the image is without are tried alone on the tree that there is, so that all of a set can be looked at.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from cannery.core.errors import CanneryError
+from cannery.core.patch_defects import attribute_names, defects, defined_names
+from cannery.core.patch_set import apply_set, find_set
+from cannery.core.patch_summary import differences, read_summary
+from cannery.core.patching import providers
+from cannery.core.py_changes import PatchChanges, RepoChanges, python_changes
+from cannery.edge.patch_folders import plugin_sets
+from cannery.edge.patching import open_trees, target
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from cannery.core.catalog import Catalog
+    from cannery.core.patch_defects import Defect
+    from cannery.core.patch_set import PatchSet, SetResult
+    from cannery.core.patch_summary import Difference
+    from cannery.core.plan import Plan
+    from cannery.edge.context import Context
+    from cannery.edge.patch_trees import TreeReader
+
+
+@dataclass(frozen=True)
+class Review:
+    """What the patch sets of one image do.
+
+    `repos` are the changes of what applies; `unread` says, by patch, why nothing is told of it; `hand_written` is how
+    the plugin's own summary differs, and `defects` are what a patch adds that can only fail.
+    """
+
+    repos: tuple[RepoChanges, ...]
+    unread: tuple[str, ...]
+    hand_written: tuple[Difference, ...]
+    defects: tuple[tuple[str, Defect], ...]
+
+
+def review(context: Context, catalog: Catalog, plan: Plan, only: str | None = None) -> Review:
+    """Return what the sets of `plan` do, those of repo `only` when it is given; trees are fetched where needed.
+
+    Raises as `cannery.edge.patching.with_patches`.
+    """
+    repos: list[RepoChanges] = []
+    unread: list[str] = []
+    found: list[tuple[str, Defect]] = []
+    differing: list[Difference] = []
+    with ExitStack() as stack:
+        trees = open_trees(context, catalog, plan, stack)
+        for patches, tree in _sets(context, plan, trees):
+            if only is not None and patches.repo != only:
+                continue
+            if tree is None:
+                unread.append(f"{patches.folder}: there is no source tree of {patches.repo} to try them on")
+                continue
+            changes, words, wrong = _one(patches, tree)
+            repos.append(changes)
+            unread += words
+            found += wrong
+        for provider in providers(plan.recipe):
+            kept = provider.component.patch_sets
+            text = trees[provider.name].read(kept.summary) if kept and kept.summary and provider.name in trees else None
+            if text is not None and kept is not None:
+                summary = read_summary(text.decode("utf-8", "replace"), f"{provider.name}: {kept.summary}")
+                mine = [one for one in repos if one.repo in kept.repos]
+                differing += differences(mine, summary)
+    return Review(tuple(repos), tuple(unread), tuple(differing), tuple(found))
+
+
+def _sets(
+    context: Context, plan: Plan, trees: Mapping[str, TreeReader]
+) -> Iterator[tuple[PatchSet, TreeReader | None]]:
+    """Give every set that is for the image, or would be, and the tree of what it is for."""
+    for provider in providers(plan.recipe):
+        if provider.name not in trees:
+            continue
+        for repo, group in plugin_sets(provider.name, provider.component.patch_sets, trees[provider.name]).items():
+            chosen = target(plan.recipe, provider, repo)
+            fitting = find_set(group, chosen.commit) if chosen is not None and chosen.commit else None
+            for one in (fitting,) if fitting else group:
+                yield one, trees.get(chosen.name) if chosen else None
+    steps = {origin.origin: step.name for step in plan.sources for origin in step.patched_by}
+    for one in context.patch_sets:
+        if one.origin in steps:
+            yield one, trees.get(steps[one.origin])
+
+
+def _one(patches: PatchSet, tree: TreeReader) -> tuple[RepoChanges, list[str], list[tuple[str, Defect]]]:
+    """Return what one set does to a tree; of a patch that does not apply, the words why."""
+    now: dict[str, bytes | None] = {}
+    applied: dict[str, SetResult] = {}
+    words: list[str] = []
+
+    def read(path: str) -> bytes | None:
+        return now[path] if path in now else tree.read(path)
+
+    for file in patches.files:
+        result = apply_set(replace(patches, files=(file,)), read)
+        if result.problems:
+            words += [f"{patches.folder}: {problem}" for problem in result.problems]
+        else:
+            applied[file.name] = result
+            now |= result.contents
+    changes = [
+        PatchChanges(name, tuple(python_changes(path, one.before[path], after) for path, after in one.contents.items()))
+        for name, one in applied.items()
+    ]
+    return RepoChanges(patches.repo, patches.rev, tuple(changes)), words, list(_defects(applied, tree))
+
+
+def _defects(applied: Mapping[str, SetResult], tree: TreeReader) -> Iterator[tuple[str, Defect]]:
+    """Give what the patches of a set add that can only fail. A name that one of them defines is known to the others."""
+    changed = {
+        (name, path): (one.before[path], after)
+        for name, one in applied.items()
+        for path, after in one.contents.items()
+        if path.endswith(".py") and after is not None
+    }
+    if not changed:
+        return
+    new = (defined_names(path, after) for (_, path), (_, after) in changed.items())
+    names = _known_names(tree).union(*new)
+    for (name, path), (before, after) in changed.items():
+        yield from ((name, one) for one in defects(path, before, after, names))
+
+
+def _known_names(tree: TreeReader) -> frozenset[str]:
+    """Return every name that the tree's own Python files know; what is no Python knows none."""
+    names: set[str] = set()
+    for path in tree.paths:
+        if path.endswith(".py"):
+            try:
+                names |= attribute_names(tree.read(path) or b"")
+            except (CanneryError, SyntaxError, ValueError):
+                continue  # a template, or of another Python
+    return frozenset(names)

@@ -1,0 +1,270 @@
+"""The patches of a plan, applied to the trees that were fetched: on the host, before anything is built."""
+
+from __future__ import annotations
+
+import hashlib
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from cannery.core.errors import BuildFailedError
+from cannery.core.patch_set import apply_set, find_set
+from cannery.core.patching import (
+    NotPatched,
+    OverlayFile,
+    Patch,
+    PatchedTree,
+    RecordedFile,
+    component_of,
+    module_of,
+    providers,
+)
+from cannery.core.py_changes import in_force
+from cannery.core.tree_edits import TAKING_OVER, edited
+from cannery.core.words import Install
+from cannery.edge.files import sha256_bytes
+from cannery.edge.patch_folders import plugin_sets
+from cannery.edge.patch_trees import TreeReader
+from cannery.edge.planned_sources import fetch_some
+from cannery.edge.rendered import fetch_wheels
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from cannery.core.catalog import Catalog
+    from cannery.core.component import Edit
+    from cannery.core.patch_problem import Problem
+    from cannery.core.patch_set import PatchSet
+    from cannery.core.plan import Plan
+    from cannery.core.recipe import Chosen, Recipe
+    from cannery.core.source_step import SourceStep
+    from cannery.edge.context import Context
+
+# What a plugin's functions are taken over by, in templates/.
+PLUGIN = f"tools/plugin/{TAKING_OVER}.py"
+
+
+@dataclass
+class _Tree:
+    """A source's tree while it is patched: what has changed so far, and what each patch has changed, in order."""
+
+    step: SourceStep
+    reader: TreeReader
+    changed: dict[str, bytes | None] = field(default_factory=dict)
+    modes: dict[str, bool] = field(default_factory=dict)
+    applied: list[_Applied] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def read(self, path: str) -> bytes | None:
+        return self.changed[path] if path in self.changed else self.reader.read(path)
+
+
+@dataclass(frozen=True)
+class _Applied:
+    """One patch or edit: {path: (before it, after it)}; functions are only told of patches."""
+
+    name: str
+    digest: str
+    origin: str
+    rev: str
+    files: Mapping[str, tuple[bytes | None, bytes | None]]
+    is_edit: bool = False
+
+
+def with_patches(context: Context, catalog: Catalog, plan: Plan) -> Plan:
+    """Return `plan` with what its patches make of the sources; their trees are fetched where they are not there yet.
+
+    Raises `BuildFailedError` naming patch, file and hunk where one does not apply or changes nothing; and as
+    `cannery.edge.planned_sources.fetch_planned`.
+    """
+    if not providers(plan.recipe) and not any(step.patched_by for step in plan.sources):
+        return plan
+    with ExitStack() as stack:
+        readers = open_trees(context, catalog, plan, stack)
+        sets = {
+            one.name: plugin_sets(one.name, one.component.patch_sets, readers[one.name])
+            for one in providers(plan.recipe)
+            if one.name in readers
+        }
+        left = tuple(_not_patched(plan, sets))
+        trees = [_patched(context, plan, step, readers, sets) for step in plan.sources if step.patched_by]
+    for tree in trees:
+        for note in tree.notes:
+            context.say(f"{tree.component}: {note}")
+    return replace(plan, patched=tuple(tree for tree in trees if tree.patches), not_patched=left)
+
+
+def open_trees(context: Context, catalog: Catalog, plan: Plan, stack: ExitStack) -> dict[str, TreeReader]:
+    """Open the trees of those that are patched, and of those that bring patches."""
+    bring = {one.name for one in providers(plan.recipe)}
+    steps = [step for step in plan.sources if step.patched_by or step.name in bring]
+    files = fetch_some(context, catalog, plan, [step for step in steps if not step.release])
+    locked = {package.file: package for package in plan.lock.packages}
+    releases = [step for step in steps if step.release]
+    wheels = fetch_wheels(context, catalog, [locked[step.file] for step in releases])
+    paths: dict[str, Path] = {name: file.tar for name, file in files.items()}
+    paths |= {step.name: wheels[locked[step.file].name] for step in releases}
+    return {name: stack.enter_context(closing(TreeReader(path))) for name, path in paths.items()}
+
+
+def target(recipe: Recipe, provider: Chosen, repo: str) -> Chosen | None:
+    """Return the source that a plugin means by `repo`."""
+    sets = provider.component.patch_sets
+    name = sets.repos.get(repo, repo) if sets else repo
+    return component_of(recipe, name) or component_of(recipe, repo)
+
+
+def _not_patched(plan: Plan, sets: Mapping[str, Mapping[str, Sequence[PatchSet]]]) -> Iterator[NotPatched]:
+    """Give the patches of plugins that are not applied, each with the reason."""
+    steps = {step.name: step for step in plan.sources}
+    for provider in providers(plan.recipe):
+        for repo, group in sets.get(provider.name, {}).items():
+            chosen = target(plan.recipe, provider, repo)
+            step = steps.get(chosen.name) if chosen else None
+            reason = _why_not(group, chosen, step, repo)
+            if reason:
+                name = chosen.name if chosen else repo
+                yield from (NotPatched(file.name, name, reason) for one in group for file in one.files)
+        for edit in provider.component.edits:
+            if edit.component not in steps:
+                yield NotPatched(edit.name, edit.component, f"there is no source tree of {edit.component} to edit")
+
+
+def _why_not(group: Sequence[PatchSet], chosen: Chosen | None, step: SourceStep | None, repo: str) -> str:
+    """Say why none of a repo's sets fits a source; "" where one does."""
+    wanted = " or ".join(one.rev for one in group)
+    release = chosen.release if chosen else None
+    if step is None and release is None:
+        return f"the patches are for commit {wanted}, and the image has no source tree of {repo}"
+    if step is None or step.release:
+        return f"the patches are for commit {wanted}, and the image has release {release}"
+    if step.commit and find_set(group, step.commit) is not None:
+        return ""
+    whose = "your tree is" if step.is_local else "the image has commit"
+    return f"the patches are for commit {wanted}, and {whose} {'at ' * step.is_local}{step.commit or 'no commit'}"
+
+
+def _patched(
+    context: Context,
+    plan: Plan,
+    step: SourceStep,
+    readers: Mapping[str, TreeReader],
+    sets: Mapping[str, Mapping[str, Sequence[PatchSet]]],
+) -> PatchedTree:
+    """Apply to one source what its plugins and folders bring, in the order of `step.patched_by`."""
+    tree = _Tree(step, readers[step.name])
+    for fitting in _fitting(context, plan, step, sets):
+        _apply(tree, fitting)
+    for provider in providers(plan.recipe):
+        for edit in provider.component.edits:
+            if edit.component == step.name and provider.name in readers:
+                _edit(tree, edit, provider.name, context)
+    chosen = next(one for one in plan.recipe.sources if one.name == step.name)
+    return _recorded(tree, chosen, plan.recipe.target.python)
+
+
+def _fitting(
+    context: Context, plan: Plan, step: SourceStep, sets: Mapping[str, Mapping[str, Sequence[PatchSet]]]
+) -> Iterator[PatchSet]:
+    """Give the sets that are for a source's revision: plugins' first, then those of folders."""
+    revision = step.commit or ""
+    for provider in providers(plan.recipe):
+        for repo, group in sets.get(provider.name, {}).items():
+            chosen = target(plan.recipe, provider, repo)
+            if chosen is not None and chosen.name == step.name and not step.release and revision:
+                found = find_set(group, revision)
+                if found is not None:
+                    yield found
+    origins = {one.origin for one in step.patched_by}
+    yield from (one for one in context.patch_sets if one.origin in origins)
+
+
+def _apply(tree: _Tree, patches: PatchSet) -> None:
+    """Apply a set, patch by patch. One that a user's own tree has already is no fault."""
+    refused: list[Problem] = []
+    for file in patches.files:
+        result = apply_set(replace(patches, files=(file,)), tree.read)
+        is_there = tree.step.is_local and result.results[0].already
+        refused += () if is_there else result.problems
+        changes = {path: (result.before[path], after) for path, after in result.contents.items()}
+        tree.applied.append(_Applied(file.name, file.digest, patches.origin, patches.rev, changes))
+        tree.changed |= result.contents
+        tree.modes |= {path: mode == "100755" for path, mode in result.modes.items()}
+        tree.notes += [f"{file.name}.patch is in your tree already"] if is_there else result.notes
+    if refused:
+        commit = tree.step.commit or "COMMIT"
+        raise BuildFailedError(
+            "\n".join(map(str, refused)),
+            where=f"patches of {patches.origin} for {tree.step.name}",
+            hint=f"`build.py patches port {patches.repo} {patches.rev} {commit}` shows both sides of each hunk",
+        )
+
+
+def _edit(tree: _Tree, edit: Edit, origin: str, context: Context) -> None:
+    before = tree.read(edit.file)
+    if before is None:
+        raise BuildFailedError(
+            f"edit {edit.name}: there is no {edit.file}",
+            where=edit.component,
+            hint=f"the edit stands in images/components/{origin}.yaml, `edits`; it is for another commit",
+        )
+    files: dict[str, tuple[bytes | None, bytes | None]] = {edit.file: (before, edited(edit, before))}
+    if edit.takes_over:
+        ours = f"{edit.file.rpartition('/')[0]}/{TAKING_OVER}.py".lstrip("/")
+        files[ours] = (tree.read(ours), context.templates()[PLUGIN].encode())
+    digest = sha256_bytes(edit.model_dump_json().encode())
+    tree.applied.append(_Applied(edit.name, digest, origin, "", files, is_edit=True))
+    tree.changed |= {path: after for path, (_, after) in files.items()}
+
+
+def _recorded(tree: _Tree, chosen: Chosen, python: str) -> PatchedTree:
+    """Return what is laid over the tree, and what the manifest says of each patch."""
+    step, files = tree.step, {}
+    for path, data in sorted(tree.changed.items()):
+        before = tree.reader.read(path)
+        files[path] = OverlayFile(
+            path=path,
+            before=_sha(before),
+            after=_sha(data),
+            data=data or b"",
+            executable=tree.modes.get(path, tree.reader.is_executable(path)),
+            installed=_installed(chosen, step, path),
+        )
+    patches = tuple(
+        Patch(one.name, one.digest, one.origin, one.rev, tuple(_files(tree, one, files, python)))
+        for one in tree.applied
+    )
+    laid = tuple(f for f in files.values() if f.before != f.after or f.executable != tree.reader.is_executable(f.path))
+    return PatchedTree(step.name, patches, laid, tuple(tree.notes))
+
+
+def _files(tree: _Tree, applied: _Applied, files: Mapping[str, OverlayFile], python: str) -> Iterator[RecordedFile]:
+    """Give what the manifest says of one patch's files; what a wheel leaves out of its tree is not in the image."""
+    step = tree.step
+    for path, (before, after) in applied.files.items():
+        file = files[path]
+        if step.install is Install.WHEEL and file.installed is None:
+            continue
+        place = (
+            f"/opt/venv/lib/python{python}/site-packages/{file.installed}" if file.installed else f"{step.path}/{path}"
+        )
+        module = module_of(path, step.subdirectory) if file.after is not None and not applied.is_edit else ""
+        changed = {one.qualname for one in in_force(before, after)} if module and after is not None else set()
+        final = in_force(tree.reader.read(path), tree.changed[path] or b"") if changed else ()
+        functions = tuple(one for one in final if one.qualname in changed)
+        yield RecordedFile(place, file.before, file.after, module, functions)
+
+
+def _installed(chosen: Chosen, step: SourceStep, path: str) -> str | None:
+    """Return where a wheel's file comes to, below site-packages; None for what its tree alone has."""
+    if step.install is not Install.WHEEL:
+        return None
+    inner = path.removeprefix(f"{step.subdirectory}/") if step.subdirectory else path
+    inner = inner.removeprefix("src/")
+    modules = {item.module.partition(".")[0] for item in chosen.component.imports}
+    return inner if inner.split("/")[0] in modules else None
+
+
+def _sha(data: bytes | None) -> str | None:
+    return None if data is None else hashlib.sha256(data).hexdigest()

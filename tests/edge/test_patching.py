@@ -1,0 +1,469 @@
+"""Patches from a plugin's tree, from images/patches and from a user's folder, on a small checkout with real git."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import shutil
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+from git_trees import Repo
+from small_checkout import Done, Small, make_small
+from stub_index import StubIndex, make_sdist
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+ENGINE_FILE = """\
+import os
+
+
+class Engine:
+    depth = 1
+
+    def start(self):
+        return self.depth
+
+    def stop(self):
+        return None
+
+
+def serve(engine):
+    return engine.start()
+"""
+PATCHED_FILE = ENGINE_FILE.replace("return self.depth", "return self.depth + 1")
+INIT = "is_npu_available = True\n"
+PLUGIN = "import subprocess\n\n\ndef apply_patch():\n    subprocess.run(['patch'])\n\n\napply_patch()\n"
+LOCKED: list[bytes] = []
+COMPONENTS = {
+    "engine": """\
+kind: source
+summary: serves models
+hosts: {{github: made-up/engine}}
+install: {install}
+revisions:
+  {engine}: {{version: "1.0", release: "0.9", source: its list}}
+  {other}: {{version: "1.1", source: its list}}
+releases:
+  "0.9": {{sdist: true, source: its list}}
+imports: [{{module: engine}}]
+""",
+    "plugin": """\
+kind: source
+summary: patches the engine
+hosts: {{github: made-up/plugin}}
+install: editable
+after: [engine]
+patch_sets: {{folder: plugin/patch, summary: plugin/summary.yaml, repos: {{engine: engine}}, fuzz: {{fuzzy: 1}}}}
+edits:
+  - name: import-of-plugin
+    component: engine
+    file: engine/__init__.py
+    imports: plugin
+    when: is_npu_available
+    reason: it does nothing without
+  - {{name: taken-over, component: plugin, file: plugin/hook.py, takes_over: [apply_patch], reason: done at build}}
+revisions:
+  {plugin}:
+    version: "0.1"
+    patches: {{engine: [{engine}]}}
+    source: its summary
+imports: [{{module: plugin}}]
+""",
+}
+PROFILE = """\
+summary: with a plugin
+target: {{cann: "8.5.0", chip: 910b, os: ubuntu22.04, python: "3.11", arch: [amd64]}}
+exclude_newer: "2026-06-01"
+components:
+  - {{name: torch, version: "2.8.0"}}
+  - {{name: torch-npu, version: "2.8.0"}}
+  - {{name: engine, commit: {pinned}}}
+  - {{name: plugin, commit: {plugin}}}
+"""
+
+
+@dataclass
+class Stack:
+    """A checkout with a plugin that patches an engine; `mirror` has both repositories."""
+
+    small: Small
+    engine: Repo
+    plugin: Repo
+    commit: str
+    other: str
+    mirror: Path
+
+    def write(self, plugin: str, *, pinned: str | None = None, install: str = "editable") -> None:
+        images = self.small.root / "images"
+        names = {"engine": self.commit, "other": self.other, "plugin": plugin, "install": install}
+        for name, text in COMPONENTS.items():
+            (images / f"components/{name}.yaml").write_text(text.format(**names))
+        self.small.profile("patched").write_text(PROFILE.format(pinned=pinned or self.commit, plugin=plugin))
+        # Of a source without requirements no lock has a word, whatever its commit: one is enough for all tests.
+        lock = self.small.root / "images/locks/patched/py3.11-amd64.txt"
+        if LOCKED:
+            lock.parent.mkdir(exist_ok=True)
+            lock.write_bytes(LOCKED[0])
+        else:
+            assert self.small("lock", "patched").code == 0
+            LOCKED.append(lock.read_bytes())
+
+    def __call__(self, *words: str) -> Done:
+        return self.small(*words, "--base", "standin", "--git-mirror", str(self.mirror))
+
+    def render(self, *words: str) -> Done:
+        return self("render", "patched", *words)
+
+    @property
+    def out(self) -> Path:
+        (found,) = (path for path in (self.small.root / "out").iterdir() if path.is_dir())
+        return found
+
+    def manifest(self) -> dict[str, Any]:
+        value: dict[str, Any] = json.loads((self.out / "rootfs/opt/cannery/manifest.json").read_text())
+        return value
+
+    def patches(self) -> dict[str, dict[str, Any]]:
+        return {patch["name"]: patch for patch in self.manifest()["patches"]}
+
+    def laid(self, component: str) -> dict[str, str]:
+        """{path: content} of what is laid over a source's tree."""
+        step = json.loads((self.out / f"steps/{component}.json").read_text())
+        folder = self.out / "patched" / component
+        return {file["path"]: (folder / file["after"]).read_text() for file in step.get("patched", ()) if file["after"]}
+
+
+def diff(repo: Repo, path: str, text: str) -> str:
+    """What `git diff` says of one file with another text; the tree stays as it was."""
+    before = (repo.path / path).read_text() if (repo.path / path).exists() else None
+    repo.write({path: text})
+    repo.git("add", "--intent-to-add", path)
+    found = repo.git("diff", "--", path) + "\n"
+    if before is None:
+        repo.git("rm", "--quiet", "--cached", path)
+        (repo.path / path).unlink()
+    else:
+        repo.write({path: before})
+    return found
+
+
+@pytest.fixture
+def stack(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Stack]:
+    with StubIndex() as index:
+        small = make_small(tmp_path, index, capsys, monkeypatch)
+        mirror = tmp_path / "mirror"
+        engine, plugin = Repo(mirror / "made-up/engine"), Repo(mirror / "made-up/plugin")
+        other = engine.commit({"engine/__init__.py": INIT, "engine/core.py": ENGINE_FILE.replace("depth", "width")})
+        commit = engine.commit({"engine/core.py": ENGINE_FILE})
+        index.add(make_sdist("engine", "0.9"))
+        yield Stack(small, engine, plugin, commit, other, mirror)
+
+
+def plugin_files(stack: Stack, **patches: str) -> str:
+    """Commit the plugin with these patches for the engine's commit; return its commit."""
+    folder = f"plugin/patch/engine/{stack.commit[:9]}"
+    texts = {f"{folder}/{name}.patch": text for name, text in patches.items()}
+    summary = f"patches:\n  - repo: engine\n    current_rev: {stack.commit}\n    versions:\n"
+    summary += f"      - {{rev: {stack.commit}, dir: {stack.commit[:9]}, files: []}}\n"
+    return stack.plugin.commit(
+        {**texts, "plugin/__init__.py": "", "plugin/hook.py": PLUGIN, "plugin/summary.yaml": summary, "setup.py": ""}
+    )
+
+
+def sha(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def test_patches_and_edits_are_laid_over_the_trees_and_recorded(stack: Stack) -> None:
+    new = "def helper():\n    return 1\n"
+    plugin = plugin_files(
+        stack,
+        core=diff(stack.engine, "engine/core.py", PATCHED_FILE),
+        helper=diff(stack.engine, "engine/helper.py", new),
+    )
+    stack.write(plugin)
+    done = stack.render()
+    assert done.code == 0, done.err
+    laid = stack.laid("engine")
+    assert laid["engine/core.py"] == PATCHED_FILE
+    assert laid["engine/helper.py"] == new
+    assert laid["engine/__init__.py"].endswith("if is_npu_available:\n    import plugin\n")
+    hook = stack.laid("plugin")
+    assert "from .cannery_patches import apply_patch" in hook["plugin/hook.py"]
+    assert "subprocess.run" not in hook["plugin/hook.py"]
+    assert {
+        node.name for node in ast.parse(hook["plugin/cannery_patches.py"]).body if isinstance(node, ast.FunctionDef)
+    } >= {
+        "apply_patch",
+        "after_patch_check",
+    }
+    patches = stack.patches()
+    assert list(patches) == ["core", "helper", "import-of-plugin", "taken-over"]
+    core = patches["core"]
+    assert (core["component"], core["from"], core["rev"]) == ("engine", "plugin", stack.commit[:9])
+    (file,) = core["files"]
+    assert file["path"] == "/opt/src/engine/engine/core.py"
+    assert (file["before"], file["after"]) == (sha(ENGINE_FILE), sha(PATCHED_FILE))
+    source = "def start(self):\n    return self.depth + 1"
+    assert (file["module"], file["functions"]) == ("engine.core", [{"name": "Engine.start", "sha256": sha(source)}])
+    assert patches["helper"]["files"][0]["before"] is None
+    assert stack.manifest()["patches_left_out"] == []
+    dockerfile = (stack.out / "Dockerfile").read_text()
+    assert "source=patched/engine,target=/run/cannery/patched" in dockerfile
+
+
+def test_same_set_is_the_same_step_and_another_one_is_another(stack: Stack) -> None:
+    stack.write(plugin_files(stack, core=diff(stack.engine, "engine/core.py", PATCHED_FILE)))
+    assert stack.render().code == 0
+    first = (stack.out / "steps/engine.json").read_bytes()
+    plan = json.loads(stack("plan", "patched", "--json").out)
+    engine = next(layer for layer in plan["layers"] if layer["name"] == "engine")
+    assert engine["summary"].endswith("patched by plugin")
+    shutil.rmtree(stack.small.root / "out")
+    again = PATCHED_FILE.replace("+ 1", "+ 2")
+    stack.write(plugin_files(stack, core=diff(stack.engine, "engine/core.py", again)))
+    assert stack.render().code == 0
+    assert (stack.out / "steps/engine.json").read_bytes() != first
+
+
+def test_hunk_that_does_not_fit_is_exit_5_and_named(stack: Stack) -> None:
+    broken = diff(stack.engine, "engine/core.py", PATCHED_FILE).replace(
+        "-        return self.depth", "-        return self.deep"
+    )
+    stack.write(plugin_files(stack, core=broken))
+    done = stack.render()
+    assert done.code == 5, done.err
+    assert "core.patch: engine/core.py: hunk 1" in done.err
+    assert "return self.deep" in done.err
+    assert "return self.depth" in done.err
+    assert f"patches port engine {stack.commit[:9]} {stack.commit}" in done.err
+    assert not (stack.small.root / "out").exists() or not any((stack.small.root / "out").glob("*/Dockerfile"))
+
+
+def test_fuzz_is_for_the_patches_that_are_named(stack: Stack) -> None:
+    text = diff(stack.engine, "engine/core.py", PATCHED_FILE).replace("     depth = 1\n", "     depth = 9\n")
+    stack.write(plugin_files(stack, fuzzy=text))
+    done = stack.render()
+    assert done.code == 0, done.err
+    assert "with fuzz 1" in done.err
+    stack.write(plugin_files(stack, plain=text))
+    shutil.rmtree(stack.small.root / "out")
+    (stack.plugin.path / f"plugin/patch/engine/{stack.commit[:9]}/fuzzy.patch").unlink()
+    stack.write(plugin_files(stack, plain=text))
+    done = stack.render()
+    assert done.code == 5
+    assert "plain.patch" in done.err
+    assert "fuzz" in done.err
+
+
+def test_another_commit_is_exit_3_before_anything_is_fetched(stack: Stack, tmp_path: Path) -> None:
+    stack.write(plugin_files(stack, core=diff(stack.engine, "engine/core.py", PATCHED_FILE)), pinned=stack.other)
+    done = stack.small("render", "patched", "--base", "standin", "--git-mirror", str(tmp_path))
+    assert done.code == 3
+    assert f"engine is at commit {stack.other}" in done.err
+    assert stack.commit in done.err
+
+
+def test_release_in_the_place_of_a_commit_sets_patches_aside_by_name(stack: Stack) -> None:
+    stack.write(plugin_files(stack, core=diff(stack.engine, "engine/core.py", PATCHED_FILE)))
+    done = stack.render("--sources", "release:engine")
+    assert done.code == 5, "the release has no engine/__init__.py to edit"
+    assert "edit import-of-plugin: there is no engine/__init__.py" in done.err
+
+
+def test_wheel_has_its_patched_files_in_site_packages(stack: Stack) -> None:
+    tests = diff(stack.engine, "tests/test_core.py", "x = 1\n")
+    plugin = plugin_files(stack, core=diff(stack.engine, "engine/core.py", PATCHED_FILE), tests=tests)
+    stack.write(plugin, install="wheel")
+    assert stack.render().code == 0
+    patches = stack.patches()
+    assert patches["core"]["files"][0]["path"] == "/opt/venv/lib/python3.11/site-packages/engine/core.py"
+    assert patches["tests"]["files"] == [], "a wheel does not bring it"
+
+
+def test_tree_of_ones_own_is_patched_where_its_commit_fits(stack: Stack, tmp_path: Path) -> None:
+    stack.write(plugin_files(stack, core=diff(stack.engine, "engine/core.py", PATCHED_FILE)))
+    mine = tmp_path / "mine"
+    shutil.copytree(stack.engine.path, mine)
+    (mine / "engine/own.py").write_text("mine = 1\n")
+    assert stack.render("--src", f"engine={mine}").code == 0
+    assert stack.laid("engine")["engine/core.py"] == PATCHED_FILE
+    (mine / "engine/core.py").write_text(PATCHED_FILE)
+    shutil.rmtree(stack.small.root / "out")
+    done = stack.render("--src", f"engine={mine}")
+    assert done.code == 0, done.err
+    assert "core.patch is in your tree already" in done.err
+    assert stack.patches()["core"]["files"][0]["after"] == sha(PATCHED_FILE)
+    shutil.rmtree(stack.small.root / "out")
+    stack.engine.git("clone", "--quiet", str(stack.engine.path), str(tmp_path / "moved"))
+    moved = Repo.__new__(Repo)
+    moved.path, moved.env = tmp_path / "moved", stack.engine.env
+    head = moved.commit({"engine/later.py": "y = 1\n"})
+    done = stack.render("--src", f"engine={moved.path}")
+    assert done.code == 0, done.err
+    (left,) = stack.manifest()["patches_left_out"]
+    assert (left["name"], left["component"]) == ("core", "engine")
+    assert f"your tree is at {head}" in left["reason"]
+
+
+def own_folder(tmp_path: Path, rev: str, text: str) -> Path:
+    folder = tmp_path / "sets/engine" / rev
+    folder.mkdir(parents=True)
+    (folder / "mine.patch").write_text(text)
+    return tmp_path / "sets"
+
+
+def test_folder_of_ones_own_comes_after_the_plugin(stack: Stack, tmp_path: Path) -> None:
+    stack.write(plugin_files(stack, core=diff(stack.engine, "engine/core.py", PATCHED_FILE)))
+    text = PATCHED_FILE.replace("engine.start()", "engine")
+    mine = own_folder(
+        tmp_path,
+        stack.commit[:7],
+        diff(stack.engine, "engine/core.py", ENGINE_FILE.replace("engine.start()", "engine")),
+    )
+    done = stack.render("--patches", str(mine))
+    assert done.code == 0, done.err
+    assert stack.laid("engine")["engine/core.py"] == text
+    patches = stack.patches()
+    assert list(patches)[:2] == ["core", "mine"]
+    assert patches["mine"]["from"] == f"PATCHES/engine/{stack.commit[:7]}"
+    assert {patch["files"][0]["after"] for patch in (patches["core"], patches["mine"])} == {sha(text)}
+    plan = json.loads(stack("plan", "patched", "--json", "--patches", str(mine)).out)
+    assert plan["digest"] != json.loads(stack("plan", "patched", "--json").out)["digest"]
+
+
+@pytest.mark.parametrize(
+    ("rev", "repo", "code", "words"),
+    [
+        ("0123456789", "engine", 3, "PATCHES: the patches for engine are for 0123456789, engine is at "),
+        ("abcdefabc", "enginee", 2, "PATCHES: 'enginee' is no source of patched"),
+        ("branch", "engine", 3, "is named by no commit"),
+    ],
+)
+def test_folder_that_does_not_fit_is_refused(
+    stack: Stack, tmp_path: Path, rev: str, repo: str, code: int, words: str
+) -> None:
+    stack.write(plugin_files(stack, core=diff(stack.engine, "engine/core.py", PATCHED_FILE)))
+    mine = own_folder(tmp_path, rev, diff(stack.engine, "engine/core.py", PATCHED_FILE))
+    (mine / "engine").rename(mine / repo)
+    done = stack.render("--patches", str(mine))
+    assert done.code == code, done.err
+    assert words in done.err
+
+
+def test_folder_without_a_set_is_refused(stack: Stack, tmp_path: Path) -> None:
+    stack.write(plugin_files(stack, core=diff(stack.engine, "engine/core.py", PATCHED_FILE)))
+    (tmp_path / "empty").mkdir()
+    done = stack.render("--patches", str(tmp_path / "empty"))
+    assert (done.code, "<repo>/<commit>/<name>.patch" in done.err) == (2, True)
+
+
+def test_sets_of_the_checkout_are_for_the_commits_that_they_name(stack: Stack) -> None:
+    stack.write(plugin_files(stack, core=diff(stack.engine, "engine/core.py", PATCHED_FILE)))
+    text = diff(stack.engine, "engine/core.py", ENGINE_FILE.replace("engine.start()", "engine"))
+    for rev in (stack.commit, stack.other):
+        folder = stack.small.root / "images/patches/engine" / rev[:12]
+        folder.mkdir(parents=True)
+        (folder / "ours.patch").write_text(text)
+    assert stack.render().code == 0
+    assert stack.patches()["ours"]["from"] == f"images/patches/engine/{stack.commit[:12]}"
+    listed = stack.small("patches", "list").out
+    assert f"{stack.other[:12]}  images/patches/engine/{stack.other[:12]}; used by no profile" in listed
+    assert f"{stack.commit[:12]}  plugin at " in listed
+
+
+def test_summary_tells_what_patches_do_and_how_the_plugin_differs(stack: Stack) -> None:
+    wrong = PATCHED_FILE.replace("engine.start()", "engine.strat() + missing")
+    stack.write(plugin_files(stack, core=diff(stack.engine, "engine/core.py", wrong)))
+    done = stack("patches", "summary", "patched")
+    assert done.code == 0, done.err
+    assert "Patch File1: engine.core.py" in done.out
+    assert "          - replaced         method         serve" in done.out
+    assert "  (1) Patch class: engine.core.Engine" in done.out
+    assert "engine/core: the summary says nothing" in done.out
+    assert "engine/core.py:15: undefined name 'missing'" in done.out
+    assert "`strat`" in done.out
+    value = json.loads(stack("patches", "summary", "patched", "--json").out)
+    assert {one["line"] for one in value["defects"]} == {15}
+    assert stack("patches", "summary", "patched", "nothing").code == 3
+
+
+def test_port_tells_each_hunk_and_writes_what_applies(stack: Stack, tmp_path: Path) -> None:
+    stack.write(plugin_files(stack, core=diff(stack.engine, "engine/core.py", PATCHED_FILE)))
+    done = stack.small("patches", "port", "engine", stack.commit[:9], stack.other, "--git-mirror", str(stack.mirror))
+    assert done.code == 3
+    assert "conflict at line" in done.out
+    assert "! " in done.out
+    moved = stack.engine.commit({"engine/core.py": "# more\n# lines\n" + ENGINE_FILE})
+    words = ("patches", "port", "engine", stack.commit[:9], moved, "--git-mirror", str(stack.mirror))
+    done = stack.small(*words, "--output", str(tmp_path / "sets"))
+    assert done.code == 0, done.err
+    assert "applies at line 7, 2 lines further down" in done.out
+    made = tmp_path / "sets/engine" / moved[:9] / "core.patch"
+    stack.engine.git("apply", "--check", str(made))
+    assert stack.small(*words, "--output", str(tmp_path / "sets")).code == 2, "it is there already"
+    upstream = stack.engine.commit({"engine/core.py": PATCHED_FILE})
+    done = stack.small("patches", "port", "engine", stack.commit[:9], upstream, "--git-mirror", str(stack.mirror))
+    assert (done.code, "already upstream" in done.out) == (0, True)
+    done = stack.small(
+        "patches",
+        "port",
+        "engine",
+        stack.commit[:9],
+        "--tree",
+        str(stack.engine.path),
+        "--git-mirror",
+        str(stack.mirror),
+    )
+    assert (done.code, "is there already" in done.out) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "error"),
+    [
+        (("port", "engine", "0000000000"), 2, "name the revision to try, or a folder with --tree"),
+        (("port", "engine", "0000000000", "1" * 40), 3, "no patch set of engine is for commit 0000000000"),
+        (("port", "engin", "a", "b"), 2, "'engin' is no source component"),
+        (("port", "engine"), 2, "patches port: 1 words"),
+        (("summary",), 2, "patches summary: 0 words"),
+        (("list", "no-such"), 2, "no profile 'no-such'"),
+        (("new", "engine"), 2, "name the working tree with --tree"),
+    ],
+)
+def test_wrong_words_are_told(stack: Stack, words: tuple[str, ...], code: int, error: str) -> None:
+    stack.write(plugin_files(stack, core=diff(stack.engine, "engine/core.py", PATCHED_FILE)))
+    done = stack.small("patches", *words, "--git-mirror", str(stack.mirror))
+    assert done.code == code, done.err
+    assert error in done.err
+
+
+def test_new_set_of_a_working_tree_can_be_built_with(stack: Stack, tmp_path: Path) -> None:
+    stack.write(plugin_files(stack, core=diff(stack.engine, "engine/core.py", PATCHED_FILE)))
+    mine = tmp_path / "mine"
+    shutil.copytree(stack.engine.path, mine)
+    (mine / "engine/core.py").write_text(ENGINE_FILE.replace("engine.start()", "engine"))
+    (mine / "engine/new.py").write_text("")
+    done = stack.small("patches", "new", "engine", "--tree", str(mine), "--output", str(tmp_path / "sets"))
+    assert done.code == 0, done.err
+    assert "git does not track engine/new.py" in done.err
+    patch = tmp_path / "sets/engine" / stack.commit[:9] / "core.patch"
+    assert patch.read_text().startswith("diff --git a/engine/core.py b/engine/core.py\n")
+    summary = (tmp_path / "sets/patch_summary.yaml").read_text()
+    assert yaml.safe_load(summary)["patches"][0]["versions"][0]["files"] == [
+        {"name": "core", "diff": {"module_changes": [{"action": "replaced", "kind": "method", "name": "serve"}]}}
+    ]
+    assert stack.render("--patches", str(tmp_path / "sets")).code == 0
+    assert "core" in stack.patches()
+    again = stack.small("patches", "new", "engine", "--tree", str(mine), "--output", str(tmp_path / "sets"))
+    assert (again.code, "there is a patch set already" in again.err) == (2, True)
+    clean = stack.small(
+        "patches", "new", "engine", "--tree", str(stack.engine.path), "--output", str(tmp_path / "more")
+    )
+    assert (clean.code, "nothing differs from HEAD" in clean.err) == (3, True)
+    assert not (tmp_path / "more").exists()
