@@ -3,51 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from cannery.core.patch_fit import HunkResult, Outcome, apply_hunks, lines_of
 from cannery.core.patch_hunk import HunkLine
-from cannery.core.patch_place import Place, find_place, least_fuzz, nearest_line
 from cannery.core.patch_text import Change
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cannery.core.patch_text import FilePatch, Hunk
+    from cannery.core.patch_text import FilePatch
 
-# With how much fuzz a hunk that does not fit is tried, to tell what would have to be allowed: GNU patch's own limit.
-MOST_FUZZ = 2
-
-
-class Outcome(StrEnum):
-    """How a hunk fits a file."""
-
-    APPLIES = "applies"
-    OFFSET = "applies with offset"
-    FUZZ = "applies with fuzz"
-    ALREADY = "already there"
-    CONFLICT = "conflict"
-
-
-@dataclass(frozen=True)
-class HunkResult:
-    """What became of a hunk.
-
-    `line` is where it went in the file as it is after the patch (1-based), `offset` how far that is from where its
-    header says, `fuzz` the context lines let go at each end. Of a conflict: `expected` are the lines it needs, `found`
-    those from `found_line` of the file before on, and `needs_fuzz` the fuzz with which it would fit (0: none would do).
-    """
-
-    hunk: Hunk
-    outcome: Outcome
-    line: int | None = None
-    offset: int = 0
-    fuzz: int = 0
-    expected: tuple[bytes, ...] = ()
-    found: tuple[bytes, ...] = ()
-    found_line: int | None = None
-    needs_fuzz: int = 0
+__all__ = ["FileResult", "HunkResult", "Outcome", "apply_file"]
 
 
 @dataclass(frozen=True)
@@ -93,11 +61,14 @@ def apply_file(patch: FilePatch, before: bytes | None, *, target: bytes | None =
 
 
 def _fitted(patch: FilePatch, text: bytes | None) -> tuple[FilePatch, str]:
-    """Return `patch` with LF for CRLF where the whole patch file has CRLF and the file `text` has none, and a note."""
+    """Return `patch` with LF for CRLF where the patch file is all CRLF and the file `text` has none, and a note.
+
+    Such a patch file was written by an editor or a checkout that turns line ends; of a new file the same is meant.
+    """
     if not patch.crlf or (text and b"\r\n" in text) or not patch.hunks:
         return patch, ""
     hunks = tuple(replace(hunk, lines=tuple(map(_with_lf, hunk.lines))) for hunk in patch.hunks)
-    return replace(patch, hunks=hunks), "the patch file's CRLF line ends are read as LF, which the file has"
+    return replace(patch, hunks=hunks), "the patch file's CRLF line ends are read as LF"
 
 
 def _with_lf(line: HunkLine) -> HunkLine:
@@ -109,7 +80,7 @@ def _added(patch: FilePatch, before: bytes | None) -> FileResult:
     if before == content:
         return _whole(patch, Outcome.ALREADY, content)
     if before:
-        return _whole(patch, Outcome.CONFLICT, None, "it exists already, with other content", _lines(before))
+        return _whole(patch, Outcome.CONFLICT, None, "it exists already, with other content", lines_of(before))
     return _whole(patch, Outcome.APPLIES, content)
 
 
@@ -119,7 +90,7 @@ def _deleted(patch: FilePatch, before: bytes | None) -> FileResult:
         return _whole(patch, Outcome.ALREADY, None)
     if before != content:
         problem = "it is to be deleted, and its content is not what the patch knows"
-        return _whole(patch, Outcome.CONFLICT, None, problem, _lines(before))
+        return _whole(patch, Outcome.CONFLICT, None, problem, lines_of(before))
     return _whole(patch, Outcome.APPLIES, None)
 
 
@@ -163,97 +134,7 @@ def _modified(patch: FilePatch, before: bytes | None, fuzz: int) -> FileResult:
         before = b""
     if before is None:
         return FileResult(patch, (), None, "the file does not exist")
-    results, after = _apply(patch.hunks, _lines(before), fuzz)
+    results, after = apply_hunks(patch.hunks, lines_of(before), fuzz)
     ok = all(result.outcome is not Outcome.CONFLICT for result in results)
     already = bool(results) and all(result.outcome is Outcome.ALREADY for result in results)
     return FileResult(patch, results, after if ok else None, already=already)
-
-
-def _lines(data: bytes) -> list[bytes]:
-    *lines, rest = data.split(b"\n")
-    return [*(line + b"\n" for line in lines), *([rest] if rest else [])]
-
-
-@dataclass(frozen=True)
-class _State:
-    """How far the hunks have come.
-
-    `moved` is the way from old line numbers to the file's, `there` the part of it that is due to hunks which the file
-    had already, `grown` the lines written more than taken, `done` the file's lines that are copied or replaced.
-    """
-
-    moved: int = 0
-    there: int = 0
-    grown: int = 0
-    done: int = 0
-
-
-def _apply(hunks: tuple[Hunk, ...], lines: list[bytes], fuzz: int) -> tuple[tuple[HunkResult, ...], bytes]:
-    """Return each hunk's result and the file after those that fit."""
-    state = _State()
-    results: list[HunkResult] = []
-    out: list[bytes] = []
-    for hunk in hunks:
-        # A hunk without old lines names the line behind which it goes.
-        start = hunk.old_start + (hunk.old_count == 0)
-        guess = start + state.moved
-        place = find_place(hunk, lines, guess, state.done + 1, fuzz)
-        if place is None:
-            results.append(_conflict(hunk, lines, guess, state))
-            continue
-        offset = place.line - start - state.there
-        results.append(HunkResult(hunk, _outcome(place, offset), place.line + state.grown, offset, place.fuzz))
-        written, done = _written(hunk, lines, place, state.done)
-        out += written
-        growth = len(hunk.new) - len(hunk.old)
-        state = _State(
-            moved=place.line - start + growth * place.is_there,
-            there=state.there + growth * place.is_there,
-            grown=state.grown + growth * (not place.is_there),
-            done=done,
-        )
-    return tuple(results), _joined([*out, *lines[state.done :]])
-
-
-def _outcome(place: Place, offset: int) -> Outcome:
-    if place.is_there:
-        return Outcome.ALREADY
-    return Outcome.FUZZ if place.fuzz else Outcome.OFFSET if offset else Outcome.APPLIES
-
-
-def _written(hunk: Hunk, lines: list[bytes], place: Place, done: int) -> tuple[list[bytes], int]:
-    """Return what the file gets up to the hunk's last change, and how many of its own lines that uses up.
-
-    Context is the file's own, not the patch's: with fuzz they differ.
-    """
-    out: list[bytes] = []
-    at = place.line - 1
-    for line in hunk.lines:
-        if line.sign == " ":
-            at += 1
-            continue
-        takes, gives = (line.sign == "-", line.sign == "+") if not place.is_there else (False, False)
-        passes = place.is_there and line.sign == "+"
-        out += lines[done:at]
-        done = at
-        if takes:
-            at, done = at + 1, done + 1
-        elif gives:
-            out.append(line.text)
-        elif passes:
-            out += lines[at : at + 1]
-            at, done = at + 1, done + 1
-    return out, done
-
-
-def _joined(lines: list[bytes]) -> bytes:
-    """Return the lines as a file: one that ends without a line feed gets it where another follows, as of GNU patch."""
-    *all_but_last, last = lines or [b""]
-    return b"".join([*(line if line.endswith(b"\n") else line + b"\n" for line in all_but_last), last])
-
-
-def _conflict(hunk: Hunk, lines: list[bytes], guess: int, state: _State) -> HunkResult:
-    line = nearest_line(hunk.old, lines, guess)
-    needed = least_fuzz(hunk, lines, guess, state.done + 1, MOST_FUZZ)
-    found = tuple(lines[line - 1 : line - 1 + len(hunk.old)])
-    return HunkResult(hunk, Outcome.CONFLICT, expected=hunk.old, found=found, found_line=line, needs_fuzz=needed)

@@ -81,7 +81,8 @@ def in_tree(old: bytes, new: bytes, names: tuple[bytes, bytes] | None = None) ->
         takes_off = takes_off and not firsts & _OUTSIDE
     else:
         takes_off = _first(old if new == NOTHING else new) in _NO_FOLDERS
-    return tuple(None if path == NOTHING else _shorter(path) if takes_off else path for path in (old, new))  # type: ignore[return-value]  # two in, two out
+    taken = [None if path == NOTHING else _shorter(path) if takes_off else path for path in (old, new)]
+    return taken[0], taken[1]
 
 
 def plainest(old: str, new: str) -> str:

@@ -243,7 +243,7 @@ def test_a_patch_file_that_is_all_crlf_fits_files_of_both_kinds() -> None:
     unix = apply_file(patch, OLD.encode())
     assert (unix.after, unix.note) == (
         swapped(OLD, 10).encode(),
-        "the patch file's CRLF line ends are read as LF, which the file has",
+        "the patch file's CRLF line ends are read as LF",
     )
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import random
+from collections import Counter
 from dataclasses import dataclass, field
 
 import pytest
@@ -190,7 +192,7 @@ def test_offset_fuzz_and_repairs_are_notes() -> None:
     crlf = applied(patches(a=change.replace(b"\n", b"\r\n")), x=OLD)
     assert (crlf.ok, crlf.notes) == (
         True,
-        ("a.patch: x.py: the patch file's CRLF line ends are read as LF, which the file has",),
+        ("a.patch: x.py: the patch file's CRLF line ends are read as LF",),
     )
 
 
@@ -268,3 +270,43 @@ def test_a_patch_file_is_used_as_parsed() -> None:
     file = parse_patch("a", diff("x.py", OLD, swapped(OLD, 9)))
     assert isinstance(file, PatchFile)
     assert applied(PatchSet("verl", COMMIT, "PATCHES", (file,)), x=OLD).results[0].patch is file
+
+
+MANY = (
+    b"diff --git a/x.py b/x.py\nindex 1..2 100644\n"
+    + diff("x.py", OLD, swapped(swapped(OLD, 5), 25))
+    + diff("n.py", "", "new\n")
+    + diff("d.py", "old\n", "").removesuffix(b"\n")
+    + b"\n\\ No newline at end of file\n"
+    + RENAME.replace(b"y.py", b'"y\\303\\251.py"')
+)
+
+
+def spoilt(data: bytes, chance: random.Random) -> bytes:
+    """`data` with one to three lines lost, doubled, cut, or wrong in one byte."""
+    for _ in range(chance.randint(1, 3)):
+        lines = data.splitlines(keepends=True) or [b"\n"]
+        place = chance.randrange(len(lines))
+        line = lines[place]
+        at = chance.randrange(len(line))
+        wrong = (b"", line + chance.choice(lines), line[:at], line[:at] + chance.randbytes(1) + line[at + 1 :])
+        lines[place] = chance.choice(wrong)
+        data = b"".join(lines)
+    return data
+
+
+def fate(data: bytes, tree: Tree) -> str:
+    try:
+        result = apply_set(patches({"any": 2}, any=data), tree.read)
+    except FindingsError as error:
+        return "refused" if str(error).startswith("any.patch") else str(error)
+    told = [str(problem) for problem in result.problems]
+    return "does not fit" if told else "fits"
+
+
+def test_any_patch_file_is_refused_with_an_error_or_told_whether_it_fits() -> None:
+    tree = Tree({"x.py": OLD, "d.py": "old"})
+    assert fate(MANY, tree) == "fits"
+    told = Counter(fate(spoilt(MANY, random.Random(seed)), tree) for seed in range(300))
+    assert set(told) == {"refused", "does not fit", "fits"}
+    assert min(told.values()) > 20
