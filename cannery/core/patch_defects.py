@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cannery.core.conditional_use import conditional_uses
-from cannery.core.py_scope import parse
-from cannery.core.py_walk import places
+from cannery.core.py_scope import in_depth, parse
+from cannery.core.py_walk import evaluated, places
 from cannery.core.spelling import misspelt, own_names
 
 if TYPE_CHECKING:
@@ -94,15 +94,16 @@ def defects(path: str, before: bytes | None, after: bytes, known_names: frozense
     of them is taken for misspelt. Each defect is told once a function. Raises `FindingsError` with file:line for what
     is no Python.
     """
-    old = None if before is None else parse(path, before, state="before the patch")
-    new = parse(path, after, state="with the patch")
-    added = added_lines(before, after)
-    found = [
-        *_failing(path, old, new, added),
-        *_misspelt(new, added, known_names | attribute_names(before or b"")),
-        *_conditional(old, new, added),
-    ]
-    where = places(new)
+    with in_depth(path):
+        old = None if before is None else parse(path, before, state="before the patch")
+        new = parse(path, after, state="with the patch")
+        added = added_lines(before, after)
+        found = [
+            *_failing(path, old, new, added),
+            *_misspelt(new, added, known_names | attribute_names(before or b"")),
+            *_conditional(old, new, added),
+        ]
+        where = places(new)
     told: dict[tuple[str, str], Defect] = {}
     for line, what, why in sorted(found):
         told.setdefault((what, where.name(line)), Defect(path, line, what, _in_place(why, where, line)))
@@ -146,7 +147,11 @@ def _failing(
 def _messages(path: str, tree: ast.Module) -> list[Message]:
     from pyflakes.checker import Checker  # noqa: PLC0415 - only who checks patches needs it
 
-    return [one for one in Checker(tree, filename=path).messages if type(one).__name__ in FAILS]
+    known = [one for one in Checker(tree, filename=path).messages if type(one).__name__ in FAILS]
+    looked_up = evaluated(tree)
+    return [
+        one for one in known if type(one).__name__ != "UndefinedName" or (one.lineno, one.message_args[0]) in looked_up
+    ]
 
 
 def _key(message: Message) -> tuple[str, str]:

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, TypeVar
 
 from cannery.core.py_functions import Function, in_force
-from cannery.core.py_scope import Bound, Kind, bindings, parse
+from cannery.core.py_scope import Bound, Kind, bindings, in_depth, parse
 
 if TYPE_CHECKING:
     import ast
@@ -111,16 +111,17 @@ def is_python(path: str) -> bool:
 def python_changes(path: str, before: bytes | None, after: bytes | None) -> FileChanges:
     """Return what changes when the text `before` of a file becomes `after`; None: there is no file.
 
-    Raises `FindingsError` with file:line where one of them is no Python. Names are in the order of the new text, and
-    behind them those that are gone, in the order of the old one.
+    Raises `FindingsError` with file:line where one of them is no Python that can be followed. Names are in the order of
+    the new text, and behind them those that are gone, in the order of the old one.
     """
     action = Action.ADDED if before is None else Action.DELETED if after is None else Action.UPDATED
     if not is_python(path):
         return FileChanges(path, (), (), action, is_python=False)
-    old_members, old_classes = _scope([_body(path, before, "before the patch")])
-    new_members, new_classes = _scope([_body(path, after, "with the patch")])
-    members = _members(old_members, new_members, is_whole=action is not Action.UPDATED)
-    return FileChanges(path, members, tuple(_classes(old_classes, new_classes)), action)
+    with in_depth(path):
+        old_members, old_classes = _scope([_body(path, before, "before the patch")])
+        new_members, new_classes = _scope([_body(path, after, "with the patch")])
+        members = _members(old_members, new_members, is_whole=action is not Action.UPDATED)
+        return FileChanges(path, members, tuple(_classes(old_classes, new_classes)), action)
 
 
 def _body(path: str, data: bytes | None, state: str) -> Sequence[ast.stmt]:

@@ -14,7 +14,7 @@ import tokenize
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cannery.core.py_scope import Bound, FunctionNode, bindings, parse
+from cannery.core.py_scope import Bound, FunctionNode, bindings, in_depth, parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -53,12 +53,14 @@ def in_force(before: bytes | None, after: bytes, *, path: str = "the patched fil
     the text: names that two branches of one statement bind, that something else than a def binds last, and what only a
     type checker sees.
     """
-    old = {} if before is None else dict(functions(parse(path, before, state="before the patch").body))
-    lines = _lines(after)
     found = []
-    for qualname, (bound, is_conditional) in functions(parse(path, after, state="with the patch").body):
-        if qualname not in old or old[qualname][0].whole != bound.whole:
-            found.append((_start(bound.node), Function(qualname, _sha256(lines, bound.node), is_conditional)))
+    with in_depth(path):
+        old = {} if before is None else dict(functions(parse(path, before, state="before the patch").body))
+        new = parse(path, after, state="with the patch")
+        lines = _lines(after)  # its encoding is known to be right by now
+        for qualname, (bound, is_conditional) in functions(new.body):
+            if qualname not in old or old[qualname][0].whole != bound.whole:
+                found.append((_start(bound.node), Function(qualname, _sha256(lines, bound.node), is_conditional)))
     return tuple(function for _line, function in sorted(found, key=lambda one: one[0]))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import warnings
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -96,6 +97,17 @@ def parse(path: str, data: bytes, *, state: str = "") -> ast.Module:
         what, where = str(error) or "nested too deeply", f"{path}:1"
     said = f"{state} it is no Python that can be read" if state else "no Python that can be read"
     raise FindingsError(f"{said}: {what}", where=where, hint="mend the line in the patch that makes it")
+
+
+@contextmanager
+def in_depth(path: str) -> Iterator[None]:
+    """Make a `FindingsError` of syntax that is nested deeper than it can be followed (a sum of a thousand terms)."""
+    try:
+        yield
+    except RecursionError as error:
+        raise FindingsError(
+            "nested too deeply to be compared", where=path, hint="split the longest expression"
+        ) from error
 
 
 def bindings(body: Sequence[ast.stmt], guards: tuple[Guard, ...] = ()) -> Iterator[Bound]:

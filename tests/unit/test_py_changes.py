@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cannery.core.errors import FindingsError
+from cannery.core.patch_defects import defects
 from cannery.core.py_changes import Action, FileChanges, Function, in_force, python_changes
 
 if TYPE_CHECKING:
@@ -190,6 +191,25 @@ def test_what_is_no_python_is_named_with_its_line(before: bytes | None, after: b
     with pytest.raises(FindingsError) as caught:
         python_changes("verl/x.py", before, after)
     assert str(caught.value).startswith(what)
+
+
+def test_what_is_nested_too_deeply_is_no_traceback() -> None:
+    deep = b"x = " + b" + ".join([b"1"] * 3000) + b"\n"
+    with pytest.raises(FindingsError, match=r"^verl/x.py"):
+        python_changes("verl/x.py", None, deep)
+    with pytest.raises(FindingsError, match=r"^verl/x.py"):
+        in_force(None, b"def f():\n    " + deep, path="verl/x.py")
+    with pytest.raises(FindingsError, match=r"^verl/x.py"):
+        defects("verl/x.py", None, deep, frozenset())
+
+
+def test_in_force_names_the_line_of_what_is_no_python() -> None:
+    for before, after in ((None, b"x = 1\ndef f(\n"), (b"x = 1\ndef f(\n", b"")):
+        with pytest.raises(FindingsError, match=r"^verl/x.py:2: "):
+            in_force(before, after, path="verl/x.py")
+    for data in (b"# coding: nonesuch\n", b"x = '\xff'\n"):
+        with pytest.raises(FindingsError, match=r"^verl/x.py:1: "):
+            in_force(None, data, path="verl/x.py")
 
 
 def test_a_text_with_an_unknown_escape_warns_of_nothing() -> None:
