@@ -200,7 +200,8 @@ def test_a_patched_function_that_is_called_through_another_is_in_use_and_the_oth
 @pytest.mark.parametrize(
     ("end", "says"),
     [
-        ("del plain\n", f"plain is not there; recorded is {FILE}"),
+        ("globals().pop('plain')\n", f"plain is not there; recorded is {FILE}"),
+        ("plain = None\n", f"plain is not there; recorded is {FILE}"),
         ("del Worker.Inner\n", f"Worker.Inner.deep is not there; recorded is {FILE}"),
         ("plain = len\n", f"plain is no function but of type builtin_function_or_method; recorded is {FILE}"),
         ("plain = 5\n", f"plain is no function but of type int; recorded is {FILE}"),
@@ -285,6 +286,18 @@ def test_what_a_decorator_made_into_something_else_is_a_note(tree: Tree) -> None
     tree.manifest["patches"] = [patch("workers", row(FILE, None, text, names, "verl.workers"))]
     note = "verl.workers: one is inside what its decorator made of it, where only its file can be proved"
     assert tree.check(CHECK).message == f"0 functions in use, of {FILE}; {note}"
+
+
+def test_what_the_file_itself_takes_away_is_a_note_and_a_new_of_an_enum_is_found(tree: Tree) -> None:
+    make = (
+        "    def __new__(cls, word):\n        made = str.__new__(cls)\n        made._value_ = 1\n        return made\n"
+    )
+    text = f"import enum\ndef one():\n    return 1\ndel one\nclass Kind(str, enum.Enum):\n{make}    A = 'a'\n"
+    tree.write(FILE, text)
+    names = {"one": "def one():\n    return 1\n", "Kind.__new__": make}
+    tree.manifest["patches"] = [patch("workers", row(FILE, None, text, names, "verl.workers"))]
+    note = "verl.workers: one is taken away again by the file itself"
+    assert tree.check(CHECK).message == f"1 functions in use, of {FILE}; {note}"
 
 
 # Trees that are not the image's, and packages that were installed over one.

@@ -56,8 +56,12 @@ def full_manifest(tree: Tree) -> dict[str, Any]:
             "chips": ["910b"],
         }
     ]
-    files = [{"path": "/a", "before": digest, "after": None}]
-    manifest["patches"] = [{"name": "p", "digest": digest, "component": "verl", "files": files}]
+    functions = [{"name": "A.b", "sha256": digest}]
+    more = {"module": "verl.a", "functions": functions, "standin": "why"}
+    files = [{"path": "/a", "before": digest, "after": None, **more}]
+    patch = {"name": "p", "digest": digest, "component": "verl", "from": "verl-npu", "rev": "796871d7d", "files": files}
+    manifest["patches"] = [patch]
+    manifest["patches_left_out"] = [{"name": "q", "component": "verl", "reason": "why"}]
     manifest["checks"] |= {
         "imports": [{"module": "verl.a", "component": "verl", "attribute": "b.c", "equals": "1"}],
         "libraries": ["/usr/local/lib/x.so"],
@@ -79,6 +83,9 @@ def places(value: object, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...
     keys = value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
     for key in keys:
         yield from places(value[key], (*path, key))  # type: ignore[index]
+
+
+OF_PATCHES = {"from", "rev", "module", "functions", "standin"}  # which a manifest of before them has not
 
 
 def altered(manifest: dict[str, Any], path: tuple[Any, ...], value: object) -> object:
@@ -119,7 +126,8 @@ def test_every_missing_key_is_refused_by_both(tree: Tree) -> None:
         for key in path[:-1]:
             inner = inner[key]
         del inner[path[-1]]
-        optional = path[-1] in {"attribute", "equals", "library_allow"}
+        of_patches = path == ("patches_left_out",) or (path[0] == "patches" and path[-1] in OF_PATCHES)
+        optional = of_patches or path[-1] in {"attribute", "equals", "library_allow"}
         assert STRICT.is_valid(broken) == optional, path
         assert (form_faults(broken, FORM) == []) == optional, path
 

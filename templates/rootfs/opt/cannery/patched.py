@@ -73,6 +73,14 @@ def definitions(data: bytes) -> list[Definition]:
         return list(inside(ast.parse(data), "", conditional=False))
 
 
+def deleted(data: bytes) -> set[str]:
+    """The names that a file itself takes away again (`del name` of a module or a class). SyntaxError, ValueError."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = (node for node in ast.walk(ast.parse(data)) if isinstance(node, ast.Delete))
+        return {target.id for node in found for target in node.targets if isinstance(target, ast.Name)}
+
+
 def recorded(patches: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], list[str]]:
     """(Path, function) → hashes that its text may have: of the last patch that names it, should several do."""
     found: dict[tuple[str, str], list[str]] = {}
@@ -188,7 +196,7 @@ class Places:
 def import_root(module: object) -> str:
     """The folder on the path from which a package was imported; "" when that cannot be said."""
     file = getattr(module, "__file__", None)
-    if not isinstance(file, str):
+    if not isinstance(file, str) or not file:
         return ""
     folder = os.path.dirname(os.path.abspath(file))
     return os.path.dirname(folder) if os.path.basename(file).startswith("__init__.") else folder

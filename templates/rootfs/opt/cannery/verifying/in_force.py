@@ -22,6 +22,7 @@ WORDS = {
     "none": "is no function but of type {what}; recorded is {path}",
     "wrapped": "is called through {what} of {file}, line {line}",
     "unmet": "stands under a condition that is not met here",
+    "deleted": "is taken away again by the file itself",
     "hidden": "is inside what its decorator made of it, where only its file can be proved",
 }
 
@@ -75,7 +76,7 @@ def patch_tasks(image: Image, name: str) -> list[dict[str, Any]]:
             "path": image.path(file["path"]),
             "functions": {item["name"]: hashes[file["path"], item["name"]] for item in file["functions"]},
             "look": LOOK,
-            "text": os.path.abspath(patched.__file__),
+            "reader": os.path.abspath(patched.__file__),
         }
         for file in patch_files(image, name)
     ]

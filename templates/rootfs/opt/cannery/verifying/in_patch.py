@@ -5,22 +5,24 @@ The child loads this by path; it stands in no sys.path there.
 
 import inspect
 import os
+import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from enum import EnumMeta
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 MOST = 300  # objects that are looked at behind one name
-FINE = frozenset({"wrapped", "unmet", "hidden"})  # no faults, but worth a word
+FINE = frozenset({"wrapped", "unmet", "hidden", "deleted"})  # no faults, but worth a word
 ABSENT = object()
 
 
-def in_use(module: object, task: Mapping[str, Any], definitions: Callable[[bytes], Sequence[Any]]) -> dict[str, Any]:
+def in_use(module: object, task: Mapping[str, Any], reader: Any) -> dict[str, Any]:
     """Where a module comes from, and of each function of the task that is not the recorded one, what is in its place.
 
     `path` of the task is the file that has the functions, `functions` gives their names with the hashes that the text
-    may have, `definitions` reads the functions of a file.
+    may have; `reader` is patched.py, which reads the functions of a file.
     """
     file = getattr(module, "__file__", None) or ""
     answer: dict[str, Any] = {"file": file, "strange": [], "notes": []}
@@ -28,12 +30,15 @@ def in_use(module: object, task: Mapping[str, Any], definitions: Callable[[bytes
         return answer
     with open(task["path"], "rb") as stream:
         data = stream.read()
-    known = definitions(data)
+    known = reader.definitions(data)
+    gone = reader.deleted(data)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the file's text; its import has said them
         made = dict(compiled(compile(data, task["path"], "exec", dont_inherit=True)))
     for name, wanted in task["functions"].items():
         found = judged(module, name, set(wanted), (task["path"], known, made))
+        if found["how"] == "absent" and gone & set(name.split(".")):
+            found["how"] = "deleted"
         if found["how"] != "same":
             answer["notes" if found["how"] in FINE else "strange"].append({"name": name, **found})
     return answer
@@ -78,9 +83,12 @@ def by_name(module: object, name: str) -> tuple[object, str]:
         key = f"_{inside.lstrip('_')}{part}" if hidden else part
         # A module may make its attributes when asked; of a class, what the descriptor gives would be another object.
         look = getattr if isinstance(thing, ModuleType) else inspect.getattr_static
-        thing, inside = look(thing, key, ABSENT), part
+        own = "_new_member_" if isinstance(thing, EnumMeta) and key == "__new__" else key  # Enum puts its own there
+        thing, inside = look(thing, own, ABSENT), part
     thing = thing.fget if isinstance(thing, property) else thing
-    return (ABSENT if thing is None else thing), stem
+    if thing is None or thing is ABSENT:
+        return ABSENT, re.sub(r"\.f(set|del)$", "", stem)
+    return thing, stem
 
 
 def behind(thing: object) -> Iterator[FunctionType]:

@@ -43,8 +43,8 @@ def done(task: dict[str, Any]) -> dict[str, Any]:
     if task["do"] == "plugin":
         return plugged(importlib.import_module(task["module"]), task)
     if task["do"] == "patch":
-        look, text_of = loaded(task["look"]), loaded(task["text"])
-        found: dict[str, Any] = look.in_use(importlib.import_module(task["module"]), task, text_of.definitions)
+        look, reader = loaded(task["look"]), loaded(task["reader"])
+        found: dict[str, Any] = look.in_use(importlib.import_module(task["module"]), task, reader)
         return found
     torch, torch_npu = importlib.import_module("torch"), importlib.import_module("torch_npu")
     if task["do"] == "count":

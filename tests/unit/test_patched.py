@@ -1,0 +1,373 @@
+"""What the image's own script says of patches, to people and at the start of a process, and the plugin's stand-in."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import importlib.util
+import io
+import json
+import os
+import subprocess
+import sys
+from types import ModuleType, SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from data.verify_tree import REPOSITORY
+
+import patched
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SCRIPT = REPOSITORY / "templates/rootfs/opt/cannery/patched.py"
+PLUGIN = REPOSITORY / "templates/tools/plugin/cannery_patches.py"
+FUNCTION = "def fit(self):\n    return 'patched'\n"
+TEXTS = {  # file → before, after
+    "verl/workers.py": ("def fit(self):\n    return 'old'\n", FUNCTION),
+    "recipe/dapo.py": ("x = 1\n", "x = 2\n"),
+    "verl/added.py": (None, "y = 1\n"),
+    "verl/removed.py": ("z = 1\n", None),
+}
+REST = """\
+dapo (verl-src): in force
+added (verl-src): in force
+removed (verl-src): in force
+qwen (transformers): left out: a release
+"""  # what the script says when only the first patch may lack
+
+
+def sha(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+class Trees:
+    """A folder with the tree of verl, patched, and a manifest that says so."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.tree = root, root / "src/verl-src"
+        self.manifest: dict[str, Any] = {
+            "sources": [{"component": "verl-src", "path": str(self.tree)}, {"component": "vllm", "path": None}],
+            "patches": [self._patch(name) for name in TEXTS],
+            "patches_left_out": [{"name": "qwen", "component": "transformers", "reason": "a release"}],
+        }
+        self.lay(self.tree)
+        self.save()
+
+    def _patch(self, name: str) -> dict[str, Any]:
+        before, after = TEXTS[name]
+        module = name.removesuffix(".py").replace("/", ".")
+        file: dict[str, Any] = {"path": str(self.tree / name), "module": module, "functions": []}
+        file |= {"before": before and sha(before), "after": after and f"sha256:{sha(after)}"}
+        if after == FUNCTION:
+            file["functions"] = [{"name": "fit", "sha256": sha(FUNCTION.rstrip("\n"))}]
+        return {"name": module.split(".")[1], "digest": sha("p"), "component": "verl-src", "files": [file]}
+
+    def lay(self, folder: Path, state: int = 1) -> Path:
+        """Writes a tree as it is before (0) or after (1) the patches."""
+        for name, texts in {**TEXTS, "verl/__init__.py": ("", "")}.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.unlink(missing_ok=True)
+            if texts[state] is not None:
+                path.write_text(texts[state])
+        return folder
+
+    def save(self) -> str:
+        path = self.root / "manifest.json"
+        path.write_text(json.dumps(self.manifest))
+        return str(path)
+
+    def said(self, env: dict[str, str] | None = None, **modules: str) -> list[str]:
+        """What report prints, `modules` being those that were imported, by their files."""
+        stream = io.StringIO()
+        known = {name: SimpleNamespace(__file__=file) for name, file in modules.items()}
+        patched.report(self.save(), env or {}, known, stream)
+        return stream.getvalue().splitlines()
+
+
+@pytest.fixture
+def trees(tmp_path: Path) -> Trees:
+    return Trees(tmp_path)
+
+
+def test_nothing_is_said_when_all_is_well(trees: Trees) -> None:
+    assert trees.said() == []
+    assert trees.said(verl=str(trees.tree / "verl/__init__.py"), recipe="") == []
+
+
+def test_what_a_tree_lacks_is_one_line(trees: Trees) -> None:
+    (trees.tree / "verl/workers.py").write_text(TEXTS["verl/workers.py"][0] or "")
+    start = f"cannery: {trees.tree} lacks"
+    assert trees.said() == [f"{start} 1 of 4 patches: workers (verl/workers.py is not patched)"]
+    (trees.tree / "recipe/dapo.py").write_text("x = 3\n")
+    assert trees.said() == [f"{start} 2 of 4 patches: workers, dapo (verl/workers.py is not patched; …)"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("recipe/dapo.py", "x = 1\n", "dapo (recipe/dapo.py is not patched)"),
+        ("recipe/dapo.py", "x = 3\n", "dapo (recipe/dapo.py has neither the patched nor the original content)"),
+        ("recipe/dapo.py", None, "dapo (recipe/dapo.py does not exist)"),
+        ("verl/added.py", None, "added (verl/added.py does not exist)"),
+        ("verl/removed.py", "z = 1\n", "removed (verl/removed.py still exists, the patch removes it)"),
+        ("verl/workers.py", "def fit(self): 1 +\n", "workers (verl/workers.py has neither the patched nor "),
+        ("verl/workers.py", f"if 1:\n  {FUNCTION}x", "workers (verl/workers.py has neither the patched nor "),
+    ],
+)
+def test_each_way_in_which_a_file_departs(trees: Trees, name: str, text: str | None, says: str) -> None:
+    path = trees.tree / name
+    path.unlink(missing_ok=True)
+    if text is not None:
+        path.write_text(text)
+    (line,) = trees.said()
+    assert line.startswith(f"cannery: {trees.tree} lacks 1 of 4 patches: {says}")
+
+
+def test_a_folder_in_the_place_of_a_file_is_told(trees: Trees) -> None:
+    (trees.tree / "recipe/dapo.py").unlink()
+    (trees.tree / "recipe/dapo.py").mkdir()
+    (line,) = trees.said()
+    assert line.endswith("dapo (recipe/dapo.py cannot be read (Is a directory))")
+
+
+def test_more_changes_than_the_patchs_own_are_a_developers(trees: Trees) -> None:
+    (trees.tree / "verl/workers.py").write_text(f"import os\n\n{FUNCTION}\nprint(os.name)\n")
+    assert trees.said() == []
+    more = f"{trees.tree}/verl/workers.py {patched.NEITHER}; its functions are there"
+    assert run(trees)[:2] == (0, f"workers (verl-src): in force ({more})\n{REST}")
+
+
+# Ranks.
+
+
+@pytest.mark.parametrize(
+    ("env", "says"),
+    [
+        ({}, True),
+        ({"RANK": "0", "LOCAL_RANK": "0", "SLURM_PROCID": "0"}, True),
+        ({"RANK": ""}, True),
+        ({"RANK": "odd"}, True),
+        ({"RANK": "1"}, False),
+        ({"RANK": "8", "LOCAL_RANK": "0"}, False),
+        ({"LOCAL_RANK": "3"}, False),
+        ({"SLURM_PROCID": "10"}, False),
+    ],
+)
+def test_only_the_first_rank_speaks(trees: Trees, env: dict[str, str], says: bool) -> None:
+    trees.lay(trees.tree, 0)
+    assert bool(trees.said(env)) is says
+
+
+# Other trees.
+
+
+def test_the_tree_that_verl_path_names_is_looked_at(trees: Trees, tmp_path: Path) -> None:
+    own = trees.lay(tmp_path / "me/verl", 0)
+    (line,) = trees.said({"VERL_PATH": str(own)})
+    assert line.startswith(f"cannery: {own} lacks 4 of 4 patches: workers, dapo, added, removed (verl/workers.py is ")
+    assert trees.said({"VERL_PATH": str(own)}, verl=str(own / "verl/__init__.py")) == [line], "as it was asked"
+    trees.lay(own)
+    trees.lay(trees.tree, 0)
+    assert trees.said({"VERL_PATH": str(own)}) == []
+
+
+def test_verl_path_says_nothing_of_other_packages(trees: Trees, tmp_path: Path) -> None:
+    for patch in trees.manifest["patches"]:
+        for file in patch["files"]:
+            file["module"] = file["module"].replace("verl.", "vllm.")
+    assert trees.said({"VERL_PATH": str(tmp_path / "none")}) == []
+
+
+def test_a_package_that_was_imported_from_elsewhere_is_told(trees: Trees, tmp_path: Path) -> None:
+    own = tmp_path / "site"
+    trees.lay(own)
+    told = f"cannery: verl is imported from {own}/verl, not from {trees.tree}/verl"
+    assert trees.said(verl=str(own / "verl/__init__.py")) == [told]
+    (own / "recipe/dapo.py").unlink()
+    assert trees.said(verl=str(own / "verl/__init__.py")) == [
+        f"{told}: {own} lacks 1 of 4 patches: dapo (recipe/dapo.py does not exist)"
+    ]
+
+
+def test_a_package_below_src_is_found_where_it_was_imported(trees: Trees, tmp_path: Path) -> None:
+    path = trees.root / "src/transformers/src/transformers/model.py"
+    file = {"path": str(path), "before": sha("a"), "after": sha("b"), "module": "transformers.model", "functions": []}
+    trees.manifest["sources"].append({"component": "transformers", "path": str(trees.root / "src/transformers")})
+    trees.manifest["patches"] = [{"name": "model", "component": "transformers", "digest": "", "files": [file]}]
+    path.parent.mkdir(parents=True)
+    path.write_text("b")
+    assert trees.said(transformers=str(path.parent / "__init__.py")) == []
+    other = tmp_path / "site/transformers"
+    other.mkdir(parents=True)
+    (other / "model.py").write_text("a")
+    told = f"cannery: transformers is imported from {other}, not from {path.parent}"
+    why = "model (transformers/model.py is not patched)"
+    found = trees.said(transformers=str(other / "__init__.py"))
+    assert found == [f"{told}: {tmp_path}/site lacks 1 of 1 patches: {why}"]
+
+
+def test_a_link_to_the_same_tree_is_no_other_place(trees: Trees, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(trees.tree)
+    assert trees.said(verl=str(tmp_path / "link/verl/__init__.py")) == []
+
+
+# No manifest, or one of another form.
+
+
+def test_without_a_manifest_one_line_says_so(tmp_path: Path) -> None:
+    stream = io.StringIO()
+    patched.report(str(tmp_path / "none.json"), {}, {}, stream)
+    why = "cannot be read (No such file or directory): whether the patches are in force is not known"
+    assert stream.getvalue() == f"cannery: {tmp_path}/none.json {why}\n"
+    patched.report(str(tmp_path / "none.json"), {"RANK": "1"}, {}, stream)
+    assert stream.getvalue().count("\n") == 1
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"patches": 1}', '{"patches": [{}]}', '{"patches": [1]}'])
+def test_a_broken_manifest_is_one_line(tmp_path: Path, text: str) -> None:
+    (tmp_path / "manifest.json").write_text(text)
+    stream = io.StringIO()
+    patched.report(str(tmp_path / "manifest.json"), {}, {}, stream)
+    assert stream.getvalue().startswith("cannery: the patches could not be looked at (")
+    assert stream.getvalue().count("\n") == 1
+
+
+def test_a_closed_stream_is_no_error(trees: Trees) -> None:
+    trees.lay(trees.tree, 0)
+    stream = io.StringIO()
+    stream.close()
+    patched.report(trees.save(), {}, {}, stream)
+
+
+# The script.
+
+
+def run(trees: Trees, *options: str, **env: str) -> tuple[int, str, str]:
+    command = [sys.executable, "-I", str(SCRIPT), "--manifest", trees.save(), *options]
+    done = subprocess.run(command, env={**os.environ, **env}, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_the_script_prints_one_line_a_patch(trees: Trees) -> None:
+    (trees.tree / "verl/workers.py").write_text(TEXTS["verl/workers.py"][0] or "")
+    assert run(trees) == (
+        1,
+        f"workers (verl-src): NOT in force: {trees.tree}/verl/workers.py is not patched\n{REST}",
+        "",
+    )
+
+
+def test_the_script_prints_json(trees: Trees, tmp_path: Path) -> None:
+    own = trees.lay(tmp_path / "own", 0)
+    code, out, _ = run(trees, "--json", VERL_PATH=str(own))
+    answer = json.loads(out)
+    assert code == 1
+    assert [item["in_force"] for item in answer["patches"]] == [False] * 4
+    assert answer["patches"][1] == {
+        "name": "dapo",
+        "component": "verl-src",
+        "in_force": False,
+        "files": [{"path": f"{own}/recipe/dapo.py", "fault": "is not patched"}],
+    }
+    assert answer["left_out"] == trees.manifest["patches_left_out"]
+    assert run(trees, "--json")[0] == 0
+
+
+def test_the_script_without_patches_or_manifest(trees: Trees) -> None:
+    trees.manifest = {"patches": []}
+    assert run(trees)[:2] == (0, "the manifest lists no patches\n")
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), "--manifest", "/none"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "patched.py: /none: No such file or directory\n"
+
+
+# The plugin's stand-in.
+
+
+def plugin(script: object) -> ModuleType:
+    """The module as a new process has it, with another place of the script."""
+    spec = importlib.util.spec_from_file_location("cannery_patches", PLUGIN)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    vars(module)["PATCHED"] = str(script)
+    return module
+
+
+def test_the_plugins_functions_report_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    script = tmp_path / "patched.py"
+    script.write_text("import sys\ndef report():\n    print('reported', __name__, file=sys.stderr)\n")
+    module = plugin(script)
+    module.after_patch_check()
+    module.apply_patch()
+    module.after_patch_check()
+    assert capsys.readouterr() == ("", "reported cannery_patched\n")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["patched.py"], "no .pyc"
+
+
+@pytest.mark.parametrize(("rank", "count"), [("", 1), ("0", 1), ("1", 0)])
+def test_without_the_script_the_plugin_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, rank: str, count: int
+) -> None:
+    for name in patched.RANKS:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("RANK", rank)
+    plugin(tmp_path / "none.py").apply_patch()
+    line = (
+        f"cannery: {tmp_path}/none.py cannot be used (No such file or directory): whether the patches are in force is "
+    )
+    assert capsys.readouterr() == ("", f"{line}not known\n" * count)
+    (tmp_path / "broken.py").write_text("1 +\n")
+    plugin(tmp_path / "broken.py").apply_patch()
+    assert capsys.readouterr().err.count("\n") == count
+
+
+def states(folder: Path) -> dict[str, tuple[int, int, str]]:
+    return {
+        str(path): (path.stat().st_mode, path.stat().st_mtime_ns, sha(path.read_text()) if path.is_file() else "")
+        for path in sorted(folder.rglob("*"))
+    }
+
+
+def test_sixteen_processes_at_once_change_no_file_and_one_speaks(trees: Trees) -> None:
+    """As a plugin does it: verl is imported, and from there the module that was laid into the plugin's tree."""
+    (trees.tree / "recipe/dapo.py").unlink()
+    text = PLUGIN.read_text().replace("/opt/cannery/patched.py", str(trees.root / "cannery/patched.py"))
+    script = SCRIPT.read_text().replace("/opt/cannery/manifest.json", trees.save())
+    for name, content in {"cannery/patched.py": script, "plugin/verl_npu/cannery_patches.py": text}.items():
+        (trees.root / name).parent.mkdir(parents=True)
+        (trees.root / name).write_text(content)
+    (trees.tree / "verl/__init__.py").write_text("from verl_npu.cannery_patches import apply_patch\napply_patch()\n")
+    for folder in (path for path in trees.root.rglob("*") if path.is_dir()):
+        folder.chmod(0o555)
+    before = states(trees.root)
+    path = f"{trees.tree}:{trees.root}/plugin"
+    env = {"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", "PATH": os.environ["PATH"]}
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", "import verl, verl.workers; print(verl.workers.fit(0))"],
+            env={**env, "RANK": str(rank)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(16)
+    ]
+    ended = [(*process.communicate(timeout=60), process.returncode) for process in started]
+    after = states(trees.root)
+    for folder in (path for path in trees.root.rglob("*") if path.is_dir()):
+        folder.chmod(0o755)
+    line = f"cannery: {trees.tree} lacks 1 of 4 patches: dapo (recipe/dapo.py does not exist)\n"
+    assert ended == [("patched\n", line if rank == 0 else "", 0) for rank in range(16)]
+    assert after == before
+
+
+def test_the_syntax_is_that_of_python_3_10() -> None:
+    for path in (SCRIPT, PLUGIN, *SCRIPT.parent.glob("verifying/*.py")):
+        assert ast.parse(path.read_text(), feature_version=(3, 10)).body
