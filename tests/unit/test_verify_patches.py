@@ -18,6 +18,8 @@ import pytest
 from data.verify_tree import MINOR, REPOSITORY, Tree
 
 from cannery.core.manifest import patch_skips
+from cannery.core.py_changes import in_force
+from patched import definitions
 from verifying import readable
 from verifying.checks import check_ids, run_checks
 from verifying.form import form_faults
@@ -487,6 +489,23 @@ def test_the_script_writes_nothing_and_needs_no_home(tree: Tree) -> None:
         (CHECK, "passed"),
     ]
     assert after == before
+
+
+@pytest.mark.parametrize(
+    "form", ["{}", "# -*- coding: latin-1 -*-\n# \xe4\n{}", "\f\n{}", "if 1:\n def one(): ...\n{}"]
+)
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_the_image_reads_functions_as_the_build_does(form: str, end: str) -> None:
+    data = form.format(module()).replace("\n", end).encode("latin-1")
+    built = {item.qualname: item.sha256 for item in in_force(None, data)}
+    read = {item.name: item.sha256 for item in definitions(data) if item.name != "Worker.size"}
+    setter = built.pop("Worker.size.fset")
+    getter = built.pop("Worker.size")
+    assert read == built
+    assert {item.sha256 for item in definitions(data) if item.name == "Worker.size"} == {getter, setter}
+    assert {**built, "Worker.size": getter, "Worker.size.fset": setter}.items() >= {
+        item["name"]: item["sha256"] for item in listed(FUNCTIONS)
+    }.items()
 
 
 def test_names_that_are_not_looked_at_on_a_stand_in() -> None:
