@@ -36,6 +36,7 @@ def size_bytes(text: str) -> int:
 def manifest(plan: Plan, compatibility: Compatibility) -> dict[str, Any]:
     """Return the manifest of the planned image as JSON values."""
     recipe = plan.recipe
+    patches = [_patch(tree.component, patch) for tree in plan.patched for patch in tree.patches]
     group_of = {package.name: group for group in plan.groups for package in group.packages}
     return {
         "schema": MANIFEST_SCHEMA,
@@ -63,7 +64,7 @@ def manifest(plan: Plan, compatibility: Compatibility) -> dict[str, Any]:
             if package.name in group_of
         ],
         "sources": [_source(plan, step) for step in plan.sources],
-        "patches": [_patch(tree.component, patch) for tree in plan.patched for patch in tree.patches],
+        "patches": patches,
         "patches_left_out": [asdict(one) for one in plan.not_patched],
         "env": dict(plan.env),
         "labels": labels(plan),

@@ -156,10 +156,11 @@ def _patched(
     tree = _Tree(step, readers[step.name])
     for fitting in _fitting(context, plan, step, sets):
         _apply(tree, fitting)
+    revisions = {one.name: one.commit or one.release or one.content for one in plan.sources}
     for provider in providers(plan.recipe):
         for edit in provider.component.edits:
             if edit.component == step.name and provider.name in readers:
-                _edit(tree, edit, provider.name, context)
+                _edit(tree, edit, (provider.name, revisions[provider.name]), context)
     chosen = next(one for one in plan.recipe.sources if one.name == step.name)
     return _recorded(tree, chosen, plan.recipe.target.python)
 
@@ -201,20 +202,21 @@ def _apply(tree: _Tree, patches: PatchSet) -> None:
         )
 
 
-def _edit(tree: _Tree, edit: Edit, origin: str, context: Context) -> None:
+def _edit(tree: _Tree, edit: Edit, plugin: tuple[str, str], context: Context) -> None:
+    """Make an edit that stands in the component of a plugin (name, revision)."""
     before = tree.read(edit.file)
     if before is None:
         raise BuildFailedError(
             f"edit {edit.name}: there is no {edit.file}",
             where=edit.component,
-            hint=f"the edit stands in images/components/{origin}.yaml, `edits`; it is for another commit",
+            hint=f"the edit stands in images/components/{plugin[0]}.yaml, `edits`; it is for another commit",
         )
     files: dict[str, tuple[bytes | None, bytes | None]] = {edit.file: (before, edited(edit, before))}
     if edit.takes_over:
         ours = f"{edit.file.rpartition('/')[0]}/{TAKING_OVER}.py".lstrip("/")
         files[ours] = (tree.read(ours), context.templates()[PLUGIN].encode())
     digest = sha256_bytes(edit.model_dump_json().encode())
-    tree.applied.append(_Applied(edit.name, digest, origin, "", files, is_edit=True))
+    tree.applied.append(_Applied(edit.name, digest, *plugin, files, is_edit=True))
     tree.changed |= {path: after for path, (_, after) in files.items()}
 
 

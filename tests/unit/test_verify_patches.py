@@ -254,6 +254,14 @@ def test_a_module_that_does_not_import_fails_with_its_first_cause(tree: Tree) ->
     assert "RuntimeError: x" in outcome.details
 
 
+def test_module_that_imports_alone_is_no_failure_behind_others(tree: Tree) -> None:
+    tree.add("early.py", "")
+    tree.manifest["checks"]["imports"].append({"module": "early", "component": "demo"})
+    tree.write(f"{VERL}/verl/__init__.py", "import sys\nassert 'early' not in sys.modules\n")
+    outcomes = {item.id: item for item in run_checks(tree.image(), ["import.early", CHECK])}
+    assert outcomes[CHECK].status == "passed"
+
+
 def test_one_that_crashes_costs_the_others_nothing(tree: Tree) -> None:
     tree.write(f"{VERL}/verl/dies.py", "import os\nos.abort()\ndef one(): ...\n")
     text = {"one": "def one(): ...\n"}

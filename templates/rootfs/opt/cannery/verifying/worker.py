@@ -26,7 +26,9 @@ def work(image: Image, tasks: Sequence[dict[str, Any]]) -> list[Answer]:
     """Runs the tasks in as few children as possible: a failed import ends its child, and the rest go on in a new one.
 
     A crash or a silence is the failure of the task that was being done; the time limit counts from one report to the
-    next. A crash behind other tasks is tried again alone, to tell a clash with those from a fault of its own.
+    next. A crash behind other tasks is tried again alone, to tell a clash with those from a fault of its own. So is a
+    patch whose module did not import there: what counts is its own process (setuptools will not be imported behind
+    Python's distutils, to name one that has been seen).
     """
     answers: dict[int, Answer] = {}
     while rest := [at for at in range(len(tasks)) if at not in answers]:
@@ -37,6 +39,10 @@ def work(image: Image, tasks: Sequence[dict[str, Any]]) -> list[Answer]:
             if alone[0].ok:
                 before = ", ".join(str(tasks[at].get("module", tasks[at]["do"])) for at in rest[:culprit])
                 answers[rest[culprit]] = got[culprit]._replace(causes=(f"{how} after {before}; alone it works",))
+        for at in sorted(got):
+            if at > 0 and not got[at].ok and tasks[rest[at]]["do"] == "patch" and not how.startswith("killed by"):
+                alone, _, _ = _one_worker(image, [tasks[rest[at]]])
+                answers[rest[at]] = alone[0]
     return [answers[at] for at in range(len(tasks))]
 
 
