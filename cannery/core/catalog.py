@@ -267,6 +267,11 @@ class ChipAccess(Closed):
     cards: int = Field(ge=1, le=1024)
     managers: tuple[Text, ...] = Field(min_length=1)
     mounts: tuple[Text, ...]
+    # What HCCL reads to reach other hosts, and the version of the ranktable that it takes (None: none is known).
+    network: tuple[Text, ...] = ()
+    ranktable: Text | None = None
+    # What the Ascend device plugin calls the chip's cards in Kubernetes.
+    resource: Text | None = None
     # What native builds call the chip, the usual one first: the value of SOC_VERSION and the like.
     socs: tuple[Text, ...] = ()
 
