@@ -5,10 +5,10 @@ PY := .venv/bin/python
 RUN := $(PY) build.py
 
 # make variable -> option of build.py
-TARGET_VARIABLES := CANN CHIP OS PYTHON ARCH BASE WHEELHOUSE NPUS BUILDER SOURCES GIT_MIRROR PATCHES
+TARGET_VARIABLES := CANN CHIP OS PYTHON ARCH BASE WHEELHOUSE NPUS NETWORK INTERFACE RUNTIME FORMAT NODES BUILDER SOURCES GIT_MIRROR PATCHES
 # SRC_<component>=folder, as many as are given. VERL_PATH is what verl_npu's own guide calls the tree of verl.
 TREES = $(filter SRC_%,$(GIVEN))
-KNOWN = PROFILE $(TARGET_VARIABLES) $(TREES) VERL_PATH PIN UPGRADE FORCE DOCUMENTED CMD KIND HOST_PYTHON CANNERY_CACHE ARGS
+KNOWN = PROFILE $(TARGET_VARIABLES) $(TREES) VERL_PATH PIN UPGRADE DEV FORCE DOCUMENTED PRINT CMD KIND HOST_PYTHON CANNERY_CACHE ARGS
 lower = $(shell printf '%s' '$1' | tr A-Z_ a-z-)
 # A switch is on unless it says that it is not.
 on = $(filter-out 0 no false off,$1)
@@ -17,7 +17,8 @@ quote = '$(subst ','\'',$1)'
 # Every command gets every variable that was given: one that it does not know is refused, not dropped.
 OPTIONS = $(foreach v,$(filter $(GIVEN),$(TARGET_VARIABLES)),$(if $($v),--$(call lower,$v) $(call quote,$($v)))) \
 	$(foreach p,$(PIN),--pin $(call quote,$p)) $(foreach p,$(UPGRADE),--upgrade $(call quote,$p)) $(if $(call on,$(FORCE)),--force) \
-	$(if $(call on,$(DOCUMENTED)),--as-documented) $(foreach t,$(TREES),--src $(call quote,$(t:SRC_%=%)=$($t))) $(if $(VERL_PATH),--src $(call quote,verl=$(VERL_PATH))) $(foreach a,$(ARGS),$(call quote,$a))
+	$(if $(call on,$(DOCUMENTED)),--as-documented) $(if $(call on,$(PRINT)),--print) $(foreach d,$(DEV),--dev $(call quote,$d)) \
+	$(foreach t,$(TREES),--src $(call quote,$(t:SRC_%=%)=$($t))) $(if $(VERL_PATH),--src $(call quote,verl=$(VERL_PATH))) $(foreach a,$(ARGS),$(call quote,$a))
 GIVEN := $(foreach v,$(.VARIABLES),$(if $(filter command,$(origin $v)),$v))
 # Values are texts: a `$` in one is not make's.
 $(foreach v,$(filter $(KNOWN),$(GIVEN)),$(eval override $v := $$(value $v)))
@@ -31,11 +32,12 @@ export CANNERY_CACHE
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev list show check lock outdated plan render image verify run engine-start engine-stop engine-status clean test unit lint goldens relock
+.PHONY: help setup setup-dev list show check lock outdated plan render image verify run shell engine-start engine-stop engine-status clean test unit lint goldens relock
 
 help: ## print targets and variables
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 	@echo "variables: PROFILE=name CANN=8.5.0 CHIP=910b OS=ubuntu22.04 PYTHON=3.11 ARCH=amd64 BASE=standin PIN='name==version …' FORCE=1 NPUS=0,1|none CMD='…' KIND='wheels …'"
+	@echo "           NETWORK=host INTERFACE=eth0 RUNTIME=ascend DEV='component=folder …' PRINT=1 FORMAT=compose|pod|job|raycluster NODES=4"
 	@echo "           WHEELHOUSE=folder BUILDER=buildx-builder UPGRADE='name name==version …'"
 	@echo "           SOURCES=release|release:name,name GIT_MIRROR=folder SRC_<component>=folder PATCHES=folder DOCUMENTED=1"
 	@echo "           ARGS='more options of build.py' CANNERY_CACHE=folder HOST_PYTHON=python3"
@@ -63,8 +65,10 @@ image: setup ## check, build and verify the image of PROFILE
 	@$(RUN) image $(need_profile) $(OPTIONS)
 verify: setup ## run the verify script in PROFILE's image
 	@$(RUN) verify $(need_profile) $(OPTIONS)
-run: setup ## start a container of PROFILE with this host's NPUs (CMD='…')
+run: setup ## start a container of PROFILE with this host's NPUs (CMD='…'; PRINT=1: say how)
 	@$(RUN) run $(need_profile) $(OPTIONS) $(if $(CMD),-- sh -c $(call quote,$(CMD)))
+shell: setup ## open a shell in a new container of PROFILE with this host's NPUs
+	@$(RUN) shell $(need_profile) $(OPTIONS)
 engine-start: setup ## start Cannery's own engine
 	@$(RUN) engine start
 engine-stop: setup ## stop Cannery's own engine (images stay; KIND=engine of clean removes it)

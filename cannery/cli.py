@@ -20,7 +20,7 @@ from cannery import __version__
 from cannery.core.errors import CanneryError, ExitCode, UsageError
 from cannery.core.fault import CatalogError
 from cannery.core.redact import redactor
-from cannery.core.words import did_you_mean
+from cannery.core.words import RunFormat, did_you_mean
 from cannery.edge.clean_stream import clean_streams
 from cannery.edge.pipconf import environment_secrets
 from cannery.edge.system_error import system_error
@@ -52,13 +52,14 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
         "list patch sets, say what they do, try one on another commit, make one",
         "build.py patches summary verl-npu",
     ),
-    "run": ("host", "start a container with this host's NPUs", "build.py run quickstart --print"),
+    "run": ("run", "start a container with this host's NPUs", "build.py run quickstart --print"),
+    "shell": ("run", "open a shell in a container with this host's NPUs", "build.py shell quickstart --npus 0,1"),
     "engine": ("host", "start, stop, look at or use Cannery's own Docker engine", "build.py engine env"),
     "clean": ("host", "show what Cannery holds on disk; remove what is named", "build.py clean wheels"),
 }
-TARGET_COMMANDS = frozenset({"check", "lock", "outdated", "plan", "render", "image", "verify", "run"})
+TARGET_COMMANDS = frozenset({"check", "lock", "outdated", "plan", "render", "image", "verify", "run", "shell"})
 # Those that make a plan, which a tree of the user's is a part of.
-SOURCE_COMMANDS = frozenset({"plan", "render", "image", "verify", "run"})
+SOURCE_COMMANDS = frozenset({"plan", "render", "image", "verify", "run", "shell"})
 JSON_COMMANDS = frozenset(
     {"list", "show", "check", "outdated", "plan", "image", "verify", "patches", "engine", "clean"}
 )
@@ -176,14 +177,9 @@ def _own_options(name: str, sub: argparse.ArgumentParser) -> None:
     if name == "verify":
         add("--image", metavar="REF", help="another image than the profile's")
         add("--level", action="append", choices=("static", "import", "npu"), default=[], help="only this level")
-    if name == "run":
-        add("--npus", metavar="CARDS", help="cards, as 0,1,4-7 (default: all present), or none")
-        add("-v", "--volume", action="append", default=[], metavar="SRC:DST", help="as docker's -v (repeatable)")
-        add("-e", "--env", action="append", default=[], metavar="NAME[=VALUE]", help="as docker's -e (repeatable)")
-        add("--detach", action="store_true", help="in the background; prints the container's id")
-        add("--print", action="store_true", dest="show", help="print the command for the chip's full model")
-        add("--name", help="name of the container")
-        sub.usage = f"{sub.prog} [options] PROFILE [-- COMMAND ...]"
+    if name in {"run", "shell"}:
+        _container_options(sub)
+        _run_options(sub) if name == "run" else sub.set_defaults(show=False, format=None, nodes=None, detach=False)
     if name == "engine":
         add("action", choices=("start", "stop", "status", "env"))
     if name == "clean":
@@ -199,6 +195,38 @@ def _patches_options(sub: argparse.ArgumentParser) -> None:
     )
     add("--tree", metavar="DIR", help="port: a folder to try the set on; new: the working tree to make it of")
     add("--output", metavar="DIR", help="port, new: the folder of sets that it is written to (new: images/patches)")
+
+
+def _container_options(sub: argparse.ArgumentParser) -> None:
+    add = sub.add_argument
+    add("--npus", metavar="CARDS", help="cards, as 0,1,4-7 (default: all present), or none")
+    words = "let the Ascend Docker runtime bring them, in place of single device nodes"
+    add("--runtime", choices=("ascend",), help=words)
+    add("--network", choices=("host", "none"), help="host: for jobs on several hosts (default: a network of its own)")
+    words = "with --network host: what HCCL, gloo and the rest talk by"
+    add("--interface", metavar="NAME", help=words)
+    words = "your working tree of a source over the image's (repeatable)"
+    add("--dev", metavar="NAME=DIR", action="append", default=[], help=words)
+    add("-v", "--volume", action="append", default=[], metavar="SRC:DST", help="as docker's -v (repeatable)")
+    add("-e", "--env", action="append", default=[], metavar="NAME[=VALUE]", help="as docker's -e (repeatable)")
+    add("--no-caches", action="store_true", help="without your caches of models (huggingface, modelscope)")
+    add("--name", help="name of the container")
+
+
+def _run_options(sub: argparse.ArgumentParser) -> None:
+    add = sub.add_argument
+    sub.usage = f"{sub.prog} [options] PROFILE [-- COMMAND ...]"
+    add("--detach", action="store_true", help="in the background; prints the container's id")
+    add("--print", action="store_true", dest="show", help="print what starts it with the chip's full model")
+    words = "what --print prints (default: docker)"
+    add("--format", choices=[form.value for form in RunFormat], help=words)
+    add("--nodes", type=_count, metavar="N", help="nodes of the RayCluster (default: 1)")
+
+
+def _count(text: str) -> int:
+    if not re.fullmatch(r"[1-9][0-9]{0,3}", text):
+        raise UsageError(f"--nodes: {text!r} is no number of nodes", hint="1 at least")
+    return int(text)
 
 
 def _clean_kind(word: str) -> str:

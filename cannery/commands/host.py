@@ -1,65 +1,24 @@
-"""`run`, `engine` and `clean`: what concerns this host."""
+"""`engine` and `clean`: what Cannery keeps on this host."""
 
 from __future__ import annotations
 
 import json
 import os
 import shutil
-import sys
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cannery.commands.versions import planned
 from cannery.core.errors import ExitCode
-from cannery.core.run_command import RunRequest, full_model, lacking, parse_cards, run_command, wanted_paths
 from cannery.edge import owned_engine
-from cannery.edge.engine import docker_client, find_engine
+from cannery.edge.engine import find_engine
 from cannery.edge.engine_shell import shell_text
-from cannery.edge.images import needed_image
-from cannery.edge.verify import read_host
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping
+    from pathlib import Path
 
     from cannery.edge.context import Context
-
-NO_NPUS = "none"
-
-
-def run(arguments: argparse.Namespace, context: Context) -> ExitCode:  # noqa: RET503 - execve does not return
-    """Start a container with this host's NPUs, or print the command for the chip's full model."""
-    catalog, plan, _ = planned(context, arguments)
-    access = catalog.chips[plan.recipe.target.chip]
-    request = RunRequest(
-        image=plan.reference,
-        shm_size=plan.recipe.profile.shm_size,
-        cards=parse_cards(arguments.npus) if arguments.npus not in {None, NO_NPUS} else None,
-        npu=arguments.npus != NO_NPUS,
-        terminal=arguments.show or (sys.stdin.isatty() and sys.stdout.isatty()),
-        detach=arguments.detach,
-        name=arguments.name,
-        volumes=tuple(arguments.volume),
-        env=tuple(arguments.env),
-        command=tuple(arguments.run_command),
-    )
-    host = read_host(wanted_paths(access), Path("/"))
-    if arguments.show:
-        missing = ", ".join(lacking(access, host)) if request.npu else ""
-        if missing:
-            context.say(f"note: this host lacks {missing}")
-        print(run_command(request, access, full_model(access, request.cards)))
-        return ExitCode.DONE
-    command = run_command(request, access, host)
-    for note in command.notes:
-        context.say(f"note: {note}")
-    engine = find_engine(context.env, context.cache, start=True, say=context.say)
-    needed_image(docker_client(engine), plan.reference, arguments.profile)
-    sys.stdout.flush()
-    # The container's exit code becomes ours, signals and terminal go straight to the client.
-    line = engine.command(*command.arguments)
-    os.execve(line[0], line, engine.client_env(context.env))  # noqa: S606 - no shell is wanted
 
 
 def engine(arguments: argparse.Namespace, context: Context) -> ExitCode:
@@ -128,4 +87,4 @@ def _size(place: Path) -> int:
     return sum(seen.values())
 
 
-COMMANDS = {"run": run, "engine": engine, "clean": clean}
+COMMANDS = {"engine": engine, "clean": clean}

@@ -1,4 +1,4 @@
-"""A container that reaches NPUs, as a value: what `docker run`, a compose file and a Kubernetes manifest say each their way.
+"""A container that reaches NPUs, as a value: `docker run`, compose files and Kubernetes manifests say it their way.
 
 Explicit device nodes and driver mounts, or the Ascend Docker runtime in their place, never both. No `--privileged` (it
 exposes every card), and no host network unless it is asked for: neither is needed to reach an NPU.
@@ -41,7 +41,8 @@ class RunRequest:
 
     `cards` None means all of them; `npu` False starts without any device; `runtime` is the docker runtime that brings
     the devices in place of single nodes; `volumes` and `env` are what docker takes after `-v` and `-e`; `terminal` asks
-    for a terminal (standard input is handed on either way). `network` is docker's word, with `interface` of the host's.
+    for a terminal (standard input is handed on either way); `nodes` is how many such containers a job has. `network` is
+    docker's word, with `interface` of the host's.
     `trees` and `caches` are folders of the user's; `elsewhere` says that the command is to be carried to another host.
     """
 
@@ -49,6 +50,7 @@ class RunRequest:
     shm_size: str
     cards: tuple[int, ...] | None = None
     npu: bool = True
+    nodes: int = 1
     terminal: bool = False
     detach: bool = False
     name: str | None = None
@@ -61,6 +63,11 @@ class RunRequest:
     trees: tuple[Mount, ...] = ()
     caches: tuple[Mount, ...] = ()
     elsewhere: bool = False
+
+    @property
+    def is_multi_node(self) -> bool:
+        """Whether HCCL has to reach other hosts."""
+        return self.nodes > 1 or self.network == HOST_NETWORK
 
 
 @dataclass(frozen=True)
@@ -103,10 +110,12 @@ def make_container(request: RunRequest, access: ChipAccess, host: HostNpus) -> C
         return Container(request, 0, (), None, (), (), env, ())
     cards = _chosen_cards(request, access, host)
     visible = _visible(request, cards, given)
-    mounts, notes = ((), ()) if request.runtime else _driver(request, access, host)
+    mounts, notes = ((), ()) if request.runtime else _driver(access, host)
     nodes = () if request.runtime else (*(f"/dev/davinci{n}" for n in cards), *access.managers)
-    more, doubts = _across_hosts(access, host) if request.network == HOST_NETWORK else ((), ())
-    return Container(request, len(cards), nodes, host.group, (*mounts, *more), visible, env, (*notes, *doubts))
+    more, lacks = _across_hosts(request, access, host)
+    table, doubts = _ranktable(request, access, host)
+    driver = (*mounts, *more, *table)
+    return Container(request, len(cards), nodes, host.group, driver, visible, env, (*notes, *lacks, *doubts))
 
 
 def _entry(text: str) -> tuple[str, str | None]:
@@ -129,9 +138,7 @@ def _chosen_cards(request: RunRequest, access: ChipAccess, host: HostNpus) -> tu
     return cards
 
 
-def _visible(
-    request: RunRequest, cards: tuple[int, ...], given: dict[str, str | None]
-) -> tuple[tuple[str, str], ...]:
+def _visible(request: RunRequest, cards: tuple[int, ...], given: dict[str, str | None]) -> tuple[tuple[str, str], ...]:
     """Return the variables that name cards. Raises `UsageError` where the user's own say otherwise."""
     if GIVEN in given:
         hint = "say it by NPUS (`--npus`); with `--runtime ascend` the variable follows from that"
@@ -149,7 +156,7 @@ def _visible(
     return tuple(found)
 
 
-def _driver(request: RunRequest, access: ChipAccess, host: HostNpus) -> tuple[tuple[Mount, ...], tuple[str, ...]]:
+def _driver(access: ChipAccess, host: HostNpus) -> tuple[tuple[Mount, ...], tuple[str, ...]]:
     """Return the driver's mounts, and what of it this host lacks."""
     mounts = [Mount(path, path, read_only=True) for path in access.mounts if path in host.paths]
     notes = [f"this host has no {path}: not mounted" for path in access.mounts if path not in host.paths]
@@ -161,17 +168,26 @@ def _driver(request: RunRequest, access: ChipAccess, host: HostNpus) -> tuple[tu
     return tuple(mounts), tuple(notes)
 
 
-def _across_hosts(access: ChipAccess, host: HostNpus) -> tuple[tuple[Mount, ...], tuple[str, ...]]:
-    """Return the mounts of what HCCL reads to reach other hosts, and what is left out.
+def _across_hosts(request: RunRequest, access: ChipAccess, host: HostNpus) -> tuple[tuple[Mount, ...], tuple[str, ...]]:
+    """Return the mounts of what HCCL reads to reach other hosts, and what is left out."""
+    if not request.is_multi_node:
+        return (), ()
+    mounts = tuple(Mount(path, path, read_only=True) for path in access.network if path in host.paths)
+    return mounts, tuple(f"this host has no {path}: not mounted" for path in access.network if path not in host.paths)
 
-    A ranktable of another generation's version would end every job (case D10).
+
+def _ranktable(request: RunRequest, access: ChipAccess, host: HostNpus) -> tuple[tuple[Mount, ...], tuple[str, ...]]:
+    """Return the mount of the host's ranktable, or why it is left out: of another version it ends every job (case D10).
+
+    The Ascend Docker runtime mounts it by itself, whatever it is.
     """
-    mounts = [Mount(path, path, read_only=True) for path in access.network if path in host.paths]
-    notes = [f"this host has no {path}: not mounted" for path in access.network if path not in host.paths]
-    if RANKTABLE in host.paths and host.ranktable == access.ranktable:
-        mounts.append(Mount(RANKTABLE, RANKTABLE, read_only=True))
-    elif RANKTABLE in host.paths:
-        version = f"of version {host.ranktable}" if host.ranktable else "of no version that can be read"
-        wanted = f"HCCL takes {access.ranktable} on this chip" if access.ranktable else "none is known for this chip"
-        notes.append(f"{RANKTABLE} is {version}, {wanted}: not mounted")
-    return tuple(mounts), tuple(notes)
+    if RANKTABLE not in host.paths or not (request.is_multi_node or request.runtime):
+        return (), ()
+    if host.ranktable and host.ranktable == access.ranktable:
+        return () if request.runtime else (Mount(RANKTABLE, RANKTABLE, read_only=True),), ()
+    version = f"of version {host.ranktable}" if host.ranktable else "of no version that can be read"
+    wanted = f"HCCL takes {access.ranktable} on this chip" if access.ranktable else "none is known for this chip"
+    outcome = (
+        f"the runtime {request.runtime} mounts it all the same, so move it away" if request.runtime else "not mounted"
+    )
+    return (), (f"{RANKTABLE} is {version}, {wanted}: {outcome}",)

@@ -89,7 +89,7 @@ def full_model(access: ChipAccess, cards: tuple[int, ...] | None, seen: HostNpus
 def lacking(
     access: ChipAccess, host: HostNpus, cards: tuple[int, ...] | None = None, *, multi_node: bool = False
 ) -> tuple[str, ...]:
-    """Return what a host lacks of the chip's model, each named. Of cards: any at all, or (not None) those in `cards`."""
+    """Return what a host lacks of the chip's model, each named; of cards those in `cards`, or (None) any at all."""
     missing = [node for node in access.managers if node not in host.nodes]
     absent = sorted(set(cards or ()) - set(host.cards))
     if not host.cards:

@@ -69,6 +69,21 @@ class Install(StrEnum):
     TREE = "tree"
 
 
+class RunFormat(StrEnum):
+    """How a container is said: as a command that starts it here, or as a file for what starts it."""
+
+    DOCKER = "docker"
+    COMPOSE = "compose"
+    POD = "pod"
+    JOB = "job"
+    RAYCLUSTER = "raycluster"
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it runs on one host, like this one, and not somewhere in a cluster."""
+        return self in {RunFormat.DOCKER, RunFormat.COMPOSE}
+
+
 class Severity(StrEnum):
     """How much a finding weighs: an error stops, a warning and a note are printed."""
 

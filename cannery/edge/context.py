@@ -119,7 +119,7 @@ def read_context(root: Path, given: Given = Given(), *, is_json: bool = False) -
         wheelhouse=_folder("WHEELHOUSE", given.wheelhouse, "your wheels"),
         mirror=_folder("GIT_MIRROR", given.mirror, "your git repositories"),
         patches=_folder("PATCHES", given.patches, "your patch sets"),
-        local=_local(given.local),
+        local=named_folders(given.local),
     )
 
 
@@ -135,16 +135,20 @@ def _folder(option: str, text: str | None, what: str) -> Path | None:
     return folder
 
 
-def _local(texts: Sequence[str]) -> dict[str, Path]:
-    """Read `NAME=DIR` of each tree that stands in for a source."""
+def named_folders(texts: Sequence[str], option: str = "--src", prefix: str = "SRC_") -> dict[str, Path]:
+    """Read `NAME=DIR` of each tree that stands in for a source; `option` and `prefix` are how messages call it.
+
+    Raises `UsageError` for another form, a folder that is none, and a name that is given twice.
+    """
     found: dict[str, Path] = {}
     for text in texts:
         name, equals, folder = text.partition("=")
-        path = _folder(f"SRC_{name}", folder, f"the source of {name}")
+        path = _folder(f"{prefix}{name}", folder, f"the source of {name}")
         if not name or not equals or path is None:
-            raise UsageError(f"--src: {text!r} is not NAME=DIR", hint="for example --src verl-src=~/verl")
+            raise UsageError(f"{option}: {text!r} is not NAME=DIR", hint=f"for example {option} verl-src=~/verl")
         if found.setdefault(name, path) != path:
-            raise UsageError(f"SRC_{name}: named twice, {str(found[name])!r} and {str(path)!r}", hint="leave one out")
+            what = f"{prefix}{name}: named twice, {str(found[name])!r} and {str(path)!r}"
+            raise UsageError(what, hint="leave one out")
     return found
 
 

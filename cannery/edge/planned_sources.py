@@ -40,7 +40,7 @@ def local_trees(context: Context, catalog: Catalog, recipe: Recipe, epoch: int) 
             raise UsageError(f"SRC_{name}: no source of {recipe.name}", hint=did_you_mean(name, known))
     chosen = [one for one in recipe.sources if _own_tree(context, one) is not None]
     for one in chosen:
-        _refuse_other_tree(one, Path(str(_own_tree(context, one))))
+        refuse_other_tree(one, Path(str(_own_tree(context, one))))
     files = _fetch(context, catalog, chosen, epoch)
     return {one.name: LocalTree(file.tree, file.commit, file.dirty) for one, file in zip(chosen, files, strict=True)}
 
@@ -50,14 +50,17 @@ def _own_tree(context: Context, chosen: Chosen) -> Path | None:
     return context.local.get(chosen.name) or context.local.get(chosen.package)
 
 
-def _refuse_other_tree(chosen: Chosen, folder: Path) -> None:
-    """Raise `UsageError` for a folder without the source's modules: another project's, or a bare repository."""
+def refuse_other_tree(chosen: Chosen, folder: Path, prefix: str = "SRC_") -> None:
+    """Raise `UsageError` for a folder without the source's modules: another project's, or a bare repository.
+
+    `prefix` is how the message calls the option, before the source's name.
+    """
     project = folder / (chosen.component.subdirectory or "")
     modules = sorted({item.module.partition(".")[0] for item in chosen.component.imports})
     places = [project / inner / module for inner in ("", "src", "python") for module in modules]
     if modules and not any(place.is_dir() or place.with_suffix(".py").is_file() for place in places):
         below = f" below {chosen.component.subdirectory}" if chosen.component.subdirectory else ""
-        what = f"SRC_{chosen.name}: {str(folder)!r} has no {' or '.join(modules)}{below}"
+        what = f"{prefix}{chosen.name}: {str(folder)!r} has no {' or '.join(modules)}{below}"
         raise UsageError(what, hint=f"name a working tree of {chosen.name}, as git checks it out")
 
 

@@ -9,7 +9,8 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from cannery.core.errors import UnableError, VerifyFailedError
-from cannery.core.run_command import HostNpus, RunRequest, run_command
+from cannery.core.npu_host import RANKTABLE, HostNpus
+from cannery.core.run_command import RunRequest, run_command
 from cannery.edge.files import sha256_bytes, write_atomic
 from cannery.edge.process import run
 
@@ -126,8 +127,19 @@ def _run(  # noqa: PLR0913, PLR0917 - one container run
 
 
 def read_host(paths: tuple[str, ...], root: Path) -> HostNpus:
-    """Return which of `paths` this host has (below `root`), and the group that owns the device nodes."""
+    """Return which of `paths` this host has (below `root`), the group of the device nodes, the ranktable's version."""
     present = {p for p in paths if (root / p.lstrip("/")).exists()}
     nodes = frozenset(p for p in present if p.startswith("/dev/"))
     groups = {(root / node.lstrip("/")).stat().st_gid for node in nodes}
-    return HostNpus(nodes, frozenset(present) - nodes, min(groups - {0}, default=None))
+    ranktable = _ranktable_version(root / RANKTABLE.lstrip("/")) if RANKTABLE in present else ""
+    return HostNpus(nodes, frozenset(present) - nodes, min(groups - {0}, default=None), ranktable)
+
+
+def _ranktable_version(path: Path) -> str:
+    """Return the version that a ranktable states; "" where it states none or cannot be read."""
+    try:
+        value = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return ""
+    found = value.get("version") if isinstance(value, dict) else None
+    return found if isinstance(found, str) else ""

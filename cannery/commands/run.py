@@ -1,0 +1,153 @@
+"""`run` and `shell`: a container with this host's NPUs, or what starts one elsewhere, as text."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cannery.commands.versions import planned
+from cannery.core.container import GIVEN, VISIBLE, Container, RunRequest, make_container
+from cannery.core.dev_trees import dev_mounts, dev_notes
+from cannery.core.errors import ExitCode, UsageError
+from cannery.core.network import HOST_NETWORK, Interface
+from cannery.core.npu_host import full_model, parse_cards, wanted_paths
+from cannery.core.run_command import docker_command
+from cannery.core.run_print import printed, printed_notes
+from cannery.core.user_caches import user_caches
+from cannery.core.words import RunFormat
+from cannery.edge.context import named_folders
+from cannery.edge.docker_runtime import require_runtime
+from cannery.edge.engine import docker_client, find_engine
+from cannery.edge.images import needed_image
+from cannery.edge.interfaces import interface_names, read_interface
+from cannery.edge.planned_sources import refuse_other_tree
+from cannery.edge.user_caches import ready_caches
+from cannery.edge.verify import read_host
+
+if TYPE_CHECKING:
+    import argparse
+
+    from cannery.core.container import Mount
+    from cannery.core.plan import Plan
+    from cannery.edge.context import Context
+
+NO_NPUS = "none"
+SHELL = ("bash", "-l")
+HOST_ROOT = Path("/")
+
+
+def run(arguments: argparse.Namespace, context: Context) -> ExitCode:
+    """Start a container with this host's NPUs, or print what starts one with the chip's full model."""
+    form = _form(arguments)
+    catalog, plan, _ = planned(context, arguments)
+    access = catalog.chips[plan.recipe.target.chip]
+    host = read_host(wanted_paths(access), HOST_ROOT)
+    request = _request(arguments, context, plan, form)
+    if arguments.show:
+        container = make_container(request, access, full_model(access, request.cards, host))
+        for note in printed_notes(form, container, access, host):
+            context.say(f"note: {note}")
+        print(printed(form, container, access, plan), end="")
+        return ExitCode.DONE
+    container = make_container(request, access, host)
+    return _start(arguments, context, plan, container)
+
+
+def shell(arguments: argparse.Namespace, context: Context) -> ExitCode:
+    """Open a shell in a new container with this host's NPUs."""
+    arguments.run_command = list(SHELL)
+    return run(arguments, context)
+
+
+def _start(arguments: argparse.Namespace, context: Context, plan: Plan, container: Container) -> ExitCode:
+    request = container.request
+    if container.cards:
+        by = f"the docker runtime {request.runtime}" if request.runtime else "single device nodes"
+        context.say(f"NPUs: {container.cards}, by {by}")
+    for note in container.notes:
+        context.say(f"note: {note}")
+    engine = find_engine(context.env, context.cache, start=True, say=context.say)
+    client = docker_client(engine)
+    if request.runtime:
+        require_runtime(client, request.runtime)
+    needed_image(client, plan.reference, arguments.profile)
+    sys.stdout.flush()
+    # The container's exit code becomes ours, signals and terminal go straight to the client.
+    line = engine.command(*docker_command(container).arguments)
+    os.execve(line[0], line, engine.client_env(context.env))  # noqa: S606 - no shell is wanted
+
+
+def _form(arguments: argparse.Namespace) -> RunFormat:
+    """Return the form that is printed. Raises `UsageError` for options that do not go together."""
+    form = RunFormat(arguments.format or RunFormat.DOCKER)
+    if arguments.format and not arguments.show:
+        raise UsageError(f"--format {form} is text, and starts nothing", hint="add --print (make: PRINT=1)")
+    if form is not RunFormat.DOCKER and arguments.detach:
+        raise UsageError(f"--detach is an option of docker's, and --format is {form}", hint="leave it out")
+    if arguments.nodes is not None and form is not RunFormat.RAYCLUSTER:
+        raise UsageError("--nodes counts the pods of a RayCluster", hint="add --format raycluster --print")
+    if arguments.interface and arguments.network != HOST_NETWORK:
+        hint = "NETWORK=host (`--network host`) lets it see them"
+        raise UsageError("--interface: a container with a network of its own has no interface of the host's", hint=hint)
+    return form
+
+
+def _request(arguments: argparse.Namespace, context: Context, plan: Plan, form: RunFormat) -> RunRequest:
+    """Return what is to run. What is not there yet is made when a container is started, and not to print one."""
+    starts = not arguments.show
+    caches: tuple[Mount, ...] = ()
+    if form.is_local and not arguments.no_caches:
+        caches = tuple(ready_caches(user_caches(context.env), context.say, make=starts))
+    trees = _trees(arguments, context, plan)
+    return RunRequest(
+        image=plan.reference,
+        shm_size=plan.recipe.profile.shm_size,
+        cards=parse_cards(arguments.npus) if arguments.npus not in {None, NO_NPUS} else None,
+        npu=arguments.npus != NO_NPUS,
+        terminal=arguments.show or (sys.stdin.isatty() and sys.stdout.isatty()),
+        detach=arguments.detach,
+        name=arguments.name,
+        nodes=arguments.nodes or 1,
+        volumes=tuple(arguments.volume),
+        env=tuple(_known_value(context, text) for text in arguments.env),
+        command=tuple(arguments.run_command),
+        runtime=arguments.runtime,
+        network=arguments.network,
+        interface=_interface(arguments, context, form),
+        trees=trees,
+        caches=caches,
+        elsewhere=not starts,
+    )
+
+
+def _known_value(context: Context, text: str) -> str:
+    """Return `NAME` of a variable that names cards as `NAME=VALUE`, so that it is checked; docker looks others up."""
+    return f"{text}={context.env[text]}" if text in {GIVEN, VISIBLE} and text in context.env else text
+
+
+def _trees(arguments: argparse.Namespace, context: Context, plan: Plan) -> tuple[Mount, ...]:
+    folders = named_folders(arguments.dev, "--dev", "--dev ")
+    mounts = dev_mounts(plan, {name: str(folder) for name, folder in folders.items()})
+    for chosen in plan.recipe.sources:
+        if chosen.name in folders:
+            refuse_other_tree(chosen, folders[chosen.name], "--dev ")
+    for note in dev_notes(plan, mounts):
+        context.say(f"note: {note}")
+    return mounts
+
+
+def _interface(arguments: argparse.Namespace, context: Context, form: RunFormat) -> Interface | None:
+    """Return the interface that was named: of this host, or for a cluster that of each of its nodes."""
+    if arguments.interface:
+        return read_interface(arguments.interface) if form.is_local else Interface(arguments.interface)
+    if arguments.network == HOST_NETWORK and form.is_local:
+        names = ", ".join(interface_names()) or "none"
+        context.say(
+            f"note: HCCL and gloo choose an interface by themselves; --interface names one (this host has {names})"
+        )
+    return None
+
+
+COMMANDS = {"run": run, "shell": shell}

@@ -1,0 +1,70 @@
+"""What `run --print` prints: a command, or a file for what starts containers, and what to know about it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from cannery.core.compose_file import compose_file
+from cannery.core.kubernetes import job, pod
+from cannery.core.npu_host import lacking
+from cannery.core.ray_cluster import ray_cluster
+from cannery.core.run_command import docker_command
+from cannery.core.words import RunFormat
+
+if TYPE_CHECKING:
+    from cannery.core.catalog import ChipAccess
+    from cannery.core.container import Container
+    from cannery.core.npu_host import HostNpus
+    from cannery.core.plan import Plan
+
+RAY = "ray"
+
+
+def printed(form: RunFormat, container: Container, access: ChipAccess, plan: Plan) -> str:
+    """Return the text that starts `container`, the image of `plan`, with its line end.
+
+    Raises `UsageError` for what that form cannot say.
+    """
+    if form is RunFormat.DOCKER:
+        return f"{docker_command(container)}\n"
+    value = _value(form, container, access, plan)
+    return str(yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=120))
+
+
+def _value(form: RunFormat, container: Container, access: ChipAccess, plan: Plan) -> dict[str, Any]:
+    name, arch = container.request.name or plan.recipe.name, plan.recipe.target.arch
+    match form:
+        case RunFormat.POD:
+            return pod(container, name, access.resource, arch)
+        case RunFormat.JOB:
+            return job(container, name, access.resource, arch)
+        case RunFormat.RAYCLUSTER:
+            ray = next((package.version for package in plan.lock.packages if package.name == RAY), None)
+            return ray_cluster(container, name, access.resource, arch, ray)
+        case _:
+            return compose_file(container, plan.recipe.name)
+
+
+def printed_notes(form: RunFormat, container: Container, access: ChipAccess, host: HostNpus) -> tuple[str, ...]:
+    """Return what differs between the chip's full model, which `container` has, and `host`, or is another's choice."""
+    request = container.request
+    if not form.is_local:
+        return (*container.notes, *_of_a_cluster(container))
+    wanted = tuple(range(access.cards)) if request.cards is None else request.cards
+    missing = lacking(access, host, wanted, multi_node=request.is_multi_node) if request.npu else ()
+    notes = [f"this host lacks {', '.join(missing)}"] if missing else []
+    if request.interface:
+        notes.append(f"HCCL_IF_IP is this host's address; another one has its own at {request.interface.name}")
+    return (*container.notes, *notes)
+
+
+def _of_a_cluster(container: Container) -> list[str]:
+    request = container.request
+    notes = []
+    if request.cards:
+        notes.append(f"the device plugin chooses the cards: {container.cards} are asked for, whatever their numbers")
+    if "/" not in request.image:
+        notes.append(f"{request.image} names no registry: push it to one, and write where, or load it on every node")
+    return notes

@@ -1,0 +1,32 @@
+"""The user's own folders of models, which a container of theirs shares: what was downloaded once stays (case U03)."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from cannery.core.container import Mount
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+# The home of an image's user. Images run as root; HwHiAiUser is the driver's user, uid 1000.
+HOMES = {"root": "/root", "HwHiAiUser": "/home/HwHiAiUser"}
+# Folder below ~/.cache -> the variable by which the user keeps it elsewhere. Not all of ~/.cache: pip's and the like
+# belong to a user, and what root writes there its owner cannot remove.
+CACHES = {"huggingface": "HF_HOME", "modelscope": "MODELSCOPE_CACHE"}
+
+
+def user_caches(env: Mapping[str, str], user: str = "root") -> tuple[Mount, ...]:
+    """Return the mounts of the caches that `env` (of the host's user) names, at those of the image's `user`.
+
+    Of a cache that is named by a relative path, or by no home at all, nothing is known.
+    """
+    base = env.get("XDG_CACHE_HOME") or (f"{env['HOME']}/.cache" if env.get("HOME") else "")
+    places = {name: env.get(variable) or f"{base}/{name}" for name, variable in CACHES.items()}
+    found = {
+        name: PurePosixPath(place)
+        for name, place in places.items()
+        if place.startswith("/") and (base or env.get(CACHES[name]))
+    }
+    return tuple(Mount(str(place), f"{HOMES[user]}/.cache/{name}") for name, place in found.items())
