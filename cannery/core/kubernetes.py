@@ -73,7 +73,7 @@ def pod_spec(container: Container, name: str, resource: str | None, arch: Arch) 
     mounts = [*_mounts(container), {"name": SHM, "mountPath": "/dev/shm"}]  # noqa: S108 - shared memory is there
     inner: dict[str, Any] = {"name": dns_name(name), "image": request.image}
     # As with docker: the image's entrypoint stays, and a shell waits for who attaches.
-    inner |= {"args": list(request.command)} if request.command else {"stdin": True, "tty": True}
+    inner |= {"args": [_literal(word) for word in request.command]} if request.command else {"stdin": True, "tty": True}
     env = list(_environment(container))
     inner |= {"env": env} if env else {}
     if container.cards:
@@ -116,7 +116,12 @@ def _environment(container: Container) -> Iterator[dict[str, Any]]:
         if name == ADDRESS and not value:  # each node's own
             yield {"name": name, "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
         else:
-            yield {"name": name, "value": value}
+            yield {"name": name, "value": _literal(value or "")}
+
+
+def _literal(text: str) -> str:
+    """Return what Kubernetes reads as `text`: it puts variables in the place of `$(NAME)`, and takes `$$` for `$`."""
+    return re.sub(r"\$(?=[$(])", "$$", text)
 
 
 def _host_paths(container: Container) -> Iterator[dict[str, Any]]:

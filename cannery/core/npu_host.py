@@ -95,7 +95,7 @@ def lacking(
     if not host.cards:
         missing.append("/dev/davinci0 …")
     elif absent:
-        missing.append(f"card {card_text(absent)}")
+        missing.append(f"card{'s' if len(absent) > 1 else ''} {card_text(absent)}")
     missing += [path for path in access.mounts if path not in host.paths]
     missing += [] if host.npu_smi else ["npu-smi"]
     missing += [path for path in access.network if multi_node and path not in host.paths]

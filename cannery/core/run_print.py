@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
 from cannery.core.compose_file import compose_file
 from cannery.core.kubernetes import job, pod
 from cannery.core.npu_host import lacking
 from cannery.core.ray_cluster import ray_cluster
 from cannery.core.run_command import docker_command
 from cannery.core.words import RunFormat
+from cannery.core.yaml_output import yaml_output
 
 if TYPE_CHECKING:
     from cannery.core.catalog import ChipAccess
@@ -29,8 +28,7 @@ def printed(form: RunFormat, container: Container, access: ChipAccess, plan: Pla
     """
     if form is RunFormat.DOCKER:
         return f"{docker_command(container)}\n"
-    value = _value(form, container, access, plan)
-    return str(yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=120))
+    return yaml_output(_value(form, container, access, plan))
 
 
 def _value(form: RunFormat, container: Container, access: ChipAccess, plan: Plan) -> dict[str, Any]:

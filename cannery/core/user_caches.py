@@ -23,10 +23,9 @@ def user_caches(env: Mapping[str, str], user: str = "root") -> tuple[Mount, ...]
     Of a cache that is named by a relative path, or by no home at all, nothing is known.
     """
     base = env.get("XDG_CACHE_HOME") or (f"{env['HOME']}/.cache" if env.get("HOME") else "")
-    places = {name: env.get(variable) or f"{base}/{name}" for name, variable in CACHES.items()}
-    found = {
-        name: PurePosixPath(place)
+    places = {name: env.get(variable) or (f"{base}/{name}" if base else "") for name, variable in CACHES.items()}
+    return tuple(
+        Mount(str(PurePosixPath(place)), f"{HOMES[user]}/.cache/{name}")
         for name, place in places.items()
-        if place.startswith("/") and (base or env.get(CACHES[name]))
-    }
-    return tuple(Mount(str(place), f"{HOMES[user]}/.cache/{name}") for name, place in found.items())
+        if place.startswith("/")
+    )

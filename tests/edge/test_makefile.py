@@ -77,7 +77,7 @@ def test_an_unknown_variable_is_named(make: Make, word: str) -> None:
     assert not (make.folder / "noted").exists()
 
 
-@pytest.mark.parametrize("target", ["show", "check", "outdated", "plan", "render", "image", "verify", "run"])
+@pytest.mark.parametrize("target", ["show", "check", "outdated", "plan", "render", "image", "verify", "run", "shell"])
 def test_a_missing_profile_is_said_with_an_example(make: Make, target: str) -> None:
     done = make(target)
     assert done.returncode == 2
@@ -96,6 +96,31 @@ def test_a_containers_command_is_one_word_for_its_shell(make: Make, value: str) 
     done = make("run", "PROFILE=p", "NPUS=0,1", f"CMD={value}")
     assert done.returncode == 0, done.stderr
     assert make.noted == ["run", "p", "--npus", "0,1", "--", "sh", "-c", value]
+
+
+@pytest.mark.parametrize("value", NASTY)
+def test_where_and_how_a_container_runs(make: Make, value: str) -> None:
+    words = (
+        "NPUS=0-3",
+        "NETWORK=host",
+        f"INTERFACE={value}",
+        "RUNTIME=ascend",
+        "FORMAT=raycluster",
+        "NODES=4",
+        "PRINT=1",
+    )
+    done = make("run", "PROFILE=p", *words, "DEV=verl-src=/a mindspeed=/b", "CMD=true")
+    assert done.returncode == 0, done.stderr
+    assert make.noted == [
+        *("run", "p", "--npus", "0-3", "--network", "host", "--interface", value, "--runtime", "ascend"),
+        *("--format", "raycluster", "--nodes", "4", "--print", "--dev", "verl-src=/a", "--dev", "mindspeed=/b"),
+        *("--", "sh", "-c", "true"),
+    ]
+
+
+def test_a_shell(make: Make) -> None:
+    assert make("shell", "PROFILE=p", "NPUS=0").returncode == 0
+    assert make.noted == ["shell", "p", "--npus", "0"]
 
 
 def test_a_line_end_runs_nothing(make: Make) -> None:

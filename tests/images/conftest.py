@@ -29,7 +29,8 @@ def run_flags(cannery: Cannery, image: Image, device_nodes: tuple[str, ...]) -> 
     assert words[:2] == ["docker", "run"]
     assert words[-1] == image.reference
     flags = [word for word in words[2:-1] if word not in {"--rm", "-it"}]
-    return [w for i, w in enumerate(flags) if w != "-v" and (i == 0 or flags[i - 1] != "-v")]
+    mounts = {"-v", "--mount"}
+    return [w for i, w in enumerate(flags) if w not in mounts and (i == 0 or flags[i - 1] not in mounts)]
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,444 @@
+"""`build.py run` and `shell` on made-up hosts: what is read, what is printed, what is started, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import docker.errors
+import pytest
+import yaml
+from checkouts import copy_checkout
+from hosts import DCMI, DRIVER, HCCN, MANAGERS
+from schemas import compose_faults, kubernetes_faults, ray_faults
+
+from cannery import cli
+from cannery.commands import run as module
+from cannery.core.container import Mount, RunRequest, make_container
+from cannery.core.errors import ExitCode, UnableError
+from cannery.core.npu_host import RANKTABLE, full_model, wanted_paths
+from cannery.core.words import Arch, Chip
+from cannery.edge import interfaces
+from cannery.edge.catalog import load_catalog
+from cannery.edge.docker_runtime import require_runtime
+from cannery.edge.engine import Engine
+from cannery.edge.user_caches import ready_caches
+from cannery.edge.verify import read_host
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+CATALOG = load_catalog(ROOT / "images")
+A2 = CATALOG.chips["910b"]
+
+
+@dataclass(frozen=True)
+class Done:
+    code: int
+    out: str
+    err: str
+
+
+class Started(BaseException):
+    """In the place of execve, which does not return: nothing catches it."""
+
+
+class Host:
+    """build.py on a made-up host: its devices, driver, user and engine."""
+
+    def __init__(self, folder: Path, checkout: Path, monkeypatch: pytest.MonkeyPatch, capture: Any) -> None:  # noqa: ANN401
+        self.root, self.home, self.checkout, self.capture = folder / "host", folder / "home", checkout, capture
+        self.runtimes: dict[str, Any] = {"runc": {}}
+        self.started: list[str] = []
+        self.root.mkdir()
+        self.home.mkdir()
+        for name in ("XDG_CACHE_HOME", "HF_HOME", "MODELSCOPE_CACHE"):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv("HOME", str(self.home))
+        monkeypatch.setenv("CANNERY_CACHE", str(folder / "cache"))
+        monkeypatch.setattr("platform.machine", lambda: "x86_64")
+        monkeypatch.setattr(module, "HOST_ROOT", self.root)
+        versions = {"server_version": "26", "api_version": "1.45", "arch": "amd64"}
+        engine = Engine("unix:///s", Path("/usr/bin/docker"), None, owned=False, data_root=None, **versions)
+        monkeypatch.setattr(module, "find_engine", lambda *_, **__: engine)
+        monkeypatch.setattr(module, "docker_client", lambda _: self)
+        monkeypatch.setattr(module, "needed_image", lambda *_: "sha256:1")
+        monkeypatch.setattr(os, "execve", self._execve)
+
+    def info(self) -> dict[str, Any]:
+        return {"Runtimes": self.runtimes}
+
+    def _execve(self, _program: str, line: list[str], _env: dict[str, str]) -> None:
+        self.started = list(line)
+        raise Started
+
+    def has(self, *paths: str, cards: tuple[int, ...] = ()) -> Host:
+        for path in (*paths, *(f"/dev/davinci{n}" for n in cards), *(MANAGERS if cards else ())):
+            place = self.root / path.lstrip("/")
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.touch()
+        return self
+
+    def __call__(self, *words: str, root: Path | None = None) -> Done:
+        self.capture.readouterr()
+        try:
+            code = cli.main(words, root or self.checkout)
+        except Started:
+            code = 0
+        text = self.capture.readouterr()
+        assert "Traceback" not in text.out + text.err
+        return Done(code, text.out, text.err)
+
+    def start(self, *words: str) -> list[str]:
+        """What docker is started with, after the program."""
+        self.started = []
+        done = self(*words)
+        assert self.started, done.err
+        return self.started[1:]
+
+
+@pytest.fixture(scope="session")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return copy_checkout(tmp_path_factory.mktemp("checkout"))
+
+
+@pytest.fixture
+def host(checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Host:
+    monkeypatch.chdir(tmp_path)
+    return Host(tmp_path, checkout, monkeypatch, capsys)
+
+
+# The real chips
+
+
+@pytest.mark.parametrize("chip", Chip)
+def test_every_chips_model(chip: Chip) -> None:
+    """Cases D01 and D11."""
+    access = CATALOG.chips[chip]
+    container = make_container(RunRequest("i", "16g", network="host"), access, full_model(access, None))
+    managers = {node for node in container.devices if not node[12:].isdigit()}
+    mounts = {mount.source for mount in container.driver}
+    assert managers == {"/dev/davinci_manager", "/dev/hisi_hdc"} | (set() if chip is Chip.A5 else {"/dev/devmm_svm"})
+    assert ("/usr/local/Ascend/driver" in mounts) == (chip is Chip.A5)
+    assert ("/usr/local/Ascend/driver/lib64" in mounts) == (chip is not Chip.A5)
+    assert {DCMI, "/etc/ascend_install.info", "/usr/local/bin/npu-smi"} <= mounts
+    assert (HCCN in mounts) == (chip is not Chip.P310)
+    assert container.cards == {Chip.A3: 16}.get(chip, 8)
+    assert all(mount.read_only for mount in container.driver)
+
+
+def test_what_the_device_plugin_calls_each_chip_and_which_ranktable_it_takes() -> None:
+    assert {chip: access.resource for chip, access in CATALOG.chips.items()} == {
+        "910b": "huawei.com/Ascend910",
+        "a3": "huawei.com/Ascend910",
+        "910": "huawei.com/Ascend910",
+        "310p": "huawei.com/Ascend310P",
+        "a5": "huawei.com/npu",
+    }
+    tables = {chip: access.ranktable for chip, access in CATALOG.chips.items() if access.ranktable}
+    assert tables == {"910b": "1.0", "a3": "1.2", "a5": "2.0"}
+
+
+# What is read
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [('{"version": "1.2"}', "1.2"), ('{"version": 1.2}', ""), ("[]", ""), ("{", ""), ("", ""), (b"\xff\xfe", "")],
+)
+def test_the_version_of_a_ranktable(tmp_path: Path, text: str | bytes, version: str) -> None:
+    path = tmp_path / "etc/hccl_rootinfo.json"
+    path.parent.mkdir()
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    assert read_host(wanted_paths(A2), tmp_path).ranktable == version
+    path.unlink()
+    path.mkdir()
+    assert read_host(wanted_paths(A2), tmp_path).ranktable == "", "what docker made of a missing one"
+
+
+def test_an_interface_has_its_address() -> None:
+    assert interfaces.read_interface("lo").address == "127.0.0.1"
+    assert "lo" not in interfaces.interface_names()
+
+
+def test_an_interface_of_ipv6_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = tmp_path / "if_inet6"
+    table.write_text(
+        "fe800000000000000000000000000001 02 40 20 80 eth6\n"
+        "20010db8000000000000000000000007 02 40 00 80 eth6\n"
+        "20010db8000000000000000000000008 03 40 00 80 eth7\n"
+    )
+    monkeypatch.setattr(interfaces, "IF_INET6", table)
+    monkeypatch.setattr("socket.if_nameindex", lambda: [(1, "lo"), (2, "eth6"), (3, "eth8")])
+    assert interfaces.read_interface("eth6").address == "2001:db8::7"
+    with pytest.raises(UnableError, match="eth8 has no address"):
+        interfaces.read_interface("eth8")
+    monkeypatch.setattr(interfaces, "IF_INET6", tmp_path / "none")
+    with pytest.raises(UnableError, match="eth6 has no address"):
+        interfaces.read_interface("eth6")
+
+
+def test_caches_are_made_for_their_user(tmp_path: Path) -> None:
+    """Case U03."""
+    mounts = (Mount(str(tmp_path / "a/b"), "/root/.cache/b"),)
+    assert tuple(ready_caches(mounts, pytest.fail, make=False)) == ()
+    assert not (tmp_path / "a").exists(), "to print makes nothing"
+    assert tuple(ready_caches(mounts, pytest.fail, make=True)) == mounts
+    assert (tmp_path / "a/b").stat().st_uid == os.getuid()
+    assert tuple(ready_caches(mounts, pytest.fail, make=False)) == mounts
+
+
+def test_a_cache_that_cannot_be_made_or_written_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Case U03."""
+    (tmp_path / "file").touch()
+    said: list[str] = []
+    assert tuple(ready_caches((Mount(str(tmp_path / "file/b"), "/c"),), said.append, make=True)) == ()
+    assert said[0].startswith(f"warning: {tmp_path}/file/b cannot be made")
+    (tmp_path / "models").mkdir()
+    monkeypatch.setattr(os, "access", lambda *_: False)  # root may write anywhere
+    (found,) = ready_caches((Mount(str(tmp_path / "models"), "/c"),), said.append, make=True)
+    assert found.read_only
+    assert said[1].startswith(f"warning: you cannot write {tmp_path}/models")
+
+
+class Client:
+    def __init__(self, answer: Any) -> None:  # noqa: ANN401 - docker's JSON
+        self.answer = answer
+
+    def info(self) -> dict[str, Any]:
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return dict(self.answer)
+
+
+def test_a_runtime_that_the_engine_has_or_has_not() -> None:
+    """Case D08."""
+    require_runtime(Client({"Runtimes": {"ascend": {}, "runc": {}}}), "ascend")
+    with pytest.raises(UnableError, match="no runtime 'ascend', only runc") as caught:
+        require_runtime(Client({"Runtimes": {"runc": {}}}), "ascend")
+    assert "leave --runtime out" in caught.value.hint
+    with pytest.raises(UnableError, match="only none"):
+        require_runtime(Client({}), "ascend")
+    with pytest.raises(UnableError, match="does not answer"):
+        require_runtime(Client(docker.errors.DockerException("gone")), "ascend")
+
+
+# What is started
+
+
+def test_a_container_is_started_with_what_exists(host: Host) -> None:
+    host.has(*DRIVER, "/usr/local/sbin/npu-smi", cards=(3, 4))
+    words = host.start("run", "quickstart", "--npus", "4", "--name", "mine", "--", "python", "train.py")
+    assert [b for a, b in pairwise(words) if a == "--device"] == ["/dev/davinci4", *MANAGERS]
+    assert "/usr/local/sbin/npu-smi:/usr/local/bin/npu-smi:ro" in words
+    assert f"{DCMI}:{DCMI}:ro" not in words
+    assert f"{host.home}/.cache/huggingface:/root/.cache/huggingface" in words
+    assert (host.home / ".cache/modelscope").is_dir()
+    assert "ASCEND_RT_VISIBLE_DEVICES=0" in words
+    assert words[-2:] == ["python", "train.py"]
+
+
+def test_what_is_started_is_said(host: Host) -> None:
+    host.has(cards=(0, 1))
+    done = host("run", "quickstart", "--no-caches")
+    assert "NPUs: 2, by single device nodes" in done.err
+    assert f"note: this host has no {DCMI}: not mounted" in done.err
+    assert not [word for word in host.started if ".cache" in word]
+    assert not (host.home / ".cache").exists()
+
+
+def test_a_shell_is_opened(host: Host) -> None:
+    words = host.start("shell", "quickstart", "--npus", "none", "--no-caches")
+    assert words[-2:] == ["bash", "-l"]
+    assert words[:3] == ["run", "--rm", "--init"]
+    assert "quickstart:" in words[-3]
+
+
+def test_the_runtime_is_asked_for_before_anything_starts(host: Host) -> None:
+    host.has(cards=(0, 1))
+    done = host("run", "quickstart", "--runtime", "ascend")
+    assert (done.code, host.started) == (ExitCode.UNABLE, [])
+    assert "no runtime 'ascend', only runc" in done.err
+    host.runtimes["ascend"] = {}
+    words = host.start("run", "quickstart", "--runtime", "ascend", "--npus", "1")
+    assert "ASCEND_VISIBLE_DEVICES=1" in words
+    assert "--device" not in words
+    assert words[words.index("--runtime") + 1] == "ascend"
+
+
+def test_the_environments_choice_of_cards_is_checked(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    host.has(cards=(0, 1))
+    monkeypatch.setenv("ASCEND_RT_VISIBLE_DEVICES", "1")
+    monkeypatch.setenv("TOKEN", "secret")
+    words = host.start("run", "quickstart", "-e", "ASCEND_RT_VISIBLE_DEVICES", "-e", "TOKEN")
+    assert "ASCEND_RT_VISIBLE_DEVICES=1" in words
+    assert "TOKEN" in words
+    monkeypatch.setenv("ASCEND_RT_VISIBLE_DEVICES", "2")
+    done = host("run", "quickstart", "-e", "ASCEND_RT_VISIBLE_DEVICES")
+    assert done.code == ExitCode.USAGE
+    assert "index 2 outside 0..1" in done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--npus", "2"], ["no card 2 on this host", "0,1"]),
+        (["--npus", "0-3", "--runtime", "ascend"], ["no card 2, 3"]),
+    ],
+)
+def test_what_does_not_exist_is_not_started(host: Host, words: list[str], says: list[str]) -> None:
+    host.has(cards=(0, 1))
+    done = host("run", "quickstart", *words)
+    assert (done.code, host.started) == (ExitCode.UNABLE, [])
+    assert all(word in done.err for word in says), done.err
+
+
+@pytest.mark.parametrize("command", ["run", "shell"])
+def test_a_host_without_npus_starts_nothing(host: Host, command: str) -> None:
+    done = host(command, "quickstart")
+    assert (done.code, host.started) == (ExitCode.UNABLE, [])
+    assert "NPUS=none" in done.err
+
+
+# What is printed
+
+
+def test_the_full_model_is_printed_and_the_hosts_lacks_are_noted(host: Host) -> None:
+    host.has(DCMI, "/usr/bin/npu-smi", cards=(0, 1))
+    done = host("run", "quickstart", "--print")
+    words = shlex.split(done.out.replace("\\\n", " "))
+    assert words.count("--device") == 8 + 3
+    assert "type=bind,source=/usr/bin/npu-smi,target=/usr/local/bin/npu-smi,readonly" in words
+    assert f"note: this host lacks cards 2-7, {', '.join(DRIVER)}\n" in done.err
+    assert not (host.home / ".cache").exists()
+
+
+def test_the_interface_is_this_hosts(host: Host) -> None:
+    done = host("run", "quickstart", "--print", "--network", "host", "--interface", "lo")
+    assert "-e HCCL_IF_IP=127.0.0.1 \\\n" in done.out
+    assert "-e GLOO_SOCKET_IFNAME=lo \\\n" in done.out
+    assert f"source={HCCN}," in done.out
+    assert "HCCL_IF_IP is this host's address" in done.err
+    assert HCCN in done.err.partition("lacks")[2]
+
+
+def test_without_an_interface_those_of_the_host_are_named(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "interface_names", lambda: ("eth0", "bond1"))
+    done = host("run", "quickstart", "--print", "--network", "host")
+    assert "this host has eth0, bond1" in done.err
+
+
+def test_a_leftover_ranktable_is_left_out(host: Host) -> None:
+    host.has(RANKTABLE)
+    (host.root / RANKTABLE.lstrip("/")).write_text(json.dumps({"version": "1.2"}))
+    done = host("run", "quickstart", "--print", "--network", "host")
+    assert f"note: {RANKTABLE} is of version 1.2, HCCL takes 1.0 on this chip: not mounted" in done.err
+    assert RANKTABLE not in done.out
+
+
+def test_compose(host: Host) -> None:
+    (host.home / ".cache/huggingface").mkdir(parents=True)
+    done = host("run", "quickstart", "--print", "--format", "compose", "--npus", "0,3", "-v", "/data:/data")
+    value = yaml.safe_load(done.out)
+    assert compose_faults(value) == []
+    service = value["services"]["quickstart"]
+    assert [device.partition(":")[0] for device in service["devices"]][:2] == ["/dev/davinci0", "/dev/davinci3"]
+    assert service["environment"] == {"ASCEND_RT_VISIBLE_DEVICES": "0,1"}
+    assert service["volumes"][-2]["source"] == f"{host.home}/.cache/huggingface"
+
+
+def test_a_cluster_is_no_host_of_ours(host: Host) -> None:
+    (host.home / ".cache/huggingface").mkdir(parents=True)
+    words = ("--network", "host", "--interface", "bond0", "--chip", "a3", "--arch", "amd64")
+    done = host("run", "quickstart", "--print", "--format", "pod", *words)
+    value = yaml.safe_load(done.out)
+    assert kubernetes_faults(value) == []
+    assert value["spec"]["containers"][0]["resources"]["limits"] == {"huawei.com/Ascend910": 16}
+    assert ".cache" not in done.out
+    assert "lacks" not in done.err
+    assert "names no registry" in done.err
+
+
+def test_a_ray_cluster_of_n_nodes(host: Host) -> None:
+    done = host("run", "quickstart", "--print", "--format", "raycluster", "--nodes", "3", "--name", "Big_Run")
+    value = yaml.safe_load(done.out)
+    assert ray_faults(value) == []
+    assert (value["metadata"]["name"], value["spec"]["rayVersion"]) == ("big-run", "2.50.0")
+    assert value["spec"]["workerGroupSpecs"][0]["replicas"] == 2
+
+
+# Working trees
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    folder = tmp_path / "my verl"
+    (folder / "verl").mkdir(parents=True)
+    return folder
+
+
+def test_a_working_tree_stands_over_the_images(host: Host, tree: Path) -> None:
+    words = ("run", "verl-npu", "--arch", "arm64", "--print", "--npus", "none", "--dev", f"verl-src={tree}")
+    done = host(*words, root=ROOT)
+    assert done.code == 0, done.err
+    assert f"--mount 'type=bind,source={tree},target=/opt/src/verl-src'" in done.out
+    assert "patches of the image's own verl-src are not in force there until checked" in done.err
+
+
+@pytest.mark.parametrize(
+    ("word", "says"),
+    [
+        ("verl-src={empty}", ["--dev verl-src", "has no verl", "working tree"]),
+        ("verl-src={empty}/none", ["--dev verl-src", "is no folder"]),
+        ("verl-scr={tree}", ["--dev verl-scr: no source of verl-npu", "verl-src"]),
+        ("vllm={tree}", ["--dev vllm: the image has it installed", "SRC_vllm="]),
+        ("{tree}", ["--dev", "is not NAME=DIR"]),
+        ("verl-src=", ["--dev", "is not NAME=DIR"]),
+    ],
+)
+def test_another_tree_is_refused(host: Host, tree: Path, tmp_path: Path, word: str, says: list[str]) -> None:
+    (tmp_path / "empty").mkdir()
+    given = word.format(empty=tmp_path / "empty", tree=tree)
+    done = host("run", "verl-npu", "--arch", "arm64", "--print", "--dev", given, root=ROOT)
+    assert (done.code, done.out) == (ExitCode.USAGE, "")
+    assert all(text in done.err for text in says), done.err
+
+
+# Wrong use
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["run", "--format", "compose"], ["--format compose is text", "--print"]),
+        (["run", "--format", "compos", "--print"], ["'compos'", "compose"]),
+        (["run", "--nodes", "2", "--print"], ["--nodes counts the pods of a RayCluster", "--format raycluster"]),
+        (["run", "--nodes", "0", "--format", "raycluster", "--print"], ["--nodes: '0'"]),
+        (["run", "--detach", "--format", "pod", "--print"], ["--detach"]),
+        (["run", "--format", "job", "--print"], ["a job ends when its command does", "`--`"]),
+        (["run", "--print", "--interface", "lo"], ["--interface", "NETWORK=host"]),
+        (["run", "--print", "--network", "host", "--interface", "eth99"], ["no 'eth99'", "it has lo"]),
+        (["run", "--print", "--network", "bridge"], ["'bridge'", "host"]),
+        (["run", "--print", "--runtime", "ascent"], ["'ascent'", "ascend"]),
+        (["run", "--print", "--runtime", "ascend", "--npus", "none"], ["the runtime ascend brings NPUs"]),
+        (["run", "--print", "-e", "ASCEND_VISIBLE_DEVICES=0"], ["ASCEND_VISIBLE_DEVICES", "--npus"]),
+        (["run", "--print", "--dev", "verl=/"], ["--dev verl: no source of quickstart"]),
+        (["shell", "--print"], ["unknown option --print"]),
+        (["shell", "--detach"], ["unknown option --detach"]),
+        (["shell", "--", "python"], ["'python'", "build.py run"]),
+    ],
+    ids=" ".join,
+)
+def test_wrong_use(host: Host, words: list[str], says: list[str]) -> None:
+    cut = words.index("--") if "--" in words else len(words)
+    done = host(words[0], "quickstart", *words[1:cut], *words[cut:])
+    assert (done.code, done.out, host.started) == (ExitCode.USAGE, "", [])
+    assert all(word in done.err for word in says), done.err
+
+
+def test_the_printed_arch_is_the_images(host: Host) -> None:
+    done = host("run", "verl-npu", "--arch", "arm64", "--print", "--format", "pod", root=ROOT)
+    assert yaml.safe_load(done.out)["spec"]["nodeSelector"] == {"kubernetes.io/arch": Arch.ARM64.value}

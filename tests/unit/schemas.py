@@ -1,0 +1,105 @@
+"""What compose, Kubernetes and KubeRay say to a file, by their own schemas, without any of them."""
+
+from __future__ import annotations
+
+import json
+from copy import deepcopy
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import jsonschema
+import kubernetes_validate
+
+# The oldest and the newest that kubernetes-validate knows and clusters run.
+KUBERNETES = ("1.25", "1.37")
+
+
+@cache
+def _compose() -> jsonschema.protocols.Validator:
+    """The Compose specification's schema, as check-jsonschema brings it."""
+    path = resources.files("check_jsonschema") / "builtin_schemas/vendor/compose-spec.json"
+    schema = json.loads(path.read_text(encoding="utf-8"))
+    return jsonschema.validators.validator_for(schema)(schema)
+
+
+def compose_faults(value: dict[str, Any]) -> list[str]:
+    """What the Compose specification says against a file."""
+    return [f"{error.json_path}: {error.message}" for error in _compose().iter_errors(value)]
+
+
+def kubernetes_faults(value: dict[str, Any]) -> list[str]:
+    """What Kubernetes' own schemas say against an object; a field that they have not is a fault."""
+    found = []
+    for version in KUBERNETES:
+        try:
+            kubernetes_validate.validate(value, version, strict=True)
+        except kubernetes_validate.ValidationError as error:
+            found.append(f"{version}: {error.json_path}: {error.message}")
+    return found
+
+
+_COUNT = {"type": "integer", "minimum": 0}
+_GROUP = {
+    "rayStartParams": {"type": "object", "additionalProperties": {"type": "string"}},
+    "template": {"type": "object"},
+}
+_LABELS = {"type": "object", "additionalProperties": {"type": "string"}}
+# KubeRay's own schema stands in no package. So: what its API reference (ray.io/v1) has around the pods, by field, type
+# and whether it must be there; the pods themselves, nine tenths of the file, go by Kubernetes' schema.
+RAY = {
+    "type": "object",
+    "required": ["apiVersion", "kind", "metadata", "spec"],
+    "additionalProperties": False,
+    "properties": {
+        "apiVersion": {"const": "ray.io/v1"},
+        "kind": {"const": "RayCluster"},
+        "metadata": {
+            "type": "object",
+            "required": ["name"],
+            "properties": {"name": {"type": "string", "pattern": "^[a-z]([-a-z0-9]*[a-z0-9])?$"}, "labels": _LABELS},
+            "additionalProperties": False,
+        },
+        "spec": {
+            "type": "object",
+            "required": ["headGroupSpec"],
+            "additionalProperties": False,
+            "properties": {
+                "rayVersion": {"type": "string"},
+                "headGroupSpec": {
+                    "type": "object",
+                    "required": ["rayStartParams", "template"],
+                    "properties": _GROUP,
+                    "additionalProperties": False,
+                },
+                "workerGroupSpecs": {
+                    "type": "array",
+                    "items": {
+                        "type": "object",
+                        "required": ["groupName", "minReplicas", "maxReplicas", "rayStartParams", "template"],
+                        "properties": {
+                            **_GROUP,
+                            "groupName": {"type": "string"},
+                            "replicas": _COUNT,
+                            "minReplicas": _COUNT,
+                            "maxReplicas": _COUNT,
+                        },
+                        "additionalProperties": False,
+                    },
+                },
+            },
+        },
+    },
+}
+
+
+def ray_faults(value: dict[str, Any]) -> list[str]:
+    """What KubeRay and Kubernetes say against a RayCluster."""
+    errors = jsonschema.Draft202012Validator(RAY).iter_errors(value)
+    found = [f"{error.json_path}: {error.message}" for error in errors]
+    spec = value.get("spec", {})
+    for group in (spec.get("headGroupSpec", {}), *spec.get("workerGroupSpecs", ())):
+        template = deepcopy(group.get("template", {}))
+        pod = {"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": "pod"}, "template": template}
+        found += kubernetes_faults(pod)
+    return found

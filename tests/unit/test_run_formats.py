@@ -1,0 +1,376 @@
+"""A container as compose file, Pod, Job and RayCluster: what they say, what they refuse, and that it means the same."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from io import StringIO
+from typing import Any
+
+import factories
+import pytest
+import yaml
+from hosts import FULL_A2, HCCN, MANAGERS, PARTIAL
+from hypothesis import given
+from hypothesis import strategies as st
+from ruamel.yaml import YAML
+from schemas import compose_faults, kubernetes_faults, ray_faults
+
+from cannery.core.catalog import ChipAccess
+from cannery.core.compose_file import compose_file
+from cannery.core.container import Container, Mount, RunRequest, make_container
+from cannery.core.errors import UsageError
+from cannery.core.kubernetes import dns_name, job, pod, size
+from cannery.core.network import Interface
+from cannery.core.ray_cluster import ray_cluster
+from cannery.core.run_print import printed, printed_notes
+from cannery.core.words import Arch, RunFormat
+from cannery.core.yaml_output import yaml_output
+
+RESOURCE = "huawei.com/Ascend910"
+ACCESS = ChipAccess(
+    names="A2",
+    cards=8,
+    managers=MANAGERS,
+    mounts=("/usr/local/dcmi", "/usr/local/Ascend/driver/version.info"),
+    network=(HCCN,),
+    ranktable="1.0",
+    resource=RESOURCE,
+)
+TREE = Mount("/home/me/verl", "/opt/src/verl-src")
+
+
+def made(**asked: Any) -> Container:  # noqa: ANN401 - of the request
+    host = asked.pop("host", FULL_A2)
+    return make_container(RunRequest("stack:tag", "16g", **asked), ACCESS, host)
+
+
+def service(container: Container) -> dict[str, Any]:
+    value = compose_file(container, "stack")
+    assert compose_faults(value) == []
+    return dict(value["services"]["stack"])
+
+
+def pod_of(container: Container, name: str = "stack") -> dict[str, Any]:
+    value = pod(container, name, RESOURCE, Arch.ARM64)
+    assert kubernetes_faults(value) == []
+    return dict(value["spec"])
+
+
+def inner(spec: dict[str, Any]) -> dict[str, Any]:
+    (found,) = spec["containers"]
+    return dict(found)
+
+
+# Compose
+
+
+def test_a_service_has_what_the_command_has() -> None:
+    value = service(made(cards=(1,), name="mine", terminal=True, network="host", command=("python", "train.py")))
+    assert value["devices"] == [f"{node}:{node}" for node in ("/dev/davinci1", *MANAGERS)]
+    assert (value["shm_size"], value["group_add"], value["network_mode"]) == ("16g", ["1000"], "host")
+    assert (value["init"], value["tty"], value["stdin_open"], value["container_name"]) == (True, True, True, "mine")
+    assert value["environment"] == {"ASCEND_RT_VISIBLE_DEVICES": "0"}
+    assert value["command"] == ["python", "train.py"]
+    assert "privileged" not in value
+
+
+def test_a_missing_folder_is_an_error_of_compose_and_no_empty_folder() -> None:
+    value = service(made(trees=(TREE,), volumes=("/data:/data:ro",)))
+    *mounts, data = value["volumes"]
+    assert data == "/data:/data:ro"
+    assert all(mount["bind"] == {"create_host_path": False} for mount in mounts)
+    assert mounts[-1] == {
+        "type": "bind", "source": TREE.source, "target": TREE.target, "bind": {"create_host_path": False}
+    }  # fmt: skip
+    assert mounts[0]["read_only"] is True
+
+
+def test_the_runtime_stands_in_the_place_of_devices() -> None:
+    value = service(made(runtime="ascend", host=PARTIAL))
+    assert value["runtime"] == "ascend"
+    assert value["environment"] == {"ASCEND_VISIBLE_DEVICES": "3,4"}
+    assert not {"devices", "volumes"} & set(value)
+
+
+def test_a_container_without_npus_has_no_empty_lists() -> None:
+    assert service(made(npu=False)) == {"image": "stack:tag", "init": True, "shm_size": "16g"}
+
+
+def test_dollars_are_no_variables_of_compose() -> None:
+    value = service(made(npu=False, env=("A=$HOME", "B"), command=("sh", "-c", "echo $$ $A")))
+    assert value["environment"] == {"A": "$$HOME", "B": None}
+    assert value["command"][-1] == "echo $$$$ $$A"
+
+
+# Kubernetes
+
+
+def test_a_pod_asks_the_device_plugin_for_as_many_cards() -> None:
+    value = inner(pod_of(made(cards=(0, 2, 5))))
+    assert value["resources"] == {"requests": {RESOURCE: 3}, "limits": {RESOURCE: 3}}
+    assert "env" not in value, "the plugin chooses, and says which"
+    assert "/dev/davinci" not in json.dumps(value)
+    assert inner(pod_of(made()))["resources"]["limits"] == {RESOURCE: 8}
+    assert "resources" not in inner(pod_of(made(npu=False)))
+
+
+def test_driver_files_come_from_the_node_and_are_not_made_there() -> None:
+    spec = pod_of(made())
+    types = {
+        volume["hostPath"]["path"]: volume["hostPath"]["type"] for volume in spec["volumes"] if "hostPath" in volume
+    }
+    assert types == {
+        "/usr/local/dcmi": "Directory",
+        "/usr/local/Ascend/driver/version.info": "File",
+        "/usr/local/bin/npu-smi": "File",
+    }
+    names = {volume["name"] for volume in spec["volumes"]}
+    assert {mount["name"] for mount in inner(spec)["volumeMounts"]} == names
+    assert all(m["readOnly"] for m in inner(spec)["volumeMounts"] if m["name"].startswith("driver"))
+
+
+def test_a_cluster_with_the_ascend_runtime_mounts_the_driver_itself() -> None:
+    assert [volume["name"] for volume in pod_of(made(runtime="ascend"))["volumes"]] == ["shm"]
+
+
+def test_shm_group_arch_and_name() -> None:
+    spec = pod_of(made(), "verl-qwen3.5")
+    assert spec["volumes"][-1] == {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "16Gi"}}
+    assert inner(spec)["volumeMounts"][-1] == {"name": "shm", "mountPath": "/dev/shm"}
+    assert spec["securityContext"] == {"supplementalGroups": [1000]}
+    assert spec["nodeSelector"] == {"kubernetes.io/arch": "arm64"}
+    assert (spec["restartPolicy"], inner(spec)["name"]) == ("Never", "verl-qwen3-5")
+    assert "hostNetwork" not in spec
+    assert "privileged" not in json.dumps(spec)
+
+
+def test_the_images_entrypoint_stays() -> None:
+    value = inner(pod_of(made(command=("python", "train.py"))))
+    assert value["args"] == ["python", "train.py"]
+    assert not {"command", "stdin", "tty"} & set(value)
+    waiting = inner(pod_of(made()))
+    assert (waiting["stdin"], waiting["tty"]) == (True, True)
+
+
+def test_on_the_nodes_network_each_pod_has_its_own_address() -> None:
+    spec = pod_of(made(network="host", interface=Interface("bond0"), env=("A=1",)))
+    assert (spec["hostNetwork"], spec["dnsPolicy"]) == (True, "ClusterFirstWithHostNet")
+    env = {entry["name"]: entry for entry in inner(spec)["env"]}
+    assert env["HCCL_IF_IP"]["valueFrom"] == {"fieldRef": {"fieldPath": "status.podIP"}}
+    assert {name: env[name]["value"] for name in ("GLOO_SOCKET_IFNAME", "HCCL_SOCKET_IFNAME", "A")} == {
+        "GLOO_SOCKET_IFNAME": "bond0",
+        "HCCL_SOCKET_IFNAME": "bond0",
+        "A": "1",
+    }
+    assert HCCN in json.dumps(spec["volumes"])
+
+
+def test_folders_of_each_node() -> None:
+    spec = pod_of(made(npu=False, volumes=("/data:/data:ro", "/out:/work")))
+    assert spec["volumes"][:2] == [
+        {"name": "volume-0", "hostPath": {"path": "/data"}},
+        {"name": "volume-1", "hostPath": {"path": "/out"}},
+    ]
+    assert inner(spec)["volumeMounts"][:2] == [
+        {"name": "volume-0", "mountPath": "/data", "readOnly": True},
+        {"name": "volume-1", "mountPath": "/work"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("asked", "what", "hint"),
+    [
+        ({"trees": (TREE,)}, "--dev mounts a folder of this host", "SRC_<name>=dir"),
+        ({"network": "none"}, "--network none", "leave it out"),
+        ({"env": ("TOKEN",)}, "-e TOKEN", "TOKEN=VALUE"),
+        ({"volumes": ("data:/data",)}, "-v data:/data", "claim"),
+        ({"volumes": ("/data",)}, "-v /data", "SRC:DST"),
+    ],
+)
+@pytest.mark.parametrize("make", [pod, job])
+def test_what_a_cluster_cannot_have_of_this_host(make: Any, asked: dict[str, Any], what: str, hint: str) -> None:  # noqa: ANN401
+    with pytest.raises(UsageError, match=re.escape(what)) as caught:
+        make(made(command=("true",), **asked), "stack", RESOURCE, Arch.AMD64)
+    assert hint in caught.value.hint
+
+
+def test_a_chip_that_no_plugin_offers() -> None:
+    with pytest.raises(UsageError, match="no device plugin is known"):
+        pod(made(), "stack", None, Arch.AMD64)
+
+
+def test_a_job_runs_its_command_once() -> None:
+    value = job(made(command=("python", "train.py")), "stack", RESOURCE, Arch.AMD64)
+    assert kubernetes_faults(value) == []
+    assert value["spec"]["backoffLimit"] == 0
+    assert value["spec"]["template"]["spec"] == pod(
+        made(command=("python", "train.py")), "stack", RESOURCE, Arch.AMD64
+    )["spec"]  # fmt: skip
+    with pytest.raises(UsageError, match="there is none") as caught:
+        job(made(), "stack", RESOURCE, Arch.AMD64)
+    assert "--" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "found"), [("16g", "16Gi"), ("512M", "512Mi"), ("64k", "64Ki"), ("1048576", "1048576")]
+)
+def test_sizes(text: str, found: str) -> None:
+    assert size(text) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "found"), [("verl-qwen3.5", "verl-qwen3-5"), ("My_Run", "my-run"), ("x" * 80, "x" * 63), (".a.", "a")]
+)
+def test_names(text: str, found: str) -> None:
+    assert dns_name(text) == found
+
+
+def test_a_name_of_nothing() -> None:
+    with pytest.raises(UsageError, match="--name: '__'"):
+        dns_name("__")
+
+
+def kubernetes_reads(text: str, known: dict[str, str]) -> str:
+    """What a container gets of an argument: the rules of Kubernetes' documentation on dependent variables."""
+
+    def one(match: re.Match[str]) -> str:
+        if match[0] == "$$":
+            return "$"
+        return known.get(match[1], match[0]) if match[1] is not None else match[0]
+
+    return re.sub(r"\$\$|\$\(([^)]*)\)|\$", one, text)
+
+
+@given(st.text("$()aA \n", max_size=12))
+def test_dollars_are_no_variables_of_kubernetes(text: str) -> None:
+    value = inner(pod(made(npu=False, command=(text,), env=(f"A={text}",)), "stack", RESOURCE, Arch.AMD64)["spec"])
+    assert kubernetes_reads(value["args"][0], {"a": "?", "A": "?", "": "?"}) == text
+    assert kubernetes_reads(value["env"][0]["value"], {"a": "?", "A": "?", "": "?"}) == text
+
+
+# RayCluster
+
+
+def cluster(**asked: Any) -> dict[str, Any]:  # noqa: ANN401 - of the request
+    value = ray_cluster(made(**asked), "stack", RESOURCE, Arch.ARM64, "2.46.0")
+    assert ray_faults(value) == []
+    return value
+
+
+def test_a_cluster_has_its_head_on_the_first_node_and_the_rest_as_workers() -> None:
+    spec = cluster(nodes=4)["spec"]
+    (workers,) = spec["workerGroupSpecs"]
+    assert [workers[name] for name in ("replicas", "minReplicas", "maxReplicas")] == [3, 3, 3]
+    for group in (spec["headGroupSpec"], workers):
+        value = inner(group["template"]["spec"])
+        assert value["resources"]["limits"] == {RESOURCE: 8}
+        assert json.loads(shlex.split(group["rayStartParams"]["resources"])[0]) == {"NPU": 8}, "through a shell"
+        assert not {"stdin", "tty", "args"} & set(value)
+        assert "restartPolicy" not in group["template"]["spec"]
+    assert spec["rayVersion"] == "2.46.0"
+    assert HCCN in json.dumps(workers), "nodes that are several reach each other"
+
+
+def test_one_node_is_a_head_alone() -> None:
+    assert "workerGroupSpecs" not in cluster()["spec"]
+    assert "resources" not in cluster(npu=False)["spec"]["headGroupSpec"]["rayStartParams"]
+
+
+def test_the_head_is_reached_and_every_pod_says_whether_it_lives() -> None:
+    spec = cluster(nodes=2)["spec"]
+    head = inner(spec["headGroupSpec"]["template"]["spec"])
+    worker = inner(spec["workerGroupSpecs"][0]["template"]["spec"])
+    assert {port["name"]: port["containerPort"] for port in head["ports"]} == {
+        "gcs-server": 6379, "dashboard": 8265, "client": 10001
+    }  # fmt: skip
+    for value, addresses in ((head, 2), (worker, 1)):
+        for probe in ("livenessProbe", "readinessProbe"):
+            command = value[probe]["exec"]["command"]
+            assert command[:2] == ["python", "-c"]
+            compile(command[2], "probe", "exec")
+            assert len(command[3:]) == addresses
+
+
+def test_what_ray_cannot() -> None:
+    with pytest.raises(UsageError, match="the image has no Ray"):
+        ray_cluster(made(), "stack", RESOURCE, Arch.AMD64, None)
+    with pytest.raises(UsageError, match="takes no command") as caught:
+        ray_cluster(made(command=("python",)), "stack", RESOURCE, Arch.AMD64, "2.46.0")
+    assert "ray job submit" in caught.value.hint
+
+
+# The schemas do find what is wrong
+
+
+def test_a_misspelt_field_is_found_everywhere() -> None:
+    value = compose_file(made(), "stack")
+    value["services"]["stack"]["shm-size"] = "16g"
+    assert "'shm-size'" in compose_faults(value)[0]
+    wrong = pod(made(), "stack", RESOURCE, Arch.AMD64)
+    wrong["spec"]["containers"][0]["volumemounts"] = []
+    assert all("'volumemounts'" in fault for fault in kubernetes_faults(wrong))
+    assert len(kubernetes_faults(wrong)) == 2
+    inside, around = cluster(nodes=2), cluster(nodes=2)
+    inside["spec"]["workerGroupSpecs"][0]["template"]["spec"]["hostNetwork"] = "yes"
+    around["spec"]["workerGroupSpecs"][0]["replica"] = 1
+    assert "'yes'" in ray_faults(inside)[0]
+    assert "'replica'" in ray_faults(around)[0]
+
+
+# Text
+
+
+@pytest.mark.parametrize("form", RunFormat)
+def test_what_is_printed_is_the_container(form: RunFormat) -> None:
+    plan = factories.plan()
+    asked = {"command": ("true",)} if form is RunFormat.JOB else {}
+    text = printed(form, made(**asked), ACCESS, plan)
+    assert text.endswith("\n")
+    if form is RunFormat.DOCKER:
+        assert text.startswith("docker run")
+    else:
+        kinds = {RunFormat.POD: "Pod", RunFormat.JOB: "Job", RunFormat.RAYCLUSTER: "RayCluster"}
+        assert yaml.safe_load(text).get("kind") == kinds.get(form)
+    if form is RunFormat.RAYCLUSTER:
+        assert yaml.safe_load(text)["spec"]["rayVersion"] == "2.50.0"
+
+
+def test_notes_of_this_host_are_for_what_runs_on_one_like_it() -> None:
+    container = made(cards=(3, 4, 5), network="host", interface=Interface("eth0", "192.0.2.7"))
+    local = printed_notes(RunFormat.COMPOSE, container, ACCESS, PARTIAL)
+    assert local == (
+        f"this host lacks card 5, {HCCN}",
+        "HCCL_IF_IP is this host's address; another one has its own at eth0",
+    )
+    remote = printed_notes(RunFormat.POD, container, ACCESS, PARTIAL)
+    assert remote[0] == "the device plugin chooses the cards: 3 are asked for, whatever their numbers"
+    assert "names no registry" in remote[1]
+
+
+scalars = st.one_of(
+    st.text(st.characters(codec="utf-8", categories=("L", "N", "P", "S", "Zs")), max_size=12),
+    st.sampled_from(
+        ["1e-6", "0x1F", "0o7", "1_000", "12:30:45", "2026-01-02", "y", "N", "on", "~", "null", "=", ".5", "a: b"]
+    ),
+    st.integers(),
+    st.booleans(),
+)
+
+
+@given(st.dictionaries(scalars.filter(lambda v: isinstance(v, str)), st.one_of(scalars, st.lists(scalars)), max_size=4))
+def test_readers_of_yaml_1_1_and_1_2_read_the_same(value: dict[str, Any]) -> None:
+    text = yaml_output(value)
+    assert yaml.safe_load(text) == value
+    assert YAML(typ="safe", pure=True).load(StringIO(text)) == value
+
+
+@pytest.mark.parametrize("word", ["1e-6", "1E5", "y", "N", "0x1F", "012", "1_000", "12:30", "--lr"])
+def test_words_that_some_reader_takes_for_something_else_are_quoted(word: str) -> None:
+    assert yaml_output([word]) == f"- '{word}'\n"
+
+
+@pytest.mark.parametrize("word", ["python", "/opt/venv/bin/python", "huawei.com/Ascend910", "stack:tag-1"])
+def test_plain_words_are_not(word: str) -> None:
+    assert yaml_output([word]) == f"- {word}\n"
