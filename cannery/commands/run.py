@@ -29,7 +29,7 @@ from cannery.edge.verify import read_host
 if TYPE_CHECKING:
     import argparse
 
-    from cannery.core.container import Mount
+    from cannery.core.mounts import Mount
     from cannery.core.plan import Plan
     from cannery.edge.context import Context
 

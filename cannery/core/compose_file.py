@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from cannery.core.container import Container, Mount
+    from cannery.core.container import Container
+    from cannery.core.mounts import Mount
 
 
 def compose_file(container: Container, service: str) -> dict[str, Any]:

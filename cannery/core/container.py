@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cannery.core.errors import UnableError, UsageError
+from cannery.core.mounts import Found, Mount, beside, driver_mounts, network_mounts, ranktable_mounts
 from cannery.core.network import HOST_NETWORK, Interface, interface_env
-from cannery.core.npu_host import NPU_SMI, RANKTABLE
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from cannery.core.catalog import ChipAccess
     from cannery.core.npu_host import HostNpus
 
@@ -21,18 +23,6 @@ RUNTIME = "ascend"
 # The runtime is told host numbers by the first; in a container cards count from 0, whatever their nodes are called, and
 # the second names some of those (case D06).
 GIVEN, VISIBLE = "ASCEND_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES"
-
-
-@dataclass(frozen=True)
-class Mount:
-    """A path of the host that stands in the container."""
-
-    source: str
-    target: str
-    read_only: bool = False
-
-    def __str__(self) -> str:
-        return f"{self.source}:{self.target}{':ro' if self.read_only else ''}"
 
 
 @dataclass(frozen=True)
@@ -75,8 +65,8 @@ class Container:
     """A request bound to a host.
 
     `cards` is how many NPUs are in it, `devices` the nodes that bring them ((): `request.runtime` does), `driver` the
-    mounts of the driver and of HCCL's files, `visible` the variables that name cards, `env` the rest, in the order of
-    precedence (None: the value that the client's environment has). `notes` says what this host lacks.
+    mounts of the driver and of HCCL's files, `visible` the variables that name cards, `env` the rest (None: the value
+    that the client's environment has). `notes` says what this host lacks.
     """
 
     request: RunRequest
@@ -90,8 +80,8 @@ class Container:
 
     @property
     def mounts(self) -> tuple[Mount, ...]:
-        """Every mount that is not one of the user's own volumes."""
-        return (*self.driver, *self.request.trees, *self.request.caches)
+        """Every mount that is not one of the user's own volumes, and that none of those takes the place of."""
+        return (*self.driver, *beside((*self.request.trees, *self.request.caches), self.request.volumes))
 
 
 def make_container(request: RunRequest, access: ChipAccess, host: HostNpus) -> Container:
@@ -110,12 +100,21 @@ def make_container(request: RunRequest, access: ChipAccess, host: HostNpus) -> C
         return Container(request, 0, (), None, (), (), env, ())
     cards = _chosen_cards(request, access, host)
     visible = _visible(request, cards, given)
-    mounts, notes = ((), ()) if request.runtime else _driver(access, host)
     nodes = () if request.runtime else (*(f"/dev/davinci{n}" for n in cards), *access.managers)
-    more, lacks = _across_hosts(request, access, host)
-    table, doubts = _ranktable(request, access, host)
-    driver = (*mounts, *more, *table)
-    return Container(request, len(cards), nodes, host.group, driver, visible, env, (*notes, *lacks, *doubts))
+    found = list(_found_mounts(request, access, host))
+    driver = beside((mount for item in found for mount in item.mounts), request.volumes)
+    notes = tuple(note for item in found for note in item.notes)
+    return Container(request, len(cards), nodes, host.group, driver, visible, env, notes)
+
+
+def _found_mounts(request: RunRequest, access: ChipAccess, host: HostNpus) -> Iterator[Found]:
+    """Give what of `host` is mounted: the driver, which a runtime brings by itself, and what HCCL reads."""
+    if not request.runtime:
+        yield driver_mounts(access, host)
+    if request.is_multi_node:
+        yield network_mounts(access, host)
+    if request.is_multi_node or request.runtime:
+        yield ranktable_mounts(access, host, request.runtime)
 
 
 def _entry(text: str) -> tuple[str, str | None]:
@@ -154,40 +153,3 @@ def _visible(request: RunRequest, cards: tuple[int, ...], given: dict[str, str |
             what = f"{VISIBLE}={wanted}: index {', '.join(bad)} outside 0..{len(cards) - 1}"
             raise UsageError(what, hint="it counts the container's own cards from 0, whatever the host calls them")
     return tuple(found)
-
-
-def _driver(access: ChipAccess, host: HostNpus) -> tuple[tuple[Mount, ...], tuple[str, ...]]:
-    """Return the driver's mounts, and what of it this host lacks."""
-    mounts = [Mount(path, path, read_only=True) for path in access.mounts if path in host.paths]
-    notes = [f"this host has no {path}: not mounted" for path in access.mounts if path not in host.paths]
-    if host.npu_smi:
-        # Where the image's PATH finds it, wherever the host keeps it.
-        mounts.append(Mount(host.npu_smi, NPU_SMI[0], read_only=True))
-    else:
-        notes.append("this host has no npu-smi: not mounted")
-    return tuple(mounts), tuple(notes)
-
-
-def _across_hosts(request: RunRequest, access: ChipAccess, host: HostNpus) -> tuple[tuple[Mount, ...], tuple[str, ...]]:
-    """Return the mounts of what HCCL reads to reach other hosts, and what is left out."""
-    if not request.is_multi_node:
-        return (), ()
-    mounts = tuple(Mount(path, path, read_only=True) for path in access.network if path in host.paths)
-    return mounts, tuple(f"this host has no {path}: not mounted" for path in access.network if path not in host.paths)
-
-
-def _ranktable(request: RunRequest, access: ChipAccess, host: HostNpus) -> tuple[tuple[Mount, ...], tuple[str, ...]]:
-    """Return the mount of the host's ranktable, or why it is left out: of another version it ends every job (case D10).
-
-    The Ascend Docker runtime mounts it by itself, whatever it is.
-    """
-    if RANKTABLE not in host.paths or not (request.is_multi_node or request.runtime):
-        return (), ()
-    if host.ranktable and host.ranktable == access.ranktable:
-        return () if request.runtime else (Mount(RANKTABLE, RANKTABLE, read_only=True),), ()
-    version = f"of version {host.ranktable}" if host.ranktable else "of no version that can be read"
-    wanted = f"HCCL takes {access.ranktable} on this chip" if access.ranktable else "none is known for this chip"
-    outcome = (
-        f"the runtime {request.runtime} mounts it all the same, so move it away" if request.runtime else "not mounted"
-    )
-    return (), (f"{RANKTABLE} is {version}, {wanted}: {outcome}",)

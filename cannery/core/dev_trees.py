@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cannery.core.container import Mount
 from cannery.core.errors import UsageError
+from cannery.core.mounts import Mount
 from cannery.core.trees import tree_links
 from cannery.core.words import Install, did_you_mean
 

@@ -17,7 +17,8 @@ from cannery.core.npu_host import NPU_SMI
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cannery.core.container import Container, Mount
+    from cannery.core.container import Container
+    from cannery.core.mounts import Mount
     from cannery.core.words import Arch
 
 SHM = "shm"

@@ -6,11 +6,12 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cannery.core.container import Container, Mount, RunRequest, make_container
+from cannery.core.container import Container, RunRequest, make_container
 from cannery.core.npu_host import NPU_SMI, HostNpus, full_model, lacking, parse_cards, wanted_paths
 
 if TYPE_CHECKING:
     from cannery.core.catalog import ChipAccess
+    from cannery.core.mounts import Mount
 
 # Who starts a container needs all of these.
 __all__ = [

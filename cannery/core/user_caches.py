@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from cannery.core.container import Mount
+from cannery.core.mounts import Mount
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from cannery.core.container import Mount
+    from cannery.core.mounts import Mount
 
 
 def ready_caches(mounts: tuple[Mount, ...], say: Callable[[str], None], *, make: bool) -> Iterator[Mount]:

@@ -19,8 +19,9 @@ from schemas import compose_faults, kubernetes_faults, ray_faults
 
 from cannery import cli
 from cannery.commands import run as module
-from cannery.core.container import Mount, RunRequest, make_container
+from cannery.core.container import RunRequest, make_container
 from cannery.core.errors import ExitCode, UnableError
+from cannery.core.mounts import Mount
 from cannery.core.npu_host import RANKTABLE, full_model, wanted_paths
 from cannery.core.words import Arch, Chip
 from cannery.edge import interfaces

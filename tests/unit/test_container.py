@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cannery.core.catalog import ChipAccess
-from cannery.core.container import Container, Mount, RunRequest, make_container
+from cannery.core.container import Container, RunRequest, make_container
 from cannery.core.errors import UnableError, UsageError
+from cannery.core.mounts import Mount
 from cannery.core.network import Interface
 from cannery.core.npu_host import (
     DRIVER_GROUP,
@@ -175,6 +176,23 @@ def test_trees_and_caches_of_the_user_come_without_npus_too() -> None:
         "/models:/root/.cache/x:ro",
         "/data:/data",
     ]
+
+
+@pytest.mark.parametrize(
+    ("volume", "left"),
+    [
+        ("/usr/local/dcmi:/usr/local/dcmi", [MOUNTS[1], NPU_SMI[0], "/root/.cache/hf"]),
+        ("/x:/usr/local/dcmi/:ro", [MOUNTS[1], NPU_SMI[0], "/root/.cache/hf"]),
+        ("/usr/local/Ascend/driver:/usr/local/Ascend/driver", [MOUNTS[0], NPU_SMI[0], "/root/.cache/hf"]),
+        ("/root/.cache:/root/.cache", [*MOUNTS, NPU_SMI[0]]),
+        ("/root/.cache/hf", [*MOUNTS, NPU_SMI[0]]),
+        ("/data:/root/.cache/hf/hub", [*MOUNTS, NPU_SMI[0], "/root/.cache/hf"]),
+    ],
+)
+def test_a_volume_of_the_users_takes_the_place_of_a_mount(volume: str, left: list[str]) -> None:
+    container = made(caches=(Mount("/home/me/.cache/hf", "/root/.cache/hf"),), volumes=(volume,))
+    assert [mount.target for mount in container.mounts] == left
+    assert words(container, "-v")[-1] == volume
 
 
 # Several hosts

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from factories import catalog, inputs, source_components, source_recipe
 
-from cannery.core.container import Mount
 from cannery.core.dev_trees import dev_mounts, dev_notes
 from cannery.core.errors import UsageError
+from cannery.core.mounts import Mount
 from cannery.core.plan import Plan, make_plan
 from cannery.core.words import Install
 

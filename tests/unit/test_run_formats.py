@@ -19,9 +19,10 @@ from schemas import compose_faults, kubernetes_faults, ray_faults
 
 from cannery.core.catalog import ChipAccess
 from cannery.core.compose_file import compose_file
-from cannery.core.container import Container, Mount, RunRequest, make_container
+from cannery.core.container import Container, RunRequest, make_container
 from cannery.core.errors import UsageError
 from cannery.core.kubernetes import dns_name, job, pod, size
+from cannery.core.mounts import Mount
 from cannery.core.network import Interface
 from cannery.core.ray_cluster import ray_cluster
 from cannery.core.run_print import printed, printed_notes

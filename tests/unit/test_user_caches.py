@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cannery.core.container import Mount
+from cannery.core.mounts import Mount
 from cannery.core.user_caches import HOMES, user_caches
 
 
