@@ -39,7 +39,7 @@ help: ## print targets and variables
 	@echo "variables: PROFILE=name CANN=8.5.0 CHIP=910b OS=ubuntu22.04 PYTHON=3.11 ARCH=amd64 BASE=standin PIN='name==version …' FORCE=1 NPUS=0,1|none CMD='…' KIND='wheels …'"
 	@echo "           NETWORK=host INTERFACE=eth0 RUNTIME=ascend DEV='component=folder …' PRINT=1 FORMAT=compose|pod|job|raycluster NODES=4"
 	@echo "           WHEELHOUSE=folder BUILDER=buildx-builder UPGRADE='name name==version …'"
-	@echo "           SOURCES=release|release:name,name GIT_MIRROR=folder SRC_<component>=folder PATCHES=folder DOCUMENTED=1"
+	@echo "           SOURCES=release|release:name,name GIT_MIRROR=folder SRC_<component>=folder VERL_PATH=folder PATCHES=folder DOCUMENTED=1"
 	@echo "           ARGS='more options of build.py' CANNERY_CACHE=folder HOST_PYTHON=python3"
 	@echo "a command that fails has its own exit code (README, Exit codes); make itself ends with 2 for every failure"
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from cannery.commands.versions import planned
 from cannery.core.container import GIVEN, VISIBLE, Container, RunRequest, make_container
-from cannery.core.dev_trees import dev_mounts, dev_notes
+from cannery.core.dev_trees import dev_mounts, dev_names, dev_notes
 from cannery.core.errors import ExitCode, UsageError
 from cannery.core.network import HOST_NETWORK, Interface
 from cannery.core.npu_host import full_model, parse_cards, wanted_paths
@@ -128,7 +128,7 @@ def _known_value(context: Context, text: str) -> str:
 
 
 def _trees(arguments: argparse.Namespace, context: Context, plan: Plan) -> tuple[Mount, ...]:
-    folders = named_folders(arguments.dev, "--dev", "--dev ")
+    folders = dev_names(plan.recipe, named_folders(arguments.dev, "--dev", "--dev "))
     mounts = dev_mounts(plan, {name: str(folder) for name, folder in folders.items()})
     for chosen in plan.recipe.sources:
         if chosen.name in folders:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from cannery.core.errors import UsageError
 from cannery.core.mounts import Mount
@@ -13,32 +13,44 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from cannery.core.plan import Plan
+    from cannery.core.recipe import Recipe
+
+T = TypeVar("T")
+
+
+def dev_names(recipe: Recipe, folders: Mapping[str, T]) -> dict[str, T]:
+    """Return `folders` by component; a name may be the distribution's too, as for SRC_<name> (`verl` for verl-src).
+
+    Raises `UsageError` for a name that is no source of the profile.
+    """
+    by_name = {one.package: one.name for one in recipe.sources} | {one.name: one.name for one in recipe.sources}
+    for name in folders:
+        if name not in by_name:
+            hint = did_you_mean(name, {one.name for one in recipe.sources})
+            raise UsageError(f"--dev {name}: no source of {recipe.name}", hint=hint)
+    return {by_name[name]: folder for name, folder in folders.items()}
 
 
 def dev_mounts(plan: Plan, folders: Mapping[str, str]) -> tuple[Mount, ...]:
     """Return the mounts of `folders` (component: folder of the host) over the trees of the image.
 
-    Raises `UsageError` for a name that is no source of the profile, and for one that stands in no tree there.
+    Raises `UsageError` for a component that stands in no tree there.
     """
     standing = {step.name: step for step in plan.sources if step.install is not Install.WHEEL}
-    known = {chosen.name for chosen in plan.recipe.sources}
     for name in folders:
-        if name not in known:
-            raise UsageError(f"--dev {name}: no source of {plan.recipe.name}", hint=did_you_mean(name, standing))
         if name not in standing:
             hint = f"SRC_{name}={folders[name]} builds it in; trees of this image: {', '.join(standing) or 'none'}"
-            raise UsageError(f"--dev {name}: the image has it installed, and no tree to mount over", hint=hint)
+            raise UsageError(f"--dev {name}: the image has no tree of it to mount over", hint=hint)
     return tuple(Mount(folder, standing[name].path) for name, folder in folders.items())
 
 
 def dev_notes(plan: Plan, mounts: tuple[Mount, ...]) -> Iterator[str]:
     """Give what is no more as in the image where `mounts` stand over its trees."""
+    steps = {step.path: step for step in plan.sources}
     for mount in mounts:
-        name = mount.target.rpartition("/")[2]
-        yield (
-            f"{mount.target} is {mount.source}: patches of the image's own {name} are not in force there until checked "
-            "(`python /opt/cannery/verify.py` in the container)"
-        )
+        if steps[mount.target].patched_by:
+            check = "`python /opt/cannery/patched.py` in the container"
+            yield f"{mount.target} is {mount.source}: its patches count as not in force until checked ({check})"
         for path, target in tree_links(plan.recipe):
             if path.startswith(f"{mount.target}/"):
                 yield f"{path} is hidden, a link to {target}: make one in {mount.source} when it is imported"

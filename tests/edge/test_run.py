@@ -381,12 +381,13 @@ def tree(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_working_tree_stands_over_the_images(host: Host, tree: Path) -> None:
-    words = ("run", "verl-npu", "--arch", "arm64", "--print", "--npus", "none", "--dev", f"verl-src={tree}")
+@pytest.mark.parametrize("name", ["verl-src", "verl"])
+def test_a_working_tree_stands_over_the_images(host: Host, tree: Path, name: str) -> None:
+    words = ("run", "verl-npu", "--arch", "arm64", "--print", "--npus", "none", "--dev", f"{name}={tree}")
     done = host(*words, root=ROOT)
     assert done.code == 0, done.err
     assert f"--mount 'type=bind,source={tree},target=/opt/src/verl-src'" in done.out
-    assert "patches of the image's own verl-src are not in force there until checked" in done.err
+    assert f"/opt/src/verl-src is {tree}: its patches count as not in force until checked" in done.err
 
 
 @pytest.mark.parametrize(
@@ -395,7 +396,7 @@ def test_a_working_tree_stands_over_the_images(host: Host, tree: Path) -> None:
         ("verl-src={empty}", ["--dev verl-src", "has no verl", "working tree"]),
         ("verl-src={empty}/none", ["--dev verl-src", "is no folder"]),
         ("verl-scr={tree}", ["--dev verl-scr: no source of verl-npu", "verl-src"]),
-        ("vllm={tree}", ["--dev vllm: the image has it installed", "SRC_vllm="]),
+        ("vllm={tree}", ["--dev vllm: the image has no tree of it", "SRC_vllm="]),
         ("{tree}", ["--dev", "is not NAME=DIR"]),
         ("verl-src=", ["--dev", "is not NAME=DIR"]),
     ],

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from factories import catalog, inputs, source_components, source_recipe
 
-from cannery.core.dev_trees import dev_mounts, dev_notes
+from cannery.core.dev_trees import dev_mounts, dev_names, dev_notes
 from cannery.core.errors import UsageError
 from cannery.core.mounts import Mount
+from cannery.core.patching import PatchedBy
 from cannery.core.plan import Plan, make_plan
 from cannery.core.words import Install
 
@@ -31,25 +34,35 @@ def test_a_tree_stands_over_the_images() -> None:
 
 def test_what_is_no_source_is_named_with_the_nearest() -> None:
     with pytest.raises(UsageError, match="--dev plugn: no source of sources") as caught:
-        dev_mounts(PLAN, {"plugn": "/x"})
+        dev_names(PLAN.recipe, {"plugn": "/x"})
     assert "plugin" in caught.value.hint
+
+
+def test_a_source_is_named_by_component_or_distribution() -> None:
+    parts = source_components()
+    parts["plugin"] = parts["plugin"].model_copy(update={"package": "the-plugin"})
+    found = source_recipe(found=catalog(components={**catalog().components, **parts}))
+    assert dev_names(found, {"the-plugin": 1, "engine": 2}) == {"plugin": 1, "engine": 2}
 
 
 @pytest.mark.parametrize("name", ["engine", "kernels"])
 def test_a_wheel_has_no_tree(name: str) -> None:
-    with pytest.raises(UsageError, match=f"--dev {name}: the image has it installed") as caught:
+    with pytest.raises(UsageError, match=f"--dev {name}: the image has no tree of it") as caught:
         dev_mounts(PLAN, {name: "/x"})
     assert caught.value.hint == f"SRC_{name}=/x builds it in; trees of this image: plugin"
 
 
-def test_patches_are_said_to_be_in_force_no_more() -> None:
-    (note,) = dev_notes(PLAN, dev_mounts(PLAN, {"plugin": "/home/me/plugin"}))
-    assert note.startswith("/opt/src/plugin is /home/me/plugin: patches of the image's own plugin are not in force")
-    assert "verify.py" in note
+def test_patches_of_a_tree_are_said_to_be_in_force_no_more() -> None:
+    mounts = dev_mounts(PLAN, {"plugin": "/home/me/plugin"})
+    assert tuple(dev_notes(PLAN, mounts)) == ()
+    steps = (replace(step, patched_by=(PatchedBy("verl-npu", "key"),)) for step in PLAN.sources)
+    (note,) = dev_notes(replace(PLAN, sources=tuple(steps)), mounts)
+    assert note.startswith("/opt/src/plugin is /home/me/plugin: its patches count as not in force until checked")
+    assert "/opt/cannery/patched.py" in note
 
 
 def test_a_hidden_link_is_named() -> None:
     made = linked()
     notes = tuple(dev_notes(made, dev_mounts(made, {"plugin": "/p", "engine": "/e"})))
-    assert len(notes) == 3
-    assert notes[1].startswith("/opt/src/plugin/engine is hidden, a link to /opt/src/engine/engine")
+    assert len(notes) == 1
+    assert notes[0].startswith("/opt/src/plugin/engine is hidden, a link to /opt/src/engine/engine")
