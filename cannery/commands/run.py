@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -47,6 +48,7 @@ def run(arguments: argparse.Namespace, context: Context) -> ExitCode:
     request = _request(arguments, context, plan, form)
     if arguments.show:
         container = make_container(request, access, full_model(access, request.cards, host))
+        container = _with_caches(container, arguments, context, make=False) if form.is_local else container
         for note in printed_notes(form, container, access, host):
             context.say(f"note: {note}")
         print(printed(form, container, access, plan), end="")
@@ -73,9 +75,10 @@ def _start(arguments: argparse.Namespace, context: Context, plan: Plan, containe
     if request.runtime:
         require_runtime(client, request.runtime)
     needed_image(client, plan.reference, arguments.profile)
+    command = docker_command(_with_caches(container, arguments, context, make=True))
     sys.stdout.flush()
     # The container's exit code becomes ours, signals and terminal go straight to the client.
-    line = engine.command(*docker_command(container).arguments)
+    line = engine.command(*command.arguments)
     os.execve(line[0], line, engine.client_env(context.env))  # noqa: S606 - no shell is wanted
 
 
@@ -95,12 +98,7 @@ def _form(arguments: argparse.Namespace) -> RunFormat:
 
 
 def _request(arguments: argparse.Namespace, context: Context, plan: Plan, form: RunFormat) -> RunRequest:
-    """Return what is to run. What is not there yet is made when a container is started, and not to print one."""
-    starts = not arguments.show
-    caches: tuple[Mount, ...] = ()
-    if form.is_local and not arguments.no_caches:
-        caches = tuple(ready_caches(user_caches(context.env), context.say, make=starts))
-    trees = _trees(arguments, context, plan)
+    """Return what is to run, but for the user's caches: those are looked at when all else is well."""
     return RunRequest(
         image=plan.reference,
         shm_size=plan.recipe.profile.shm_size,
@@ -116,10 +114,17 @@ def _request(arguments: argparse.Namespace, context: Context, plan: Plan, form: 
         runtime=arguments.runtime,
         network=arguments.network,
         interface=_interface(arguments, context, form),
-        trees=trees,
-        caches=caches,
-        elsewhere=not starts,
+        trees=_trees(arguments, context, plan),
+        elsewhere=arguments.show,
     )
+
+
+def _with_caches(container: Container, arguments: argparse.Namespace, context: Context, *, make: bool) -> Container:
+    """Return `container` with the user's caches in it, unless they are not wanted; `make` makes those that lack."""
+    if arguments.no_caches:
+        return container
+    found = tuple(ready_caches(user_caches(context.env), context.say, make=make))
+    return replace(container, request=replace(container.request, caches=found))
 
 
 def _known_value(context: Context, text: str) -> str:

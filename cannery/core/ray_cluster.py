@@ -9,12 +9,13 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from cannery.core.errors import UsageError
-from cannery.core.kubernetes import metadata, pod_spec
+from cannery.core.kubernetes import dns_name, metadata, pod_spec
 
 if TYPE_CHECKING:
     from cannery.core.container import Container
     from cannery.core.words import Arch
 
+LONGEST_NAME = 53  # KubeRay refuses longer ones
 PORTS = {"gcs-server": 6379, "dashboard": 8265, "client": 10001}
 # What KubeRay's own probes ask with wget, which not every base has.
 ALIVE = "http://localhost:52365/api/local_raylet_healthz"
@@ -31,13 +32,15 @@ def ray_cluster(
 ) -> dict[str, Any]:
     """Return the RayCluster of as many containers as the request has nodes.
 
-    Raises as `pod_spec`, and `UsageError` for an image without Ray or with a command: KubeRay starts Ray itself.
+    Raises as `pod_spec`, and `UsageError` for an image without Ray, for a command (KubeRay starts Ray itself), and for
+    a name that KubeRay would refuse.
     """
     if ray_version is None:
         raise UsageError("the image has no Ray", hint="name a profile that has the component ray")
     if container.request.command:
         hint = "submit the job to the cluster: `ray job submit -- COMMAND`"
         raise UsageError("KubeRay starts Ray in each pod, and takes no command behind `--`", hint=hint)
+    name = _cluster_name(name)
     head = _group(container, name, resource, arch, head=True)
     spec: dict[str, Any] = {"rayVersion": ray_version, "headGroupSpec": head}
     count = container.request.nodes - 1
@@ -45,6 +48,14 @@ def ray_cluster(
         group = {"groupName": "npu", "replicas": count, "minReplicas": count, "maxReplicas": count}
         spec["workerGroupSpecs"] = [{**group, **_group(container, name, resource, arch, head=False)}]
     return {"apiVersion": "ray.io/v1", "kind": "RayCluster", "metadata": metadata(name), "spec": spec}
+
+
+def _cluster_name(text: str) -> str:
+    """Return the cluster's name, which KubeRay makes those of pods and services of."""
+    found = dns_name(text)[:LONGEST_NAME].rstrip("-")
+    if not found[0].isalpha():
+        raise UsageError(f"--name: {text!r}: a RayCluster's name begins with a letter", hint=f"for example ray-{found}")
+    return found
 
 
 def _group(container: Container, name: str, resource: str | None, arch: Arch, *, head: bool) -> dict[str, Any]:

@@ -302,6 +302,7 @@ def test_a_host_without_npus_starts_nothing(host: Host, command: str) -> None:
     done = host(command, "quickstart")
     assert (done.code, host.started) == (ExitCode.UNABLE, [])
     assert "NPUS=none" in done.err
+    assert not (host.home / ".cache").exists(), "nothing started, nothing made"
 
 
 # What is printed

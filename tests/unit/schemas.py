@@ -57,7 +57,10 @@ RAY = {
         "metadata": {
             "type": "object",
             "required": ["name"],
-            "properties": {"name": {"type": "string", "pattern": "^[a-z]([-a-z0-9]*[a-z0-9])?$"}, "labels": _LABELS},
+            "properties": {
+                "name": {"type": "string", "pattern": "^[a-z]([-a-z0-9]{0,51}[a-z0-9])?$"},
+                "labels": _LABELS,
+            },
             "additionalProperties": False,
         },
         "spec": {

@@ -294,6 +294,15 @@ def test_the_head_is_reached_and_every_pod_says_whether_it_lives() -> None:
             assert len(command[3:]) == addresses
 
 
+def test_the_name_is_one_that_kuberay_takes() -> None:
+    value = ray_cluster(made(), "Long_" * 20, RESOURCE, Arch.ARM64, "2.46.0")
+    assert value["metadata"]["name"] == ("long-" * 20)[:53].rstrip("-")
+    assert ray_faults(value) == []
+    with pytest.raises(UsageError, match="begins with a letter") as caught:
+        ray_cluster(made(), "7b", RESOURCE, Arch.ARM64, "2.46.0")
+    assert "ray-7b" in caught.value.hint
+
+
 def test_what_ray_cannot() -> None:
     with pytest.raises(UsageError, match="the image has no Ray"):
         ray_cluster(made(), "stack", RESOURCE, Arch.AMD64, None)
