@@ -169,14 +169,14 @@ def test_on_the_nodes_network_each_pod_has_its_own_address() -> None:
 
 
 def test_folders_of_each_node() -> None:
-    spec = pod_of(made(npu=False, volumes=("/data:/data:ro", "/out:/work")))
+    spec = pod_of(made(npu=False, volumes=("/data:/data:ro", "/out:/there")))
     assert spec["volumes"][:2] == [
         {"name": "volume-0", "hostPath": {"path": "/data"}},
         {"name": "volume-1", "hostPath": {"path": "/out"}},
     ]
     assert inner(spec)["volumeMounts"][:2] == [
         {"name": "volume-0", "mountPath": "/data", "readOnly": True},
-        {"name": "volume-1", "mountPath": "/work"},
+        {"name": "volume-1", "mountPath": "/there"},
     ]
 
 
