@@ -29,9 +29,13 @@ need_profile = $(if $(PROFILE),$(call quote,$(PROFILE)),$(error PROFILE is not s
 ifdef CANNERY_CACHE
 export CANNERY_CACHE
 endif
+# lint-run reads it from there: a command of several lines would be several lines of a recipe.
+ifdef CMD
+export CMD
+endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev list show check lock outdated plan render image verify run engine-start engine-stop engine-status clean test unit lint goldens relock
+.PHONY: help setup setup-dev list show check lock outdated plan render image verify run lint-run engine-start engine-stop engine-status clean test unit lint goldens relock
 
 help: ## print targets and variables
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -65,6 +69,8 @@ verify: setup ## run the verify script in PROFILE's image
 	@$(RUN) verify $(need_profile) $(OPTIONS)
 run: setup ## start a container of PROFILE with this host's NPUs (CMD='…')
 	@$(RUN) run $(need_profile) $(OPTIONS) $(if $(CMD),-- sh -c $(call quote,$(CMD)))
+lint-run: setup ## say what is wrong with a docker run line of yours (CMD='docker run …')
+	@printf '%s' "$$CMD" | $(RUN) lint-run $(if $(CMD),-) $(OPTIONS)
 engine-start: setup ## start Cannery's own engine
 	@$(RUN) engine start
 engine-stop: setup ## stop Cannery's own engine (images stay; KIND=engine of clean removes it)

@@ -53,6 +53,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
         "build.py patches summary verl-npu",
     ),
     "run": ("host", "start a container with this host's NPUs", "build.py run quickstart --print"),
+    "lint-run": ("lint_run", "say what is wrong with a docker run line of yours", "build.py lint-run 'docker run …'"),
     "engine": ("host", "start, stop, look at or use Cannery's own Docker engine", "build.py engine env"),
     "clean": ("host", "show what Cannery holds on disk; remove what is named", "build.py clean wheels"),
 }
@@ -60,7 +61,7 @@ TARGET_COMMANDS = frozenset({"check", "lock", "outdated", "plan", "render", "ima
 # Those that make a plan, which a tree of the user's is a part of.
 SOURCE_COMMANDS = frozenset({"plan", "render", "image", "verify", "run"})
 JSON_COMMANDS = frozenset(
-    {"list", "show", "check", "outdated", "plan", "image", "verify", "patches", "engine", "clean"}
+    {"list", "show", "check", "outdated", "plan", "image", "verify", "patches", "lint-run", "engine", "clean"}
 )
 # Folders that a run is given (`cannery.edge.context.Given`), and the options that name them.
 FOLDERS = {"wheelhouse": "wheelhouse", "mirror": "git_mirror", "patches": "patches"}
@@ -126,6 +127,8 @@ def make_parser() -> Parser:
         if name in SOURCE_COMMANDS or name == "patches":
             _source_options(sub)
         _own_options(name, sub)
+        if name == "lint-run":
+            _lint_options(sub)
     return parser
 
 
@@ -199,6 +202,14 @@ def _patches_options(sub: argparse.ArgumentParser) -> None:
     )
     add("--tree", metavar="DIR", help="port: a folder to try the set on; new: the working tree to make it of")
     add("--output", metavar="DIR", help="port, new: the folder of sets that it is written to (new: images/patches)")
+
+
+def _lint_options(sub: argparse.ArgumentParser) -> None:
+    add = sub.add_argument
+    add("text", nargs="?", metavar="COMMAND", help="the docker run line, as one argument; - reads standard input")
+    add("--file", metavar="FILE", help="a compose file, in place of a command")
+    add("--chip", metavar="CHIP", help="the chip of the host that is to run it")
+    add("--arch", metavar="ARCH", help="the CPU architecture of that host")
 
 
 def _clean_kind(word: str) -> str:
