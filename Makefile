@@ -35,7 +35,7 @@ export CMD
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev list show check lock outdated plan render image verify run lint-run engine-start engine-stop engine-status clean test unit lint goldens relock
+.PHONY: help setup setup-dev list show check lock outdated plan render image verify run lint-run doctor engine-start engine-stop engine-status clean test unit lint goldens relock
 
 help: ## print targets and variables
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -71,6 +71,8 @@ run: setup ## start a container of PROFILE with this host's NPUs (CMD='…')
 	@$(RUN) run $(need_profile) $(OPTIONS) $(if $(CMD),-- sh -c $(call quote,$(CMD)))
 lint-run: setup ## say what is wrong with a docker run line of yours (CMD='docker run …')
 	@printf '%s' "$$CMD" | $(RUN) lint-run $(if $(CMD),-) $(OPTIONS)
+doctor: setup ## say what this host has and lacks for NPUs (PROFILE=… for its image)
+	@$(RUN) doctor $(foreach p,$(PROFILE),$(call quote,$p)) $(OPTIONS)
 engine-start: setup ## start Cannery's own engine
 	@$(RUN) engine start
 engine-stop: setup ## stop Cannery's own engine (images stay; KIND=engine of clean removes it)

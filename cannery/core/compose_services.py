@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from cannery.core.container import Container, Setting
@@ -21,6 +22,7 @@ _ONE = {
     "privileged": "privileged",
 }
 _LISTS = {"devices": "device", "volumes": "volume", "group_add": "group-add", "tmpfs": "tmpfs", "env_file": "env-file"}
+_DEFAULT = re.compile(r"\$\{\w+:?-([^}]*)\}")
 _MOUNT_TYPES = {"bind", "volume", "tmpfs"}
 
 
@@ -38,7 +40,7 @@ def compose_containers(document: Any, name: str) -> tuple[Container, ...]:  # no
 def _container(name: str, service: Mapping[str, Any]) -> Container:
     where = f"services.{name}"
     return Container(
-        image=str(service.get("image") or f"({where}.build)"),
+        image=_text(service.get("image") or f"({where}.build)"),
         settings=tuple(_settings(where, service)),
         command=_words(service.get("command")),
         where=where,
@@ -99,7 +101,8 @@ def _setting(option: str, value: str, word: str) -> Setting:
 
 
 def _text(value: Any) -> str:  # noqa: ANN401 - YAML
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    """Return a scalar as compose reads it: a variable's default in its place, since its value is not known here."""
+    return str(value).lower() if isinstance(value, bool) else _DEFAULT.sub(r"\1", str(value))
 
 
 def _listed(value: Any) -> list[Any]:  # noqa: ANN401 - YAML

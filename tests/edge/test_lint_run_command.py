@@ -4,11 +4,13 @@ import io
 import json
 from pathlib import Path
 
+import jsonschema
 import pytest
 
 from cannery import cli
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+SCHEMA = json.loads((ROOT / "docs/lint-run-report.schema.json").read_text())
 DRIVER = "/usr/local/Ascend/driver"
 # What a user wrote: a node's name is mistyped, and the driver is not mounted (vllm-project/vllm-ascend issue 1440).
 REPORTED = """\
@@ -72,6 +74,7 @@ def test_json_and_standard_input(capsys: pytest.CaptureFixture[str], monkeypatch
     monkeypatch.setattr("sys.stdin", io.StringIO(REPORTED))
     code, out, _ = lint(capsys, "-", "--json")
     found = json.loads(out)
+    jsonschema.validate(found, SCHEMA)
     assert (code, found["schema"], found["ok"]) == (3, 1, False)
     (container,) = found["containers"]
     assert container["corrected"] + "\n" == CORRECTED
@@ -104,6 +107,7 @@ def test_the_host_that_is_to_run_it(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_clean_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert lint(capsys, "docker run --rm ubuntu:22.04 ls") == (0, "no errors\n", "")
+    jsonschema.validate(json.loads(lint(capsys, "docker run --rm ubuntu:22.04 ls", "--json")[1]), SCHEMA)
 
 
 @pytest.mark.parametrize(
@@ -130,3 +134,10 @@ def test_a_file_without_services(capsys: pytest.CaptureFixture[str], tmp_path: P
     code, _, err = lint(capsys, "--file", str(file))
     assert code == 2
     assert "there are no services in it" in err
+
+
+@pytest.mark.parametrize("chip", ["910b", "a3"])
+def test_what_run_prints_is_a_good_line(capsys: pytest.CaptureFixture[str], chip: str) -> None:
+    assert cli.main(("run", "mindspeed-rl", "--arch", "arm64", "--chip", chip, "--print"), ROOT) == 0
+    line = capsys.readouterr().out
+    assert lint(capsys, line) == (0, "no errors\n", "")

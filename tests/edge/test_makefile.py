@@ -202,3 +202,10 @@ def test_a_command_of_several_lines_reaches_lint_run_as_it_is(make: Make, text: 
 def test_lint_run_without_a_command_leaves_the_message_to_build_py(make: Make) -> None:
     assert make("lint-run", "ARGS=--file=x.yaml").returncode == 0
     assert make.noted == ["lint-run", "--file=x.yaml"]
+
+
+def test_doctor_needs_no_profile(make: Make) -> None:
+    assert make("doctor", "ARGS=--root a").returncode == 0
+    assert make.noted == ["doctor", "--root", "a"]
+    assert make("doctor", "PROFILE=quickstart", "CHIP=a3").returncode == 0
+    assert make.noted == ["doctor", "quickstart", "--chip", "a3"]

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cannery.core.catalog import ChipAccess
 from cannery.core.compose_services import compose_containers
+from cannery.core.errors import UsageError
 from cannery.core.lint_run import RULES, corrected, lint_container, lint_line
 from cannery.core.lint_run.case import Case, Ground, Remark
 from cannery.core.lint_run.memory import size
@@ -269,6 +272,51 @@ def test_sizes(text: str, number: int | None) -> None:
     assert size(text) == number
 
 
+WORDS = (
+    *("--device", "-v", "-e", "--mount", "--runtime", "--user", "--shm-size", "-itv", "--privileged", "-x", "--", "-"),
+    *(
+        "/dev/davinci0",
+        "/dev/dav_manager:",
+        ":",
+        "::",
+        "=",
+        "a=",
+        "=a",
+        "",
+        "type=bind,src",
+        "$X",
+        "'",
+        '"',
+        "\\",
+        "#",
+        "~",
+    ),
+    *(
+        "ASCEND_RT_VISIBLE_DEVICES=",
+        "ASCEND_VISIBLE_DEVICES=-",
+        "LD_PRELOAD=x",
+        "PYTHONPATH",
+        CANN,
+        OURS,
+        "ascend",
+        "9" * 40,
+    ),
+)
+
+
+@given(st.lists(st.one_of(st.sampled_from(WORDS), st.text(max_size=6)), max_size=12))
+def test_no_words_are_a_defect(words: list[str]) -> None:
+    text = "docker run " + " ".join(words)
+    try:
+        lines = run_lines(text)
+    except UsageError:
+        return
+    for line in lines:
+        found = lint_line(line, GROUND)
+        assert all(one.finding.what for one in found)
+        corrected(line, found)
+
+
 SERVICE = {
     "image": CANN,
     "devices": ["/dev/davinci0", "/dev/dav_manager:/dev/dav_manager", "/dev/devmm_svm", {"source": "/dev/hisi_hdc"}],
@@ -289,6 +337,13 @@ def test_a_compose_service_is_judged_by_the_same_rules() -> None:
     ]
 
 
+def test_a_default_stands_for_a_variable_of_compose() -> None:
+    service = {**SERVICE, "image": f"${{IMAGE:-{OURS}-standin}}", "privileged": "${ALL:-true}"}
+    (container,) = compose_containers({"services": {"a": service}}, "x")
+    found = [one.finding.code for one in lint_container(container, GROUND)]
+    assert {"run.standin", "run.privileged"} <= {*found}
+
+
 @pytest.mark.parametrize(
     ("service", "code"),
     [
@@ -307,3 +362,35 @@ def test_a_compose_service_is_judged_by_the_same_rules() -> None:
 def test_keys_of_a_service(service: dict[str, object], code: str) -> None:
     (container,) = compose_containers({"services": {"a": {**SERVICE, **service}}}, "compose.yaml")
     assert code in [one.finding.code for one in lint_container(container, GROUND)]
+
+
+KEYS = (
+    "image",
+    "devices",
+    "volumes",
+    "environment",
+    "shm_size",
+    "tmpfs",
+    "deploy",
+    "gpus",
+    "command",
+    "entrypoint",
+    "user",
+)
+YAML = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.sampled_from(WORDS),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from((*KEYS, "source", "target", "type")), inner)
+    ),
+    max_leaves=8,
+)
+
+
+@given(YAML)
+def test_no_compose_file_is_a_defect(service: object) -> None:
+    try:
+        containers = compose_containers({"services": {"a": service}}, "x")
+    except UsageError:
+        return
+    for container in containers:
+        lint_container(container, GROUND)

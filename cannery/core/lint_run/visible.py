@@ -40,11 +40,11 @@ def runtime_variable(case: Case) -> Iterator[Remark]:
     variable = case.container.env.get(RUNTIME_DEVICES)
     named, cards = runtime_cards(case), case.container.cards
     if variable is None or variable.value is None or "$" in variable.value:
-        if variable is None and case.container.value("runtime").lower() == "ascend":
-            word = case.container.settings[-1].word if not (s := case.container.last("runtime")) else s.word
-            what = f"{word} without {RUNTIME_DEVICES}: the runtime gives no card"
+        runtime = case.container.last("runtime")
+        if variable is None and runtime is not None and (runtime.value or "").lower() == "ascend":
+            what = f"{runtime.word} without {RUNTIME_DEVICES}: the runtime gives no card"
             why = "it maps the cards that the variable names, and no other (Ascend Docker Runtime, usage)"
-            yield remark(Severity.ERROR, "visible.none", word, what, why, f"-e {RUNTIME_DEVICES}=0,1")
+            yield remark(Severity.ERROR, "visible.none", runtime.word, what, why, f"-e {RUNTIME_DEVICES}=0,1")
         return
     word = variable.setting.word
     if named is None:
