@@ -14,6 +14,7 @@ from host_trees import Tree, healthy_a2, healthy_a3, without_npu
 
 from cannery import cli
 from cannery.core.host_facts import HostFacts
+from cannery.edge import host_facts
 from cannery.edge.context import read_context
 from cannery.edge.host_facts import below, read_facts
 
@@ -277,3 +278,24 @@ def test_files_that_are_none_are_passed_over(tmp_path: Path, spoil: Callable[[Pa
         spoil(place)
     _, checks = doctor(Tree(tmp_path))
     assert (checks["memory"][0], checks["kernel"][0]) == ("unknown", "unknown")
+
+
+@pytest.mark.parametrize(
+    ("script", "answer"),
+    [
+        ("echo npu-smi 25.0.rc1; echo more >&2; exit 3", "npu-smi 25.0.rc1\nmore\n"),
+        ("sleep 60", "no answer within 0.2 s"),  # where the driver hangs, so does it
+    ],
+)
+def test_what_npu_smi_says_is_taken_in_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, answer: str
+) -> None:
+    program = tmp_path / "npu-smi"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(host_facts, "NPU_SMI", (str(program),))
+    monkeypatch.setattr(host_facts, "SMI_SECONDS", 0.2)
+    assert host_facts._smi({str(program)}, os.environ) == answer
+    assert host_facts._smi({"/usr/bin/other"}, os.environ) is None
+    program.chmod(0o644)
+    assert host_facts._smi({str(program)}, os.environ) == "it cannot be started: Permission denied"
