@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import PurePosixPath
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
     from cannery.core.shell_words import ShellCommand, Word
 
 PROGRAMS = frozenset({"docker", "podman", "nerdctl"})
+# What may stand before the program and belongs to the command; a prompt does not.
+BEFORE = frozenset({"sudo", "env", "exec", "nohup", "time"})
+# What comes along when a command is copied: the fence of a code block, the shell's prompt for a continued line.
+_COPIED = re.compile(r"^[ \t]*```.*$|(?<=\\\n)>[ \t]+", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -44,7 +49,7 @@ def run_lines(text: str) -> tuple[RunLine, ...]:
 
     Raises `UsageError` where there is none, or one that names no image.
     """
-    commands, found = shell_commands(text), []
+    commands, found = shell_commands(_COPIED.sub("", text)), []
     for number, command in enumerate(commands):
         start = _options_at(command.words)
         if start:
@@ -64,6 +69,12 @@ def _options_at(words: Sequence[Word]) -> int:
         number += 2 if values[number] in CLIENT_VALUES else 1
     number += values[number : number + 1] == ["container"]
     return number + 1 if values[number : number + 1] in (["run"], ["create"]) else 0
+
+
+def _first(words: Sequence[Word]) -> int:
+    """Return where the command begins, behind a prompt."""
+    names = [PurePosixPath(word.value).name for word in words]
+    return next(n for n, name in enumerate(names) if name in BEFORE | PROGRAMS)
 
 
 def _joined(commands: Sequence[ShellCommand]) -> tuple[tuple[Word, ...], tuple[str, ...]]:
@@ -92,7 +103,7 @@ def _run_line(words: Sequence[Word], start: int, cuts: Sequence[str]) -> RunLine
         opaque=tuple(reader.opaque),
     )
     return RunLine(
-        head=tuple(word.raw for word in words[:start] if word.raw not in {"$", "#"}),
+        head=tuple(word.raw for word in words[_first(words) : start]),
         written=tuple(reader.written),
         image=left[0].raw,
         command=tuple(word.raw for word in left[1:]),

@@ -7,15 +7,15 @@ detach disable-content-trust env-host help http-proxy init interactive no-health
 privileged publish-all quiet read-only replace rm rmi sig-proxy tls-verify tty use-api-socket
 """
 _VALUES = """
-add-host annotation arch attach blkio-weight blkio-weight-device cap-add cap-drop cgroup-conf cgroup-parent cgroupns
-cidfile cpu-count cpu-percent cpu-period cpu-quota cpu-rt-period cpu-rt-runtime cpu-shares cpus cpuset-cpus
-cpuset-mems detach-keys device device-cgroup-rule device-read-bps device-read-iops device-write-bps
+add-host annotation arch attach blkio-weight blkio-weight-device cap-add cap-drop cgroup-conf cgroup-parent
+cgroupns cidfile cpu-count cpu-percent cpu-period cpu-quota cpu-rt-period cpu-rt-runtime cpu-shares cpus
+cpuset-cpus cpuset-mems detach-keys device device-cgroup-rule device-read-bps device-read-iops device-write-bps
 device-write-iops dns dns-option dns-search domainname entrypoint env env-file expose gpus group-add health-cmd
-health-interval health-retries health-start-interval health-start-period health-timeout hostname ip ip6 ipc
-isolation kernel-memory label label-file link link-local-ip log-driver log-opt mac-address memory
-memory-reservation memory-swap memory-swappiness mount name network network-alias oom-score-adj os pid pids-limit
-platform publish pull restart rootfs runtime secret security-opt shm-size stop-signal stop-timeout storage-opt
-sysctl systemd tmpfs tz ulimit umask user userns uts variant volume volume-driver volumes-from workdir
+health-interval health-retries health-start-interval health-start-period health-timeout hostname io-maxbandwidth
+io-maxiops ip ip6 ipc isolation kernel-memory label label-file link link-local-ip log-driver log-opt mac-address
+memory memory-reservation memory-swap memory-swappiness mount name network network-alias oom-score-adj os pid
+pids-limit platform publish pull restart rootfs runtime secret security-opt shm-size stop-signal stop-timeout
+storage-opt sysctl systemd tmpfs tz ulimit umask user userns uts variant volume volume-driver volumes-from workdir
 """
 SWITCHES = frozenset(_SWITCHES.split())
 VALUES = frozenset(_VALUES.split())

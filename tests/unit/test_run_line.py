@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from cannery.core.errors import UsageError
 from cannery.core.run_line import RunLine, run_lines
+from cannery.core.run_options import ALIASES, SHORT_SWITCHES, SHORT_VALUES, SWITCHES, VALUES
 
 
 def line(text: str) -> RunLine:
@@ -31,6 +34,14 @@ def settings(text: str) -> list[tuple[str, str | None]]:
 def test_spellings_of_options(options: str, expected: list[tuple[str, str | None]]) -> None:
     assert settings(f"docker run {options} image -v x") == expected
     assert line(f"docker run {options} image -v x").container.command == ("-v", "x")
+
+
+def test_the_options_that_take_a_value_are_spelt_whole() -> None:
+    assert {"cpuset-cpus", "device-write-iops", "health-interval", "storage-opt", "pids-limit"} <= VALUES
+    assert not SWITCHES & VALUES
+    assert all(re.fullmatch(r"[a-z]+(?:-[a-z0-9]+)*[0-9]?", name) for name in SWITCHES | VALUES)
+    assert set(SHORT_VALUES.values()) | set(ALIASES.values()) <= VALUES
+    assert set(SHORT_SWITCHES.values()) <= SWITCHES
 
 
 @pytest.mark.parametrize(
@@ -72,6 +83,19 @@ def test_an_unknown_variable_is_the_image_or_options(words: str, opaque: tuple[s
 def test_two_lines_and_other_commands() -> None:
     found = run_lines("docker pull a\ndocker run a\nls\ndocker run -d b && docker ps")
     assert [one.container.image for one in found] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "```bash\ndocker run --rm \\\n  image\n```\n",
+        "$ docker run --rm \\\n> image",
+        "root@host:~# docker run --rm image",
+        "[me@host ~]$ docker run --rm image",
+    ],
+)
+def test_what_is_copied_along_with_a_command_is_left_out(text: str) -> None:
+    assert line(text).text({}, ()) == "docker run \\\n    --rm \\\n    image"
 
 
 @pytest.mark.parametrize(
