@@ -113,7 +113,8 @@ def _print(item: Linted, *, named: bool) -> None:
         print(one)
     if item.corrected:
         rest = sum(one.finding.severity is Severity.ERROR and not one.edits for one in item.remarks)
-        print(f"corrected{f', but for {rest} errors that only you can mend' if rest else ''}:\n{item.corrected}")
+        but = f", but for what only you can mend (errors: {rest})" if rest else ""
+        print(f"corrected{but}:\n{item.corrected}")
 
 
 COMMANDS = {"lint-run": lint_run}

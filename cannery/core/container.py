@@ -52,9 +52,11 @@ class Mount:
 
     def gives(self, path: str) -> bool:
         """Whether the host's `path` stands at the same place in the container because of it."""
-        inner = path.removeprefix(self.target.rstrip("/"))
-        within = path == self.target or inner.startswith("/") or self.target == "/"
-        return bool(self.source) and within and f"{self.source.rstrip('/')}{inner}".rstrip("/") == path
+        return bool(self.source and self.target) and self.hides(path) and self._outside(path) == path
+
+    def _outside(self, path: str) -> str:
+        """Return the host's path of what stands at `path` in the container, below this mount."""
+        return self.source.rstrip("/") + path[len(self.target.rstrip("/")) :]
 
     def hides(self, path: str) -> bool:
         """Whether what the image has at `path` cannot be seen because of it."""

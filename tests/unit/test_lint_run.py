@@ -54,6 +54,12 @@ def test_a_good_line_is_let_pass(image: str) -> None:
     assert mended(f"{GOOD} {image}") == ""
 
 
+def test_paths_may_end_in_a_slash_as_installation_guides_have_them() -> None:
+    text = GOOD.replace(f"{DRIVER}/lib64:{DRIVER}/lib64", f"{DRIVER}/lib64/:{DRIVER}/lib64/")
+    assert remarks(f"{text} quay.io/ascend/vllm-ascend:v0.11.0rc1 bash") == ()
+    assert remarks(f"{text.replace('/usr/local/dcmi', '/usr/local/dcmi/')} {CANN}") == ()
+
+
 def test_a_mistyped_node_and_no_driver_are_both_named_with_their_fix() -> None:
     """Case D01 (vllm-project/vllm-ascend issue 1440)."""
     text = f"docker run --shm-size 16g --device /dev/davinci0 {NODES.replace('davinci_m', 'dav_m')} {CANN} bash"
