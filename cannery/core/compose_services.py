@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from cannery.core.container import Container, Setting
 from cannery.core.errors import UsageError
+from cannery.core.read_container import Container, Setting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

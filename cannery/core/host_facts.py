@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from cannery.core.container import CARD
+from cannery.core.read_container import CARD
 from cannery.core.words import Arch
 
 if TYPE_CHECKING:

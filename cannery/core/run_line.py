@@ -8,8 +8,8 @@ from itertools import pairwise
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from cannery.core.container import Container
 from cannery.core.errors import UsageError
+from cannery.core.read_container import Container
 from cannery.core.run_options import CLIENT_VALUES
 from cannery.core.run_words import Misread, Reader
 from cannery.core.shell_words import shell_commands

@@ -24,8 +24,8 @@ from cannery.core.words import Severity
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from cannery.core.container import Container
     from cannery.core.lint_run.case import Ground, Remark
+    from cannery.core.read_container import Container
     from cannery.core.run_line import RunLine
 
 RULES: tuple[Callable[[Case], Iterable[Remark]], ...] = (

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from cannery.core.catalog import ChipAccess
-    from cannery.core.container import Container, Device, Mount, Setting
     from cannery.core.image_told import Told
+    from cannery.core.read_container import Container, Device, Mount, Setting
     from cannery.core.words import Arch
 
 DRIVER = "/usr/local/Ascend/driver"

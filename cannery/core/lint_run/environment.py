@@ -11,8 +11,8 @@ from cannery.core.words import Chip, Severity
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cannery.core.container import Variable
     from cannery.core.lint_run.case import Case, Remark
+    from cannery.core.read_container import Variable
 
 # Lists of paths that CANN's images and Cannery's set in their ENV, and what is lost with them.
 LISTS = {

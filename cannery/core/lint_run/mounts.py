@@ -12,8 +12,8 @@ from cannery.core.words import Severity
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cannery.core.container import Mount
     from cannery.core.lint_run.case import Case, Remark
+    from cannery.core.read_container import Mount
 
 _PATH = re.compile(r"[/$]")
 

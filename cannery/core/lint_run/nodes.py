@@ -6,15 +6,15 @@ import difflib
 import re
 from typing import TYPE_CHECKING
 
-from cannery.core.container import CARD
 from cannery.core.lint_run.case import add, remark, remove, replace
+from cannery.core.read_container import CARD
 from cannery.core.words import Chip, Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cannery.core.container import Device
     from cannery.core.lint_run.case import Case, Remark
+    from cannery.core.read_container import Device
 
 # Other nodes that NPU hosts have (Ascend Docker Runtime, default mounted content; 950: ummu, uburma).
 OTHERS = frozenset(
