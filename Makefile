@@ -30,9 +30,13 @@ need_profile = $(if $(PROFILE),$(call quote,$(PROFILE)),$(error PROFILE is not s
 ifdef CANNERY_CACHE
 export CANNERY_CACHE
 endif
+# lint-run reads it from there: a command of several lines would be several lines of a recipe.
+ifdef CMD
+export CMD
+endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev list show check lock outdated plan render image verify run shell engine-start engine-stop engine-status clean test unit lint goldens relock
+.PHONY: help setup setup-dev list show check lock outdated plan render image verify run shell engine-start engine-stop engine-status clean test unit lint goldens relock lint-run doctor
 
 help: ## print targets and variables
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -69,6 +73,10 @@ run: setup ## start a container of PROFILE with this host's NPUs (CMD='…'; PRI
 	@$(RUN) run $(need_profile) $(OPTIONS) $(if $(CMD),-- sh -c $(call quote,$(CMD)))
 shell: setup ## open a shell in a new container of PROFILE with this host's NPUs
 	@$(RUN) shell $(need_profile) $(OPTIONS)
+lint-run: setup ## say what is wrong with a docker run line of yours (CMD='docker run …')
+	@printf '%s' "$$CMD" | $(RUN) lint-run $(if $(CMD),-) $(OPTIONS)
+doctor: setup ## say what this host has and lacks for NPUs (PROFILE=… for its image)
+	@$(RUN) doctor $(foreach p,$(PROFILE),$(call quote,$p)) $(OPTIONS)
 engine-start: setup ## start Cannery's own engine
 	@$(RUN) engine start
 engine-stop: setup ## stop Cannery's own engine (images stay; KIND=engine of clean removes it)

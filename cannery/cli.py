@@ -54,6 +54,8 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     ),
     "run": ("run", "start a container with this host's NPUs", "build.py run quickstart --print"),
     "shell": ("run", "open a shell in a container with this host's NPUs", "build.py shell quickstart --npus 0,1"),
+    "lint-run": ("lint_run", "say what is wrong with a docker run line of yours", "build.py lint-run 'docker run …'"),
+    "doctor": ("doctor", "say what this host has and lacks for NPUs, and what to do", "build.py doctor quickstart"),
     "engine": ("host", "start, stop, look at or use Cannery's own Docker engine", "build.py engine env"),
     "clean": ("host", "show what Cannery holds on disk; remove what is named", "build.py clean wheels"),
 }
@@ -61,7 +63,7 @@ TARGET_COMMANDS = frozenset({"check", "lock", "outdated", "plan", "render", "ima
 # Those that make a plan, which a tree of the user's is a part of.
 SOURCE_COMMANDS = frozenset({"plan", "render", "image", "verify", "run", "shell"})
 JSON_COMMANDS = frozenset(
-    {"list", "show", "check", "outdated", "plan", "image", "verify", "patches", "engine", "clean"}
+    {"list", "show", "check", "outdated", "plan", "image", "verify", "patches", "lint-run", "doctor", "engine", "clean"}
 )
 # Folders that a run is given (`cannery.edge.context.Given`), and the options that name them.
 FOLDERS = {"wheelhouse": "wheelhouse", "mirror": "git_mirror", "patches": "patches"}
@@ -127,6 +129,10 @@ def make_parser() -> Parser:
         if name in SOURCE_COMMANDS or name == "patches":
             _source_options(sub)
         _own_options(name, sub)
+        if name == "lint-run":
+            _lint_options(sub)
+        if name == "doctor":
+            _doctor_options(sub)
     return parser
 
 
@@ -139,6 +145,8 @@ def _target_options(sub: argparse.ArgumentParser) -> None:
     arch = "every one of the profile" if sub.prog.endswith(" lock") else "this host's"
     add("--arch", metavar="ARCH", help=f"amd64 or arm64 (default: {arch})")
     add("--base", metavar="BASE", help="standin, a tag of images/bases, or a full image reference")
+    if sub.prog.endswith(" doctor"):
+        return
     add("--wheelhouse", metavar="DIR", help="a folder of wheels of yours, looked at before pip's settings")
     if sub.prog.endswith(" outdated"):
         return  # of the committed lock only
@@ -227,6 +235,21 @@ def _count(text: str) -> int:
     if not re.fullmatch(r"[1-9][0-9]{0,3}", text):
         raise UsageError(f"--nodes: {text!r} is no number of nodes", hint="1 at least")
     return int(text)
+
+
+def _lint_options(sub: argparse.ArgumentParser) -> None:
+    add = sub.add_argument
+    add("text", nargs="?", metavar="COMMAND", help="the docker run line, as one argument; - reads standard input")
+    add("--file", metavar="FILE", help="a compose file, in place of a command")
+    add("--chip", metavar="CHIP", help="the chip of the host that is to run it")
+    add("--arch", metavar="ARCH", help="the CPU architecture of that host")
+
+
+def _doctor_options(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("profile", nargs="?", metavar="PROFILE", help="a profile whose image is to run here")
+    _target_options(sub)
+    sub.add_argument("--root", metavar="DIR", help="a tree copied from another host, in place of this one")
+    sub.add_argument("--user", metavar="NAME", help="who is to use the NPUs (default: who runs this)")
 
 
 def _clean_kind(word: str) -> str:

@@ -14,6 +14,7 @@ from pydantic import Field, field_validator
 from cannery.core.address_fields import HostUrl, IndexUrl, RegistryText
 from cannery.core.compatibility import Compatibility
 from cannery.core.component import Closed, Component
+from cannery.core.drivers import Drivers
 from cannery.core.fault import FaultError
 from cannery.core.fields import (
     NAME,
@@ -290,3 +291,4 @@ class Catalog(Closed):
     tools: Tools
     standin: StandIn
     compatibility: Compatibility
+    drivers: Drivers = Field(default_factory=Drivers)

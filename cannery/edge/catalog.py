@@ -23,6 +23,7 @@ from cannery.core.catalog import (
 from cannery.core.catalog_errors import Said, key_path, not_a_text, sentence
 from cannery.core.compatibility import Compatibility, contradictions
 from cannery.core.component import Closed, Component
+from cannery.core.drivers import Drivers
 from cannery.core.errors import UsageError
 from cannery.core.fault import CatalogError, problem
 from cannery.core.fields import (
@@ -66,6 +67,7 @@ def load_catalog(images: Path) -> Catalog:
         tools=reader.file("tools.yaml", Tools),
         standin=reader.file("standin/recipe.yaml", StandIn),
         compatibility=reader.file("compatibility.yaml", Compatibility),
+        drivers=reader.file("drivers.yaml", Drivers),
     )
     if not reader.problems:
         reader.problems += _crossed(catalog, reader.documents)

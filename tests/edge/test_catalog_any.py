@@ -48,6 +48,7 @@ FILES = (
     "chips.yaml",
     "standin/recipe.yaml",
     "compatibility.yaml",
+    "drivers.yaml",
 )
 SECRET = "s3cr3t"
 # As they are written in YAML.

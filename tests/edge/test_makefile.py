@@ -213,3 +213,24 @@ def test_a_failure_of_build_py_is_a_failure(make: Make) -> None:
 def test_a_failure_of_setup_stops(make: Make) -> None:
     assert make("list", "HOST_PYTHON=false").returncode == 2
     assert not (make.folder / "noted").exists()
+
+
+@pytest.mark.parametrize("text", ["docker run a", "docker run \\\n  -e 'A=$$x' \\\n  $IMAGE; touch injected"])
+def test_a_command_of_several_lines_reaches_lint_run_as_it_is(make: Make, text: str) -> None:
+    python = make.folder / ".venv/bin/python"
+    python.write_text('#!/bin/sh\ncat > input\necho "$@" > words\n')
+    assert make("lint-run", f"CMD={text}", "CHIP=a3").returncode == 0
+    assert (make.folder / "input").read_text() == text
+    assert (make.folder / "words").read_text() == "build.py lint-run - --chip a3\n"
+
+
+def test_lint_run_without_a_command_leaves_the_message_to_build_py(make: Make) -> None:
+    assert make("lint-run", "ARGS=--file=x.yaml").returncode == 0
+    assert make.noted == ["lint-run", "--file=x.yaml"]
+
+
+def test_doctor_needs_no_profile(make: Make) -> None:
+    assert make("doctor", "ARGS=--root a").returncode == 0
+    assert make.noted == ["doctor", "--root", "a"]
+    assert make("doctor", "PROFILE=quickstart", "CHIP=a3").returncode == 0
+    assert make.noted == ["doctor", "quickstart", "--chip", "a3"]

@@ -11,32 +11,42 @@ from cannery.core.versions import order
 from cannery.core.words import Severity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
+    from cannery.core.compatibility import Row
     from cannery.core.rules.subject import Subject
     from cannery.core.versions import Key
 
 
 def driver(subject: Subject) -> Iterator[Finding]:
     """Name the oldest driver that every release of the set works with, by the rows that the set is in."""
+    deciding = asking(subject)
+    if deciding:
+        cell = deciding[0].fits[DRIVER]
+        wanted = f"{cell} or newer" if cell[0].isdigit() else cell
+        yield Finding(
+            Severity.NOTE,
+            "driver",
+            f"the host needs driver {wanted}: {who(deciding)} asks for it",
+            cited(subject.table, deciding),
+        )
+
+
+def who(rows: Sequence[Row]) -> str:
+    """Return the releases of rows, in words."""
+    return listed(f"{row.name} {row.version}" for row in rows)
+
+
+def asking(subject: Subject) -> list[Row]:
+    """Return the rows, of those that the set is in, that ask for the newest driver; empty when none asks for any."""
     rows = [
         row
         for name in subject.with_rows(DRIVER)
         for row in judging(subject, name)
         if DRIVER in row.fits and not departure(subject, row)
     ]
-    if not rows:
-        return
-    newest = max((row.fits[DRIVER] for row in rows), key=_oldest)
-    deciding = [row for row in rows if row.fits[DRIVER] == newest]
-    wanted = f"{newest} or newer" if newest[0].isdigit() else newest
-    who = listed(f"{row.name} {row.version}" for row in deciding)
-    yield Finding(
-        Severity.NOTE,
-        "driver",
-        f"the host needs driver {wanted}: {who} asks for it",
-        cited(subject.table, deciding),
-    )
+    newest = max((row.fits[DRIVER] for row in rows), key=_oldest, default="")
+    return [row for row in rows if row.fits[DRIVER] == newest]
 
 
 def _oldest(cell: str) -> Key:

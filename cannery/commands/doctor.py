@@ -1,0 +1,89 @@
+"""`doctor`: what a host has and lacks for containers with NPUs, each line with its next step."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cannery.commands.versions import options_of
+from cannery.core.compatibility import DRIVER
+from cannery.core.doctor import counts, diagnose, report_lines
+from cannery.core.doctor.check import DriverWish, State, Wanted
+from cannery.core.errors import ExitCode, UsageError
+from cannery.core.lint_run.memory import size
+from cannery.core.lock_request import lock_request
+from cannery.core.rules.driver import asking, who
+from cannery.core.rules.subject import Subject
+from cannery.core.rules.table import cited
+from cannery.edge.disk import BASE_BYTES, ENGINE_FACTOR
+from cannery.edge.host_facts import read_facts
+from cannery.edge.locks import bind, lock_path, present_lock
+
+if TYPE_CHECKING:
+    import argparse
+
+    from cannery.core.catalog import Catalog
+    from cannery.core.host_facts import HostFacts
+    from cannery.edge.context import Context
+
+SCHEMA = 1
+
+
+def doctor(arguments: argparse.Namespace, context: Context) -> ExitCode:
+    """Print every check of the host, or of a tree; exit 4 when one found an error."""
+    catalog = context.catalog()
+    root = Path(arguments.root).expanduser().absolute() if arguments.root else None
+    if root is not None and not root.is_dir():
+        raise UsageError(f"{arguments.root!r} is no folder", where="--root", hint="name the top of a host's tree")
+    paths = {path for access in catalog.chips.values() for path in (*access.managers, *access.mounts)}
+    facts = read_facts(context, root, sorted(paths), arguments.user)
+    if arguments.user and facts.user is None:
+        raise UsageError(
+            f"no user {arguments.user!r}", where="--user", hint="one of the host's (or the tree's) /etc/passwd"
+        )
+    wanted = _wanted(context, catalog, arguments, facts)
+    checks = diagnose(facts, wanted)
+    found = counts(checks)
+    if context.is_json:
+        value = {
+            "schema": SCHEMA,
+            "root": str(root or "/"),
+            "profile": wanted.profile or None,
+            "target": str(wanted.target) if wanted.target else None,
+            "ok": not found[State.ERROR],
+            "counts": found,
+            "checks": [asdict(check) for check in checks],
+        }
+        print(json.dumps(value, indent=2, ensure_ascii=False))
+    else:
+        for line in report_lines(checks):
+            print(line)
+    return ExitCode.UNABLE if found[State.ERROR] else ExitCode.DONE
+
+
+def _wanted(context: Context, catalog: Catalog, arguments: argparse.Namespace, facts: HostFacts) -> Wanted:
+    """Return what the host is measured by: a profile's target, or nothing but what every host needs."""
+    plain = Wanted(catalog.chips, catalog.drivers)
+    if not arguments.profile:
+        return plain
+    options = options_of(arguments)
+    if options.arch is None and facts.arch is not None:  # of the tree, where one is looked at
+        options = replace(options, arch=facts.arch)
+    recipe = bind(context, catalog, arguments.profile, options)
+    subject = Subject(recipe, catalog, {})
+    rows = asking(subject)
+    lock = present_lock(context, lock_path(context, lock_request(recipe)))
+    return replace(
+        plain,
+        target=recipe.target,
+        profile=recipe.name,
+        wish=DriverWish(rows[0].fits[DRIVER], who(rows), cited(subject.table, rows)) if rows else None,
+        shm_bytes=size(recipe.profile.shm_size),
+        shm_size=recipe.profile.shm_size,
+        image_bytes=sum(p.size for p in lock.packages) * ENGINE_FACTOR + BASE_BYTES if lock else None,
+    )
+
+
+COMMANDS = {"doctor": doctor}

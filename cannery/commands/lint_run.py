@@ -1,0 +1,120 @@
+"""`lint-run`: what is wrong with a `docker run` line or a compose file of the user's own."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cannery.core.compose_services import compose_containers
+from cannery.core.errors import ExitCode, UsageError
+from cannery.core.lint_run import corrected, lint_container, lint_line
+from cannery.core.lint_run.case import Ground
+from cannery.core.run_line import run_lines
+from cannery.core.target import parse_arch, parse_chip
+from cannery.core.words import ComponentKind, Install, Severity
+from cannery.edge.yaml_file import read_yaml
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+    from cannery.core.catalog import Catalog
+    from cannery.core.lint_run.case import Remark
+    from cannery.edge.context import Context
+
+# Longer than any command line that an engine takes.
+MOST_CHARACTERS = 1 << 20
+
+
+@dataclass(frozen=True)
+class Linted:
+    """One container: its name in the output, what is remarked of it, and the corrected command ("" for none)."""
+
+    name: str
+    remarks: tuple[Remark, ...]
+    corrected: str
+
+
+def lint_run(arguments: argparse.Namespace, context: Context) -> ExitCode:
+    """Print every remark, and the corrected command where there can be one; exit 3 when one is an error."""
+    ground = _ground(context.catalog(), arguments)
+    linted = _of_file(arguments, ground) if arguments.file else _of_text(_text(arguments.text), ground)
+    errors = sum(one.finding.severity is Severity.ERROR for item in linted for one in item.remarks)
+    if context.is_json:
+        print(json.dumps({"schema": 1, "ok": not errors, "containers": _rows(linted)}, indent=2, ensure_ascii=False))
+    else:
+        for item in linted:
+            _print(item, named=len(linted) > 1 or bool(arguments.file))
+        print(f"errors: {errors}" if errors else "no errors")
+    return ExitCode.FINDINGS if errors else ExitCode.DONE
+
+
+def _ground(catalog: Catalog, arguments: argparse.Namespace) -> Ground:
+    components = catalog.components.items()
+    return Ground(
+        chips=catalog.chips,
+        shm={name: profile.shm_size for name, profile in catalog.profiles.items()},
+        trees=frozenset(name for name, c in components if c.kind.is_source and c.install is not Install.WHEEL),
+        native=frozenset(name for name, c in components if c.kind is ComponentKind.NATIVE),
+        chip=parse_chip(arguments.chip) if arguments.chip else None,
+        arch=parse_arch(arguments.arch) if arguments.arch else None,
+    )
+
+
+def _text(text: str | None) -> str:
+    if text is None:
+        hint = "build.py lint-run 'docker run …', --file compose.yaml, or - to read standard input"
+        raise UsageError("lint-run: no command is given", hint=hint)
+    if text != "-":
+        return text
+    found = sys.stdin.read(MOST_CHARACTERS + 1)
+    if len(found) > MOST_CHARACTERS:
+        raise UsageError("standard input is longer than any command", hint="give the command alone")
+    return found
+
+
+def _of_text(text: str, ground: Ground) -> list[Linted]:
+    found = []
+    for number, line in enumerate(run_lines(text), start=1):
+        remarks = lint_line(line, ground)
+        found.append(Linted(f"command {number}", remarks, corrected(line, remarks)))
+    return found
+
+
+def _of_file(arguments: argparse.Namespace, ground: Ground) -> list[Linted]:
+    if arguments.text is not None:
+        raise UsageError("lint-run takes a command or --file, not both")
+    path = Path(arguments.file).expanduser()
+    if not path.is_file():
+        raise UsageError("no such file", where=str(path), hint="--file names a compose file")
+    document = read_yaml(path, str(path))
+    containers = compose_containers(document.value, str(path))
+    return [Linted(container.where, lint_container(container, ground), "") for container in containers]
+
+
+def _rows(linted: Sequence[Linted]) -> list[dict[str, object]]:
+    return [
+        {
+            "name": item.name,
+            "findings": [{**asdict(one.finding), "word": one.word} for one in item.remarks],
+            "corrected": item.corrected or None,
+        }
+        for item in linted
+    ]
+
+
+def _print(item: Linted, *, named: bool) -> None:
+    if named:
+        print(f"{item.name}:")
+    for one in item.remarks:
+        print(one)
+    if item.corrected:
+        rest = sum(one.finding.severity is Severity.ERROR and not one.edits for one in item.remarks)
+        but = f", but for what only you can mend (errors: {rest})" if rest else ""
+        print(f"corrected{but}:\n{item.corrected}")
+
+
+COMMANDS = {"lint-run": lint_run}

@@ -1,0 +1,113 @@
+"""The services of a compose file, as the containers that they ask for."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from cannery.core.errors import UsageError
+from cannery.core.read_container import Container, Setting
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+# Keys of a service whose value is one text or number → docker's option.
+_ONE = {
+    "shm_size": "shm-size",
+    "network_mode": "network",
+    "ipc": "ipc",
+    "runtime": "runtime",
+    "user": "user",
+    "platform": "platform",
+    "privileged": "privileged",
+}
+_LISTS = {"devices": "device", "volumes": "volume", "group_add": "group-add", "tmpfs": "tmpfs", "env_file": "env-file"}
+_DEFAULT = re.compile(r"\$\{\w+:?-([^}]*)\}")
+_MOUNT_TYPES = {"bind", "volume", "tmpfs"}
+
+
+def compose_containers(document: Any, name: str) -> tuple[Container, ...]:  # noqa: ANN401 - YAML
+    """Return the containers of a compose file's services, in its order; `name` is how messages call the file.
+
+    Raises `UsageError` where it has no services. What `extends` or `include` bring from other files is not seen.
+    """
+    services = document.get("services") if isinstance(document, dict) else None
+    if not isinstance(services, dict) or not services:
+        raise UsageError("there are no services in it", where=name, hint="a compose file has a mapping `services:`")
+    return tuple(_container(str(key), value) for key, value in services.items() if isinstance(value, dict))
+
+
+def _container(name: str, service: Mapping[str, Any]) -> Container:
+    where = f"services.{name}"
+    return Container(
+        image=_text(service.get("image") or f"({where}.build)"),
+        settings=tuple(_settings(where, service)),
+        command=_words(service.get("command")),
+        where=where,
+    )
+
+
+def _settings(where: str, service: Mapping[str, Any]) -> Iterator[Setting]:
+    for key, option in _ONE.items():
+        if key in service and service[key] is not None:
+            yield _setting(option, _text(service[key]), f"{where}.{key}: {_text(service[key])}")
+    for key, option in _LISTS.items():
+        for number, item in enumerate(_listed(service.get(key))):
+            yield from _item(option, item, f"{where}.{key}[{number}]")
+    yield from _environment(where, service.get("environment"))
+    if service.get("entrypoint"):
+        yield _setting("entrypoint", " ".join(_words(service["entrypoint"])), f"{where}.entrypoint")
+    yield from _reserved(where, service)
+
+
+def _item(option: str, item: Any, place: str) -> Iterator[Setting]:  # noqa: ANN401 - YAML
+    """Give the setting of a list's item, in its short or its long form."""
+    if isinstance(item, dict):
+        source, target = item.get("source", ""), item.get("target", item.get("source", ""))
+        kind = item.get("type", "bind" if option == "device" else "volume")
+        if option == "device":
+            text = f"{source}:{target}:{item['permissions']}" if "permissions" in item else f"{source}:{target}"
+            yield _setting("device", text, f"{place}: {source}")
+        elif kind in _MOUNT_TYPES:
+            yield _setting("mount", f"type={kind},source={source},target={target}", f"{place}: {source}:{target}")
+    else:
+        yield _setting(option, _text(item), f"{place}: {_text(item)}")
+
+
+def _environment(where: str, found: Any) -> Iterator[Setting]:  # noqa: ANN401 - YAML
+    if isinstance(found, dict):
+        entries = [str(k) if v is None else f"{k}={_text(v)}" for k, v in found.items()]
+    else:
+        entries = [_text(item) for item in _listed(found)]
+    for entry in entries:
+        yield _setting("env", entry, f"{where}.environment: {entry}")
+
+
+def _reserved(where: str, service: Mapping[str, Any]) -> Iterator[Setting]:
+    """Give GPUs, which a service asks for in two ways."""
+    if service.get("gpus"):
+        yield _setting("gpus", _text(service["gpus"]), f"{where}.gpus")
+    node: Any = service
+    for key in ("deploy", "resources", "reservations", "devices"):
+        node = node.get(key) if isinstance(node, dict) else None
+    for number, item in enumerate(_listed(node)):
+        if isinstance(item, dict) and ("gpu" in _listed(item.get("capabilities")) or item.get("driver") == "nvidia"):
+            place = f"{where}.deploy.resources.reservations.devices[{number}]"
+            yield _setting("gpus", _text(item.get("count", "all")), place)
+
+
+def _setting(option: str, value: str, word: str) -> Setting:
+    return Setting(option, value, word)
+
+
+def _text(value: Any) -> str:  # noqa: ANN401 - YAML
+    """Return a scalar as compose reads it: a variable's default in its place, since its value is not known here."""
+    return str(value).lower() if isinstance(value, bool) else _DEFAULT.sub(r"\1", str(value))
+
+
+def _listed(value: Any) -> list[Any]:  # noqa: ANN401 - YAML
+    return value if isinstance(value, list) else [] if value is None else [value]
+
+
+def _words(value: Any) -> tuple[str, ...]:  # noqa: ANN401 - YAML
+    return tuple(map(str, value)) if isinstance(value, list) else tuple(str(value).split()) if value else ()

@@ -1,0 +1,106 @@
+"""What is wrong with a user's own `docker run` line or compose service: small pure functions, each yielding remarks.
+
+They know no host: what only a host can tell is `doctor`'s. Each module holds the rules of one subject; `RULES` lists
+them all.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cannery.core.findings import RANK
+from cannery.core.lint_run.case import Case, Edit, remark
+from cannery.core.lint_run.driver import driver_mounts, smi_mount
+from cannery.core.lint_run.engine import gpus, mixed, network, platform, privileged
+from cannery.core.lint_run.environment import chip_words, entry_point, lists, preload, split_value
+from cannery.core.lint_run.image import behind, chip, registry, standin, strange_image
+from cannery.core.lint_run.memory import shared_memory
+from cannery.core.lint_run.mounts import bad_paths, hidden, twice
+from cannery.core.lint_run.nodes import closed_nodes, foreign_nodes, missing_cards, missing_managers, unknown_nodes
+from cannery.core.lint_run.user import caches, group
+from cannery.core.lint_run.visible import other_makers, own_variable, runtime_variable
+from cannery.core.words import Severity
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from cannery.core.lint_run.case import Ground, Remark
+    from cannery.core.read_container import Container
+    from cannery.core.run_line import RunLine
+
+RULES: tuple[Callable[[Case], Iterable[Remark]], ...] = (
+    split_value,
+    strange_image,
+    behind,
+    unknown_nodes,
+    missing_managers,
+    missing_cards,
+    foreign_nodes,
+    closed_nodes,
+    driver_mounts,
+    smi_mount,
+    runtime_variable,
+    own_variable,
+    other_makers,
+    privileged,
+    mixed,
+    gpus,
+    network,
+    platform,
+    shared_memory,
+    bad_paths,
+    twice,
+    hidden,
+    lists,
+    preload,
+    entry_point,
+    chip_words,
+    chip,
+    standin,
+    registry,
+    group,
+    caches,
+)
+
+
+def lint_container(container: Container, ground: Ground) -> tuple[Remark, ...]:
+    """Return every remark about one container, errors first, in the order of the rules."""
+    case = Case(container, ground)
+    return _in_order([one for rule in RULES for one in rule(case)])
+
+
+def lint_line(line: RunLine, ground: Ground) -> tuple[Remark, ...]:
+    """Return every remark about a `docker run` line: what docker reads otherwise than meant, and the container's."""
+    misread = [
+        remark(
+            Severity.ERROR,
+            one.code.removeprefix("run."),
+            one.word,
+            one.what,
+            "the command does not do what it looks like",
+            one.meant or "write it as `docker run --help` does",
+            *([Edit(-1)] if one.meant or one.code == "run.cut" else []),
+        )
+        for one in line.misread
+    ]
+    return _in_order([*misread, *lint_container(line.container, ground)])
+
+
+def corrected(line: RunLine, remarks: Sequence[Remark]) -> str:
+    """Return the line with every edit of `remarks` made, "" where none of them has one.
+
+    Of two edits of one option the first counts, which is the graver remark's.
+    """
+    edits = [edit for one in remarks for edit in one.edits]
+    if not edits:
+        return ""
+    changes: dict[int, tuple[str, ...]] = {}
+    for edit in edits:
+        if edit.at >= 0:
+            changes.setdefault(edit.at, edit.words)
+    added = tuple(dict.fromkeys(edit.words for edit in edits if edit.at < 0 and edit.words))
+    return line.text(changes, added)
+
+
+def _in_order(remarks: Iterable[Remark]) -> tuple[Remark, ...]:
+    return tuple(sorted(dict.fromkeys(remarks), key=lambda one: RANK[one.finding.severity]))

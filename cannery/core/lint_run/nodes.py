@@ -1,0 +1,163 @@
+"""Device nodes: mistyped, missing, closed, or too many."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from typing import TYPE_CHECKING
+
+from cannery.core.lint_run.case import add, remark, remove, replace
+from cannery.core.read_container import CARD
+from cannery.core.words import Chip, Severity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cannery.core.lint_run.case import Case, Remark
+    from cannery.core.read_container import Device
+
+# Other nodes that NPU hosts have (Ascend Docker Runtime, default mounted content; 950: ummu, uburma).
+OTHERS = frozenset(
+    f"/dev/{name}"
+    for name in (
+        *("dvpp_cmdlist", "svm0", "ts_aisle", "upgrade", "sys", "vdec", "vpc", "pngd", "venc", "log_drv", "xsmem_dev"),
+        *("event_sched", "spi_smbus", "user_config", "memory_bandwidth", "ummu", "uburma"),
+    )
+)
+VIRTUAL = re.compile(r"/dev/vdavinci\d+")
+NEAR = 0.7
+MISTYPED = "vllm-project/vllm-ascend issue 1440"
+
+
+def unknown_nodes(case: Case) -> Iterator[Remark]:
+    """Name each node that no NPU host has and that is spelt like one that it has."""
+    for device in case.container.devices:
+        if re.fullmatch(r"/dev/davinci[^\w$]*", device.source):
+            what = f"{device.setting.word}: docker takes one node, by its full name, after each --device"
+            fix = "--device /dev/davinci0 --device /dev/davinci1 …"
+            yield remark(
+                Severity.ERROR, "node.unknown", device.setting.word, what, "no pattern is filled in there", fix
+            )
+            continue
+        meant = meant_node(case, device.source)
+        if not meant:
+            continue
+        yield remark(
+            Severity.ERROR,
+            "node.unknown",
+            device.setting.word,
+            f"{device.setting.word}: no NPU host has a node {device.source}; did you mean {meant}?",
+            f"docker refuses to start a container with a node that is not there ({MISTYPED})",
+            f"--device {meant}",
+            replace(device.setting, "--device", _written(device, meant)),
+        )
+
+
+def meant_node(case: Case, path: str) -> str:
+    """Return the node that a mistyped `path` is meant to be, "" for one that is right, or nothing like an NPU's."""
+    if "$" in path or CARD.fullmatch(path) or VIRTUAL.fullmatch(path) or path in case.managers | OTHERS:
+        return ""
+    name = path.removeprefix("/").removeprefix("dev/").strip("/")
+    number = re.search(r"\d+$", name)
+    known = [node.removeprefix("/dev/") for node in sorted(case.managers)]
+    card = f"davinci{number[0]}" if number else ""
+    if number and re.fullmatch(r"[^/]*davinci\W?_?\d+", name):
+        return f"/dev/{card}"
+    near = difflib.get_close_matches(name.lower(), [*known, *([card] if card else [])], n=1, cutoff=NEAR)
+    return f"/dev/{near[0]}" if near else ""
+
+
+def _written(device: Device, source: str) -> str:
+    target = "" if device.target == device.source else f":{device.target}"
+    return source + target + ("" if device.permissions == "rwm" else f":{device.permissions}")
+
+
+def _present(case: Case) -> set[str]:
+    """Return the nodes that are asked for, by whatever means and however they are spelt."""
+    devices = {meant_node(case, d.source) or d.source for d in case.container.devices}
+    return devices | {node for node in case.managers if case.gives(node)}
+
+
+def missing_managers(case: Case) -> Iterator[Remark]:
+    """Name each manager node of the chip that is not mapped beside a card: no NPU opens without them."""
+    present = _present(case)
+    if case.privileged or case.runtime or case.cdi or not present & {*case.managers, *_cards(present)}:
+        return
+    unread = f" (unless {' '.join(case.container.opaque)} brings it)" if case.container.opaque else ""
+    for node in case.access.managers:
+        if node not in present:
+            yield remark(
+                Severity.WARNING if unread else Severity.ERROR,
+                "node.missing",
+                case.first_card(),
+                f"{node} is not mapped beside {case.first_card()}{unread}",
+                f"every NPU of chip {case.chip or 'A2, A3 and 310P'} is opened through it (images/chips.yaml)",
+                f"--device {node}",
+                *([] if unread else [add("--device", node)]),
+            )
+
+
+def missing_cards(case: Case) -> Iterator[Remark]:
+    """Say that no card is given, where all the rest says that one is wanted."""
+    present = _present(case)
+    if _cards(present) or case.privileged or case.runtime or case.cdi or case.container.opaque:
+        return
+    managers = sorted(present & case.managers)
+    if managers:
+        word = next((d.setting.word for d in case.container.devices if d.source in managers), managers[0])
+        what = f"{word} is mapped, and no card: there is no --device /dev/davinciN"
+        yield remark(Severity.ERROR, "node.none", word, what, "the container sees no NPU", "--device /dev/davinci0 …")
+    elif case.told.ascend or any("/Ascend/" in mount.target for mount in case.container.mounts):
+        what = f"{case.container.image} is an image for NPUs, and no NPU is given to it"
+        fix = f"--device /dev/davinci0 {' '.join(f'--device {node}' for node in case.access.managers)}"
+        yield remark(Severity.WARNING, "node.none", case.container.image, what, "no --device names one", fix)
+
+
+def _cards(nodes: set[str]) -> set[str]:
+    return {node for node in nodes if CARD.fullmatch(node) or VIRTUAL.fullmatch(node)}
+
+
+def foreign_nodes(case: Case) -> Iterator[Remark]:
+    """Name nodes that the chip has not: the manager that A5 dropped, cards beyond the number of a machine."""
+    if case.chip is None:
+        return
+    for device in case.container.devices:
+        if device.source in case.managers and device.source not in case.access.managers:
+            what = f"{device.setting.word}: chip {case.chip} has no {device.source}"
+            why = "docker refuses to start with a node that is not there (vllm-project/recipes pull 907)"
+            yield remark(
+                Severity.WARNING, "node.foreign", device.setting.word, what, why, "leave it out", remove(device.setting)
+            )
+    beyond = [d for d in case.container.devices if d.card is not None and d.card >= case.access.cards]
+    if beyond:
+        word = beyond[0].setting.word
+        what = f"{word}: a machine of chip {case.chip} has {case.access.cards} cards, numbered from 0"
+        fix = "is the host another chip? An A3 has 16, and needs an image for a3" if case.chip is Chip.A2 else ""
+        why = f"{case.container.image} is for chip {case.chip}" if case.told.chip else "CHIP says which chip"
+        yield remark(Severity.WARNING, "node.foreign", word, what, why, fix or "number them as `ls /dev/davinci*` does")
+
+
+def closed_nodes(case: Case) -> Iterator[Remark]:
+    """Name nodes that come as mounts, and those without the right to read or write."""
+    if not case.privileged:
+        for mount in case.container.mounts:
+            if CARD.fullmatch(mount.source) or mount.source in case.managers or mount.source.rstrip("/") == "/dev":
+                node = mount.source.rstrip("/") != "/dev"
+                yield remark(
+                    Severity.ERROR,
+                    "node.mounted",
+                    mount.setting.word,
+                    f"{mount.setting.word} mounts {mount.source}: the container's device rules keep it closed",
+                    "only --device opens a node to a container that is not privileged",
+                    f"--device {mount.source}"
+                    if node
+                    else "--device for each node that is needed, and no mount of /dev",
+                    *([replace(mount.setting, "--device", mount.source)] if node else []),
+                )
+    for device in case.container.devices:
+        if (device.card is not None or device.source in case.managers) and not {*"rw"} <= {*device.permissions}:
+            what = f"{device.setting.word} gives the right {device.permissions!r} alone"
+            fix = f"--device {device.source}"
+            why = "the driver opens its nodes for reading and writing"
+            edit = replace(device.setting, "--device", device.source)
+            yield remark(Severity.ERROR, "node.permission", device.setting.word, what, why, fix, edit)

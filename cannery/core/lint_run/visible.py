@@ -1,0 +1,107 @@
+"""Which cards the container sees, as several words may say it: nodes, the ascend runtime's variable, the program's own.
+
+ASCEND_VISIBLE_DEVICES counts the host's cards and is read by the ascend runtime alone, before the container starts.
+ASCEND_RT_VISIBLE_DEVICES counts the container's own cards, from 0, and is read by CANN in it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from cannery.core.errors import UsageError
+from cannery.core.lint_run.case import RUNTIME_DEVICES, VISIBLE, remark, remove, replace
+from cannery.core.run_command import parse_cards
+from cannery.core.words import Severity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from cannery.core.lint_run.case import Case, Remark
+
+# "" and `void`: no card (Ascend Docker Runtime, usage on the client); its other forms name cards by other means.
+NO_CARD = frozenset({"", "void"})
+OTHER_FORMS = re.compile(r"(?:npu|Ascend)[\w-]*\d", re.IGNORECASE)
+
+
+def runtime_cards(case: Case) -> tuple[int, ...] | None:
+    """Return the host's cards that ASCEND_VISIBLE_DEVICES names; None where it names none that can be read."""
+    text = case.env(RUNTIME_DEVICES)
+    if text in NO_CARD or "$" in text:
+        return None
+    try:
+        return parse_cards(text)
+    except UsageError:
+        return None
+
+
+def runtime_variable(case: Case) -> Iterator[Remark]:
+    """Compare ASCEND_VISIBLE_DEVICES with the nodes that are mapped, and with the runtime that has to read it."""
+    variable = case.container.env.get(RUNTIME_DEVICES)
+    named, cards = runtime_cards(case), case.container.cards
+    if variable is None or variable.value is None or "$" in variable.value:
+        runtime = case.container.last("runtime")
+        if variable is None and runtime is not None and (runtime.value or "").lower() == "ascend":
+            what = f"{runtime.word} without {RUNTIME_DEVICES}: the runtime gives no card"
+            why = "it maps the cards that the variable names, and no other (Ascend Docker Runtime, usage)"
+            yield remark(Severity.ERROR, "visible.none", runtime.word, what, why, f"-e {RUNTIME_DEVICES}=0,1")
+        return
+    word = variable.setting.word
+    if named is None:
+        if variable.value not in NO_CARD and not OTHER_FORMS.match(variable.value):
+            what = f"{word}: {variable.value!r} names no cards"
+            yield remark(
+                Severity.ERROR, "visible.text", word, what, "numbers of the host's cards", "written like 0,1,4-7"
+            )
+    elif cards and set(named) != set(cards):
+        what = f"{word} names cards {_listed(named)}, and the nodes are those of {_listed(cards)}"
+        why = "without the ascend runtime the nodes decide; with it the container gets both"
+        edits = () if case.container.value("runtime") else (remove(variable.setting),)
+        fix = f"leave {RUNTIME_DEVICES} out, or name the same cards"
+        yield remark(Severity.ERROR, "visible.nodes", word, what, why, fix, *edits)
+    elif not case.container.value("runtime"):
+        what = f"{word} is read by the ascend runtime alone, and the command does not name it"
+        fix = f"leave {RUNTIME_DEVICES} out" if cards else "--runtime ascend, unless it is the engine's default runtime"
+        yield remark(Severity.NOTE, "visible.unread", word, what, "the nodes that are mapped are what counts", fix)
+
+
+def own_variable(case: Case) -> Iterator[Remark]:
+    """Judge ASCEND_RT_VISIBLE_DEVICES: a list of numbers below the count of the container's cards."""
+    variable = case.container.env.get(VISIBLE)
+    if variable is None or not variable.value or "$" in variable.value:
+        return
+    word, parts = variable.setting.word, [part.strip() for part in variable.value.split(",")]
+    if not all(part.isdecimal() for part in parts):
+        what = f"{word}: not a list of numbers"
+        why = "CANN reads numbers with commas between them, and no ranges"
+        yield remark(Severity.ERROR, "visible.text", word, what, why, f"-e {VISIBLE}=0,1")
+        return
+    cards = case.container.cards or (runtime_cards(case) or ())
+    if not cards or case.container.opaque:
+        return
+    numbers = [int(part) for part in parts]
+    beyond = [number for number in numbers if number >= len(cards)]
+    if beyond:
+        what = f"{word}: index {beyond[0]} is outside 0..{len(cards) - 1}"
+        why = "it counts the container's cards, from 0, not the host's (Project-HAMi/HAMi issue 1894)"
+        meant = [sorted(cards).index(n) for n in numbers if n in cards] if set(numbers) <= set(cards) else []
+        value = ",".join(map(str, meant))
+        fix = f"-e {VISIBLE}={value}" if meant else f"numbers of 0..{len(cards) - 1}, or leave it out"
+        edits = [replace(variable.setting, "-e", f"{VISIBLE}={value}")] if meant else []
+        # A privileged container sees the host's cards, until it is none.
+        severity = Severity.WARNING if case.privileged else Severity.ERROR
+        yield remark(severity, "visible.index", word, what, why, fix, *edits)
+
+
+def other_makers(case: Case) -> Iterator[Remark]:
+    """Note a variable that chooses GPUs, where somebody may believe that it chooses NPUs."""
+    for name in ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"):
+        variable = case.container.env.get(name)
+        if variable is not None and case.uses_npu:
+            what = f"{variable.setting.word} chooses no NPU"
+            fix = f"--device of the cards that are wanted, or {VISIBLE} in the container"
+            yield remark(Severity.NOTE, "visible.gpu", variable.setting.word, what, "CANN does not read it", fix)
+
+
+def _listed(cards: Sequence[int]) -> str:
+    return ",".join(map(str, cards))

@@ -1,0 +1,112 @@
+"""A `docker run` line, read as docker reads it, and written again with changes."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from cannery.core.errors import UsageError
+from cannery.core.read_container import Container
+from cannery.core.run_options import CLIENT_VALUES
+from cannery.core.run_words import Misread, Reader
+from cannery.core.shell_words import shell_commands
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from cannery.core.shell_words import ShellCommand, Word
+
+PROGRAMS = frozenset({"docker", "podman", "nerdctl"})
+# What may stand before the program and belongs to the command; a prompt does not.
+BEFORE = frozenset({"sudo", "env", "exec", "nohup", "time"})
+# What comes along when a command is copied: the fence of a code block, the shell's prompt for a continued line.
+_COPIED = re.compile(r"^[ \t]*```.*$|(?<=\\\n)>[ \t]+", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class RunLine:
+    """A `docker run` line: the words before its options, its options as they are written, and what they ask for."""
+
+    head: tuple[str, ...]
+    written: tuple[tuple[str, ...], ...]
+    image: str
+    command: tuple[str, ...]
+    container: Container
+    misread: tuple[Misread, ...] = ()
+
+    def text(self, changes: Mapping[int, tuple[str, ...]], added: Sequence[tuple[str, ...]]) -> str:
+        """Return the line, an option a line: those at `changes` written otherwise, `added` behind all of them."""
+        options = [changes.get(number, words) for number, words in enumerate(self.written)]
+        lines = [" ".join(words) for words in (self.head, *options, *added, (self.image,)) if words]
+        return " \\\n    ".join(lines) + "".join(f" {word}" for word in self.command)
+
+
+def run_lines(text: str) -> tuple[RunLine, ...]:
+    """Return the `docker run` and `docker create` lines of a shell text, in order.
+
+    Raises `UsageError` where there is none, or one that names no image.
+    """
+    commands, found = shell_commands(_COPIED.sub("", text)), []
+    for number, command in enumerate(commands):
+        start = _options_at(command.words)
+        if start:
+            words, cuts = _joined(commands[number:])
+            found.append(_run_line(words, start, cuts))
+    if not found:
+        hint = "for example: build.py lint-run 'docker run --rm IMAGE'; a compose file: --file compose.yaml"
+        raise UsageError("there is no `docker run` in it", where="the command", hint=hint)
+    return tuple(found)
+
+
+def _options_at(words: Sequence[Word]) -> int:
+    """Return where the options of `docker [container] run|create` begin, 0 for another command."""
+    values = [word.value for word in words]
+    number = next((n + 1 for n, value in enumerate(values) if PurePosixPath(value).name in PROGRAMS), len(values))
+    while number < len(values) and values[number].startswith("-"):
+        number += 2 if values[number] in CLIENT_VALUES else 1
+    number += values[number : number + 1] == ["container"]
+    return number + 1 if values[number : number + 1] in (["run"], ["create"]) else 0
+
+
+def _first(words: Sequence[Word]) -> int:
+    """Return where the command begins, behind a prompt."""
+    names = [PurePosixPath(word.value).name for word in words]
+    return next(n for n, name in enumerate(names) if name in BEFORE | PROGRAMS)
+
+
+def _joined(commands: Sequence[ShellCommand]) -> tuple[tuple[Word, ...], tuple[str, ...]]:
+    """Return a command with what its writer meant to be a part of it, and why it is none."""
+    words, cuts = list(commands[0].words), []
+    for before, after in pairwise(commands):
+        if not before.cut or not (after.words[0].value.startswith("-") or len(after.words) == 1):
+            break
+        cuts.append(before.cut)
+        words += after.words
+    return tuple(words), tuple(cuts)
+
+
+def _run_line(words: Sequence[Word], start: int, cuts: Sequence[str]) -> RunLine:
+    reader = Reader(list(words[start:]))
+    reader.read()
+    left = reader.left
+    misread = [Misread("run.cut", cut, f"{cut}: docker never sees the words behind it") for cut in cuts]
+    if not left:
+        hint = "the image stands behind the options; was it taken for the value of the last one?"
+        raise UsageError("no image is named", where="the command", hint=hint)
+    container = Container(
+        image=left[0].value,
+        settings=tuple(reader.settings),
+        command=tuple(word.value for word in left[1:]),
+        opaque=tuple(reader.opaque),
+    )
+    return RunLine(
+        head=tuple(word.raw for word in words[_first(words) : start]),
+        written=tuple(reader.written),
+        image=left[0].raw,
+        command=tuple(word.raw for word in left[1:]),
+        container=container,
+        misread=(*misread, *reader.misread),
+    )

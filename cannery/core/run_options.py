@@ -1,0 +1,39 @@
+"""The options of `docker run`, and which of them take a value; podman's and nerdctl's own are among them."""
+
+from __future__ import annotations
+
+_SWITCHES = """
+detach disable-content-trust env-host help http-proxy init interactive no-healthcheck no-hosts oom-kill-disable
+privileged publish-all quiet read-only replace rm rmi sig-proxy tls-verify tty use-api-socket
+"""
+_VALUES = """
+add-host annotation arch attach blkio-weight blkio-weight-device cap-add cap-drop cgroup-conf cgroup-parent
+cgroupns cidfile cpu-count cpu-percent cpu-period cpu-quota cpu-rt-period cpu-rt-runtime cpu-shares cpus
+cpuset-cpus cpuset-mems detach-keys device device-cgroup-rule device-read-bps device-read-iops device-write-bps
+device-write-iops dns dns-option dns-search domainname entrypoint env env-file expose gpus group-add health-cmd
+health-interval health-retries health-start-interval health-start-period health-timeout hostname io-maxbandwidth
+io-maxiops ip ip6 ipc isolation kernel-memory label label-file link link-local-ip log-driver log-opt mac-address
+memory memory-reservation memory-swap memory-swappiness mount name network network-alias oom-score-adj os pid
+pids-limit platform publish pull restart rootfs runtime secret security-opt shm-size stop-signal stop-timeout
+storage-opt sysctl systemd tmpfs tz ulimit umask user userns uts variant volume volume-driver volumes-from workdir
+"""
+SWITCHES = frozenset(_SWITCHES.split())
+VALUES = frozenset(_VALUES.split())
+ALIASES = {"net": "network", "net-alias": "network-alias", "dns-opt": "dns-option"}
+SHORT_SWITCHES = {"d": "detach", "i": "interactive", "t": "tty", "P": "publish-all", "q": "quiet"}
+SHORT_VALUES = {
+    "a": "attach",
+    "c": "cpu-shares",
+    "e": "env",
+    "h": "hostname",
+    "l": "label",
+    "m": "memory",
+    "p": "publish",
+    "u": "user",
+    "v": "volume",
+    "w": "workdir",
+}
+# Options of the client itself, before `run`, that take a value in the next word.
+CLIENT_VALUES = frozenset(
+    {"-H", "--host", "-c", "--context", "--config", "-l", "--log-level", "--root", "-n", "--namespace"}
+)

@@ -1,0 +1,151 @@
+"""A shell text as words, as far as a `docker run` line in it can be read without a shell.
+
+Line continuations, comments, quotes, `NAME=value` lines above, `{0..7}`: what the text itself says is put in; a
+variable that it does not set stays as it is written. Python's shlex loses how a word was written, which a corrected
+command needs, and takes a `#` within a word for a comment.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cannery.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+_PIECE = r"""'[^']*'|"(?:\\.|[^"\\])*"|\\.|\$\([^()]*\)|`[^`]*`|[^\s;&|<>()'"\\`]"""
+# What stands for itself in a word; the rest of it is plain text, in which variables are filled in.
+_QUOTED = re.compile(r"""('[^']*'|"(?:\\.|[^"\\])*"|\\.|\$\([^()]*\)|`[^`]*`)""", re.DOTALL)
+_WORD = re.compile(rf"<[\w .:/-]+>|(?:{_PIECE}|(?<=\S)\\\n)+", re.DOTALL)
+_BETWEEN = re.compile(r"(?:[ \t\r\xa0]|\\\n)+")
+_CUT = re.compile(r"\\[ \t]+(?:\n|$)")
+_COMMENT = re.compile(r"#[^\n]*")
+_REDIRECT = re.compile(r"\d*(?:>>?|<<?)&?[ \t]*[^\s;&|]+")
+_OPERATOR = re.compile(r"&&|\|\||[;&|()\n]")
+_ASSIGNED = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
+_VARIABLE = re.compile(r"\$(?:\{(?P<braced>\w+)(?::?-(?P<default>[^}]*))?\}|(?P<plain>[A-Za-z_]\w*))")
+_RANGE = re.compile(r"\{(\d{1,3})\.\.(\d{1,3})\}|\{([^{}\s]*,[^{}\s]*)\}")
+# Words of the shell that stand before NAME=value.
+_SETTERS = frozenset({"export", "declare", "local", "readonly", "set"})
+
+
+@dataclass(frozen=True)
+class Word:
+    """One word: `raw` as it is written, `value` as a shell would hand it on, and the line it stands in, from 1."""
+
+    raw: str
+    value: str
+    line: int
+
+
+@dataclass(frozen=True)
+class ShellCommand:
+    """The words of one command. `cut` says why it ends where its writer may not have meant it to, or "" ."""
+
+    words: tuple[Word, ...]
+    cut: str = ""
+
+
+def shell_commands(text: str) -> tuple[ShellCommand, ...]:
+    """Split `text` into commands, none of them empty. Raises `UsageError` for a quote that is not closed."""
+    found: list[ShellCommand] = []
+    known: dict[str, str] = {}
+    words: list[Word] = []
+    for token in _tokens(text.replace("\r\n", "\n")):
+        if isinstance(token, Word):
+            words += _expanded(token, known)
+            continue
+        if words:
+            _remember(words, known)
+            found.append(ShellCommand(tuple(words), token))
+        words = []
+    return tuple(found)
+
+
+def _tokens(text: str) -> Iterator[Word | str]:
+    """Give words (whose value is not worked out yet), and for each end of a command why it ends: "" for a plain end."""
+    position, continued = 0, False
+    while position < len(text):
+        line = text.count("\n", 0, position) + 1
+        at = position
+        if match := _BETWEEN.match(text, at):
+            continued = "\n" in match[0]
+        elif match := _CUT.match(text, at):
+            yield f"line {line} ends in a backslash and a blank, which is no continuation"
+        elif match := _COMMENT.match(text, at):
+            if continued:
+                yield f"line {line} is a comment, which ends the command that the line before it continues"
+        elif match := _REDIRECT.match(text, at) if not _WORD.match(text, at) or text[at].isdigit() else None:
+            pass
+        elif match := _OPERATOR.match(text, at):
+            continued = False
+            yield ""
+        elif match := _WORD.match(text, at):
+            continued = False
+            yield Word(match[0], "", line)
+        if match is None:
+            raise UsageError(f"a quote that begins in line {line} is not closed", where="the command")
+        position = match.end()
+    yield ""
+
+
+def _remember(words: list[Word], known: dict[str, str]) -> None:
+    """Keep what a command of assignments alone sets: `A=1`, `export A=1 B=2`."""
+    values = [word.value for word in words if word.value not in _SETTERS]
+    matches = [_ASSIGNED.fullmatch(value) for value in values]
+    if all(matches):
+        known.update({match[1]: match[2] for match in matches if match})
+
+
+def _expanded(word: Word, known: Mapping[str, str]) -> list[Word]:
+    """Return the words that one becomes: ranges in braces and a known variable of several words make several."""
+    whole = _VARIABLE.fullmatch(word.raw)
+    name = whole and (whole["braced"] or whole["plain"])
+    if name and "$" not in known.get(name, "$") and len(known[name].split()) > 1:
+        return [Word(shlex.quote(part), part, word.line) for part in known[name].split()]
+    ranged = None if word.raw[0] in "'\"" else _RANGE.search(word.raw)
+    if ranged is None or (ranged.start() and word.raw[ranged.start() - 1] == "$"):
+        return [Word(word.raw, _value(word.raw, known), word.line)]
+    head, tail = word.raw[: ranged.start()], word.raw[ranged.end() :]
+    raws = [f"{head}{part}{tail}" for part in _parts(ranged)]
+    return [one for raw in raws for one in _expanded(Word(raw, "", word.line), known)]
+
+
+def _parts(ranged: re.Match[str]) -> list[str]:
+    if ranged[3] is not None:
+        return ranged[3].split(",")
+    first, last = int(ranged[1]), int(ranged[2])
+    step = 1 if first <= last else -1
+    return [str(number) for number in range(first, last + step, step)]
+
+
+def _value(raw: str, known: Mapping[str, str]) -> str:
+    """Return what a word means: unquoted, with the variables that are known; all else of the shell's stays text."""
+    if raw.startswith("<"):
+        return raw
+    if raw == "~" or raw.startswith("~/"):
+        raw = f"$HOME{raw[1:]}"  # filled in there alone, not within a word
+    parts = _QUOTED.split(raw)
+    return "".join(_unquoted(part, known) if number % 2 else _filled(part, known) for number, part in enumerate(parts))
+
+
+def _unquoted(part: str, known: Mapping[str, str]) -> str:
+    if part[0] == "'":
+        return part[1:-1]
+    if part[0] == '"':
+        return _filled(re.sub(r'\\(["\\$`])', r"\1", part[1:-1].replace("\\\n", "")), known)
+    if part[0] == "\\":
+        return part[1:].removeprefix("\n")
+    return part
+
+
+def _filled(text: str, known: Mapping[str, str]) -> str:
+    def value(match: re.Match[str]) -> str:
+        default = match["default"]
+        return known.get(match["braced"] or match["plain"], match[0] if default is None else default)
+
+    return _VARIABLE.sub(value, text)

@@ -1,0 +1,226 @@
+"""Look at a host for `doctor`: the running one, or a tree of files that was copied from one or made up.
+
+Below a tree nothing of the real host is read: symbolic links are followed within it, as the host itself would.
+"""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+import stat
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+from cannery.core.errors import CanneryError
+from cannery.core.host_facts import (
+    CONTAINER_MARKS,
+    DOCKER_PROGRAMS,
+    GROUP,
+    INSTALL_INFO,
+    PASSWD,
+    RUNTIME_PROGRAMS,
+    TEXTS,
+    EngineState,
+    HostFacts,
+    Node,
+    User,
+    install_folder,
+    user_in,
+)
+from cannery.core.run_command import NPU_SMI
+from cannery.edge.engine import find_engine
+from cannery.edge.process import run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from cannery.edge.context import Context
+
+HUAWEI = "0x19e5"
+MOST_LINKS = 40  # as the kernel's own
+MOST_BYTES = 1 << 20
+SMI_SECONDS = 30.0
+LIBRARIES = ("lib64", "lib64/driver", "lib64/common")
+# Where images are kept when no engine says it.
+DATA_ROOT = "/var/lib/docker"
+
+
+def read_facts(context: Context, root: Path | None, chip_paths: Iterable[str], user: str | None) -> HostFacts:
+    """Return what the running host shows, or what a tree at `root` does.
+
+    `chip_paths` are the manager nodes and mounts of every chip; `user` names another user than the one who runs this.
+    A user that the host has not is none (`HostFacts.user`).
+    """
+    top = root or Path("/")
+    wanted = [path for path in chip_paths if not path.startswith("/dev/")]
+    nodes = {path for path in chip_paths if path.startswith("/dev/")}
+    texts = dict(_texts(top, TEXTS))
+    home = install_folder(texts.get(INSTALL_INFO, ""))
+    texts |= _texts(top, (f"{home}/driver/version.info", f"{home}/firmware/version.info"))
+    places = [*wanted, *(path.replace("/usr/local/Ascend", home, 1) for path in wanted), *NPU_SMI, f"{home}/driver/"]
+    places += [*RUNTIME_PROGRAMS, *DOCKER_PROGRAMS, *CONTAINER_MARKS]
+    places += [f"{home}/driver/{folder}/libascend_hal.so" for folder in LIBRARIES]
+    found = HostFacts(
+        live=root is None,
+        nodes=tuple(_nodes(top, nodes)),
+        pci=_pci(top),
+        texts=texts,
+        paths=frozenset(path for path in places if _exists(top, path)),
+        user=user_in(texts.get(PASSWD, ""), texts.get(GROUP, ""), user) if user else None,
+    )
+    return _live(context, found, user) if root is None else found
+
+
+def _live(context: Context, found: HostFacts, user: str | None) -> HostFacts:
+    """Add what only a running host shows."""
+    engine, data_root = _engine(context)
+    place = data_root if data_root and data_root.is_dir() else _existing(Path(DATA_ROOT))
+    disk = os.statvfs(place)
+    return HostFacts(
+        live=True,
+        nodes=found.nodes,
+        pci=found.pci,
+        texts=found.texts,
+        paths=found.paths,
+        user=_named(user) if user else _me(),
+        engine=engine,
+        disk_free=disk.f_bavail * disk.f_frsize,
+        disk_at=str(place),
+        shm_bytes=_size(Path("/dev/shm")),  # noqa: S108 - looked at, not written to
+        page_bytes=os.sysconf("SC_PAGE_SIZE"),
+        smi=_smi(found.paths, context.env),
+    )
+
+
+def below(root: Path, path: str) -> Path | None:
+    """Return where the host's `path` is in the tree at `root`, with symbolic links followed within the tree.
+
+    None where a link leads nowhere or in a circle; a path that is not there is returned as it would be.
+    """
+    todo, here, links = list(PurePosixPath(path).parts[1:]), PurePosixPath("/"), 0
+    while todo:
+        part = todo.pop(0)
+        here = here.parent if part == ".." else here / part
+        real = root / str(here).lstrip("/")
+        if not real.is_symlink():
+            continue
+        links += 1
+        if links > MOST_LINKS:
+            return None
+        target = PurePosixPath(real.readlink())
+        here = PurePosixPath("/") if target.is_absolute() else here.parent
+        todo = [*(target.parts[1:] if target.is_absolute() else target.parts), *todo]
+    return root / str(here).lstrip("/")
+
+
+def _exists(root: Path, path: str) -> bool:
+    real = below(root, path)
+    try:
+        return real is not None and real.exists()
+    except OSError:
+        return False
+
+
+def _texts(root: Path, paths: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Give the files that are there and can be read, as texts."""
+    for path in paths:
+        real = below(root, path)
+        try:
+            if real is not None and real.is_file():
+                with real.open("rb") as file:
+                    yield path, file.read(MOST_BYTES).decode(errors="replace")
+        except OSError:
+            continue
+
+
+def _nodes(root: Path, managers: Iterable[str]) -> Iterator[Node]:
+    """Give the device nodes of NPUs, cards first, in their order. A tree may have plain files in their place."""
+    folder = below(root, "/dev")
+    try:
+        names = [entry.name for entry in os.scandir(folder)] if folder is not None else []
+    except OSError:
+        names = []
+    cards = sorted((name for name in names if name[:7] == "davinci" and name[7:].isdecimal()), key=lambda n: int(n[7:]))
+    for path in (*(f"/dev/{name}" for name in cards), *sorted(managers)):
+        real = below(root, path)
+        try:
+            about = real.stat() if real is not None else None
+        except OSError:
+            continue
+        if about is not None:
+            yield Node(path, about.st_uid, about.st_gid, stat.S_IMODE(about.st_mode), stat.S_ISCHR(about.st_mode))
+
+
+def _pci(root: Path) -> tuple[tuple[str, str], ...] | None:
+    """Return (device id, class) of each device of the vendor; None where the bus is not shown."""
+    folder = below(root, "/sys/bus/pci/devices")
+    try:
+        names = sorted(entry.name for entry in os.scandir(folder)) if folder is not None else []
+    except OSError:
+        return None
+    found = []
+    for name in names:
+        place = f"/sys/bus/pci/devices/{name}"
+        words = {
+            key: text.strip() for key, text in _texts(root, [f"{place}/{w}" for w in ("vendor", "device", "class")])
+        }
+        if words.get(f"{place}/vendor") == HUAWEI:
+            found.append((words.get(f"{place}/device", ""), words.get(f"{place}/class", "")))
+    return tuple(found)
+
+
+def _me() -> User:
+    uid = os.geteuid()
+    try:
+        name = pwd.getpwuid(uid).pw_name
+    except KeyError:
+        name = str(uid)
+    return User(name, uid, frozenset({os.getegid(), *os.getgroups()}))
+
+
+def _named(name: str) -> User | None:
+    """Return a user as the host knows it, whose users need not stand in /etc/passwd."""
+    try:
+        entry = pwd.getpwnam(name)
+    except KeyError:
+        return None
+    others = {group.gr_gid for group in grp.getgrall() if name in group.gr_mem}
+    return User(name, entry.pw_uid, frozenset({entry.pw_gid, *others}))
+
+
+def _engine(context: Context) -> tuple[EngineState, Path | None]:
+    """Ask for an engine, and start none."""
+    try:
+        found = find_engine(context.env, context.cache, start=False, say=lambda _text: None)
+    except CanneryError as error:
+        return EngineState(problem=error.what, hint=error.hint), None
+    return EngineState(found.server_version, found.storage_driver), found.data_root
+
+
+def _smi(paths: Iterable[str], env: Mapping[str, str]) -> str | None:
+    """Return what `npu-smi info` prints, None where it is not there. It hangs where the driver does."""
+    program = next((path for path in NPU_SMI if path in paths), None)
+    if program is None:
+        return None
+    try:
+        done = run((program, "info"), env=env, timeout=SMI_SECONDS, check=False)
+    except CanneryError:
+        return f"no answer within {SMI_SECONDS:g} s"
+    except OSError as error:
+        return f"it cannot be started: {error.strerror}"
+    return done.stdout + done.stderr
+
+
+def _existing(path: Path) -> Path:
+    while not path.exists():
+        path = path.parent
+    return path
+
+
+def _size(path: Path) -> int | None:
+    try:
+        found = os.statvfs(path)
+    except OSError:
+        return None
+    return found.f_blocks * found.f_frsize if path.is_mount() else None

@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from cannery import cli
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+SCHEMA = json.loads((ROOT / "docs/lint-run-report.schema.json").read_text())
+DRIVER = "/usr/local/Ascend/driver"
+# What a user wrote: a node's name is mistyped, and the driver is not mounted (vllm-project/vllm-ascend issue 1440).
+REPORTED = """\
+export IMAGE=quay.io/ascend/vllm-ascend:v0.9.0rc2
+docker run --rm \\
+  --name vllm-ascend \\
+  --device /dev/davinci0 \\
+  --device /dev/dav_manager \\
+  --device /dev/devmm_svm \\
+  --device /dev/hisi_hdc \\
+  -v /root/.cache:/root/.cache \\
+  -it $IMAGE bash
+"""
+CORRECTED = f"""\
+docker run \\
+    --rm \\
+    --name vllm-ascend \\
+    --device /dev/davinci0 \\
+    --device /dev/davinci_manager \\
+    --device /dev/devmm_svm \\
+    --device /dev/hisi_hdc \\
+    -v /root/.cache:/root/.cache \\
+    -it \\
+    -v {DRIVER}/lib64:{DRIVER}/lib64:ro \\
+    -v /usr/local/dcmi:/usr/local/dcmi:ro \\
+    -v {DRIVER}/version.info:{DRIVER}/version.info:ro \\
+    -v /etc/ascend_install.info:/etc/ascend_install.info:ro \\
+    --shm-size 16g \\
+    $IMAGE bash
+"""
+COMPOSE = """\
+services:
+  train:
+    image: quickstart:8.5.0-910b-ubuntu22.04-py3.11
+    privileged: true
+    devices: ["/dev/davinci6", "/dev/davinci7"]
+  web:
+    image: nginx:1
+"""
+
+
+def lint(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    code = cli.main(("lint-run", *words), ROOT)
+    text = capsys.readouterr()
+    assert "Traceback" not in text.out + text.err
+    return code, text.out, text.err
+
+
+def test_the_reported_command_both_faults_named_with_the_fix(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = lint(capsys, REPORTED)
+    assert code == 3
+    assert "error [run.node.unknown] --device /dev/dav_manager: no NPU host has a node /dev/dav_manager; " in out
+    assert "did you mean /dev/davinci_manager?" in out
+    assert f"error [run.driver.missing] {DRIVER}/lib64 is not mounted" in out
+    assert f"fix: -v {DRIVER}/lib64:{DRIVER}/lib64:ro" in out
+    assert out.endswith(f"corrected:\n{CORRECTED}errors: 2\n")
+    assert lint(capsys, CORRECTED.replace("$IMAGE", "a/cann:8.5.0-910b-ubuntu22.04-py3.11"))[0] == 0
+
+
+def test_json_and_standard_input(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(REPORTED))
+    code, out, _ = lint(capsys, "-", "--json")
+    found = json.loads(out)
+    jsonschema.validate(found, SCHEMA)
+    assert (code, found["schema"], found["ok"]) == (3, 1, False)
+    (container,) = found["containers"]
+    assert container["corrected"] + "\n" == CORRECTED
+    first = container["findings"][0]
+    assert (first["severity"], first["code"], first["word"]) == (
+        "error",
+        "run.node.unknown",
+        "--device /dev/dav_manager",
+    )
+
+
+def test_a_compose_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "compose.yaml"
+    file.write_text(COMPOSE)
+    code, out, _ = lint(capsys, "--file", str(file))
+    assert code == 3  # the driver is not mounted
+    assert "warning [run.privileged] services.train.privileged: true exposes every card of the host" in out
+    assert "services.web:\n" in out
+    assert f"error [run.driver.missing] {DRIVER}/lib64 is not mounted beside services.train.devices[0]" in out
+
+
+def test_the_host_that_is_to_run_it(capsys: pytest.CaptureFixture[str]) -> None:
+    """Cases C03 and C07: chip and CPU are said, since no command tells them."""
+    line = "docker run --platform linux/amd64 quickstart:8.5.0-910b-ubuntu22.04-py3.11"
+    code, out, _ = lint(capsys, line, "--chip", "A3", "--arch", "aarch64")
+    assert code == 3
+    assert "is for chip 910b, and the host has a3" in out
+    assert "--platform linux/amd64: the host is arm64" in out
+
+
+def test_a_clean_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert lint(capsys, "docker run --rm ubuntu:22.04 ls") == (0, "no errors\n", "")
+    jsonschema.validate(json.loads(lint(capsys, "docker run --rm ubuntu:22.04 ls", "--json")[1]), SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        ([], "no command is given"),
+        (["docker ps"], "there is no `docker run` in it"),
+        (["docker run 'a"], "a quote that begins in line 1 is not closed"),
+        (["docker run a", "--file", "x"], "a command or --file, not both"),
+        (["--file", "no-such-file"], "no-such-file: no such file"),
+        (["docker run a", "--chip", "zx"], "CHIP: 'zx' is not known"),
+    ],
+)
+def test_wrong_use(capsys: pytest.CaptureFixture[str], words: list[str], what: str) -> None:
+    code, _, err = lint(capsys, *words)
+    assert code == 2
+    assert what in err
+
+
+@pytest.mark.parametrize("text", ["services: []", "a: b", "- a"])
+def test_a_file_without_services(capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str) -> None:
+    file = tmp_path / "x.yaml"
+    file.write_text(text)
+    code, _, err = lint(capsys, "--file", str(file))
+    assert code == 2
+    assert "there are no services in it" in err
+
+
+@pytest.mark.parametrize("chip", ["910b", "a3"])
+def test_what_run_prints_is_a_good_line(capsys: pytest.CaptureFixture[str], chip: str) -> None:
+    assert cli.main(("run", "mindspeed-rl", "--arch", "arm64", "--chip", chip, "--print"), ROOT) == 0
+    line = capsys.readouterr().out
+    assert lint(capsys, line) == (0, "no errors\n", "")

@@ -1,0 +1,497 @@
+"""Every check of `doctor` over made-up facts; whole trees are tests/edge/test_doctor_command.py's."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from cannery.core.catalog import ChipAccess
+from cannery.core.doctor import CHECKS, counts, diagnose, report_lines
+from cannery.core.doctor.check import Check, DriverWish, State, Wanted
+from cannery.core.drivers import Drivers
+from cannery.core.host_facts import EngineState, HostFacts, Node, User, info_fields, install_folder, user_in
+from cannery.core.target import Target
+from cannery.core.words import Arch, Chip
+
+MANAGERS = ("/dev/davinci_manager", "/dev/devmm_svm", "/dev/hisi_hdc")
+DRIVER = "/usr/local/Ascend/driver"
+MOUNTS = ("/usr/local/dcmi", f"{DRIVER}/lib64", f"{DRIVER}/version.info", "/etc/ascend_install.info")
+A2 = ChipAccess(names="Atlas A2", cards=8, managers=MANAGERS, mounts=MOUNTS)
+A5 = ChipAccess(names="Ascend 950", cards=8, managers=MANAGERS[::2], mounts=(DRIVER,))
+DRIVERS = Drivers.model_validate(
+    {
+        "sources": {"notes": {"what": "the notes", "date": "2026-01-02"}},
+        "drivers": [
+            {"cann": "8.2.rc1", "series": ["24.1", "25.0"], "source": "notes", "whole": True},
+            {"cann": "8.3.rc1", "series": ["25.3"], "source": "notes"},
+            {"cann": "8.5.0", "series": ["25.0", "25.5"], "source": "notes", "whole": True},
+        ],
+        "reports": [{"cann": ["8.3.rc2"], "series": "24.1", "what": "a model fails", "source": "issue 5468"}],
+        "pci": {"0xd802": "910b", "0xd803": "a3"},
+        "ranktables": {"910b": "1.0", "a3": "1.2"},
+    }
+)
+WANTED = Wanted({"910b": A2, "a3": A2, "a5": A5}, DRIVERS)
+TARGET = Target("8.5.0", Chip.A2, "ubuntu22.04", "3.11", Arch.ARM64)
+FOR_A2 = replace(WANTED, target=TARGET, profile="stack", shm_bytes=16 << 30, shm_size="16g", image_bytes=20_000_000_000)
+INFO = "Version=25.0.rc1.1\ncompatible_version_fw=[6.4.0,6.4.99],[7.0.0,7.7.99]\n"
+NODES = tuple(Node(path, 1000, 1000, 0o660) for path in ("/dev/davinci0", "/dev/davinci1", *MANAGERS))
+TEXTS = {
+    f"{DRIVER}/version.info": INFO,
+    "/usr/local/Ascend/firmware/version.info": "Version=7.7.0.1.231\n",
+    "/etc/group": "HwHiAiUser:x:1000:\n",
+    "/etc/passwd": "HwHiAiUser:x:1000:1000::/home/HwHiAiUser:/bin/bash\n",
+    "/proc/filesystems": "nodev\toverlay\n",
+    "/proc/cpuinfo": "CPU implementer\t: 0x48\n",
+    "/proc/meminfo": "MemTotal:  263000000 kB\nMemAvailable: 200000000 kB\n",
+    "/proc/sys/kernel/osrelease": "5.10.0\n",
+    "/etc/hccn.conf": "address_0=10.0.0.1\naddress_1=10.0.0.2\n",
+    "/proc/sys/fs/binfmt_misc/qemu-x86_64": "enabled\ninterpreter /usr/bin/qemu-x86_64-static\nflags: OCF\n",
+}
+SMI = "| npu-smi 25.0.rc1.1    Version: 25.0.rc1.1 |\n| 0     910B3               | OK            | 98.6\n"
+HOST = HostFacts(
+    live=True,
+    nodes=NODES,
+    pci=(("0xd802", "0x120000"), ("0xd802", "0x120000"), ("0x0222", "0x020000")),
+    texts=TEXTS,
+    paths=frozenset({*MOUNTS, f"{DRIVER}/lib64/driver/libascend_hal.so", "/usr/local/sbin/npu-smi"}),
+    user=User("root", 0, frozenset({0})),
+    engine=EngineState("28.0.1", "overlay2"),
+    disk_free=100_000_000_000,
+    disk_at="/var/lib/docker",
+    shm_bytes=128 << 30,
+    page_bytes=4096,
+    smi=SMI,
+)
+
+
+FILE, UNSEEN = "images/drivers.yaml", "which chip it is, neither the PCI bus nor npu-smi shows"
+
+
+def found(facts: HostFacts, name: str, wanted: Wanted = FOR_A2) -> Check:
+    """The one check of that id."""
+    (check,) = [check for check in diagnose(facts, wanted) if check.id == name]
+    return check
+
+
+def with_texts(changes: dict[str, str | None]) -> HostFacts:
+    """The host with other files; None takes one away."""
+    made = {**TEXTS, **changes}
+    return replace(HOST, texts={path: text for path, text in made.items() if text is not None})
+
+
+def driver(version: str) -> HostFacts:
+    return with_texts({f"{DRIVER}/version.info": INFO.replace("25.0.rc1.1", version)})
+
+
+def test_a_healthy_host_is_ok_in_every_check() -> None:
+    checks = diagnose(HOST, FOR_A2)
+    assert [(check.id, check.message) for check in checks if check.state is not State.OK] == []
+    assert {check.id for check in checks} == {
+        *("devices.cards", "devices.managers", "devices.access", "chip", "driver.files", "driver.version"),
+        *("firmware.version", "npu-smi", "docker.engine", "docker.runtime", "overlayfs", "disk", "emulation"),
+        *("kernel", "page-size", "memory", "shm", "hccn"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("facts", "state", "message"),
+    [
+        (replace(HOST, nodes=NODES[1:]), State.WARNING, "2 NPUs on the PCI bus, 1 nodes: /dev/davinci1"),
+        (replace(HOST, nodes=()), State.ERROR, "2 NPUs on the PCI bus, and no /dev/davinciN"),
+        (replace(HOST, nodes=(), pci=()), State.ERROR, "the driver is installed, and there is no /dev/davinciN"),
+        (replace(HOST, nodes=(), pci=(), texts={}), State.WARNING, "no NPU on this host"),
+        (replace(HOST, nodes=(replace(NODES[0], is_device=False),)), State.WARNING, "2 NPUs on the PCI bus, 1 nodes"),
+        (
+            replace(HOST, nodes=(*NODES[:1], replace(NODES[1], is_device=False))),
+            State.ERROR,
+            "/dev/davinci1 is no device",
+        ),
+        (replace(HOST, pci=None), State.OK, "2 cards: /dev/davinci{0,1}"),
+    ],
+)
+def test_cards(facts: HostFacts, state: State, message: str) -> None:
+    check = found(facts, "devices.cards")
+    assert (check.state, check.message[: len(message)]) == (state, message)
+    assert check.next or state is State.OK
+
+
+def test_a_driver_that_the_kernel_has_not_loaded_is_said() -> None:
+    facts = replace(with_texts({"/proc/modules": "ext4 1 0\n"}), nodes=())
+    assert found(facts, "devices.cards").message.endswith("the kernel has no module of the driver loaded")
+    assert "module" not in found(replace(HOST, nodes=()), "devices.cards").message
+
+
+def test_managers_are_those_of_the_chip() -> None:
+    facts = replace(HOST, nodes=tuple(node for node in NODES if node.path != "/dev/devmm_svm"))
+    assert found(facts, "devices.managers").message == "missing beside the cards: /dev/devmm_svm"
+    a5 = replace(FOR_A2, target=replace(TARGET, chip=Chip.A5))
+    assert found(replace(facts, pci=None), "devices.managers", a5).state is State.OK
+
+
+@pytest.mark.parametrize(
+    ("user", "state"),
+    [
+        (User("root", 0, frozenset({0})), State.OK),
+        (User("HwHiAiUser", 1000, frozenset({1000})), State.OK),
+        (User("alice", 4000, frozenset({4000, 1000})), State.OK),
+        (User("alice", 4000, frozenset({4000})), State.WARNING),
+        (None, State.UNKNOWN),
+    ],
+)
+def test_who_may_open_the_nodes(user: User | None, state: State) -> None:
+    """Case U01 (vllm-project/vllm-ascend issue 9490)."""
+    check = found(replace(HOST, user=user), "devices.access")
+    assert check.state is state
+    assert "HwHiAiUser:HwHiAiUser 0660" in check.message
+    if state is State.WARNING:
+        assert check.message.startswith("user alice cannot open /dev/davinci0, ")
+        assert "usermod -aG HwHiAiUser alice" in check.next
+        assert check.next.endswith("--group-add 1000")
+
+
+def test_a_group_without_a_name_is_named_by_its_number() -> None:
+    facts = replace(with_texts({"/etc/group": "users:x:100:\n"}), user=User("alice", 4000, frozenset({100})))
+    assert found(facts, "devices.group").message == "the nodes belong to group 1000, which /etc/group does not name"
+    assert "usermod" not in found(facts, "devices.access").next
+
+
+@pytest.mark.parametrize(
+    ("pci", "smi", "wanted", "state", "message"),
+    [
+        ((("0xd802", ""),), None, FOR_A2, State.OK, "910b, Atlas A2 (PCI id)"),
+        (None, SMI, FOR_A2, State.OK, "910b, Atlas A2 (npu-smi)"),
+        ((("0xd803", ""),), None, FOR_A2, State.ERROR, "the host has a3, Atlas A2 (PCI id), stack is for 910b"),
+        ((("0xd803", ""),), None, WANTED, State.OK, "a3, Atlas A2 (PCI id)"),
+        ((("0xd802", ""), ("0xd803", "")), None, WANTED, State.WARNING, "several chips: 910b, a3 (PCI id)"),
+        (None, None, WANTED, State.UNKNOWN, UNSEEN),
+        ((("0xd999", "0x120000"),), None, WANTED, State.UNKNOWN, f"{UNSEEN}; PCI id 0xd999 is in no row of {FILE}"),
+    ],
+)  # fmt: skip
+def test_chip(
+    pci: tuple[tuple[str, str], ...] | None, smi: str | None, wanted: Wanted, state: State, message: str
+) -> None:
+    """Case C03: an image of another chip is an error."""
+    check = found(replace(HOST, pci=pci, smi=smi), "chip", wanted)
+    assert (check.state, check.message) == (state, message)
+
+
+def test_a_driver_that_is_missing_in_part_or_whole() -> None:
+    part = replace(HOST, paths=HOST.paths - {f"{DRIVER}/lib64"})
+    assert found(part, "driver.files").message == f"the driver is not there, or in part: no {DRIVER}/lib64"
+    library = replace(HOST, paths=HOST.paths - {f"{DRIVER}/lib64/driver/libascend_hal.so"})
+    assert found(library, "driver.files").state is State.ERROR
+    dcmi = replace(HOST, paths=HOST.paths - {"/usr/local/dcmi"})
+    assert (found(dcmi, "driver.files").state, found(dcmi, "driver.files").message) == (
+        State.WARNING,
+        "no /usr/local/dcmi",
+    )
+    none = replace(with_texts({f"{DRIVER}/version.info": None}), paths=frozenset())
+    assert found(none, "driver.version").message == f"no driver: there is no {DRIVER}/version.info"
+    assert found(none, "driver.version").state is State.ERROR
+    odd = with_texts({f"{DRIVER}/version.info": "Version=new\n"})
+    assert (found(odd, "driver.version").state, found(odd, "driver.version").next) == (
+        State.UNKNOWN,
+        "`npu-smi info` prints it",
+    )
+
+
+def test_a_driver_at_another_place() -> None:
+    facts = replace(
+        with_texts(
+            {"/etc/ascend_install.info": "Driver_Install_Path_Param=/opt/npu/\n", "/opt/npu/driver/version.info": INFO}
+        ),
+        paths=frozenset({path.replace("/usr/local/Ascend", "/opt/npu") for path in HOST.paths}),
+    )  # fmt: skip
+    assert found(facts, "driver.files").state is State.OK
+    assert found(facts, "driver.place").next.startswith(
+        "mount it there: -v /opt/npu/driver/lib64:/usr/local/Ascend/driver/lib64:ro"
+    )
+    assert found(facts, "driver.version").state is State.OK
+
+
+@pytest.mark.parametrize(
+    ("version", "cann", "state", "message", "step"),
+    [
+        ("25.0.rc1.1", "8.5.0", State.OK, "25.0.rc1.1 works with CANN 8.5.0 (the notes, 2026-01-02)", ""),
+        ("25.5.0", "8.5.0.b160", State.OK, "25.5.0 works with CANN 8.5.0 (the notes, 2026-01-02)", ""),
+        ("24.1.0", "8.3.rc2", State.WARNING, "24.1.0 with CANN 8.3.rc2: a model fails (issue 5468)",
+         "a driver 25.3.x, or an image of CANN 8.2.rc1"),
+        ("24.1.rc3", "8.5.0", State.WARNING,
+         "24.1.rc3 is older than the drivers that CANN 8.5.0 works with: 25.0.x, 25.5.x (the notes, 2026-01-02)",
+         "a driver 25.5.x, or an image of CANN 8.2.rc1"),
+        ("25.0.rc1", "8.3.rc1", State.UNKNOWN, "whether 25.0.rc1 works with CANN 8.3.rc1 is in no row of " + FILE,
+         "known to work: 25.3.x, or an image of CANN 8.2.rc1 or 8.5.0; `build.py verify --require-npu` tries it"),
+        ("26.0.rc1", "8.5.0", State.UNKNOWN, "whether 26.0.rc1 works with CANN 8.5.0 is in no row of " + FILE,
+         "known to work: 25.0.x, 25.5.x; `build.py verify --require-npu` tries it"),
+        ("25.5.0", "9.0.0", State.UNKNOWN, "whether 25.5.0 works with CANN 9.0.0 is in no row of " + FILE,
+         "ask the release notes of CANN 9.0.0, or an image of CANN 8.5.0; `build.py verify --require-npu` tries it"),
+    ],
+)  # fmt: skip
+def test_driver_against_cann(version: str, cann: str, state: State, message: str, step: str) -> None:
+    """Case D12: what is reported is warned of, and what no row has is never ok."""
+    check = found(driver(version), "driver.version", replace(FOR_A2, target=replace(TARGET, cann=cann)))
+    assert (check.state, check.message, check.next) == (state, message, step)
+
+
+def test_without_a_profile_the_driver_says_which_cann_it_takes() -> None:
+    check = found(driver("25.0.rc1"), "driver.version", WANTED)
+    assert check.message == "25.0.rc1; works with CANN 8.2.rc1, 8.5.0 (images/drivers.yaml)"
+
+
+@pytest.mark.parametrize(
+    ("asked", "state"),
+    [
+        ("25.0.rc1", State.OK),
+        ("25.3.0", State.WARNING),
+        (">=24.1.rc1,<25.0.rc1", State.WARNING),
+        (">=25.0.rc1", State.OK),
+    ],
+)
+def test_driver_against_what_the_stack_asks_for(asked: str, state: State) -> None:
+    check = found(HOST, "driver.asked", replace(FOR_A2, wish=DriverWish(asked, "verl 1.0", "a guide")))
+    assert check.state is state
+    assert "verl 1.0 asks for" in check.message
+
+
+@pytest.mark.parametrize(
+    ("firmware", "state"),
+    [("7.7.0.1.231", State.OK), ("6.4.12.1.241", State.OK), ("7.8.0.6.201", State.ERROR), ("1.80.22", State.ERROR)],
+)
+def test_firmware_against_what_the_driver_takes(firmware: str, state: State) -> None:
+    check = found(with_texts({"/usr/local/Ascend/firmware/version.info": f"Version={firmware}\n"}), "firmware.version")
+    assert check.state is state
+    assert check.message == f"{firmware}; the driver takes 6.4.0 to 6.4.99, 7.0.0 to 7.7.99"
+
+
+def test_firmware_that_is_not_shown() -> None:
+    assert (
+        found(with_texts({"/usr/local/Ascend/firmware/version.info": None}), "firmware.version").state is State.UNKNOWN
+    )
+    facts = with_texts({f"{DRIVER}/version.info": "Version=25.0.rc1\n"})
+    assert found(facts, "firmware.version").message == "7.7.0.1.231; the driver does not say which firmware it takes"
+
+
+@pytest.mark.parametrize(
+    ("answer", "state"),
+    [
+        (SMI, State.OK),
+        (
+            "DrvMngGetConsoleLogLevel failed. (g_conLogLevel=3)\ndcmi model initialized failed, ret is -8005",
+            State.WARNING,
+        ),
+        ("dcmi module initialize failed. ret is -8020", State.WARNING),
+        ("error while loading shared libraries: npu-smi", State.ERROR),
+        ("no answer within 30 s", State.ERROR),
+        (None, State.UNKNOWN),
+    ],
+)
+def test_what_npu_smi_answers(answer: str | None, state: State) -> None:
+    """Case D03."""
+    assert found(replace(HOST, smi=answer), "npu-smi").state is state
+
+
+def test_no_npu_smi() -> None:
+    assert (
+        found(replace(HOST, paths=HOST.paths - {"/usr/local/sbin/npu-smi"}, smi=None), "npu-smi").state is State.WARNING
+    )
+
+
+@pytest.mark.parametrize(
+    ("engine", "paths", "state"),
+    [
+        (EngineState("28.0", "overlay2"), (), State.OK),
+        (EngineState("28.0", "vfs"), (), State.WARNING),
+        (EngineState(problem="no Docker engine answers", hint="start it"), (), State.WARNING),
+        (None, ("/usr/bin/docker",), State.UNKNOWN),
+        (None, (), State.WARNING),
+    ],
+)
+def test_engine(engine: EngineState | None, paths: tuple[str, ...], state: State) -> None:
+    assert found(replace(HOST, engine=engine, paths=frozenset(paths)), "docker.engine").state is state
+
+
+RUNTIME = "/usr/local/Ascend/Ascend-Docker-Runtime/ascend-docker-runtime"
+ENTRY = {"runtimes": {"ascend": {"path": RUNTIME}}}
+
+
+@pytest.mark.parametrize(
+    ("settings", "installed", "state", "message"),
+    [
+        (None, False, State.OK, "no ascend runtime"),
+        ("", False, State.OK, "no ascend runtime"),
+        ("{", False, State.ERROR, "/etc/docker/daemon.json is no JSON"),
+        ("[]", False, State.ERROR, "/etc/docker/daemon.json is no JSON"),
+        (
+            json.dumps({"default-runtime": "ascend"}),
+            True,
+            State.ERROR,
+            "/etc/docker/daemon.json names ascend as the default",
+        ),
+        (json.dumps({"data-root": "/data"}), True, State.WARNING, f"{RUNTIME} is installed, and"),
+        (json.dumps(ENTRY), False, State.ERROR, "/etc/docker/daemon.json names the ascend runtime at"),
+        (json.dumps(ENTRY), True, State.OK, f"ascend, {RUNTIME} (with --runtime ascend;"),
+        (json.dumps({**ENTRY, "default-runtime": "ascend"}), True, State.OK, f"ascend, {RUNTIME} (every container's,"),
+    ],
+)
+def test_ascend_runtime(settings: str | None, installed: bool, state: State, message: str) -> None:
+    """Case D08."""
+    facts = with_texts({"/etc/docker/daemon.json": settings})
+    check = found(replace(facts, paths=facts.paths | ({RUNTIME} if installed else set())), "docker.runtime")
+    assert (check.state, check.message[: len(message)]) == (state, message)
+
+
+@pytest.mark.parametrize(
+    ("free", "wanted", "state"),
+    [
+        (20_000_000_000, FOR_A2, State.OK),
+        (19_000_000_000, FOR_A2, State.WARNING),
+        (9_000_000_000, FOR_A2, State.ERROR),
+        (23_000_000_000, WANTED, State.WARNING),
+        (None, FOR_A2, State.UNKNOWN),
+    ],
+)
+def test_disk(free: int | None, wanted: Wanted, state: State) -> None:
+    """Case S01: an image of 24 GB does not fit every disk."""
+    assert found(replace(HOST, disk_free=free), "disk", wanted).state is state
+
+
+@pytest.mark.parametrize(
+    ("cpu", "huge", "page", "state"),
+    [
+        ("CPU implementer\t: 0x48\n", 524288, "64 KB", State.WARNING),
+        ("CPU implementer\t: 0x48\n", 32768, "16 KB", State.WARNING),
+        ("CPU implementer\t: 0x48\n", 2048, "4 KB", State.OK),
+        ("CPU implementer\t: 0x48\n", 1048576, "nothing", State.UNKNOWN),
+        ("vendor_id\t: GenuineIntel\n", 1048576, "4 KB", State.OK),
+        ("", 2048, "nothing", State.UNKNOWN),
+    ],
+)
+def test_page_size_of_a_tree(cpu: str, huge: int, page: str, state: State) -> None:
+    facts = with_texts({"/proc/cpuinfo": cpu, "/proc/meminfo": f"Hugepagesize: {huge} kB\n"})
+    check = found(replace(facts, page_bytes=None), "page-size")
+    assert (check.state, check.message[: len(page)]) == (state, page)
+    assert ("--with-lg-page=16" in check.next) is (state is State.WARNING)
+
+
+def test_the_kernels_own_word_about_pages_counts_first() -> None:
+    assert found(replace(HOST, page_bytes=65536), "page-size").message.startswith("64 KB: jemalloc")
+
+
+@pytest.mark.parametrize(
+    ("mounted", "state"),
+    [
+        ("tmpfs /dev/shm tmpfs rw,size=65536k 0 0", State.WARNING),
+        ("tmpfs /dev/shm tmpfs rw,nosuid,size=32g,inode64 0 0", State.OK),
+        ("tmpfs /dev/shm tmpfs rw,nosuid 0 0", State.OK),  # half of the memory
+        ("tmpfs /run tmpfs rw,size=1g 0 0", State.UNKNOWN),
+    ],
+)
+def test_shared_memory_of_a_tree(mounted: str, state: State) -> None:
+    """Case D15."""
+    check = found(replace(with_texts({"/proc/mounts": f"{mounted}\n"}), shm_bytes=None), "shm")
+    assert check.state is state
+    assert ("--shm-size 16g" in check.next) is (state is State.WARNING)
+
+
+def test_memory_below_the_shared_memory_of_a_container() -> None:
+    facts = with_texts({"/proc/meminfo": "MemTotal: 16000000 kB\nMemAvailable: 8000000 kB\n"})
+    assert found(facts, "memory").state is State.WARNING
+    assert found(facts, "memory", WANTED).state is State.OK
+    assert found(with_texts({"/proc/meminfo": None}), "memory").state is State.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted", "state"),
+    [
+        ('{"version": "1.0"}', FOR_A2, State.OK),
+        ('{"version": "1.2"}', FOR_A2, State.WARNING),
+        ("{}", FOR_A2, State.WARNING),
+        ("[]", FOR_A2, State.WARNING),
+        ("{", FOR_A2, State.WARNING),
+    ],
+)
+def test_ranktable_of_another_chip(text: str, wanted: Wanted, state: State) -> None:
+    """Case D10 (gpustack/runtime pull 27)."""
+    check = found(with_texts({"/etc/hccl_rootinfo.json": text}), "ranktable", wanted)
+    assert check.state is state
+    assert ("mv /etc/hccl_rootinfo.json" in check.next) is (state is State.WARNING)
+
+
+def test_a_ranktable_of_a_chip_that_nobody_described() -> None:
+    facts = replace(with_texts({"/etc/hccl_rootinfo.json": '{"version": "3"}'}), pci=None)
+    assert found(facts, "ranktable", replace(FOR_A2, target=replace(TARGET, chip=Chip.A5))).state is State.UNKNOWN
+
+
+def test_addresses_of_the_network_cards() -> None:
+    assert found(with_texts({"/etc/hccn.conf": "address_0=10.0.0.1\n"}), "hccn").message.endswith(
+        "no address of card 1"
+    )
+    none = found(with_texts({"/etc/hccn.conf": None}), "hccn")
+    assert (none.state, "hccn_tool" in none.next) == (State.OK, True)
+
+
+@pytest.mark.parametrize(
+    ("registered", "arch", "state"),
+    [
+        ("enabled\nflags: OCF\n", Arch.AMD64, State.OK),
+        ("enabled\nflags: OC\n", Arch.AMD64, State.WARNING),
+        ("disabled\nflags: OCF\n", Arch.AMD64, State.ERROR),
+        (None, Arch.AMD64, State.ERROR),
+        (None, Arch.ARM64, State.OK),
+    ],
+)
+def test_emulation(registered: str | None, arch: Arch, state: State) -> None:
+    facts = with_texts({"/proc/sys/fs/binfmt_misc/qemu-x86_64": registered})
+    wanted = replace(FOR_A2, target=replace(TARGET, arch=arch))
+    assert found(facts, "emulation", wanted).state is state
+
+
+def test_an_image_of_another_cpu_is_an_error_where_the_npus_are() -> None:
+    """Case C07."""
+    wanted = replace(FOR_A2, target=replace(TARGET, arch=Arch.AMD64))
+    assert found(HOST, "arch", wanted).next == "ARCH=arm64 (vllm-project/vllm-ascend issue 2521)"
+    assert not [check for check in diagnose(replace(HOST, nodes=()), wanted) if check.id == "arch"]
+
+
+def test_overlayfs_and_kernel_that_are_not_shown() -> None:
+    assert found(with_texts({"/proc/filesystems": "ext4\n"}), "overlayfs").next == "modprobe overlay"
+    bare = replace(HOST, texts={})
+    assert {found(bare, name).state for name in ("overlayfs", "kernel", "memory")} == {State.UNKNOWN}
+
+
+def test_inside_a_container() -> None:
+    assert found(replace(HOST, paths=HOST.paths | {"/.dockerenv"}), "container").state is State.WARNING
+
+
+def test_the_next_step_is_said_of_all_that_is_not_ok() -> None:
+    bare = HostFacts(nodes=NODES, pci=(("0xd802", "0x120000"),))
+    for facts in (bare, HostFacts(), replace(HOST, texts={}), replace(HOST, paths=frozenset())):
+        for check in diagnose(facts, FOR_A2):
+            assert check.next or check.state is State.OK, check
+
+
+def test_report_lines_are_aligned_and_counted() -> None:
+    checks = (Check("a", State.OK, "good"), Check("longer", State.ERROR, "bad", "mend it"))
+    assert list(report_lines(checks)) == [
+        "ok       a       good",
+        "error    longer  bad",
+        "                 → mend it",
+        "1 ok, 1 error",
+    ]
+    assert counts(checks) == {State.OK: 1, State.WARNING: 0, State.ERROR: 1, State.UNKNOWN: 0}
+
+
+def test_small_parsers() -> None:
+    assert info_fields("Version=25.0.rc1 \nx\nA=b=c\n") == {"Version": "25.0.rc1", "A": "b=c"}
+    assert install_folder("A=1\nDriver_Install_Path_Param=/opt/x/\n") == "/opt/x"
+    assert install_folder("") == "/usr/local/Ascend"
+    passwd, group = "a:x:1:2::/:\n", "b:x:3:c,a\nd:x:4:\n"
+    assert user_in(passwd, group, "a") == User("a", 1, frozenset({2, 3}))
+    assert user_in(passwd, group, ".") is None
+
+
+def test_every_check_is_listed_once() -> None:
+    assert len(CHECKS) == len(set(CHECKS))

@@ -1,0 +1,402 @@
+"""The linter of a user's own command: each test a command as people write them, most of them from public reports."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cannery.core.catalog import ChipAccess
+from cannery.core.compose_services import compose_containers
+from cannery.core.errors import UsageError
+from cannery.core.lint_run import RULES, corrected, lint_container, lint_line
+from cannery.core.lint_run.case import Case, Ground, Remark
+from cannery.core.lint_run.memory import size
+from cannery.core.run_line import run_lines
+from cannery.core.words import Arch, Chip, Severity
+
+MANAGERS = ("/dev/davinci_manager", "/dev/devmm_svm", "/dev/hisi_hdc")
+DRIVER = "/usr/local/Ascend/driver"
+MOUNTS = ("/usr/local/dcmi", f"{DRIVER}/lib64", f"{DRIVER}/version.info", "/etc/ascend_install.info")
+CHIPS = {
+    "910b": ChipAccess(names="A2", cards=8, managers=MANAGERS, mounts=MOUNTS, socs=("ascend910b1",)),
+    "a3": ChipAccess(names="A3", cards=16, managers=MANAGERS, mounts=MOUNTS, socs=("ascend910_9391",)),
+    "a5": ChipAccess(names="A5", cards=8, managers=MANAGERS[::2], mounts=("/usr/local/dcmi", DRIVER)),
+}
+GROUND = Ground(CHIPS, {"stack": "32g"}, frozenset({"verl", "kernels"}), frozenset({"kernels"}))
+CANN = "quay.io/ascend/cann:8.5.0-910b-ubuntu22.04-py3.11"
+OURS = "stack:8.5.0-910b-ubuntu22.04-py3.11-0123456789ab"
+NODES = " ".join(f"--device {node}" for node in MANAGERS)
+FILES = " ".join(f"-v {path}:{path}:ro" for path in (*MOUNTS, "/usr/local/bin/npu-smi"))
+MOUNTED = " ".join(f"-v {node}:{node}" for node in MANAGERS)
+RUNTIME = "docker run --shm-size 32g --runtime=ascend -e ASCEND_VISIBLE_DEVICES=0"
+# A line that nothing is wrong with.
+GOOD = f"docker run --rm -it --shm-size 32g --device /dev/davinci0 --device /dev/davinci1 {NODES} {FILES}"
+
+
+def remarks(text: str, ground: Ground = GROUND) -> tuple[Remark, ...]:
+    (line,) = run_lines(text)
+    return lint_line(line, ground)
+
+
+def codes(text: str, ground: Ground = GROUND) -> list[str]:
+    return [f"{one.finding.severity} {one.finding.code}" for one in remarks(text, ground)]
+
+
+def mended(text: str, ground: Ground = GROUND) -> str:
+    (line,) = run_lines(text)
+    return corrected(line, lint_line(line, ground))
+
+
+@pytest.mark.parametrize("image", [CANN, OURS, "quay.io/ascend/vllm-ascend:v0.11.0rc1", "a.b/c:1", "$IMAGE"])
+def test_a_good_line_is_let_pass(image: str) -> None:
+    assert remarks(f"{GOOD} {image} bash -c 'a b'") == ()
+    assert mended(f"{GOOD} {image}") == ""
+
+
+def test_paths_may_end_in_a_slash_as_installation_guides_have_them() -> None:
+    text = GOOD.replace(f"{DRIVER}/lib64:{DRIVER}/lib64", f"{DRIVER}/lib64/:{DRIVER}/lib64/")
+    assert remarks(f"{text} quay.io/ascend/vllm-ascend:v0.11.0rc1 bash") == ()
+    assert remarks(f"{text.replace('/usr/local/dcmi', '/usr/local/dcmi/')} {CANN}") == ()
+
+
+def test_a_mistyped_node_and_no_driver_are_both_named_with_their_fix() -> None:
+    """Case D01 (vllm-project/vllm-ascend issue 1440)."""
+    text = f"docker run --shm-size 16g --device /dev/davinci0 {NODES.replace('davinci_m', 'dav_m')} {CANN} bash"
+    node, driver, files, smi = remarks(text)
+    assert node.finding.what == (
+        "--device /dev/dav_manager: no NPU host has a node /dev/dav_manager; did you mean /dev/davinci_manager?"
+    )
+    assert (node.word, node.finding.fix) == ("--device /dev/dav_manager", "--device /dev/davinci_manager")
+    assert driver.finding.what == f"{DRIVER}/lib64 is not mounted beside --device /dev/davinci0"
+    assert driver.finding.fix == f"-v {DRIVER}/lib64:{DRIVER}/lib64:ro"
+    assert [one.finding.severity for one in (node, driver, files, smi)] == [*(Severity.ERROR,) * 2, "warning", "note"]
+    assert codes(mended(text)) == ["note run.driver.smi"]
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("/dev/davinci_0", "/dev/davinci0"),
+        ("/dev/davinci-3", "/dev/davinci3"),
+        ("/dev/davnici12", "/dev/davinci12"),
+        ("/dev/devm_svm", "/dev/devmm_svm"),
+        ("/dev/hisi_hdcs", "/dev/hisi_hdc"),
+        ("dev/hisi_hdc", "/dev/hisi_hdc"),
+        ("davinci_manager", "/dev/davinci_manager"),
+    ],
+)
+def test_mistyped_nodes(written: str, meant: str) -> None:
+    found = [one for one in remarks(f"{GOOD} --device {written} {CANN}") if one.finding.code == "run.node.unknown"]
+    assert [one.finding.fix for one in found] == [f"--device {meant}"]
+
+
+@pytest.mark.parametrize(
+    "node", ["/dev/fuse", "/dev/infiniband/uverbs0", "/dev/nvidia0", "/dev/vdavinci100", "/dev/dvpp_cmdlist", "$X"]
+)
+def test_other_nodes_are_nobodys_business(node: str) -> None:
+    assert codes(f"{GOOD} --device {node} {CANN}") == []
+
+
+# (options behind a good line's, image, what is said) or, with "docker run", a whole line.
+SAID = [
+    # nodes
+    (f"docker run --shm-size 32g --device /dev/davinci0 {FILES} {CANN}", ["error run.node.missing"] * 3),
+    (f"docker run --shm-size 32g {NODES} {FILES} {CANN}", ["error run.node.none"]),
+    (f"docker run --shm-size 32g {CANN}", ["warning run.node.none"]),
+    ("docker run ubuntu:22.04 ls", []),
+    (f"{GOOD} --device '/dev/davinci*' {CANN}", ["error run.node.unknown"]),
+    (f"{GOOD} --device /dev/davinci8 {CANN}", ["warning run.node.foreign"]),
+    (f"{GOOD} --device /dev/davinci8 {CANN.replace('910b', 'a3')}", []),
+    (f"docker run --shm-size 32g --device /dev/davinci0 {MOUNTED} {FILES} {CANN}", ["error run.node.mounted"] * 3),
+    (f"{GOOD} -v /dev:/dev {CANN}", ["error run.node.mounted"]),
+    (f"{GOOD} --device /dev/davinci2:/dev/davinci2:r {CANN}", ["error run.node.permission"]),
+    (f"docker run --shm-size 32g --device /dev/davinci0 $NODES --rm {FILES} {CANN}", ["warning run.node.missing"] * 3),
+    # D11: a5 has no devmm_svm, and needs the whole driver
+    (f"{GOOD} {CANN.replace('910b', 'a5')}", ["error run.driver.missing", "warning run.node.foreign"]),
+    (f"{GOOD.replace(' -v /usr/local/bin/npu-smi:/usr/local/bin/npu-smi:ro', '')} {CANN}", ["note run.driver.smi"]),
+    (f"{GOOD.replace('bin/npu-smi:ro', 'sbin/npu-smi:ro')} {CANN}", []),
+    # D05
+    (f"{GOOD} --privileged {CANN}", ["warning run.privileged"]),
+    (f"{GOOD} --privileged=false {CANN}", []),
+    # D06
+    (f"{GOOD} -e ASCEND_RT_VISIBLE_DEVICES=0,1 {CANN}", []),
+    (f"{GOOD} -e ASCEND_RT_VISIBLE_DEVICES=4 {CANN}", ["error run.visible.index"]),
+    (f"{GOOD} -e ASCEND_RT_VISIBLE_DEVICES=0-1 {CANN}", ["error run.visible.text"]),
+    (f"{GOOD} -e ASCEND_VISIBLE_DEVICES=6,7 {CANN}", ["error run.visible.nodes"]),
+    (f"{GOOD} -e ASCEND_VISIBLE_DEVICES=0-1 {CANN}", ["note run.visible.unread"]),
+    (f"{GOOD} -e ASCEND_VISIBLE_DEVICES=all {CANN}", ["error run.visible.text"]),
+    (f"{GOOD} -e ASCEND_VISIBLE_DEVICES=void -e CUDA_VISIBLE_DEVICES=0 {CANN}", ["note run.visible.gpu"]),
+    # D08
+    (f"docker run --shm-size 32g --runtime ascend -e ASCEND_VISIBLE_DEVICES=0-3 {CANN}", []),
+    (f"docker run --shm-size 32g --runtime ascend {CANN}", ["error run.visible.none"]),
+    (f"docker run --shm-size 32g --runtime Ascend -e ASCEND_VISIBLE_DEVICES=0 {CANN}", ["error run.runtime.name"]),
+    (f"docker run --shm-size 32g -e ASCEND_VISIBLE_DEVICES=0 {CANN}", ["note run.visible.unread"]),
+    (f"{GOOD} --runtime ascend -e ASCEND_VISIBLE_DEVICES=0,1 {CANN}", ["warning run.runtime.mixed"]),
+    (f"{RUNTIME} -e ASCEND_RUNTIME_OPTIONS=NODRV {CANN}", ["error run.driver.missing", "warning run.driver.files"]),
+    (f"docker run --shm-size 32g --device huawei.com/npu=0 {CANN}", []),
+    # D15
+    (f"{GOOD.replace('--shm-size 32g', '')} {CANN}", ["warning run.shm"]),
+    (f"{GOOD.replace('32g', '16')} {CANN}", ["warning run.shm"]),
+    (f"{GOOD.replace('32g', '16g')} {CANN}", []),
+    (f"{GOOD.replace('32g', '16g')} {OURS}", ["warning run.shm"]),
+    (f"{GOOD.replace('32g', 'big')} {CANN}", ["error run.shm"]),
+    (f"{GOOD.replace('--shm-size 32g', '--ipc=host')} {CANN}", []),
+    (f"{GOOD.replace('--shm-size 32g', '-v /dev/shm:/dev/shm')} {CANN}", []),
+    (f"{GOOD} --ipc host {CANN}", ["note run.shm"]),
+    # the engine
+    (f"{GOOD} --gpus all {CANN}", ["error run.gpus"]),
+    (f"{GOOD} --net=host {CANN}", ["note run.network"]),
+    # mounts
+    (f"{GOOD} -v models:/models -v $PWD:/w -v ./a:/b {CANN}", []),
+    (f"{GOOD} -v usr/local/x:/x {CANN}", ["error run.mount.relative"]),
+    (f"{GOOD} -v /x:y {CANN}", ["error run.mount.relative"]),
+    (f"{GOOD} --volume=~/x:/y {CANN}", ["warning run.mount.relative"]),
+    (f"{GOOD} -v ~/x:/y {CANN}", []),
+    (f"{GOOD} -v /usr/local/Ascend/add-ons {CANN}", ["error run.mount.single"]),
+    (f"{GOOD} -v /scratch {CANN}", ["note run.mount.single"]),
+    (f"{GOOD} -v /usr/local/dcmi:/usr/local/dcmi {CANN}", ["error run.mount.twice"]),
+    (f"{GOOD} -v /usr/local/Ascend/ascend-toolkit:/usr/local/Ascend/ascend-toolkit {CANN}", ["error run.mount.hides"]),
+    (f"{GOOD} -v /a:/usr/local/Ascend/cann-8.5.0 {CANN}", ["error run.mount.hides"]),
+    (f"{GOOD} -v /usr/local/sbin:/usr/local/sbin {CANN}", ["note run.mount.hides"]),
+    (f"{GOOD} -v /a:/opt/venv {OURS}", ["error run.mount.hides"]),
+    (f"{GOOD} -v /a:/opt/venv {CANN}", []),
+    (f"{GOOD} --mount type=bind,src=/a,dst=/opt/src {OURS}", ["error run.mount.source"]),
+    (f"{GOOD} -v /a:/opt/src/verl {OURS}", ["warning run.mount.source"]),
+    (f"{GOOD} -v /a:/opt/src/verl/data {OURS}", []),
+    # environment
+    (f"{GOOD} -e PYTHONPATH=/w {CANN}", ["warning run.env.lost"]),
+    (f"{GOOD} -e PYTHONPATH=/w:/usr/local/Ascend/ascend-toolkit/latest/python/site-packages {CANN}", []),
+    (f"{GOOD} -e LD_LIBRARY_PATH=/w:$LD_LIBRARY_PATH {CANN}", ["error run.env.lost"]),
+    (f"{GOOD} -e LD_LIBRARY_PATH {CANN}", ["error run.env.lost"]),
+    (f"{GOOD} -e LD_LIBRARY_PATH=/usr/local/Ascend/cann/devlib {CANN}", ["error run.env.devlib"]),
+    (f"{GOOD} -e LD_PRELOAD=/usr/lib64/libjemalloc.so.2 {CANN}", ["error run.env.preload"]),
+    (f"{GOOD} -e LD_PRELOAD=/usr/lib/x86_64-linux-gnu/libjemalloc.so.2 {OURS}", ["warning run.env.preload"]),
+    (f"{GOOD} -e LD_PRELOAD=/usr/local/lib/libjemalloc.so.2 {OURS}", []),
+    (f"{GOOD} -e LD_PRELOAD=/w/mine.so {OURS}", ["warning run.env.lost"]),
+    (f"{GOOD} -e LD_PRELOAD=/w/mine.so {CANN}", []),
+    (f"{GOOD} -e LD_PRELOAD=/w/mine.so $LD_PRELOAD", ["error run.env.split"]),
+    (f"{GOOD} --entrypoint bash {CANN}", ["note run.entrypoint"]),
+    (f"{GOOD} --entrypoint bash {OURS}", []),
+    # the image
+    (f"{GOOD} -e SOC_VERSION=ascend910_9391 {CANN}", ["error run.chip"]),
+    (f"{GOOD} {OURS}-standin", ["error run.standin"]),
+    (f"{GOOD} docker.io/{CANN}", ["warning run.image.registry"]),
+    (f"{GOOD} {CANN} -it", ["warning run.image.behind"]),
+    (f"{GOOD} --device /dev/davinci{{2,3}} {CANN}", ["error run.image.path"]),
+    # U01, U03
+    (f"{GOOD} --user 65534 {CANN}", ["warning run.user.group"]),
+    (f"{GOOD} --user 65534 --group-add 1000 {CANN}", []),
+    (f"{GOOD} -u 1000 {CANN}", ["note run.user.name"]),
+    (f"{GOOD} -u 0 -v ~/.cache:/root/.cache {CANN}", []),
+    (f"{GOOD} -u 65534:1000 -v ~/.cache:/root/.cache {CANN}", ["warning run.user.cache"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "expected"), SAID, ids=[text.replace(GOOD, "…")[:90] for text, _ in SAID])
+def test_what_is_said(text: str, expected: list[str]) -> None:
+    assert codes(text) == expected
+
+
+@pytest.mark.parametrize("text", [text for text, expected in SAID if expected])
+def test_every_remark_names_its_word_and_a_fix(text: str) -> None:
+    for one in remarks(text):
+        assert one.word in one.finding.what
+        assert one.finding.fix
+        assert one.finding.why
+
+
+@pytest.mark.parametrize("text", [text for text, _ in SAID if mended(text)])
+def test_a_corrected_command_has_nothing_left_that_an_edit_mends(text: str) -> None:
+    before = {one.finding.code for one in remarks(text) if not one.edits}
+    assert {one.finding.code for one in remarks(mended(text))} <= before | {"run.driver.smi"}
+
+
+def test_every_rule_says_something_in_these_tests() -> None:
+    def quiet(rule: object) -> bool:
+        lines = [line for text, _ in (*SAID, *HOST) for line in run_lines(text)]
+        grounds = (GROUND, A3_HOST)
+        return not any(True for line in lines for g in grounds for _ in rule(Case(line.container, g)))  # type: ignore[operator]
+
+    assert [rule.__name__ for rule in RULES if quiet(rule)] == []
+
+
+A3_HOST = Ground(CHIPS, chip=Chip.A3, arch=Arch.ARM64)
+HOST = [
+    (f"{GOOD} {CANN}", ["error run.chip"]),
+    (f"{GOOD} --platform linux/amd64 {CANN.replace('910b', 'a3')}", ["error run.arch"]),
+    (f"{GOOD} --platform linux/arm64/v8 --device /dev/davinci15 $IMAGE", []),
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), HOST)
+def test_what_is_said_of_a_host_that_is_named(text: str, expected: list[str]) -> None:
+    """Cases C03 and C07."""
+    assert codes(text, A3_HOST) == expected
+
+
+def test_a_privileged_line_with_cards_becomes_one_with_their_nodes_alone() -> None:
+    """Case D05 (vllm-project/vllm-ascend issue 6942)."""
+    text = f"docker run --privileged --shm-size 32g --device /dev/davinci6 --device /dev/davinci7 {FILES} {CANN}"
+    (one,) = remarks(text)
+    assert one.finding.what == "--privileged exposes every card of the host; the nodes of 6, 7 beside it are no limit"
+    after = mended(text)
+    assert "--privileged" not in after
+    assert all(f"--device {node}" in after for node in MANAGERS)
+    assert codes(after) == []
+
+
+def test_an_index_that_counts_the_hosts_cards_is_counted_anew() -> None:
+    """Case D06 (Project-HAMi/HAMi issue 1894)."""
+    text = (
+        f"{GOOD.replace('davinci0', 'davinci3').replace('davinci1', 'davinci4')} -e ASCEND_RT_VISIBLE_DEVICES=4 {CANN}"
+    )
+    (one,) = remarks(text)
+    assert one.finding.what == "-e ASCEND_RT_VISIBLE_DEVICES=4: index 4 is outside 0..1"
+    assert "-e ASCEND_RT_VISIBLE_DEVICES=1" in mended(text)
+
+
+def test_the_whole_of_ascend_is_mounted_in_its_parts() -> None:
+    text = f"docker run --shm-size 32g --device /dev/davinci0 {NODES} -v /usr/local/Ascend:/usr/local/Ascend {CANN}"
+    hides = next(one for one in remarks(text) if one.finding.code == "run.mount.hides")
+    assert (
+        hides.finding.what == "-v /usr/local/Ascend:/usr/local/Ascend hides what the image has there: CANN, NNAL (ATB)"
+    )
+    assert codes(mended(text)) == ["note run.driver.smi"]
+
+
+def test_a_group_that_only_the_host_knows_is_left_to_its_shell() -> None:
+    """Case U01 (vllm-project/vllm-ascend issue 9490)."""
+    assert '--group-add "$(stat -c %g /dev/davinci_manager)"' in mended(f"{GOOD} --user 65534 {CANN}")
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("16g", 16 << 30), ("512MB", 512 << 20), ("64m", 64 << 20), ("16", 16), ("1.5G", 3 << 29), ("x", None)],
+)
+def test_sizes(text: str, number: int | None) -> None:
+    assert size(text) == number
+
+
+WORDS = (
+    *("--device", "-v", "-e", "--mount", "--runtime", "--user", "--shm-size", "-itv", "--privileged", "-x", "--", "-"),
+    *(
+        "/dev/davinci0",
+        "/dev/dav_manager:",
+        ":",
+        "::",
+        "=",
+        "a=",
+        "=a",
+        "",
+        "type=bind,src",
+        "$X",
+        "'",
+        '"',
+        "\\",
+        "#",
+        "~",
+    ),
+    *(
+        "ASCEND_RT_VISIBLE_DEVICES=",
+        "ASCEND_VISIBLE_DEVICES=-",
+        "LD_PRELOAD=x",
+        "PYTHONPATH",
+        CANN,
+        OURS,
+        "ascend",
+        "9" * 40,
+    ),
+)
+
+
+@given(st.lists(st.one_of(st.sampled_from(WORDS), st.text(max_size=6)), max_size=12))
+def test_no_words_are_a_defect(words: list[str]) -> None:
+    text = "docker run " + " ".join(words)
+    try:
+        lines = run_lines(text)
+    except UsageError:
+        return
+    for line in lines:
+        found = lint_line(line, GROUND)
+        assert all(one.finding.what for one in found)
+        corrected(line, found)
+
+
+SERVICE = {
+    "image": CANN,
+    "devices": ["/dev/davinci0", "/dev/dav_manager:/dev/dav_manager", "/dev/devmm_svm", {"source": "/dev/hisi_hdc"}],
+    "volumes": [f"{path}:{path}" for path in MOUNTS[:1]] + [{"type": "bind", "source": "./a", "target": "/a"}],
+    "environment": {"ASCEND_RT_VISIBLE_DEVICES": 4},
+    "shm_size": "32gb",
+    "privileged": False,
+}
+
+
+def test_a_compose_service_is_judged_by_the_same_rules() -> None:
+    (container,) = compose_containers({"services": {"train": SERVICE}}, "compose.yaml")
+    found = lint_container(container, GROUND)
+    assert [(one.finding.code, one.word) for one in found if one.finding.severity is Severity.ERROR] == [
+        ("run.node.unknown", "services.train.devices[1]: /dev/dav_manager:/dev/dav_manager"),
+        ("run.driver.missing", "services.train.devices[0]: /dev/davinci0"),
+        ("run.visible.index", "services.train.environment: ASCEND_RT_VISIBLE_DEVICES=4"),
+    ]
+
+
+def test_a_default_stands_for_a_variable_of_compose() -> None:
+    service = {**SERVICE, "image": f"${{IMAGE:-{OURS}-standin}}", "privileged": "${ALL:-true}"}
+    (container,) = compose_containers({"services": {"a": service}}, "x")
+    found = [one.finding.code for one in lint_container(container, GROUND)]
+    assert {"run.standin", "run.privileged"} <= {*found}
+
+
+@pytest.mark.parametrize(
+    ("service", "code"),
+    [
+        ({"privileged": True}, "run.privileged"),
+        ({"network_mode": "host"}, "run.network"),
+        ({"shm_size": 64}, "run.shm"),
+        ({"gpus": "all"}, "run.gpus"),
+        ({"deploy": {"resources": {"reservations": {"devices": [{"driver": "nvidia", "count": 1}]}}}}, "run.gpus"),
+        ({"user": "65534"}, "run.user.group"),
+        ({"environment": ["PYTHONPATH=/w"]}, "run.env.lost"),
+        ({"entrypoint": ["bash"]}, "run.entrypoint"),
+        ({"runtime": "Ascend"}, "run.runtime.name"),
+        ({"tmpfs": "/opt/venv", "image": OURS}, "run.mount.hides"),
+    ],
+)
+def test_keys_of_a_service(service: dict[str, object], code: str) -> None:
+    (container,) = compose_containers({"services": {"a": {**SERVICE, **service}}}, "compose.yaml")
+    assert code in [one.finding.code for one in lint_container(container, GROUND)]
+
+
+KEYS = (
+    "image",
+    "devices",
+    "volumes",
+    "environment",
+    "shm_size",
+    "tmpfs",
+    "deploy",
+    "gpus",
+    "command",
+    "entrypoint",
+    "user",
+)
+YAML = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.sampled_from(WORDS),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from((*KEYS, "source", "target", "type")), inner)
+    ),
+    max_leaves=8,
+)
+
+
+@given(YAML)
+def test_no_compose_file_is_a_defect(service: object) -> None:
+    try:
+        containers = compose_containers({"services": {"a": service}}, "x")
+    except UsageError:
+        return
+    for container in containers:
+        lint_container(container, GROUND)

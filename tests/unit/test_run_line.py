@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from cannery.core.errors import UsageError
+from cannery.core.run_line import RunLine, run_lines
+from cannery.core.run_options import ALIASES, SHORT_SWITCHES, SHORT_VALUES, SWITCHES, VALUES
+
+
+def line(text: str) -> RunLine:
+    (found,) = run_lines(text)
+    return found
+
+
+def settings(text: str) -> list[tuple[str, str | None]]:
+    return [(setting.key, setting.value) for setting in line(text).container.settings]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ("--device /dev/a --device=/dev/b", [("device", "/dev/a"), ("device", "/dev/b")]),
+        ("-itd", [("interactive", None), ("tty", None), ("detach", None)]),
+        ("-itv /a:/b", [("interactive", None), ("tty", None), ("volume", "/a:/b")]),
+        ("-v/a:/b -eA=1 -e=B=2 -e C", [("volume", "/a:/b"), ("env", "A=1"), ("env", "B=2"), ("env", "C")]),
+        ("--net host --network=none --net=x", [("network", "host"), ("network", "none"), ("network", "x")]),
+        ("--privileged=true --rm --init", [("privileged", "true"), ("rm", None), ("init", None)]),
+        ("-u 1:2 -m 4g -w /w", [("user", "1:2"), ("memory", "4g"), ("workdir", "/w")]),
+        ("--mount type=bind,src=/a,dst=/b --gpus all", [("mount", "type=bind,src=/a,dst=/b"), ("gpus", "all")]),
+    ],
+)
+def test_spellings_of_options(options: str, expected: list[tuple[str, str | None]]) -> None:
+    assert settings(f"docker run {options} image -v x") == expected
+    assert line(f"docker run {options} image -v x").container.command == ("-v", "x")
+
+
+def test_the_options_that_take_a_value_are_spelt_whole() -> None:
+    assert {"cpuset-cpus", "device-write-iops", "health-interval", "storage-opt", "pids-limit"} <= VALUES
+    assert not SWITCHES & VALUES
+    assert all(re.fullmatch(r"[a-z]+(?:-[a-z0-9]+)*[0-9]?", name) for name in SWITCHES | VALUES)
+    assert set(SHORT_VALUES.values()) | set(ALIASES.values()) <= VALUES
+    assert set(SHORT_SWITCHES.values()) <= SWITCHES
+
+
+@pytest.mark.parametrize(
+    "head",
+    ["docker run", "podman run", "sudo -E docker run", "/usr/bin/docker -H tcp://h:1 container run", "nerdctl create"],
+)
+def test_programs_and_what_stands_before_them(head: str) -> None:
+    found = line(f"{head} --rm image")
+    assert (found.container.image, found.head) == ("image", tuple(head.split()))
+
+
+def test_a_script_with_variables() -> None:
+    found = line(
+        "export NPU=/dev/davinci3\nexport IMAGE=quay.io/a/b:c\n$ docker run --device $NPU $MORE --rm -it $IMAGE bash\n"
+    )
+    assert found.container.image == "quay.io/a/b:c"
+    assert found.container.cards == (3,)
+    assert found.container.opaque == ("$MORE",)
+    assert found.text({}, ()).split(" \\\n    ") == [
+        "docker run", "--device $NPU", "$MORE", "--rm", "-it", "$IMAGE bash",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "opaque", "image"),
+    [
+        ("$IMAGE bash -c x", (), "$IMAGE"),
+        ("$IMAGE --model x", (), "$IMAGE"),
+        ("$MORE $IMAGE bash", ("$MORE",), "$IMAGE"),
+        ("$MORE --rm image", ("$MORE",), "image"),
+        ("$X bash", (), "$X"),
+    ],
+)
+def test_an_unknown_variable_is_the_image_or_options(words: str, opaque: tuple[str, ...], image: str) -> None:
+    found = line(f"docker run {words}").container
+    assert (found.opaque, found.image) == (opaque, image)
+
+
+def test_two_lines_and_other_commands() -> None:
+    found = run_lines("docker pull a\ndocker run a\nls\ndocker run -d b && docker ps")
+    assert [one.container.image for one in found] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "```bash\ndocker run --rm \\\n  image\n```\n",
+        "$ docker run --rm \\\n> image",
+        "root@host:~# docker run --rm image",
+        "[me@host ~]$ docker run --rm image",
+    ],
+)
+def test_what_is_copied_along_with_a_command_is_left_out(text: str) -> None:
+    assert line(text).text({}, ()) == "docker run \\\n    --rm \\\n    image"
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("docker ps", "there is no `docker run` in it"),
+        ("", "there is no `docker run` in it"),
+        ("docker run --rm", "no image is named"),
+        ("docker run --rm --name image", "no image is named"),
+    ],
+)
+def test_what_is_no_run_line(text: str, what: str) -> None:
+    with pytest.raises(UsageError, match=what):
+        run_lines(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "meant", "key"),
+    [
+        ("docker run –-device /dev/a image", "run.dash", "--device", "device"),
+        ("docker run —device /dev/a image", "run.dash", "--device", "device"),
+        ("docker run --devices /dev/a image", "run.option", "--device", "device"),
+        ("docker run --priviliged image", "run.option", "--privileged", "privileged"),
+    ],
+)
+def test_misspelt_options_are_named_and_read_as_meant(text: str, code: str, meant: str, key: str) -> None:
+    found = line(text)
+    assert [(one.code, one.meant) for one in found.misread] == [(code, meant)]
+    assert found.container.image == "image"
+    assert found.container.settings[0].key == key
+    assert not line(found.text({}, ())).misread
+
+
+def test_a_broken_continuation_is_named_and_read_as_meant() -> None:
+    found = line("docker run --rm \\ \n  --device /dev/davinci0 \\\n  # the image\n  image")
+    assert [one.code for one in found.misread] == ["run.cut", "run.cut"]
+    assert (found.container.cards, found.container.image) == ((0,), "image")
+
+
+def test_changes_and_additions_are_written_in_their_places() -> None:
+    found = line("docker run -it -v a:/b --device /dev/x image sh -c 'a b'")
+    volume, device = (found.container.all(key)[0].at for key in ("volume", "device"))
+    assert found.text({device: ("--device", "/dev/y"), volume: ()}, [("--shm-size", "1g")]).split(" \\\n    ") == [
+        "docker run", "-it", "--device /dev/y", "--shm-size 1g", "image sh -c 'a b'",
+    ]  # fmt: skip
