@@ -259,7 +259,7 @@ def test_module_that_imports_alone_is_no_failure_behind_others(tree: Tree) -> No
     tree.manifest["checks"]["imports"].append({"module": "early", "component": "demo"})
     tree.write(f"{VERL}/verl/__init__.py", "import sys\nassert 'early' not in sys.modules\n")
     outcomes = {item.id: item for item in run_checks(tree.image(), ["import.early", CHECK])}
-    assert outcomes[CHECK].status == "passed"
+    assert outcomes[CHECK].status == "passed", outcomes[CHECK]
 
 
 def test_one_that_crashes_costs_the_others_nothing(tree: Tree) -> None:

@@ -40,7 +40,7 @@ def work(image: Image, tasks: Sequence[dict[str, Any]]) -> list[Answer]:
                 before = ", ".join(str(tasks[at].get("module", tasks[at]["do"])) for at in rest[:culprit])
                 answers[rest[culprit]] = got[culprit]._replace(causes=(f"{how} after {before}; alone it works",))
         for at in sorted(got):
-            if at > 0 and not got[at].ok and tasks[rest[at]]["do"] == "patch" and not how.startswith("killed by"):
+            if at not in {0, culprit} and not got[at].ok and tasks[rest[at]]["do"] == "patch":
                 alone, _, _ = _one_worker(image, [tasks[rest[at]]])
                 answers[rest[at]] = alone[0]
     return [answers[at] for at in range(len(tasks))]
