@@ -19,13 +19,14 @@ from cannery.edge.patch_folders import plugin_sets
 from cannery.edge.patching import open_trees, target
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from cannery.core.catalog import Catalog
     from cannery.core.patch_defects import Defect
     from cannery.core.patch_set import PatchSet, SetResult
     from cannery.core.patch_summary import Difference
     from cannery.core.plan import Plan
+    from cannery.core.recipe import Chosen
     from cannery.edge.context import Context
     from cannery.edge.patch_trees import TreeReader
 
@@ -50,6 +51,7 @@ def review(context: Context, catalog: Catalog, plan: Plan, only: str | None = No
     Raises as `cannery.edge.patching.with_patches`.
     """
     repos: list[RepoChanges] = []
+    tried: list[PatchSet] = []
     unread: list[str] = []
     found: list[tuple[str, Defect]] = []
     differing: list[Difference] = []
@@ -58,6 +60,7 @@ def review(context: Context, catalog: Catalog, plan: Plan, only: str | None = No
         for patches, tree in _sets(context, plan, trees):
             if only is not None and patches.repo != only:
                 continue
+            tried.append(patches)
             if tree is None:
                 unread.append(f"{patches.folder}: there is no source tree of {patches.repo} to try them on")
                 continue
@@ -66,13 +69,24 @@ def review(context: Context, catalog: Catalog, plan: Plan, only: str | None = No
             unread += words
             found += wrong
         for provider in providers(plan.recipe):
-            kept = provider.component.patch_sets
-            text = trees[provider.name].read(kept.summary) if kept and kept.summary and provider.name in trees else None
-            if text is not None and kept is not None:
-                summary = read_summary(text.decode("utf-8", "replace"), f"{provider.name}: {kept.summary}")
-                mine = [one for one in repos if one.repo in kept.repos]
-                differing += differences(mine, summary)
+            if provider.name in trees:
+                differing += _hand_written(provider, trees[provider.name], repos, tried)
     return Review(tuple(repos), tuple(unread), tuple(differing), tuple(found))
+
+
+def _hand_written(
+    provider: Chosen, tree: TreeReader, repos: Sequence[RepoChanges], tried: Sequence[PatchSet]
+) -> Iterator[Difference]:
+    """Give where a plugin's own summary differs; of a patch that did not apply nothing was computed to judge it by."""
+    kept = provider.component.patch_sets
+    text = tree.read(kept.summary) if kept and kept.summary else None
+    if kept is None or text is None:
+        return
+    summary = read_summary(text.decode("utf-8", "replace"), f"{provider.name}: {kept.summary}")
+    mine = [one for one in repos if one.repo in kept.repos]
+    computed = {(one.repo, patch.name) for one in mine for patch in one.patches}
+    failed = {(one.repo, file.name) for one in tried for file in one.files} - computed
+    yield from (one for one in differences(mine, summary) if (one.repo, one.file) not in failed)
 
 
 def _sets(

@@ -394,6 +394,22 @@ def test_summary_tells_what_patches_do_and_how_the_plugin_differs(stack: Stack) 
     assert stack("patches", "summary", "patched", "nothing").code == 3
 
 
+def test_summary_tries_patches_on_the_tree_that_is_there(stack: Stack, tmp_path: Path) -> None:
+    fits, new = diff(stack.engine, "engine/core.py", PATCHED_FILE), diff(stack.engine, "engine/new.py", "x = 1\n")
+    stack.write(plugin_files(stack, core=fits, new=new))
+    mine = tmp_path / "mine"
+    (mine / "engine").mkdir(parents=True)
+    (mine / "engine/core.py").write_text(ENGINE_FILE.replace("return self.depth", "return 7"))
+    done = stack("patches", "summary", "patched", "--src", f"engine={mine}")
+    assert done.code == 0, done.err
+    assert "Patch File1: engine.new.py" in done.out
+    assert "Patch File2" not in done.out
+    _, _, not_told = done.out.partition("Not told of, since it does not apply here:")
+    assert "core.patch: engine/core.py: hunk 1" in not_told
+    assert "engine/core: the summary" not in done.out, "nothing was computed to hold it against"
+    assert "engine/new: the summary says nothing of this patch" in done.out
+
+
 def test_port_tells_each_hunk_and_writes_what_applies(stack: Stack, tmp_path: Path) -> None:
     stack.write(plugin_files(stack, core=diff(stack.engine, "engine/core.py", PATCHED_FILE)))
     done = stack.small("patches", "port", "engine", stack.commit[:9], stack.other, "--git-mirror", str(stack.mirror))
