@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal, Self
 
 from packaging.specifiers import SpecifierSet
@@ -10,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from cannery.core.fault import FaultError
 from cannery.core.fields import (
+    CommandWord,
     CommitText,
     DateText,
     EnvName,
@@ -27,9 +29,10 @@ from cannery.core.fields import (
     parsed,
 )
 from cannery.core.target import parse_chip
-from cannery.core.words import Arch, Chip, ComponentKind, Install
+from cannery.core.words import Arch, Chip, ComponentKind, Install, did_you_mean
 
 ChipWord = Annotated[Chip, parsed(parse_chip)]
+OPEN_WORD = re.compile(r"\{([^{}]*)\}")
 SOURCE_FIELDS = frozenset(
     {
         "hosts",
@@ -50,8 +53,14 @@ FIELDS_OF: dict[ComponentKind, frozenset[str]] = {
     ComponentKind.WHEELS: frozenset({"extras", "index", "index_except", "local", "binds", "metadata", "cxx_abi"}),
     ComponentKind.SYSTEM: frozenset({"system", "links"}),
     ComponentKind.SOURCE: SOURCE_FIELDS,
-    ComponentKind.NATIVE: SOURCE_FIELDS | {"soc_variable", "standin"},
+    ComponentKind.NATIVE: SOURCE_FIELDS | {"before", "soc_variable", "standin"},
 }
+# What a command of `before` may leave open, as `{name}`: the Python of the image's environment, how many jobs this
+# machine runs at once, the value of `soc_variable`, and CANN's home in this base.
+BEFORE_WORDS = frozenset({"python", "jobs", "soc", "toolkit_home"})
+
+
+Command = Annotated[tuple[CommandWord, ...], Field(min_length=1)]
 
 
 class Closed(BaseModel):
@@ -227,6 +236,8 @@ class Component(Closed):
     standin: OnStandIn | None = None
     # The variable that tells a native build which chip to compile for; its value follows from the target's chip.
     soc_variable: EnvName | None = None
+    # Of native: commands that have to run before its build hook, at the top of its tree: argument lists, no shell.
+    before: tuple[Command, ...] = ()
     revisions: dict[CommitText, Revision] = {}
     releases: dict[VersionText, Release] = {}
     # Components that have to stand before this one in a profile: it is built or installed with them in place.
@@ -264,6 +275,18 @@ class Component(Closed):
                 raise FaultError(f"{name} says more about an index, and there is none", "name one as index", (name,))
         return self
 
+    @model_validator(mode="after")
+    def _words_of_commands(self) -> Self:
+        """What a command leaves open is filled in by somebody."""
+        for position, command in enumerate(self.before):
+            for place, word in enumerate(command):
+                path = ("before", position, place)
+                _check_words(word, BEFORE_WORDS, path)
+                if "{soc}" in word and self.soc_variable is None:
+                    what = "{soc} is the value of soc_variable, and there is none"
+                    raise FaultError(what, "name the variable that tells its build the chip", path)
+        return self
+
     def index_on(self, arch: Arch, version: str | None) -> str | None:
         """Return the only index that `version` (None: not pinned) may come from on `arch`; None is the default one.
 
@@ -275,3 +298,10 @@ class Component(Closed):
         wanted = Version(version)
         is_except = wanted.local is None and SpecifierSet(excepted).contains(wanted, prereleases=True)
         return None if is_except else self.index
+
+
+def _check_words(text: str, known: frozenset[str], path: tuple[str | int, ...]) -> None:
+    """Raise `FaultError` for a `{word}` in a command that nobody fills in."""
+    for word in OPEN_WORD.findall(text):
+        if word not in known:
+            raise FaultError(f"nothing fills in {{{word}}}", did_you_mean(word, known), path)

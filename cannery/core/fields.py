@@ -230,6 +230,8 @@ EnvName = Annotated[
     str, _matching(r"[A-Za-z_][A-Za-z0-9_]*", "the name of an environment variable (letters, digits, _)")
 ]
 EnvValue = Annotated[str, _matching(r"[^\r\n]*", "one line, which a value of the environment has to be")]
+# One argument of a command that a build stage runs; there is no shell to read it.
+CommandWord = Annotated[str, _matching(r"[^\r\n]+", "one argument of a command: a line that is not empty")]
 # As docker writes sizes: a number, and k, m or g (1024 based).
 SizeText = Annotated[str, _matching(r"[1-9][0-9]{0,11}[kKmMgG]?", "a size: a number, then k, m or g, like 16g")]
 Name = Annotated[str, _matching(NAME.pattern, "a name: letters and digits, with . _ or - between them")]

@@ -12,6 +12,7 @@ from cannery.core.words import ComponentKind, Install
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from cannery.core.component import Component
     from cannery.core.lock import Lock
     from cannery.core.patching import OverlayFile, PatchedBy
     from cannery.core.recipe import Chosen, Recipe
@@ -35,8 +36,9 @@ class SourceStep:
 
     `file` is its name below sources/ in the rendered folder, `content` what decides its bytes: the commit, the digest
     of a local tree, or the hash of a source distribution. `env` are the build's variables, `stubs` modules that its
-    setup.py imports without use, `native` that it is compiled on the target's platform, `without` why native parts are
-    left out ("" when they are not), `patched_by` who brings patches for it.
+    setup.py imports without use, `before` commands that run at the tree's top ahead of a native build, `native` that it
+    is compiled on the target's platform, `without` why native parts are left out ("" when they are not), `patched_by`
+    who brings patches for it.
     """
 
     name: str
@@ -46,6 +48,7 @@ class SourceStep:
     subdirectory: str
     env: tuple[tuple[str, str], ...]
     stubs: tuple[str, ...]
+    before: tuple[tuple[str, ...], ...]
     file: str
     content: str
     commit: str | None = None
@@ -67,7 +70,7 @@ class SourceStep:
 
     def text(self, patched: Sequence[OverlayFile] = ()) -> str:
         """Return what templates/tools/source.py reads, as JSON; `patched` are the files that are laid over the tree."""
-        wanted = ("name", "package", "version", "install", "stubs", "native")
+        wanted = ("name", "package", "version", "install", "stubs", "native") + (("before",) if self.before else ())
         value = {key: item for key, item in asdict(self).items() if key in wanted}
         value |= {"subdirectory": self.subdirectory, "env": dict(self.env)}
         value |= {"patched": [file.told for file in patched]} if patched else {}
@@ -105,6 +108,8 @@ def _step(  # noqa: PLR0913, PLR0917 - what a step is made of
     if component.soc_variable and socs:
         env.setdefault(component.soc_variable, socs[0])
     install = recipe.install_of(chosen)
+    # Nothing is made of a tree.
+    is_native = component.kind is ComponentKind.NATIVE and standin is None and install is not Install.TREE
     return SourceStep(
         name=chosen.name,
         package=chosen.package,
@@ -113,12 +118,24 @@ def _step(  # noqa: PLR0913, PLR0917 - what a step is made of
         subdirectory=component.subdirectory or "",
         env=tuple(sorted(env.items())),
         stubs=component.stubs,
+        before=_before(recipe, component, env) if is_native else (),
         file=file,
         content=content,
         commit=mine.commit if mine else chosen.commit,
         release=None if mine else chosen.release,
         dirty=mine.dirty if mine else False,
-        # Nothing is made of a tree.
-        native=component.kind is ComponentKind.NATIVE and standin is None and install is not Install.TREE,
+        native=is_native,
         without=standin.reason if standin else "",
     )
+
+
+def _before(recipe: Recipe, component: Component, env: Mapping[str, str]) -> tuple[tuple[str, ...], ...]:
+    """Return the commands ahead of a native build, with what the plan knows filled in; the rest is the stage's."""
+    known = {"{soc}": env.get(component.soc_variable or "", ""), "{toolkit_home}": recipe.base.line.toolkit_home}
+
+    def filled(word: str) -> str:
+        for name, value in known.items():
+            word = word.replace(name, value)
+        return word
+
+    return tuple(tuple(map(filled, command)) for command in component.before)

@@ -4,8 +4,8 @@
     source.py --epoch N --platform P --made DIR STEP      install what native.py compiled, left in DIR
 
 STEP is a JSON file: `name`, `package`, `version`, `install` (wheel, editable, tree), `subdirectory`, `env`, `stubs`,
-`native` (cannery.core.source_step), and `patched` where patches change the tree (overlay.py). It builds with an
-environment of the build tools alone.
+`native` (cannery.core.source_step), `patched` where patches change the tree (overlay.py), `before` for native.py. It
+builds with an environment of the build tools alone.
 The tree comes to /opt/src/NAME unless a wheel is made of it; the layer is left below /out.
 """
 

@@ -264,6 +264,52 @@ def test_a_native_build_takes_the_tools_that_it_can_read(
     assert f"other-1.0-cp311-cp311-manylinux_2_28_{OTHER}.whl is not for {HERE}" in capsys.readouterr().out
 
 
+def test_commands_run_at_the_top_of_the_tree_ahead_of_the_hook_with_its_environment(
+    stages: Stages, tmp_path: Path
+) -> None:
+    project = {f"python/{name}": text for name, text in PROJECT.items()}
+    write = (
+        "import os, sys; from pathlib import Path; "
+        "Path('python/tiny/made.py').write_text(repr((sys.argv[1:], os.environ['SOC'], sys.prefix)))"
+    )
+    before = [["{python}", "-c", write, "-j{jobs}", "a b;c"], ["{python}", "-c", "import tinybackend"]]
+    step = stages.step(native=True, subdirectory="python", before=before, env={"SOC": "ascend910_9391"})
+    stages.run(stages.native, step, packed(tmp_path / "tiny.tar", project))
+    (made,) = (stages.out / "wheels").glob("*.whl")
+    with zipfile.ZipFile(made) as archive:
+        told = archive.read("tiny/made.py").decode()
+    jobs = len(os.sched_getaffinity(0))
+    assert told == repr(([f"-j{jobs}", "a b;c"], "ascend910_9391", str(tmp_path / "opt/venv")))
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (["{python}", "-c", "raise SystemExit(7)"], 7),
+        (["no-such-cmake", "-S", "."], "no-such-cmake is not in this base, and this build runs it"),
+    ],
+)
+def test_a_command_that_fails_or_is_not_there_ends_the_stage_before_the_hook(
+    stages: Stages, tmp_path: Path, command: list[str], said: int | str
+) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        stages.run(stages.native, stages.step(before=[command]), packed(tmp_path / "tiny.tar", PROJECT))
+    assert stopped.value.code == said or str(stopped.value.code).startswith(str(said))
+    assert not (stages.out / "wheels").exists()
+
+
+@pytest.mark.parametrize(("there", "unpacked"), [(False, True), (True, False)])
+def test_what_is_compiled_in_is_the_images_own_where_it_has_one(
+    stages: Stages, tmp_path: Path, there: bool, unpacked: bool
+) -> None:
+    wheel(tmp_path / "tools", "pybind11", "3.1.0", "py3-none-any", {"pybind11/__init__.py": ""})
+    (site,) = (tmp_path / "opt/venv").glob("lib/python3.*/site-packages")
+    if there:
+        (site / "pybind11-3.0.1.dist-info").mkdir()
+    compiled(stages, HERE)
+    assert (tmp_path / "unpacked/pybind11/__init__.py").exists() is unpacked
+
+
 def test_the_same_source_makes_the_same_layer_twice(stages: Stages, tmp_path: Path) -> None:
     layers = []
     for turn in ("one", "two"):

@@ -16,14 +16,17 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from cannery.core.atb import atb_abi
+from cannery.core.catalog import Pin
 from cannery.core.chains import chain, denied
 from cannery.core.findings import errors
+from cannery.core.left_out import left_out
 from cannery.core.lock import PROFILE_VIA
 from cannery.core.lock_check import lock_problems
 from cannery.core.lock_request import lock_request
 from cannery.core.lock_text import parse_lock
 from cannery.core.recipe import Options, select
 from cannery.core.rules import check_recipe
+from cannery.core.source_step import source_steps
 from cannery.core.trees import python_folders, tree_links
 from cannery.core.words import Arch, ComponentKind
 from cannery.edge.catalog import load_catalog
@@ -411,7 +414,7 @@ def test_what_a_component_is_built_after_stands_before_it(name: str) -> None:
 
 def test_every_name_that_a_component_refers_to_exists() -> None:
     sources = [c for c in catalog().components.values() if c.kind.is_source]
-    assert len(sources) == 11
+    assert len(sources) == 12
     for component in sources:
         known = [*component.revisions.values(), *component.releases.values()]
         names = {*component.after, *(name for one in known for name in one.patches)}
@@ -423,7 +426,11 @@ def test_projects_that_stand_in_a_folder_of_their_repository() -> None:
     folders = {
         name: component.subdirectory for name, component in catalog().components.items() if component.subdirectory
     }
-    assert folders == {"verl-npu": "verl_npu", "torch-memory-saver": "contrib/torch_memory_saver/python"}
+    assert folders == {
+        "verl-npu": "verl_npu",
+        "torch-memory-saver": "contrib/torch_memory_saver/python",
+        "sgl-kernel-npu": "python/sgl_kernel_npu",
+    }
 
 
 def test_kernels_are_compiled_for_the_chip_of_the_target() -> None:
@@ -431,6 +438,52 @@ def test_kernels_are_compiled_for_the_chip_of_the_target() -> None:
     assert (component.kind, component.soc_variable) == (ComponentKind.NATIVE, "SOC_VERSION")
     assert component.build_env == {"COMPILE_CUSTOM_KERNELS": "1"}
     assert [str(chip) for chip in component.releases["0.13.0"].chips] == ["910b"]
+
+
+def with_sglangs_kernels(chip: str, cann: str = "8.3.rc1", base: str | None = None) -> Recipe:
+    """verl-sglang with sgl-kernel-npu behind torch-npu, as its file says to add it."""
+    profile = catalog().profiles["verl-sglang"]
+    (commit,) = catalog().components["sgl-kernel-npu"].revisions
+    pins = [*profile.components]
+    pins.insert([pin.name for pin in pins].index("torch-npu") + 1, Pin(name="sgl-kernel-npu", commit=commit))
+    mine = profile.model_copy(update={"components": tuple(pins)})
+    data = catalog().model_copy(update={"profiles": {**catalog().profiles, "mine": mine}})
+    return select(data, "mine", Options(chip=chip, cann=cann, arch="arm64", base=base), Arch.ARM64)
+
+
+def test_sglangs_kernels_are_in_no_profile_and_work_on_a3_alone() -> None:
+    name = "sgl-kernel-npu"
+    assert not [stack for stack, profile in catalog().profiles.items() if name in {p.name for p in profile.components}]
+    here = [f for f in check_recipe(with_sglangs_kernels("910b"), catalog()) if name in f.what]
+    assert [(f.code, f.what) for f in errors(here)] == [
+        ("chip", "sgl-kernel-npu does not work on chip 910b: it is for a3")
+    ]
+    assert not errors([f for f in check_recipe(with_sglangs_kernels("a3"), catalog()) if name in f.what])
+
+
+@pytest.mark.parametrize(
+    ("cann", "home"),
+    [("8.3.rc1", "/usr/local/Ascend/ascend-toolkit/latest"), ("8.5.0", "/usr/local/Ascend/cann-8.5.0")],
+)
+def test_sglangs_kernels_are_made_by_cmake_for_the_chip_and_with_cann_where_this_line_has_it(
+    cann: str, home: str
+) -> None:
+    recipe = with_sglangs_kernels("a3", cann)
+    lock = locked("verl-sglang", "3.11", Arch.ARM64)
+    steps = {step.name: step for step in source_steps(recipe, lock, catalog().chips["a3"].socs, {})}
+    configure, build = steps["sgl-kernel-npu"].before
+    assert configure[:5] == ("cmake", "-S", ".", "-B", "build")
+    assert {"-DSOC_VERSION=ascend910_9391", f"-DASCEND_HOME_PATH={home}", "-DBUILD_DEEPEP_MODULE=OFF"} <= {*configure}
+    assert build == ("cmake", "--build", "build", "--parallel", "{jobs}")
+    tools = {canonicalize_name(Requirement(text).name) for text in catalog().tools.requirements}
+    (known,) = catalog().components["sgl-kernel-npu"].revisions.values()
+    assert {*known.build_requires} <= tools
+
+
+def test_a_stand_in_goes_without_sglangs_kernels_and_says_why() -> None:
+    lacking = {one.name: one for one in left_out(with_sglangs_kernels("a3", base="standin"))}
+    assert lacking["sgl-kernel-npu"].reason.startswith("kernels for CANN's own compiler")
+    assert lacking["sgl-kernel-npu"].modules == ("sgl_kernel_npu",)
 
 
 def test_atb_has_the_abi_of_torch_npu_on_both_arches_whatever_the_base_names() -> None:

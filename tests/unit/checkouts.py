@@ -66,6 +66,7 @@ def tool_packages(arch: Arch) -> tuple[LockedPackage, ...]:
     uv = package("uv", "0.13.9", file=f"uv-0.13.9-py3-none-manylinux_2_17_{arch.machine}.whl", size=20_000_000)
     return (
         package("packaging", "26.0"),
+        package("pybind11", "3.0.0"),
         package("setuptools", "80.0.0"),
         package("setuptools-scm", "10.0.0"),
         uv,

@@ -126,6 +126,10 @@ def source_components() -> dict[str, Component]:
             "hosts": {"here": "made-up/kernels"},
             "install": "wheel",
             "soc_variable": "SOC_VERSION",
+            "before": [
+                ["cmake", "-B", "build", "-DSOC_VERSION={soc}", "-DCANN={toolkit_home}", "-DPYTHON={python}"],
+                ["cmake", "--build", "build", "--parallel", "{jobs}"],
+            ],
             "after": ["torch-npu"],
             "revisions": {
                 KERNELS: {

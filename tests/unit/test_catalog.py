@@ -125,6 +125,27 @@ def test_closed_words_of_components() -> None:
     assert problem(BaseTag, python="3.11.14", atb_abi=2)
 
 
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        (["cmake", "-j{job}"], "nothing fills in {job}; did you mean jobs?"),
+        (["cmake", "-D{}"], "nothing fills in {}"),
+        (["cmake", "{soc}"], "{soc} is the value of soc_variable, and there is none; name the variable that tells"),
+        (["cmake", "a\nb"], "is not one argument of a command"),
+        ([""], "is not one argument of a command"),
+        ([], "at least 1 item"),
+    ],
+)
+def test_a_command_ahead_of_a_build_that_nobody_could_run(command: list[str], says: str) -> None:
+    known = {"a" * 40: {"version": "1.0", "source": "its list"}}
+    native = {"kind": "native", "summary": "x", "hosts": {"h": "a/b"}, "install": "wheel", "revisions": known}
+    assert Component.model_validate({**native, "before": [["cmake", "{python}{jobs}{toolkit_home}"]]})
+    assert says in problem(Component.model_validate, {**native, "before": [command]})
+    assert "kind source has no before" in problem(
+        Component.model_validate, {**native, "kind": "source", "before": [["a"]]}
+    )
+
+
 def test_the_stand_in_calls_its_schema_schema() -> None:
     value = {"schema": 0, "suite": "s", "python": "3.11", "epoch": 0, "packages": ["a"], "libraries": {"l": {}}}
     assert "greater than or equal to 1" in problem(StandIn.model_validate, value)

@@ -198,7 +198,7 @@ def test_native_parts_that_a_stand_in_cannot_build_are_left_out_with_the_reason(
 def test_where_a_component_has_no_kernels_the_check_that_looks_at_them_may_be_skipped() -> None:
     value = {"build_env": {"KERNELS": "0"}, "reason": "no CANN to compile against"}
     for soc, options, wanted in (("SOC_VERSION", STANDIN, True), ("SOC_VERSION", None, False), (None, STANDIN, False)):
-        kernels = source_components()["kernels"].model_copy(update={"soc_variable": soc})
+        kernels = source_components()["kernels"].model_copy(update={"soc_variable": soc, "before": ()})
         kernels = type(kernels).model_validate(kernels.model_dump(exclude_defaults=True) | {"standin": value})
         found = source_recipe(options, catalog(components={**components(), **source_components(), "kernels": kernels}))
         made = manifest(make_plan(found, inputs(found, socs=("ascend910b1",))), compatibility())

@@ -46,6 +46,23 @@ def test_a_native_step_is_told_the_chip_and_compiled_on_the_targets_platform() -
     assert dict(kernels.env) == {"SOC_VERSION": "ascend910b1"}
 
 
+def test_commands_ahead_of_a_native_build_name_the_chip_and_this_canns_home() -> None:
+    kernels = steps(source_recipe())["kernels"]
+    configure = "cmake -B build -DSOC_VERSION=ascend910b1 -DCANN=/usr/local/Ascend/cann-8.5.0 -DPYTHON={python}"
+    build = "cmake --build build --parallel {jobs}"
+    assert kernels.before == (tuple(configure.split()), tuple(build.split()))
+    assert json.loads(kernels.text())["before"] == [configure.split(), build.split()]
+    older = steps(source_recipe(Options(cann="8.3.rc1")))["kernels"]
+    assert older.before[0][4] == "-DCANN=/usr/local/Ascend/cann-8.3.rc1"
+
+
+def test_where_nothing_is_compiled_no_command_is_run_either() -> None:
+    components = source_components()
+    native = components["kernels"].model_dump() | {"standin": {"install": "editable", "reason": "no CANN"}}
+    data = catalog(components={**catalog().components, "kernels": type(components["kernels"]).model_validate(native)})
+    assert steps(source_recipe(Options(base="standin"), data))["kernels"].before == ()
+
+
 def test_of_a_native_component_that_stays_a_tree_nothing_is_compiled() -> None:
     tree = source_components()["kernels"].model_copy(update={"install": Install.TREE})
     data = catalog(components={**catalog().components, "kernels": tree})
