@@ -46,7 +46,8 @@ def show_profile(arguments: argparse.Namespace, context: Context) -> ExitCode:
             "index": c.index or ("default" if c.component.kind == "wheels" or c.release else ""),
             "commit": c.commit or "",
             "release": c.release or "",
-            "hosts": dict(c.component.hosts) if c.commit else {},
+            "hosts": dict(c.component.hosts) if c.commit or c.archive else {},
+            **({"file": c.archive.file, "sha256": c.archive.sha256} if c.archive else {}),
             "asks": list(c.known.requires) if c.known else [],
             "reason": c.reason,
             "summary": c.component.summary,
@@ -68,7 +69,7 @@ def show_profile(arguments: argparse.Namespace, context: Context) -> ExitCode:
         pin = f"== {row['pin']}" if row["pin"] else "of the base's OS" if is_system else "locked"
         index = f", index {row['index']}" if row["index"] else ""
         if row["hosts"]:
-            index += f", {_hosts(row)} at {row['commit']}"
+            index += f", {_hosts(row)} {row['file']}" if "file" in row else f", {_hosts(row)} at {row['commit']}"
         print(f"  {row['name']:<{width}}  {pin:<16} {row['kind']}{index}: {row['summary']}")
         if row["asks"]:
             print(

@@ -68,7 +68,7 @@ def clean(arguments: argparse.Namespace, context: Context) -> ExitCode:
 def _places(context: Context) -> Mapping[str, tuple[Path, ...]]:
     cache = context.cache
     return {
-        "wheels": (cache / "wheels",),
+        "wheels": (cache / "wheels", cache / "archives"),
         "engine": (cache / "engine",),
         "rootfs": (cache / "rootfs",),
         "locks": (cache / "locks", cache / "uv"),

@@ -22,6 +22,7 @@ from cannery.core.report import report_lines, summary_line
 from cannery.core.run_command import wanted_paths
 from cannery.core.standin import TORCH_NPU, standin_spec
 from cannery.core.words import BaseKind
+from cannery.edge.archives import damaged_archives
 from cannery.edge.buildx import bake
 from cannery.edge.disk import check_cache_space, check_engine_space
 from cannery.edge.engine import docker_client, find_engine
@@ -93,7 +94,7 @@ def image(arguments: argparse.Namespace, context: Context) -> ExitCode:
     engine = find_engine(context.env, context.cache, start=True, say=context.say)
     work = Work(context, arguments, catalog, plan, engine, docker_client(engine))
     folder = context.root / "out" / plan.folder
-    with folder_lock(folder, context.say), _whole_wheels(context, plan):
+    with folder_lock(folder, context.say), _whole_files(context, plan):
         built = _build(work, folder)
     verified = None if arguments.no_verify else _verify(work, built.id)
     references = _tagged(work, _exit_code(verified))
@@ -142,15 +143,16 @@ def _on_found_base(context: Context, plan: Plan, *, is_other_builder: bool) -> P
 
 
 @contextmanager
-def _whole_wheels(context: Context, plan: Plan) -> Iterator[None]:
-    """After a failed build, look whether a stored wheel was damaged on the disk; remove it, and say so."""
+def _whole_files(context: Context, plan: Plan) -> Iterator[None]:
+    """After a failed build, look whether a stored file was damaged on the disk; remove it, and say so."""
     try:
         yield
     except BuildFailedError as error:
-        lost = damaged([*plan.lock.packages, *plan.tools.packages], context.cache)
+        packages = damaged([*plan.lock.packages, *plan.tools.packages], context.cache)
+        archives = damaged_archives(plan.archives, context.cache)
+        lost = [package.file for package in packages] + [step.file for step in archives]
         if lost:
-            names = ", ".join(package.file for package in lost)
-            error.hint = f"damaged on this disk and removed: {names}; the same command fetches them again"
+            error.hint = f"damaged on this disk and removed: {', '.join(lost)}; the same command fetches them again"
         raise
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
 REPOSITORY = "{repository}"
+FILE = "{file}"
 # `git@host:path`, as ssh has it: the user's name is everybody's.
 SCP = re.compile(r"[A-Za-z0-9_.-]+@[A-Za-z0-9.-]+:[^\s@:?#]+")
 SSH_USER = re.compile(r"(?<=^ssh://)[A-Za-z0-9_.-]+@")
@@ -77,6 +78,17 @@ def _host_url(value: str, _option: str) -> str:
     return value
 
 
+def _files_url(value: str, _option: str) -> str:
+    example = f"https://host/{REPOSITORY}/releases/download/{FILE}"
+    if "@" in value:
+        raise FaultError(CREDENTIALS, GIT_HINT)
+    if sorted(re.findall(r"\{[^{}]*\}|[{}]", value)) != [FILE, REPOSITORY]:
+        what = f"{value!r} has to hold {REPOSITORY} and {FILE} once each, and no other braces"
+        raise FaultError(what, f"written like {example}")
+    checked_url(value.replace(REPOSITORY, "owner/name").replace(FILE, "file"), ("https", "http", "file"), example)
+    return value
+
+
 def _registry(value: str, _option: str) -> str:
     if "@" in value or "://" in value:
         raise FaultError(
@@ -100,5 +112,6 @@ def reference_fault(text: str) -> str:
 
 
 IndexUrl = Annotated[str, parsed(_index_url)]
+FilesUrl = Annotated[str, parsed(_files_url)]
 HostUrl = Annotated[str, parsed(_host_url)]
 RegistryText = Annotated[str, parsed(_registry)]

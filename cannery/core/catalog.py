@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from packaging.utils import canonicalize_name
 from pydantic import Field, field_validator
 
-from cannery.core.address_fields import HostUrl, IndexUrl, RegistryText
+from cannery.core.address_fields import FilesUrl, HostUrl, IndexUrl, RegistryText
 from cannery.core.compatibility import Compatibility
 from cannery.core.component import Closed, Component
 from cannery.core.drivers import Drivers
@@ -67,9 +67,13 @@ class Index(Closed):
 
 
 class Host(Closed):
-    """A git host: the URL of a repository there, `{repository}` standing for `owner/name`."""
+    """A git host: the URL of a repository there, `{repository}` standing for `owner/name`.
+
+    `files` is the URL of a file that a repository publishes beside its commits, `{file}` standing for its path.
+    """
 
     url: HostUrl
+    files: FilesUrl | None = None
 
 
 class Reasoned(Closed):
@@ -90,7 +94,8 @@ class Pin(Closed):
     """A component that a profile takes, at which version and why."""
 
     name: Name
-    # Of wheels: the exact version. Of a source: the full commit, or the release on the package index in its place.
+    # Of wheels and archives: the exact version. Of a source: the full commit, or the release on the package index in
+    # its place.
     version: VersionText | None = None
     commit: CommitText | None = None
     release: VersionText | None = None

@@ -23,6 +23,7 @@ from cannery.core.fields import (
     RelativeText,
     RepositoryText,
     RequirementText,
+    Sha256Text,
     SpecifierText,
     Text,
     VersionText,
@@ -54,10 +55,16 @@ FIELDS_OF: dict[ComponentKind, frozenset[str]] = {
     ComponentKind.SYSTEM: frozenset({"system", "links"}),
     ComponentKind.SOURCE: SOURCE_FIELDS,
     ComponentKind.NATIVE: SOURCE_FIELDS | {"before", "soc_variable", "standin"},
+    ComponentKind.ARCHIVE: frozenset({"hosts", "archives", "steps", "by_arch", "files"}),
 }
 # What a command of `before` may leave open, as `{name}`: the Python of the image's environment, how many jobs this
 # machine runs at once, the value of `soc_variable`, and CANN's home in this base.
 BEFORE_WORDS = frozenset({"python", "jobs", "soc", "toolkit_home"})
+# What a command of `steps` may leave open, beside the words of `by_arch`: how many jobs this machine runs at once, and
+# the folder that stands for / when the steps install.
+STEP_WORDS = frozenset({"jobs", "destdir"})
+# Where layers write: a COPY does not follow the links that other folders of a base may be.
+LAYER_HOMES = ("/opt/", "/usr/local/lib/")
 
 
 Command = Annotated[tuple[CommandWord, ...], Field(min_length=1)]
@@ -199,6 +206,20 @@ class OnStandIn(Closed):
         return self
 
 
+class Archive(Closed):
+    """One version of a tarball: its path among the files that its repository's hosts publish, and what it has to be.
+
+    `size` is in bytes; `source` says where the hash was read.
+    """
+
+    file: RelativeText
+    sha256: Sha256Text
+    size: int = Field(ge=1)
+    date: DateText | None = None
+    note: Text = ""
+    source: Text
+
+
 class Component(Closed):
     """One file of images/components: where a part comes from, how it is installed and checked."""
 
@@ -218,7 +239,8 @@ class Component(Closed):
     metadata: dict[VersionText, StandInMetadata] = {}
     # Of torch_npu: ATB's build in the image's environment has to be that of this ABI (`cannery.core.atb`).
     cxx_abi: CxxAbi | None = None
-    # Of source and native: a host (a name in images/hosts.yaml) -> `owner/name` there, in the order they are tried.
+    # Of source, native and archive: a host (a name in images/hosts.yaml) -> `owner/name` there, in the order they are
+    # tried.
     hosts: dict[Name, RepositoryText] = {}
     install: Install | None = None
     build_env: dict[EnvName, EnvValue] = {}
@@ -240,6 +262,12 @@ class Component(Closed):
     before: tuple[Command, ...] = ()
     revisions: dict[CommitText, Revision] = {}
     releases: dict[VersionText, Release] = {}
+    # Of archive: its tarballs by version; commands that build it at the top of its tree and install it below {destdir};
+    # words for these commands that differ by arch; and the installed files that come into the image.
+    archives: dict[VersionText, Archive] = {}
+    steps: tuple[Command, ...] = ()
+    by_arch: dict[Name, dict[Arch, CommandWord]] = {}
+    files: tuple[PathText, ...] = ()
     # Components that have to stand before this one in a profile: it is built or installed with them in place.
     after: tuple[Name, ...] = ()
     # The chips it works on; empty: every one.
@@ -256,7 +284,7 @@ class Component(Closed):
         """A field that nothing would read is refused, and so is a source that comes from nowhere."""
         special = frozenset().union(*FIELDS_OF.values())
         unread = [name for name in sorted(special - FIELDS_OF[self.kind]) if getattr(self, name)]
-        if self.kind is ComponentKind.SYSTEM and self.package:
+        if not self.kind.is_package and self.package:
             unread.append("package")
         if unread:
             raise FaultError(f"kind {self.kind} has no {', '.join(unread)}", path=(unread[0],))
@@ -285,6 +313,29 @@ class Component(Closed):
                 if "{soc}" in word and self.soc_variable is None:
                     what = "{soc} is the value of soc_variable, and there is none"
                     raise FaultError(what, "name the variable that tells its build the chip", path)
+        for position, command in enumerate(self.steps):
+            for place, word in enumerate(command):
+                _check_words(word, STEP_WORDS | self.by_arch.keys(), ("steps", position, place))
+        return self
+
+    @model_validator(mode="after")
+    def _archive_is_whole(self) -> Self:
+        """An archive can be had, built on every arch, and leaves files where a layer may write."""
+        if self.kind is not ComponentKind.ARCHIVE:
+            return self
+        for name in ("hosts", "archives", "steps", "files"):
+            if not getattr(self, name):
+                raise FaultError(f"kind {self.kind} wants {name}")
+        for name, values in self.by_arch.items():
+            lacking = [arch for arch in Arch if arch not in values]
+            if lacking:
+                raise FaultError(f"{name} says nothing for {' and '.join(lacking)}", path=("by_arch", name))
+            if name in STEP_WORDS:
+                raise FaultError(f"{{{name}}} has a meaning already", "take another word", ("by_arch", name))
+        for position, path in enumerate(self.files):
+            if not path.startswith(LAYER_HOMES) or ".." in path.split("/"):
+                what = f"{path} is outside of what layers write to, which is {' and '.join(LAYER_HOMES)}"
+                raise FaultError(what, "install it there", ("files", position))
         return self
 
     def index_on(self, arch: Arch, version: str | None) -> str | None:

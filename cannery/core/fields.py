@@ -218,8 +218,11 @@ SpecifierText = Annotated[str, parsed(specifier)]
 # `NAME==VERSION`, as rows of the compatibility table name a release.
 ExactText = Annotated[str, parsed(_exact)]
 CommitText = Annotated[str, _matching(r"[0-9a-f]{40}", "a full commit: 40 lower-case hex digits")]
+Sha256Text = Annotated[str, _matching(r"[0-9a-f]{64}", "a sha256: 64 lower-case hex digits")]
 RepositoryText = Annotated[str, _matching(r"(?!\.)[\w.-]+/(?!\.)[\w.-]+", "a repository, like volcengine/verl")]
-RelativeText = Annotated[str, _matching(r"[\w.-]+(?:/[\w.-]+)*", "a path inside the repository")]
+# No part of it leads up or nowhere: `..` and `.`.
+PART = r"(?!\.\.?(?:/|$))[\w.-]+"
+RelativeText = Annotated[str, _matching(rf"{PART}(?:/{PART})*", "a path inside the repository")]
 PatternText = Annotated[str, parsed(_pattern)]
 CheckId = Annotated[str, parsed(_check_id)]
 PythonText = Annotated[str, parsed(parse_python)]

@@ -17,6 +17,7 @@ from cannery.core.words import BaseKind, Install
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from cannery.core.archive_step import ArchiveStep
     from cannery.core.compatibility import Compatibility
     from cannery.core.patching import Patch
     from cannery.core.plan import Plan
@@ -64,6 +65,7 @@ def manifest(plan: Plan, compatibility: Compatibility) -> dict[str, Any]:
             if package.name in group_of
         ],
         "sources": [_source(plan, step) for step in plan.sources],
+        **({"archives": [_archive(step) for step in plan.archives]} if plan.archives else {}),
         "patches": patches,
         "patches_left_out": [asdict(one) for one in plan.not_patched],
         "env": dict(plan.env),
@@ -151,6 +153,17 @@ def _patch(component: str, patch: Patch) -> dict[str, Any]:
     }
 
 
+def _archive(step: ArchiveStep) -> dict[str, Any]:
+    """Return what the manifest says of what a tarball was built into."""
+    return {
+        "component": step.name,
+        "version": step.version,
+        "file": step.file,
+        "hash": f"sha256:{step.sha256}",
+        "files": list(step.files),
+    }
+
+
 def _base(plan: Plan) -> dict[str, Any]:
     base = plan.recipe.base
     reference, digest = split_digest(plan.base_reference)
@@ -184,7 +197,8 @@ def _checks(plan: Plan) -> dict[str, Any]:
             for item in c.component.imports
         ],
         "libraries": [path for c in chosen for path in c.component.libraries],
-        "files": [],
+        # What the compiler makes of it is not known beforehand: that it is there is all that can be held against it.
+        "files": [{"path": path, "sha256": None} for step in plan.archives for path in step.files],
         "native": [],
         **({"library_allow": patterns} if (patterns := _unlinked(plan)) else {}),
         "pip_check_allow": [*plan.recipe.profile.pip_check_allow, *_bent(plan)],

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal
 
+from cannery.core.archive_step import ArchiveStep, archive_steps
 from cannery.core.base_env import expand_env
 from cannery.core.environment import image_environment
 from cannery.core.errors import FindingsError
@@ -47,6 +48,7 @@ class LayerKind(StrEnum):
     VENV = "venv"
     GROUP = "group"
     BUILT = "built"
+    ARCHIVE = "archive"
     LINKS = "links"
     FILES = "files"
     SOURCE = "source"
@@ -87,6 +89,7 @@ class Plan:
     build_reference: str
     build_arch: Arch
     groups: tuple[Group, ...]
+    archives: tuple[ArchiveStep, ...]
     sources: tuple[SourceStep, ...]
     layers: tuple[Layer, ...]
     system_packages: tuple[str, ...]
@@ -174,6 +177,7 @@ def make_plan(recipe: Recipe, inputs: Inputs) -> Plan:
         )
     base, build = _references(recipe, lock, inputs)
     sources = with_patchers(recipe, tuple(source_steps(recipe, lock, inputs.socs, inputs.local)), inputs.patch_sets)
+    archives = tuple(archive_steps(recipe))
     stepped = {step.package for step in sources}
     stepped |= {lacking.name for lacking in left_out(recipe)}
     packages_of = tuple(package for package in lock.packages if package.name not in stepped)
@@ -187,7 +191,7 @@ def make_plan(recipe: Recipe, inputs: Inputs) -> Plan:
     epoch = plan_epoch(recipe)
     digest = _digest(_arch_independent(recipe, inputs, sources))
     files = [digest, list(inputs.forced), str(recipe.target.arch)]
-    layers = tuple(_layers((groups, sources), (base, packages, env), links, files, epoch, inputs))
+    layers = tuple(_layers((groups, archives, sources), (base, packages, env), links, files, epoch, inputs))
     return Plan(
         recipe=recipe,
         lock=lock,
@@ -196,6 +200,7 @@ def make_plan(recipe: Recipe, inputs: Inputs) -> Plan:
         build_reference=build,
         build_arch=inputs.build_arch,
         groups=groups,
+        archives=archives,
         sources=sources,
         layers=layers,
         system_packages=tuple(packages),
@@ -302,18 +307,19 @@ def _arch_independent(recipe: Recipe, inputs: Inputs, sources: tuple[SourceStep,
 
 def _told(chosen: Chosen) -> tuple[Any, ...]:
     """What a component's file says of the pin; what it knows of other revisions changes no image."""
-    others = {"summary", "metadata", "revisions", "releases"}
+    others = {"summary", "metadata", "revisions", "releases", "archives"}
     file = chosen.component.model_dump(mode="json", exclude=others, exclude_defaults=True)
+    told = chosen.known or chosen.archive
     known = (
-        chosen.known.model_dump(mode="json", exclude={"source", "note", "requires_from"}, exclude_defaults=True)
-        if chosen.known
+        told.model_dump(mode="json", exclude={"source", "note", "requires_from"}, exclude_defaults=True)
+        if told
         else None
     )
     return file, known, chosen.version, chosen.commit, chosen.release
 
 
 def _layers(  # noqa: PLR0913, PLR0917 - what decides layers
-    parts: tuple[tuple[Group, ...], tuple[SourceStep, ...]],
+    parts: tuple[tuple[Group, ...], tuple[ArchiveStep, ...], tuple[SourceStep, ...]],
     system: tuple[str, list[str], Mapping[str, str]],
     links: list[Link],
     files: list[Any],
@@ -329,7 +335,12 @@ def _layers(  # noqa: PLR0913, PLR0917 - what decides layers
     below = [_digest([epoch, _of(inputs, "tools/system.sh"), system])]
     yield Layer("system", LayerKind.SYSTEM, below[0], summary)
     yield Layer("venv", LayerKind.VENV, _digest([common, system[0]]), "an empty virtual environment")
-    groups, sources = parts
+    groups, archives, sources = parts
+    for archive in archives:
+        # It is compiled on the system alone.
+        made_by = [asdict(archive), [_of(inputs, f"tools/{name}") for name in ("archive.py", "hook.py")], below[0]]
+        summary = f"{', '.join(archive.files)} of {archive.file}"
+        yield Layer(archive.name, LayerKind.ARCHIVE, _digest([common, made_by]), summary)
     for group in groups:
         kind = LayerKind.BUILT if group.built else LayerKind.GROUP
         content = [[p.name, p.version, p.sha256] for p in group.packages]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from cannery.core.catalog import BaseLine, BaseTag, Catalog, Pin, Profile
-    from cannery.core.component import Component, Known, OnStandIn
+    from cannery.core.component import Archive, Component, Known, OnStandIn
 
 STANDIN = "standin"
 
@@ -71,6 +71,11 @@ class Chosen:
         if self.commit is not None:
             return self.component.revisions.get(self.commit)
         return self.component.releases.get(self.release) if self.release is not None else None
+
+    @property
+    def archive(self) -> Archive | None:
+        """The tarball of an archive; None for other kinds."""
+        return self.component.archives.get(self.version or "")
 
     @property
     def file(self) -> Literal["", "sdist", "wheel"]:
@@ -160,6 +165,11 @@ class Recipe:
     def sources(self) -> tuple[Chosen, ...]:
         """The components that come from a git repository or a release made from one, in the profile's order."""
         return tuple(c for c in self.chosen if c.component.kind.is_source)
+
+    @property
+    def archives(self) -> tuple[Chosen, ...]:
+        """The components that are built from a tarball, in the profile's order."""
+        return tuple(c for c in self.chosen if c.component.kind is ComponentKind.ARCHIVE)
 
     def standin_of(self, chosen: Chosen) -> OnStandIn | None:
         """Return how a source is had on a stand-in, where it says so; None on any other base."""
@@ -315,7 +325,7 @@ def _pinned(
         name, version = parse_pin(text)
         if wanted.setdefault(name, version) != version:
             raise UsageError(f"--pin: {name} is pinned twice, to {wanted[name]} and {version}")
-    names = {c.package for c in chosen if c.component.kind is not ComponentKind.SYSTEM}
+    names = {c.package for c in chosen if c.component.kind.is_package}
     known = names | {canonicalize_name(n) for n in locked}
     for name in wanted:
         if name not in known:

@@ -17,10 +17,12 @@ from cannery.core.plan import LayerKind, package_family
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from cannery.core.archive_step import ArchiveStep
     from cannery.core.compatibility import Compatibility
     from cannery.core.grouping import Group
     from cannery.core.lock import LockedPackage
     from cannery.core.plan import Layer, Plan
+    from cannery.core.source_step import SourceStep
 
 DOCKERFILE, BAKE_FILE = "Dockerfile", "docker-bake.json"
 TOOLS_FOLDER = "_tools"
@@ -51,6 +53,8 @@ def stage_name(layer: Layer) -> str:
     """Return the name of the layer's build stage."""
     if layer.kind is LayerKind.SOURCE:
         return f"source-{layer.name}"
+    if layer.kind is LayerKind.ARCHIVE:
+        return f"archive-{layer.name}"
     return f"group-{layer.name}" if layer.kind in {LayerKind.GROUP, LayerKind.BUILT} else str(layer.kind)
 
 
@@ -60,6 +64,7 @@ def render(plan: Plan, templates: Mapping[str, str], compatibility: Compatibilit
     files |= {f"groups/{group.name}.txt": group_text(group) for group in plan.groups}
     patched = {tree.component: tree.files for tree in plan.patched}
     files |= {f"steps/{step.name}.json": step.text(patched.get(step.name, ())) for step in plan.sources}
+    files |= {f"steps/{step.name}.json": step.text for step in plan.archives}
     files |= {name: text for name, text in templates.items() if name.startswith(("tools/", "rootfs/"))}
     files["rootfs/etc/profile.d/cannery.sh"] = profile_script(plan.env)
     files[f"rootfs{MANIFEST_PATH}"] = manifest_text(plan, compatibility)
@@ -90,6 +95,11 @@ def group_text(group: Group) -> str:
     return "".join(f"{p.name}=={p.version} --hash=sha256:{p.sha256}\n" for p in group.packages)
 
 
+def _steps(plan: Plan) -> Mapping[str, ArchiveStep | SourceStep]:
+    """Return {component: step} of what has a stage of its own by its component's name."""
+    return {**{step.name: step for step in plan.archives}, **{step.name: step for step in plan.sources}}
+
+
 def _dockerfile(plan: Plan, templates: Mapping[str, str]) -> str:
     machine = plan.recipe.target.arch.machine
     return (
@@ -97,9 +107,11 @@ def _dockerfile(plan: Plan, templates: Mapping[str, str]) -> str:
         .get_template("Dockerfile.j2")
         .render(
             plan=plan,
-            steps={step.name: step for step in plan.sources},
+            steps=_steps(plan),
             native=any(step.native for step in plan.sources),
             patched={tree.component for tree in plan.patched if tree.files},
+            # Whether something is compiled on the system before the image stands on it.
+            compiles=bool(plan.archives) or any(step.native for step in plan.sources),
             labels=labels(plan),
             family=package_family(plan.recipe),
             python_home=f"/usr/local/python{plan.recipe.base.tag.python}",

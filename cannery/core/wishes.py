@@ -102,6 +102,9 @@ def _checked(subject: Editable, wish: Wish) -> Wish:
     where = f"{subject.file}:{component_line(subject.text, chosen.name)}" if chosen else subject.file
     if chosen and chosen.component.kind is ComponentKind.SYSTEM:
         raise UsageError(f"--upgrade: {name} is of the base's distribution, whose mirror decides", where=where)
+    if chosen and chosen.component.kind is ComponentKind.ARCHIVE:
+        hint = f"change it there by hand, to a version that images/components/{chosen.name}.yaml knows"
+        raise UsageError(f"--upgrade: {name} is built from a tarball and pinned to it", where=where, hint=hint)
     if chosen and chosen.component.kind.is_source:
         pin = f"commit {chosen.commit}" if chosen.commit else f"release {chosen.release}"
         hint = f"change it there by hand; what it then asks for stands in images/components/{chosen.name}.yaml"

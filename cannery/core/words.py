@@ -54,6 +54,12 @@ class ComponentKind(StrEnum):
     SYSTEM = "system"
     SOURCE = "source"
     NATIVE = "native"
+    ARCHIVE = "archive"
+
+    @property
+    def is_package(self) -> bool:
+        """Whether it brings a Python distribution, which locks, pins and requirements speak of."""
+        return self is ComponentKind.WHEELS or self.is_source
 
     @property
     def is_source(self) -> bool:

@@ -233,18 +233,39 @@ def _crossed(catalog: Catalog, documents: dict[str, YamlDocument]) -> list[Usage
         problem(table.where(fault.path), f"{'.'.join(map(str, fault.path))}: {fault.what}", fault.hint)
         for fault in contradictions(catalog.compatibility)
     ]
-    return problems + _misnamed(catalog, documents)
+    return problems + _without_files(catalog, documents) + _misnamed(catalog, documents)
+
+
+def _without_files(catalog: Catalog, documents: dict[str, YamlDocument]) -> list[UsageError]:
+    """Hosts that an archive is to come from, and of which nobody knows where they have files."""
+    return [
+        problem(
+            documents[f"components/{name}.yaml"].where(("hosts", host)),
+            f"hosts.{host}: images/hosts.yaml does not say where {host} has published files",
+            f"add `files` to {host} there, or take it out here",
+        )
+        for name, component in catalog.components.items()
+        if component.kind is ComponentKind.ARCHIVE
+        for host in component.hosts
+        if host in catalog.hosts and catalog.hosts[host].files is None
+    ]
 
 
 def _pin_fault(pin: Pin, component: Component) -> str:
     """Say what of a profile's pin does not go with the component's kind, or is not known there; "" when all does."""
     given = [name for name in ("version", "commit", "release", "extras") if getattr(pin, name)]
-    wanted = {ComponentKind.SYSTEM: (), ComponentKind.WHEELS: ("version", "extras")}.get(
-        component.kind, ("commit", "release", "extras")
-    )
+    wanted = {
+        ComponentKind.SYSTEM: (),
+        ComponentKind.WHEELS: ("version", "extras"),
+        ComponentKind.ARCHIVE: ("version",),
+    }.get(component.kind, ("commit", "release", "extras"))
     unread = [name for name in given if name not in wanted]
     if unread:
         return f"{pin.name} is of kind {component.kind}: no {', no '.join(unread)}; {_takes(wanted)}"
+    if component.kind is ComponentKind.ARCHIVE and pin.version not in component.archives:
+        there = ", ".join(component.archives)
+        unknown = f"nothing is known of {pin.name} {pin.version}" if pin.version else f"{pin.name} wants a version"
+        return f"{unknown}; known: {there}; add it to archives in images/components/{pin.name}.yaml"
     if not component.kind.is_source:
         return ""
     if bool(pin.commit) == bool(pin.release):

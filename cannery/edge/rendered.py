@@ -14,6 +14,7 @@ from filelock import FileLock, Timeout
 from cannery.core.errors import FindingsError, UsageError
 from cannery.core.lint import lint
 from cannery.core.render import DOCKERFILE, patched_files, render, wheel_paths
+from cannery.edge.archives import fetch_archives
 from cannery.edge.files import write_atomic
 from cannery.edge.planned_sources import fetch_planned, links
 from cannery.edge.wheel_store import is_there, missing_bytes, store_path
@@ -110,7 +111,7 @@ def write_folder(context: Context, catalog: Catalog, plan: Plan, folder: Path) -
     for name, package in paths.items():
         is_tool = name.startswith("wheels/_tools/") and package.name in tool_names
         linked += _link((tools if is_tool else files)[package.name], folder / name)
-    trees = links(fetch_planned(context, catalog, plan))
+    trees = {**fetch_archives(context, catalog, plan), **links(fetch_planned(context, catalog, plan))}
     linked += sum(_link(tar, folder / name) for name, tar in trees.items())
     (folder / "sources").mkdir(exist_ok=True)
     removed = _remove_others(folder, {*written, *paths, *trees})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tarfile
@@ -38,6 +39,22 @@ def run_hook(hook: str, project: Path, out: Path, python: str, **variables: str)
     path = {"PYTHONPATH": f"{project}:{variables.get('PYTHONPATH', '')}".rstrip(":"), "HOME": "/tmp"}
     command = (python, "-c", CALL, hook, str(out), backend, *(str(project / folder) for folder in folders))
     done = subprocess.run(command, cwd=project, env={**os.environ, **variables, **path}, check=False)
+    if done.returncode != 0:
+        sys.exit(done.returncode)
+
+
+def run_command(command: list[str], known: dict[str, str], home: Path, variables: dict[str, str]) -> None:
+    """Run a command of a component at the top of its tree, with the words of `known` filled in; no shell reads it.
+
+    Ends the stage with the command's status when it fails.
+    """
+    for name, value in known.items():
+        command = [word.replace(name, value) for word in command]
+    print(f"+ {shlex.join(command)}", flush=True)
+    try:
+        done = subprocess.run(command, cwd=home, env={**os.environ, **variables, "HOME": "/tmp"}, check=False)
+    except FileNotFoundError:
+        sys.exit(f"{command[0]} is not in this base, and this build runs it: name its package as a system component")
     if done.returncode != 0:
         sys.exit(done.returncode)
 

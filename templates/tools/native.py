@@ -13,9 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shlex
 import shutil
-import subprocess
 import sys
 import zipfile
 from pathlib import Path
@@ -58,25 +56,12 @@ def make_source(step: dict[str, Any], file: Path) -> None:
     variables = {**native_variables(), **hook.pretended(step["package"], step["version"]), **step["env"]}
     is_editable = step["install"] == "editable"
     name = "build_editable" if is_editable else "build_wheel"
+    known = {"{python}": f"{stage.VENV}/bin/python", "{jobs}": variables["MAX_JOBS"]}
     for command in step.get("before", ()):
-        run_command(command, home, variables)
+        hook.run_command(command, known, home, variables)
     hook.run_hook(name, home / step["subdirectory"], stage.OUT / "wheels", f"{stage.VENV}/bin/python", **variables)
     if is_editable:
         shutil.copytree(home, stage.OUT / "tree", symlinks=True)
-
-
-def run_command(command: list[str], home: Path, variables: dict[str, str]) -> None:
-    """Run a command that the build hook wants to have been run, at the top of the tree; a failure ends the stage."""
-    open_words = {"{python}": f"{stage.VENV}/bin/python", "{jobs}": variables["MAX_JOBS"]}
-    for name, value in open_words.items():
-        command = [word.replace(name, value) for word in command]
-    print(f"+ {shlex.join(command)}", flush=True)
-    try:
-        done = subprocess.run(command, cwd=home, env={**os.environ, **variables, "HOME": "/tmp"}, check=False)
-    except FileNotFoundError:
-        sys.exit(f"{command[0]} is not in this base, and this build runs it: name its package as a system component")
-    if done.returncode != 0:
-        sys.exit(done.returncode)
 
 
 def native_variables() -> dict[str, str]:

@@ -218,7 +218,7 @@ def test_an_unquoted_date_says_how_to_quote_it(images: Path) -> None:
             "components/torch.yaml",
             "kind: wheels",
             "kind: wheel",
-            "kind: 'wheel' is not known; known: wheels, system, source, native; did you mean wheels?",
+            "kind: 'wheel' is not known; known: wheels, system, source, native, archive; did you mean wheels?",
         ),
         ("chips.yaml", '"910b":', "910bx:", "no chip '910bx'; did you mean 910b"),
         ("chips.yaml", "cards: 8", "cards: none", "910b.cards:"),
@@ -304,6 +304,27 @@ def test_a_system_component_takes_no_version(images: Path) -> None:
 def test_a_source_is_pinned_to_something_that_is_known(images: Path, pin: str, what: str) -> None:
     edit(images, QUICKSTART, "{name: jemalloc}", f"{{name: vllm, {pin}}}")
     assert f"components.0: {what}" in problems(images)
+
+
+@pytest.mark.parametrize(
+    ("pin", "what"),
+    [
+        ("", "jemalloc-src wants a version; known: 5.3.0; add it to archives in images/components/jemalloc-src.yaml"),
+        (', version: "5.2.1"', "nothing is known of jemalloc-src 5.2.1; known: 5.3.0; add it to archives"),
+        (f', commit: "{ONES}"', "jemalloc-src is of kind archive: no commit; it takes version"),
+    ],
+)
+def test_an_archive_is_pinned_to_a_version_that_is_known(images: Path, pin: str, what: str) -> None:
+    edit(images, QUICKSTART, "{name: jemalloc}", f"{{name: jemalloc-src{pin}}}")
+    assert f"components.0: {what}" in problems(images)
+
+
+def test_an_archive_comes_from_a_host_that_has_files(images: Path) -> None:
+    line = edit(images, "components/jemalloc-src.yaml", "hosts: {github:", "hosts: {gitcode: a/b, github:")
+    assert problems(images) == (
+        f"images/components/jemalloc-src.yaml:{line}: hosts.gitcode: images/hosts.yaml does not say where gitcode has "
+        "published files; add `files` to gitcode there, or take it out here"
+    )
 
 
 @pytest.mark.parametrize("name", ["torch_npu", "My Comp", "Ray2"])

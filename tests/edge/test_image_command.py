@@ -15,7 +15,7 @@ from stub_index import StubIndex
 from stub_registry import REPOSITORY, TAG, StubRegistry
 
 from cannery.commands import image as image_command
-from cannery.commands.image import _overrides, _tagged, _whole_wheels
+from cannery.commands.image import _overrides, _tagged, _whole_files
 from cannery.core.base_env import expand_env
 from cannery.core.errors import BuildFailedError, ExitCode, UnableError
 from cannery.core.recipe import Options
@@ -45,7 +45,7 @@ def test_a_wheel_that_rotted_on_the_disk_is_named_and_removed(tmp_path: Path) ->
     with path.open("wb") as stream:
         stream.truncate(rotten.size)
     assert is_there(rotten, context.cache)
-    with pytest.raises(BuildFailedError) as caught, _whole_wheels(context, made):
+    with pytest.raises(BuildFailedError) as caught, _whole_files(context, made):
         raise BuildFailedError("exit code 2", hint="this stage alone: …")
     assert rotten.file in caught.value.hint
     assert not is_there(rotten, context.cache)
@@ -53,7 +53,7 @@ def test_a_wheel_that_rotted_on_the_disk_is_named_and_removed(tmp_path: Path) ->
 
 def test_another_failure_keeps_its_own_hint(tmp_path: Path) -> None:
     context = Context(tmp_path, tmp_path / "cache", {}, Arch.AMD64, is_terminal=False)
-    with pytest.raises(BuildFailedError) as caught, _whole_wheels(context, plan()):
+    with pytest.raises(BuildFailedError) as caught, _whole_files(context, plan()):
         raise BuildFailedError("exit code 2", hint="this stage alone: …")
     assert caught.value.hint == "this stage alone: …"
 

@@ -13,6 +13,7 @@ import yaml
 from cannery.core.catalog import Host, Index, Later, Pin, Profile, Reasoned, TargetDefaults, Warned
 from cannery.core.component import (
     FIELDS_OF,
+    Archive,
     Component,
     CxxAbi,
     Edit,
@@ -51,6 +52,7 @@ TABLES: dict[str, type[Closed]] = {
     "revisions and releases": Revision,
     "patch_sets": PatchSets,
     "edits": Edit,
+    "archives": Archive,
     "standin": OnStandIn,
     "submodules": Submodule,
     "Indexes": Index,
@@ -131,6 +133,8 @@ def beside(name: str) -> dict[str, Any]:
     more = {"index"} if name in {"binds", "metadata", "index_except"} else set()
     if kind is not None and kind.is_source:
         more = {"install", "revisions", "hosts"}
+    if kind is ComponentKind.ARCHIVE:
+        more = {"hosts", "archives", "steps", "files"}
     examples: dict[str, Any] = {}
     for row in rows("Component"):
         if row[0].strip("`") in more:

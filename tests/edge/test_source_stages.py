@@ -111,7 +111,7 @@ class Stages:
 @pytest.fixture
 def stages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stages:
     monkeypatch.syspath_prepend(str(TOOLS))
-    for name in MODULES:
+    for name in (*MODULES, "archive"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     modules = {name: importlib.import_module(name) for name in MODULES}
     stage = modules["stage"]
@@ -454,3 +454,64 @@ def test_tree_or_wheel_that_is_another_ends_the_stage(
     files = [{**patched(stages, "tiny/__init__.py", "one = 1\n", "one = 2\n", installed="tiny/__init__.py"), **change}]
     with pytest.raises(SystemExit, match=words):
         stages.run(stages.source, stages.step(patched=files), packed(tmp_path / "tiny.tar", PROJECT))
+
+
+CONFIGURE = """#!/bin/sh
+set -e
+for word; do case $word in --prefix=*) prefix=${word#*=};; --with-lg-page=*) page=${word#*=};; esac; done
+test "$SOURCE_DATE_EPOCH" = 1700000000 && test "$LC_ALL" = C
+sed "s,@prefix@,$prefix,g; s,@page@,$page," Makefile.in > Makefile
+"""
+MAKEFILE = """\
+all:
+\techo "page @page@" > libtiny.so.2
+install:
+\tmkdir -p $(DESTDIR)@prefix@/lib $(DESTDIR)@prefix@/bin
+\tcp libtiny.so.2 $(DESTDIR)@prefix@/lib/libtiny.so.2.1
+\tln -s libtiny.so.2.1 $(DESTDIR)@prefix@/lib/libtiny.so.2
+\techo script > $(DESTDIR)@prefix@/bin/tiny-config
+"""
+COMMANDS = [
+    ["sh", "configure", "--prefix=/usr/local", "--with-lg-page=16"],
+    ["make", "-j{jobs}"],
+    ["make", "install", "DESTDIR={destdir}"],
+]
+
+
+def built(stages: Stages, monkeypatch: pytest.MonkeyPatch, files: list[str], commands: list[list[str]]) -> None:
+    """Build a made-up release the way autoconf's are built."""
+    archive = importlib.import_module("archive")
+    monkeypatch.setattr(archive, "SOURCES", stages.root / "opt/src")
+    monkeypatch.setattr(archive, "INSTALLED", stages.root / "installed")
+    step = stages.root / "step.json"
+    step.write_text(json.dumps({"name": "tiny-src", "commands": commands, "files": files}))
+    release = {"configure": CONFIGURE, "Makefile.in": MAKEFILE}
+    tarball = packed(stages.root / "tiny-2.1.tar.gz", release, "tiny-2.1/")
+    monkeypatch.setattr(sys, "argv", ["archive", "--epoch", str(EPOCH), str(step), str(tarball)])
+    archive.main()
+
+
+def test_of_a_release_the_named_files_come_into_the_layer_and_nothing_else(
+    stages: Stages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built(stages, monkeypatch, ["/usr/local/lib/libtiny.so.2"], COMMANDS)
+    assert layer(stages.out) == {"usr/local/lib/libtiny.so.2": b"page 16\n"}
+    library = stages.out / "usr/local/lib/libtiny.so.2"
+    assert not library.is_symlink()
+    assert library.stat().st_mode & 0o777 == 0o755
+
+
+def test_a_file_that_no_step_installs_is_named_with_what_they_do_install(
+    stages: Stages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        built(stages, monkeypatch, ["/usr/local/lib/libtiny.so.3"], COMMANDS)
+    there = "/usr/local/bin/tiny-config, /usr/local/lib/libtiny.so.2, /usr/local/lib/libtiny.so.2.1"
+    assert str(stopped.value) == f"no step installed /usr/local/lib/libtiny.so.3; they installed {there}"
+
+
+def test_a_step_that_fails_ends_the_stage_with_its_code(stages: Stages, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        built(stages, monkeypatch, ["/usr/local/lib/libtiny.so.2"], [*COMMANDS[:1], ["sh", "-c", "exit 9"]])
+    assert stopped.value.code == 9
+    assert not stages.out.exists()

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from factories import compatibility, inputs, recipe, source_recipe
+from factories import archive_recipe, compatibility, inputs, recipe, source_recipe
 
 from cannery.core.bake_file import check_bake
 from cannery.core.plan import Plan, make_plan
@@ -73,6 +73,7 @@ CASES = [
     Case("real-dnf-arm64-native", Options(os="openeuler24.03", arch="arm64", chip="a3"), build_arch=Arch.ARM64),
     Case("standin-amd64", Options(base="standin")),
     Case("standin-arm64-cross", Options(base="standin", arch="arm64")),
+    Case("archive-arm64-cross", Options(arch="arm64"), bind=archive_recipe),
     Case("sources-native-amd64", Options(), bind=source_recipe),
     Case("sources-native-arm64-cross", Options(arch="arm64"), bind=source_recipe),
     Case("sources-standin-arm64-cross", Options(base="standin", arch="arm64"), bind=source_recipe),
@@ -154,6 +155,7 @@ def test_the_bake_file_has_only_keys_that_buildx_knows(case: Case) -> None:
 def test_every_mount_and_copy_has_its_source(case: Case) -> None:
     made = texts(case)
     paths = {*made, *wheel_paths(case.plan), *(f"sources/{step.file}" for step in case.plan.sources)}
+    paths |= {f"archives/{step.file}" for step in case.plan.archives}
     for source in re.findall(r"type=bind,source=([^,\s]+)", made[DOCKERFILE]):
         assert any(path == source or path.startswith(f"{source}/") for path in paths), source
     stages = re.findall(r"^FROM .* AS (\S+)$", made[DOCKERFILE], re.MULTILINE)
@@ -178,7 +180,8 @@ def test_the_dockerfile_needs_no_network_but_for_system_packages(case: Case) -> 
     assert "system.sh" in online[0]
     assert "# syntax" not in text
     # Native builds stand on the system packages too, which are then a stage of their own.
-    stands = "system" if any(step.native for step in case.plan.sources) else "image"
+    compiles = bool(case.plan.archives) or any(step.native for step in case.plan.sources)
+    stands = "system" if compiles else "image"
     assert f"FROM {case.plan.base_reference} AS {stands}\n" in text
     assert f"FROM --platform=$BUILDPLATFORM {case.plan.build_reference} AS venv" in text
     # uv is there for the build host's arch alone: what runs on the target's platform goes without it.

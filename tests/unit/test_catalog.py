@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from cannery.core.catalog import BaseTag, Component, Pin, Profile, Reasoned, StandIn
+from cannery.core.catalog import BaseTag, Component, Host, Pin, Profile, Reasoned, StandIn
 from cannery.core.catalog_errors import key_path, sentence
 from cannery.core.compatibility import Compatibility, Row, contradictions
 from cannery.core.fields import (
@@ -120,7 +120,7 @@ def test_values_are_frozen() -> None:
 
 
 def test_closed_words_of_components() -> None:
-    assert "'wheels', 'system', 'source' or 'native'" in problem(Component, kind="wheel", summary="x")
+    assert "'wheels', 'system', 'source', 'native' or 'archive'" in problem(Component, kind="wheel", summary="x")
     assert problem(Component, kind="system", summary="x", system={"yum": ["a"]})
     assert problem(BaseTag, python="3.11.14", atb_abi=2)
 
@@ -144,6 +144,51 @@ def test_a_command_ahead_of_a_build_that_nobody_could_run(command: list[str], sa
     assert "kind source has no before" in problem(
         Component.model_validate, {**native, "kind": "source", "before": [["a"]]}
     )
+
+
+ARCHIVE = {
+    "kind": "archive",
+    "summary": "x",
+    "hosts": {"h": "a/b"},
+    "archives": {"1.0": {"file": "a-1.0.tar.gz", "sha256": "a" * 64, "size": 1, "source": "its list"}},
+    "steps": [["make", "-j{jobs}", "DESTDIR={destdir}", "{bits}"]],
+    "by_arch": {"bits": {"amd64": "12", "arm64": "16"}},
+    "files": ["/usr/local/lib/a.so"],
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"hosts": {}}, "kind archive wants hosts"),
+        ({"archives": {}}, "kind archive wants archives"),
+        ({"steps": []}, "kind archive wants steps"),
+        ({"files": []}, "kind archive wants files"),
+        ({"by_arch": {}}, "nothing fills in {bits}; did you mean jobs?"),
+        ({"by_arch": {"bits": {"amd64": "12"}}}, "bits says nothing for arm64"),
+        ({"by_arch": {**ARCHIVE["by_arch"], "jobs": {"amd64": "1", "arm64": "1"}}}, "{jobs} has a meaning already"),
+        ({"files": ["/usr/lib/a.so"]}, "/usr/lib/a.so is outside of what layers write to"),
+        ({"files": ["/opt/../etc/a.so"]}, "/opt/../etc/a.so is outside of what layers write to"),
+        ({"archives": {"1.0": {**ARCHIVE["archives"]["1.0"], "sha256": "A" * 64}}}, "is not a sha256: 64 lower-case"),
+        ({"archives": {"1.0": {**ARCHIVE["archives"]["1.0"], "file": "../a"}}}, "is not a path inside"),
+        ({"archives": {"1.0": {**ARCHIVE["archives"]["1.0"], "file": "a/.."}}}, "is not a path inside"),
+        ({"package": "a"}, "kind archive has no package"),
+        ({"install": "wheel"}, "kind archive has no install"),
+    ],
+)
+def test_an_archive_that_could_not_be_had_or_built(changes: dict[str, object], says: str) -> None:
+    assert Component.model_validate(ARCHIVE)
+    assert says in problem(Component.model_validate, {**ARCHIVE, **changes})
+
+
+def test_where_published_files_are() -> None:
+    assert Host(url="https://h/{repository}", files="https://h/{repository}/{file}").files
+    for url in ("https://h/{repository}", "https://h/{repository}/{file}/{file}", "https://h/{repository}/{file}/{x}"):
+        assert "has to hold {repository} and {file} once each" in problem(Host, url="https://h/{repository}", files=url)
+    for user in ("me", "me:s3cr3t"):
+        said = problem(Host, url="https://h/{repository}", files=f"https://{user}@h/{{repository}}/{{file}}")
+        assert said.startswith("Value error, credentials stand in")
+        assert "s3cr3t" not in said
 
 
 def test_the_stand_in_calls_its_schema_schema() -> None:

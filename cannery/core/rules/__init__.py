@@ -14,6 +14,7 @@ from cannery.core.rules.driver import driver
 from cannery.core.rules.emulation import emulation
 from cannery.core.rules.environment import environment
 from cannery.core.rules.few import few
+from cannery.core.rules.files import files
 from cannery.core.rules.fit import fits
 from cannery.core.rules.locks import incomplete, one_arch
 from cannery.core.rules.order import order
@@ -52,6 +53,7 @@ RULES: tuple[Callable[[Subject], Iterable[Finding]], ...] = (
     environment,
     atb,
     order,
+    files,
     patches,
     submodules,
     releases,

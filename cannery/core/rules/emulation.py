@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def emulation(subject: Subject) -> Iterator[Finding]:
     """Warn before a build starts that compiles under QEMU; all else is done on the build machine's own arch."""
-    names = [chosen.name for chosen in compiled(subject.recipe)]
+    names = [chosen.name for chosen in (*compiled(subject.recipe), *subject.recipe.archives)]
     arch = subject.recipe.target.arch
     if names and subject.build_arch not in {None, arch}:
         yield Finding(

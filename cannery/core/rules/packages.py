@@ -11,7 +11,7 @@ from cannery.core.chains import chain
 from cannery.core.findings import Finding
 from cannery.core.markers import package_name
 from cannery.core.rules.table import listed
-from cannery.core.words import ComponentKind, Severity
+from cannery.core.words import Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,7 +62,7 @@ def denied(subject: Subject) -> Iterator[Finding]:
 def excluded(subject: Subject) -> Iterator[Finding]:
     """Refuse to exclude what is asked for by name: a resolver leaves it out, and the lock is then no answer."""
     recipe = subject.recipe
-    components = {c.package: c.name for c in recipe.chosen if c.component.kind is not ComponentKind.SYSTEM}
+    components = {c.package: c.name for c in recipe.chosen if c.component.kind.is_package}
     of_cann = {package_name(text) for text in recipe.base.line.python_packages}
     for item in recipe.profile.excludes:
         name = package_name(item.requirement)

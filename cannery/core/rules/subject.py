@@ -70,7 +70,7 @@ class Subject:
     @cached_property
     def versions(self) -> Mapping[str, str]:
         """Normalised name → version of all that would be installed: the lock's and the sources', else the pins."""
-        pinned = {c.package: c.version for c in self.recipe.chosen if c.version}
+        pinned = {c.package: c.version for c in self.recipe.chosen if c.version and c.component.kind.is_package}
         if self.lock is None:
             return {**dict(pin.split("==") for pin in self.recipe.pins), **pinned, **self.moved}
         sources = {c.package: c.version for c in self.recipe.sources if c.version}

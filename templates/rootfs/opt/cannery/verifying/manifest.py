@@ -85,6 +85,7 @@ FORM: dict[str, object] = {
     "forced": [WORD],
     "overrides": [{"requirement": WORD, "reason": WORD}],
     "excludes?": [{"requirement": WORD, "reason": WORD}],
+    "archives?": [{"component": WORD, "version": WORD, "file": WORD, "hash": DIGEST, "files": [PATH]}],
     "left_out?": [{"name": WORD, "reason": WORD, "modules": [MODULE]}],
 }
 
