@@ -126,6 +126,8 @@ def make_parser() -> Parser:
             _patches_options(sub)
         if name in TARGET_COMMANDS or name == "patches":
             _target_options(sub)
+        if name == "show":
+            _documented_option(sub)
         if name in SOURCE_COMMANDS or name == "patches":
             _source_options(sub)
         _own_options(name, sub)
@@ -153,8 +155,13 @@ def _target_options(sub: argparse.ArgumentParser) -> None:
     add("--pin", metavar="NAME==VERSION", action="append", default=[], help="another version, this time (repeatable)")
     words = "release: releases of the package index in place of git commits; release:NAME,NAME of these alone"
     add("--sources", metavar="WHICH", help=words)
-    add("--as-documented", action="store_true", help="the versions of the profile's guide, and what check says to it")
+    _documented_option(sub)
     add("--force", action="store_true", help="go on in spite of findings; stamped into manifest, tag and labels")
+
+
+def _documented_option(sub: argparse.ArgumentParser) -> None:
+    words = "the versions of the profile's guide, and what check says to it"
+    sub.add_argument("--as-documented", action="store_true", help=words)
 
 
 def _source_options(sub: argparse.ArgumentParser) -> None:

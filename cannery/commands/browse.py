@@ -37,7 +37,7 @@ def show_profile(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Print one profile: components with pin, source and reason, bounds, environment."""
     catalog = context.catalog()
     profile = find_profile(catalog, arguments.profile)
-    recipe = select(catalog, arguments.profile, Options(), context.arch)
+    recipe = select(catalog, arguments.profile, Options(as_documented=arguments.as_documented), context.arch)
     rows: list[dict[str, Any]] = [
         {
             "name": c.name,
@@ -62,6 +62,8 @@ def show_profile(arguments: argparse.Namespace, context: Context) -> ExitCode:
     print(f"target: {recipe.target}, base {profile.base}, packages as of {profile.exclude_newer}")
     for document in profile.documents:
         print(f"document: {document}")
+    if recipe.changes:
+        print(f"with {recipe.changes}")
     width = max(len(str(row["name"])) for row in rows)
     indent = " " * (width + 4)
     for row in rows:

@@ -92,6 +92,20 @@ def test_show_names_components_and_reasons(build: Build) -> None:
     assert "torch-npu" in names
 
 
+def test_show_takes_the_guides_own_versions(build: Build) -> None:
+    ours = build("show", "verl-sglang").out
+    assert "== 2.6.0.post3" in ours
+    guides = build("show", "verl-sglang", "--as-documented")
+    assert (guides.code, "with the guide's own versions" in guides.out) == (0, True)
+    lines = {
+        line.split()[0]: line.split()[1:3] for line in guides.out.splitlines() if line.startswith("  ") and "==" in line
+    }
+    assert lines["torch-npu"] == ["==", "2.6.0"]
+    assert lines["triton-ascend"] == ["==", "3.2.0.dev20250925"]
+    refused = build("show", "quickstart", "--as-documented")
+    assert (refused.code, "the guide names no version that is another" in refused.err) == (2, True)
+
+
 def test_show_says_where_a_tarball_comes_from(build: Build) -> None:
     profile = build.root / "images/profiles/quickstart.yaml"
     text = profile.read_text(encoding="utf-8")
