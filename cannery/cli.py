@@ -94,7 +94,7 @@ class Parser(argparse.ArgumentParser):
         unknown = next((word for word in extra if word.startswith("-")), None)
         if unknown is not None:
             name = unknown.split("=")[0]
-            raise UsageError(f"unknown option {name}", hint=did_you_mean(name, options))
+            raise UsageError(f"unknown option {name}", hint=_takers(name, self.prog) or did_you_mean(name, options))
         hint = "a command for the container stands behind `--`" if self.prog.endswith(" run") else f"{self.prog} --help"
         raise UsageError(f"{self.prog}: one word too many: {extra[0]!r}", hint=hint)
 
@@ -157,6 +157,17 @@ def _target_options(sub: argparse.ArgumentParser) -> None:
     add("--sources", metavar="WHICH", help=words)
     _documented_option(sub)
     add("--force", action="store_true", help="go on in spite of findings; stamped into manifest, tag and labels")
+
+
+def _takers(option: str, prog: str) -> str:
+    """Say which commands take an option that the one of `prog` does not; "" when none does."""
+    parser = make_parser()
+    (commands,) = (action.choices for action in parser._actions if isinstance(action.choices, dict))  # noqa: SLF001 - argparse has no other way
+    names = [name for name, sub in commands.items() if option in sub._option_string_actions]  # noqa: SLF001
+    if not names:
+        return ""
+    told = " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
+    return f"{told} {'takes' if len(names) == 1 else 'take'} it, {prog} does not"
 
 
 def _documented_option(sub: argparse.ArgumentParser) -> None:

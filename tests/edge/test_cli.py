@@ -186,7 +186,16 @@ def test_clean_lists_kinds_and_removes_the_named_only(build: Build, tmp_path: Pa
         (["check"], ["PROFILE", "build.py check --help"]),
         (["check", "quickstart", "--chpi", "a3"], ["--chpi", "--chip"]),
         (["check", "quickstart", "--chpi=a3"], ["unknown option --chpi", "--chip"]),
-        (["check", "quickstart", "--verify-again"], ["unknown option --verify-again"]),
+        (
+            ["check", "quickstart", "--verify-again"],
+            ["unknown option --verify-again", "image and verify take it, build.py check does not"],
+        ),
+        (["list", "--no-cache"], ["unknown option --no-cache", "image takes it, build.py list does not"]),
+        (
+            ["show", "quickstart", "--chip=a3"],
+            ["unknown option --chip", "check, lock, outdated, plan, ", " take it, build.py show does not"],
+        ),
+        (["--no-verify"], ["unknown option --no-verify", "image takes it, build.py does not"]),
         (["--jsn"], ["unknown option --jsn"]),
         (["check", "quickstart", "more"], ["'more'"]),
         (["check", "quickstart", "--chip"], ["--chip"]),
