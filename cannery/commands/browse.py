@@ -7,13 +7,15 @@ import textwrap
 from typing import TYPE_CHECKING, Any
 
 from cannery.core.errors import ExitCode
+from cannery.core.pythons import further_pythons
 from cannery.core.recipe import Options, find_profile, select
+from cannery.core.versions import without_build
 from cannery.core.words import ComponentKind
 
 if TYPE_CHECKING:
     import argparse
 
-    from cannery.core.catalog import Profile
+    from cannery.core.catalog import Catalog, Profile
     from cannery.edge.context import Context
 
 
@@ -21,7 +23,10 @@ def list_profiles(_arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Print every profile with its target and summary."""
     catalog = context.catalog()
     if context.is_json:
-        rows = [{"name": n, "summary": p.summary, "target": _target(p)} for n, p in catalog.profiles.items()]
+        rows = [
+            {"name": n, "summary": p.summary, "target": _target(p), "pythons": _pythons(p, catalog)}
+            for n, p in catalog.profiles.items()
+        ]
         print(json.dumps(rows, indent=2, ensure_ascii=False))
         return ExitCode.DONE
     width = max(map(len, catalog.profiles))
@@ -30,6 +35,9 @@ def list_profiles(_arguments: argparse.Namespace, context: Context) -> ExitCode:
         where = f"CANN {target['cann']}, {target['chip']}, {target['os']}, Python {target['python']}"
         print(f"{name:<{width}}  {profile.summary}")
         print(f"{'':<{width}}  {where}, {' '.join(target['arch'])}; base {profile.base}")
+        for other in _pythons(profile, catalog):
+            words = f"OS={other['os']} " if other["os"] not in {"", profile.target.os} else ""
+            print(f"{'':<{width}}  also {words}PYTHON={other['python']}")
     return ExitCode.DONE
 
 
@@ -91,6 +99,12 @@ def show_profile(arguments: argparse.Namespace, context: Context) -> ExitCode:
 def _hosts(row: dict[str, Any]) -> str:
     """Return where a source is, as `github:volcengine/verl`."""
     return " ".join(f"{host}:{repository}" for host, repository in row["hosts"].items())
+
+
+def _pythons(profile: Profile, catalog: Catalog) -> list[dict[str, str]]:
+    """Return the further Pythons of a profile, each with the OS that has an image with it."""
+    line = catalog.bases[without_build(profile.target.cann)]
+    return [{"python": python, "os": os} for python, os in further_pythons(profile, line)]
 
 
 def _target(profile: Profile) -> dict[str, Any]:

@@ -82,6 +82,16 @@ def test_list_names_every_profile(build: Build) -> None:
     assert {"name", "summary", "target"} <= set(rows[0])
 
 
+def test_list_says_how_to_come_to_a_further_python(build: Build) -> None:
+    lines = build("list").out.splitlines()
+    others = [line.split()[1:] for line in lines if line.split()[0] == "also"]
+    assert others == [["PYTHON=3.11"], ["OS=manylinux_2_28", "PYTHON=3.10"]]
+    rows = {row["name"]: row["pythons"] for row in json.loads(build("list", "--json").out)}
+    assert rows["mindspeed-rl"] == [{"python": "3.11", "os": "ubuntu22.04"}]
+    assert rows["verl-npu"] == [{"python": "3.10", "os": "manylinux_2_28"}]
+    assert rows["quickstart"] == []
+
+
 def test_show_names_components_and_reasons(build: Build) -> None:
     done = build("show", "quickstart")
     assert done.code == 0
