@@ -5,6 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 class Trouble(StrEnum):
@@ -64,6 +68,8 @@ _WORDS: tuple[tuple[Trouble, str], ...] = (
     (Trouble.LOST, r"Connection reset|Empty reply|hung up unexpectedly|early EOF|RPC failed|unexpected disconnect"),
 )
 _COMPILED = tuple((trouble, re.compile(words, re.IGNORECASE)) for trouble, words in _WORDS)
+# All that git says of an object that a whole repository does not have.
+ABSENT = "Not a valid object name"
 # The last words of a failure that is none of these are cut here.
 _LONGEST = 200
 
@@ -77,6 +83,13 @@ def reason(text: str) -> Reason:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     last = next((line for line in reversed(lines) if line.startswith(("fatal:", "error:"))), lines[-1] if lines else "")
     return Reason(Trouble.OTHER, last.removeprefix("fatal:").removeprefix("error:").strip()[:_LONGEST])
+
+
+def unread(lines: Iterable[str]) -> str:
+    """Return why git could not read an object, of the lines that it wrote; "" where it is just not there."""
+    told = [line.strip() for line in lines if line.startswith(("fatal:", "error:")) and ABSENT not in line]
+    best = next((line for line in told if line.startswith("fatal:")), told[0] if told else "")
+    return best.partition(":")[2].strip()
 
 
 def said(output: bytes) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cannery.core.errors import NetworkError
-from cannery.edge.git_objects import has
+from cannery.edge.git_objects import why_not
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,19 +31,27 @@ def in_mirror(mirror: Path, what: str, commit: str, hosts: Mapping[str, str], en
     """Return `commit` in a local repository below `mirror`, which is only read.
 
     Looked at are `owner/name.git`, `owner/name` and `owner+name/repo`, bare or with a work tree, of every `owner/name`
-    in `hosts`. Raises `NetworkError` that names them when none has it.
+    in `hosts`. Raises `NetworkError` that names them when none has it; of one that git cannot read, git's own reason.
     """
     looked: list[str] = []
+    hint = "put a repository that has it there"
     for repository in dict.fromkeys(hosts.values()):
         for place in (f"{repository}.git", repository, f"{repository.replace('/', '+')}/repo"):
             git_dir = next((path for path in (mirror / place, mirror / place / ".git") if is_git_dir(path)), None)
-            if git_dir is not None and has(git_dir, f"{commit}^{{commit}}", env):
+            if git_dir is None:
+                looked.append(f"{place} (not there)")
+                continue
+            reason = why_not(git_dir, f"{commit}^{{commit}}", env)
+            if reason is None:
                 return Found(git_dir, commit, f"mirror/{repository}", "from the mirror", is_whole=False)
-            looked.append(f"{place} ({'not there' if git_dir is None else 'lacks the commit'})")
+            if reason:
+                reason = f"git cannot read it: {reason.replace(f'{mirror}/', '')}"
+                hint = "mend that repository, or put another copy there"
+            looked.append(f"{place} ({reason or 'lacks the commit'})")
     raise NetworkError(
         f"{what}: commit {commit} is in no local repository: {', '.join(looked)}",
         where=f"GIT_MIRROR={mirror}",
-        hint="put a repository that has it there, or leave GIT_MIRROR out to fetch it",
+        hint=f"{hint}, or leave GIT_MIRROR out to fetch it",
     )
 
 

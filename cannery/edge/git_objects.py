@@ -7,6 +7,7 @@ import hashlib
 import subprocess
 from typing import TYPE_CHECKING, Self
 
+from cannery.core.git_messages import unread
 from cannery.edge.git_run import OFFLINE, GitReadError, no_git, quiet_env, read
 
 if TYPE_CHECKING:
@@ -21,6 +22,15 @@ def opens(git_dir: Path, env: Mapping[str, str]) -> bool:
     except GitReadError:
         return False
     return True
+
+
+def why_not(git_dir: Path, thing: str, env: Mapping[str, str]) -> str | None:
+    """Return why git gives no `thing` of a repository, "" where it is just not there; None when it is."""
+    try:
+        read((f"--git-dir={git_dir}", "cat-file", "-e", thing), env)
+    except GitReadError as error:
+        return unread(error.lines)
+    return None
 
 
 def has(git_dir: Path, thing: str, env: Mapping[str, str]) -> bool:

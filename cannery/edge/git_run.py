@@ -64,7 +64,11 @@ class StoppedError(Exception):
 
 
 class GitReadError(Exception):
-    """git could not read a repository; the message is its own, in one line."""
+    """git could not read a repository; the message is its own last line, `lines` are all that it wrote."""
+
+    def __init__(self, message: str, lines: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.lines = tuple(lines)
 
 
 def quiet_env(env: Mapping[str, str]) -> dict[str, str]:
@@ -84,7 +88,7 @@ def read(arguments: Sequence[str | Path], env: Mapping[str, str], *, stdin: byte
         raise no_git() from error
     if done.returncode != 0:
         lines = done.stderr.decode(errors="replace").strip().splitlines()
-        raise GitReadError(lines[-1] if lines else f"git ended with status {done.returncode}")
+        raise GitReadError(lines[-1] if lines else f"git ended with status {done.returncode}", lines)
     return done.stdout
 
 

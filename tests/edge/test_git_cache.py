@@ -308,3 +308,32 @@ def test_a_mirror_without_the_commit_says_where_it_looked_and_asks_no_host(tmp_p
     )
     assert caught.value.where == f"GIT_MIRROR={tmp_path}/mirror"
     assert lines == []
+
+
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        ("config", "bad config line 1 in file owner/name.git/config)"),
+        ("pack", "is far too short to be a packfile)"),
+        ("index", ".idx is too small)"),
+        ("bytes", " is corrupt)"),
+    ],
+)
+def test_a_mirror_that_git_cannot_read_is_told_in_gits_own_words(
+    tmp_path: Path, repo: Repo, damage: str, says: str
+) -> None:
+    wanted = repo.commit({"a": "1"})
+    bare = served(repo, tmp_path / "mirror", "owner/name.git")
+    subprocess.run(("git", f"--git-dir={bare}", "repack", "-adq"), check=True)
+    (pack,) = (bare / "objects/pack").glob("*.pack")
+    file = {"config": bare / "config", "index": pack.with_suffix(".idx")}.get(damage, pack)
+    data = file.read_bytes()
+    file.chmod(0o644)
+    file.write_bytes({"config": b"[core\n", "bytes": data[:14] + bytes(len(data) - 34) + data[-20:]}.get(damage, b"x"))
+    cache, _, _ = git_cache(tmp_path / "cache", {}, mirror=tmp_path / "mirror")
+    with pytest.raises(NetworkError) as caught:
+        cache.obtain("verl", wanted, NAME)
+    assert f"commit {wanted} is in no local repository: owner/name.git (git cannot read it: " in caught.value.what
+    assert says in caught.value.what
+    assert "lacks the commit" not in caught.value.what
+    assert caught.value.hint == "mend that repository, or put another copy there, or leave GIT_MIRROR out to fetch it"
