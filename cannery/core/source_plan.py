@@ -69,6 +69,8 @@ class SourceRequest:
     submodules: Mapping[str, SourceSubmodule] = field(default_factory=dict)
     paths: tuple[str, ...] = ()
     local: PurePath | None = None
+    # The release on the package index that may be taken in the commit's place, "" where none is known.
+    release: str = ""
 
     def __post_init__(self) -> None:
         if self.local is None and self.commit is None:
@@ -104,7 +106,13 @@ def source_request(
         },
         paths=paths,
         local=local,
+        release=_release(chosen),
     )
+
+
+def _release(chosen: Chosen) -> str:
+    revision = chosen.component.revisions.get(chosen.commit or "")
+    return (revision.release if revision is not None else None) or ""
 
 
 def is_inside(path: str, paths: tuple[str, ...]) -> bool:

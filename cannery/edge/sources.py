@@ -118,6 +118,11 @@ def _fetch(request: SourceRequest, git: GitCache) -> SourceFile:
         raise StoppedError
     try:
         return _local(request, git) if request.local is not None else _commit(request, git)
+    except NetworkError as error:
+        if request.release:
+            way = f"SOURCES=release:{request.name} takes release {request.release} of the package index in its place"
+            error.hint = "; ".join(part for part in (error.hint, way) if part)
+        raise
     except GitReadError as error:
         raise UnableError(f"{request.name}: git cannot read the repository: {error}") from error
     except OSError as error:

@@ -200,6 +200,23 @@ def test_a_note_that_nests_too_deep_is_made_anew(place: Place, repo: Repo, tmp_p
     assert second.sha256 == first.sha256
 
 
+@pytest.mark.parametrize("is_mirror", [False, True])
+def test_where_no_repository_can_be_had_the_release_that_may_take_its_place_is_offered(
+    place: Place, repo: Repo, tmp_path: Path, *, is_mirror: bool
+) -> None:
+    served(repo, tmp_path / "mirror", "owner/name.git")
+    place.mirror = tmp_path / "mirror" if is_mirror else None
+    wanted = request(ABSENT, "one")
+    with pytest.raises(NetworkError) as caught:
+        place(wanted)
+    assert caught.value.hint
+    assert "SOURCES" not in caught.value.hint
+    with pytest.raises(NetworkError) as other:
+        place(replace(wanted, release="0.13.0"))
+    way = "SOURCES=release:one takes release 0.13.0 of the package index in its place"
+    assert other.value.hint == f"{caught.value.hint}; {way}"
+
+
 def test_all_that_a_mirror_lacks_is_told_at_once(place: Place, repo: Repo, tmp_path: Path) -> None:
     commit = repo.commit({"a": "x"})
     served(repo, tmp_path / "mirror", "owner/name.git")

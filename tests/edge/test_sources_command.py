@@ -196,6 +196,7 @@ def test_a_commit_that_the_mirror_lacks_is_named(small: Small, tmp_path: Path) -
     assert done.code == 7
     assert "engine" in done.err
     assert "made-up/engine" in done.err
+    assert "SOURCES=release:engine takes release 0.11.0 of the package index in its place" in done.err
 
 
 def test_a_tree_that_changes_between_plan_and_tar_is_exit_4(

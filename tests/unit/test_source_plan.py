@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from cannery.core.component import Component, Release, Revision, Submodule
@@ -51,6 +53,14 @@ def test_a_request_is_made_of_a_component_and_a_submodule_is_looked_for_everywhe
     )
     assert list(found.hosts) == ["gitee", "gitcode"]
     assert list(found.submodules["third/x"].hosts) == ["gitee", "gitcode", "github"]
+
+
+def test_a_request_knows_the_release_that_may_take_its_place() -> None:
+    one = chosen(commit=ONE)
+    known = Revision(version="1.0", release="1.0", source="x")
+    mine = replace(one, component=one.component.model_copy(update={"revisions": {ONE: known}}))
+    assert source_request(mine, [], epoch=7).release == "1.0"
+    assert not source_request(one, [], epoch=7).release
 
 
 def test_a_release_is_no_commit() -> None:
