@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cannery.commands.versions import lacking_words, planned, show_findings
+from cannery.core.address_fields import REGISTRY_HINT, reference_fault
 from cannery.core.base_image import base_need, compare, on_base, on_labelled_base
 from cannery.core.errors import BuildFailedError, ExitCode, FindingsError, UsageError
 from cannery.core.findings import errors
@@ -240,6 +241,9 @@ def _verify(work: Work, built_id: str) -> Verified:
 
 def verify_image(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Run the verify script in a built image and print every check."""
+    fault = reference_fault(arguments.image or "")
+    if fault:
+        raise UsageError(f"--image: {fault}", hint=REGISTRY_HINT)
     catalog, plan, _ = planned(context, arguments)
     engine = find_engine(context.env, context.cache, start=True, say=context.say)
     reference = arguments.image or plan.reference

@@ -104,10 +104,15 @@ def _registry(value: str, _option: str) -> str:
 
 
 def reference_fault(text: str) -> str:
-    """Say why an image reference of a user is not even read: it has a scheme or credentials; "" when it has none."""
+    """Say why an image reference of a user is not even read, without what may be secret in it; "" when it is.
+
+    It has a scheme or credentials, or the query of an address, where tokens stand.
+    """
     named, _, digest = text.rpartition("@")
     if "://" in text:
         return "an image reference has no scheme (https://)" + ("" if "@" not in text else " and no credentials")
+    if "?" in text or "#" in text:
+        return "an image reference has nothing behind a ? or #, as addresses have"
     return "" if "@" not in text or (digest.startswith("sha256:") and "@" not in named) else "credentials stand in it"
 
 

@@ -231,6 +231,11 @@ def test_clean_lists_kinds_and_removes_the_named_only(build: Build, tmp_path: Pa
         (["engine", "stat"], ["'stat'", "status"]),
         (["engine"], ["action"]),
         (["verify", "quickstart", "--level", "npus"], ["'npus'", "npu"]),
+        (
+            ["verify", "quickstart", "--image", "host/x:1?token=word"],
+            ["--image: an image reference has nothing behind"],
+        ),
+        (["check", "quickstart", "--base", "host/x:1?token=word"], ["BASE: an image reference has nothing behind a ?"]),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
@@ -240,6 +245,7 @@ def test_wrong_use(build: Build, words: list[str], says: list[str]) -> None:
     assert done.err.startswith("error: ")
     assert all(word in done.err for word in says), done.err
     assert "[]" not in done.err
+    assert "token" not in done.err
 
 
 def test_a_pin_may_name_a_package_of_the_lock(build: Build) -> None:
