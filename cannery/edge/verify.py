@@ -12,6 +12,7 @@ from cannery.core.errors import UnableError, VerifyFailedError
 from cannery.core.npu_host import RANKTABLE, HostNpus
 from cannery.core.run_command import RunRequest, run_command
 from cannery.edge.files import sha256_bytes, write_atomic
+from cannery.edge.patience import patience
 from cannery.edge.process import run
 
 if TYPE_CHECKING:
@@ -108,7 +109,8 @@ def _run(  # noqa: PLR0913, PLR0917 - one container run
     arguments = (command.arguments[0], "--network", "none", *command.arguments[1:])
     env = engine.client_env(context.env)
     try:
-        done = run(engine.command(*arguments), env=env, check=False)
+        with patience(context.say, "verifying"):  # under emulation it takes minutes
+            done = run(engine.command(*arguments), env=env, check=False)
     except KeyboardInterrupt:
         run(engine.command("rm", "--force", name), env=env, check=False)
         raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -13,9 +14,11 @@ from cannery.core.catalog import ChipAccess
 from cannery.core.errors import UnableError, VerifyFailedError
 from cannery.core.run_command import HostNpus
 from cannery.core.words import Arch
+from cannery.edge import patience as patience_module
 from cannery.edge import verify as module
 from cannery.edge.context import Context
 from cannery.edge.engine import Engine
+from cannery.edge.patience import patience
 from cannery.edge.verify import VerifyRequest, read_host, script_digest, verify
 
 if TYPE_CHECKING:
@@ -195,3 +198,19 @@ def test_an_engine_that_cannot_start_the_container_is_no_failed_verify(context: 
 def test_the_manifest_must_be_the_plan_s(context: Context, docker: Docker) -> None:
     verify(context, docker.engine, replace(REQUEST, manifest_sha256="ab" * 32), ACCESS, BARE)
     assert docker.calls[0].endswith(f"--manifest-sha256 {'ab' * 32}")
+
+
+@pytest.mark.parametrize("every", [0.05, 30.0])
+def test_a_verify_that_takes_long_says_so_now_and_then(
+    context: Context,
+    docker: Docker,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    every: float,
+) -> None:
+    assert patience_module.EVERY == 30.0
+    monkeypatch.setattr(module, "patience", functools.partial(patience, every=every))
+    docker.program.write_text(docker.program.read_text().replace("cat <<", "sleep 0.4\ncat <<"))
+    assert verify(context, docker.engine, REQUEST, ACCESS, BARE).status == 0
+    said = [line for line in capsys.readouterr().err.splitlines() if line == "verifying: 0 s so far"]
+    assert len(said) in (range(2, 9) if every < 1 else range(1))
