@@ -3,7 +3,7 @@
 import os
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from verifying.image import Image
@@ -25,8 +25,19 @@ class Finished(NamedTuple):
 
 def start(image: Image, command: Sequence[str], cwd: str = "", **streams: Any) -> subprocess.Popen[bytes]:
     """Starts a child in the image's environment, in a session of its own, in / or `cwd`. OSError when it cannot."""
-    env = {**image.env, "PYTHONDONTWRITEBYTECODE": "1"}  # no .pyc is left behind
+    env = {**image.env, "PYTHONDONTWRITEBYTECODE": "1", **scratch(image.env)}  # no .pyc is left behind
     return subprocess.Popen(command, cwd=cwd or image.path("/"), env=env, start_new_session=True, **streams)
+
+
+def scratch(env: Mapping[str, str], shared: str = "/dev/shm") -> dict[str, str]:
+    """TMPDIR for a child where Python would find no folder to write to, as on a read-only root; else nothing.
+
+    It is shared memory, which every container has: libraries that ask for a folder at import get one.
+    """
+    places = [env[name] for name in ("TMPDIR", "TEMP", "TMP") if env.get(name)] + ["/tmp", "/var/tmp", "/usr/tmp"]
+    if any(os.access(place, os.W_OK) for place in places) or not os.access(shared, os.W_OK):
+        return {}
+    return {"TMPDIR": shared}
 
 
 def run(image: Image, command: Sequence[str], cwd: str = "", text: str = "") -> Finished:
