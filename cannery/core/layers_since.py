@@ -16,13 +16,3 @@ def new_layers(image: Sequence[str], base: Sequence[str]) -> tuple[str, ...]:
     """Return the diff ids of `image` that `base` lacks, each once, lowest first."""
     known = set(base)
     return tuple(dict.fromkeys(layer for layer in image if layer not in known))
-
-
-def shared_below(image: Sequence[str], base: Sequence[str]) -> int:
-    """Return how many of the lowest layers are the same in both."""
-    count = 0
-    for one, other in zip(image, base, strict=False):
-        if one != other:
-            break
-        count += 1
-    return count

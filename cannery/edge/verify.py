@@ -81,6 +81,9 @@ def verify(context: Context, engine: Engine, request: VerifyRequest, access: Chi
     if status == 0:
         asked = {"levels": list(request.levels), "manifest_sha256": request.manifest_sha256}
         write_atomic(store, json.dumps({**report, ASKED: asked}, indent=1, ensure_ascii=False))
+    elif status == 1:  # what it has passed before, elsewhere or at another level, is no proof any more
+        for old in store.parent.glob(f"{_stem(request.image_id)}-*.json"):
+            old.unlink(missing_ok=True)
     return Verified(report, status, reused=False)
 
 
