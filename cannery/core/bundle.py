@@ -1,4 +1,4 @@
-"""What a bundle says of itself: `cannery.json` in it (docs/bundle.schema.json), its index and its sums. Pure.
+"""What a bundle says of itself: `cannery.json` in it, its index and its sums. Pure.
 
 A bundle is a tar: the loader script, blobs by digest as in an OCI layout, and these documents. A complete one is an OCI
 layout and a Docker archive too, so that other tools can read it.
