@@ -48,7 +48,7 @@ def push(arguments: argparse.Namespace, context: Context) -> ExitCode:
     engine = find_engine(context.env, context.cache, start=True, say=context.say)
     client = docker_client(engine)
     image = local_image(client, plan)
-    dock = dock_of(context, client, plan, registry)
+    dock = dock_of(context, client, plan, registry, is_push=True)
     _refuse_unfit(dock, catalog, image)
     there = published(dock.place, dock.reference)
     ids = ids_of(image.id, image.digests, dock.reference)

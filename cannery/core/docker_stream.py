@@ -82,7 +82,8 @@ class Moving:
     @property
     def done(self) -> bool:
         """Whether the engine is done with it."""
-        return self.status in _DONE or self.status.startswith("Mounted from")
+        is_loaded = self.status == "Loading layer" and 0 < self.total <= self.current  # an engine says no more of it
+        return self.status in _DONE or self.status.startswith("Mounted from") or is_loaded
 
 
 @dataclass(frozen=True)

@@ -46,6 +46,7 @@ MAX_BODY = 4 * 1024 * 1024
 API_HOSTS = {DEFAULT_REGISTRY: "index.docker.io"}
 LOGIN = "it refuses access"
 STATUSES = {404: "it has no such image", 401: LOGIN, 403: LOGIN, 429: "it limits the rate of requests"}
+PASSING = frozenset({State.RESET, State.TIMEOUT, State.SERVER, State.BUSY})
 # The words of `trouble` for what is no registry's own answer.
 NOT_A_REGISTRY = "what answers there is no registry"
 
@@ -64,6 +65,10 @@ class AbsentError(RefusedError):
 
 class DeniedError(RefusedError):
     """The registry, or its token service, refuses access."""
+
+
+class PassingError(RefusedError):
+    """Trouble that another try may not meet: a lost connection, silence, an overloaded server."""
 
 
 @dataclass(frozen=True)
@@ -88,13 +93,15 @@ class Answer:
 class Access:
     """How this host reaches registries: pip's settings, and docker's credentials by registry, (user, password).
 
-    `plain` are registries that the engine is told to ask without TLS (`insecure-registries`).
+    `plain` are registries that the engine is told to ask without TLS (`insecure-registries`). `actions` are what a token
+    is asked for, "" for what the registry says: to one that may only read, some refuse what is not there yet.
     """
 
     pip: PipSettings
     credentials: Callable[[str], tuple[str, str] | None]
     limits: Limits = Limits()
     plain: frozenset[str] = frozenset()
+    actions: str = ""
 
 
 def ask(text: str, arch: Arch, arches: Sequence[Arch], access: Access) -> Answer:
@@ -122,7 +129,7 @@ def on_registry(text: str, access: Access, job: Callable[[Registry], T]) -> T:
             except (requests.RequestException, HTTPError, OSError, ValueError) as error:
                 state, reason = registry.reason(error)
                 if scheme == schemes[-1] or state not in {State.TLS, State.RESET}:
-                    raise RefusedError(reason) from error
+                    raise (PassingError if state in PASSING else RefusedError)(reason) from error
     raise AssertionError("a scheme is asked, or raises")
 
 
@@ -224,7 +231,8 @@ class Registry:
         # A password goes to a token service over TLS, unless the registry itself is asked without.
         if challenge.scheme != "bearer" or not realm.startswith(("https://", f"{urlsplit(self.url).scheme}://")):
             raise _refused(401)
-        scope = challenge.parameters.get("scope") or f"repository:{self.reference.repository}:pull"
+        own = f"repository:{self.reference.repository}:{self.access.actions or 'pull'}"
+        scope = own if self.access.actions else challenge.parameters.get("scope") or own
         query = {"scope": scope} | {k: v for k, v in challenge.parameters.items() if k == "service"}
         url = f"{realm}{'&' if urlsplit(realm).query else '?'}{urlencode(query)}"
         login = HTTPBasicAuth(*credentials) if credentials else Authorization("")
@@ -271,5 +279,6 @@ def refuse_lacking(has: Sequence[str], arches: Sequence[Arch]) -> None:
 
 def _refused(status: int, who: str = "") -> RefusedError:
     """Return the error for a status; a token service's 404 says nothing of an image."""
-    kinds: dict[int, type[RefusedError]] = {401: DeniedError, 403: DeniedError, **({} if who else {404: AbsentError})}
+    kinds: dict[int, type[RefusedError]] = {401: DeniedError, 403: DeniedError, 429: PassingError}
+    kinds |= {} if who else {404: AbsentError}
     return kinds.get(status, RefusedError)(f"{who}{STATUSES.get(status, NOT_A_REGISTRY)} (HTTP {status})")

@@ -19,7 +19,7 @@ from cannery.core.oci import read_config, read_published
 from cannery.core.published import Entry, Published
 from cannery.edge.docker_login import auth_header, has_login, login
 from cannery.edge.engine_api import StreamError, answer, request
-from cannery.edge.registry import AbsentError, Access, DeniedError, Limits, RefusedError, on_registry
+from cannery.edge.registry import AbsentError, Access, DeniedError, Limits, PassingError, RefusedError, on_registry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -34,6 +34,8 @@ T = TypeVar("T")
 LIMITS = Limits(connect=3.0, read=8.0, total=20.0)
 # Seconds before the second, third … try of a push or pull. The engine itself tries each layer five times.
 WAITS = (2.0, 5.0, 15.0, 30.0)
+# The same for what this host asks: a few KB, that the engine can ask for too.
+SHORT_WAITS = (0.3, 1.0)
 
 
 @dataclass(frozen=True)
@@ -50,16 +52,18 @@ class Place:
         return auth_header(self.registry, self.context.env)
 
 
-def place_of(context: Context, client: docker.DockerClient, reference: str, plain: frozenset[str]) -> Place:
-    """Return how the registry of `reference` is reached; `plain` are those that the engine asks without TLS."""
-    access = Access(context.pip, partial(login, env=context.env), LIMITS, plain)
+def place_of(
+    context: Context, client: docker.DockerClient, reference: str, plain: frozenset[str], actions: str = ""
+) -> Place:
+    """Return how the registry of `reference` is reached; `plain` and `actions` are `Access`'s."""
+    access = Access(context.pip, partial(login, env=context.env), LIMITS, plain, actions)
     return Place(context, client, parse_reference(reference, "REGISTRY").registry, access)
 
 
 def published(place: Place, reference: str) -> Published | None:
     """Return what stands under a tag, None where the registry has it not. Raises `NetworkError`."""
     try:
-        return on_registry(reference, place.access, _published)
+        return _steadily(place, reference, _published)
     except AbsentError:
         return None
     except DeniedError as error:
@@ -71,7 +75,7 @@ def published(place: Place, reference: str) -> Published | None:
 def tags(place: Place, reference: str) -> tuple[str, ...]:
     """Return the tags of the repository of `reference`; none where they are not told."""
     try:
-        return on_registry(reference, place.access, lambda registry: registry.tags())
+        return _steadily(place, reference, lambda registry: registry.tags())
     except RefusedError:
         return ()
 
@@ -80,7 +84,7 @@ def put(place: Place, reference: str, media_type: str, body: bytes) -> None:
     """Put an index or a manifest under a tag. Raises `NetworkError`."""
     tag = parse_reference(reference).tag
     try:
-        on_registry(reference, place.access, lambda registry: registry.put_manifest(tag, media_type, body))
+        _steadily(place, reference, lambda registry: registry.put_manifest(tag, media_type, body))
     except DeniedError as error:
         raise denied(place, str(error)) from error
     except RefusedError as error:
@@ -118,6 +122,16 @@ def again(
             place.context.say(f"{what}: {words}; again in {wait:g} s, and what is there stays there")
         sleep(wait)
     return job()
+
+
+def _steadily(place: Place, reference: str, job: Callable[[Registry], T]) -> T:
+    """Return what `job` makes of the registry, asked again where its trouble may pass. Raises `RefusedError`."""
+    for wait in SHORT_WAITS:
+        try:
+            return on_registry(reference, place.access, job)
+        except PassingError:
+            time.sleep(wait)
+    return on_registry(reference, place.access, job)
 
 
 def _published(registry: Registry) -> Published:

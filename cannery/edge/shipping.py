@@ -70,11 +70,13 @@ class Dock:
         return str(self.plan.recipe.target.arch)
 
 
-def dock_of(context: Context, client: docker.DockerClient, plan: Plan, registry: str) -> Dock:
+def dock_of(context: Context, client: docker.DockerClient, plan: Plan, registry: str, *, is_push: bool = False) -> Dock:
     """Return where `plan` stands in `registry`."""
     info = engine_info(client)
     reference = published_reference(registry, plan.reference)
-    return Dock(context, client, plan, info, place_of(context, client, reference, plain_registries(info)), registry)
+    actions = "pull,push" if is_push else ""
+    place = place_of(context, client, reference, plain_registries(info), actions)
+    return Dock(context, client, plan, info, place, registry)
 
 
 def local_image(client: docker.DockerClient, plan: Plan) -> EngineImage:
@@ -105,7 +107,9 @@ def _text_in(client: docker.DockerClient, image: str, path: str) -> str | None:
 
     container = client.api.create_container(image, command=["true"])["Id"]
     try:
-        blocks, _ = client.api.get_archive(container, path)
+        blocks, about = client.api.get_archive(container, path)
+        if about.get("linkTarget"):
+            blocks, _ = client.api.get_archive(container, about["linkTarget"])
         with tarfile.open(fileobj=io.BytesIO(b"".join(blocks))) as tar:
             content = tar.extractfile(tar.getmembers()[0])
             return content.read().decode("utf-8", "replace") if content else None

@@ -21,11 +21,13 @@ from small_checkout import Done
 
 from cannery import cli
 from cannery.core.words import Arch
+from cannery.edge import context as context_module
 from cannery.edge import registry_images
 from cannery.edge.context import read_context
 from cannery.edge.engine import docker_client
 from cannery.edge.engine_layout import Layout
 from cannery.edge.files import sha256_file
+from cannery.edge.pipconf import read_pip_settings
 from cannery.standalone import load_bundle
 from tests.e2e.engine_fixtures import ELSEWHERE, ROOT, Cannery
 from tests.e2e.ship_fixtures import PROFILE, USER, Flaky, Registry, Shipyard, login, make_checkout
@@ -51,6 +53,8 @@ def yard(cannery: Cannery, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         if cannery.engine.owned:
             monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
         root = make_checkout(folder)
+        settings = read_pip_settings(dict(os.environ))  # pip takes a second to tell, at each command
+        monkeypatch.setattr(context_module, "read_pip_settings", lambda _env: settings)
         monkeypatch.setenv("CANNERY_CACHE", str(folder / "cache"))
         found = Shipyard(root, folder / "cache", docker_client(cannery.engine))
         found.clean()

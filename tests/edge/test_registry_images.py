@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import base64
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
-from stub_registry import INDEX, LIST, MANIFEST, REPOSITORY, TAG, StubRegistry, sha
+from stub_registry import INDEX, LIST, MANIFEST, REPOSITORY, TAG, StubRegistry, sha, tokens_asked
 
 from cannery.core.errors import ExitCode, NetworkError
 from cannery.core.words import Arch
+from cannery.edge import registry_images
 from cannery.edge.context import Context
 from cannery.edge.docker_login import auth_header, has_login, login
 from cannery.edge.pipconf import PipSettings
@@ -93,6 +95,28 @@ def test_the_kinds_of_refusal(stub: StubRegistry) -> None:
     with pytest.raises(RefusedError) as caught:
         on_registry(stub.reference, access, lambda registry: registry.manifest(TAG))
     assert type(caught.value) is RefusedError  # no word on the image
+
+
+def test_what_may_pass_is_asked_again(stub: StubRegistry, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+
+    def mended(seconds: float) -> None:
+        if seconds:  # the stub itself sleeps for none
+            waits.append(seconds)
+            stub.status = 200
+
+    monkeypatch.setattr(registry_images.time, "sleep", mended)
+    digest, stub.status = stub.add(), 503
+    found = published(place, stub.reference)
+    assert found is not None
+    assert (found.digest, waits) == (digest, [registry_images.SHORT_WAITS[0]])
+
+
+def test_a_push_asks_for_a_token_to_push(stub: StubRegistry, place: Place) -> None:
+    stub.auth = "bearer"
+    stub.add()
+    assert published(replace(place, access=replace(place.access, actions="pull,push")), stub.reference) is not None
+    assert tokens_asked(stub)[0]["scope"] == [f"repository:{REPOSITORY}:pull,push"]
 
 
 def test_all_pages_of_tags(stub: StubRegistry, place: Place) -> None:

@@ -58,7 +58,9 @@ def test_a_pull_and_a_load() -> None:
         {"stream": "Loaded image: a:1\n"},
         {"stream": f"Loaded image ID: {DIGEST}\n"},
     )
-    assert loaded.loaded == ("a:1", DIGEST)
+    assert (loaded.loaded, loaded.counts) == (("a:1", DIGEST), (0, 1))
+    last = b'{"status": "Loading layer", "progressDetail": {"current": 4, "total": 4}, "id": "aaa"}'
+    assert apply_line(loaded, last).counts == (1, 1)
 
 
 @pytest.mark.parametrize(
