@@ -93,8 +93,8 @@ class Answer:
 class Access:
     """How this host reaches registries: pip's settings, and docker's credentials by registry, (user, password).
 
-    `plain` are registries that the engine is told to ask without TLS (`insecure-registries`). `actions` are what a token
-    is asked for, "" for what the registry says: to one that may only read, some refuse what is not there yet.
+    `plain` are registries that the engine is told to ask without TLS (`insecure-registries`). `actions` are what a
+    token is asked for, "" for what the registry says: to one that may only read, some refuse what is not there yet.
     """
 
     pip: PipSettings

@@ -247,9 +247,10 @@ class Shipyard:
                 self.client.images.remove(reference, force=True)
 
     def clean(self) -> None:
-        """Remove every image of ours from the engine."""
+        """Remove every image of ours from the engine, also one that has only a digest left."""
         for image in self.client.images.list():
-            self.forget(*(tag for tag in image.tags if PROFILE in tag))
+            names = (*image.tags, *(image.attrs.get("RepoDigests") or ()))
+            self.forget(*(name for name in names if PROFILE in name))
 
 
 def make_checkout(folder: Path) -> Path:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import io
 import json
 import os
 import random
@@ -28,7 +26,6 @@ from cannery.edge.engine import docker_client
 from cannery.edge.engine_layout import Layout
 from cannery.edge.files import sha256_file
 from cannery.edge.pipconf import read_pip_settings
-from cannery.standalone import load_bundle
 from tests.e2e.engine_fixtures import ELSEWHERE, ROOT, Cannery
 from tests.e2e.ship_fixtures import PROFILE, USER, Flaky, Registry, Shipyard, login, make_checkout
 
@@ -389,17 +386,3 @@ def test_nothing_half_written_is_taken_for_whole(ship: Ship) -> None:
     ship.yard.clean()
     pulled = json.loads(ship("pull", *place, "--json").out)
     assert (pulled["id"], pulled["digest"]) == (image, pushed["digest"])
-
-
-def test_an_older_engine_s_archive_is_read_too(tmp_path: Path) -> None:
-    """Docker before 25 saves layers below old ids, without a digest in their names."""
-    content = b"a layer" * 1000
-    path = tmp_path / "old.tar"
-    with tarfile.open(path, "w") as tar:
-        entry = tarfile.TarInfo("0123/layer.tar")
-        entry.size = len(content)
-        tar.addfile(entry, io.BytesIO(content))
-    digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
-    with path.open("rb") as stream:
-        found = [(one, layer.read(), size) for one, layer, size in load_bundle.layers_of(stream, [digest], {})]
-    assert found == [(digest, content, len(content))]
