@@ -112,17 +112,26 @@ def pull(arguments: argparse.Namespace, context: Context) -> ExitCode:
 
 
 def _print(context: Context, dock: Dock, now: Published | None, image: EngineImage) -> None:
+    digest = now.digest if now else ""
+    if context.is_json:
+        value = {
+            "reference": dock.reference,
+            "digest": digest,
+            "id": image.id,
+            "platform": image.platform,
+            "aliases": dock.aliases,
+            "local": dock.plan.reference,
+        }
+        print(json.dumps(value, indent=2))
+        return
     rows = {
         "image": dock.reference,
-        "digest": now.digest if now else "",
+        "digest": digest,
         "id": image.id,
         "platform": image.platform,
         "also tagged": ", ".join(dock.aliases),
         "here": dock.plan.reference,
     }
-    if context.is_json:
-        print(json.dumps({**rows, "also tagged": list(dock.aliases)}, indent=2))
-        return
     width = max(map(len, rows))
     for name, shown in rows.items():
         if shown:

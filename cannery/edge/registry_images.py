@@ -157,7 +157,8 @@ def _asked_by_engine(place: Place, reference: str, words: str) -> Published | No
             return None
         if error.trouble is Trouble.DENIED:
             raise denied(place, said) from error
-        raise NetworkError(f"{words}; to the engine: {said}", where=place.registry) from error
+        hint = "see that REGISTRY is right, and that it can be reached"
+        raise NetworkError(f"{words}; to the engine: {said}", where=place.registry, hint=hint) from error
     except (KeyError, TypeError, AttributeError) as error:
         raise NetworkError(f"{words}; the engine gives no digest", where=place.registry) from error
     if not DIGEST.fullmatch(digest):

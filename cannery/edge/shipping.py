@@ -128,10 +128,15 @@ def push_image(dock: Dock, image: EngineImage, there: Published | None) -> Publi
     if not others:
         _engine_push(dock, image, dock.reference)
         return _confirmed(dock, image, dock.reference)
+    if there is None or not there.body:
+        names = " and ".join(entry.arch for entry in others)
+        hint = "let this host reach it (proxy, certificate), or push from a host that does"
+        what = f"the tag is there for {names}, and only a host that reaches the registry itself can join the two"
+        raise NetworkError(what, where=dock.reference, hint=hint)
     alone = arch_reference(dock.reference, dock.arch)
     _engine_push(dock, image, alone)
-    (entry,) = _confirmed(dock, image, alone).entries
-    put(dock.place, dock.reference, *merged_index(there, dock.arch, entry.descriptor))
+    entry = _confirmed(dock, image, alone).entry(dock.arch)
+    put(dock.place, dock.reference, *merged_index(there, dock.arch, entry.descriptor if entry else {}))
     return _confirmed(dock, image, dock.reference)
 
 

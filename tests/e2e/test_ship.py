@@ -119,7 +119,7 @@ def test_push_pull_and_the_moving_tag(ship: Ship) -> None:
     ship.yard.passes(image)
     pushed = json.loads(ship("push", *place, "--json").out)
     assert pushed["id"] == image
-    assert pushed["also tagged"] == [pushed["image"].replace(f"-{ship.yard.plan.digest}", "")]
+    assert pushed["aliases"] == [pushed["reference"].replace(f"-{ship.yard.plan.digest}", "")]
     again = ship("push", *place)
     assert "nothing to push" in again.err
     ship.yard.clean()
@@ -224,6 +224,24 @@ def test_save_and_load(ship: Ship, suffix: str) -> None:
     ship.yard.clean()
     assert image in ship("load", str(path)).out
     assert ship.yard.client.images.get(ship.reference).id == image
+
+
+def test_an_image_of_another_architecture_is_handed_on(ship: Ship) -> None:
+    host = str(ship.yard.plan.recipe.target.arch)
+    other = next(arch for arch in Arch if arch != host)
+    image = ship.yard.make(arch=other)
+    for command in ("save", "bundle"):
+        path = ship.folder / f"{command}.tar"
+        ship(command, "--arch", other, "--output", str(path))
+        assert json.loads(Path(f"{path}.json").read_text())["image"]["platform"] == f"linux/{other}"
+        ship.yard.clean()
+        said = ship("load", str(path), code=3).err
+        assert f"the image is for linux/{other}, and this engine runs linux/{host}" in said
+        assert ship.yard.client.images.list(PROFILE) == []
+        assert image in ship("load", str(path), "--force").out
+    ship.yard.clean()
+    assert standalone(path).returncode == 3
+    assert standalone(path, "--force").returncode == 0
 
 
 def test_load_takes_no_file_that_is_not_whole(ship: Ship) -> None:
