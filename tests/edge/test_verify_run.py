@@ -165,6 +165,8 @@ def test_a_pass_that_is_remembered_tells_only_the_report(context: Context, docke
     (store,) = (context.cache / "verified").iterdir()
     store.write_text(json.dumps(REPORT))  # as it was stored once
     assert not passed(context)
+    assert not verify(context, docker.engine, request, ACCESS, BARE).reused
+    assert passed(context)
     store.write_text(json.dumps({**REPORT, "asked": {"levels": [], "manifest_sha256": MANIFEST}})[:-9])
     assert not passed(context)
 
