@@ -89,7 +89,10 @@ def told(error: StreamError, what: str, where: str, redact: Callable[[str], str]
         case Trouble.PLATFORM:
             return NetworkError(f"{what}: it is not there for this platform: {message}", where=where)
         case _:
-            return NetworkError(f"{what}: {message}", where=where, hint="the same command goes on from here")
+            hint = "the same command goes on from here"
+            if "HTTP status: 5" in message:
+                hint = f"the registry has trouble of its own, such as a full disk: its log says which; then {hint}"
+            return NetworkError(f"{what}: {message}", where=where, hint=hint)
 
 
 def loading(error: StreamError, where: str, redact: Callable[[str], str]) -> CanneryError:

@@ -32,8 +32,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 # Some requests one after the other; a refusal comes with the first.
 LIMITS = Limits(connect=3.0, read=8.0, total=20.0)
-# Seconds before the second, third … try of a push or pull. The engine itself tries each layer five times.
-WAITS = (2.0, 5.0, 15.0, 30.0)
+# Seconds before another try of a push or pull, as long as nothing has got further since; the engine itself tries each
+# layer five times, for a minute.
+WAITS = (2.0, 10.0, 30.0)
 # The same for what this host asks: a few KB, that the engine can ask for too.
 SHORT_WAITS = (0.3, 1.0)
 
@@ -100,28 +101,35 @@ def denied(place: Place, words: str) -> CanneryError:
     return NetworkError(what, where=place.registry, hint=hint)
 
 
-def again(
+def again(  # noqa: PLR0913 - one job with all that it is tried by
     job: Callable[[], T],
     what: str,
     place: Place,
     *,
+    done: Callable[[], int] = lambda: 0,
     waits: Sequence[float] | None = None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> T:
     """Return what `job` gives; try again with longer and longer waits where its trouble may pass.
 
-    An engine keeps what it has, so that another try moves only what is not there. Raises the last `StreamError`.
+    An engine keeps what it has, so that another try moves only what is not there. `done` says how far it is: when a try
+    has got further, the waits begin anew, so that a broken registry ends it soon and a bad line does not. Raises the
+    last `StreamError`.
     """
-    for wait in WAITS if waits is None else waits:
+    steps = WAITS if waits is None else waits
+    failures, best = 0, 0
+    while True:
         try:
             return job()
         except StreamError as error:
-            if error.trouble is not Trouble.PASSING:
+            failures, best = (0, done()) if done() > best else (failures, best)
+            if error.trouble is not Trouble.PASSING or failures == len(steps):
                 raise
+            wait = steps[failures]
             words = place.context.pip.redact(error.message)
             place.context.say(f"{what}: {words}; again in {wait:g} s, and what is there stays there")
+        failures += 1
         sleep(wait)
-    return job()
 
 
 def _steadily(place: Place, reference: str, job: Callable[[Registry], T]) -> T:

@@ -6,6 +6,7 @@ import io
 import sys
 import tarfile
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from cannery.core.docker_stream import Trouble
@@ -38,9 +39,11 @@ if TYPE_CHECKING:
 
     import docker
 
+    from cannery.core.docker_stream import StreamState
     from cannery.core.plan import Plan
     from cannery.core.published import Published
     from cannery.edge.context import Context
+    from cannery.edge.engine_stream import StreamView
 
 
 @dataclass(frozen=True)
@@ -151,14 +154,31 @@ def move_alias(dock: Dock, image: EngineImage, now: Published, alias: str) -> No
         _engine_push(dock, image, alias)
 
 
+class _Furthest:
+    """A view that also remembers how many layers were ever done."""
+
+    def __init__(self, shown: StreamView) -> None:
+        self._shown = shown
+        self.done = 0
+
+    def state(self, state: StreamState) -> None:
+        self._shown.state(state)
+        self.done = max(self.done, state.counts[0])
+
+    def moved(self, count: int) -> None:
+        self._shown.moved(count)
+
+
 def _engine_push(dock: Dock, image: EngineImage, reference: str) -> None:
     repository, _, tag = reference.rpartition(":")
     dock.client.api.tag(image.id, repository, tag)
     platform = platform_parameter(dock.client, dock.info, dock.arch, PUSH_PLATFORM)
     context = dock.context
-    with transfer(f"pushing {reference}", 0, sys.stderr, is_terminal=context.is_terminal) as view:
+    with transfer(f"pushing {reference}", 0, sys.stderr, is_terminal=context.is_terminal) as shown:
+        view = _Furthest(shown)
+        job = partial(push, dock.client, reference, dock.place.auth(), view, platform)
         try:
-            again(lambda: push(dock.client, reference, dock.place.auth(), view, platform), "push", dock.place)
+            again(job, "push", dock.place, done=lambda: view.done)
         except StreamError as error:
             raise told(error, "push", reference, context.pip.redact) from error
 
@@ -183,9 +203,11 @@ def pull_image(dock: Dock) -> EngineImage | None:
     if there is None or there.entry(dock.arch) is None:
         return None
     context, platform = dock.context, f"linux/{dock.arch}"
-    with transfer(f"pulling {dock.reference}", 0, sys.stderr, is_terminal=context.is_terminal) as view:
+    with transfer(f"pulling {dock.reference}", 0, sys.stderr, is_terminal=context.is_terminal) as shown:
+        view = _Furthest(shown)
+        job = partial(pull, dock.client, dock.reference, platform, dock.place.auth(), view)
         try:
-            again(lambda: pull(dock.client, dock.reference, platform, dock.place.auth(), view), "pull", dock.place)
+            again(job, "pull", dock.place, done=lambda: view.done)
         except StreamError as error:
             if error.trouble is Trouble.ABSENT:
                 return None

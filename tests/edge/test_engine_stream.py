@@ -209,6 +209,30 @@ def test_after_the_last_wait_it_is_an_error(daemon: FakeDaemon, client: docker.D
     assert (len(daemon.paths("POST")), clock.waits) == (3, [1.0, 2.0])
 
 
+def test_as_long_as_it_gets_further_it_goes_on(daemon: FakeDaemon, client: docker.DockerClient, tmp_path: Path) -> None:
+    lost = {"errorDetail": {"message": "EOF"}}
+    layers = [{"status": "Pushed", "id": f"l{n}"} for n in range(4)]
+    daemon.answers[PUSH] = [
+        *(events(*layers[:n], lost) for n in (0, 1, 1, 2, 3, 3)),
+        events(*layers, PUSHED),
+    ]
+    clock, view = Clock(), View()
+    state = again(
+        lambda: pushed(client, view),
+        "push",
+        place(client, tmp_path),
+        done=lambda: max((state.counts[0] for state in view.states), default=0),
+        waits=(1.0, 2.0),
+        sleep=clock,
+    )
+    assert (state.digest, clock.waits) == (DIGEST, [1.0, 1.0, 2.0, 1.0, 1.0, 2.0])
+
+
+def test_a_registry_with_trouble_of_its_own_is_said() -> None:
+    error = told(StreamError("received unexpected HTTP status: 500 Internal Server Error"), "push", REFERENCE, str)
+    assert "full disk" in error.hint
+
+
 def test_a_wrong_password_is_not_tried_again(daemon: FakeDaemon, client: docker.DockerClient, tmp_path: Path) -> None:
     daemon.answers[PUSH] = [events({"errorDetail": {"message": "unauthorized: authentication required"}})]
     with pytest.raises(StreamError) as caught:
