@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from cannery.core.address_fields import reference_fault
 from cannery.core.errors import UsageError
 from cannery.core.image_reference import parse_reference
 from cannery.core.tags import ImageTag, parse_tag
@@ -59,10 +60,11 @@ def parse_registry(text: str | None) -> str:
     """Return REGISTRY as it is put before a name; raise `UsageError` for what is none, or is a whole reference."""
     if not text:
         raise UsageError("REGISTRY is not set", hint=HINT)
+    if reference_fault(text) or "@" in text:  # which may hold what is secret: it is not repeated
+        raise UsageError(f"REGISTRY: {reference_fault(text) or 'it has no digest'}", hint=HINT)
     cleaned = text.rstrip("/")
-    path = cleaned.partition("/")[2]
-    if "://" in text or "@" in text or ":" in path:
-        raise UsageError(f"REGISTRY: {text!r} is no place for images", hint=HINT)
+    if ":" in cleaned.partition("/")[2]:
+        raise UsageError(f"REGISTRY: {text!r} is no place for images: it has a tag", hint=HINT)
     # `myhost` alone would be read as a user of docker.io, and so it is left; `host:port` is a host.
     parse_reference(f"{cleaned}/x", "REGISTRY")
     return cleaned

@@ -75,6 +75,19 @@ def test_no_registry(text: str | None) -> None:
     assert caught.value.hint
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("https://me:s3cret@registry.example/x", "me:s3cret@registry.example/x", "registry.example/x?token=s3cret"),
+        "registry.example/x#s3cret",
+    ],
+)
+def test_what_may_be_secret_in_it_is_not_repeated(text: str) -> None:
+    with pytest.raises(UsageError, match="REGISTRY") as caught:
+        parse_registry(text)
+    assert "s3cret" not in str(caught.value)
+
+
 def test_near_tags_are_those_of_the_target_first() -> None:
     others = [
         *("latest", "8.5.0-910b-ubuntu22.04-py3.11", "8.5.0-910b-ubuntu22.04-py3.11-ffffffffffff", str(TAG)),
