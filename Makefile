@@ -5,10 +5,10 @@ PY := .venv/bin/python
 RUN := $(PY) build.py
 
 # make variable -> option of build.py
-TARGET_VARIABLES := CANN CHIP OS PYTHON ARCH BASE WHEELHOUSE NPUS NETWORK INTERFACE RUNTIME FORMAT NODES BUILDER SOURCES GIT_MIRROR PATCHES
+TARGET_VARIABLES := CANN CHIP OS PYTHON ARCH BASE WHEELHOUSE NPUS NETWORK INTERFACE RUNTIME FORMAT NODES BUILDER SOURCES GIT_MIRROR PATCHES REGISTRY OUTPUT SINCE
 # SRC_<component>=folder, as many as are given. VERL_PATH is what verl_npu's own guide calls the tree of verl.
 TREES = $(filter SRC_%,$(GIVEN))
-KNOWN = PROFILE $(TARGET_VARIABLES) $(TREES) VERL_PATH PIN UPGRADE DEV FORCE DOCUMENTED PRINT CMD KIND HOST_PYTHON CANNERY_CACHE ARGS
+KNOWN = PROFILE $(TARGET_VARIABLES) $(TREES) VERL_PATH PIN UPGRADE DEV FORCE DOCUMENTED PRINT CMD KIND FILE REUSE HOST_PYTHON CANNERY_CACHE ARGS
 lower = $(shell printf '%s' '$1' | tr A-Z_ a-z-)
 # A switch is on unless it says that it is not.
 on = $(filter-out 0 no false off,$1)
@@ -17,7 +17,7 @@ quote = '$(subst ','\'',$1)'
 # Every command gets every variable that was given: one that it does not know is refused, not dropped.
 OPTIONS = $(foreach v,$(filter $(GIVEN),$(TARGET_VARIABLES)),$(if $($v),--$(call lower,$v) $(call quote,$($v)))) \
 	$(foreach p,$(PIN),--pin $(call quote,$p)) $(foreach p,$(UPGRADE),--upgrade $(call quote,$p)) $(if $(call on,$(FORCE)),--force) \
-	$(if $(call on,$(DOCUMENTED)),--as-documented) $(if $(call on,$(PRINT)),--print) $(foreach d,$(DEV),--dev $(call quote,$d)) \
+	$(if $(call on,$(DOCUMENTED)),--as-documented) $(if $(call on,$(PRINT)),--print) $(if $(call on,$(REUSE)),--reuse) $(foreach d,$(DEV),--dev $(call quote,$d)) \
 	$(foreach t,$(TREES),--src $(call quote,$(t:SRC_%=%)=$($t))) $(if $(VERL_PATH),--src $(call quote,verl=$(VERL_PATH))) $(foreach a,$(ARGS),$(call quote,$a))
 GIVEN := $(foreach v,$(.VARIABLES),$(if $(filter command,$(origin $v)),$v))
 # Values are texts: a `$` in one is not make's.
@@ -27,6 +27,7 @@ ifneq ($(UNKNOWN),)
 $(error unknown variable $(UNKNOWN); known: $(KNOWN) SRC_<component>)
 endif
 need_profile = $(if $(PROFILE),$(call quote,$(PROFILE)),$(error PROFILE is not set, for example: make $@ PROFILE=quickstart))
+need_file = $(if $(FILE),$(call quote,$(FILE)),$(error FILE is not set, for example: make $@ FILE=quickstart.tar.gz))
 ifdef CANNERY_CACHE
 export CANNERY_CACHE
 endif
@@ -36,7 +37,7 @@ export CMD
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev list show check lock outdated plan render image verify run shell engine-start engine-stop engine-status clean test unit lint goldens relock lint-run doctor
+.PHONY: help setup setup-dev list show check lock outdated plan render image verify run shell push pull save bundle load engine-start engine-stop engine-status clean test unit lint goldens relock lint-run doctor
 
 help: ## print targets and variables
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -44,6 +45,7 @@ help: ## print targets and variables
 	@echo "           NETWORK=host INTERFACE=eth0 RUNTIME=ascend DEV='component=folder …' PRINT=1 FORMAT=compose|pod|job|raycluster NODES=4"
 	@echo "           WHEELHOUSE=folder BUILDER=buildx-builder UPGRADE='name name==version …'"
 	@echo "           SOURCES=release|release:name,name GIT_MIRROR=folder SRC_<component>=folder VERL_PATH=folder PATCHES=folder DOCUMENTED=1"
+	@echo "           REGISTRY=host/path REUSE=1 OUTPUT=file SINCE=older-bundle-or-image FILE=archive"
 	@echo "           ARGS='more options of build.py' CANNERY_CACHE=folder HOST_PYTHON=python3"
 	@echo "a command that fails has its own exit code (README, Exit codes); make itself ends with 2 for every failure"
 
@@ -77,6 +79,16 @@ lint-run: setup ## say what is wrong with a docker run line of yours (CMD='docke
 	@printf '%s' "$$CMD" | $(RUN) lint-run $(if $(CMD),-) $(OPTIONS)
 doctor: setup ## say what this host has and lacks for NPUs (PROFILE=… for its image)
 	@$(RUN) doctor $(foreach p,$(PROFILE),$(call quote,$p)) $(OPTIONS)
+push: setup ## push PROFILE's verified image to REGISTRY
+	@$(RUN) push $(need_profile) $(OPTIONS)
+pull: setup ## pull the prebuilt image of PROFILE from REGISTRY
+	@$(RUN) pull $(need_profile) $(OPTIONS)
+save: setup ## write PROFILE's image to OUTPUT, with its sums beside it
+	@$(RUN) save $(need_profile) $(OPTIONS)
+bundle: setup ## write PROFILE's image, or what SINCE lacks of it, to OUTPUT with its own loader
+	@$(RUN) bundle $(need_profile) $(OPTIONS)
+load: setup ## load FILE, which save or bundle wrote
+	@$(RUN) load $(need_file) $(OPTIONS)
 engine-start: setup ## start Cannery's own engine
 	@$(RUN) engine start
 engine-stop: setup ## stop Cannery's own engine (images stay; KIND=engine of clean removes it)

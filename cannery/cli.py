@@ -56,15 +56,36 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "shell": ("run", "open a shell in a container with this host's NPUs", "build.py shell quickstart --npus 0,1"),
     "lint-run": ("lint_run", "say what is wrong with a docker run line of yours", "build.py lint-run 'docker run …'"),
     "doctor": ("doctor", "say what this host has and lacks for NPUs, and what to do", "build.py doctor quickstart"),
+    "push": (
+        "publish",
+        "push a verified image to REGISTRY",
+        "build.py push quickstart --registry host/team",
+    ),
+    "pull": (
+        "publish",
+        "pull the prebuilt image of exactly this plan",
+        "build.py pull quickstart --registry host/team",
+    ),
+    "save": ("archives", "write an image into one file, with its sums", "build.py save quickstart --output q.tar.gz"),
+    "bundle": (
+        "archives",
+        "write an image, or only what an older one lacks, into one file with its own loader",
+        "build.py bundle quickstart --output q.tar --since old.tar.json",
+    ),
+    "load": ("archives", "load what save or bundle wrote, looked at first", "build.py load q.tar.gz"),
     "engine": ("host", "start, stop, look at or use Cannery's own Docker engine", "build.py engine env"),
     "clean": ("host", "show what Cannery holds on disk; remove what is named", "build.py clean wheels"),
 }
-TARGET_COMMANDS = frozenset({"check", "lock", "outdated", "plan", "render", "image", "verify", "run", "shell"})
+SHIPPING_COMMANDS = frozenset({"push", "pull", "save", "bundle"})
+TARGET_COMMANDS = SHIPPING_COMMANDS | {
+    *("check", "lock", "outdated", "plan", "render", "image", "verify", "run", "shell")
+}
 # Those that make a plan, which a tree of the user's is a part of.
-SOURCE_COMMANDS = frozenset({"plan", "render", "image", "verify", "run", "shell"})
-JSON_COMMANDS = frozenset(
-    {"list", "show", "check", "outdated", "plan", "image", "verify", "patches", "lint-run", "doctor", "engine", "clean"}
-)
+SOURCE_COMMANDS = SHIPPING_COMMANDS | {"plan", "render", "image", "verify", "run", "shell"}
+JSON_COMMANDS = SHIPPING_COMMANDS | {
+    *("list", "show", "check", "outdated", "plan", "image", "verify", "patches", "load"),
+    *("lint-run", "doctor", "engine", "clean"),
+}
 # Folders that a run is given (`cannery.edge.context.Given`), and the options that name them.
 FOLDERS = {"wheelhouse": "wheelhouse", "mirror": "git_mirror", "patches": "patches"}
 # Signals that end a run in order.
@@ -135,6 +156,7 @@ def make_parser() -> Parser:
             _lint_options(sub)
         if name == "doctor":
             _doctor_options(sub)
+        _shipping_options(name, sub)
     return parser
 
 
@@ -156,7 +178,9 @@ def _target_options(sub: argparse.ArgumentParser) -> None:
     words = "release: releases of the package index in place of git commits; release:NAME,NAME of these alone"
     add("--sources", metavar="WHICH", help=words)
     _documented_option(sub)
-    add("--force", action="store_true", help="go on in spite of findings; stamped into manifest, tag and labels")
+    more = "; put the image in the place of another under a pushed tag" if sub.prog.endswith(" push") else ""
+    words = f"go on in spite of findings; stamped into manifest, tag and labels{more}"
+    add("--force", action="store_true", help=words)
 
 
 def _takers(option: str, prog: str) -> str:
@@ -200,6 +224,7 @@ def _own_options(name: str, sub: argparse.ArgumentParser) -> None:
         add("--no-verify", action="store_true", help="build only")
         add("--no-cache", action="store_true", help="build every stage anew")
         add("--builder", metavar="NAME", help="a buildx builder of yours (real bases only); the image is loaded back")
+        add("--reuse", action="store_true", help="pull the prebuilt image from REGISTRY where it is there, else build")
     if name == "verify":
         add("--image", metavar="REF", help="another image than the profile's")
         add("--level", action="append", choices=("static", "import", "npu"), default=[], help="only this level")
@@ -268,6 +293,20 @@ def _doctor_options(sub: argparse.ArgumentParser) -> None:
     _target_options(sub)
     sub.add_argument("--root", metavar="DIR", help="a tree copied from another host, in place of this one")
     sub.add_argument("--user", metavar="NAME", help="who is to use the NPUs (default: who runs this)")
+
+
+def _shipping_options(name: str, sub: argparse.ArgumentParser) -> None:
+    add = sub.add_argument
+    if name in {"image", "push", "pull"}:
+        add("--registry", metavar="HOST/PATH", help="where images are: HOST/PATH/<profile>:<tag>")
+    if name in {"save", "bundle"}:
+        add("--output", metavar="FILE", help="file to write; FILE.json beside it says what it is")
+    if name == "bundle":
+        words = "only the layers that OLD lacks: a bundle, a side file, or an image on this engine"
+        add("--since", metavar="OLD", help=words)
+    if name == "load":
+        add("file", metavar="FILE", help="what save or bundle wrote, with its FILE.json beside it")
+        add("--force", action="store_true", help="without a side file, or for another architecture")
 
 
 def _clean_kind(word: str) -> str:

@@ -7,14 +7,14 @@ import os
 import sys
 import time
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cannery.commands.versions import lacking_words, planned, show_findings
 from cannery.core.address_fields import REGISTRY_HINT, reference_fault
 from cannery.core.base_image import base_need, compare, on_base, on_labelled_base
-from cannery.core.errors import BuildFailedError, ExitCode, FindingsError, UsageError
+from cannery.core.errors import BuildFailedError, ExitCode, FindingsError, NetworkError, UsageError
 from cannery.core.findings import errors
 from cannery.core.manifest import manifest_text
 from cannery.core.progress import layers_new_reused
@@ -53,7 +53,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Built:
-    """A built image: id, bytes, layers (new to the engine, reused), steps (cached, in all), seconds, build log."""
+    """A built image: id, bytes, layers (new to the engine, reused), steps (cached, in all), seconds, build log.
+
+    One that was pulled in place of a build has no step and no log, and `pulled` is where it came from.
+    """
 
     id: str
     size: int
@@ -62,7 +65,8 @@ class Built:
     cached: int
     total: int
     seconds: float
-    log: Path
+    log: Path | None
+    pulled: str = ""
 
 
 @dataclass(frozen=True)
@@ -89,6 +93,8 @@ def image(arguments: argparse.Namespace, context: Context) -> ExitCode:
             hint="leave BUILDER out, or take a real base: BASE=" + plan.recipe.target.base_tag,
         )
     _check_emulation(context, plan, is_other_builder=bool(arguments.builder))
+    if arguments.reuse and (code := _reuse(arguments, context, catalog, plan)) is not None:
+        return code
     check_cache_space(context, plan)
     plan = _on_found_base(context, plan, is_other_builder=bool(arguments.builder))
     plan = with_patches(context, catalog, plan)
@@ -97,10 +103,40 @@ def image(arguments: argparse.Namespace, context: Context) -> ExitCode:
     folder = context.root / "out" / plan.folder
     with folder_lock(folder, context.say), _whole_files(context, plan):
         built = _build(work, folder)
-    verified = None if arguments.no_verify else _verify(work, built.id)
+    return _proved(work, built)
+
+
+def _proved(work: Work, built: Built) -> ExitCode:
+    """Verify an image, let its moving tags follow, print the table."""
+    verified = None if work.arguments.no_verify else _verify(work, built.id)
     references = _tagged(work, _exit_code(verified))
-    _print_table(context, plan, references, built, verified)
+    _print_table(work.context, work.plan, references, built, verified)
     return _exit_code(verified)
+
+
+def _reuse(arguments: argparse.Namespace, context: Context, catalog: Catalog, plan: Plan) -> ExitCode | None:
+    """Pull and verify the prebuilt image of this plan; None where it has to be built, which is said with the reason."""
+    from cannery.core.published import parse_registry  # noqa: PLC0415 - a build without a registry does without
+    from cannery.edge.engine_api import StreamError  # noqa: PLC0415
+    from cannery.edge.shipping import dock_of, pull_image, tag_locally  # noqa: PLC0415
+
+    registry = parse_registry(arguments.registry)
+    engine = find_engine(context.env, context.cache, start=True, say=context.say)
+    work = Work(context, arguments, catalog, plan, engine, docker_client(engine))
+    before, begun = _known_layers(work.client), time.monotonic()
+    try:
+        dock = dock_of(context, work.client, plan, registry)
+        found = pull_image(dock)
+    except (NetworkError, StreamError) as error:
+        context.say(f"not reused: {error}\nbuilding instead")
+        return None
+    if found is None:
+        context.say(f"{dock.reference} is not there for {plan.recipe.target.arch}: building instead")
+        return None
+    tag_locally(dock, found, (plan.reference,))
+    new, reused = layers_new_reused(before, found.layers)
+    built = Built(found.id, found.size, new, reused, 0, 0, time.monotonic() - begun, None, dock.reference)
+    return _proved(replace(work, plan=on_labelled_base(plan, dict(found.labels))), built)
 
 
 def _tagged(work: Work, code: ExitCode) -> tuple[str, ...]:
@@ -286,7 +322,7 @@ def _print_table(
         value = {
             "references": references,
             **asdict(built),
-            "log": str(built.log),
+            "log": str(built.log) if built.log else None,
             "lacks": lacking_words(plan),
             "report": verified.report if verified else None,
             "remembered": bool(verified and verified.reused),
@@ -300,9 +336,10 @@ def _print_table(
         "id": built.id,
         "size": f"{built.size / 1e6:.0f} MB",
         "layers": f"{built.new + built.reused} ({built.new} new, {built.reused} reused)",
-        "steps": f"{built.total} ({built.cached} cached)",
+        "pulled from": built.pulled,
+        "steps": f"{built.total} ({built.cached} cached)" if not built.pulled else "",
         "time": f"{built.seconds:.1f} s",
-        "log": os.path.relpath(built.log),
+        "log": os.path.relpath(built.log) if built.log else "",
         "verify": f"{result}{' (remembered: same image)' if verified and verified.reused else ''}",
     }
     for line in report_lines(verified.report, only=("failed", "warning")) if verified else ():

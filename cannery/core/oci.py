@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cannery.core.image_reference import DIGEST
+from cannery.core.published import Entry, Published
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 # One image for each platform, and one image; Docker's own words and OCI's.
 ACCEPT = ", ".join(
@@ -101,6 +102,38 @@ def read_token(body: bytes) -> str:
     if not isinstance(token, str) or not token.isascii() or not token.isprintable():
         raise MalformedError("its token service gives no token")
     return token
+
+
+def read_tags(body: bytes) -> tuple[str, ...]:
+    """Return the tags of a list of them; null stands for none."""
+    tags = _table(body, "list of tags").get("tags") or []
+    return tuple(tag for tag in tags if isinstance(tag, str)) if isinstance(tags, list) else ()
+
+
+def read_published(digest: str, media_type: str, body: bytes, manifest: Callable[[str], bytes]) -> Published:
+    """Read what stands under a tag; `manifest` gives the text of one of an index's manifests by its digest.
+
+    A manifest alone says nothing of its platform: its one entry has the architecture "".
+    """
+    value = _table(body, "manifest")
+    media_type = media_type or str(value.get("mediaType") or "")
+    listed = value.get("manifests")
+    if not isinstance(listed, list):
+        found = read_manifest(body)
+        assert isinstance(found, Manifest)  # noqa: S101 - it lists no manifests
+        descriptor = {"mediaType": media_type, "size": len(body), "digest": digest}
+        return Published(digest, media_type, body, (Entry("", digest, found.config, descriptor),))
+    entries: list[Entry] = []
+    for item in listed:
+        platform = item.get("platform") if isinstance(item, dict) else None
+        if not isinstance(platform, dict) or platform.get("os") != "linux":
+            continue
+        one = _digest(item.get("digest"), "an entry of the index")
+        found = read_manifest(manifest(one))
+        if isinstance(found, Index):
+            raise MalformedError("its index leads to an index")
+        entries.append(Entry(str(platform.get("architecture")), one, found.config, item))
+    return Published(digest, media_type, body, tuple(entries))
 
 
 def parse_challenge(header: str) -> Challenge:

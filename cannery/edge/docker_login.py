@@ -2,33 +2,49 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
 def login(registry: str, env: Mapping[str, str]) -> tuple[str, str] | None:
-    """Return (user, password) for `registry`; None when there is none, or it is no password (an identity token).
+    """Return (user, password) for `registry`; None when there is none, or it is no password (an identity token)."""
+    # Entries of the file are spelt in lower case, those of a helper are not.
+    values = {str(name).lower(): value for name, value in _entry(registry, env).items()}
+    user, password = values.get("username"), values.get("password")
+    return (user, password) if user and password else None
+
+
+def has_login(registry: str, env: Mapping[str, str]) -> bool:
+    """Whether docker's settings have anything to log in to `registry` with."""
+    return bool(_entry(registry, env))
+
+
+def auth_header(registry: str, env: Mapping[str, str]) -> str:
+    """Return what an engine is handed to log in to `registry` with (`X-Registry-Auth`); never to be shown."""
+    return base64.urlsafe_b64encode(json.dumps(_entry(registry, env)).encode()).decode()
+
+
+def _entry(registry: str, env: Mapping[str, str]) -> dict[str, Any]:
+    """Return docker's entry for `registry`, {} where there is none.
 
     A file or helper that does not work counts as none: an image that anyone may read needs neither.
     """
     folder = Path(env["DOCKER_CONFIG"]) if env.get("DOCKER_CONFIG") else Path(env.get("HOME") or "~") / ".docker"
     file = folder.expanduser() / "config.json"
     if not file.is_file():
-        return None
+        return {}
     from docker.auth import AuthConfig  # noqa: PLC0415 - 0.2 s that a host without a login need not spend
     from docker.errors import DockerException  # noqa: PLC0415
 
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of a helper that is not installed
-            found = AuthConfig.load_config(str(file), None, dict(env)).resolve_authconfig(registry) or {}
+            return dict(AuthConfig.load_config(str(file), None, dict(env)).resolve_authconfig(registry) or {})
     except (DockerException, OSError, ValueError, TypeError, AttributeError, KeyError):
-        return None
-    # Entries of the file are spelt in lower case, those of a helper are not.
-    values = {str(name).lower(): value for name, value in found.items()}
-    user, password = values.get("username"), values.get("password")
-    return (user, password) if user and password else None
+        return {}

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 SCRIPT = "/opt/cannery/verify.py"
 PYTHON = "/opt/venv/bin/python"
+# What a stored report has beside its own: which levels were asked for, and for which manifest.
+ASKED = "asked"
 # `docker run` ends so when it is the engine that fails: 125 the daemon, 126 and 127 a command that cannot be started.
 DOCKER_S_OWN = frozenset({125, 126, 127})
 
@@ -71,13 +73,17 @@ def verify(context: Context, engine: Engine, request: VerifyRequest, access: Chi
     options += ["--require-npu"] if request.require_npu else []
     options += ["--manifest-sha256", request.manifest_sha256] if request.manifest_sha256 else []
     key = sha256_bytes(json.dumps([request.script_digest, options, sorted(host.nodes | host.paths)]).encode())[:16]
-    store = context.cache / "verified" / f"{request.image_id.removeprefix('sha256:')[:24]}-{key}.json"
+    store = context.cache / "verified" / f"{_stem(request.image_id)}-{key}.json"
     remembered = None if request.again else _remembered(store)
     if remembered is not None:
         return Verified(remembered, 0, reused=True)
     report, status = _run(context, engine, request, access, host, options)
     if status == 0:
-        write_atomic(store, json.dumps(report, indent=1, ensure_ascii=False))
+        asked = {"levels": list(request.levels), "manifest_sha256": request.manifest_sha256}
+        write_atomic(store, json.dumps({**report, ASKED: asked}, indent=1, ensure_ascii=False))
+    elif status == 1:  # what it has passed before, elsewhere or at another level, is no proof any more
+        for old in store.parent.glob(f"{_stem(request.image_id)}-*.json"):
+            old.unlink(missing_ok=True)
     return Verified(report, status, reused=False)
 
 
@@ -87,7 +93,31 @@ def _remembered(store: Path) -> dict[str, Any] | None:
         report = json.loads(store.read_text())
     except (OSError, ValueError):
         return None
-    return report if isinstance(report, dict) and report.get("result") == "passed" and "counts" in report else None
+    # One that does not say what was asked, as they once were, is no proof for a push: it is made anew.
+    if not isinstance(report, dict) or report.get("result") != "passed" or not {"counts", ASKED} <= set(report):
+        return None
+    return {name: value for name, value in report.items() if name != ASKED}
+
+
+def has_passed(cache: Path, image_id: str, manifest_sha256: str) -> bool:
+    """Whether all levels of verify have passed on this host for exactly this image, with that manifest in it.
+
+    A host whose NPUs or drivers have changed since counts too: it is the image that is proved.
+    """
+    asked = {"levels": [], "manifest_sha256": manifest_sha256}
+    for store in (cache / "verified").glob(f"{_stem(image_id)}-*.json"):
+        try:
+            value = json.loads(store.read_text())
+        except (OSError, ValueError):
+            continue
+        if _remembered(store) is not None and value.get(ASKED) == asked:
+            return True
+    return False
+
+
+def _stem(image_id: str) -> str:
+    """Return how the names of an image's stored results begin."""
+    return image_id.removeprefix("sha256:")[:24]
 
 
 def _run(  # noqa: PLR0913, PLR0917 - one container run

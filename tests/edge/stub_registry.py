@@ -53,6 +53,10 @@ class StubRegistry:
     moved: str = ""
     context: ssl.SSLContext | None = None
     seen: list[tuple[str, str]] = field(default_factory=list)
+    # Tags that are listed, a page of so many; `link` is what a page names as its next one in the place of the real one.
+    tags: list[str] = field(default_factory=list)
+    page: int = 1000
+    link: str = ""
 
     def add(
         self, arches: Sequence[str] = ("amd64", "arm64"), config: Mapping[str, Any] | None = None, *, kind: str = INDEX
@@ -78,6 +82,10 @@ class StubRegistry:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 stub.answer(self)
+
+            def do_PUT(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                stub.answer(self, body)
 
             def log_message(self, *_args: object) -> None:
                 """Quiet."""
@@ -110,7 +118,7 @@ class StubRegistry:
     def paths(self) -> list[str]:
         return [path for path, _ in self.seen]
 
-    def answer(self, request: BaseHTTPRequestHandler) -> None:
+    def answer(self, request: BaseHTTPRequestHandler, put: bytes | None = None) -> None:
         url, login = urlsplit(request.path), request.headers.get("Authorization", "")
         self.seen.append((request.path, login))
         time.sleep(self.stall)
@@ -125,8 +133,20 @@ class StubRegistry:
             self._send(request, 401, "application/json", b'{"errors": []}', {"WWW-Authenticate": challenge})
         elif self.moved:
             self._send(request, 307, "text/html", b"", {"Location": self.moved + request.path})
+        elif put is not None:
+            self.manifests[url.path.rpartition("/")[2]] = (request.headers["Content-Type"], put)
+            self._send(request, 201, "text/plain", b"", {"Docker-Content-Digest": sha(put)})
+        elif url.path.endswith("/tags/list"):
+            self._tags(request, parse_qs(url.query))
         else:
             self._image(request, url.path.removeprefix(f"/v2/{REPOSITORY}/"))
+
+    def _tags(self, request: BaseHTTPRequestHandler, query: Mapping[str, Sequence[str]]) -> None:
+        start = int(query.get("last", ["0"])[0])
+        page = self.tags[start : start + self.page]
+        following = self.link or f"/v2/{REPOSITORY}/tags/list?last={start + self.page}"
+        more = {"Link": f'<{following}>; rel="next"'} if start + self.page < len(self.tags) else {}
+        self._send(request, self.status, "application/json", json.dumps({"tags": page or None}).encode(), more)
 
     def _image(self, request: BaseHTTPRequestHandler, path: str) -> None:
         kind, _, name = path.partition("/")

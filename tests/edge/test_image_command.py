@@ -17,12 +17,13 @@ from stub_registry import REPOSITORY, TAG, StubRegistry
 from cannery.commands import image as image_command
 from cannery.commands.image import _overrides, _tagged, _whole_files
 from cannery.core.base_env import expand_env
-from cannery.core.errors import BuildFailedError, ExitCode, UnableError
+from cannery.core.errors import BuildFailedError, ExitCode, NetworkError, UnableError
 from cannery.core.recipe import Options
 from cannery.core.words import Arch
-from cannery.edge import base_images, rootfs
+from cannery.edge import base_images, rootfs, shipping
 from cannery.edge.catalog import load_catalog
 from cannery.edge.context import Context, read_context
+from cannery.edge.engine_api import StreamError
 from cannery.edge.locks import bind
 from cannery.edge.verify import Verified
 from cannery.edge.wheel_store import is_there, store_path
@@ -225,6 +226,39 @@ def test_verify_expects_the_manifest_of_the_base_that_the_image_names(
         labelled(reference)
     assert len(set(asked)) == 4
     assert asked[0] == asked[-1]  # labels that name another base are none of this plan's
+
+
+@pytest.mark.parametrize(
+    ("outcome", "words"),
+    [
+        (None, "is not there for amd64: building instead"),
+        (
+            NetworkError("connection refused", where="registry.example"),
+            "not reused: registry.example: connection refused",
+        ),
+        (StreamError("the engine is cross"), "not reused: the engine is cross"),
+    ],
+)
+def test_where_no_prebuilt_image_is_had_it_is_built(
+    image: Image, monkeypatch: pytest.MonkeyPatch, outcome: Exception | None, words: str
+) -> None:
+    def pulled(_dock: object) -> None:
+        if outcome:
+            raise outcome
+
+    dock = SimpleNamespace(reference="registry.example/stack:1")
+    monkeypatch.setattr(image_command, "find_engine", lambda *_args, **_more: None)
+    client = SimpleNamespace(images=SimpleNamespace(list=list))
+    monkeypatch.setattr(image_command, "docker_client", lambda _engine: client)
+    monkeypatch.setattr(shipping, "dock_of", lambda *_args, **_more: dock)
+    monkeypatch.setattr(shipping, "pull_image", pulled)
+    for registry in image.registries:
+        registry.server.shutdown()
+        registry.server.server_close()
+    done = image("--reuse", "--registry", "registry.example")
+    assert words in done.err
+    assert "no registry gives the base image" in done.err  # it went on to build
+    assert image("--reuse").code == ExitCode.USAGE
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,17 @@ def test_help_prints_every_target_and_every_variable(make: Make) -> None:
     for target in TARGETS:
         assert f"  make {target} " in text
     known = re.search(r"^KNOWN = (.*)$", MAKEFILE, re.MULTILINE)
-    words = [w for w in known[1].split() if "$" not in w] + ["CANN", "CHIP", "OS", "PYTHON", "ARCH", "BASE"]  # type: ignore[index]
+    words = [w for w in known[1].split() if "$" not in w] + [
+        "CANN",
+        "CHIP",
+        "OS",
+        "PYTHON",
+        "ARCH",
+        "BASE",
+        "REGISTRY",
+        "OUTPUT",
+        "SINCE",
+    ]  # type: ignore[index]
     for word in words:
         assert re.search(rf"\b{word}=", text), word
 
@@ -77,7 +87,24 @@ def test_an_unknown_variable_is_named(make: Make, word: str) -> None:
     assert not (make.folder / "noted").exists()
 
 
-@pytest.mark.parametrize("target", ["show", "check", "outdated", "plan", "render", "image", "verify", "run", "shell"])
+@pytest.mark.parametrize(
+    "target",
+    [
+        "show",
+        "check",
+        "outdated",
+        "plan",
+        "render",
+        "image",
+        "verify",
+        "run",
+        "shell",
+        "push",
+        "pull",
+        "save",
+        "bundle",
+    ],
+)
 def test_a_missing_profile_is_said_with_an_example(make: Make, target: str) -> None:
     done = make(target)
     assert done.returncode == 2
@@ -174,6 +201,24 @@ def test_sources_from_elsewhere(make: Make, value: str) -> None:
     assert sorted(zip(words[7::2], words[8::2], strict=True)) == sorted(
         [("--src", f"verl-src={value}"), ("--src", "b=/b")]
     )
+
+
+@pytest.mark.parametrize("value", NASTY)
+def test_shipping(make: Make, value: str) -> None:
+    make("push", "PROFILE=q", f"REGISTRY={value}", "FORCE=1")
+    assert make.noted == ["push", "q", "--registry", value, "--force"]
+    make("bundle", "PROFILE=q", f"OUTPUT={value}", f"SINCE={value}")
+    assert make.noted == ["bundle", "q", "--output", value, "--since", value]
+    make("image", "PROFILE=q", "REUSE=1", f"REGISTRY={value}")
+    assert make.noted == ["image", "q", "--registry", value, "--reuse"]
+    make("load", f"FILE={value}")
+    assert make.noted == ["load", value]
+
+
+def test_a_missing_file_is_said_with_an_example(make: Make) -> None:
+    done = make("load")
+    assert done.returncode == 2
+    assert "FILE is not set, for example: make load FILE=quickstart.tar.gz" in done.stderr
 
 
 @pytest.mark.parametrize(("value", "is_on"), [("1", True), ("yes", True), ("0", False), ("no", False), ("", False)])

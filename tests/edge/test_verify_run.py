@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from factories import MANAGERS, MOUNTS
@@ -19,7 +19,7 @@ from cannery.edge import verify as module
 from cannery.edge.context import Context
 from cannery.edge.engine import Engine
 from cannery.edge.patience import patience
-from cannery.edge.verify import VerifyRequest, read_host, script_digest, verify
+from cannery.edge.verify import VerifyRequest, has_passed, read_host, script_digest, verify
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -135,6 +135,48 @@ def test_what_did_not_pass_is_not_remembered(context: Context, docker: Docker, s
     assert verify(context, docker.engine, REQUEST, ACCESS, BARE).status == status
     docker.answers(REPORT, 0)
     assert not verify(context, docker.engine, REQUEST, ACCESS, BARE).reused
+
+
+MANIFEST = "f" * 64
+
+
+def passed(context: Context, image: str = REQUEST.image_id, manifest: str = MANIFEST) -> bool:
+    return has_passed(context.cache, image, manifest)
+
+
+def test_a_pass_of_all_levels_with_the_manifest_is_proof_for_that_image(context: Context, docker: Docker) -> None:
+    assert not passed(context)
+    verify(context, docker.engine, replace(REQUEST, manifest_sha256=MANIFEST), ACCESS, BARE)
+    assert passed(context)
+    assert not passed(context, manifest="0" * 64)
+    assert not passed(context, "sha256:" + "cd" * 32)
+
+
+@pytest.mark.parametrize("changes", [{"levels": ("static",)}, {"manifest_sha256": ""}])
+def test_a_pass_of_less_is_no_proof(context: Context, docker: Docker, changes: dict[str, Any]) -> None:
+    verify(context, docker.engine, replace(REQUEST, **{"manifest_sha256": MANIFEST, **changes}), ACCESS, BARE)
+    assert not passed(context)
+
+
+def test_a_pass_that_is_remembered_tells_only_the_report(context: Context, docker: Docker) -> None:
+    request = replace(REQUEST, manifest_sha256=MANIFEST)
+    verify(context, docker.engine, request, ACCESS, BARE)
+    assert verify(context, docker.engine, request, ACCESS, BARE).report == REPORT
+    (store,) = (context.cache / "verified").iterdir()
+    store.write_text(json.dumps(REPORT))  # as it was stored once
+    assert not passed(context)
+    assert not verify(context, docker.engine, request, ACCESS, BARE).reused
+    assert passed(context)
+    store.write_text(json.dumps({**REPORT, "asked": {"levels": [], "manifest_sha256": MANIFEST}})[:-9])
+    assert not passed(context)
+
+
+@pytest.mark.parametrize(("status", "stays"), [(1, False), (3, True)])
+def test_a_failure_takes_the_proof_away(context: Context, docker: Docker, status: int, stays: bool) -> None:
+    verify(context, docker.engine, replace(REQUEST, manifest_sha256=MANIFEST), ACCESS, BARE)
+    docker.answers({**REPORT, "result": "failed"}, status)
+    verify(context, docker.engine, replace(REQUEST, again=True), ACCESS, NPUS)
+    assert passed(context) is stays
 
 
 def test_no_report_is_a_failure_with_the_last_lines_and_the_command(context: Context, docker: Docker) -> None:

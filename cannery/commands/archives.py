@@ -1,0 +1,241 @@
+"""`save`, `load` and `bundle`: images as files, for places that no registry is reached from."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cannery.commands.versions import planned
+from cannery.core.errors import ExitCode, FindingsError, UnableError, UsageError
+from cannery.core.layers_since import new_layers
+from cannery.core.side_file import Held, SideFile
+from cannery.edge.archive_file import (
+    check_file,
+    packer,
+    read_blocks,
+    read_side_of,
+    side_path,
+    whole_file,
+    write_tar,
+)
+from cannery.edge.bundle_file import held_in, write_bundle
+from cannery.edge.engine import docker_client, find_engine
+from cannery.edge.engine_api import StreamError, as_errors, loading
+from cannery.edge.engine_facts import SAVE_PLATFORM, EngineImage, engine_info, find_image, platform_parameter
+from cannery.edge.engine_stream import load, save
+from cannery.edge.shipping import local_image
+from cannery.edge.transfer_view import transfer
+from cannery.standalone import load_bundle
+
+if TYPE_CHECKING:
+    import argparse
+
+    import docker
+
+    from cannery.core.plan import Plan
+    from cannery.edge.archive_file import Part
+    from cannery.edge.context import Context
+    from cannery.edge.engine import Engine
+
+
+@as_errors
+def save_image(arguments: argparse.Namespace, context: Context) -> ExitCode:
+    """Write a profile's image into one file, with a side file that says what it is."""
+    path = _output(arguments, "quickstart.tar.gz")
+    pack = packer(path)
+    client, image, held = _held(arguments, context)
+    platform = platform_parameter(client, engine_info(client), image.arch, SAVE_PLATFORM)
+
+    def side(part: Part) -> SideFile:
+        return SideFile("image", path.name, part.bytes, part.sha256, held)
+
+    with (
+        whole_file(path, side) as part,
+        transfer(f"saving {path}", image.size, sys.stderr, is_terminal=context.is_terminal) as view,
+        save(client, held.references, platform) as blocks,
+    ):
+        write_tar(part, blocks, pack, view.moved)
+    _print(context, path)
+    return ExitCode.DONE
+
+
+@as_errors
+def bundle(arguments: argparse.Namespace, context: Context) -> ExitCode:
+    """Write a profile's image into one file that carries its own loader; with --since, only what OLD lacks."""
+    path = _output(arguments, "quickstart.tar")
+    if path.suffix != ".tar":
+        hint = "name it FILE.tar: its layers are packed one by one, as gzip"
+        raise UsageError(f"{path.name}: a bundle is a .tar", where=str(path), hint=hint)
+    client, image, held = _held(arguments, context)
+    base = _base(arguments.since, client, held, context)
+    platform = platform_parameter(client, engine_info(client), image.arch, SAVE_PLATFORM)
+    made: list[Held] = []
+
+    def side(part: Part) -> SideFile:
+        return SideFile("bundle", path.name, part.bytes, part.sha256, made[0], base)
+
+    with (
+        whole_file(path, side) as part,
+        transfer(f"bundling {path}", image.size, sys.stderr, is_terminal=context.is_terminal) as view,
+        save(client, held.references, platform) as blocks,
+    ):
+        made.append(write_bundle(part, held, base, blocks, view.moved))
+    _print(context, path)
+    return ExitCode.DONE
+
+
+@as_errors
+def load_file(arguments: argparse.Namespace, context: Context) -> ExitCode:
+    """Load what `save` or `bundle` wrote: looked at first, by its side file."""
+    path = Path(arguments.file)
+    if not path.is_file():
+        raise UsageError("no such file", where=str(path), hint="name what `build.py save` or `build.py bundle` wrote")
+    side = read_side_of(path)
+    if side is None and not arguments.force:
+        hint = "copy it too; where there is none, the archive was cut off or is not ours: --force loads it unchecked"
+        raise FindingsError(f"{side_path(path).name} is not beside it", where=str(path), hint=hint)
+    engine = find_engine(context.env, context.cache, start=True, say=context.say)
+    if side is not None:
+        _check_platform(engine, side, path, is_forced=arguments.force)
+    try:
+        return _load(context, engine, path, side)
+    except load_bundle.LoadError as error:
+        kinds = {2: UsageError, 3: FindingsError}
+        raise kinds.get(error.code, UnableError)(error.what, where=str(path), hint=error.hint) from error
+
+
+def _load(context: Context, engine: Engine, path: Path, side: SideFile | None) -> ExitCode:
+    client = docker_client(engine)
+    opened = _opened(path, side)
+    if opened is not None:
+        with opened:
+            return _load_bundle(context, engine, opened, side)
+    _check(context, path, side)
+    with transfer(f"loading {path}", path.stat().st_size, sys.stderr, is_terminal=context.is_terminal) as view:
+        try:
+            references = load(client, read_blocks(path), view).loaded
+        except StreamError as error:
+            raise loading(error, str(path), context.pip.redact) from error
+    return _loaded(context, client, side.image if side else None, references)
+
+
+def _load_bundle(context: Context, engine: Engine, opened: load_bundle.Bundle, side: SideFile | None) -> ExitCode:
+    command = load_bundle.Docker(engine.command(), engine.client_env(context.env))
+    base = load_bundle.find_base(opened, command)  # before a minute goes into sums
+    _check(context, Path(opened.path), side)
+    with transfer(f"loading {opened.path}", 0, sys.stderr, is_terminal=context.is_terminal):
+        load_bundle.load(opened, command, base, context.say)
+    references = tuple(opened.about["image"]["references"])
+    return _loaded(context, docker_client(engine), side.image if side else None, references)
+
+
+def _check(context: Context, path: Path, side: SideFile | None) -> None:
+    if side is not None:
+        size = path.stat().st_size
+        with transfer(f"checking {path}", size, sys.stderr, is_terminal=context.is_terminal) as view:
+            check_file(path, side, view.moved)
+
+
+def _loaded(context: Context, client: docker.DockerClient, held: Held | None, references: tuple[str, ...]) -> ExitCode:
+    """Look at what the engine has now, and print it."""
+    found = find_image(client, held.id if held else references[0]) or find_image(client, references[0])
+    if found is None or (held is not None and found.id != held.id and found.layers != held.layers):
+        raise UnableError("the engine has made another image of it", where=references[0], hint="load it again")
+    rows = {"image": ", ".join(references), "id": found.id, "platform": found.platform}
+    if context.is_json:
+        print(json.dumps({**rows, "image": list(references)}, indent=2))
+    else:
+        print("\n".join(f"{name:<8}  {value}" for name, value in rows.items()))
+    return ExitCode.DONE
+
+
+def _opened(path: Path, side: SideFile | None) -> load_bundle.Bundle | None:
+    """Return a file as a bundle; None where its side file says, or where it shows, that it is another archive."""
+    if side is not None:
+        return load_bundle.Bundle(str(path)) if side.kind == "bundle" else None
+    try:
+        return load_bundle.Bundle(str(path))
+    except load_bundle.LoadError:
+        return None
+
+
+def _check_platform(engine: Engine, side: SideFile, path: Path, *, is_forced: bool) -> None:
+    own = f"linux/{engine.arch}"
+    if side.image.platform != own and not is_forced:
+        hint = "--force loads it all the same, as for handing it on to such a machine"
+        what = f"the image is for {side.image.platform}, and this engine runs {own}"
+        raise FindingsError(what, where=str(path), hint=hint)
+
+
+def _output(arguments: argparse.Namespace, example: str) -> Path:
+    if not arguments.output:
+        raise UsageError("OUTPUT is not set", hint=f"--output FILE, as --output {example}")
+    return Path(arguments.output)
+
+
+def _held(arguments: argparse.Namespace, context: Context) -> tuple[docker.DockerClient, EngineImage, Held]:
+    """Return the engine's client, and the profile's image on it with the names that are its own."""
+    _, plan, _ = planned(context, arguments)
+    engine = find_engine(context.env, context.cache, start=True, say=context.say)
+    client = docker_client(engine)
+    image = local_image(client, plan)
+    return client, image, _held_image(image, plan)
+
+
+def _held_image(image: EngineImage, plan: Plan) -> Held:
+    names = tuple(name for name in plan.references if name == plan.reference or name in image.tags)
+    digest = next((name.partition("@")[2] for name in image.digests), "")
+    return Held(image.id, image.platform, names, image.layers, digest)
+
+
+def _base(since: str | None, client: docker.DockerClient, held: Held, context: Context) -> Held | None:
+    """Return the image that the other side has: of a file, or on this engine; None where nothing is shared."""
+    if not since:
+        return None
+    base = held_in(Path(since)) or _on_engine(client, since)
+    if base.layers == held.layers:
+        raise UsageError(f"{since} has the same layers: there is nothing to ship", where="SINCE")
+    if base.platform != held.platform:
+        raise UsageError(f"{since} is for {base.platform}, and the image for {held.platform}", where="SINCE")
+    lacking = new_layers(held.layers, base.layers)
+    if len(lacking) == len(set(held.layers)):
+        context.say(f"{since} shares no layer with this image: a complete bundle is written")
+        return None
+    context.say(f"{len(lacking)} of {len(set(held.layers))} layers are new since {since}")
+    return base
+
+
+def _on_engine(client: docker.DockerClient, reference: str) -> Held:
+    image = find_image(client, reference)
+    if image is None:
+        hint = "SINCE is a bundle or its side file, an archive of `save` or its side file, or an image on this engine"
+        raise UsageError(f"{reference} is no file, and no image on this engine", where="SINCE", hint=hint)
+    return Held(image.id, image.platform, image.tags or (reference,), image.layers)
+
+
+def _print(context: Context, path: Path) -> None:
+    side = read_side_of(path)
+    if side is None:
+        raise UnableError("its side file was not written", where=str(path), hint="run the same command again")
+    rows = {
+        "file": str(path),
+        "bytes": str(side.bytes),
+        "sha256": side.sha256,
+        "image": ", ".join(side.image.references),
+        "id": side.image.id,
+        "platform": side.image.platform,
+        "needs": ", ".join(side.base.references) if side.base else "",
+    }
+    if context.is_json:
+        print(side_path(path).read_text(encoding="utf-8"), end="")
+        return
+    for name, value in rows.items():
+        if value:
+            print(f"{name:<8}  {value}")
+    if side.kind == "bundle":
+        print(f"there:    tar -xf {path.name} load.py && python3 load.py {path.name}")
+
+
+COMMANDS = {"save": save_image, "bundle": bundle, "load": load_file}

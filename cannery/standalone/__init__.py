@@ -1,0 +1,1 @@
+"""Scripts that go along with what Cannery makes, to machines that have no Cannery."""

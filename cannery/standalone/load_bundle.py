@@ -1,0 +1,389 @@
+#!/usr/bin/env python3
+"""Load a bundle of Cannery's into a Docker engine.
+
+    tar -xf BUNDLE load.py && python3 load.py BUNDLE
+
+A bundle made with --since holds only the layers that an older image lacks; the rest is taken out of that image, which
+the engine must have. Every layer is checked by its SHA-256 on its way, and the engine names the image last: what does
+not fit, or is cut off, leaves nothing behind. Needs Python 3.7 or newer and the `docker` command, nothing else.
+
+Exit codes: 0 loaded; 2 wrong use; 3 refused (a wrong or missing base, a broken file); 4 docker is not able.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import io
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import tempfile
+import zlib
+from contextlib import contextmanager
+
+TYPE_CHECKING = False  # type checkers know the name; typing itself takes its time to import
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from typing import IO, Any, Self
+
+ABOUT = "cannery.json"
+SCHEMA = 1
+BLOCK = 1 << 20
+# A configuration or a manifest is no larger; a layer that is takes the other way.
+SMALL = 4 << 20
+GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+ARCHES = {"x86_64": "amd64", "aarch64": "arm64"}
+
+
+class LoadError(Exception):
+    """What stops the loading; `code` is the exit code, `hint` what to do next."""
+
+    def __init__(self, what: str, code: int = 3, hint: str = "") -> None:
+        super().__init__(what)
+        self.what = what
+        self.code = code
+        self.hint = hint
+
+
+class Docker:
+    """The docker command; `command` and `env` reach the engine that is meant."""
+
+    def __init__(self, command: Sequence[str] = ("docker",), env: Mapping[str, str] | None = None) -> None:
+        self.command = list(command)
+        self.env = None if env is None else dict(env)
+
+    def start(self, *words: str, **pipes: Any) -> subprocess.Popen[bytes]:  # noqa: ANN401 - Popen's own
+        """Start a docker command."""
+        try:
+            return subprocess.Popen([*self.command, *words], env=self.env, **pipes)
+        except OSError as error:
+            raise LoadError(f"cannot start {self.command[0]}: {error.strerror}", 4) from error
+
+    def ask(self, *words: str) -> str | None:
+        """Return what a command prints, None where it fails."""
+        with self.start(*words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            out, _ = process.communicate()
+        return out.decode("utf-8", "replace") if process.returncode == 0 else None
+
+    def image(self, reference: str) -> dict[str, Any] | None:
+        """Return what the engine says of an image, None where it has it not."""
+        said = self.ask("image", "inspect", reference)
+        return json.loads(said)[0] if said else None
+
+    def info(self) -> dict[str, Any]:
+        """Return what the engine says of itself."""
+        said = self.ask("info", "--format", "{{json .}}")
+        value = json.loads(said) if said else {}
+        if not value.get("Driver"):
+            raise LoadError("no Docker engine answers", 4, "see that it runs, and that you may use it")
+        return dict(value)
+
+
+class Bundle:
+    """A bundle's file, opened; `about` is what it says of itself."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        try:
+            self.tar = tarfile.open(path, "r:")  # noqa: SIM115 - open until `close`
+        except FileNotFoundError as error:
+            raise LoadError(f"{path}: no such file", 2) from error
+        except (OSError, tarfile.TarError) as error:
+            raise LoadError(f"{path}: cut off, or no bundle", hint="copy it again") from error
+        try:
+            self._read()
+        except BaseException:
+            self.tar.close()
+            raise
+
+    def _read(self) -> None:
+        try:
+            self.members = {member.name: member for member in self.tar.getmembers()}
+            with self.open(ABOUT) as stream:
+                self.about: dict[str, Any] = json.loads(stream.read().decode("utf-8"))
+        except (OSError, tarfile.TarError, KeyError, ValueError) as error:
+            raise LoadError(f"{self.path}: cut off, or no bundle", hint="copy it again") from error
+        if self.about.get("schema") != SCHEMA:
+            raise LoadError(f"{self.path}: schema {self.about.get('schema')!r} is not known")
+        # A cut file can end behind its last header.
+        if os.path.getsize(self.path) < max(member.offset_data + member.size for member in self.members.values()):
+            raise LoadError(f"{self.path}: cut off", hint="copy it again")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.tar.close()
+
+    @property
+    def layers(self) -> list[str]:
+        """Diff ids of the image's layers, lowest first."""
+        return list(self.about["image"]["layers"])
+
+    @property
+    def held(self) -> dict[str, dict[str, Any]]:
+        """{diff id: member, bytes, sha256} of the layers in the file."""
+        return {layer["diff_id"]: layer for layer in self.about["layers"]}
+
+    def open(self, name: str) -> IO[bytes]:
+        """Open a member."""
+        stream = self.tar.extractfile(self.members[name])
+        if stream is None:
+            raise KeyError(name)
+        return stream
+
+
+def find_base(bundle: Bundle, docker: Docker, named: str = "") -> dict[str, Any] | None:
+    """Return the image that the lacking layers come from; None where the bundle is complete.
+
+    An image serves that has those layers, whatever its name: a layer is known by its digest.
+    """
+    base = bundle.about["base"]
+    lacking = [layer for layer in bundle.layers if layer not in bundle.held]
+    if not base or not lacking:
+        return None
+    seen = []
+    for reference in [named] if named else [base["id"], *base["references"]]:
+        found = docker.image(reference)
+        if found is None:
+            seen.append(f"{reference} is not on this engine")
+            continue
+        has = found["RootFS"].get("Layers") or []
+        missing = [layer for layer in lacking if layer not in has]
+        if not missing:
+            return found
+        seen.append(
+            "{} is {}, which lacks {} of the {} layers".format(reference, found["Id"], len(missing), len(lacking))
+        )
+    names = " ".join(base["references"])
+    hint = f"load the image or the bundle of {names} ({base['id']}) first, or name it with --base"
+    lines = "".join(f"\n  {line}" for line in seen)
+    raise LoadError(f"the base of this bundle is missing or another{lines}", hint=hint)
+
+
+def layers_of(
+    stream: IO[bytes], wanted: Sequence[str], small: dict[str, bytes]
+) -> Iterator[tuple[str, IO[bytes], int]]:
+    """Give the `wanted` layers of what `docker save` writes: diff id, content, bytes; each to be read at once.
+
+    `small` gets {name: content} of the documents beside them. Engines differ in what they write: layers by their diff
+    ids, layers below old ids, layers as gzip. What is zstd cannot be read here, and is not given.
+    """
+    left = set(wanted)
+    with tarfile.open(fileobj=stream, mode="r|") as tar:
+        for member in tar:
+            if not member.isfile():
+                continue
+            content = tar.extractfile(member)
+            if content is None:
+                continue
+            digest = "sha256:" + member.name.rpartition("/")[2]
+            if digest in left:
+                left.discard(digest)
+                yield digest, content, member.size
+                continue
+            head = content.read(len(ZSTD))
+            if head[:1] in (b"{", b"[") and member.size <= SMALL:
+                small[member.name] = head + content.read()
+            elif head.startswith(GZIP) or member.name.endswith("/layer.tar"):
+                with tempfile.TemporaryFile() as spool:
+                    digest, size = _unpacked(head, content, spool)
+                    if digest in left:
+                        left.discard(digest)
+                        spool.seek(0)
+                        yield digest, spool, size
+
+
+def _unpacked(head: bytes, content: IO[bytes], spool: IO[bytes]) -> tuple[str, int]:
+    """Write a layer, unpacked where it is gzip, to `spool`; return its diff id and bytes."""
+    unpack = zlib.decompressobj(31) if head.startswith(GZIP) else None
+    digest, size, block = hashlib.sha256(), 0, head
+    while block:
+        plain = unpack.decompress(block) if unpack else block
+        spool.write(plain)
+        digest.update(plain)
+        size += len(plain)
+        block = content.read(BLOCK)
+    return "sha256:" + digest.hexdigest(), size
+
+
+class _Checked(io.RawIOBase):
+    """A content that is hashed while it is read."""
+
+    def __init__(self, content: IO[bytes]) -> None:
+        super().__init__()
+        self._content = content
+        self.digest = hashlib.sha256()
+
+    def read(self, size: int = -1) -> bytes:
+        """Read."""
+        data = self._content.read(size)
+        self.digest.update(data)
+        return data
+
+
+def add(tar: tarfile.TarFile, name: str, content: IO[bytes], size: int, sha256: str) -> None:
+    """Add a member whose content must have that SHA-256; raise `LoadError` where it has not."""
+    entry = tarfile.TarInfo(name)
+    entry.size = size
+    checked = _Checked(content)
+    try:
+        tar.addfile(entry, checked)
+    except tarfile.TarError as error:
+        raise LoadError(f"{name}: cut off", hint="copy the bundle again") from error
+    if checked.digest.hexdigest() != sha256:
+        raise LoadError(
+            f"{name}: its sha256 is {checked.digest.hexdigest()}, and should be {sha256}",
+            hint="it was changed on its way: copy the bundle again",
+        )
+
+
+def send(bundle: Bundle, docker: Docker, base: dict[str, Any] | None, tar: tarfile.TarFile, ready: int) -> None:
+    """Write the archive that the engine loads: layers, configuration, and its table of contents last.
+
+    The lowest `ready` layers lie on the engine as they are, and are left out.
+    """
+    for layer in bundle.about["layers"]:
+        with bundle.open(layer["member"]) as content:
+            add(tar, _blob(layer["diff_id"]), content, layer["bytes"], layer["sha256"])
+    below = set(bundle.layers[:ready])
+    lacking = [one for one in dict.fromkeys(bundle.layers) if one not in bundle.held and one not in below]
+    if lacking and base is not None:
+        with _saved(docker, base["Id"]) as stream:
+            for digest, content, size in layers_of(stream, lacking, {}):
+                add(tar, _blob(digest), content, size, digest.partition(":")[2])
+                lacking.remove(digest)
+    if lacking:
+        names = ", ".join(lacking)
+        raise LoadError(f"the engine does not give {names} back", 4)
+    config = bundle.about["config"]
+    with bundle.open(config["member"]) as content:
+        add(tar, _blob("sha256:" + config["sha256"]), content, config["bytes"], config["sha256"])
+    contents = [
+        {
+            "Config": _blob("sha256:" + config["sha256"]),
+            "RepoTags": bundle.about["image"]["references"],
+            "Layers": [_blob(layer) for layer in bundle.layers],
+        }
+    ]
+    text = json.dumps(contents).encode("utf-8")
+    add(tar, "manifest.json", io.BytesIO(text), len(text), hashlib.sha256(text).hexdigest())
+
+
+def _blob(digest: str) -> str:
+    return "blobs/sha256/" + digest.partition(":")[2]
+
+
+@contextmanager
+def _saved(docker: Docker, image: str) -> Iterator[IO[bytes]]:
+    with tempfile.TemporaryFile() as said:
+        process = docker.start("save", image, stdout=subprocess.PIPE, stderr=said)
+        stream = _pipe(process.stdout)
+        try:
+            yield stream
+            while stream.read(BLOCK):
+                pass  # to its end, or docker complains of a broken pipe
+            if process.wait() != 0:
+                raise LoadError(f"docker save: {_words(said)}", 4)
+        except tarfile.TarError as error:
+            process.kill()
+            raise LoadError(f"docker save: {_words(said) or error}", 4) from error
+        finally:
+            process.kill()
+            stream.close()
+            process.wait()
+
+
+def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
+    if pipe is None:
+        raise LoadError("docker has no pipe", 4)
+    return pipe
+
+
+def _words(said: IO[bytes]) -> str:
+    said.seek(0)
+    return said.read().decode("utf-8", "replace").strip()
+
+
+def load(bundle: Bundle, docker: Docker, base: dict[str, Any] | None, say: Callable[[str], None]) -> str:
+    """Load a bundle, with the layers that it lacks from `base`; return the image's id on this engine."""
+    info = docker.info()
+    # Only the classic store takes an archive that leaves out what it has.
+    classic = "io.containerd.snapshotter" not in json.dumps(info.get("DriverStatus"))
+    ready = _ready(bundle, base) if classic else 0
+    whole = len(bundle.layers)
+    say(f"{len(bundle.held)} of {whole} layers in the bundle, {ready} ready on the engine")
+    with tempfile.TemporaryFile() as said:
+        process = docker.start("load", "--quiet", stdin=subprocess.PIPE, stdout=said, stderr=said)
+        pipe = _pipe(process.stdin)
+        try:
+            with tarfile.open(fileobj=pipe, mode="w|", format=tarfile.GNU_FORMAT) as tar:
+                send(bundle, docker, base, tar, ready)
+            pipe.close()
+        except BrokenPipeError:
+            process.wait()  # docker has said why
+        except BaseException:
+            process.kill()  # without its table of contents, the engine loads nothing
+            raise
+        if process.wait() != 0:
+            raise LoadError(f"docker load: {_words(said)}", 4)
+    return _loaded(bundle, docker, is_classic=classic)
+
+
+def _ready(bundle: Bundle, base: dict[str, Any] | None) -> int:
+    """Return how many of the lowest layers are the base's own: an engine knows a layer by all that is below it."""
+    count = 0
+    for one, other in zip(bundle.layers, (base or {}).get("RootFS", {}).get("Layers") or []):  # noqa: B905 - 3.9
+        if one != other or one in bundle.held:
+            break
+        count += 1
+    return count
+
+
+def _loaded(bundle: Bundle, docker: Docker, *, is_classic: bool) -> str:
+    image = bundle.about["image"]
+    found = docker.image(image["id"] if is_classic else image["references"][0])
+    if found is None or list(found["RootFS"]["Layers"]) != bundle.layers:
+        wanted = image["id"]
+        raise LoadError(f"the engine has made another image of it than {wanted}", 4)
+    return str(found["Id"])
+
+
+def check_platform(platform: str, info: Mapping[str, Any]) -> None:
+    """Raise `LoadError` where the engine runs on another architecture."""
+    engine = str(info.get("Architecture"))
+    own = "linux/" + ARCHES.get(engine, engine)
+    if platform != own:
+        raise LoadError(f"the image is for {platform}, and this engine runs {own}", hint="--force loads it")
+
+
+def main(argv: Sequence[str]) -> int:
+    """Load what is named; return the exit code."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").strip().splitlines()[0])
+    parser.add_argument("bundle", metavar="BUNDLE")
+    parser.add_argument("--base", default="", metavar="REFERENCE", help="the image to take the lacking layers from")
+    parser.add_argument("--force", action="store_true", help="load an image of another architecture too")
+    parser.add_argument("--docker", default="docker", metavar="PROGRAM", help="the docker command")
+    arguments = parser.parse_args(argv)
+    docker = Docker([arguments.docker])
+    try:
+        with Bundle(arguments.bundle) as bundle:
+            info = docker.info()
+            if not arguments.force:
+                check_platform(bundle.about["image"]["platform"], info)
+            base = find_base(bundle, docker, arguments.base)
+            found = load(bundle, docker, base, lambda text: print(text, file=sys.stderr))
+    except LoadError as error:
+        print(f"error: {error.what}", file=sys.stderr)
+        if error.hint:
+            print(f"  -> {error.hint}", file=sys.stderr)
+        return error.code
+    print("{} ({})".format(" ".join(bundle.about["image"]["references"]), found))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

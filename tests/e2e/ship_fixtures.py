@@ -1,0 +1,273 @@
+"""What the shipping tests share: a registry with a login on loopback, a proxy that drops connections, images of a
+made-up profile with the labels that its plan asks for.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import hashlib
+import io
+import json
+import os
+import select
+import socket
+import subprocess
+import tarfile
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+import pytest
+from small_checkout import fill, point_at, write_small
+from stub_index import StubIndex
+
+from cannery import cli
+from cannery.commands.versions import planned
+from cannery.core.manifest import labels, manifest_text
+from cannery.edge.apt import fetch_debs, host_release, unpack
+from cannery.edge.context import read_context
+from cannery.edge.files import sha256_bytes
+from cannery.edge.verify import ASKED
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from cannery.core.plan import Plan
+
+PROFILE = "cannery-ship-test"
+USER, PASSWORD = "me", "open-sesame"
+# Of PASSWORD, by bcrypt, which is the only form that the registry takes.
+HTPASSWD = "me:$2b$04$abcdefghijklmnopqrstuuXcjcm5avyCiJoD2uS24xa2lb6fjMB3G\n"
+CONFIG = """\
+version: 0.1
+storage: {{filesystem: {{rootdirectory: "{root}"}}, delete: {{enabled: true}}}}
+http: {{addr: "127.0.0.1:{port}"}}
+auth: {{htpasswd: {{realm: cannery, path: "{htpasswd}"}}}}
+log: {{level: warn}}
+"""
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+class Registry:
+    """Debian's docker-registry, unpacked and started on loopback; it wants a login for everything."""
+
+    def __init__(self, folder: Path, cache: Path) -> None:
+        self.folder = folder
+        release = host_release()
+        arch = subprocess.run(("dpkg", "--print-architecture"), check=True, capture_output=True, text=True).stdout
+        (deb,) = fetch_debs(("docker-registry",), suite=release.codename, arch=arch.strip(), cache=cache)
+        unpack(deb, folder / "program")
+        self.port = free_port()
+        (folder / "htpasswd").write_text(HTPASSWD)
+        config = folder / "config.yml"
+        config.write_text(CONFIG.format(root=folder / "data", port=self.port, htpasswd=folder / "htpasswd"))
+        self.command = (str(folder / "program/usr/bin/docker-registry"), "serve", str(config))
+
+    def __enter__(self) -> Self:
+        with (self.folder / "log").open("w") as log:
+            env = {"PATH": os.environ["PATH"], "OTEL_TRACES_EXPORTER": "none"}
+            self.process = subprocess.Popen(self.command, stdout=log, stderr=log, env=env)
+        for _ in range(200):
+            with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1):
+                return self
+            assert self.process.poll() is None, (self.folder / "log").read_text()
+            time.sleep(0.05)
+        raise AssertionError((self.folder / "log").read_text())
+
+    def __exit__(self, *_exc: object) -> None:
+        self.process.terminate()
+        self.process.wait()
+
+    @property
+    def host(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+
+class Flaky:
+    """A TCP proxy in front of a registry that drops the connection when so many bytes have gone up, a few times."""
+
+    def __init__(self, port: int, after: int, times: int) -> None:
+        self.target, self.after, self.left = port, after, times
+        self.dropped = 0
+        self.server = socket.create_server(("127.0.0.1", 0))
+        self.lock = threading.Lock()
+        self.sent = 0
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    @property
+    def host(self) -> str:
+        return f"127.0.0.1:{self.server.getsockname()[1]}"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.server.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self.server.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        with client, socket.create_connection(("127.0.0.1", self.target)) as server, suppress(OSError):
+            while True:
+                for ready in select.select([client, server], [], [])[0]:
+                    data = ready.recv(65536)
+                    if not data:
+                        return
+                    if ready is client and self._drops(len(data)):
+                        # A reset, not an orderly end: what a connection that is cut looks like.
+                        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+                        return
+                    (server if ready is client else client).sendall(data)
+
+    def _drops(self, count: int) -> bool:
+        with self.lock:
+            self.sent += count
+            if self.left <= 0 or self.sent < self.after:
+                return False
+            self.sent, self.left = 0, self.left - 1
+            self.dropped += 1
+            return True
+
+
+def layer(name: str, content: bytes) -> bytes:
+    """A layer with one file, the same bytes each time."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=tarfile.GNU_FORMAT) as tar:
+        entry = tarfile.TarInfo(name)
+        entry.size = len(content)
+        tar.addfile(entry, io.BytesIO(content))
+    return out.getvalue()
+
+
+def noise(seed: str, size: int) -> bytes:
+    """Bytes that do not pack, the same for the same seed."""
+    return hashlib.shake_256(seed.encode()).digest(size)
+
+
+def sha(data: bytes) -> str:
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+def archive(layers: Sequence[bytes], about: Mapping[str, str], tag: str, arch: str) -> tuple[str, bytes]:
+    """A Docker archive of an image with these layers and labels; its id, and the archive."""
+    diffs = [sha(one) for one in layers]
+    value = {
+        "architecture": arch,
+        "os": "linux",
+        "config": {"Labels": dict(about), "Cmd": ["true"]},
+        "rootfs": {"type": "layers", "diff_ids": diffs},
+    }
+    config = json.dumps(value, sort_keys=True).encode()
+    blobs = {f"blobs/sha256/{sha(one)[7:]}": one for one in (*layers, config)}
+    contents = [
+        {
+            "Config": f"blobs/sha256/{sha(config)[7:]}",
+            "RepoTags": [tag],
+            "Layers": [f"blobs/sha256/{diff[7:]}" for diff in diffs],
+        }
+    ]
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as tar:
+        for name, data in {**blobs, "manifest.json": json.dumps(contents).encode()}.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(data)
+            tar.addfile(entry, io.BytesIO(data))
+    return sha(config), out.getvalue()
+
+
+@dataclass
+class Shipyard:
+    """A checkout with the profile PROFILE, and the engine on which its images are made."""
+
+    root: Path
+    cache: Path
+    client: Any
+
+    @property
+    def plan(self) -> Plan:
+        return self.plan_for(None)
+
+    def plan_for(self, arch: str | None) -> Plan:
+        words = {**dict.fromkeys(("cann", "chip", "os", "python")), "arch": arch}
+        arguments = argparse.Namespace(profile=PROFILE, base="standin", force=False, **words)
+        return planned(read_context(self.root), arguments)[1]
+
+    def make(
+        self,
+        seed: str = "a",
+        *,
+        layers: int = 3,
+        size: int = 300_000,
+        arch: str | None = None,
+        about: Mapping[str, str] | None = None,
+    ) -> str:
+        """Make the image of the plan on the engine, with `about` in its labels; return its id."""
+        plan = self.plan_for(arch)
+        target = plan.recipe.target
+        file = next(file for file in plan.recipe.base.line.version_files if file.name == "toolkit")
+        version = layer(file.at(target.arch).lstrip("/"), f"version={target.cann}\n".encode())
+        common = [layer(f"opt/{n}", noise(f"common {n}", size)) for n in range(layers - 2)]
+        own = layer("opt/own", noise(seed, size))
+        last = layer("opt/last", noise("last", size // 10))
+        parts = [version, *common, own, last]
+        image, data = archive(parts, {**labels(plan), **(about or {})}, plan.reference, str(target.arch))
+        self.client.images.load(data)
+        return image
+
+    def passes(self, image: str, arch: str | None = None) -> None:
+        """Store what verify stores when all has passed."""
+        catalog = read_context(self.root).catalog()
+        digest = sha256_bytes(manifest_text(self.plan_for(arch), catalog.compatibility).encode())
+        report = {"result": "passed", "counts": {}, "checks": [], ASKED: {"levels": [], "manifest_sha256": digest}}
+        store = self.cache / "verified" / f"{image[7:31]}-0123456789abcdef.json"
+        store.parent.mkdir(parents=True, exist_ok=True)
+        store.write_text(json.dumps(report))
+
+    def forget(self, *references: str) -> None:
+        """Remove images of ours by name."""
+        import docker.errors  # noqa: PLC0415
+
+        for reference in references:
+            with suppress(docker.errors.ImageNotFound):
+                self.client.images.remove(reference, force=True)
+
+    def clean(self) -> None:
+        """Remove every image of ours from the engine, also one that has only a digest left."""
+        for image in self.client.images.list():
+            names = (*image.tags, *(image.attrs.get("RepoDigests") or ()))
+            self.forget(*(name for name in names if PROFILE in name))
+
+
+def make_checkout(folder: Path) -> Path:
+    """A locked checkout whose only profile is PROFILE."""
+    root = folder / "checkout"
+    write_small(root)
+    (root / "images/profiles/stack.yaml").rename(root / f"images/profiles/{PROFILE}.yaml")
+    with StubIndex() as index, pytest.MonkeyPatch.context() as monkeypatch:
+        fill(index)
+        point_at(index, folder, monkeypatch)
+        assert cli.main(["lock"], root) == 0
+    return root
+
+
+def login(folder: Path, hosts: Sequence[str], password: str = PASSWORD) -> Path:
+    """A folder with docker's settings, logged in at `hosts`."""
+    folder.mkdir(exist_ok=True)
+    auth = base64.b64encode(f"{USER}:{password}".encode()).decode()
+    (folder / "config.json").write_text(json.dumps({"auths": {host: {"auth": auth} for host in hosts}}))
+    return folder

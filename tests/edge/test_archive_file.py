@@ -1,0 +1,138 @@
+"""Archives and their side files: written whole or not at all, and looked at before they are taken."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cannery.core.errors import ExitCode, FindingsError, UnableError, UsageError
+from cannery.core.side_file import Held, SideFile
+from cannery.edge import archive_file
+from cannery.edge.archive_file import Part, check_file, packer, read_side_of, side_path, whole_file, write_tar
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+IMAGE = Held(f"sha256:{'1' * 64}", "linux/amd64", ("stack:1",), (f"sha256:{'2' * 64}",))
+
+
+def side(part: Part) -> SideFile:
+    return SideFile("image", "x.tar", part.bytes, part.sha256, IMAGE)
+
+
+def write(path: Path, data: bytes = b"content") -> None:
+    with whole_file(path, side) as part:
+        part.write(data[:3])
+        part.write(data[3:])
+
+
+def test_a_file_and_what_is_said_of_it(tmp_path: Path) -> None:
+    path = tmp_path / "new/x.tar"
+    write(path)
+    found = read_side_of(path)
+    assert found is not None
+    assert (found.bytes, found.sha256) == (7, hashlib.sha256(b"content").hexdigest())
+    seen: list[int] = []
+    check_file(path, found, seen.append)
+    assert seen == [7]
+    assert sorted(one.name for one in path.parent.iterdir()) == ["x.tar", "x.tar.json"]
+
+
+@pytest.mark.parametrize(
+    ("content", "words"), [(b"conten", "cut off"), (b"contents", "another file"), (b"Content", "sha256")]
+)
+def test_another_file_is_refused(tmp_path: Path, content: bytes, words: str) -> None:
+    path = tmp_path / "x.tar"
+    write(path)
+    path.write_bytes(content)
+    found = read_side_of(path)
+    assert found is not None
+    with pytest.raises(FindingsError, match=words) as caught:
+        check_file(path, found, lambda _: None)
+    assert caught.value.where == str(path)
+
+
+def test_a_failure_leaves_the_pair_that_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "x.tar"
+    write(path)
+    before = (path.read_bytes(), side_path(path).read_bytes())
+    with pytest.raises(KeyError), whole_file(path, side) as part:
+        raise KeyError(part.write(b"half"))
+    assert (path.read_bytes(), side_path(path).read_bytes()) == before
+    assert not (tmp_path / "x.tar.part").exists()
+
+
+def test_an_end_between_the_two_files_leaves_one_without_a_side_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "x.tar"
+    write(path, b"the old one")
+
+    def killed(*_args: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(archive_file, "write_atomic", killed)
+        with pytest.raises(KeyboardInterrupt):
+            write(path, b"the new one")
+    assert path.read_bytes() == b"the new one"
+    assert read_side_of(path) is None
+    write(path, b"the new one")
+    assert read_side_of(path) is not None
+
+
+def test_what_a_killed_run_left_is_not_gone_on_with(tmp_path: Path) -> None:
+    path = tmp_path / "x.tar"
+    (tmp_path / "x.tar.part").write_bytes(b"x" * 100)
+    write(path)
+    assert path.read_bytes() == b"content"
+
+
+def test_one_run_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "x.tar"
+    with whole_file(path, side) as part:
+        part.write(b"first")
+        with pytest.raises(UsageError, match="another run writes this file"):
+            write(path)
+        part.write(b" run")
+    assert path.read_bytes() == b"first run"
+
+
+def test_a_folder_that_cannot_be(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UnableError) as caught:
+        write(tmp_path / "file/x.tar")
+    assert caught.value.code == ExitCode.UNABLE
+    assert "a file is where a folder is wanted" in caught.value.hint
+
+
+@pytest.mark.parametrize("name", ["x.tar", "x.tar.gz", "x.tgz"])
+def test_packing_by_suffix_gives_the_same_bytes_each_time(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    blocks = [b"a" * 5000, bytes(1024)]
+    for _ in range(2):
+        with whole_file(path, side) as part:
+            write_tar(part, blocks, packer(path), lambda _: None)
+        found = part.sha256
+    content = path.read_bytes()
+    assert hashlib.sha256(content).hexdigest() == found
+    assert (content if name.endswith(".tar") else gzip.decompress(content)) == b"".join(blocks)
+    assert name.endswith(".tar") or content[4:8] == bytes(4)  # no time
+
+
+@pytest.mark.parametrize("name", ["x", "x.zip", "x.tar.zst", "x.gz", "tar"])
+def test_other_suffixes_are_refused_with_those_that_are_known(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        packer(tmp_path / name)
+    assert ".tar.gz" in caught.value.hint
+
+
+def test_a_broken_side_file_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "x.tar"
+    side_path(path).write_bytes(b"\xff\xfe")
+    with pytest.raises(FindingsError) as caught:
+        read_side_of(path)
+    assert caught.value.where == f"{path}.json"

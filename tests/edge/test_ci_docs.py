@@ -1,0 +1,64 @@
+"""The ready CI files: each `make` line in them is one that the Makefile and build.py take."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cannery.cli import make_parser
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
+FILES = sorted((ROOT / "docs/ci").glob("*.yml"))
+# What GitLab takes for something else than a job's name.
+RESERVED = {"image", "services", "stages", "types", "before_script", "after_script", "variables", "cache", "include"}
+
+
+def lines(value: Any) -> list[str]:  # noqa: ANN401 - YAML
+    """Every text in a document."""
+    if isinstance(value, dict):
+        return [line for one in value.values() for line in lines(one)]
+    if isinstance(value, list):
+        return [line for one in value for line in lines(one)]
+    return value.splitlines() if isinstance(value, str) else []
+
+
+def calls(path: Path) -> list[list[str]]:
+    """The words of each `make` line; an expression of the CI's counts as one word."""
+    text = [re.sub(r"\$\{\{.*?\}\}", "x", line) for line in lines(yaml.safe_load(path.read_text(encoding="utf-8")))]
+    return [shlex.split(line)[1:] for line in text if line.startswith("make ")]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_every_make_line_is_one_of_ours(path: Path) -> None:
+    found = calls(path)
+    assert [words[0] for words in found] == ["check", "image", "push"]
+    variables = re.search(r"^TARGET_VARIABLES := (.*)$", MAKEFILE, re.MULTILINE)[1].split()  # type: ignore[index]
+    for target, *words in found:
+        assert re.search(rf"^{target}:.*## ", MAKEFILE, re.MULTILINE)
+        given = dict(word.split("=", 1) for word in words)
+        assert set(given) <= {*variables, "PROFILE", "REUSE"}
+        options = [w for name, value in given.items() if name in variables for w in (f"--{name.lower()}", value)]
+        options += ["--reuse"] * ("REUSE" in given)
+        assert make_parser().parse_args([target, given["PROFILE"], *options]).profile == given["PROFILE"]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_profiles_exist_and_logins_are_docker_s(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    named = re.search(r"(?i)profile: \[(.*)\]", text)
+    assert named
+    for name in named[1].split(", "):
+        assert (ROOT / f"images/profiles/{name}.yaml").is_file()
+    assert "--password-stdin" in text
+    assert not re.search(r"--password[ =]", text)
+
+
+def test_gitlabs_job_has_a_name_that_is_free() -> None:
+    document = yaml.safe_load((ROOT / "docs/ci/gitlab.yml").read_text(encoding="utf-8"))
+    assert not set(document) & RESERVED

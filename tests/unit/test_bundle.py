@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import hashlib
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cannery.core.bundle import ABOUT, SCHEMA, PackedLayer, blob, documents
+from cannery.core.layers_since import new_layers
+from cannery.core.side_file import Held
+from cannery.standalone import load_bundle
+
+CONFIG = b'{"rootfs": {}}'
+
+
+def digest(digit: str) -> str:
+    return f"sha256:{digit * 64}"
+
+
+def packed(digit: str) -> PackedLayer:
+    return PackedLayer(digest(digit), blob(digit.upper() * 64), 7, digit.upper() * 64)
+
+
+IMAGE = Held(digest("9"), "linux/amd64", ("stack:1",), (digest("a"), digest("b"), digest("a")))
+LAYERS = st.lists(st.sampled_from("abcdef").map(digest), max_size=8)
+
+
+def test_the_loader_and_the_writer_speak_of_the_same() -> None:
+    assert (load_bundle.ABOUT, load_bundle.SCHEMA) == (ABOUT, SCHEMA)
+
+
+def test_a_complete_bundle_is_an_oci_layout_and_a_docker_archive() -> None:
+    found = dict(documents(IMAGE, None, CONFIG, (packed("b"), packed("a")), {"load.py": "0"}))
+    index = json.loads(found["index.json"])
+    (described,) = index["manifests"]
+    manifest = json.loads(found[blob(described["digest"][7:])])
+    assert described["size"] == len(found[blob(described["digest"][7:])])
+    assert described["platform"] == {"os": "linux", "architecture": "amd64"}
+    # In the image's order, and a layer that comes twice twice.
+    assert [layer["digest"][7] for layer in manifest["layers"]] == ["A", "B", "A"]
+    assert found[blob(manifest["config"]["digest"][7:])] == CONFIG
+    (archive,) = json.loads(found["manifest.json"])
+    assert archive["RepoTags"] == ["stack:1"]
+    assert [name[-1] for name in archive["Layers"]] == ["A", "B", "A"]
+    assert json.loads(found["oci-layout"]) == {"imageLayoutVersion": "1.0.0"}
+
+
+def test_the_sums_are_of_every_member() -> None:
+    found = dict(documents(IMAGE, None, CONFIG, (packed("a"), packed("b")), {"load.py": "0" * 64}))
+    lines = dict(reversed(line.split("  ")) for line in found.pop("SHA256SUMS").decode().splitlines())
+    assert lines.pop("load.py") == "0" * 64
+    assert lines == {name: hashlib.sha256(content).hexdigest() for name, content in found.items()}
+
+
+def test_one_that_lacks_layers_is_no_layout_and_names_its_base() -> None:
+    base = Held(digest("8"), "linux/amd64", ("stack:0",), (digest("a"),))
+    found = dict(documents(IMAGE, base, CONFIG, (packed("b"),), {}))
+    assert "index.json" not in found
+    assert "manifest.json" not in found
+    about = json.loads(found[ABOUT])
+    assert about["base"]["id"] == digest("8")
+    assert [layer["diff_id"] for layer in about["layers"]] == [digest("b")]
+
+
+@given(LAYERS, LAYERS)
+def test_what_is_new_and_what_is_there_make_the_image(image: list[str], base: list[str]) -> None:
+    new = new_layers(image, base)
+    assert len(new) == len(set(new))
+    assert set(new) | (set(image) & set(base)) == set(image)
+    assert not set(new) & set(base)

@@ -1,0 +1,198 @@
+"""The loader that goes along in a bundle: what it reads of engines of every age, and what it refuses."""
+
+from __future__ import annotations
+
+import ast
+import gzip
+import hashlib
+import io
+import json
+import sys
+import tarfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cannery.standalone import load_bundle
+from cannery.standalone.load_bundle import Bundle, LoadError, _ready, check_platform, find_base, layers_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+SOURCE = Path(load_bundle.__file__).read_text(encoding="utf-8")
+
+
+def sha(data: bytes) -> str:
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+def tar_of(members: Mapping[str, bytes], links: Mapping[str, str] | None = None) -> io.BytesIO:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as tar:
+        for name, data in members.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(data)
+            tar.addfile(entry, io.BytesIO(data))
+        for name, target in (links or {}).items():
+            entry = tarfile.TarInfo(name)
+            entry.type, entry.linkname = tarfile.SYMTYPE, target
+            tar.addfile(entry)
+    return io.BytesIO(out.getvalue())
+
+
+A, B, C = (text * 2000 for text in (b"layer a", b"layer b", b"layer c"))
+
+
+def read(stream: io.BytesIO, wanted: Sequence[bytes]) -> tuple[dict[str, bytes], dict[str, bytes]]:
+    small: dict[str, bytes] = {}
+    found: dict[str, bytes] = {}
+    for digest, content, size in layers_of(stream, [sha(one) for one in wanted], small):
+        found[digest] = content.read()
+        assert len(found[digest]) == size
+    return found, small
+
+
+def test_it_is_python_3_7_and_needs_nothing_else() -> None:
+    tree = ast.parse(SOURCE, feature_version=(3, 7))
+    imported = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+    names = {name.name for node in imported if isinstance(node, ast.Import) for name in node.names}
+    names |= {str(node.module) for node in imported if isinstance(node, ast.ImportFrom)}
+    assert {name.partition(".")[0] for name in names} <= sys.stdlib_module_names
+    later = {"removeprefix", "removesuffix", "file_digest", "strict", "is_relative_to", "cache"}
+    used = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    used |= {str(node.arg) for node in ast.walk(tree) if isinstance(node, ast.keyword)}
+    assert not used & later
+
+
+def test_layers_by_their_diff_ids_and_the_documents_beside_them() -> None:
+    members = {f"blobs/sha256/{sha(one)[7:]}": one for one in (A, B, C)}
+    found, small = read(tar_of({**members, "manifest.json": b"[]", "blobs/sha256/1": b"{}"}), [A, C])
+    assert found == {sha(A): A, sha(C): C}
+    assert small == {"manifest.json": b"[]", "blobs/sha256/1": b"{}"}
+
+
+def test_layers_below_old_ids_each_once() -> None:
+    """Docker before 25."""
+    members = {"1/VERSION": b"1.0", "1/json": b"{}", "1/layer.tar": A, "2/layer.tar": B}
+    found, _ = read(tar_of(members, {"3/layer.tar": "../1/layer.tar"}), [A])
+    assert found == {sha(A): A}
+
+
+def test_layers_as_gzip() -> None:
+    """An engine that keeps images in containerd's store."""
+    members = {f"blobs/sha256/{sha(gzip.compress(one))[7:]}": gzip.compress(one) for one in (A, B)}
+    found, _ = read(tar_of(members), [B])
+    assert found == {sha(B): B}
+
+
+def test_layers_as_zstd_are_not_given() -> None:
+    found, _ = read(tar_of({"blobs/sha256/1": b"\x28\xb5\x2f\xfd" + A}), [A])
+    assert found == {}
+
+
+def bundle_file(folder: Path, about: Mapping[str, Any]) -> Path:
+    path = folder / "x.tar"
+    path.write_bytes(tar_of({"load.py": b"", "cannery.json": json.dumps(about).encode()}).getvalue())
+    return path
+
+
+def about(layers: str, held: str, base: str = "") -> dict[str, Any]:
+    return {
+        "schema": 1,
+        "image": {"id": "new", "layers": list(layers), "references": ["stack:2"], "platform": "linux/amd64"},
+        "layers": [{"diff_id": one} for one in held],
+        "base": {"id": "old", "references": ["stack:1"], "layers": list(base)} if base else None,
+    }
+
+
+class Docker:
+    """An engine with these images, by name or id: their layers."""
+
+    def __init__(self, images: Mapping[str, str]) -> None:
+        self.images = images
+
+    def image(self, reference: str) -> dict[str, Any] | None:
+        layers = self.images.get(reference)
+        return None if layers is None else {"Id": f"id of {reference}", "RootFS": {"Layers": list(layers)}}
+
+
+def based(folder: Path, images: Mapping[str, str], named: str = "", **parts: str) -> dict[str, Any] | None:
+    with Bundle(str(bundle_file(folder, about(**{"layers": "abcd", "held": "c", "base": "abxd", **parts})))) as bundle:
+        return find_base(bundle, Docker(images), named)  # type: ignore[arg-type] # what it asks
+
+
+def test_a_base_is_known_by_its_layers(tmp_path: Path) -> None:
+    for images in ({"old": "abxd"}, {"stack:1": "abxd"}, {"old": "xx", "stack:1": "dbaz"}):
+        found = based(tmp_path, images)
+        assert found is not None
+        assert set("abd") <= set(found["RootFS"]["Layers"])
+    assert based(tmp_path, {}, held="abcd") is None
+    assert based(tmp_path, {}, held="abcd", base="") is None
+    other = based(tmp_path, {"mine": "abd"}, "mine")
+    assert other is not None
+    assert other["Id"] == "id of mine"
+
+
+@pytest.mark.parametrize(
+    ("images", "words"),
+    [
+        ({}, "old is not on this engine\n  stack:1 is not on this engine"),
+        ({"stack:1": "ab"}, "stack:1 is id of stack:1, which lacks 1 of the 3 layers"),
+    ],
+)
+def test_a_base_that_is_missing_or_another_is_refused(tmp_path: Path, images: dict[str, str], words: str) -> None:
+    with pytest.raises(LoadError) as caught:
+        based(tmp_path, images)
+    assert words in caught.value.what
+    assert (caught.value.code, "stack:1 (old)" in caught.value.hint) == (3, True)
+
+
+@pytest.mark.parametrize(
+    ("layers", "held", "base", "ready"),
+    [
+        ("abcd", "c", "abxd", 2),
+        ("abcd", "d", "abc", 3),
+        ("abcd", "a", "bcd", 0),
+        ("abab", "", "ab", 2),
+        ("ab", "ab", "", 0),
+    ],
+)
+def test_only_the_lowest_layers_lie_ready(tmp_path: Path, layers: str, held: str, base: str, ready: int) -> None:
+    with Bundle(str(bundle_file(tmp_path, about(layers, held, base)))) as bundle:
+        assert _ready(bundle, {"RootFS": {"Layers": list(base)}}) == ready
+
+
+def test_what_is_no_bundle_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.tar"
+    with pytest.raises(LoadError) as caught:
+        Bundle(str(path))
+    assert caught.value.code == 2
+    whole = bundle_file(tmp_path, about("ab", "ab")).read_bytes()
+    for content in (
+        b"",
+        b"x" * 2000,
+        tar_of({"x": b""}).getvalue(),
+        tar_of({"cannery.json": b"{"}).getvalue(),
+        whole[:900],
+    ):
+        path.write_bytes(content)
+        with pytest.raises(LoadError) as caught:
+            Bundle(str(path))
+        assert (caught.value.code, "cut off, or no bundle" in caught.value.what) == (3, True)
+    path.write_bytes(tar_of({"cannery.json": b'{"schema": 2}'}).getvalue())
+    with pytest.raises(LoadError, match="schema 2 is not known"):
+        Bundle(str(path))
+
+
+def test_another_architecture_is_refused() -> None:
+    check_platform("linux/arm64", {"Architecture": "aarch64"})
+    with pytest.raises(LoadError, match="the image is for linux/arm64, and this engine runs linux/amd64"):
+        check_platform("linux/arm64", {"Architecture": "x86_64"})
+
+
+def test_no_docker_at_all() -> None:
+    with pytest.raises(LoadError, match="cannot start /nowhere/docker") as caught:
+        load_bundle.Docker(["/nowhere/docker"]).info()
+    assert caught.value.code == 4
+    assert load_bundle.main(["/nowhere/x.tar"]) == 2

@@ -1,0 +1,196 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from cannery.core.errors import UsageError
+from cannery.core.image_reference import parse_reference
+from cannery.core.published import (
+    DOCKER_MANIFEST,
+    INDEX_TYPE,
+    LIST_TYPE,
+    Entry,
+    Published,
+    ids_of,
+    label_faults,
+    merged_index,
+    near_tags,
+    near_words,
+    parse_registry,
+    published_reference,
+    push_fault,
+    version_fault,
+)
+from cannery.core.tags import parse_tag
+
+OCI_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+TAG = parse_tag("8.5.0-910b-ubuntu22.04-py3.11-0123456789ab")
+
+
+def digest(digit: str) -> str:
+    return f"sha256:{digit * 64}"
+
+
+def entry(arch: str, digit: str, kind: str = OCI_MANIFEST, **more: object) -> Entry:
+    return Entry(arch, digest(digit), digest("f"), {"mediaType": kind, "size": 7, "digest": digest(digit), **more})
+
+
+def there(*entries: Entry) -> Published:
+    return Published(digest("0"), INDEX_TYPE, b"{}", entries)
+
+
+@pytest.mark.parametrize(
+    ("registry", "host", "repository"),
+    [
+        ("registry.example/team", "registry.example", "team/stack"),
+        ("registry.example/a/b/", "registry.example", "a/b/stack"),
+        ("registry.example:5000", "registry.example:5000", "stack"),
+        ("localhost", "localhost", "stack"),
+        ("localhost:5000/x", "localhost:5000", "x/stack"),
+        ("127.0.0.1:5000/x", "127.0.0.1:5000", "x/stack"),
+        ("[::1]:5000/x", "[::1]:5000", "x/stack"),
+        ("docker.io/me", "docker.io", "me/stack"),
+        ("me", "docker.io", "me/stack"),
+    ],
+)
+def test_the_registry_is_put_before_a_name_once(registry: str, host: str, repository: str) -> None:
+    reference = published_reference(parse_registry(registry), f"stack:{TAG}")
+    found = parse_reference(reference)
+    assert (found.registry, found.repository, found.tag) == (host, repository, str(TAG))
+    with pytest.raises(UsageError, match="names a registry already"):
+        published_reference(parse_registry(registry), reference)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", None, "https://registry.example/team", "registry.example/team:tag", "registry.example/Team"),
+        *(f"registry.example/x@{digest('1')}", "registry.example/a b", "me@registry.example", "/team", "-"),
+    ],
+)
+def test_no_registry(text: str | None) -> None:
+    with pytest.raises(UsageError, match="REGISTRY") as caught:
+        parse_registry(text)
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("https://me:s3cret@registry.example/x", "me:s3cret@registry.example/x", "registry.example/x?token=s3cret"),
+        "registry.example/x#s3cret",
+    ],
+)
+def test_what_may_be_secret_in_it_is_not_repeated(text: str) -> None:
+    with pytest.raises(UsageError, match="REGISTRY") as caught:
+        parse_registry(text)
+    assert "s3cret" not in str(caught.value)
+
+
+def test_near_tags_are_those_of_the_target_first() -> None:
+    others = [
+        *("latest", "8.5.0-910b-ubuntu22.04-py3.11", "8.5.0-910b-ubuntu22.04-py3.11-ffffffffffff", str(TAG)),
+        *("8.5.0-a3-ubuntu22.04-py3.11-ffffffffffff", "8.3.rc1-a3-ubuntu22.04-py3.11-ffffffffffff"),
+        "8.5.0-910b-ubuntu22.04-py3.11-ffffffffffff-arm64",
+    ]
+    assert near_tags(TAG, others) == (
+        "8.5.0-910b-ubuntu22.04-py3.11-ffffffffffff",
+        "8.5.0-910b-ubuntu22.04-py3.11",
+        "8.5.0-a3-ubuntu22.04-py3.11-ffffffffffff",
+    )
+    assert near_words(TAG, ["latest"]) == "there is nothing for 8.5.0-910b-ubuntu22.04-py3.11 either"
+    many = [f"8.5.0-910b-ubuntu22.04-py3.11-{n:012x}" for n in range(8)]
+    assert near_words(TAG, many).endswith(f"{many[4]} and 3 more")
+
+
+def test_a_tag_changes_for_no_other_image() -> None:
+    ours = {digest("f")}
+    other = {digest("e")}
+    assert push_fault(None, "amd64", ours) == ""
+    assert push_fault(there(entry("arm64", "1")), "amd64", other) == ""
+    assert push_fault(there(entry("amd64", "1")), "amd64", ours) == ""
+    assert push_fault(there(entry("amd64", "1")), "amd64", {digest("1")}) == ""  # as containerd's store names it
+    fault = push_fault(there(entry("arm64", "2"), entry("amd64", "1")), "amd64", other)
+    assert "another image" in fault
+    assert digest("1")[:19] in fault
+
+
+def test_an_image_is_known_by_its_digests_in_this_repository_alone() -> None:
+    digests = [
+        f"registry.example/x@{digest('1')}",
+        f"registry.example/y@{digest('2')}",
+        f"other.example/x@{digest('3')}",
+    ]
+    assert ids_of(digest("f"), digests, "registry.example/x:1") == {digest("f"), digest("1")}
+
+
+def test_an_index_keeps_the_other_architectures() -> None:
+    alone = there(entry("arm64", "2"))
+    kind, body = merged_index(alone, "amd64", {"mediaType": OCI_MANIFEST, "size": 9, "digest": digest("1")})
+    assert kind == INDEX_TYPE
+    value = json.loads(body)
+    assert value["mediaType"] == kind
+    assert [(m["platform"]["architecture"], m["digest"]) for m in value["manifests"]] == [
+        ("amd64", digest("1")),
+        ("arm64", digest("2")),
+    ]
+    kind, body = merged_index(
+        there(
+            entry("amd64", "1", DOCKER_MANIFEST),
+            entry("arm64", "2", DOCKER_MANIFEST, platform={"os": "linux", "architecture": "arm64", "variant": "v8"}),
+        ),
+        "amd64",
+        {"mediaType": DOCKER_MANIFEST, "size": 9, "digest": digest("3")},
+    )
+    assert kind == LIST_TYPE
+    assert [(m["platform"].get("variant"), m["digest"]) for m in json.loads(body)["manifests"]] == [
+        (None, digest("3")),
+        ("v8", digest("2")),
+    ]
+
+
+LABELS = {
+    "org.opencontainers.image.version": str(TAG),
+    "org.cannery.profile": "stack",
+    "org.cannery.plan": TAG.plan,
+    "org.cannery.target": "target",
+    "org.cannery.base.kind": "real",
+}
+
+
+def test_labels_that_fit() -> None:
+    assert label_faults(LABELS, "stack", TAG, "target") == ()
+
+
+@pytest.mark.parametrize("name", [name for name in LABELS if not name.endswith("kind")])
+def test_a_label_that_does_not_fit_is_named(name: str) -> None:
+    for labels in ({**LABELS, name: "other"}, {k: v for k, v in LABELS.items() if k != name}):
+        (fault,) = label_faults(labels, "stack", TAG, "target")
+        assert name in fault
+
+
+def test_a_stand_in_never_goes_under_a_real_tag() -> None:
+    labels = {**LABELS, "org.cannery.base.kind": "standin"}
+    assert "never goes under a real tag" in label_faults(labels, "stack", TAG, "target")[0]
+    own = parse_tag(f"{TAG}-standin")
+    assert label_faults({**labels, "org.opencontainers.image.version": str(own)}, "stack", own, "target") == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "cann", "fits"),
+    [
+        ("version=8.5.0\n", "8.5.0", True),
+        ("version=8.1.RC1", "8.1.rc1", True),
+        ("Version=7.6.0.1.220\nversion_dir=8.1.RC1\n", "8.1.rc1", True),
+        ("Ascend-cann-atb : 8.3.RC2", "8.3.rc2", True),
+        ("version=8.5.0.b160", "8.5.0", True),
+        ("version=8.5.1", "8.5.0", False),
+        ("nothing", "8.5.0", False),
+        (None, "8.5.0", False),
+    ],
+)
+def test_canns_version_file_and_the_tag(text: str | None, cann: str, fits: bool) -> None:
+    fault = version_fault("/p", text, cann)
+    assert (fault == "") is fits
+    assert fits or "/p" in fault
