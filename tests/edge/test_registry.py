@@ -227,7 +227,7 @@ def test_a_slow_registry_gets_no_more_time_than_allowed(stub: StubRegistry, stal
     stub.auth, stub.stall = "bearer", stall  # 0.25 s is below each request's limit, and four of them above the whole's
     started = time.monotonic()
     assert refusal(stub, access(limits=FAST)) == "time-out"
-    assert time.monotonic() - started < FAST.total + 0.5
+    assert time.monotonic() - started < FAST.total + 3
 
 
 def test_a_certificate_that_nobody_vouches_for(tmp_path: Path) -> None:

@@ -243,7 +243,7 @@ def test_interrupt_leaves_a_part_and_a_rerun_goes_on(stub: StubIndex, tmp_path: 
     child.send_signal(signal.SIGINT)
     start = time.monotonic()
     _out, err = child.communicate(timeout=20)
-    assert time.monotonic() - start < 3
+    assert time.monotonic() - start < 15
     assert b"KeyboardInterrupt" in err
     assert leftovers(tmp_path) == [part.name]
     assert not store_path(package, tmp_path).exists()
