@@ -17,8 +17,8 @@ def test_a_child_has_a_folder_for_temporary_files_on_a_read_only_root(
 ) -> None:
     shared = str(tmp_path)
     monkeypatch.setattr("verifying.child.os.access", lambda path, _mode: path == shared)
-    assert scratch({}, shared) == {"TMPDIR": shared}
-    assert scratch({"TMPDIR": "/nowhere"}, shared) == {"TMPDIR": shared}
+    assert scratch({}, shared) == {"TMPDIR": shared, "HOME": shared}
+    assert scratch({"TMPDIR": "/nowhere"}, shared)["TMPDIR"] == shared
     assert scratch({"TMP": shared}, "/other") == {}, "the environment names one that can be written"
     assert scratch({}, "/other") == {}, "and where there is none at all, nothing is promised"
 

@@ -30,14 +30,15 @@ def start(image: Image, command: Sequence[str], cwd: str = "", **streams: Any) -
 
 
 def scratch(env: Mapping[str, str], shared: str = "/dev/shm") -> dict[str, str]:
-    """TMPDIR for a child where Python would find no folder to write to, as on a read-only root; else nothing.
+    """TMPDIR and HOME for a child where nothing can be written, as on a read-only root; else nothing.
 
-    It is shared memory, which every container has: libraries that ask for a folder at import get one.
+    They are shared memory, which every container has: libraries that ask for a folder at import get one (tempfile,
+    and torch's extensions below HOME).
     """
     places = [env[name] for name in ("TMPDIR", "TEMP", "TMP") if env.get(name)] + ["/tmp", "/var/tmp", "/usr/tmp"]
     if any(os.access(place, os.W_OK) for place in places) or not os.access(shared, os.W_OK):
         return {}
-    return {"TMPDIR": shared}
+    return {"TMPDIR": shared, "HOME": shared}
 
 
 def run(image: Image, command: Sequence[str], cwd: str = "", text: str = "") -> Finished:
