@@ -141,8 +141,8 @@ def make_parser() -> Parser:
         if name in JSON_COMMANDS:
             sub.add_argument("--json", action="store_true", help="print JSON")
         if name in TARGET_COMMANDS or name == "show":
-            many = name == "lock"
-            sub.add_argument("profile", nargs="*" if many else None, metavar="PROFILE", help="a profile")
+            nargs = {"lock": "*", "verify": "?"}.get(name)
+            sub.add_argument("profile", nargs=nargs, metavar="PROFILE", help="a profile")
         if name == "patches":
             _patches_options(sub)
         if name in TARGET_COMMANDS or name == "patches":
@@ -227,6 +227,8 @@ def _own_options(name: str, sub: argparse.ArgumentParser) -> None:
         add("--reuse", action="store_true", help="pull the prebuilt image from REGISTRY where it is there, else build")
     if name == "verify":
         add("--image", metavar="REF", help="another image than the profile's")
+        words = "an image of yours, as docker commit makes one: what differs from PROFILE, or which profile is nearest"
+        add("--against", metavar="IMAGE", help=words)
         add("--level", action="append", choices=("static", "import", "npu"), default=[], help="only this level")
     if name in {"run", "shell"}:
         _container_options(sub)

@@ -276,7 +276,13 @@ def _verify(work: Work, built_id: str) -> Verified:
 
 
 def verify_image(arguments: argparse.Namespace, context: Context) -> ExitCode:
-    """Run the verify script in a built image and print every check."""
+    """Run the verify script in a built image and print every check; with --against, look into another image."""
+    if arguments.against:
+        from cannery.commands.against import against  # noqa: PLC0415 - another way to the same question
+
+        return against(arguments, context)
+    if not arguments.profile:
+        raise UsageError("PROFILE is missing", hint="build.py verify quickstart, or --against IMAGE for one of yours")
     fault = reference_fault(arguments.image or "")
     if fault:
         raise UsageError(f"--image: {fault}", hint=REGISTRY_HINT)
