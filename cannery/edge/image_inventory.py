@@ -173,7 +173,7 @@ def look_at_tar(look: Look, tar: tarfile.TarFile) -> None:
                 look.keep(path, data.read(1 << 20))
         elif member.islnk() and look.wants(path):
             names[path] = "/" + member.linkname.removeprefix("./").strip("/")
-    for path, first in names.items():  # a hard link's text stands at its first name
+    for path, first in names.items():  # a hard link's text stands at its first name, a file of its kind
         if first in look.texts:
             look.texts[path] = look.texts[first]
 

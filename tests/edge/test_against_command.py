@@ -1,0 +1,353 @@
+"""`build.py verify --against` with a docker that is a script: a made-up image is walked, or exported, and judged."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import sys
+import tarfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import docker.errors
+import jsonschema
+import pytest
+
+from cannery import cli
+from cannery.commands import against as command
+from cannery.core.errors import UnableError, UsageError
+from cannery.core.lock_text import parse_lock
+from cannery.edge import image_inventory
+from cannery.edge.engine import Engine
+from cannery.edge.image_inventory import Config, Questions, look_at_tar, read_config, read_image
+from cannery.edge.image_look import Look, walk
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+SCHEMA = json.loads((ROOT / "docs/against-report.schema.json").read_text())
+HOME = "/usr/local/python3.11.13"
+SITE = f"{HOME}/lib/python3.11/site-packages"
+CANN = "/usr/local/Ascend/ascend-toolkit"
+VERL = "796871d7d092f7cbc6a64e7f4a3796f7a2217f5e"
+ENV = [
+    f"PATH={HOME}/bin:/usr/bin",
+    "http_proxy=http://name:word@127.0.0.1:7333",
+    "LD_PRELOAD=/usr/local/lib/libjemalloc.so.2",
+]
+# A docker of this host whose one image is a folder: `run` walks it, as the script in the image would.
+DOCKER = """\
+import json, pathlib, shutil, sys
+here, words = pathlib.Path(__file__).parent, sys.argv[1:]
+settings = json.loads((here / "settings.json").read_text())
+with open(here / "calls", "a") as notes:
+    print(json.dumps(words), file=notes)
+if words[0] == "run":
+    if settings["broken"]:
+        print("exec: python3: not found", file=sys.stderr)
+        sys.exit(127)
+    sys.argv = ["-", words[-1]]
+    script = sys.stdin.read().replace("walk(found)", "walk(found, " + repr(settings["root"]) + ")")
+    exec(compile(script, "look", "exec"), {"__name__": "__main__"})
+if words[0] == "create":
+    print("c0ffee")
+if words[0] == "export":
+    with open(here / "image.tar", "rb") as tar:
+        shutil.copyfileobj(tar, sys.stdout.buffer)
+"""
+
+
+def write(root: Path, files: Mapping[str, str]) -> None:
+    for name, text in files.items():
+        path = root / name.lstrip("/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def dist(name: str, version: str, site: str = SITE) -> dict[str, str]:
+    path = f"{site}/{name.replace('-', '_')}-{version}.dist-info/METADATA"
+    return {path: f"Name: {name}\nVersion: {version}\n\n{'x' * 9000}"}
+
+
+def hand_made(root: Path) -> None:
+    """What somebody who followed verl_npu's guide has: the lock's packages, verl from git, one other torch_npu."""
+    lock = parse_lock((ROOT / "images/locks/verl-npu/py3.11-arm64.txt").read_text(), "lock")
+    write(root, {key: text for p in lock.packages for key, text in dist(p.name, p.version).items()})
+    shutil.rmtree(root / f"{SITE}/torch_npu-2.7.1.dist-info".lstrip("/"))
+    write(root, dist("torch-npu", "2.5.1"))
+    write(root, dist("verl", "0.5.0.dev0"))
+    origin = {"url": "file:///workspace/verl", "dir_info": {"editable": True}}
+    write(
+        root,
+        {
+            f"{SITE}/verl-0.5.0.dev0.dist-info/direct_url.json": json.dumps(origin),
+            "/workspace/verl/verl/__init__.py": "__version__ = '0.5'\n",
+            "/workspace/verl/.git/HEAD": "ref: refs/heads/main\n",
+            "/workspace/verl/.git/refs/heads/main": f"{VERL}\n",
+            "/workspace/verl/.git/config": '[remote "origin"]\n\turl = https://github.com/volcengine/verl.git\n',
+            "/workspace/verl/.git/objects/ab/HEAD": "no head",
+            "/workspace/MindSpeed-RL/verl_npu/verl_npu/patch/verl/796871d7d/megatron_workers.patch": "--- a\n",
+            f"{CANN}/8.3.RC1/aarch64-linux/ascend_toolkit_install.info": "package_name=Ascend\nversion=8.3.RC1\n",
+            "/usr/local/Ascend/nnal/atb/8.3.RC1/version.info": "    Ascend-cann-atb : 8.3.RC1\n".lstrip(),
+            "/usr/lib/os-release": 'ID=ubuntu\nVERSION_ID="22.04"\n',
+            "/root/.cache/pip/http/a": "x" * 2_000_000,
+            "/root/.netrc": "machine m login l password p",
+            "/usr/lib/aarch64-linux-gnu/libjemalloc.so.2": "ELF",
+        },
+    )
+    for name, target in {
+        f"{CANN}/latest": "8.3.RC1",
+        "/usr/local/Ascend/nnal/atb/latest": "8.3.RC1",
+        "/etc/os-release": "../usr/lib/os-release",
+        "/usr/local/lib/libjemalloc.so.2": "/usr/lib/aarch64-linux-gnu/libjemalloc.so.2",
+        f"{HOME}/lib64": "lib",
+    }.items():
+        (root / name.lstrip("/")).parent.mkdir(parents=True, exist_ok=True)
+        (root / name.lstrip("/")).symlink_to(target)
+
+
+@dataclass
+class Image:
+    """What docker's SDK gives of an image."""
+
+    id: str
+    attrs: dict[str, Any]
+    layers: tuple[str, ...] = ()
+
+    def history(self) -> list[dict[str, str]]:
+        return [{"CreatedBy": layer} for layer in self.layers]
+
+
+class Client:
+    """The SDK's client, with one image."""
+
+    def __init__(self, image: Image | None) -> None:
+        self.image = image
+
+    @property
+    def images(self) -> Client:
+        return self
+
+    def get(self, reference: str) -> Image:
+        if self.image is None:
+            raise docker.errors.ImageNotFound("none")
+        return self.image
+
+
+class Host:
+    """An engine of amd64 whose one image is a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.root = folder / "rootfs"
+        self.root.mkdir()
+        self.broken = False
+
+    def engine(self) -> Engine:
+        program, tar = self.folder / "docker", self.folder / "image.tar"
+        with tarfile.open(tar, "w") as archive:
+            archive.add(self.root, arcname=".")
+        (self.folder / "settings.json").write_text(json.dumps({"broken": self.broken, "root": str(self.root)}))
+        program.write_text(f"#!{sys.executable}\n{DOCKER}")
+        program.chmod(0o755)
+        versions = {"server_version": "26", "api_version": "1.45", "arch": "amd64"}
+        return Engine("unix:///s", program, None, owned=False, data_root=None, **versions)
+
+    @property
+    def calls(self) -> list[list[str]]:
+        path = self.folder / "calls"
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    return Host(tmp_path)
+
+
+def config(arch: str = "amd64") -> Config:
+    return Config("sha256:" + "a" * 64, arch, {}, {}, ())
+
+
+def quiet(_text: str) -> None:
+    pass
+
+
+def test_a_walk_and_a_tar_give_the_same(tmp_path: Path) -> None:
+    hand_made(tmp_path)
+    linked = tmp_path / "root/.cache/uv/archive-v0/abc/ray-2.dist-info/METADATA"  # uv installs by hard links
+    linked.parent.mkdir(parents=True)
+    (ray,) = tmp_path.glob(f"{SITE}/ray-*.dist-info/METADATA".lstrip("/"))
+    os.link(ray, linked)
+    looks = [Look(("verl/__init__.py",), ("verl_npu/patch",), ("libjemalloc.so.2",)) for _ in range(2)]
+    walk(looks[0], str(tmp_path))
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        tar.add(tmp_path, arcname=".")
+    buffer.seek(0)
+    with tarfile.open(fileobj=buffer, mode="r|") as tar:
+        look_at_tar(looks[1], tar)
+    walked, packed = (look.value() for look in looks)
+    assert walked == packed
+    texts = walked["texts"]
+    assert isinstance(texts, dict)
+    assert len(texts[f"{SITE}/verl-0.5.0.dev0.dist-info/METADATA"]) == 4096
+    assert texts["/workspace/verl/.git/refs/heads/main"] == f"{VERL}\n"
+    assert "/workspace/verl/.git/objects/ab/HEAD" not in texts
+    assert "/root/.netrc" not in texts
+    assert walked["caches"] == {"/root/.cache/pip": 2_000_000, "/root/.cache/uv": ray.stat().st_size}
+    assert walked["present"] == [
+        "/root/.netrc",
+        "/usr/lib/aarch64-linux-gnu/libjemalloc.so.2",
+        "/workspace/MindSpeed-RL/verl_npu/verl_npu/patch/verl/796871d7d/megatron_workers.patch",
+    ]
+
+
+def test_a_pipe_is_never_opened(tmp_path: Path) -> None:
+    folder = tmp_path / "opt/cannery"
+    folder.mkdir(parents=True)
+    os.mkfifo(folder / "manifest.json")
+    look = Look()
+    walk(look, str(tmp_path))
+    assert look.texts == {}
+
+
+def test_the_container_can_only_read(host: Host) -> None:
+    write(host.root, dist("torch", "2.7.1"))
+    seen = read_image(host.engine(), dict(os.environ), config(), Questions(), quiet)
+    assert list(seen.texts) == [f"{SITE}/torch-2.7.1.dist-info/METADATA"]
+    (call,) = host.calls
+    assert call[:2] == ["run", "--rm"]
+    for words in (["--network", "none"], ["--cap-drop", "ALL"], ["--security-opt", "no-new-privileges"]):
+        assert words == call[call.index(words[0]) : call.index(words[0]) + 2]
+    assert "--read-only" in call
+
+
+@pytest.mark.parametrize(("arch", "broken", "first"), [("arm64", False, "create"), ("amd64", True, "run")])
+def test_what_cannot_run_is_exported(host: Host, arch: str, *, broken: bool, first: str) -> None:
+    write(host.root, dist("torch", "2.7.1"))
+    host.broken = broken
+    said: list[str] = []
+    seen = read_image(host.engine(), dict(os.environ), config(arch), Questions(), said.append)
+    assert list(seen.texts) == [f"{SITE}/torch-2.7.1.dist-info/METADATA"]
+    assert [call[0] for call in host.calls] == [*(["run"] if first == "run" else []), "create", "export", "rm"]
+    assert host.calls[-1] == ["rm", "--force", "c0ffee"]
+    assert ("it is for arm64" if arch == "arm64" else "no Python starts in it") in said[0]
+
+
+def test_an_export_that_breaks_off_is_said_and_the_container_removed(host: Host) -> None:
+    write(host.root, {"/big": "x" * 100_000})
+    engine = host.engine()
+    tar = host.folder / "image.tar"
+    tar.write_bytes(tar.read_bytes()[:50_000])
+    with pytest.raises(UnableError, match="breaks off"):
+        read_image(engine, dict(os.environ), config("arm64"), Questions(), quiet)
+    assert host.calls[-1] == ["rm", "--force", "c0ffee"]
+
+
+def test_what_an_engine_says_of_an_image() -> None:
+    attributes = {"Architecture": "arm64", "Config": {"Env": ["A=b=c", "B="], "Labels": None}}
+    found = read_config(Client(Image("sha256:1", attributes, ("RUN x",))), "mine:1")
+    assert found == Config("sha256:1", "arm64", {"A": "b=c", "B": ""}, {}, ("RUN x",))
+    with pytest.raises(UsageError, match="no image mine:1") as caught:
+        read_config(Client(None), "mine:1")
+    assert "docker pull mine:1" in caught.value.hint
+
+
+# The command.
+
+
+class Against:
+    def __init__(self, host: Host, capture: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+        self.capture = capture
+        image = Image(
+            "sha256:" + "b" * 64, {"Architecture": "arm64", "Config": {"Env": ENV}}, ("export https_proxy=x",)
+        )
+        self.client = Client(image)
+        monkeypatch.setattr(command, "find_engine", lambda *_, **__: host.engine())
+        monkeypatch.setattr(command, "docker_client", lambda _engine: self.client)
+
+    def __call__(self, *words: str) -> tuple[int, str, str]:
+        code = cli.main(("verify", *words), ROOT)
+        said = self.capture.readouterr()
+        assert "Traceback" not in said.out + said.err
+        assert "defect" not in said.err
+        return code, said.out, said.err
+
+
+@pytest.fixture
+def verify(host: Host, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Against:
+    hand_made(host.root)
+    return Against(host, capsys, monkeypatch)
+
+
+def test_the_nearest_profile_of_a_hand_made_image(verify: Against) -> None:
+    code, out, _ = verify("--against", "mine:1", "--json")
+    report = json.loads(out)
+    jsonschema.validate(report, SCHEMA)
+    assert (code, report["profile"], report["equal"]) == (6, "verl-npu", False)
+    assert {one["name"] for one in report["profiles"]} == {
+        path.stem for path in (ROOT / "images/profiles").glob("*.yaml")
+    }
+    assert report["profiles"][0]["distance"] < 0.5 < report["profiles"][1]["distance"]
+    assert report["image"]["python"] == "3.11"
+    assert report["image"]["cann"] == "8.3.rc1"
+    differences = {one["subject"]: (one["kind"], one["found"]) for one in report["differences"]}
+    assert report["differences"][0]["subject"] == "torch-npu"
+    assert differences["torch-npu"] == ("breaks", "2.5.1")
+    assert "verl-src" not in differences  # at the profile's commit
+    assert differences["mindspeed"] == ("source", "")
+    assert differences["import-of-verl-npu (verl-npu)"] == ("patch", "not in /workspace/verl/verl/__init__.py")
+    assert differences["patches of verl-npu"][1].endswith("/verl/796871d7d: megatron_workers")
+    assert "LD_PRELOAD" not in differences
+    left = {one["subject"] for one in report["differences"] if one["kind"] == "leftover"}
+    assert left == {
+        "proxy settings in ENV: http_proxy",
+        "proxy settings in the history: https_proxy",
+        "a cache of 2 MB",
+        "a file that may hold secrets",
+    }
+    assert "name:word" not in out
+
+
+def test_a_profile_that_is_named(verify: Against) -> None:
+    code, out, err = verify("verl-sglang", "--against", "mine:1")
+    assert code == 6
+    assert "profile verl-sglang: " in out.splitlines()[-1]
+    assert "verl-npu" not in out.replace("/workspace", "")
+    assert "from its export" in err
+
+
+def test_words_that_do_not_go_together(verify: Against) -> None:
+    for words, said in (
+        (("--against", "mine:1", "--require-npu"), "--require-npu does not go with --against"),
+        (("--against", "mine:1", "--cann", "8.5.0"), "--cann does not go with --against"),
+        (("quickstart", "--against", "mine:1", "--pin", "ray==2.60.0"), "--pin does not go with --against"),
+        (("quickstar", "--against", "mine:1"), "did you mean quickstart?"),
+        ((), "PROFILE is missing"),
+    ):
+        code, _, err = verify(*words)
+        assert code == 2
+        assert said in err
+
+
+def test_an_image_that_is_not_there(verify: Against) -> None:
+    verify.client.image = None
+    code, _, err = verify("--against", "mine:1")
+    assert (code, "no image mine:1 on this engine" in err, "docker pull mine:1" in err) == (2, True, True)
+
+
+def test_an_image_for_another_cpu(verify: Against) -> None:
+    assert verify.client.image is not None
+    verify.client.image.attrs["Architecture"] = "riscv64"
+    code, _, err = verify("--against", "mine:1")
+    assert code == 2
+    assert "riscv64" in err
+
+
+def test_only_a_script_of_the_standard_library_goes_into_the_image() -> None:
+    text = image_inventory.SCRIPT.read_text()
+    assert "cannery" not in text.split('"""', 2)[2].replace("/opt/cannery", "")
