@@ -5,7 +5,7 @@ PY := .venv/bin/python
 RUN := $(PY) build.py
 
 # make variable -> option of build.py
-TARGET_VARIABLES := CANN CHIP OS PYTHON ARCH BASE WHEELHOUSE NPUS NETWORK INTERFACE RUNTIME FORMAT NODES BUILDER SOURCES GIT_MIRROR PATCHES REGISTRY OUTPUT SINCE
+TARGET_VARIABLES := CANN CHIP OS PYTHON ARCH BASE WHEELHOUSE NPUS NETWORK INTERFACE RUNTIME FORMAT NODES BUILDER SOURCES GIT_MIRROR PATCHES REGISTRY OUTPUT SINCE AGAINST
 # SRC_<component>=folder, as many as are given. VERL_PATH is what verl_npu's own guide calls the tree of verl.
 TREES = $(filter SRC_%,$(GIVEN))
 KNOWN = PROFILE $(TARGET_VARIABLES) $(TREES) VERL_PATH PIN UPGRADE DEV FORCE DOCUMENTED PRINT CMD KIND FILE REUSE HOST_PYTHON CANNERY_CACHE ARGS
@@ -43,7 +43,7 @@ help: ## print targets and variables
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 	@echo "variables: PROFILE=name CANN=8.5.0 CHIP=910b OS=ubuntu22.04 PYTHON=3.11 ARCH=amd64 BASE=standin PIN='name==version …' FORCE=1 NPUS=0,1|none CMD='…' KIND='wheels …'"
 	@echo "           NETWORK=host INTERFACE=eth0 RUNTIME=ascend DEV='component=folder …' PRINT=1 FORMAT=compose|pod|job|raycluster NODES=4"
-	@echo "           WHEELHOUSE=folder BUILDER=buildx-builder UPGRADE='name name==version …'"
+	@echo "           WHEELHOUSE=folder BUILDER=buildx-builder UPGRADE='name name==version …' AGAINST=image-of-yours"
 	@echo "           SOURCES=release|release:name,name GIT_MIRROR=folder SRC_<component>=folder VERL_PATH=folder PATCHES=folder DOCUMENTED=1"
 	@echo "           REGISTRY=host/path REUSE=1 OUTPUT=file SINCE=older-bundle-or-image FILE=archive"
 	@echo "           ARGS='more options of build.py' CANNERY_CACHE=folder HOST_PYTHON=python3"
@@ -69,8 +69,8 @@ render: setup ## write PROFILE's Dockerfile, bake file and wheels to out/
 	@$(RUN) render $(need_profile) $(OPTIONS)
 image: setup ## check, build and verify the image of PROFILE
 	@$(RUN) image $(need_profile) $(OPTIONS)
-verify: setup ## run the verify script in PROFILE's image
-	@$(RUN) verify $(need_profile) $(OPTIONS)
+verify: setup ## run the verify script in PROFILE's image; AGAINST=image: what differs in one of yours
+	@$(RUN) verify $(if $(AGAINST),$(foreach p,$(PROFILE),$(call quote,$p)),$(need_profile)) $(OPTIONS)
 run: setup ## start a container of PROFILE with this host's NPUs (CMD='…'; PRINT=1: say how)
 	@$(RUN) run $(need_profile) $(OPTIONS) $(if $(CMD),-- sh -c $(call quote,$(CMD)))
 shell: setup ## open a shell in a new container of PROFILE with this host's NPUs

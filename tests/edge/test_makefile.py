@@ -145,6 +145,14 @@ def test_where_and_how_a_container_runs(make: Make, value: str) -> None:
     ]
 
 
+@pytest.mark.parametrize("value", NASTY)
+def test_an_image_of_ones_own(make: Make, value: str) -> None:
+    assert make("verify", f"AGAINST={value}").returncode == 0
+    assert make.noted == ["verify", "--against", value]
+    assert make("verify", f"AGAINST={value}", "PROFILE=p", "CHIP=a3").returncode == 0
+    assert make.noted == ["verify", "p", "--chip", "a3", "--against", value]
+
+
 def test_a_shell(make: Make) -> None:
     assert make("shell", "PROFILE=p", "NPUS=0").returncode == 0
     assert make.noted == ["shell", "p", "--npus", "0"]

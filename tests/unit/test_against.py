@@ -21,6 +21,7 @@ from cannery.core.against.packages import is_equal
 from cannery.core.against.report import report_lines, report_value
 from cannery.core.component import Component
 from cannery.core.recipe import Options
+from cannery.core.words import Install
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -175,11 +176,12 @@ EXACT = {
     **origin("engine", "0.11.0", url="https://g.example/engine", vcs_info={"commit_id": ENGINE}),
     **origin("plugin", "1.0", url="file:///src/plugin", dir_info={"editable": True}),
     **git_tree("/src/plugin", PLUGIN),
+    **origin("kernels", "1.2.0", url="file:///w/k", dir_info={}),
     **git_tree("/w/k", KERNELS, "git@g.example:made-up/kernels.git"),
 }
 
 
-def test_sources_by_metadata_by_tree_and_by_repository() -> None:
+def test_sources_by_metadata_and_by_the_trees_they_were_installed_from() -> None:
     found = sources(EXACT)
     assert (found.differences, found.sources, found.distance) == ((), (3, 3), 0.0)
 
@@ -210,8 +212,9 @@ def test_a_version_that_fits_without_a_commit_is_a_note() -> None:
 
 
 def test_the_commit_in_a_version_decides() -> None:
-    assert sources(EXACT, {**SOURCES, "kernels": f"1.2.0+g{KERNELS[:8]}"}).differences == ()
-    found = sources(EXACT, {**SOURCES, "kernels": "1.2.0+g0123456"})
+    plain = {path: text for path, text in EXACT.items() if "kernels" not in path}
+    assert sources(plain, {**SOURCES, "kernels": f"1.2.0+g{KERNELS[:8]}"}).differences == ()
+    found = sources(plain, {**SOURCES, "kernels": "1.2.0+g0123456"})
     assert [(kind, subject) for kind, subject, *_ in told(found)] == [(Kind.SOURCE, "kernels")]
 
 
@@ -220,6 +223,35 @@ def test_a_missing_source() -> None:
     found = sources(EXACT, packages)
     assert told(found) == [(Kind.SOURCE, "engine", f"{ENGINE[:12]} (0.11.0)", "")]
     assert found.differences[0].note == "nor a tree of made-up/engine"
+
+
+def test_a_clone_beside_an_installed_package_says_nothing_of_it() -> None:
+    found = sources({**EXACT, **git_tree("/w/engine", PLUGIN), **origin("engine", "0.11.0")})
+    assert found.is_equal
+    assert [(d.subject, d.found) for d in found.differences] == [("engine", "0.11.0")]
+
+
+def tree_of_engine(texts: Mapping[str, str], packages: Mapping[str, str]) -> Comparison:
+    """An image against a profile that wants the whole tree of `engine`."""
+    components = factories.source_components()
+    whole = components["engine"].model_copy(update={"install": Install.TREE})
+    data = factories.catalog(components={**factories.components(), **components, "engine": whole})
+    return against(seen(packages, texts), of_sources(factories.source_recipe(found=data)))
+
+
+def test_a_whole_tree_is_wanted_and_there() -> None:
+    tree = git_tree("/w/copy", ENGINE, "https://g.example/made-up/engine")
+    packages = {name: version for name, version in SOURCES.items() if name != "engine"}
+    assert tree_of_engine({**EXACT, **tree}, packages).differences == ()
+    assert told(tree_of_engine({**EXACT, **git_tree("/w/Engine", PLUGIN)}, packages)) == [
+        (Kind.SOURCE, "engine", f"{ENGINE[:12]} (0.11.0)", f"{PLUGIN[:12]} by HEAD of /w/Engine")
+    ]
+
+
+def test_a_whole_tree_is_wanted_and_a_package_is_there() -> None:
+    (difference,) = tree_of_engine(EXACT, SOURCES).differences
+    assert (difference.kind, difference.subject) == (Kind.SOURCE, "engine")
+    assert difference.note == f"a package in {SITE}, not the whole tree"
 
 
 def test_the_manifest_tells_while_the_version_is_its_own() -> None:

@@ -60,7 +60,7 @@ def env_differences(expected: Expected, inventory: Inventory) -> Iterator[Differ
         elif name == ATB_HOME:
             yield from _atb(wanted, found)
         elif not found:
-            yield Difference(Kind.ENVIRONMENT, name, wanted, "", NOT_IN_ENV)
+            yield Difference(Kind.ENVIRONMENT, name, wanted, "", NOT_IN_ENV if name == TOOLKIT_HOME else "not in ENV")
         elif found != wanted and not (name == TOOLKIT_HOME and seen.real(found) == seen.real(wanted)):
             yield Difference(Kind.ENVIRONMENT, name, wanted, found)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from packaging.version import InvalidVersion, Version
 
 from cannery.core.against.difference import Difference, Kind
+from cannery.core.words import Install
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,7 +48,6 @@ def find_source(chosen: Chosen, inventory: Inventory) -> FoundSource:
     """Return what the image has of a source."""
     one = inventory.distributions.get(chosen.package)
     tree = _tree(chosen, inventory, one)
-    # A wheel of the distribution is not what a profile wants that takes the whole tree; it is all that there is to say.
     version = one.version if one else ""
     told = _manifest_commit(chosen, inventory, version)
     commit, by = "", ""
@@ -58,9 +58,16 @@ def find_source(chosen: Chosen, inventory: Inventory) -> FoundSource:
     elif told:
         commit, by = told, "the manifest"
     place = tree.path if tree else (one.tree or one.site if one else "")
+    if one is not None and _is_package_alone(chosen, one, tree, told):
+        return FoundSource(chosen, State.OTHER, commit, version, f"a package in {one.site}, not the whole tree", by)
     if not commit and one is None:
         return FoundSource(chosen, State.NEAR if tree else State.MISSING, place=place)
     return FoundSource(chosen, _state(chosen, commit, version), commit, version, place, by)
+
+
+def _is_package_alone(chosen: Chosen, one: Distribution, tree: GitTree | None, told: str) -> bool:
+    """Whether a profile wants the whole tree, and what is installed holds only the packages of it."""
+    return chosen.component.install is Install.TREE and tree is None and not told and not one.editable
 
 
 def _tree(chosen: Chosen, inventory: Inventory, one: Distribution | None) -> GitTree | None:
@@ -69,8 +76,8 @@ def _tree(chosen: Chosen, inventory: Inventory, one: Distribution | None) -> Git
         above = [tree for tree in inventory.trees if f"{one.tree}/".startswith(f"{tree.path}/")]
         if above:
             return max(above, key=lambda tree: len(tree.path))
-    if one is not None and not one.editable and one.commit:
-        return None
+    if one is not None and chosen.component.install is not Install.TREE:
+        return None  # a clone beside an installed package says nothing of it
     names = {repository.rpartition("/")[2].lower() for repository in chosen.component.hosts.values()}
     return next((tree for tree in inventory.trees if tree.name in names), None)
 
@@ -134,7 +141,8 @@ def _known(found: FoundSource) -> str:
     """Return what the catalog knows of the commit that is there."""
     revisions = found.chosen.component.revisions
     known = next((r for commit, r in revisions.items() if found.commit and commit.startswith(found.commit)), None)
-    return f"version {known.version} of {known.date or 'an unknown day'}" if known else found.place
+    same = known is found.chosen.known
+    return f"version {known.version} of {known.date or 'an unknown day'}" if known and not same else found.place
 
 
 def _repository(chosen: Chosen) -> str:
