@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from cannery.commands.versions import options_of
+from cannery.core.address_fields import REGISTRY_HINT, reference_fault
 from cannery.core.against.comparison import compare, nearest
 from cannery.core.against.expected import asked_files, expected
 from cannery.core.against.inventory import take_inventory
@@ -62,6 +63,10 @@ def against(arguments: argparse.Namespace, context: Context) -> ExitCode:
 
 
 def _check_words(arguments: argparse.Namespace) -> None:
+    """Raise `UsageError` for a reference that is none, and for options that mean another image or another set."""
+    fault = reference_fault(arguments.against)
+    if fault:
+        raise UsageError(f"--against: {fault}", hint=REGISTRY_HINT)
     given = [name for name in ELSEWHERE if getattr(arguments, name)]
     given += [] if arguments.profile else [name for name in TARGET if getattr(arguments, name)]
     given += ["arch"] if arguments.arch else []

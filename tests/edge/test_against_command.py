@@ -327,6 +327,7 @@ def test_words_that_do_not_go_together(verify: Against) -> None:
         (("--against", "mine:1", "--cann", "8.5.0"), "--cann does not go with --against"),
         (("quickstart", "--against", "mine:1", "--pin", "ray==2.60.0"), "--pin does not go with --against"),
         (("quickstar", "--against", "mine:1"), "did you mean quickstart?"),
+        (("--against", "https://name:word@r.example/x"), "an image reference has no scheme"),
         ((), "PROFILE is missing"),
     ):
         code, _, err = verify(*words)
