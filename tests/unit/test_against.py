@@ -19,7 +19,7 @@ from cannery.core.against.expected import Expected, asked_files, expected
 from cannery.core.against.inventory import take_inventory
 from cannery.core.against.packages import is_equal
 from cannery.core.against.report import report_lines, report_value
-from cannery.core.component import Component
+from cannery.core.component import Component, Import
 from cannery.core.recipe import Options
 from cannery.core.words import Install
 
@@ -234,7 +234,9 @@ def test_a_clone_beside_an_installed_package_says_nothing_of_it() -> None:
 def tree_of_engine(texts: Mapping[str, str], packages: Mapping[str, str]) -> Comparison:
     """An image against a profile that wants the whole tree of `engine`."""
     components = factories.source_components()
-    whole = components["engine"].model_copy(update={"install": Install.TREE})
+    imports = (Import(module="engine.core"),)
+    whole = components["engine"].model_copy(update={"install": Install.TREE, "imports": imports})
+    assert asked_files([whole]) == (("engine/core/__init__.py",), ())
     data = factories.catalog(components={**factories.components(), **components, "engine": whole})
     return against(seen(packages, texts), of_sources(factories.source_recipe(found=data)))
 
@@ -248,8 +250,19 @@ def test_a_whole_tree_is_wanted_and_there() -> None:
     ]
 
 
+def test_a_whole_tree_is_wanted_and_a_copy_without_git_is_there() -> None:
+    packages = {name: version for name, version in SOURCES.items() if name != "engine"}
+    (note,) = tree_of_engine({**EXACT, "/work/engine/core/__init__.py": ""}, packages).differences
+    assert (note.kind, note.subject, note.found) == (Kind.NOTE, "engine", "a tree at /work")
+    (missing,) = tree_of_engine(EXACT, packages).differences
+    assert (missing.kind, missing.found) == (Kind.SOURCE, "")
+
+
 def test_a_whole_tree_is_wanted_and_a_package_is_there() -> None:
-    (difference,) = tree_of_engine(EXACT, SOURCES).differences
+    installed = {f"{SITE}/engine/core/__init__.py": ""}
+    (note,) = tree_of_engine({**EXACT, **installed, "/work/engine/core/__init__.py": ""}, SOURCES).differences
+    assert (note.kind, note.found) == (Kind.NOTE, "a tree at /work")
+    (difference,) = tree_of_engine({**EXACT, **installed}, SOURCES).differences
     assert (difference.kind, difference.subject) == (Kind.SOURCE, "engine")
     assert difference.note == f"a package in {SITE}, not the whole tree"
 

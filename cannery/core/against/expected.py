@@ -10,7 +10,7 @@ from cannery.core.base_env import DEFAULT_PATH, expand_env
 from cannery.core.environment import image_environment
 from cannery.core.left_out import is_left_out
 from cannery.core.patching import providers
-from cannery.core.words import BaseKind
+from cannery.core.words import BaseKind, Install
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -78,9 +78,15 @@ def _own_environment(recipe: Recipe) -> dict[str, str]:
     return {name: env[name] for name in (ATB_HOME, TOOLKIT_HOME, *own) if name in env}
 
 
+def tree_tops(component: Component) -> tuple[str, ...]:
+    """Return the files by which a tree is known that nothing was installed of: what its imports begin with."""
+    return tuple(f"{item.module.replace('.', '/')}/__init__.py" for item in component.imports)
+
+
 def asked_files(components: Iterable[Component]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return (ends of paths whose text says whether an edit is made, folders of patch sets) of all plugins."""
-    plugins = tuple(components)
-    suffixes = {edit.file for one in plugins for edit in one.edits}
-    folders = {one.patch_sets.folder for one in plugins if one.patch_sets}
+    """Return (ends of paths that are wanted, folders of patch sets): files that plugins edit, and tops of trees."""
+    known = tuple(components)
+    suffixes = {edit.file for one in known for edit in one.edits}
+    suffixes |= {path for one in known if one.install is Install.TREE for path in tree_tops(one)}
+    folders = {one.patch_sets.folder for one in known if one.patch_sets}
     return tuple(sorted(suffixes)), tuple(sorted(folders))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from packaging.version import InvalidVersion, Version
 
 from cannery.core.against.difference import Difference, Kind
+from cannery.core.against.expected import tree_tops
 from cannery.core.words import Install
 
 if TYPE_CHECKING:
@@ -59,9 +60,12 @@ def find_source(chosen: Chosen, inventory: Inventory) -> FoundSource:
         commit, by = told, "the manifest"
     place = tree.path if tree else (one.tree or one.site if one else "")
     if one is not None and _is_package_alone(chosen, one, tree, told):
+        if copy := _copy(chosen, inventory):
+            return FoundSource(chosen, State.NEAR, place=copy)
         return FoundSource(chosen, State.OTHER, commit, version, f"a package in {one.site}, not the whole tree", by)
     if not commit and one is None:
-        return FoundSource(chosen, State.NEAR if tree else State.MISSING, place=place)
+        place = place or _copy(chosen, inventory)
+        return FoundSource(chosen, State.NEAR if place else State.MISSING, place=place)
     return FoundSource(chosen, _state(chosen, commit, version), commit, version, place, by)
 
 
@@ -80,6 +84,16 @@ def _tree(chosen: Chosen, inventory: Inventory, one: Distribution | None) -> Git
         return None  # a clone beside an installed package says nothing of it
     names = {repository.rpartition("/")[2].lower() for repository in chosen.component.hosts.values()}
     return next((tree for tree in inventory.trees if tree.name in names), None)
+
+
+def _copy(chosen: Chosen, inventory: Inventory) -> str:
+    """Return where a tree stands that was copied without its .git; "" where no tree is wanted or none is there."""
+    tops = tree_tops(chosen.component) if chosen.component.install is Install.TREE else ()
+    for top in tops:
+        for path in sorted(inventory.seen.texts):
+            if path.endswith(f"/{top}") and "-packages/" not in path:
+                return path.removesuffix(f"/{top}")
+    return ""
 
 
 def _manifest_commit(chosen: Chosen, inventory: Inventory, version: str) -> str:
