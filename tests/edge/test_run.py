@@ -21,6 +21,7 @@ from cannery import cli
 from cannery.commands import run as module
 from cannery.core.container import RunRequest, make_container
 from cannery.core.errors import ExitCode, UnableError
+from cannery.core.image_user import ImageUser
 from cannery.core.mounts import Mount
 from cannery.core.npu_host import RANKTABLE, full_model, wanted_paths
 from cannery.core.words import Arch, Chip
