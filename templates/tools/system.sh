@@ -12,7 +12,7 @@
 # digest depends on the packages alone.
 set -eu
 
-user= venv= writable=
+user='' venv='' writable=''
 while [ "${1#--}" != "$1" ]; do
     case $1 in
     --user) user=$2 ;;

@@ -257,6 +257,17 @@ STATIC = (
     ),
     Breakage("static.readable", "a closed file", f"chmod 600 {SITE}/numpy/version.py"),
     Breakage("static.readable", "a closed folder", f"chmod 750 {SITE}/verl"),
+    Breakage(
+        "static.user",
+        "another main group",
+        python('m["user"] = {"uid": 1, "name": "daemon", "gid": 7}'),
+    ),
+    Breakage(
+        "static.writable",
+        "a file in the place of a folder",
+        python('m["checks"]["writable"] = ["MPLCONFIGDIR"]'),
+        env=("MPLCONFIGDIR=/etc/passwd",),
+    ),
     Breakage("static.leftovers", "pip settings", "mkdir -p /root/.pip && touch /root/.pip/pip.conf"),
     Breakage("static.leftovers", "the installer's lock", "touch /opt/venv/.lock"),
     Breakage(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from typing import TYPE_CHECKING
 
 import pytest
 from factories import catalog, compatibility, components, inputs, plan, profile, recipe, user_recipe
@@ -16,9 +17,11 @@ from cannery.core.environment import image_environment
 from cannery.core.image_user import CACHE_HOME, CACHES, ImageUser, cache_folders
 from cannery.core.manifest import manifest
 from cannery.core.plan import make_plan
-from cannery.core.recipe import Recipe
 from cannery.core.render import DOCKERFILE, render
 from tests.golden.test_render import TEMPLATES
+
+if TYPE_CHECKING:
+    from cannery.core.recipe import Recipe
 
 BASE = {"PATH": "/usr/local/python3.11.14/bin:/usr/bin", "PYTHONPATH": "/cann"}
 PTH = "/opt/venv/lib/python3.11/site-packages/cannery-user.pth"
