@@ -73,9 +73,10 @@ fail() {
     exit 1
 }
 
-# Give field $3 of the line of /etc/$1 that has $4 in field $2.
+# Print field $3 of the line of /etc/$1 that has $4 as its name ($2 is 1) or number ($2 is 3).
 field() {
-    awk -F: -v key="$2" -v wanted="$4" -v shown="$3" '$key == wanted { print $shown; exit }' "/etc/$1"
+    if [ "$2" = 1 ]; then before=''; else before='[^:]*:[^:]*:'; fi
+    grep "^$before$4:" "/etc/$1" | head -n 1 | cut -d: -f "$3"
 }
 
 # useradd writes the day into /etc/shadow, and some bases have no useradd.
@@ -110,7 +111,7 @@ make_user() {
 
 make_venv() {
     python=$1 folder=$2 owner=$3
-    "$python" -m venv --without-pip "$folder"
+    "$python" -B -m venv --without-pip "$folder"
     for site in "$folder"/lib/python3*/site-packages; do
         echo "/opt/venv/lib/$(basename "$(dirname "$site")")/site-packages" >"$site/cannery.pth"
     done
