@@ -207,8 +207,15 @@ def _checks(plan: Plan) -> dict[str, Any]:
         "native": [],
         **({"library_allow": patterns} if (patterns := _unlinked(plan)) else {}),
         **({"writable": sorted(folders)} if (folders := cache_folders(plan.recipe)) else {}),
+        **({"programs": programs} if (programs := _programs(plan)) else {}),
         "pip_check_allow": [*plan.recipe.profile.pip_check_allow, *_bent(plan)],
     }
+
+
+def _programs(plan: Plan) -> list[str]:
+    """Return what is called at run time, of the components that are in the image."""
+    lacking = {one.name for one in plan.left_out}
+    return sorted({name for c in plan.recipe.chosen if c.package not in lacking for name in c.component.programs})
 
 
 def _user(plan: Plan) -> dict[str, Any] | None:

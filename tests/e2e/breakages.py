@@ -219,6 +219,7 @@ STATIC = (
         f"find {SITE}/numpy -name '_multiarray_umath*.so' -exec cp {{}} /opt/venv/lib/stray.so ';' && "
         "sed -i 's/libm\\.so\\.6/libM.so.6/' /opt/venv/lib/stray.so",
     ),
+    Breakage("static.programs", "a compiler that is not there", python('m["checks"]["programs"] = ["ninja"]')),
     Breakage("static.exclusive", "both triton", stray("triton", "triton_ascend")),
     Breakage("static.denied", "a CUDA package", stray("nvidia_nccl_cu12")),
     Breakage("static.shadow", "a folder where one works", "mkdir -p verl", workdir="/workspace"),

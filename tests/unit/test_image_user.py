@@ -18,7 +18,8 @@ from cannery.core.image_user import CACHE_HOME, CACHES, ImageUser, cache_folders
 from cannery.core.manifest import manifest
 from cannery.core.plan import make_plan
 from cannery.core.render import DOCKERFILE, render
-from tests.golden.test_render import TEMPLATES
+from cannery.edge.catalog import load_catalog
+from tests.golden.test_render import ROOT, TEMPLATES
 
 if TYPE_CHECKING:
     from cannery.core.recipe import Recipe
@@ -124,3 +125,21 @@ def test_another_number_is_another_system_layer_and_the_same_wheels() -> None:
     differ = {name for name, digest in one.items() if digest != two[name]}
     assert differ == {"system", "files"}
     assert {name for name, digest in one.items() if digest != root[name]} == {"system", "files"}
+
+
+def test_the_manifest_names_each_program_that_is_called_at_run_time_once() -> None:
+    parts = components()
+    parts |= {name: parts[name].model_copy(update={"programs": ("make", "g++")}) for name in ("torch", "ray")}
+    found = recipe(found=catalog(components=parts))
+    assert manifest(make_plan(found, inputs(found)), compatibility())["checks"]["programs"] == ["g++", "make"]
+    assert "programs" not in manifest(plan(), compatibility())["checks"]
+
+
+def test_what_mindspeed_and_megatron_compile_with_stays_in_their_images() -> None:
+    """Fact T27."""
+    data = load_catalog(ROOT / "images")
+    called = {name for name, component in data.components.items() if {"g++", "make"} & {*component.programs}}
+    assert {"mindspeed", "megatron-lm"} <= called
+    for name, stack in data.profiles.items():
+        named = {pin.name for pin in stack.components}
+        assert not (called & named) or "compilers" in named, name

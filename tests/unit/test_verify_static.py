@@ -126,6 +126,17 @@ def with_user(at: str = "/home/me", **changes: object) -> Callable[[Tree], None]
     return do
 
 
+def calls(name: str, mode: int | None = None) -> Callable[[Tree], None]:
+    def do(tree: Tree) -> None:
+        tree.env["PATH"] += ":/usr/cc"
+        tree.first()
+        tree.manifest["checks"]["programs"] = [name]
+        if mode is not None:
+            tree.write(f"/usr/cc/{name}", "#!/bin/sh\n", mode)
+
+    return do
+
+
 def cache_at(path: str) -> Callable[[Tree], None]:
     def do(tree: Tree) -> None:
         tree.env["MY_CACHE"] = path
@@ -440,6 +451,8 @@ CASES = [
     Case("no home", "static.user", "/home/you, the home of me, is not there", with_user("/home/you", home="/home/you")),
     Case("a file for a folder", "static.writable", "/etc/passwd is no folder", cache_at("/etc/passwd")),
     Case("in a file", "static.writable", "MY_CACHE=/etc/passwd/x: /etc/passwd is no folder", cache_at("/etc/passwd/x")),
+    Case("no compiler", "static.programs", "g++ is not on PATH, and is called at run time", calls("g++")),
+    Case("a compiler that does not run", "static.programs", "g++ is not on PATH", calls("g++", 0o644)),
     Case("small shm", "static.shm", "--shm-size=", lambda t: t.manifest.update(shm_min_bytes=1 << 60)),
 ]
 
@@ -545,6 +558,7 @@ FINE: list[tuple[str, Callable[[Tree], object]]] = [
         ),
     ),
     ("user with a home", with_user()),
+    ("a compiler", calls("g++", 0o755)),
     ("cache that is to be made", cache_at("/var/cache/none/yet")),
     (
         "empty apt folders",

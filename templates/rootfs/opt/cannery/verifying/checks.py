@@ -65,6 +65,7 @@ CHECKS: dict[str, Callable[[Image], Outcome]] = {
     "static.env": environment.env_check,
     "static.preload": environment.preload_check,
     "static.libraries": libraries.libraries_check,
+    "static.programs": environment.programs_check,
     "static.exclusive": packages.exclusive_check,
     "static.denied": packages.denied_check,
     "static.shadow": shadow.shadow_check,

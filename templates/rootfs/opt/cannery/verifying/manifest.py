@@ -63,6 +63,7 @@ CHECKS = {
     "pip_check_allow": [PATTERN],
     "library_allow?": [PATTERN],
     "writable?": [WORD],
+    "programs?": [WORD],
 }
 FORM: dict[str, object] = {
     "schema": (1,),
