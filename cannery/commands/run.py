@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace, context: Context) -> ExitCode:
     request = _request(arguments, context, plan, form)
     if arguments.show:
         container = make_container(request, access, full_model(access, request.cards, host))
-        container = _with_caches(container, arguments, context, make=False) if form.is_local else container
+        container = _with_caches(container, arguments, context, plan, make=False) if form.is_local else container
         for note in printed_notes(form, container, access, host):
             context.say(f"note: {note}")
         print(printed(form, container, access, plan), end="")
@@ -75,7 +75,7 @@ def _start(arguments: argparse.Namespace, context: Context, plan: Plan, containe
     if request.runtime:
         require_runtime(client, request.runtime)
     needed_image(client, plan.reference, arguments.profile)
-    command = docker_command(_with_caches(container, arguments, context, make=True))
+    command = docker_command(_with_caches(container, arguments, context, plan, make=True))
     sys.stdout.flush()
     # The container's exit code becomes ours, signals and terminal go straight to the client.
     line = engine.command(*command.arguments)
@@ -119,11 +119,14 @@ def _request(arguments: argparse.Namespace, context: Context, plan: Plan, form: 
     )
 
 
-def _with_caches(container: Container, arguments: argparse.Namespace, context: Context, *, make: bool) -> Container:
+def _with_caches(
+    container: Container, arguments: argparse.Namespace, context: Context, plan: Plan, *, make: bool
+) -> Container:
     """Return `container` with the user's caches in it, unless they are not wanted; `make` makes those that lack."""
     if arguments.no_caches:
         return container
-    found = tuple(ready_caches(user_caches(context.env), context.say, make=make))
+    user = plan.recipe.profile.user
+    found = tuple(ready_caches(user_caches(context.env, user), context.say, make=make, user=user))
     return replace(container, request=replace(container.request, caches=found))
 
 

@@ -35,6 +35,7 @@ from cannery.core.fields import (
     VersionText,
     parsed,
 )
+from cannery.core.image_user import UserField
 from cannery.core.target import parse_arch, parse_chip
 from cannery.core.words import Arch, BaseKind, Chip
 
@@ -146,6 +147,8 @@ class Profile(Closed):
     warnings: tuple[Warned, ...] = ()
     env: dict[EnvName, EnvValue] = Field(default_factory=dict)
     shm_size: SizeText = "16g"
+    # Who the image runs as: a name, or {name, uid, gid}. None: root.
+    user: UserField | None = None
     # Regular expressions of lines that `pip check` may print in the image.
     pip_check_allow: tuple[PatternText, ...] = ()
     may_skip: dict[BaseKind, tuple[CheckId, ...]] = Field(default_factory=dict)

@@ -20,6 +20,7 @@ from cannery.core.fields import (
     ModuleText,
     Name,
     PathText,
+    ProgramText,
     RelativeText,
     RepositoryText,
     RequirementText,
@@ -274,6 +275,8 @@ class Component(Closed):
     chips: tuple[ChipWord, ...] = ()
     imports: tuple[Import, ...] = ()
     libraries: tuple[PathText, ...] = ()
+    # What it calls at run time, found on PATH: compilers of what is built on first use (fact T27).
+    programs: tuple[ProgramText, ...] = ()
     env: dict[EnvName, EnvValue] = {}
     # System packages by family: `apt`, `dnf`; and `links`: path in the image -> target, by family and arch.
     system: dict[Literal["apt", "dnf"], tuple[Text, ...]] = {}

@@ -11,6 +11,7 @@ import re
 from typing import TYPE_CHECKING
 
 from cannery.core.atb import known_abi, with_abi
+from cannery.core.image_user import OVERLAY, cache_folders, overlay_site
 from cannery.core.trees import python_folders
 
 if TYPE_CHECKING:
@@ -32,10 +33,25 @@ def image_environment(recipe: Recipe, base: Mapping[str, str]) -> dict[str, str]
     if folders := python_folders(recipe):
         # Behind the base's own: what CANN imports is found where CANN put it.
         env[PYTHONPATH] = ":".join((env.get(PYTHONPATH, ""), *folders))
+    if recipe.profile.user is not None:
+        _for_a_user(env, recipe)
     for chosen in recipe.chosen:
         _extend(env, chosen.component.env)
     _extend(env, recipe.profile.env)
     return {name: _without_empty(value) if name.endswith("PATH") else value for name, value in env.items()}
+
+
+def _for_a_user(env: dict[str, str], recipe: Recipe) -> None:
+    """Add what lets another user than root write: the folders of caches, and the environment that pip installs into.
+
+    Python stays /opt/venv's, pip runs as the overlay's. What it brought stands last on PYTHONPATH, which is before
+    /opt/venv: a newer release that a user installs is the one in use.
+    """
+    venv, *rest = env["PATH"].split(":")
+    env["PATH"] = ":".join((venv, f"{OVERLAY}/bin", *rest))
+    env[PYTHONPATH] = ":".join((env.get(PYTHONPATH, ""), overlay_site(recipe)))
+    env["PIP_PYTHON"] = f"{OVERLAY}/bin/python"
+    env |= cache_folders(recipe)
 
 
 def _without_empty(value: str) -> str:

@@ -242,6 +242,7 @@ LocalText = Annotated[str, _matching(r"[a-z0-9]+(?:[._-][a-z0-9]+)*", "a local v
 ModuleText = Annotated[
     str, _matching(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*", "a module or attribute, like torch_npu or verl.protocol")
 ]
+ProgramText = Annotated[str, _matching(r"\w[\w.+-]*", "the name of a program, like g++")]
 PathText = Annotated[str, _matching(r"/[^\r\n]*", "an absolute path")]
 # Keys of tables that other files name.
 TagText = Annotated[str, _matching(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", "a tag of an image")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from dataclasses import asdict
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from cannery import __version__
 from cannery.core.atb import atb_abi
 from cannery.core.image_reference import BASE_DIGEST, BASE_NAME, split_digest
+from cannery.core.image_user import cache_folders, overlay_pth
 from cannery.core.left_out import unlinked
 from cannery.core.markers import package_name
 from cannery.core.words import BaseKind, Install
@@ -72,7 +74,7 @@ def manifest(plan: Plan, compatibility: Compatibility) -> dict[str, Any]:
         "labels": labels(plan),
         "checks": _checks(plan),
         "shm_min_bytes": size_bytes(recipe.profile.shm_size),
-        "user": None,
+        "user": _user(plan),
         "deny": sorted(d.pattern for d in compatibility.deny),
         "exclusive": [list(names) for names in compatibility.exclusive],
         "may_skip": sorted({*recipe.profile.may_skip.get(recipe.base.kind, ()), *_not_looked_at(plan)}),
@@ -198,11 +200,31 @@ def _checks(plan: Plan) -> dict[str, Any]:
         ],
         "libraries": [path for c in chosen for path in c.component.libraries],
         # What the compiler makes of it is not known beforehand: that it is there is all that can be held against it.
-        "files": [{"path": path, "sha256": None} for step in plan.archives for path in step.files],
+        "files": [
+            *({"path": path, "sha256": None} for step in plan.archives for path in step.files),
+            *({"path": path, "sha256": _sha256(text)} for path, text in overlay_pth(plan.recipe).items()),
+        ],
         "native": [],
         **({"library_allow": patterns} if (patterns := _unlinked(plan)) else {}),
+        **({"writable": sorted(folders)} if (folders := cache_folders(plan.recipe)) else {}),
+        **({"programs": programs} if (programs := _programs(plan)) else {}),
         "pip_check_allow": [*plan.recipe.profile.pip_check_allow, *_bent(plan)],
     }
+
+
+def _programs(plan: Plan) -> list[str]:
+    """Return what is called at run time, of the components that are in the image."""
+    lacking = {one.name for one in plan.left_out}
+    return sorted({name for c in plan.recipe.chosen if c.package not in lacking for name in c.component.programs})
+
+
+def _user(plan: Plan) -> dict[str, Any] | None:
+    user = plan.recipe.profile.user
+    return None if user is None else {"uid": user.uid, "gid": user.gid, "name": user.name, "home": user.home}
+
+
+def _sha256(text: str) -> str:
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
 
 
 def _bent(plan: Plan) -> list[str]:

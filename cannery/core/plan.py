@@ -191,7 +191,8 @@ def make_plan(recipe: Recipe, inputs: Inputs) -> Plan:
     epoch = plan_epoch(recipe)
     digest = _digest(_arch_independent(recipe, inputs, sources))
     files = [digest, list(inputs.forced), str(recipe.target.arch)]
-    layers = tuple(_layers((groups, archives, sources), (base, packages, env), links, files, epoch, inputs))
+    system_parts = (base, packages, env, _user(recipe))
+    layers = tuple(_layers((groups, archives, sources), system_parts, links, files, epoch, inputs))
     return Plan(
         recipe=recipe,
         lock=lock,
@@ -305,6 +306,10 @@ def _arch_independent(recipe: Recipe, inputs: Inputs, sources: tuple[SourceStep,
     }
 
 
+def _user(recipe: Recipe) -> dict[str, Any] | None:
+    return None if recipe.profile.user is None else recipe.profile.user.model_dump()
+
+
 def _told(chosen: Chosen) -> tuple[Any, ...]:
     """What a component's file says of the pin; what it knows of other revisions changes no image."""
     others = {"summary", "metadata", "revisions", "releases", "archives"}
@@ -320,14 +325,15 @@ def _told(chosen: Chosen) -> tuple[Any, ...]:
 
 def _layers(  # noqa: PLR0913, PLR0917 - what decides layers
     parts: tuple[tuple[Group, ...], tuple[ArchiveStep, ...], tuple[SourceStep, ...]],
-    system: tuple[str, list[str], Mapping[str, str]],
+    system: tuple[str, list[str], Mapping[str, str], Any],
     links: list[Link],
     files: list[Any],
     epoch: int,
     inputs: Inputs,
 ) -> Iterator[Layer]:
     # uv, the interpreter's minor version and stage.py decide how wheels become files; the other build tools only
-    # matter to built groups. `system` is base, packages and environment (profile.d), `files` what the manifest says.
+    # matter to built groups. `system` is base, packages, environment (profile.d) and user, `files` what the manifest
+    # says.
     uv = [p.version for p in inputs.tools.packages if p.name == "uv"]
     common = [epoch, _of(inputs, "tools/stage.py"), inputs.tools.python, uv]
     built_by = [[p.name, p.sha256] for p in inputs.tools.packages]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import DictLoader, Environment, StrictUndefined
 
 from cannery.core.environment import docker_quote, profile_script
+from cannery.core.image_user import CACHE_HOME, OVERLAY, cache_folders, overlay_pth
 from cannery.core.manifest import MANIFEST_PATH, labels, manifest_text
 from cannery.core.plan import LayerKind, package_family
 
@@ -67,6 +68,7 @@ def render(plan: Plan, templates: Mapping[str, str], compatibility: Compatibilit
     files |= {f"steps/{step.name}.json": step.text for step in plan.archives}
     files |= {name: text for name, text in templates.items() if name.startswith(("tools/", "rootfs/"))}
     files["rootfs/etc/profile.d/cannery.sh"] = profile_script(plan.env)
+    files |= {f"rootfs{path}": text for path, text in overlay_pth(plan.recipe).items()}
     files[f"rootfs{MANIFEST_PATH}"] = manifest_text(plan, compatibility)
     return dict(sorted(files.items()))
 
@@ -115,10 +117,19 @@ def _dockerfile(plan: Plan, templates: Mapping[str, str]) -> str:
             labels=labels(plan),
             family=package_family(plan.recipe),
             python_home=f"/usr/local/python{plan.recipe.base.tag.python}",
+            user=plan.recipe.profile.user,
+            overlay=OVERLAY,
+            writable=_made_folders(plan),
             venv_stage=str(LayerKind.VENV),
             uv_platform=f"{machine}-manylinux_2_28",
         )
     )
+
+
+def _made_folders(plan: Plan) -> tuple[str, ...]:
+    """Return the folders that the system layer makes for everybody to write, those above before those below."""
+    wanted = {folder for folder in cache_folders(plan.recipe).values() if folder.startswith(f"{CACHE_HOME}/")}
+    return (CACHE_HOME, *sorted(wanted)) if wanted else ()
 
 
 def _bake_file(plan: Plan) -> str:

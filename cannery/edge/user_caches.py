@@ -10,20 +10,24 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from cannery.core.image_user import ImageUser
     from cannery.core.mounts import Mount
 
 
-def ready_caches(mounts: tuple[Mount, ...], say: Callable[[str], None], *, make: bool) -> Iterator[Mount]:
+def ready_caches(
+    mounts: tuple[Mount, ...], say: Callable[[str], None], *, make: bool, user: ImageUser | None = None
+) -> Iterator[Mount]:
     """Give those of `mounts` whose folder is there, or with `make` could be made.
 
-    One that this user cannot write is read-only in the container too, which would write it as root. `say` gets a
-    warning for each that is not as it should be.
+    One that this user cannot write is read-only in the container too, which would write it as root. `user` is whom the
+    container runs as, None is root; a folder that root makes for it is given to it. `say` gets a warning for each that
+    is not as it should be.
     """
     for mount in mounts:
         folder = Path(mount.source)
         if make:
             try:
-                folder.mkdir(parents=True, exist_ok=True)
+                _make(folder, user)
             except OSError as error:
                 say(
                     f"warning: {folder} cannot be made: {error.strerror}; models downloaded in the container go with it"
@@ -32,7 +36,29 @@ def ready_caches(mounts: tuple[Mount, ...], say: Callable[[str], None], *, make:
         if not folder.is_dir():
             continue
         if os.access(folder, os.W_OK | os.X_OK):
+            if user is not None and not _writes(user, folder):
+                say(
+                    f"warning: the image's user {user.name} ({user.uid}) cannot write {folder}, which is "
+                    f"uid {folder.stat().st_uid}'s: it keeps no model there that it downloads; "
+                    f"setfacl -m u:{user.uid}:rwx {folder} lets it"
+                )
             yield mount
         else:
             say(f"warning: you cannot write {folder}: the container reads it, and keeps no model that it downloads")
             yield replace(mount, read_only=True)
+
+
+def _make(folder: Path, user: ImageUser | None) -> None:
+    """Make a folder where there is none, the image's user's if root makes it. Raises `OSError`."""
+    if folder.is_dir():
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    if user is not None and os.geteuid() == 0:
+        os.chown(folder, user.uid, user.gid)
+
+
+def _writes(user: ImageUser, folder: Path) -> bool:
+    """Whether owner, group and mode let `user` write in `folder`; what an access list says is not looked at."""
+    about = folder.stat()
+    wanted = 0o300 if about.st_uid == user.uid else 0o030 if about.st_gid == user.gid else 0o003
+    return about.st_mode & wanted == wanted

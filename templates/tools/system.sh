@@ -1,13 +1,27 @@
 #!/bin/sh
 # Install system packages into the image and leave nothing else: no cache, no log, no list, no mirror, no CA.
 #
-#   system.sh apt|dnf EPOCH [PACKAGE...]
+#   system.sh [--user NAME:UID:GID] [--venv PYTHON:DIR] [--writable DIR]... apt|dnf EPOCH [PACKAGE...]
+#
+# With --user that user is there afterwards, with a group of its name and a home; the other two options go with it: an
+# environment on top of /opt/venv that is the user's, and folders that everybody may write. A base that has the name or
+# one of the numbers for another user ends the step.
 #
 # /run/cannery/etc is copied over /etc; /run/secrets/apt_sources (one-line form) replaces the image's own sources for this
 # step; /run/secrets/ca is the bundle for https mirrors. Everything changed here gets mtime EPOCH, so that the layer's
 # digest depends on the packages alone.
 set -eu
 
+user='' venv='' writable=''
+while [ "${1#--}" != "$1" ]; do
+    case $1 in
+    --user) user=$2 ;;
+    --venv) venv=$2 ;;
+    --writable) writable="$writable $2" ;;
+    *) echo "system.sh: unknown option $1" >&2 && exit 2 ;;
+    esac
+    shift 2
+done
 family=$1
 epoch=$2
 shift 2
@@ -53,12 +67,73 @@ install_dnf() {
     "$manager" clean all
 }
 
+fail() {
+    echo "system.sh: $1" >&2
+    echo "Give the profile's user the numbers that the base has for it, or another name: user: {name: …, uid: …, gid: …}" >&2
+    exit 1
+}
+
+# Print field $3 of the line of /etc/$1 that has $4 as its name ($2 is 1) or number ($2 is 3).
+field() {
+    if [ "$2" = 1 ]; then before=''; else before='[^:]*:[^:]*:'; fi
+    grep "^$before$4:" "/etc/$1" | head -n 1 | cut -d: -f "$3"
+}
+
+# useradd writes the day into /etc/shadow, and some bases have no useradd.
+make_user() {
+    name=$1 uid=$2 gid=$3 home=/home/$1
+    found=$(field group 1 3 "$name")
+    [ "${found:-$gid}" = "$gid" ] || fail "the base's group $name has gid $found, the profile says $gid"
+    other=$(field group 3 1 "$gid")
+    [ "${other:-$name}" = "$name" ] || fail "the base's gid $gid is group $other, the profile says $name"
+    if [ -z "$found" ]; then
+        echo "$name:x:$gid:" >>/etc/group
+        if [ -f /etc/gshadow ]; then echo "$name:!::" >>/etc/gshadow; fi
+    fi
+    found=$(field passwd 1 3 "$name")
+    [ "${found:-$uid}" = "$uid" ] || fail "the base's user $name has uid $found, the profile says $uid"
+    other=$(field passwd 3 1 "$uid")
+    [ "${other:-$name}" = "$name" ] || fail "the base's uid $uid is user $other, the profile says $name"
+    if [ -n "$found" ]; then
+        main=$(field passwd 1 4 "$name")
+        [ "$main" = "$gid" ] || fail "the base's user $name has the main group $main, the profile says $gid"
+        there=$(field passwd 1 6 "$name")
+        [ "$there" = "$home" ] || fail "the base's user $name has the home $there, and not $home"
+    else
+        echo "$name:x:$uid:$gid::$home:/bin/bash" >>/etc/passwd
+        if [ -f /etc/shadow ]; then echo "$name:*:::::::" >>/etc/shadow; fi
+    fi
+    # Group 0 is what OpenShift's arbitrary users are in.
+    mkdir -p "$home"
+    chown "$uid:0" "$home"
+    chmod 775 "$home"
+}
+
+make_venv() {
+    python=$1 folder=$2 owner=$3
+    "$python" -B -m venv --without-pip "$folder"
+    for site in "$folder"/lib/python3*/site-packages; do
+        echo "/opt/venv/lib/$(basename "$(dirname "$site")")/site-packages" >"$site/cannery.pth"
+    done
+    find "$folder" -type d -exec chown "$owner:0" {} + -exec chmod 775 {} +
+}
+
 if [ $# -gt 0 ]; then
     "install_$family" -- "$@"
 fi
 
 cp -r /run/cannery/etc/. /etc/
 chmod 644 /etc/profile.d/cannery.sh
+
+if [ -n "$user" ]; then
+    ids=${user#*:}
+    make_user "${user%%:*}" "${ids%%:*}" "${ids#*:}"
+    make_venv "${venv%%:*}" "${venv#*:}" "${ids%%:*}"
+    for folder in $writable; do
+        mkdir -p "$folder"
+        chmod 1777 "$folder"
+    done
+fi
 
 # Logs are put back as they were.
 find /var/log -type f | while read -r log; do

@@ -219,6 +219,7 @@ STATIC = (
         f"find {SITE}/numpy -name '_multiarray_umath*.so' -exec cp {{}} /opt/venv/lib/stray.so ';' && "
         "sed -i 's/libm\\.so\\.6/libM.so.6/' /opt/venv/lib/stray.so",
     ),
+    Breakage("static.programs", "a compiler that is not there", python('m["checks"]["programs"] = ["ninja"]')),
     Breakage("static.exclusive", "both triton", stray("triton", "triton_ascend")),
     Breakage("static.denied", "a CUDA package", stray("nvidia_nccl_cu12")),
     Breakage("static.shadow", "a folder where one works", "mkdir -p verl", workdir="/workspace"),
@@ -257,6 +258,17 @@ STATIC = (
     ),
     Breakage("static.readable", "a closed file", f"chmod 600 {SITE}/numpy/version.py"),
     Breakage("static.readable", "a closed folder", f"chmod 750 {SITE}/verl"),
+    Breakage(
+        "static.user",
+        "another main group",
+        python('m["user"] = {"uid": 1, "name": "daemon", "gid": 7}'),
+    ),
+    Breakage(
+        "static.writable",
+        "a file in the place of a folder",
+        python('m["checks"]["writable"] = ["MPLCONFIGDIR"]'),
+        env=("MPLCONFIGDIR=/etc/passwd",),
+    ),
     Breakage("static.leftovers", "pip settings", "mkdir -p /root/.pip && touch /root/.pip/pip.conf"),
     Breakage("static.leftovers", "the installer's lock", "touch /opt/venv/.lock"),
     Breakage(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -68,6 +69,20 @@ class Image:
     def reference(self) -> str:
         """Its tag with the plan."""
         return str(self.table["references"][0])
+
+
+def small_checkout(cannery: Cannery, root: Path, name: str, profile: str) -> Cannery:
+    """build.py on a checkout in `root` whose one profile is `name`, of the text `profile`, locked."""
+    left_out = shutil.ignore_patterns("profiles", "locks", "__pycache__")
+    shutil.copytree(ROOT / "images", root / "images", ignore=left_out)
+    shutil.copytree(ROOT / "templates", root / "templates", ignore=left_out)
+    shutil.copytree(ROOT / "images/locks/_tools", root / "images/locks/_tools")
+    profiles = root / "images/profiles"
+    profiles.mkdir()
+    (profiles / f"{name}.yaml").write_text(profile)
+    own = Cannery(cannery.engine, cannery.env, root)
+    own.build_py("lock", name)
+    return own
 
 
 def layers_of(cannery: Cannery, reference: str) -> list[str]:

@@ -27,6 +27,7 @@ from cannery.core.component import (
     Submodule,
 )
 from cannery.core.fields import LONGEST_NAME, NPU_CHECKS
+from cannery.core.image_user import ImageUser
 from cannery.core.lock_request import lock_request
 from cannery.core.recipe import Options, select
 from cannery.core.words import Arch, BaseKind, Chip, ComponentKind, Install
@@ -45,6 +46,7 @@ TABLES: dict[str, type[Closed]] = {
     "constraints, overrides and excludes": Reasoned,
     "warnings": Warned,
     "exclude_newer_packages": Later,
+    "user": ImageUser,
     "Component": Component,
     "imports": Import,
     "metadata": StandInMetadata,

@@ -21,6 +21,7 @@ from cannery import cli
 from cannery.commands import run as module
 from cannery.core.container import RunRequest, make_container
 from cannery.core.errors import ExitCode, UnableError
+from cannery.core.image_user import ImageUser
 from cannery.core.mounts import Mount
 from cannery.core.npu_host import RANKTABLE, full_model, wanted_paths
 from cannery.core.words import Arch, Chip
@@ -203,6 +204,21 @@ def test_a_cache_that_cannot_be_made_or_written_is_a_warning(tmp_path: Path, mon
     (found,) = ready_caches((Mount(str(tmp_path / "models"), "/c"),), said.append, make=True)
     assert found.read_only
     assert said[1].startswith(f"warning: you cannot write {tmp_path}/models")
+
+
+def test_a_cache_that_the_images_user_cannot_write_is_a_warning(tmp_path: Path) -> None:
+    """Case U03: the host's user and the image's are two numbers."""
+    user, made = ImageUser(name="me", uid=4321, gid=4322), tmp_path / "made"
+    mounts, said = (Mount(str(made), "/c"),), list[str]()
+    assert tuple(ready_caches(mounts, said.append, make=True, user=user)) == mounts
+    if os.geteuid() == 0:
+        assert (made.stat().st_uid, made.stat().st_gid, said) == (4321, 4322, [])
+        os.chown(made, 77, 78)
+    assert tuple(ready_caches(mounts, said.append, make=True, user=user)) == mounts
+    assert said[-1].startswith(f"warning: the image's user me (4321) cannot write {made}, which is uid ")
+    assert said[-1].endswith(f"setfacl -m u:4321:rwx {made} lets it")
+    made.chmod(0o777)
+    assert tuple(ready_caches(mounts, pytest.fail, make=False, user=user)) == mounts
 
 
 class Client:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from factories import archive_recipe, compatibility, inputs, recipe, source_recipe
+from factories import archive_recipe, compatibility, inputs, recipe, source_recipe, user_recipe
 
 from cannery.core.bake_file import check_bake
 from cannery.core.plan import Plan, make_plan
@@ -77,6 +77,7 @@ CASES = [
     Case("sources-native-amd64", Options(), bind=source_recipe),
     Case("sources-native-arm64-cross", Options(arch="arm64"), bind=source_recipe),
     Case("sources-standin-arm64-cross", Options(base="standin", arch="arm64"), bind=source_recipe),
+    Case("user-apt-amd64", Options(), bind=user_recipe),
     Case("custom-forced-amd64", Options(base="me/cann:1", force=True, pins=("torch-npu==2.8.0",)), forced=("fit",)),
 ]
 by_name = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

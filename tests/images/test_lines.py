@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -16,11 +15,11 @@ import pytest
 import yaml
 
 from cannery.edge.context import read_context
-from tests.e2e.engine_fixtures import ROOT, Cannery, Image, layers_of, started
+from tests.e2e.engine_fixtures import ROOT, Cannery, Image, layers_of, small_checkout, started
 from tests.images.test_quickstart import PYTHON, environment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
 pytestmark = pytest.mark.engine
 
@@ -96,21 +95,12 @@ class Standing:
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory, cannery: Cannery) -> Cannery:
     """build.py on a checkout whose one profile is `lines`, locked for this host's arch."""
-    root = tmp_path_factory.mktemp("lines")
-    left_out = shutil.ignore_patterns("profiles", "locks", "__pycache__")
-    shutil.copytree(ROOT / "images", root / "images", ignore=left_out)
-    shutil.copytree(ROOT / "templates", root / "templates", ignore=left_out)
-    shutil.copytree(ROOT / "images/locks/_tools", root / "images/locks/_tools")
-    profiles = root / "images/profiles"
-    profiles.mkdir()
-    (profiles / "lines.yaml").write_text(profile_text(str(read_context(ROOT).arch)))
-    own = Cannery(cannery.engine, cannery.env, root)
-    own.build_py("lock", "lines")
-    return own
+    text = profile_text(str(read_context(ROOT).arch))
+    return small_checkout(cannery, tmp_path_factory.mktemp("lines"), "lines", text)
 
 
-def profile_text(arch: str) -> str:
-    """The smallest set that imports torch_npu, with quickstart's pins and day."""
+def profile_text(arch: str, components: Sequence[str] = COMPONENTS, **more: object) -> str:
+    """The smallest set that imports torch_npu, with quickstart's pins and day; `more` are further fields."""
     like: dict[str, Any] = yaml.safe_load((ROOT / f"images/profiles/{LIKE}.yaml").read_text())
     return yaml.safe_dump(
         {
@@ -118,8 +108,9 @@ def profile_text(arch: str) -> str:
             "base": "standin",
             "target": {**like["target"], "arch": [arch]},
             "exclude_newer": like["exclude_newer"],
-            "components": [pin for pin in like["components"] if pin["name"] in COMPONENTS],
+            "components": [pin for pin in like["components"] if pin["name"] in components],
             "may_skip": {"standin": like["may_skip"]["standin"]},
+            **more,
         }
     )
 

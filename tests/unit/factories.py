@@ -325,6 +325,12 @@ def archive_recipe(options: Options | None = None, found: Catalog | None = None,
     return select(catalog(**{**vars(data), "profiles": {"stack": mine}}), "stack", options or Options(), Arch.AMD64)
 
 
+def user_recipe(options: Options | None = None, user: object = "HwHiAiUser", found: Catalog | None = None) -> Recipe:
+    """The profile `stack` with a user, bound to a target."""
+    data = found or catalog()
+    return recipe(options, catalog(**{**vars(data), "profiles": {"stack": profile(user=user)}}))
+
+
 def source_recipe(options: Options | None = None, found: Catalog | None = None, **changes: object) -> Recipe:
     """The profile `sources`, changed, bound to a target on an amd64 host."""
     data = found or catalog()

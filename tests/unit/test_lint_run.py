@@ -188,6 +188,8 @@ SAID = [
     (f"{GOOD} --user 65534 {CANN}", ["warning run.user.group"]),
     (f"{GOOD} --user 65534 --group-add 1000 {CANN}", []),
     (f"{GOOD} -u 1000 {CANN}", ["note run.user.name"]),
+    (f"{GOOD} -u 4321 --group-add 1000 {CANN}", ["note run.user.name"]),
+    (f"{GOOD} -u 4321 {CANN}", ["warning run.user.group", "note run.user.name"]),
     (f"{GOOD} -u 0 -v ~/.cache:/root/.cache {CANN}", []),
     (f"{GOOD} -u 65534:1000 -v ~/.cache:/root/.cache {CANN}", ["warning run.user.cache"]),
 ]  # fmt: skip

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from cannery.core.image_user import ImageUser
 from cannery.core.mounts import Mount
-from cannery.core.user_caches import HOMES, user_caches
+from cannery.core.user_caches import user_caches
 
 
 def test_the_users_own_folders_are_those_of_the_images_user() -> None:
@@ -13,11 +14,10 @@ def test_the_users_own_folders_are_those_of_the_images_user() -> None:
         Mount("/home/me/.cache/huggingface", "/root/.cache/huggingface"),
         Mount("/home/me/.cache/modelscope", "/root/.cache/modelscope"),
     )
-    assert {m.target for m in user_caches({"HOME": "/root"}, "HwHiAiUser")} == {
-        "/home/HwHiAiUser/.cache/huggingface",
-        "/home/HwHiAiUser/.cache/modelscope",
+    assert {m.target for m in user_caches({"HOME": "/root"}, ImageUser(name="HwHiAiUser"))} == {
+        "/var/cache/cannery/huggingface",
+        "/var/cache/cannery/modelscope",
     }
-    assert HOMES["root"] == "/root"
 
 
 def test_folders_that_the_user_keeps_elsewhere() -> None:

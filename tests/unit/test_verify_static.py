@@ -116,6 +116,35 @@ def atb(tree: Tree) -> None:
     tree.first(ATB_HOME_PATH=f"{home}/cxx_abi_0")
 
 
+def with_user(at: str = "/home/me", **changes: object) -> Callable[[Tree], None]:
+    def do(tree: Tree) -> None:
+        users = (tree.root / "etc/passwd").read_text()
+        tree.write("/etc/passwd", f"{users}me:x:1000:1000::{at}:/bin/sh\n")
+        tree.write("/home/me/.profile")
+        tree.manifest["user"] = {"uid": 1000, "name": "me", "gid": 1000, "home": "/home/me", **changes}
+
+    return do
+
+
+def calls(name: str, mode: int | None = None) -> Callable[[Tree], None]:
+    def do(tree: Tree) -> None:
+        tree.env["PATH"] += ":/usr/cc"
+        tree.first()
+        tree.manifest["checks"]["programs"] = [name]
+        if mode is not None:
+            tree.write(f"/usr/cc/{name}", "#!/bin/sh\n", mode)
+
+    return do
+
+
+def cache_at(path: str) -> Callable[[Tree], None]:
+    def do(tree: Tree) -> None:
+        tree.env["MY_CACHE"] = path
+        tree.manifest["checks"]["writable"] = ["MY_CACHE", "UNSET_CACHE"]
+
+    return do
+
+
 def working_folder(*files: str) -> Callable[[Tree], None]:
     def do(tree: Tree) -> None:
         tree.cwd = str(tree.root / "workspace")
@@ -411,6 +440,19 @@ CASES = [
         "right when given at its start",
         lambda t: t.env.update(https_proxy="http://x"),
     ),
+    Case(
+        "nameless",
+        "static.user",
+        f"uid {os.geteuid()} has no line in /etc/passwd: HCCL",
+        lambda t: t.write("/etc/passwd", "bin:x:77:77::/:/bin/sh\n"),
+    ),
+    Case("another group", "static.user", "gives me the gid 1000, the manifest says 7", with_user(gid=7)),
+    Case("another home", "static.user", "gives me the home /home/me, the manifest says /opt", with_user(home="/opt")),
+    Case("no home", "static.user", "/home/you, the home of me, is not there", with_user("/home/you", home="/home/you")),
+    Case("a file for a folder", "static.writable", "/etc/passwd is no folder", cache_at("/etc/passwd")),
+    Case("in a file", "static.writable", "MY_CACHE=/etc/passwd/x: /etc/passwd is no folder", cache_at("/etc/passwd/x")),
+    Case("no compiler", "static.programs", "g++ is not on PATH, and is called at run time", calls("g++")),
+    Case("a compiler that does not run", "static.programs", "g++ is not on PATH", calls("g++", 0o644)),
     Case("small shm", "static.shm", "--shm-size=", lambda t: t.manifest.update(shm_min_bytes=1 << 60)),
 ]
 
@@ -511,10 +553,13 @@ FINE: list[tuple[str, Callable[[Tree], object]]] = [
     (
         "named user",
         lambda t: (
-            t.write("/etc/passwd", "me:x:1000:1000::/home/me:/bin/sh\n"),
+            t.write("/etc/passwd", f"root:x:{os.geteuid()}:0::/:/bin/sh\nme:x:1000:1000::/home/me:/bin/sh\n"),
             t.manifest.update(user={"uid": 1000, "name": "me"}),
         ),
     ),
+    ("user with a home", with_user()),
+    ("a compiler", calls("g++", 0o755)),
+    ("cache that is to be made", cache_at("/var/cache/none/yet")),
     (
         "empty apt folders",
         lambda t: (t.write("/var/lib/apt/lists/lock"), (t.root / "var/lib/apt/lists/partial").mkdir()),
@@ -527,6 +572,56 @@ FINE: list[tuple[str, Callable[[Tree], object]]] = [
 def test_what_is_in_order_passes(tree: Tree, name: str, change: Callable[[Tree], object]) -> None:
     change(tree)
     assert tree.failing("static") == {}
+
+
+def test_what_a_user_installed_is_told_by_its_place(tree: Tree) -> None:
+    tree.write("/opt/user/lib/python3.9/site-packages/more-2.0.dist-info/METADATA", "Name: more\nVersion: 2.0\n")
+    outcome = tree.check("static.wheels")
+    assert (outcome.status, outcome.message) == (
+        "failed",
+        "more 2.0 in /opt/user/lib/python3.9/site-packages is not in the manifest",
+    )
+
+
+@dataclass(frozen=True)
+class Mounted:
+    f_flag: int
+
+
+@pytest.mark.parametrize(
+    ("mode", "flag", "status", "says"),
+    [
+        (0o1777, os.ST_RDONLY, "warning", "read-only, and programs write to /var/cache/cannery: start it with --tmpfs"),
+        (0o1777, 0, "failed", "belongs to {owner}, mode 1777"),
+        (0o755, os.ST_RDONLY, "failed", "cannot write 1 of 1 folders"),
+    ],
+)
+def test_a_cache_that_cannot_be_written(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch, mode: int, flag: int, status: str, says: str
+) -> None:
+    """A container's read-only root is not the image's fault; a folder of another user is."""
+    folder = tree.write("/var/cache/cannery/numba/x").parent
+    folder.chmod(mode)
+    cache_at("/var/cache/cannery/numba")(tree)
+    monkeypatch.setattr(os, "access", lambda *_, **__: False)
+    monkeypatch.setattr(os, "geteuid", lambda: 65534)
+    monkeypatch.setattr(os, "getegid", lambda: 65534)
+    monkeypatch.setattr(os, "getgroups", list)
+    monkeypatch.setattr(os, "statvfs", lambda _: Mounted(flag))
+    outcome = tree.check("static.writable")
+    owner = f"{folder.stat().st_uid}:{folder.stat().st_gid}"
+    assert outcome.status == status
+    assert says.format(owner=owner) in "\n".join([outcome.message, *outcome.details])
+
+
+def test_the_images_user_has_to_write_at_home(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_user()(tree)
+    (tree.root / "home/me/.profile").unlink()
+    (tree.root / "home/me").rmdir()
+    tree.write("/home/me", "no folder")
+    assert tree.check("static.writable").status == "passed", "another user has no home there"
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert tree.check("static.writable").details == ("home /home/me: /home/me is no folder",)
 
 
 def test_caches_younger_than_the_container_are_the_users(tree: Tree) -> None:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 # Who owns the nodes: HwHiAiUser, uid and gid 1000 on a host as the driver sets it up, mode 0660.
 OWNER = "1000"
 GROUP = ("--group-add", '"$(stat -c %g /dev/davinci_manager)"')
+# Every distribution has this one in /etc/passwd.
+NOBODY = "65534"
 REPORT = "vllm-project/vllm-ascend issue 9490"
 
 
@@ -26,12 +28,13 @@ def group(case: Case) -> Iterator[Remark]:
     user, _, main = setting.value.partition(":")
     if user in {"0", "root"}:
         return
-    if user in {OWNER, "HwHiAiUser"}:
+    is_owner = user in {OWNER, "HwHiAiUser"}
+    if is_owner or (user.isdecimal() and user != NOBODY):
         what = f"{setting.word}: needs a line in the image's /etc/passwd"
         why = f"HCCL between several cards fails for a user without a name ({REPORT})"
-        fix = "an image that has the user, or -v /etc/passwd:/etc/passwd:ro"
+        fix = "an image that has the user (`user` in its profile), or -v /etc/passwd:/etc/passwd:ro"
         yield remark(Severity.NOTE, "user.name", setting.word, what, why, fix)
-    elif not case.container.all("group-add") and main in {"", "0"}:
+    if not is_owner and not case.container.all("group-add") and main in {"", "0"}:
         what = f"{setting.word} without --group-add: the device nodes are closed to that user"
         why = f"they belong to HwHiAiUser, mode 0660; no NPU is seen then ({REPORT})"
         # Not quoted again: the shell has to fill it in.

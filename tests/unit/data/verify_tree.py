@@ -257,7 +257,8 @@ class Tree:
         )
         self.write(f"{ASCEND}/ascend-toolkit/set_env.sh")
         self.write(JEMALLOC, elf(soname="libjemalloc.so.2", symbols=("malloc", "mallctl")))
-        self.write("/etc/passwd", "root:x:0:0::/root:/bin/sh\n")
+        uid = os.geteuid()  # whoever runs the tests has a name in the image
+        self.write("/etc/passwd", "root:x:0:0::/root:/bin/sh\n" + (f"tester:x:{uid}:{uid}::/:/bin/sh\n" if uid else ""))
         (self.root / "dev/shm").mkdir(parents=True)
 
     def _processes(self) -> None:

@@ -19,6 +19,7 @@ from verifying import (
     readable,
     shadow,
     sources,
+    user,
 )
 from verifying.form import nearest
 from verifying.image import Image
@@ -64,12 +65,15 @@ CHECKS: dict[str, Callable[[Image], Outcome]] = {
     "static.env": environment.env_check,
     "static.preload": environment.preload_check,
     "static.libraries": libraries.libraries_check,
+    "static.programs": environment.programs_check,
     "static.exclusive": packages.exclusive_check,
     "static.denied": packages.denied_check,
     "static.shadow": shadow.shadow_check,
     "static.device-type": device.device_check,
     "static.pip-check": packages.pip_check,
     "static.readable": readable.readable_check,
+    "static.user": user.user_check,
+    "static.writable": user.writable_check,
     "static.leftovers": leftovers.leftovers_check,
     "static.shm": base.shm_check,
     "npu.nodes": npu.nodes_check,

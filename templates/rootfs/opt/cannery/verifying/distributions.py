@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from verifying.image import Image, read_text
+from verifying.image import OVERLAY, Image, read_text
 from verifying.manifest import installed
 from verifying.versions import normal_name
 
@@ -30,6 +30,12 @@ class Distribution:
 def distributions(image: Image) -> list[Distribution]:
     """Everything installed in the venv's site-packages, duplicates included."""
     return image.remember("distributions", lambda: sorted(_installed(image.site), key=lambda item: item.key))
+
+
+def added(image: Image) -> list[tuple[str, Distribution]]:
+    """What a user's `pip install` put into the environment on top of the venv, each with its site-packages folder."""
+    places = map(image.path, image.find(f"{OVERLAY}/lib/python3*/site-packages"))
+    return [(place, item) for place in places for item in sorted(_installed(place), key=lambda item: item.key)]
 
 
 def _installed(site: str) -> Iterator[Distribution]:

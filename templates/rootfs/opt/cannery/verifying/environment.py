@@ -115,6 +115,20 @@ def preload_check(image: Image) -> Outcome:
     return judged(faults, f"{', '.join(names)} loaded" if names else "nothing is to be preloaded")
 
 
+def programs_check(image: Image) -> Outcome:
+    """What components call at run time is on PATH: MindSpeed and Megatron-LM compile on first use (T27)."""
+    names = image.manifest["checks"].get("programs", ())
+    places = [image.path(folder) for folder in entries(image.env, "PATH")]
+    missing = [name for name in names if not any(is_program(f"{place}/{name}") for place in places)]
+    faults = [f"{name} is not on PATH, and is called at run time" for name in missing]
+    return judged(faults, f"{', '.join(names)} on PATH" if names else "no program is called at run time")
+
+
+def is_program(path: str) -> bool:
+    """Whether a path is a file that this process may run."""
+    return os.path.isfile(path) and os.access(path, os.X_OK)
+
+
 def disguised(image: Image, name: str, path: str) -> str:
     """The fault of a library that is another than its name says, as far as that is known; "" when it is not."""
     symbol = next((symbol for stem, symbol in PROOFS.items() if os.path.basename(name).startswith(stem)), "")

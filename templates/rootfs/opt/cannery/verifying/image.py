@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 
 MANIFEST = "/opt/cannery/manifest.json"
 VENV = "/opt/venv"
+OVERLAY = "/opt/user"  # of an image with a user: where pip installs
 T = TypeVar("T")
 
 

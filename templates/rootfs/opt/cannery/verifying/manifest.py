@@ -62,6 +62,8 @@ CHECKS = {
     "native": [{"path": PATH, "component": WORD}],
     "pip_check_allow": [PATTERN],
     "library_allow?": [PATTERN],
+    "writable?": [WORD],
+    "programs?": [WORD],
 }
 FORM: dict[str, object] = {
     "schema": (1,),
@@ -78,7 +80,7 @@ FORM: dict[str, object] = {
     "labels": {"*": str},
     "checks": CHECKS,
     "shm_min_bytes": int,
-    "user": Maybe({"uid": int, "name": WORD}),
+    "user": Maybe({"uid": int, "name": WORD, "gid?": int, "home?": PATH}),
     "deny": [WORD],
     "exclusive": [[WORD]],
     "may_skip": [re.compile(r"(static|import|npu)\.[A-Za-z0-9_.-]+")],

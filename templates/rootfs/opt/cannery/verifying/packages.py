@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from verifying.child import run
-from verifying.distributions import Distribution, distributions
+from verifying.distributions import Distribution, added, distributions
 from verifying.image import VENV, Image
 from verifying.manifest import distributed
 from verifying.outcome import Outcome, failed, judged
@@ -31,6 +31,8 @@ def wheels_check(image: Image) -> Outcome:
     extra = sorted(set(found) - wanted)
     elsewhere = [name for name in extra if denied_by(image, name) or name in clashing(image)]
     faults += [f"{name} {found[name][0].version} is not in the manifest" for name in extra if name not in elsewhere]
+    on_top = ((f"{item.name} {item.version}", image.shown(place)) for place, item in added(image))
+    faults += [f"{what} in {place} is not in the manifest" for what, place in on_top]
     told = f"; also {', '.join(elsewhere)}: see static.denied and static.exclusive" if elsewhere else ""
     return judged(faults, f"{len(wanted)} distributions as in the manifest{told}")
 

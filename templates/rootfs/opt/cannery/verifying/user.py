@@ -1,0 +1,94 @@
+"""The checks of the user: who runs this has a name, and can write where the image's programs write."""
+
+import os
+import re
+
+from verifying.image import Image
+from verifying.outcome import Outcome, failed, judged, passed, warning
+
+# vllm-project/vllm-ascend issue 9490: HCCL looks its user up, and fails between cards when there is none.
+NAMELESS = "HCCL between several cards fails for a user without a name, and so does what asks for one"
+
+
+def user_check(image: Image) -> Outcome:
+    """The image's user is in /etc/passwd as the manifest has it, and whoever runs this has a name there."""
+    user, uid = image.manifest["user"], os.geteuid()
+    if user and (faults := user_faults(image, user)):
+        return judged(faults, "")
+    name = field(image, uid, 0)
+    if not name:
+        at = f"run as {user['name']} ({user['uid']})" if user else "run as root"
+        return warning(f"uid {uid} has no line in /etc/passwd: {NAMELESS}; {at}, or mount an /etc/passwd that names it")
+    made = f"{user['name']} ({user['uid']}), home {user.get('home')}" if user else "root"
+    return passed(f"the image runs as {made}; this process is {name} ({uid})")
+
+
+def user_faults(image: Image, user: dict[str, object]) -> list[str]:
+    """How /etc/passwd and HOME depart from the manifest's user. That the user is there at all is static.readable's."""
+    faults = []
+    for what, column in (("gid", 3), ("home", 5)):
+        wanted, found = user.get(what), field(image, user["uid"], column)
+        if wanted is not None and found and found != str(wanted):
+            faults.append(f"/etc/passwd gives {user['name']} the {what} {found}, the manifest says {wanted}")
+    home = str(user.get("home") or "")
+    if home and not os.path.isdir(image.path(home)):
+        faults.append(f"{home}, the home of {user['name']}, is not there")
+    return faults
+
+
+def field(image: Image, uid: object, column: int) -> str:
+    """A column of the line that /etc/passwd has for a number; "" when it has none."""
+    line = re.search(rf"^[^:\n]*:[^:\n]*:{uid}:.*$", image.text("/etc/passwd"), re.MULTILINE)
+    return line[0].split(":")[column] if line else ""
+
+
+def writable_check(image: Image) -> Outcome:
+    """Programs can write in each folder that a variable of the manifest names, and the image's user at home."""
+    names = image.manifest["checks"].get("writable", ())
+    places = {f"{name}={value}": value for name in names if (value := image.env.get(name, ""))}
+    user = image.manifest["user"]
+    if user and user.get("home") and os.geteuid() == user["uid"]:
+        places[f"home {user['home']}"] = user["home"]
+    closed = [f"{told}: {why}" for told, path in places.items() if (why := why_closed(image, path))]
+    if closed and all(why.endswith(READ_ONLY) for why in closed):
+        tops = sorted({top(path) for path in places.values() if why_closed(image, path)})
+        given = " ".join(f"--tmpfs {path}" for path in tops)
+        return warning(f"this container is read-only, and programs write to {', '.join(tops)}: start it with {given}")
+    if closed:
+        return failed(f"uid {os.geteuid()} cannot write {len(closed)} of {len(places)} folders", closed)
+    return passed(f"{len(places)} folders can be written by uid {os.geteuid()}" if places else "no folder is named")
+
+
+READ_ONLY = "read-only file system"
+
+
+def why_closed(image: Image, path: str) -> str:
+    """Why this process cannot write in a folder, or make it where it is missing; "" when it can."""
+    here = image.path(path)
+    while not os.path.lexists(here) and here != os.path.dirname(here):
+        here = os.path.dirname(here)
+    if not os.path.isdir(here):
+        return f"{image.shown(here)} is no folder"
+    if os.access(here, os.W_OK | os.X_OK, effective_ids=True):
+        return ""
+    about = os.stat(here)
+    if os.statvfs(here).f_flag & os.ST_RDONLY and may_write(about):
+        return READ_ONLY
+    return f"{image.shown(here)} belongs to {about.st_uid}:{about.st_gid}, mode {about.st_mode & 0o7777:04o}"
+
+
+def may_write(about: os.stat_result) -> bool:
+    """Whether owner, group and mode let this process write in a folder, whatever the file system is mounted as."""
+    if os.geteuid() == 0:
+        return True
+    if about.st_uid == os.geteuid():
+        return about.st_mode & 0o300 == 0o300
+    if about.st_gid in {os.getegid(), *os.getgroups()}:
+        return about.st_mode & 0o030 == 0o030
+    return about.st_mode & 0o003 == 0o003
+
+
+def top(path: str) -> str:
+    """What to mount a tmpfs on: the folder of this image's caches, of which a variable names a part."""
+    parts = path.split("/")
+    return "/".join(parts[:4]) if path.startswith("/var/cache/") else path

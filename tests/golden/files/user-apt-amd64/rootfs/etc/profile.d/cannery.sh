@@ -1,0 +1,23 @@
+# Made by Cannery from the same table as the image's ENV: login shells get the same environment.
+export PATH='/opt/venv/bin:/opt/user/bin:/usr/local/python3.11.14/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin'
+if [ -z "${VIRTUAL_ENV+set}" ]; then
+    export ASCEND_TOOLKIT_HOME='/usr/local/Ascend/cann-8.5.0'
+    export LD_LIBRARY_PATH='/lib64'
+    export VIRTUAL_ENV='/opt/venv'
+    export PYTHONPATH='/opt/user/lib/python3.11/site-packages'
+    export PIP_PYTHON='/opt/user/bin/python'
+    export XDG_CACHE_HOME='/var/cache/cannery'
+    export HF_HOME='/var/cache/cannery/huggingface'
+    export MODELSCOPE_CACHE='/var/cache/cannery/modelscope'
+    export MPLCONFIGDIR='/var/cache/cannery/matplotlib'
+    export NUMBA_CACHE_DIR='/var/cache/cannery/numba'
+    export ASCEND_CACHE_PATH='/var/cache/cannery/ascend'
+    export ASCEND_WORK_PATH='/var/cache/cannery/ascend/work'
+    export ASCEND_PROCESS_LOG_PATH='/var/cache/cannery/ascend/log'
+    export TORCH_EXTENSIONS_DIR='/var/cache/cannery/torch_extensions'
+    export TORCHINDUCTOR_CACHE_DIR='/var/cache/cannery/torchinductor'
+    export TRITON_CACHE_DIR='/var/cache/cannery/triton'
+    export LD_PRELOAD='/usr/local/lib/libjemalloc.so.2'
+    export RAY_OPTIONS='--say "it'\''s $here"'
+    export MORE_PATH='/lib64:/opt/more'
+fi
