@@ -5,13 +5,14 @@ What needs no NPU is done in children by ../training/tiny.py, in a scratch folde
 
 import json
 import os
+import subprocess
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from verifying.child import Finished, run
-from verifying.image import Image
+from verifying.child import Finished, end, ending, run, start
+from verifying.image import Image, read_text
 from verifying.manifest import installed, not_imported
 from verifying.npu import visible
 from verifying.outcome import Outcome, failed, passed, skipped
@@ -24,6 +25,7 @@ TRAINERS = {"verl": "verl", "mindspeed-rl": "MindSpeed-RL"}
 ENGINES = ("vllm", "sglang")
 MOST_CARDS = 2  # two show that cards reach each other; more would only take longer
 STEP_SECONDS = 1200.0
+STAGE_TIMES = 3  # of the longest silence that imports may have: a stage has several children that import torch
 NO_ENGINE = "neither vLLM nor SGLang is in this image, and verl rolls out with nothing else"
 NEEDS = {"train.data": ("train.model",), "train.step": ("train.model", "train.data", "train.config")}
 
@@ -60,14 +62,23 @@ def step_check(image: Image) -> Outcome:
     lacking = unmade(image, "train.step")
     if lacking:
         return lacking
-    about = answer_of(image, "config")
-    command = [image.python, *about["command"]]
-    limited = replace(image, options=replace(image.options, timeout=STEP_SECONDS))
-    child = run(outside(limited), command, cwd=about["cwd"])
-    text = child.out + child.err
-    with open(os.path.join(scratch(image), "step.log"), "w", encoding="utf-8") as file:
-        file.write(text)
-    return judged_step(Step(TRAINERS[trainer(image.manifest)], child.code, child.ending, text), cards(image))
+    return judged_step(step(image, answer_of(image, "config")), cards(image))
+
+
+def step(image: Image, about: Mapping[str, Any]) -> Step:
+    """Runs the trainer as the stage config says; its output goes to a file, as what it leaves running holds a pipe."""
+    path = os.path.join(scratch(image), "step.log")
+    code: int | None
+    with open(path, "wb") as log:
+        streams = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": subprocess.STDOUT}
+        child = start(outside(image), [image.python, *about["command"]], about["cwd"], **streams)
+        try:
+            code = child.wait(STEP_SECONDS)
+        except subprocess.TimeoutExpired:
+            end(child)
+            child.wait()
+            code = None
+    return Step(TRAINERS[trainer(image.manifest)], code, ending(code, STEP_SECONDS), read_text(path))
 
 
 def unmade(image: Image, check: str) -> Outcome | None:
@@ -88,7 +99,11 @@ def _run_stage(image: Image, stage: str) -> Outcome:
     with suppress(OSError):  # of an earlier run in a folder of the user's
         os.remove(os.path.join(scratch(image), f"{stage}.json"))
     try:
-        child = run(outside(image), [image.python, SCRIPT, stage, scratch(image), json.dumps(facts(image))])
+        options = replace(image.options, timeout=STAGE_TIMES * image.options.timeout)
+        child = run(
+            outside(replace(image, options=options)),
+            [image.python, SCRIPT, stage, scratch(image), json.dumps(facts(image))],
+        )
     except OSError as error:
         return failed(f"{image.shown(image.python)} cannot be started: {error.strerror}")
     said = answer_of(image, stage)
