@@ -98,6 +98,19 @@ def test_a_setting_that_did_not_arrive_is_named() -> None:
         tiny_config.checked(config, [("a.b", 2), ("a.c", "x"), ("a.d.e", "y")])
 
 
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("Traceback\nValueError: no\n\n[ERROR] 2026 unknown\n", "ValueError: no"),
+        ("Could not override 'a.b'.\nSet HYDRA_FULL_ERROR=1", "Could not override 'a.b'."),
+        ("one\n two \n", "two"),
+        ("", "it printed nothing"),
+    ],
+)
+def test_a_failed_child_says_why(text: str, line: str) -> None:
+    assert tiny_config.why(text) == line
+
+
 def test_the_reward_tells_answers_apart() -> None:
     scores = [
         tiny_reward.compute_score("d", text, "5", extra_info={"index": 1}) for text in ("5", "a 5", "55", "ab", "")

@@ -74,12 +74,15 @@ def job(words: list[str]) -> dict[str, Any]:
 
     child = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False)
     if child.returncode != 0:
-        lines = [line for line in child.stderr.splitlines() if line.strip()]
-        told = next(
-            (line for line in reversed(lines) if "Error" in line or "Could not" in line), lines[-1] if lines else ""
-        )
-        raise RuntimeError(f"{' '.join(words[:2])} --cfg job ended with code {child.returncode}: {told}")
+        raise RuntimeError(f"{' '.join(words[:2])} --cfg job ended with code {child.returncode}: {why(child.stderr)}")
     return dict(OmegaConf.to_container(OmegaConf.create(child.stdout)))
+
+
+def why(text: str) -> str:
+    """The line of a failed child's output that says why: its last error, else its last line."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    errors = [line for line in lines if "Error: " in line or "Could not" in line]
+    return (errors or lines or ["it printed nothing"])[-1].strip()
 
 
 def checked(config: Mapping[str, Any], pairs: Iterable[tuple[str, object]]) -> None:

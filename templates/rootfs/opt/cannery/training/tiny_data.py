@@ -91,8 +91,8 @@ def mindspeed_rl(folder: str, home: str) -> str:
     command = [sys.executable, tiny_mindspeed_rl.DATA_SCRIPT, *words]
     child = subprocess.run(command, cwd=home, capture_output=True, text=True, check=False)
     if child.returncode != 0:
-        said = [line for line in (child.stderr or child.stdout).splitlines() if line.strip()]
-        raise RuntimeError(f"{tiny_mindspeed_rl.DATA_SCRIPT} ended with code {child.returncode}: {said[-1:]}")
+        ending = f"{tiny_mindspeed_rl.DATA_SCRIPT} ended with code {child.returncode}"
+        raise RuntimeError(f"{ending}: {tiny_config.why(child.stderr or child.stdout)}")
     from mindspeed_rl.datasets.indexed_dataset import IndexedDataset
 
     prefix = os.path.join(folder, "data_packed_input_ids_document")
