@@ -8,7 +8,7 @@ RUN := $(PY) build.py
 TARGET_VARIABLES := CANN CHIP OS PYTHON ARCH BASE WHEELHOUSE NPUS NETWORK INTERFACE RUNTIME FORMAT NODES BUILDER SOURCES GIT_MIRROR PATCHES REGISTRY OUTPUT SINCE AGAINST
 # SRC_<component>=folder, as many as are given. VERL_PATH is what verl_npu's own guide calls the tree of verl.
 TREES = $(filter SRC_%,$(GIVEN))
-KNOWN = PROFILE $(TARGET_VARIABLES) $(TREES) VERL_PATH PIN UPGRADE DEV FORCE DOCUMENTED PRINT CMD KIND FILE REUSE HOST_PYTHON CANNERY_CACHE ARGS
+KNOWN = PROFILE $(TARGET_VARIABLES) $(TREES) VERL_PATH PIN LEVEL UPGRADE DEV FORCE DOCUMENTED PRINT CMD KIND FILE REUSE HOST_PYTHON CANNERY_CACHE ARGS
 lower = $(shell printf '%s' '$1' | tr A-Z_ a-z-)
 # A switch is on unless it says that it is not.
 on = $(filter-out 0 no false off,$1)
@@ -16,7 +16,7 @@ quote = '$(subst ','\'',$1)'
 # Only what stands on make's command line: PYTHON or OS in an environment mean something else.
 # Every command gets every variable that was given: one that it does not know is refused, not dropped.
 OPTIONS = $(foreach v,$(filter $(GIVEN),$(TARGET_VARIABLES)),$(if $($v),--$(call lower,$v) $(call quote,$($v)))) \
-	$(foreach p,$(PIN),--pin $(call quote,$p)) $(foreach p,$(UPGRADE),--upgrade $(call quote,$p)) $(if $(call on,$(FORCE)),--force) \
+	$(foreach p,$(PIN),--pin $(call quote,$p)) $(foreach l,$(LEVEL),--level $(call quote,$l)) $(foreach p,$(UPGRADE),--upgrade $(call quote,$p)) $(if $(call on,$(FORCE)),--force) \
 	$(if $(call on,$(DOCUMENTED)),--as-documented) $(if $(call on,$(PRINT)),--print) $(if $(call on,$(REUSE)),--reuse) $(foreach d,$(DEV),--dev $(call quote,$d)) \
 	$(foreach t,$(TREES),--src $(call quote,$(t:SRC_%=%)=$($t))) $(if $(VERL_PATH),--src $(call quote,verl=$(VERL_PATH))) $(foreach a,$(ARGS),$(call quote,$a))
 GIVEN := $(foreach v,$(.VARIABLES),$(if $(filter command,$(origin $v)),$v))
@@ -41,7 +41,7 @@ endif
 
 help: ## print targets and variables
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
-	@echo "variables: PROFILE=name CANN=8.5.0 CHIP=910b OS=ubuntu22.04 PYTHON=3.11 ARCH=amd64 BASE=standin PIN='name==version …' FORCE=1 NPUS=0,1|none CMD='…' KIND='wheels …'"
+	@echo "variables: PROFILE=name CANN=8.5.0 CHIP=910b OS=ubuntu22.04 PYTHON=3.11 ARCH=amd64 BASE=standin PIN='name==version …' FORCE=1 NPUS=0,1|none CMD='…' KIND='wheels …' LEVEL=train"
 	@echo "           NETWORK=host INTERFACE=eth0 RUNTIME=ascend DEV='component=folder …' PRINT=1 FORMAT=compose|pod|job|raycluster NODES=4"
 	@echo "           WHEELHOUSE=folder BUILDER=buildx-builder UPGRADE='name name==version …' AGAINST=image-of-yours"
 	@echo "           SOURCES=release|release:name,name GIT_MIRROR=folder SRC_<component>=folder VERL_PATH=folder PATCHES=folder DOCUMENTED=1"

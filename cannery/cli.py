@@ -86,6 +86,9 @@ JSON_COMMANDS = SHIPPING_COMMANDS | {
     *("list", "show", "check", "outdated", "plan", "image", "verify", "patches", "load"),
     *("lint-run", "doctor", "engine", "clean"),
 }
+# The verify script's levels (docs/verify-report.schema.json).
+LEVELS = ("static", "import", "npu", "train")
+LEVEL_HELP = "only this level, repeatable (default: all but train, which takes one step of GRPO on a tiny model)"
 # Folders that a run is given (`cannery.edge.context.Given`), and the options that name them.
 FOLDERS = {"wheelhouse": "wheelhouse", "mirror": "git_mirror", "patches": "patches"}
 # Signals that end a run in order.
@@ -229,7 +232,7 @@ def _own_options(name: str, sub: argparse.ArgumentParser) -> None:
         add("--image", metavar="REF", help="another image than the profile's")
         words = "an image of yours, as docker commit makes one: what differs from PROFILE, or which profile is nearest"
         add("--against", metavar="IMAGE", help=words)
-        add("--level", action="append", choices=("static", "import", "npu"), default=[], help="only this level")
+        add("--level", action="append", choices=LEVELS, default=[], help=LEVEL_HELP)
     if name in {"run", "shell"}:
         _container_options(sub)
         _run_options(sub) if name == "run" else sub.set_defaults(show=False, format=None, nodes=None, detach=False)

@@ -22,6 +22,7 @@ from cannery.core.recipe import with_arch
 from cannery.core.report import report_lines, summary_line
 from cannery.core.run_command import wanted_paths
 from cannery.core.standin import TORCH_NPU, standin_spec
+from cannery.core.training import trainer
 from cannery.core.words import BaseKind
 from cannery.edge.archives import damaged_archives
 from cannery.edge.buildx import bake
@@ -287,6 +288,11 @@ def verify_image(arguments: argparse.Namespace, context: Context) -> ExitCode:
     if fault:
         raise UsageError(f"--image: {fault}", hint=REGISTRY_HINT)
     catalog, plan, _ = planned(context, arguments)
+    if {*arguments.level} == {"train"} and not trainer(plan.recipe):
+        raise UsageError(
+            "--level train: this profile has neither verl nor MindSpeed-RL, there is nothing to train with",
+            where=arguments.profile,
+        )
     engine = find_engine(context.env, context.cache, start=True, say=context.say)
     reference = arguments.image or plan.reference
     client = docker_client(engine)

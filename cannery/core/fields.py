@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 TEXT_WANTED = "a text is wanted here"
 # The verify script's checks that need an NPU: the only ones that are skipped where there is none.
 NPU_CHECKS = ("npu.nodes", "npu.driver", "npu.smi", "npu.visible", "npu.count", "npu.tensor")
+# Those of the level train: the step needs an NPU, and on a stand-in some trainers cannot make their data.
+TRAIN_CHECKS = ("train.model", "train.data", "train.config", "train.step")
 LONGEST_NAME = 60
 IMAGE_NAME = re.compile(r"[a-z0-9]+(?:[._-][a-z0-9]+)*")
 COMPONENT_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
@@ -203,10 +205,12 @@ def _pattern(value: str, _option: str) -> str:
 
 
 def _check_id(value: str, _option: str) -> str:
-    if not re.fullmatch(r"(static|import|npu)\.[A-Za-z0-9_.-]+", value, re.ASCII):
+    if not re.fullmatch(r"(static|import|npu|train)\.[A-Za-z0-9_.-]+", value, re.ASCII):
         raise FaultError(f"{value!r} is not a check of the verify script", f"like {NPU_CHECKS[0]} or import.torch")
     if value.startswith("npu.") and value not in NPU_CHECKS:
         raise FaultError(f"no check {value!r}", did_you_mean(value, NPU_CHECKS))
+    if value.startswith("train.") and value not in TRAIN_CHECKS:
+        raise FaultError(f"no check {value!r}", did_you_mean(value, TRAIN_CHECKS))
     return value
 
 

@@ -14,6 +14,7 @@ from cannery.core.image_reference import BASE_DIGEST, BASE_NAME, split_digest
 from cannery.core.image_user import cache_folders, overlay_pth
 from cannery.core.left_out import unlinked
 from cannery.core.markers import package_name
+from cannery.core.training import train_skips
 from cannery.core.words import BaseKind, Install
 
 if TYPE_CHECKING:
@@ -77,7 +78,9 @@ def manifest(plan: Plan, compatibility: Compatibility) -> dict[str, Any]:
         "user": _user(plan),
         "deny": sorted(d.pattern for d in compatibility.deny),
         "exclusive": [list(names) for names in compatibility.exclusive],
-        "may_skip": sorted({*recipe.profile.may_skip.get(recipe.base.kind, ()), *_not_looked_at(plan)}),
+        "may_skip": sorted(
+            {*recipe.profile.may_skip.get(recipe.base.kind, ()), *_not_looked_at(plan), *train_skips(recipe)}
+        ),
         "left_out": [asdict(lacking) for lacking in plan.left_out],
         "forced": list(plan.forced),
         "overrides": [o.model_dump() for o in recipe.profile.overrides],

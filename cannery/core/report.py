@@ -25,7 +25,9 @@ def report_lines(report: Mapping[str, Any], only: Sequence[str] = tuple(SIGNS)) 
 
 
 def summary_line(report: Mapping[str, Any]) -> str:
-    """Return the verdict with its counts; an NPU level that was skipped is said, with its reason."""
+    """Return the verdict with its counts; an NPU level or a training step that was skipped is said, with its reason."""
     counts = ", ".join(f"{count} {status}" for status, count in report["counts"].items() if count)
     reasons = sorted({c["message"] for c in report["checks"] if c["level"] == "npu" and c["status"] == "skipped"})
-    return f"{report['result']}: {counts}" + (f"; NPU level skipped: {'; '.join(reasons)}" if reasons else "")
+    steps = [c["message"] for c in report["checks"] if c["id"] == "train.step" and c["status"] == "skipped"]
+    unproved = f"; NPU level skipped: {'; '.join(reasons)}" if reasons else ""
+    return f"{report['result']}: {counts}{unproved}" + "".join(f"; training step skipped: {why}" for why in steps)

@@ -42,7 +42,7 @@ class VerifyRequest:
     """What is to be verified, and how.
 
     `script_digest` covers the script's modules; `manifest_sha256` is what the manifest in the image must be, so that an
-    image cannot weaken its own proof ("" for an image of another plan); `levels` empty means all.
+    image cannot weaken its own proof ("" for an image of another plan); `levels` empty means all but train.
     """
 
     image: str

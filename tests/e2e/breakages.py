@@ -363,4 +363,26 @@ NPU = (
     ),
 )
 
-BREAKAGES: tuple[Breakage, ...] = (*STATIC, *IMPORT, *NPU)
+TRAIN = (
+    Breakage("train.model", "no tokenizers", f"rm -r {SITE}/tokenizers", arguments=("--only", "train.model")),
+    Breakage(
+        "train.data",
+        "verl's dataset is gone",
+        f"rm {SITE}/verl/utils/dataset/rl_dataset.py",
+        arguments=("--only", "train.data"),
+    ),
+    Breakage(
+        "train.config",
+        "a part of verl's configuration is gone",
+        f"rm {SITE}/verl/trainer/config/data/legacy_data.yaml",
+        arguments=("--only", "train.config"),
+    ),
+    Breakage(
+        "train.step",
+        "a skip that the manifest does not allow",
+        python('m["may_skip"].remove("train.step")'),
+        arguments=("--only", "train.step"),
+    ),
+)
+
+BREAKAGES: tuple[Breakage, ...] = (*STATIC, *IMPORT, *NPU, *TRAIN)

@@ -436,6 +436,7 @@ WORDS = [
         "may_skip.stand-in: 'stand-in' is not known; known: real, standin, cust",
     ),
     (QUICKSTART, "may_skip", {"real": ["npu.node"]}, "may_skip.real.0: no check 'npu.node'; did you mean npu.nodes"),
+    (QUICKSTART, "may_skip", {"real": ["train.steps"]}, "no check 'train.steps'; did you mean train.step"),
     (QUICKSTART, "may_skip", {"real": ["nodes"]}, "may_skip.real.0: 'nodes' is not a check of the verify script; like"),
     (QUICKSTART, "pip_check_allow", ["("], "pip_check_allow.0: '(' is not a regular expression: "),
     (

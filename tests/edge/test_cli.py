@@ -236,6 +236,7 @@ def test_clean_lists_kinds_and_removes_the_named_only(build: Build, tmp_path: Pa
             ["--image: an image reference has nothing behind"],
         ),
         (["check", "quickstart", "--base", "host/x:1?token=word"], ["BASE: an image reference has nothing behind a ?"]),
+        (["verify", "quickstart", "--level", "trains"], ["'trains'", "train"]),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )

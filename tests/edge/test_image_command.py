@@ -204,6 +204,13 @@ def test_what_is_checked_is_what_is_built(image: Image, monkeypatch: pytest.Monk
     assert bake["target"]["image"]["tags"][0] == planned["reference"]
 
 
+def test_the_level_train_wants_a_trainer(image: Image, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(image_command, "find_engine", lambda *_args, **_more: pytest.fail("an engine was looked for"))
+    done = image.small("verify", "stack", "--level", "train")
+    assert done.code == ExitCode.USAGE
+    assert "neither verl nor MindSpeed-RL" in done.err
+
+
 def test_verify_expects_the_manifest_of_the_base_that_the_image_names(
     image: Image, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -32,6 +32,27 @@ def test_verify_passes(host: Host) -> None:
     assert report["result"] == "passed"
 
 
+def test_train_runs_as_far_as_a_cpu_goes(host: Host) -> None:
+    """What needs no NPU is done with the real verl; the step is skipped by its reason, and nothing is left behind."""
+    done = host.run(f"{VERIFY} --json --level train")
+    report = json.loads(done.stdout)
+    found = {check["id"]: (check["status"], check["message"]) for check in report["checks"]}
+    assert {name: status for name, (status, _) in found.items()} == {
+        "train.model": "passed",
+        "train.data": "passed",
+        "train.config": "passed",
+        "train.step": "skipped",
+    }, report
+    assert (done.rc, report["result"]) == (0, "passed")
+    assert "one step on the CPU: loss " in found["train.model"][1]
+    assert found["train.data"][1].startswith("16 rows in train.parquet, read back by verl's RLHFDataset")
+    assert found["train.config"][1].startswith("verl.trainer.main_ppo takes ")
+    assert found["train.step"][1].startswith("stand-in")
+    assert not host.check_output("find /tmp /root -mindepth 1 -maxdepth 1 '(' -name 'train-*' -o -name '.[ac]*' ')'")
+    assert not host.check_output("find /opt/cannery -name __pycache__")
+    assert host.run(f"{VERIFY} --level train --only train.step --require-npu").rc == 3
+
+
 def test_same_environment_however_a_process_starts(host: Host, cannery: Cannery, image: Image) -> None:
     views = {
         "run": cannery.docker("run", "--rm", image.reference, "env").stdout,

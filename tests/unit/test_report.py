@@ -39,6 +39,14 @@ def test_only_what_is_wanted() -> None:
     assert list(report_lines(REPORT, only=("failed", "warning")))[:2] == ["static:", "  ❌ env: message of env"]
 
 
+def test_a_training_step_that_was_skipped_is_said() -> None:
+    checks = [check("train.data", "train", "skipped"), check("train.step", "train", "skipped", message="no NPU")]
+    report = {"result": "passed", "counts": {"passed": 2, "skipped": 2}, "checks": checks}
+    assert summary_line(report) == "passed: 2 passed, 2 skipped; training step skipped: no NPU"
+    checks[1]["status"] = "passed"
+    assert summary_line(report).endswith("2 skipped")
+
+
 def test_no_skip_no_word_of_it() -> None:
     report = {"result": "passed", "counts": {"passed": 1, "skipped": 0}, "checks": [check("a", "npu", "passed")]}
     assert summary_line(report) == "passed: 1 passed"

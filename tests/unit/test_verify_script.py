@@ -73,7 +73,7 @@ def test_standard_library_only() -> None:
     assert imported - sys.stdlib_module_names == {"verifying", "patched"}
     assert not OWN & sys.stdlib_module_names
     names = {path.name for path in FOLDER.iterdir()} - {"__pycache__"}
-    assert names == {"verify.py", "verifying", "patched.py", "activate.sh"}
+    assert names == {"verify.py", "verifying", "training", "patched.py", "activate.sh"}
 
 
 def test_a_module_that_others_cannot_read_is_told(tree: Tree) -> None:

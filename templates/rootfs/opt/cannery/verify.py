@@ -1,12 +1,14 @@
 """Proves that this image is what its manifest says. Standard library only; Python 3.10 and later.
 
-    /opt/venv/bin/python /opt/cannery/verify.py [--level static|import|npu] [--json]
+    /opt/venv/bin/python /opt/cannery/verify.py [--level static|import|npu|train] [--json]
 
 Reads /opt/cannery/manifest.json (docs/manifest.schema.json) and prints one line a check, or one JSON document
 (docs/verify-report.schema.json). Exit codes: 0 all passed (warnings allowed), 1 a failure, 2 wrong use, 3 the machine
 cannot run what was asked.
 A check that was skipped is never called passed, and a skip that the manifest's `may_skip` does not name is a failure.
 Nothing here uses the network, and nothing is written into the image. The checks are in the package beside this script.
+The level train runs only when it is asked for: it makes a tiny model and data in a scratch folder, which it removes,
+and on an NPU the image's trainer takes one step of GRPO with them (minutes).
 
 This finds accidents and changes by hand (`docker exec`, `docker commit`). It is no security boundary: whoever can write
 into the image can change this script, the manifest and the interpreter that runs both. From outside, --manifest-sha256
@@ -25,7 +27,7 @@ from typing import Any
 sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
 sys.dont_write_bytecode = True  # root runs this too, and no __pycache__ may appear in the image
 
-from verifying.checks import LEVELS, check_ids, run_checks
+from verifying.checks import LEVELS, USUAL, check_ids, run_checks
 from verifying.image import MANIFEST, Image, Options
 from verifying.manifest import DIGEST, ManifestError, load_manifest
 from verifying.outcome import Outcome
@@ -68,13 +70,15 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
         "Exit codes: 0 all passed, 1 a failure, 2 wrong use, 3 the machine cannot run what was asked.",
     )
     add = parser.add_argument
-    add("--level", action="append", choices=LEVELS, help="only this level; may be given again (default: all)")
+    usual = f"only this level; may be given again (default: {', '.join(USUAL)}; train: one step of GRPO, minutes)"
+    add("--level", action="append", choices=LEVELS, help=usual)
     add("--only", action="append", metavar="ID", help="only this check; may be given again")
     add("--list", action="store_true", help="print the ids of the checks and end")
     add("--json", action="store_true", help="print one JSON document")
-    add("--require-npu", action="store_true", help="checks of the level npu that cannot run here are exit code 3")
+    add("--require-npu", action="store_true", help="checks that cannot run here without an NPU are exit code 3")
     add("--no-device", action="store_true", help="skip the checks that need an NPU")
     add("--timeout", type=float, default=300.0, metavar="SECONDS", help="longest silence of a child process (300)")
+    add("--scratch", default="", metavar="DIR", help="where the level train writes, and leaves its log (else removed)")
     add("--manifest", metavar="PATH", help=f"the manifest ({MANIFEST})")
     add("--manifest-sha256", type=digest, metavar="HEX", help="the manifest must have this digest")
     add("--root", default="/", metavar="DIR", help="look at a tree other than / (for tests)")
@@ -101,7 +105,8 @@ def chosen(manifest: Mapping[str, Any], options: argparse.Namespace) -> list[str
         if name not in known:
             near = get_close_matches(name, known, 1)
             raise LookupError(f"no check {name}" + (f"; nearest: {near[0]}" if near else "; --list prints them"))
-    only, levels = options.only or known, options.level or LEVELS
+    named = options.only or options.list  # a check that is asked for by its id, or the list of all
+    only, levels = options.only or known, options.level or (LEVELS if named else USUAL)
     return [name for name in known if name in only and name.split(".")[0] in levels]
 
 
@@ -122,12 +127,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"verify.py: {error.args[0]}", file=sys.stderr)
         return 2
     if not wanted:
-        print("verify.py: --level and --only leave no check", file=sys.stderr)
+        alone = options.level == ["train"] and not options.only
+        why = "this image has neither verl nor MindSpeed-RL" if alone else "--level and --only leave no check"
+        print(f"verify.py: {why}", file=sys.stderr)
         return 2
     if options.list:
         print("\n".join(wanted))
         return 0
-    limits = Options(options.timeout, options.no_device, options.require_npu)
+    limits = Options(options.timeout, options.no_device, options.require_npu, options.scratch)
     image = Image(manifest, root, dict(os.environ), working_folder(), limits, path)
     return report(image, wanted, as_json=options.json)
 

@@ -19,6 +19,7 @@ from verifying import (
     readable,
     shadow,
     sources,
+    train,
     user,
 )
 from verifying.form import nearest
@@ -29,9 +30,13 @@ from verifying.manifest import distributed
 from verifying.nodes import five_points
 from verifying.outcome import Outcome, failed, judged, skipped
 from verifying.plugins import PLUGINS, has_plugins
+from verifying.scratch import tidy
 from verifying.versions import normal_name
 
-LEVELS = ("static", "import", "npu")
+LEVELS = ("static", "import", "npu", "train")
+USUAL = LEVELS[:3]  # train takes minutes and writes: it runs when it is asked for by name
+# A check whose ground failed would only repeat that failure.
+NEEDS = {**npu.NEEDS, **train.NEEDS, "train.step": (*train.NEEDS["train.step"], *npu.NEEDS["npu.tensor"], "npu.tensor")}
 
 
 def manifest_check(image: Image) -> Outcome:
@@ -82,6 +87,7 @@ CHECKS: dict[str, Callable[[Image], Outcome]] = {
     "npu.visible": npu.visible_check,
     "npu.count": npu.count_check,
     "npu.tensor": npu.tensor_check,
+    **train.CHECKS,
 }
 
 
@@ -91,11 +97,19 @@ def check_ids(manifest: Mapping[str, Any]) -> list[str]:
     static = [name for name in CHECKS if name.startswith("static.")]
     npus = [name for name in CHECKS if name.startswith("npu.") and (pair or name not in {"npu.count", "npu.tensor"})]
     more = [*([PAIR] if pair else []), *([PLUGINS] if has_plugins(manifest) else [])]
-    return [*static, *import_ids(manifest), *more, *patch_ids(manifest), *npus]
+    trains = [*train.CHECKS] if train.trainer(manifest) else []
+    return [*static, *import_ids(manifest), *more, *patch_ids(manifest), *npus, *trains]
 
 
 def run_checks(image: Image, wanted: Sequence[str]) -> Iterator[Outcome]:
     """Runs the checks named by id, and yields what each says, with the rule for skips applied."""
+    try:
+        yield from _run_checks(image, wanted)
+    finally:
+        tidy(image)
+
+
+def _run_checks(image: Image, wanted: Sequence[str]) -> Iterator[Outcome]:
     imports: dict[str, Outcome] = {}
     states: dict[str, str] = {}
     no_npu = npu.why_no_npu(image)
@@ -104,13 +118,18 @@ def run_checks(image: Image, wanted: Sequence[str]) -> Iterator[Outcome]:
         if level == "import":
             imports = imports or guarded_imports(image, [item for item in wanted if item.startswith("import.")])
             outcome = imports[name]
-        elif level == "npu" and no_npu:
+        elif no_npu and needs_npu(name):
             outcome = skipped(no_npu, five_points(image) if name == "npu.nodes" and no_npu == npu.NO_NPU else ())
         else:
-            ground = [other for other in npu.NEEDS.get(name, ()) if states.get(other) == "failed"]
+            ground = [other for other in NEEDS.get(name, ()) if states.get(other) == "failed"]
             outcome = skipped(f"{ground[0]} failed") if ground else guarded(CHECKS[name], image)
         states[name] = outcome.status
         yield replace(allowed_skip(image, name, outcome), id=name, level=level)
+
+
+def needs_npu(name: str) -> bool:
+    """Whether a check cannot be looked at without an NPU."""
+    return name.startswith("npu.") or name == "train.step"
 
 
 def guarded(function: Callable[[Image], Outcome], image: Image) -> Outcome:
@@ -143,7 +162,7 @@ def broken(error: Exception) -> Outcome:
 
 def allowed_skip(image: Image, name: str, outcome: Outcome) -> Outcome:
     """A skip is a failure unless the manifest allows it, the user asked for it, or it follows from a failure told."""
-    asked = outcome.message == "--no-device" or (image.options.require_npu and name.startswith("npu."))
+    asked = outcome.message == "--no-device" or (image.options.require_npu and needs_npu(name))
     follows = outcome.message.endswith(" failed")
     if outcome.status != "skipped" or asked or follows or name in image.manifest["may_skip"]:
         return outcome

@@ -24,11 +24,15 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True)
 class Options:
-    """What the command line asked for. `timeout` is the longest silence of a child, in seconds."""
+    """What the command line asked for. `timeout` is the longest silence of a child, in seconds.
+
+    `scratch` is where the level train writes; "" is a folder that is removed when the checks are done.
+    """
 
     timeout: float = 300.0
     no_device: bool = False
     require_npu: bool = False
+    scratch: str = ""
 
 
 @dataclass(frozen=True)

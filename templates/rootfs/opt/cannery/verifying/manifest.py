@@ -83,7 +83,7 @@ FORM: dict[str, object] = {
     "user": Maybe({"uid": int, "name": WORD, "gid?": int, "home?": PATH}),
     "deny": [WORD],
     "exclusive": [[WORD]],
-    "may_skip": [re.compile(r"(static|import|npu)\.[A-Za-z0-9_.-]+")],
+    "may_skip": [re.compile(r"(static|import|npu|train)\.[A-Za-z0-9_.-]+")],
     "forced": [WORD],
     "overrides": [{"requirement": WORD, "reason": WORD}],
     "excludes?": [{"requirement": WORD, "reason": WORD}],

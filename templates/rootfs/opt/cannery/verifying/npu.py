@@ -13,7 +13,7 @@ from verifying.worker import work
 
 NO_NPU = "no NPU"
 NEEDS = {"npu.smi": ("npu.nodes", "npu.driver"), "npu.count": ("npu.nodes", "npu.driver", "npu.visible")}
-NEEDS["npu.tensor"] = (*NEEDS["npu.count"], "npu.count")  # a check whose ground failed would only repeat that failure
+NEEDS["npu.tensor"] = (*NEEDS["npu.count"], "npu.count")
 
 
 def why_no_npu(image: Image) -> str:

@@ -17,6 +17,7 @@ RESULTS = {
 PLAIN = str.maketrans(
     {"✅": "[ok]", "❌": "[FAILED]", "⚠": "[warning]", "⏭": "[skipped]", "\ufe0f": "", "…": "...", "─": "-"}
 )
+STEP = "train.step"
 DETAILS_SHOWN = 12  # lines of detail under a check; JSON has all
 
 
@@ -24,7 +25,9 @@ def result_of(outcomes: Sequence[Outcome], options: Options) -> str:
     """passed, failed or unable, over all checks."""
     if any(item.status == "failed" and not item.unable for item in outcomes):
         return "failed"
-    lacking = options.require_npu and any(item.level == "npu" and item.status == "skipped" for item in outcomes)
+    # Of the level train only the step can lack an NPU, and it alone is skipped for that.
+    proofs = [item for item in outcomes if item.level == "npu" or item.id == STEP]
+    lacking = options.require_npu and any(item.status == "skipped" for item in proofs)
     return "unable" if lacking or any(item.unable for item in outcomes) else "passed"
 
 
@@ -56,6 +59,8 @@ def summary(outcomes: Sequence[Outcome], result: str) -> str:
     reasons = dict.fromkeys(item.message for item in npu if item.status == "skipped")
     why = ", ".join(reasons) if npu else "level not run"
     unproved = f"; the NPU was not tested ({why})" if why else ""
+    steps = [item.message for item in outcomes if item.id == STEP and item.status == "skipped"]
+    unproved += "".join(f"; no training step ran ({why})" for why in steps)
     return f"{RESULTS[result]}: {', '.join(parts) or 'no check ran'}{unproved}"
 
 

@@ -1,0 +1,90 @@
+"""What the training step tells verl: overrides of its hydra configuration, by the names that the image's verl has."""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+MODULE = "verl.trainer.main_ppo"
+CONFIG = "ppo_trainer"
+REWARD = os.path.join(os.path.dirname(os.path.realpath(__file__)), "tiny_reward.py")
+PROMPT, RESPONSE = 128, 32  # tokens, which are bytes here
+SAMPLES = 2  # answers to a prompt: GRPO compares them with each other
+AR = "actor_rollout_ref"
+# Names differ by verl's revision: the first that the image's configuration has is taken (0.5 to 0.9 have one of each).
+Table = tuple[tuple[tuple[str, ...], object], ...]
+
+
+def table(folder: str, facts: Mapping[str, Any]) -> Table:
+    """(names, value): one GRPO step with FSDP on `cards` NPUs of one machine, as small as it goes, nothing saved."""
+    batch = 2 * facts["cards"]
+    return (
+        (("algorithm.adv_estimator",), "grpo"),
+        (("data.train_files",), f"{folder}/train.parquet"),
+        (("data.val_files",), f"{folder}/train.parquet"),
+        (("data.train_batch_size",), batch),
+        (("data.max_prompt_length",), PROMPT),
+        (("data.max_response_length",), RESPONSE),
+        (("data.dataloader_num_workers",), 0),
+        (("data.shuffle",), False),
+        ((f"{AR}.model.path",), f"{folder}/model"),
+        ((f"{AR}.model.use_remove_padding",), False),
+        ((f"{AR}.model.enable_gradient_checkpointing",), False),
+        ((f"{AR}.actor.strategy",), "fsdp"),
+        ((f"{AR}.actor.optim.lr",), 1e-4),
+        ((f"{AR}.actor.ppo_mini_batch_size",), batch),
+        ((f"{AR}.actor.ppo_micro_batch_size_per_gpu",), 1),
+        ((f"{AR}.actor.use_kl_loss",), True),
+        ((f"{AR}.actor.use_torch_compile",), False),
+        ((f"{AR}.ref.use_torch_compile",), False),
+        ((f"{AR}.ref.log_prob_micro_batch_size_per_gpu",), 1),
+        ((f"{AR}.rollout.name",), facts["engine"] or "vllm"),
+        ((f"{AR}.rollout.n",), SAMPLES),
+        ((f"{AR}.rollout.tensor_model_parallel_size",), 1),
+        ((f"{AR}.rollout.gpu_memory_utilization",), 0.3),
+        ((f"{AR}.rollout.enforce_eager",), True),
+        ((f"{AR}.rollout.max_num_seqs",), 16),
+        ((f"{AR}.rollout.max_num_batched_tokens",), 4 * (PROMPT + RESPONSE)),
+        ((f"{AR}.rollout.enable_chunked_prefill",), False),
+        ((f"{AR}.rollout.log_prob_micro_batch_size_per_gpu",), 1),
+        ((f"{AR}.rollout.agent.num_workers",), 1),
+        (("reward.custom_reward_function.path", "custom_reward_function.path"), REWARD),
+        (("reward.custom_reward_function.name", "custom_reward_function.name"), "compute_score"),
+        (("trainer.device",), "npu"),
+        (("trainer.nnodes",), 1),
+        (("trainer.n_gpus_per_node",), facts["cards"]),
+        (("trainer.logger",), ["console"]),
+        (("trainer.total_epochs",), 1),
+        (("trainer.total_training_steps",), 1),
+        (("trainer.val_before_train",), False),
+        (("trainer.test_freq",), -1),
+        (("trainer.save_freq",), -1),
+        (("trainer.resume_mode",), "disable"),
+        (("trainer.default_local_dir",), f"{folder}/checkpoints"),
+    )
+
+
+def chosen(rows: Table, config: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
+    """(name, value) with the names that a configuration has. LookupError names all that it has under no name."""
+    lacking = []
+    for names, value in rows:
+        name = next((name for name in names if has(config, name.split("."))), "")
+        if name:
+            yield name, value
+        else:
+            lacking.append(" or ".join(names))
+    if lacking:
+        raise LookupError(f"verl's configuration {CONFIG} has no {', '.join(lacking)}")
+
+
+def has(config: object, parts: Iterable[str]) -> bool:
+    """Whether a nested mapping has a key, whatever its value."""
+    for part in parts:
+        if not isinstance(config, Mapping) or part not in config:
+            return False
+        config = config[part]
+    return True
+
+
+def added(facts: Mapping[str, Any]) -> tuple[str, ...]:
+    """Overrides of keys that a configuration may lack: SGLang has to be told its attention on NPUs."""
+    return (f"++{AR}.rollout.engine_kwargs.sglang.attention_backend=ascend",) if facts["engine"] == "sglang" else ()
