@@ -6,7 +6,7 @@ import re
 from urllib.parse import quote
 
 import pytest
-from hypothesis import example, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from cannery.core.index_url import (
@@ -40,6 +40,8 @@ def pieces(password: str) -> list[str]:
 
 @given(password=PASSWORDS, shape=st.sampled_from(SHAPES))
 def test_no_password_is_shown_whatever_it_holds(password: str, shape: str) -> None:
+    # Without a scheme, what begins with one of these is a path, and its name may hold an @.
+    assume(not (shape.startswith("{") and password.startswith(("/", ".", "~"))))
     for written in (password, quote(password), quote(password, safe="")):
         url = shape.format(written)
         assert not [piece for piece in pieces(password) if piece in shown(url)]
@@ -52,6 +54,7 @@ def test_no_password_is_shown_whatever_it_holds(password: str, shape: str) -> No
 @example(password="::JJJJ", shape=SHAPES[4])
 @given(password=PASSWORDS, shape=st.sampled_from(SHAPES))
 def test_what_is_secret_is_masked_in_every_text(password: str, shape: str) -> None:
+    assume(not (shape.startswith("{") and password.startswith(("/", ".", "~"))))
     url = shape.format(password)
     redact = redactor(url_secrets(url))
     for text in (

@@ -344,7 +344,7 @@ class Tree:
     def image(self, **options: float) -> Image:
         """The tree as the script's checks take it."""
         path = str(self.save())
-        options = {"timeout": 20.0, **options}
+        options = {"timeout": 120.0, **options}
         return Image(self.manifest, str(self.root), dict(self.env), self.cwd, Options(**options), path)
 
     def check(self, name: str, **options: float) -> Outcome:
