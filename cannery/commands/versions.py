@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from cannery.core.errors import ExitCode, FindingsError
 from cannery.core.findings import errors, in_order
 from cannery.core.left_out import unlinked
+from cannery.core.patching import unfit_words, unpatched_words
 from cannery.core.plan import Inputs, Plan, make_plan, plan_epoch
 from cannery.core.recipe import Options
 from cannery.core.rules import check_recipe
@@ -121,16 +122,8 @@ def lacking_words(made: Plan) -> tuple[str, ...]:
         *(f"{step.name} without its native parts: {step.without}" for step in made.sources if step.without),
         *(f"{c.name} with kernels that cannot load: they link a CANN that is not there" for c in unlinked(made.recipe)),
         *(f"{lacking.name} left out: {lacking.reason}" for lacking in made.left_out),
-        *(f"{component} without patches {', '.join(names)}: {reason}" for component, reason, names in _unpatched(made)),
+        *(unpatched_words(made.not_patched) or unfit_words(made.recipe, made.sources)),
     )
-
-
-def _unpatched(made: Plan) -> list[tuple[str, str, list[str]]]:
-    """Put patches that are not in the image together by component and reason."""
-    found: dict[tuple[str, str], list[str]] = {}
-    for one in made.not_patched:
-        found.setdefault((one.component, one.reason), []).append(one.name)
-    return [(component, reason, names) for (component, reason), names in found.items()]
 
 
 def plan(arguments: argparse.Namespace, context: Context) -> ExitCode:

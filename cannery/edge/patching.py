@@ -18,6 +18,7 @@ from cannery.core.patching import (
     component_of,
     module_of,
     providers,
+    unpatched_words,
 )
 from cannery.core.py_changes import in_force
 from cannery.core.tree_edits import TAKING_OVER, edited
@@ -29,7 +30,7 @@ from cannery.edge.planned_sources import fetch_some
 from cannery.edge.rendered import fetch_wheels
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from cannery.core.catalog import Catalog
@@ -55,6 +56,7 @@ class _Tree:
     modes: dict[str, bool] = field(default_factory=dict)
     applied: list[_Applied] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    left: list[NotPatched] = field(default_factory=list)
 
     def read(self, path: str) -> bytes | None:
         return self.changed[path] if path in self.changed else self.reader.read(path)
@@ -92,6 +94,9 @@ def with_patches(context: Context, catalog: Catalog, plan: Plan) -> Plan:
     for tree in trees:
         for note in tree.notes:
             context.say(f"{tree.component}: {note}")
+    left = (*left, *(one for tree in trees for one in tree.left))
+    for words in unpatched_words(left):
+        context.say(words)
     return replace(plan, patched=tuple(tree for tree in trees if tree.patches), not_patched=left)
 
 
@@ -160,7 +165,13 @@ def _patched(
     for provider in providers(plan.recipe):
         for edit in provider.component.edits:
             if edit.component == step.name and provider.name in readers:
-                _edit(tree, edit, (provider.name, revisions[provider.name]), context)
+                try:
+                    _edit(tree, edit, (provider.name, revisions[provider.name]), context)
+                except BuildFailedError as error:
+                    if not step.is_local:
+                        raise
+                    # A tree of the user's may be at any commit: what does not fit it is told, as of patches.
+                    tree.left.append(NotPatched(edit.name, step.name, f"your tree is another one: {error.what}"))
     chosen = next(one for one in plan.recipe.sources if one.name == step.name)
     return _recorded(tree, chosen, plan.recipe.target.python)
 
@@ -186,11 +197,16 @@ def _apply(tree: _Tree, patches: PatchSet) -> None:
     refused: list[Problem] = []
     for file in patches.files:
         result = apply_set(replace(patches, files=(file,)), tree.read)
+        _check_places(tree, result.contents, f"{file.name}.patch", patches.origin)
         is_there = tree.step.is_local and result.results[0].already
         refused += () if is_there else result.problems
         changes = {path: (result.before[path], after) for path, after in result.contents.items()}
         tree.applied.append(_Applied(file.name, file.digest, patches.origin, patches.rev, changes))
         tree.changed |= result.contents
+        for moved in (one.patch for one in result.results[0].files if one.patch.old_path != one.patch.new_path):
+            if moved.old_path and moved.new_path:  # a renamed file keeps its mode
+                kept = tree.modes.get(moved.old_path, tree.reader.is_executable(moved.old_path))
+                tree.modes.setdefault(moved.new_path, kept)
         tree.modes |= {path: mode == "100755" for path, mode in result.modes.items()}
         tree.notes += [f"{file.name}.patch is in your tree already"] if is_there else result.notes
     if refused:
@@ -200,6 +216,18 @@ def _apply(tree: _Tree, patches: PatchSet) -> None:
             where=f"patches of {patches.origin} for {tree.step.name}",
             hint=f"`build.py patches port {patches.repo} {patches.rev} {commit}` shows both sides of each hunk",
         )
+
+
+def _check_places(tree: _Tree, paths: Iterable[str], what: str, origin: str) -> None:
+    """Raise `BuildFailedError` for a path that cannot be written to as a file of the tree."""
+    for path in paths:
+        trouble = tree.reader.trouble(path)
+        if trouble:
+            raise BuildFailedError(
+                f"{what}: {trouble}: nothing can be written to {path}",
+                where=f"patches of {origin} for {tree.step.name}",
+                hint="patches are for plain files in folders; name the file that is meant",
+            )
 
 
 def _edit(tree: _Tree, edit: Edit, plugin: tuple[str, str], context: Context) -> None:
@@ -238,7 +266,7 @@ def _recorded(tree: _Tree, chosen: Chosen, python: str) -> PatchedTree:
         for one in tree.applied
     )
     laid = tuple(f for f in files.values() if f.before != f.after or f.executable != tree.reader.is_executable(f.path))
-    return PatchedTree(step.name, patches, laid, tuple(tree.notes))
+    return PatchedTree(step.name, patches, laid, tuple(tree.notes), tuple(tree.left))
 
 
 def _files(tree: _Tree, applied: _Applied, files: Mapping[str, OverlayFile], python: str) -> Iterator[RecordedFile]:

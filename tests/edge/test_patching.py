@@ -39,7 +39,7 @@ def serve(engine):
 PATCHED_FILE = ENGINE_FILE.replace("return self.depth", "return self.depth + 1")
 INIT = "is_npu_available = True\n"
 PLUGIN = "import subprocess\n\n\ndef apply_patch():\n    subprocess.run(['patch'])\n\n\napply_patch()\n"
-LOCKED: list[bytes] = []
+LOCKED: dict[tuple[str, bool], bytes] = {}
 COMPONENTS = {
     "engine": """\
 kind: source
@@ -105,14 +105,14 @@ class Stack:
         for name, text in COMPONENTS.items():
             (images / f"components/{name}.yaml").write_text(text.format(**names))
         self.small.profile("patched").write_text(PROFILE.format(pinned=pinned or self.commit, plugin=plugin))
-        # Of a source without requirements no lock has a word, whatever its commit: one is enough for all tests.
-        lock = self.small.root / "images/locks/patched/py3.11-amd64.txt"
-        if LOCKED:
+        # Of a source without requirements a lock has no word but its version: one is enough for all tests of that.
+        lock, key = self.small.root / "images/locks/patched/py3.11-amd64.txt", (install, pinned == self.other)
+        if key in LOCKED:
             lock.parent.mkdir(exist_ok=True)
-            lock.write_bytes(LOCKED[0])
+            lock.write_bytes(LOCKED[key])
         else:
             assert self.small("lock", "patched").code == 0
-            LOCKED.append(lock.read_bytes())
+            LOCKED[key] = lock.read_bytes()
 
     def __call__(self, *words: str) -> Done:
         return self.small(*words, "--base", "standin", "--git-mirror", str(self.mirror))
@@ -362,6 +362,84 @@ def test_folder_without_a_set_is_refused(stack: Stack, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     done = stack.render("--patches", str(tmp_path / "empty"))
     assert (done.code, "<repo>/<commit>/<name>.patch" in done.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("engine/{rev}/deeper/core.patch", "engine/{rev}/deeper/core.patch in PATCHES: no patch that would be applied"),
+        ("engine/{rev}/core.diff", "engine/{rev}/core.diff in PATCHES"),
+        ("engine/core.patch", "engine/core.patch in PATCHES"),
+        ("engine/{rev}/two\nlines.patch", "is no name for a patch"),
+        ("engine/{rev}/.patch", ""),
+        ("engine/.{rev}.cannery/core.patch", ""),
+        ("engine/{rev}/README.md", ""),
+        ("__init__.py", ""),
+    ],
+)
+def test_nothing_in_a_folder_of_ones_own_is_passed_over(stack: Stack, tmp_path: Path, path: str, words: str) -> None:
+    stack.write(plugin_files(stack, core=diff(stack.engine, "engine/core.py", PATCHED_FILE)))
+    rev = stack.commit[:9]
+    mine = own_folder(tmp_path, rev, diff(stack.engine, "engine/mine.py", "x = 1\n"))
+    more = mine / path.format(rev=rev)
+    more.parent.mkdir(parents=True, exist_ok=True)
+    more.write_text(diff(stack.engine, "engine/more.py", "x = 1\n"))
+    done = stack.render("--patches", str(mine))
+    assert done.code == (2 if words else 0), done.err
+    assert words.format(rev=rev) in done.err
+    if not words:
+        assert "mine" in stack.patches()
+
+
+def test_nothing_is_written_through_a_symlink_or_over_a_folder(stack: Stack, tmp_path: Path) -> None:
+    stack.write(plugin_files(stack, core=diff(stack.engine, "engine/core.py", PATCHED_FILE)))
+    mine = tmp_path / "mine"
+    shutil.copytree(stack.engine.path, mine)
+    (mine / "engine/link.py").symlink_to("core.py")
+    (mine / "linked").symlink_to("engine")
+    (mine / "engine/folder").mkdir()
+    (mine / "engine/folder/x.py").write_text("")
+    for path, words in (
+        ("engine/link.py", "engine/link.py is a symlink in the tree"),
+        ("linked/new.py", "linked is a symlink in the tree"),
+        ("engine/folder", "engine/folder is a folder in the tree"),
+        ("engine/__init__.py/x.py", "engine/__init__.py is a file in the tree, and no folder"),
+    ):
+        text = f"--- /dev/null\n+++ b/{path}\n@@ -0,0 +1 @@\n+x = 1\n"
+        sets = own_folder(tmp_path / path.replace("/", "-"), stack.commit[:9], text)
+        done = stack.render("--src", f"engine={mine}", "--patches", str(sets))
+        assert done.code == 5, done.err
+        assert words in done.err
+
+
+def test_renamed_program_can_be_executed_still(stack: Stack, tmp_path: Path) -> None:
+    stack.engine.write({"run.sh": "#!/bin/sh\n"})
+    (stack.engine.path / "run.sh").chmod(0o755)
+    stack.commit = stack.engine.commit()
+    stack.write(plugin_files(stack, core=diff(stack.engine, "engine/core.py", PATCHED_FILE)))
+    text = "diff --git a/run.sh b/start.sh\nsimilarity index 100%\nrename from run.sh\nrename to start.sh\n"
+    sets = own_folder(tmp_path, stack.commit[:9], text)
+    assert stack.render("--patches", str(sets)).code == 0
+    step = json.loads((stack.out / "steps/engine.json").read_text())
+    files = {file["path"]: file for file in step["patched"]}
+    assert files["start.sh"]["executable"] is True
+    assert files["run.sh"]["after"] is None
+
+
+def test_tree_at_another_commit_is_told_and_built(stack: Stack, tmp_path: Path) -> None:
+    stack.write(plugin_files(stack, core=diff(stack.engine, "engine/core.py", PATCHED_FILE)))
+    mine = tmp_path / "mine"
+    (mine / "engine").mkdir(parents=True)
+    (mine / "engine/__init__.py").write_text("other = 1\n")
+    words = ("--src", f"engine={mine}")
+    planned = stack("plan", "patched", *words)
+    assert f"engine without the patches of plugin: they are for {stack.commit}, this is no commit" in planned.out
+    done = stack.render(*words)
+    assert done.code == 0, done.err
+    assert "engine without patches core: the patches are for commit" in done.err
+    assert "engine without patches import-of-plugin: your tree is another one" in done.err
+    left = {one["name"]: one["component"] for one in stack.manifest()["patches_left_out"]}
+    assert left == {"core": "engine", "import-of-plugin": "engine"}
 
 
 def test_sets_of_the_checkout_are_for_the_commits_that_they_name(stack: Stack) -> None:
