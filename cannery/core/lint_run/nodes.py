@@ -6,7 +6,9 @@ import difflib
 import re
 from typing import TYPE_CHECKING
 
+from cannery.core.errors import UsageError
 from cannery.core.lint_run.case import add, remark, remove, replace
+from cannery.core.npu_host import parse_cards
 from cannery.core.read_container import CARD
 from cannery.core.words import Chip, Severity
 
@@ -24,6 +26,9 @@ OTHERS = frozenset(
         *("event_sched", "spi_smbus", "user_config", "memory_bandwidth", "ummu", "uburma"),
     )
 )
+# Cards of one machine at most: more in one word is a slip.
+MOST_CARDS = 64
+SEVERAL = re.compile(r"/?(?:dev/)?davinci\[?(\d+(?:[-,]\d+)+)\]?")
 VIRTUAL = re.compile(r"/dev/vdavinci\d+")
 NEAR = 0.7
 MISTYPED = "vllm-project/vllm-ascend issue 1440"
@@ -32,12 +37,9 @@ MISTYPED = "vllm-project/vllm-ascend issue 1440"
 def unknown_nodes(case: Case) -> Iterator[Remark]:
     """Name each node that no NPU host has and that is spelt like one that it has."""
     for device in case.container.devices:
-        if re.fullmatch(r"/dev/davinci[^\w$]*", device.source):
-            what = f"{device.setting.word}: docker takes one node, by its full name, after each --device"
-            fix = "--device /dev/davinci0 --device /dev/davinci1 …"
-            yield remark(
-                Severity.ERROR, "node.unknown", device.setting.word, what, "no pattern is filled in there", fix
-            )
+        listed = SEVERAL.fullmatch(device.source)
+        if listed or re.fullmatch(r"/dev/davinci[^\w$]*", device.source):
+            yield _several(device)
             continue
         meant = meant_node(case, device.source)
         if not meant:
@@ -51,6 +53,30 @@ def unknown_nodes(case: Case) -> Iterator[Remark]:
             f"--device {meant}",
             replace(device.setting, "--device", _written(device, meant)),
         )
+
+
+def _several(device: Device) -> Remark:
+    """Return the remark about a --device that means several cards: one for each, where they can be read."""
+    words = tuple(word for node in meant_cards(device.source) for word in ("--device", node))
+    return remark(
+        Severity.ERROR,
+        "node.unknown",
+        device.setting.word,
+        f"{device.setting.word}: docker takes one node, by its full name, after each --device",
+        "no pattern is filled in there",
+        " ".join(words) or "--device /dev/davinci0 --device /dev/davinci1 …",
+        *([replace(device.setting, *words)] if words else []),
+    )
+
+
+def meant_cards(path: str) -> tuple[str, ...]:
+    """Return the nodes that `/dev/davinci0-3` or `/dev/davinci0,1` is meant to be; () for anything else."""
+    listed = SEVERAL.fullmatch(path)
+    try:
+        cards = parse_cards(listed[1]) if listed else ()
+    except UsageError:
+        return ()
+    return tuple(f"/dev/davinci{card}" for card in cards) if len(cards) <= MOST_CARDS else ()
 
 
 def meant_node(case: Case, path: str) -> str:
@@ -74,7 +100,8 @@ def _written(device: Device, source: str) -> str:
 
 def _present(case: Case) -> set[str]:
     """Return the nodes that are asked for, by whatever means and however they are spelt."""
-    devices = {meant_node(case, d.source) or d.source for d in case.container.devices}
+    paths = [d.source for d in case.container.devices]
+    devices = {node for path in paths for node in meant_cards(path) or (meant_node(case, path) or path,)}
     return devices | {node for node in case.managers if case.gives(node)}
 
 
