@@ -126,6 +126,9 @@ def test_a_clean_command(capsys: pytest.CaptureFixture[str]) -> None:
     ("words", "what"),
     [
         ([], "no command is given"),
+        (["docker", "run", "-it", "img"], "put quotes around it: build.py lint-run 'docker run …'"),
+        (["sudo", "docker", "run", "img"], "put quotes around it"),
+        (["docker run a", "--chpi", "a3"], "unknown option --chpi"),
         (["docker ps"], "there is no `docker run` in it"),
         (["docker run 'a"], "a quote that begins in line 1 is not closed"),
         (["docker run a", "--file", "x"], "a command or --file, not both"),
