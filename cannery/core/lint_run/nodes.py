@@ -6,9 +6,8 @@ import difflib
 import re
 from typing import TYPE_CHECKING
 
-from cannery.core.errors import UsageError
 from cannery.core.lint_run.case import add, remark, remove, replace
-from cannery.core.npu_host import parse_cards
+from cannery.core.lint_run.several import means_several, meant_cards, several_cards
 from cannery.core.read_container import CARD
 from cannery.core.words import Chip, Severity
 
@@ -26,9 +25,6 @@ OTHERS = frozenset(
         *("event_sched", "spi_smbus", "user_config", "memory_bandwidth", "ummu", "uburma"),
     )
 )
-# Cards of one machine at most: more in one word is a slip.
-MOST_CARDS = 64
-SEVERAL = re.compile(r"/?(?:dev/)?davinci\[?(\d+(?:[-,]\d+)+)\]?")
 VIRTUAL = re.compile(r"/dev/vdavinci\d+")
 NEAR = 0.7
 MISTYPED = "vllm-project/vllm-ascend issue 1440"
@@ -37,9 +33,8 @@ MISTYPED = "vllm-project/vllm-ascend issue 1440"
 def unknown_nodes(case: Case) -> Iterator[Remark]:
     """Name each node that no NPU host has and that is spelt like one that it has."""
     for device in case.container.devices:
-        listed = SEVERAL.fullmatch(device.source)
-        if listed or re.fullmatch(r"/dev/davinci[^\w$]*", device.source):
-            yield _several(device)
+        if means_several(device.source):
+            yield several_cards(device)
             continue
         meant = meant_node(case, device.source)
         if not meant:
@@ -53,30 +48,6 @@ def unknown_nodes(case: Case) -> Iterator[Remark]:
             f"--device {meant}",
             replace(device.setting, "--device", _written(device, meant)),
         )
-
-
-def _several(device: Device) -> Remark:
-    """Return the remark about a --device that means several cards: one for each, where they can be read."""
-    words = tuple(word for node in meant_cards(device.source) for word in ("--device", node))
-    return remark(
-        Severity.ERROR,
-        "node.unknown",
-        device.setting.word,
-        f"{device.setting.word}: docker takes one node, by its full name, after each --device",
-        "no pattern is filled in there",
-        " ".join(words) or "--device /dev/davinci0 --device /dev/davinci1 …",
-        *([replace(device.setting, *words)] if words else []),
-    )
-
-
-def meant_cards(path: str) -> tuple[str, ...]:
-    """Return the nodes that `/dev/davinci0-3` or `/dev/davinci0,1` is meant to be; () for anything else."""
-    listed = SEVERAL.fullmatch(path)
-    try:
-        cards = parse_cards(listed[1]) if listed else ()
-    except UsageError:
-        return ()
-    return tuple(f"/dev/davinci{card}" for card in cards) if len(cards) <= MOST_CARDS else ()
 
 
 def meant_node(case: Case, path: str) -> str:
