@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from cannery.core.read_container import Setting
 from cannery.core.run_options import ALIASES, OUR_SWITCHES, OURS, SHORT_SWITCHES, SHORT_VALUES, SWITCHES, VALUES
+from cannery.core.shell_words import quoted
 from cannery.core.words import nearest
 
 if TYPE_CHECKING:
@@ -81,7 +82,11 @@ class Reader:
     def _long(self, word: Word, value: str) -> None:
         name, equals, given = value[2:].partition("=")
         key = self._known(ALIASES.get(name, name), word)
-        raw = word.raw if key == ALIASES.get(name, name) and word.value == value else f"--{key}{equals}{given}"
+        raw = (
+            word.raw
+            if key == ALIASES.get(name, name) and word.value == value
+            else f"--{key}{equals}{quoted(given) if given else given}"
+        )
         if equals or key in SWITCHES | OUR_SWITCHES:
             self._keep(raw)
             self._add(key, given if equals else None, raw)
@@ -128,7 +133,7 @@ class Reader:
             rest = value[number + 1 :].removeprefix("=")
             key = SHORT_VALUES[letter]
             if rest:
-                self._keep(word.raw if number == 1 else f"-{letter}{rest}")
+                self._keep(word.raw if number == 1 else f"-{letter}{quoted(rest)}")
                 self._add(key, rest, f"-{letter} {rest}")
             else:
                 self._with_next(key, f"-{letter}", f"-{letter}")

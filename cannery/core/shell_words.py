@@ -54,6 +54,11 @@ class ShellCommand:
     known: tuple[tuple[str, str], ...] = ()
 
 
+def quoted(word: str) -> str:
+    """Quote a word for the shell; one with a variable is written so that the shell still fills it in."""
+    return f'"{word}"' if "$" in word and '"' not in word else shlex.quote(word)
+
+
 def shell_commands(text: str, given: Iterable[tuple[str, str]] = ()) -> tuple[ShellCommand, ...]:
     """Split `text` into commands, none of them empty; `given` are variables that are set before it.
 

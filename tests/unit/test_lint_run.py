@@ -294,6 +294,21 @@ def test_a_line_that_asks_for_cards_is_not_corrected_to_one_without() -> None:
     assert "--gpus" not in mended(f"{GOOD} --gpus all {CANN}"), "cards of its own"
 
 
+@pytest.mark.parametrize(
+    ("option", "written"),
+    [
+        ("--volum='/a b:/c'", "--volume='/a b:/c'"),
+        ("-itv'/a b:/c'", "-v'/a b:/c'"),
+        ("--volum=$PWD:/w", '--volume="$PWD:/w"'),
+    ],
+)
+def test_an_option_that_is_written_anew_keeps_its_value_one_word(option: str, written: str) -> None:
+    (line,) = run_lines(f"docker run --shm-size 1g {option} {CANN}")
+    found = mend(line, GROUND)
+    assert f"\n    {written} \\\n" in found.text
+    assert found.open == ("run.node.none",)
+
+
 def test_every_rule_says_something_in_these_tests() -> None:
     def quiet(rule: object) -> bool:
         lines = [line for text, _ in (*SAID, *HOST) for line in run_lines(text)]
