@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from cannery.core.bundle import LOADER, PackedLayer, blob, documents
-from cannery.core.errors import UnableError, UsageError
+from cannery.core.errors import FindingsError, UnableError
 from cannery.core.layers_since import new_layers
 from cannery.core.side_file import Held
 from cannery.edge.archive_file import LEVEL, read_side_of
@@ -136,4 +136,5 @@ def held_in(path: Path) -> Held | None:
         return Held(value["id"], value["platform"], tuple(value["references"]), tuple(value["layers"]))
     except load_bundle.LoadError as error:
         hint = "SINCE is a bundle or its side file, an archive of `save` or its side file, or an image on this engine"
-        raise UsageError("it is no bundle, and no side file is beside it", where=str(path), hint=hint) from error
+        what = "cut off, or no bundle, and no side file is beside it"
+        raise FindingsError(what, where=str(path), hint=hint) from error
