@@ -61,8 +61,7 @@ def whole_file(path: Path, side: Callable[[Part], SideFile]) -> Iterator[Part]:
     part = path.with_name(f"{path.name}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with part.open("a+b") as stream:
-            _hold(stream, part)
+        with _held_part(part) as stream:
             try:
                 stream.truncate(0)
                 found = Part(stream)
@@ -79,6 +78,32 @@ def whole_file(path: Path, side: Callable[[Part], SideFile]) -> Iterator[Part]:
         if isinstance(error, CanneryError) or not is_of_files(error):
             raise
         raise unwritable(error, path) from error
+
+
+def _held_part(part: Path) -> IO[bytes]:
+    """Open `part` and hold it alone.
+
+    A run that held it may have renamed it between the opening and the lock: then what is held is a file of another
+    name, and it is opened again.
+    """
+    while True:
+        stream = part.open("a+b")
+        try:
+            _hold(stream, part)
+            if _is_at(stream, part):
+                return stream
+        except BaseException:
+            stream.close()
+            raise
+        stream.close()
+
+
+def _is_at(stream: IO[bytes], part: Path) -> bool:
+    try:
+        there = part.stat()
+    except FileNotFoundError:
+        return False
+    return os.path.samestat(os.fstat(stream.fileno()), there)
 
 
 def _hold(stream: IO[bytes], part: Path) -> None:
