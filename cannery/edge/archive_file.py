@@ -25,9 +25,10 @@ TAR_END = bytes(1024)
 
 
 class Part:
-    """`FILE.part` while it is written: counts and hashes what goes in."""
+    """`FILE.part` while it is written: counts and hashes what goes in. `folder` is where it lies."""
 
-    def __init__(self, stream: IO[bytes]) -> None:
+    def __init__(self, stream: IO[bytes], folder: Path) -> None:
+        self.folder = folder
         self._stream = stream
         self._digest = hashlib.sha256()
         self.bytes = 0
@@ -64,7 +65,7 @@ def whole_file(path: Path, side: Callable[[Part], SideFile]) -> Iterator[Part]:
         with _held_part(part) as stream:
             try:
                 stream.truncate(0)
-                found = Part(stream)
+                found = Part(stream, path.parent)
                 yield found
                 stream.flush()
                 os.fsync(stream.fileno())

@@ -58,6 +58,7 @@ def write_bundle(
 ) -> Held:
     """Write the bundle of `image`, whose archive comes in `blocks`, without the layers that `base` has.
 
+    Each layer lies beside it for its time: where a bundle goes there is room, in a temporary folder often not.
     Return the image as the bundle names it: by the digest of its configuration. Raises `UnableError` where the engine
     does not give all of it.
     """
@@ -70,8 +71,10 @@ def write_bundle(
     with tarfile.open(fileobj=part, mode="w|", format=tarfile.GNU_FORMAT) as tar:  # type: ignore[call-overload]
         _member(tar, LOADER, io.BytesIO(loader), len(loader))
         try:
-            for diff_id, content, size in load_bundle.layers_of(_stream(blocks, moved), wanted, small):
-                with tempfile.TemporaryFile() as packed:
+            for diff_id, content, size in load_bundle.layers_of(
+                _stream(blocks, moved), wanted, small, str(part.folder)
+            ):
+                with tempfile.TemporaryFile(dir=part.folder) as packed:
                     layers.append(_packed(diff_id, content, size, packed))
                     packed.seek(0)
                     _member(tar, layers[-1].member, packed, layers[-1].bytes)

@@ -197,12 +197,13 @@ def find_base(bundle: Bundle, docker: Docker, named: str = "") -> dict[str, Any]
 
 
 def layers_of(
-    stream: IO[bytes], wanted: Sequence[str], small: dict[str, bytes]
+    stream: IO[bytes], wanted: Sequence[str], small: dict[str, bytes], folder: str | None = None
 ) -> Iterator[tuple[str, IO[bytes], int]]:
     """Give the `wanted` layers of what `docker save` writes: diff id, content, bytes; each to be read at once.
 
     `small` gets {name: content} of the documents beside them. Engines differ in what they write: layers by their diff
-    ids, layers below old ids, layers as gzip. What is zstd cannot be read here, and is not given.
+    ids, layers below old ids, layers as gzip. What is zstd cannot be read here, and is not given. What has to be
+    unpacked lies in `folder`, else in the temporary one.
     """
     left = set(wanted)
     with tarfile.open(fileobj=stream, mode="r|") as tar:
@@ -221,7 +222,7 @@ def layers_of(
             if head[:1] in (b"{", b"[") and member.size <= SMALL:
                 small[member.name] = head + content.read()
             elif head.startswith(GZIP) or member.name.endswith("/layer.tar"):
-                with tempfile.TemporaryFile() as spool:
+                with tempfile.TemporaryFile(dir=folder) as spool:
                     digest, size = _unpacked(head, content, spool)
                     if digest in left:
                         left.discard(digest)
