@@ -51,6 +51,18 @@ def side_path(path: Path) -> Path:
     return path.with_name(f"{path.name}.json")
 
 
+def check_place(path: Path) -> None:
+    """Raise `UsageError` where no file can be written at `path`: it is a folder, or below what is none."""
+    try:
+        if path.is_dir():
+            raise UsageError("it is a folder", where=str(path), hint="OUTPUT is a file: name one in it")
+        above = next((folder for folder in path.parents if folder.exists()), None)
+        if above is not None and not above.is_dir():
+            raise UsageError(f"{above} is no folder", where=str(path), hint="name a file in a folder")
+    except OSError as error:
+        raise unwritable(error, path) from error
+
+
 @contextmanager
 def whole_file(path: Path, side: Callable[[Part], SideFile]) -> Iterator[Part]:
     """Give the part that becomes `path` when the body ends, with the side file that `side` then makes.
