@@ -31,7 +31,7 @@ need_file = $(if $(FILE),$(call quote,$(FILE)),$(error FILE is not set, for exam
 ifdef CANNERY_CACHE
 export CANNERY_CACHE
 endif
-# lint-run reads it from there: a command of several lines would be several lines of a recipe.
+# run and lint-run read it from there: a command of several lines would be several lines of a recipe.
 ifdef CMD
 export CMD
 endif
@@ -72,7 +72,7 @@ image: setup ## check, build and verify the image of PROFILE
 verify: setup ## run the verify script in PROFILE's image; AGAINST=image: what differs in one of yours
 	@$(RUN) verify $(if $(AGAINST),$(foreach p,$(PROFILE),$(call quote,$p)),$(need_profile)) $(OPTIONS)
 run: setup ## start a container of PROFILE with this host's NPUs (CMD='…'; PRINT=1: say how)
-	@$(RUN) run $(need_profile) $(OPTIONS) $(if $(CMD),-- sh -c $(call quote,$(CMD)))
+	@$(RUN) run $(need_profile) $(OPTIONS) $(if $(CMD),-- sh -c "$$CMD")
 shell: setup ## open a shell in a new container of PROFILE with this host's NPUs
 	@$(RUN) shell $(need_profile) $(OPTIONS)
 lint-run: setup ## say what is wrong with a docker run line of yours (CMD='docker run …')

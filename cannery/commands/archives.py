@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 
 from cannery.commands.versions import planned
 from cannery.core.errors import ExitCode, FindingsError, UnableError, UsageError
+from cannery.core.image_reference import parse_reference
 from cannery.core.layers_since import new_layers
 from cannery.core.side_file import Held, SideFile
 from cannery.edge.archive_file import (
     check_file,
+    check_place,
     packer,
     read_blocks,
     read_side_of,
@@ -118,17 +120,19 @@ def _load(context: Context, engine: Engine, path: Path, side: SideFile | None) -
             references = load(client, read_blocks(path), view).loaded
         except StreamError as error:
             raise loading(error, str(path), context.pip.redact) from error
-    return _loaded(context, client, side.image if side else None, references)
+    return _loaded(context, client, side.image if side else None, references, str(path))
 
 
 def _load_bundle(context: Context, engine: Engine, opened: load_bundle.Bundle, side: SideFile | None) -> ExitCode:
     command = load_bundle.Docker(engine.command(), engine.client_env(context.env))
     base = load_bundle.find_base(opened, command)  # before a minute goes into sums
+    if side is not None and list(side.image.layers) != opened.layers:
+        raise _other_image(opened.path)
     _check(context, Path(opened.path), side)
     with transfer(f"loading {opened.path}", 0, sys.stderr, is_terminal=context.is_terminal):
         load_bundle.load(opened, command, base, context.say)
     references = tuple(opened.about["image"]["references"])
-    return _loaded(context, docker_client(engine), side.image if side else None, references)
+    return _loaded(context, docker_client(engine), side.image if side else None, references, opened.path)
 
 
 def _check(context: Context, path: Path, side: SideFile | None) -> None:
@@ -138,17 +142,26 @@ def _check(context: Context, path: Path, side: SideFile | None) -> None:
             check_file(path, side, view.moved)
 
 
-def _loaded(context: Context, client: docker.DockerClient, held: Held | None, references: tuple[str, ...]) -> ExitCode:
-    """Look at what the engine has now, and print it."""
+def _loaded(
+    context: Context, client: docker.DockerClient, held: Held | None, references: tuple[str, ...], where: str
+) -> ExitCode:
+    """Look at what the engine has now, and print it. Raises `FindingsError` for another image than `held`."""
     found = find_image(client, held.id if held else references[0]) or find_image(client, references[0])
-    if found is None or (held is not None and found.id != held.id and found.layers != held.layers):
-        raise UnableError("the engine has made another image of it", where=references[0], hint="load it again")
+    if found is None:
+        raise UnableError("the engine has lost it again", where=references[0], hint="load it again")
+    if held is not None and found.id != held.id and found.layers != held.layers:
+        raise _other_image(where)
     rows = {"image": ", ".join(references), "id": found.id, "platform": found.platform}
     if context.is_json:
         print(json.dumps({**rows, "image": list(references)}, indent=2))
     else:
         print("\n".join(f"{name:<8}  {value}" for name, value in rows.items()))
     return ExitCode.DONE
+
+
+def _other_image(where: str) -> FindingsError:
+    hint = "one of the two was taken for another's: copy both again, or make both again"
+    return FindingsError("it holds another image than its side file says", where=where, hint=hint)
 
 
 def _opened(path: Path, side: SideFile | None) -> load_bundle.Bundle | None:
@@ -172,7 +185,9 @@ def _check_platform(engine: Engine, side: SideFile, path: Path, *, is_forced: bo
 def _output(arguments: argparse.Namespace, example: str) -> Path:
     if not arguments.output:
         raise UsageError("OUTPUT is not set", hint=f"--output FILE, as --output {example}")
-    return Path(arguments.output)
+    path = Path(arguments.output)
+    check_place(path)
+    return path
 
 
 def _held(arguments: argparse.Namespace, context: Context) -> tuple[docker.DockerClient, EngineImage, Held]:
@@ -208,11 +223,20 @@ def _base(since: str | None, client: docker.DockerClient, held: Held, context: C
 
 
 def _on_engine(client: docker.DockerClient, reference: str) -> Held:
-    image = find_image(client, reference)
+    image = find_image(client, reference) if _is_name(reference) else None
     if image is None:
         hint = "SINCE is a bundle or its side file, an archive of `save` or its side file, or an image on this engine"
         raise UsageError(f"{reference} is no file, and no image on this engine", where="SINCE", hint=hint)
     return Held(image.id, image.platform, image.tags or (reference,), image.layers)
+
+
+def _is_name(text: str) -> bool:
+    """Whether an engine can be asked for it: other texts it calls an error, and not an image that is not there."""
+    try:
+        parse_reference(text, "SINCE")
+    except UsageError:
+        return False
+    return True
 
 
 def _print(context: Context, path: Path) -> None:

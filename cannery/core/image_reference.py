@@ -17,6 +17,11 @@ _TAG = re.compile(r"\w[\w.-]{0,127}", re.ASCII)
 _REGISTRY = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9a-fA-F:]+\])(?::\d{1,5})?")
 
 
+# Of registry and repository together, as engines have it.
+LONGEST = 255
+LAST_PORT = 65535
+
+
 @dataclass(frozen=True)
 class ImageReference:
     """A full reference; `repository` has the `library/` that docker.io puts before a name without a folder."""
@@ -40,11 +45,18 @@ def parse_reference(text: str, option: str = "BASE") -> ImageReference:
     repository, colon, tag = path.partition(":")
     if registry == DEFAULT_REGISTRY and "/" not in repository:
         repository = f"library/{repository}"
-    good = _REGISTRY.fullmatch(registry) and _REPOSITORY.fullmatch(repository)
+    if len(named) - len(colon + tag) > LONGEST:
+        raise UsageError(f"{option}: a name of more than {LONGEST} letters is no image reference", hint="shorten it")
+    good = _is_host(registry) and _REPOSITORY.fullmatch(repository)
     if not good or (colon and not _TAG.fullmatch(tag)) or (at and not DIGEST.fullmatch(digest)):
         hint = "[registry/]repository[:tag], in lower case but for the tag; a digest is @sha256: and 64 hex digits"
         raise UsageError(f"{option}: {text!r} is no image reference", hint=hint)
     return ImageReference(registry, repository, tag or "latest", digest or None)
+
+
+def _is_host(registry: str) -> bool:
+    port = registry.rpartition(":")[2] if re.search(r":\d+$", registry) else "0"
+    return bool(_REGISTRY.fullmatch(registry)) and int(port) <= LAST_PORT
 
 
 def registry_of(reference: str) -> str:

@@ -57,16 +57,22 @@ class Published:
 
 
 def parse_registry(text: str | None) -> str:
-    """Return REGISTRY as it is put before a name; raise `UsageError` for what is none, or is a whole reference."""
+    """Return REGISTRY as it is put before a name; raise `UsageError` for what is none, or is a whole reference.
+
+    What was typed is in no message: passwords and tokens are put where they do not belong in many ways.
+    """
     if not text:
         raise UsageError("REGISTRY is not set", hint=HINT)
-    if reference_fault(text) or "@" in text:  # which may hold what is secret: it is not repeated
+    if reference_fault(text) or "@" in text:
         raise UsageError(f"REGISTRY: {reference_fault(text) or 'it has no digest'}", hint=HINT)
     cleaned = text.rstrip("/")
     if ":" in cleaned.partition("/")[2]:
-        raise UsageError(f"REGISTRY: {text!r} is no place for images: it has a tag", hint=HINT)
+        raise UsageError("REGISTRY: it is no place for images: it has a tag, or a : in its path", hint=HINT)
     # `myhost` alone would be read as a user of docker.io, and so it is left; `host:port` is a host.
-    parse_reference(f"{cleaned}/x", "REGISTRY")
+    try:
+        parse_reference(f"{cleaned}/x", "REGISTRY")
+    except UsageError:
+        raise UsageError("REGISTRY: it is no host[:port][/path] in lower case", hint=HINT) from None
     return cleaned
 
 

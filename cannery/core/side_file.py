@@ -60,14 +60,18 @@ def read_side(text: str, where: str) -> SideFile:
             raise FindingsError(f"schema {value['schema']!r} is not known", where=where, hint="take a newer Cannery")
         kind: Kind = {"image": "image", "bundle": "bundle"}[value["kind"]]  # type: ignore[assignment] # of a literal
         base = _held(value["base"]) if value["base"] else None
-        size, sha256 = int(value["bytes"]), str(value["sha256"])
+        size, sha256 = value["bytes"], str(value["sha256"])
+        if not isinstance(size, int) or size < 0:
+            raise ValueError("no count")
         return SideFile(kind, str(value["file"]), size, sha256, _held(value["image"]), base)
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         hint = "copy it again with its archive, or make both again"
         raise FindingsError("it is no side file of an archive of Cannery's", where=where, hint=hint) from error
 
 
 def _held(value: dict[str, Any]) -> Held:
+    if not isinstance(value["layers"], list) or not isinstance(value["references"], list):
+        raise TypeError("no lists")
     layers = tuple(map(str, value["layers"]))
     if not all(map(DIGEST.fullmatch, (str(value["id"]), *layers))):
         raise ValueError("no digests")

@@ -25,9 +25,10 @@ TAR_END = bytes(1024)
 
 
 class Part:
-    """`FILE.part` while it is written: counts and hashes what goes in."""
+    """`FILE.part` while it is written: counts and hashes what goes in. `folder` is where it lies."""
 
-    def __init__(self, stream: IO[bytes]) -> None:
+    def __init__(self, stream: IO[bytes], folder: Path) -> None:
+        self.folder = folder
         self._stream = stream
         self._digest = hashlib.sha256()
         self.bytes = 0
@@ -50,6 +51,18 @@ def side_path(path: Path) -> Path:
     return path.with_name(f"{path.name}.json")
 
 
+def check_place(path: Path) -> None:
+    """Raise `UsageError` where no file can be written at `path`: it is a folder, or below what is none."""
+    try:
+        if path.is_dir():
+            raise UsageError("it is a folder", where=str(path), hint="OUTPUT is a file: name one in it")
+        above = next((folder for folder in path.parents if folder.exists()), None)
+        if above is not None and not above.is_dir():
+            raise UsageError(f"{above} is no folder", where=str(path), hint="name a file in a folder")
+    except OSError as error:
+        raise unwritable(error, path) from error
+
+
 @contextmanager
 def whole_file(path: Path, side: Callable[[Part], SideFile]) -> Iterator[Part]:
     """Give the part that becomes `path` when the body ends, with the side file that `side` then makes.
@@ -61,11 +74,10 @@ def whole_file(path: Path, side: Callable[[Part], SideFile]) -> Iterator[Part]:
     part = path.with_name(f"{path.name}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with part.open("a+b") as stream:
-            _hold(stream, part)
+        with _held_part(part) as stream:
             try:
                 stream.truncate(0)
-                found = Part(stream)
+                found = Part(stream, path.parent)
                 yield found
                 stream.flush()
                 os.fsync(stream.fileno())
@@ -79,6 +91,32 @@ def whole_file(path: Path, side: Callable[[Part], SideFile]) -> Iterator[Part]:
         if isinstance(error, CanneryError) or not is_of_files(error):
             raise
         raise unwritable(error, path) from error
+
+
+def _held_part(part: Path) -> IO[bytes]:
+    """Open `part` and hold it alone.
+
+    A run that held it may have renamed it between the opening and the lock: then what is held is a file of another
+    name, and it is opened again.
+    """
+    while True:
+        stream = part.open("a+b")
+        try:
+            _hold(stream, part)
+            if _is_at(stream, part):
+                return stream
+        except BaseException:
+            stream.close()
+            raise
+        stream.close()
+
+
+def _is_at(stream: IO[bytes], part: Path) -> bool:
+    try:
+        there = part.stat()
+    except FileNotFoundError:
+        return False
+    return os.path.samestat(os.fstat(stream.fileno()), there)
 
 
 def _hold(stream: IO[bytes], part: Path) -> None:

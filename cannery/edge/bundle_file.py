@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from cannery.core.bundle import LOADER, PackedLayer, blob, documents
-from cannery.core.errors import UnableError, UsageError
+from cannery.core.errors import FindingsError, UnableError
 from cannery.core.layers_since import new_layers
 from cannery.core.side_file import Held
 from cannery.edge.archive_file import LEVEL, read_side_of
@@ -58,6 +58,7 @@ def write_bundle(
 ) -> Held:
     """Write the bundle of `image`, whose archive comes in `blocks`, without the layers that `base` has.
 
+    Each layer lies beside it for its time: where a bundle goes there is room, in a temporary folder often not.
     Return the image as the bundle names it: by the digest of its configuration. Raises `UnableError` where the engine
     does not give all of it.
     """
@@ -70,8 +71,10 @@ def write_bundle(
     with tarfile.open(fileobj=part, mode="w|", format=tarfile.GNU_FORMAT) as tar:  # type: ignore[call-overload]
         _member(tar, LOADER, io.BytesIO(loader), len(loader))
         try:
-            for diff_id, content, size in load_bundle.layers_of(_stream(blocks, moved), wanted, small):
-                with tempfile.TemporaryFile() as packed:
+            for diff_id, content, size in load_bundle.layers_of(
+                _stream(blocks, moved), wanted, small, str(part.folder)
+            ):
+                with tempfile.TemporaryFile(dir=part.folder) as packed:
                     layers.append(_packed(diff_id, content, size, packed))
                     packed.seek(0)
                     _member(tar, layers[-1].member, packed, layers[-1].bytes)
@@ -136,4 +139,5 @@ def held_in(path: Path) -> Held | None:
         return Held(value["id"], value["platform"], tuple(value["references"]), tuple(value["layers"]))
     except load_bundle.LoadError as error:
         hint = "SINCE is a bundle or its side file, an archive of `save` or its side file, or an image on this engine"
-        raise UsageError("it is no bundle, and no side file is beside it", where=str(path), hint=hint) from error
+        what = "cut off, or no bundle, and no side file is beside it"
+        raise FindingsError(what, where=str(path), hint=hint) from error

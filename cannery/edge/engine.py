@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cannery.core.errors import CanneryError, UnableError
+from cannery.core.errors import CanneryError, UnableError, UsageError
 from cannery.edge import owned_engine
 from cannery.edge.engine_endpoint import INSTALL, resolve_endpoint
 from cannery.edge.engine_layout import RUN_BASE, Layout
@@ -116,8 +116,13 @@ def find_engine(env: Mapping[str, str], cache: Path, *, start: bool, say: Callab
 
 
 def docker_client(engine: Engine) -> docker.DockerClient:
-    """A docker SDK client of `engine`, without time limit: exports and pushes take minutes."""
+    """A docker SDK client of `engine`, without time limit: exports and pushes take minutes.
+
+    Raises `UsageError` for settings of docker's (config.json) that the SDK cannot read.
+    """
     import docker  # noqa: PLC0415 - 0.2 s that most commands need not spend
+    from docker.errors import InvalidConfigFile  # noqa: PLC0415
+    from docker.utils.config import find_config_file  # noqa: PLC0415
 
     tls: docker.tls.TLSConfig | bool = False
     if engine.cert_path is not None:
@@ -127,8 +132,17 @@ def docker_client(engine: Engine) -> docker.DockerClient:
             verify=True,
         )
     ssh = engine.host.startswith("ssh://")
-    # the SDK reads None as "no limit"; its stubs do not know that
-    return docker.DockerClient(base_url=engine.host, timeout=None, tls=tls, use_ssh_client=ssh)  # type: ignore[arg-type]
+    try:
+        # the SDK reads None as "no limit"; its stubs do not know that
+        return docker.DockerClient(base_url=engine.host, timeout=None, tls=tls, use_ssh_client=ssh)  # type: ignore[arg-type]
+    except (InvalidConfigFile, ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
+        # The SDK reads the file without a look at its shape. Its words may hold what stands there, and that is secret.
+        path = find_config_file()
+        if path is None:
+            raise
+        hint = "`docker login` writes it anew once it is moved away; DOCKER_CONFIG names its folder"
+        what = "docker's settings cannot be read (look at auths and proxies)"
+        raise UsageError(what, where=str(path), hint=hint) from error
 
 
 def free_disk(engine: Engine) -> int | None:

@@ -38,6 +38,10 @@ GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 ARCHES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
+# What reading raises of an archive, or of its words of itself, that somebody or some disk has changed.
+_BROKEN = (OSError, tarfile.TarError, LookupError, ValueError, TypeError, OverflowError, RecursionError)
+
+
 class LoadError(Exception):
     """What stops the loading; `code` is the exit code, `hint` what to do next."""
 
@@ -70,7 +74,7 @@ class Docker:
 
     def image(self, reference: str) -> dict[str, Any] | None:
         """Return what the engine says of an image, None where it has it not."""
-        said = self.ask("image", "inspect", reference)
+        said = self.ask("image", "inspect", "--", reference)
         return json.loads(said)[0] if said else None
 
     def info(self) -> dict[str, Any]:
@@ -103,11 +107,14 @@ class Bundle:
         try:
             self.members = {member.name: member for member in self.tar.getmembers()}
             with self.open(ABOUT) as stream:
-                self.about: dict[str, Any] = json.loads(stream.read().decode("utf-8"))
-        except (OSError, tarfile.TarError, KeyError, ValueError) as error:
+                self.about: dict[str, Any] = json.loads(stream.read(SMALL).decode("utf-8"))
+            schema = self.about["schema"]
+            if schema == SCHEMA:
+                _check_shape(self.about, self.members)
+        except _BROKEN as error:
             raise LoadError(f"{self.path}: cut off, or no bundle", hint="copy it again") from error
-        if self.about.get("schema") != SCHEMA:
-            raise LoadError(f"{self.path}: schema {self.about.get('schema')!r} is not known")
+        if schema != SCHEMA:
+            raise LoadError(f"{self.path}: schema {str(schema)[:60]} is not known")
         # A cut file can end behind its last header.
         if os.path.getsize(self.path) < max(member.offset_data + member.size for member in self.members.values()):
             raise LoadError(f"{self.path}: cut off", hint="copy it again")
@@ -134,6 +141,31 @@ class Bundle:
         if stream is None:
             raise KeyError(name)
         return stream
+
+
+def _check_shape(about: Mapping[str, Any], members: Mapping[str, tarfile.TarInfo]) -> None:
+    """Raise `ValueError`, `TypeError` or `LookupError` where a bundle's words of itself are not as it is written."""
+    base = about["base"]
+    for image in (about["image"], base) if base else (about["image"],):
+        texts = [image["id"], *_list(image["references"]), *_list(image["layers"])]
+        _need(all(isinstance(text, str) and text for text in texts))
+    _need(isinstance(about["image"]["platform"], str) and bool(about["image"]["references"]))
+    _need(all(isinstance(layer["diff_id"], str) for layer in _list(about["layers"])))
+    for part in (about["config"], *about["layers"]):
+        member = members[part["member"]]
+        size = part["bytes"]
+        _need(member.isfile() and isinstance(size, int) and size == member.size and isinstance(part["sha256"], str))
+
+
+def _list(value: object) -> list[Any]:
+    if not isinstance(value, list):
+        raise TypeError("no list")
+    return value
+
+
+def _need(is_so: bool) -> None:  # noqa: FBT001 - as `assert`, which a Python can be told to leave out
+    if not is_so:
+        raise ValueError("another shape")
 
 
 def find_base(bundle: Bundle, docker: Docker, named: str = "") -> dict[str, Any] | None:
@@ -165,12 +197,13 @@ def find_base(bundle: Bundle, docker: Docker, named: str = "") -> dict[str, Any]
 
 
 def layers_of(
-    stream: IO[bytes], wanted: Sequence[str], small: dict[str, bytes]
+    stream: IO[bytes], wanted: Sequence[str], small: dict[str, bytes], folder: str | None = None
 ) -> Iterator[tuple[str, IO[bytes], int]]:
     """Give the `wanted` layers of what `docker save` writes: diff id, content, bytes; each to be read at once.
 
     `small` gets {name: content} of the documents beside them. Engines differ in what they write: layers by their diff
-    ids, layers below old ids, layers as gzip. What is zstd cannot be read here, and is not given.
+    ids, layers below old ids, layers as gzip. What is zstd cannot be read here, and is not given. What has to be
+    unpacked lies in `folder`, else in the temporary one.
     """
     left = set(wanted)
     with tarfile.open(fileobj=stream, mode="r|") as tar:
@@ -189,7 +222,7 @@ def layers_of(
             if head[:1] in (b"{", b"[") and member.size <= SMALL:
                 small[member.name] = head + content.read()
             elif head.startswith(GZIP) or member.name.endswith("/layer.tar"):
-                with tempfile.TemporaryFile() as spool:
+                with tempfile.TemporaryFile(dir=folder) as spool:
                     digest, size = _unpacked(head, content, spool)
                     if digest in left:
                         left.discard(digest)
@@ -280,7 +313,7 @@ def _blob(digest: str) -> str:
 @contextmanager
 def _saved(docker: Docker, image: str) -> Iterator[IO[bytes]]:
     with tempfile.TemporaryFile() as said:
-        process = docker.start("save", image, stdout=subprocess.PIPE, stderr=said)
+        process = docker.start("save", "--", image, stdout=subprocess.PIPE, stderr=said)
         stream = _pipe(process.stdout)
         try:
             yield stream
@@ -360,6 +393,16 @@ def check_platform(platform: str, info: Mapping[str, Any]) -> None:
         raise LoadError(f"the image is for {platform}, and this engine runs {own}", hint="--force loads it")
 
 
+@contextmanager
+def _disk_errors() -> Iterator[None]:
+    """Give errors of files, as of a full or missing temporary folder, as `LoadError`."""
+    try:
+        yield
+    except OSError as error:
+        hint = "layers pass through the temporary folder: TMPDIR names another one"
+        raise LoadError(f"cannot read or write: {error}", 4, hint) from error
+
+
 def main(argv: Sequence[str]) -> int:
     """Load what is named; return the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").strip().splitlines()[0])
@@ -370,7 +413,7 @@ def main(argv: Sequence[str]) -> int:
     arguments = parser.parse_args(argv)
     docker = Docker([arguments.docker])
     try:
-        with Bundle(arguments.bundle) as bundle:
+        with _disk_errors(), Bundle(arguments.bundle) as bundle:
             info = docker.info()
             if not arguments.force:
                 check_platform(bundle.about["image"]["platform"], info)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 import pytest
 
@@ -99,6 +99,24 @@ def test_one_run_a_file(tmp_path: Path) -> None:
             write(path)
         part.write(b" run")
     assert path.read_bytes() == b"first run"
+
+
+def test_one_that_another_run_renames_before_the_lock_is_opened_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "x.tar"
+    hold, turns = archive_file._hold, list[int]()
+
+    def late(stream: IO[bytes], part: Path) -> None:
+        if not turns:
+            part.replace(path)
+        turns.append(1)
+        hold(stream, part)
+
+    monkeypatch.setattr(archive_file, "_hold", late)
+    write(path)
+    assert (path.read_bytes(), len(turns)) == (b"content", 2)
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["x.tar", "x.tar.json"]
 
 
 def test_a_folder_that_cannot_be(tmp_path: Path) -> None:

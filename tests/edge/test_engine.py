@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from docker.errors import DockerException
 
-from cannery.core.errors import UnableError
+from cannery.core.errors import UnableError, UsageError
 from cannery.edge import engine as engine_module
 from cannery.edge import engine_endpoint, engine_requirements, owned_engine
 from cannery.edge.engine import Engine, docker_client, find_engine, free_disk
@@ -310,6 +311,44 @@ def test_sdk_client_has_no_time_limit(short: Path) -> None:
         assert client.version()["Version"] == "27.3.1"
         assert client.api.timeout is None
         client.close()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("[]", '{"auths": {"127.0.0.1:1": {"auth": "!!x"}}}', '{"auths": {"h": 5}}', '{"auths": [1]}'),
+        '{"proxies": 1}',
+        '{"auths": {"h": {"auth": "c2VjcmV0"}}}',
+        pytest.param("[" * 200_000, id="deep"),
+    ],
+)
+def test_settings_of_docker_that_cannot_be_read_are_named(
+    short: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    fake_client(short / "bin", BUILDX)
+    monkeypatch.setenv("DOCKER_CONFIG", str(short))
+    (short / "config.json").write_text(text)
+    with serve(short / "default.sock", {**answers(short), "/v1.47/version": VERSION}):
+        engine = find(short)
+        with pytest.raises(UsageError) as caught:
+            docker_client(engine)
+    assert (caught.value.code, caught.value.where) == (2, str(short / "config.json"))
+    assert "settings cannot be read" in caught.value.what
+
+
+def test_an_engine_that_is_away_is_not_blamed_on_the_settings(short: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_client(short / "bin", BUILDX)
+    monkeypatch.setenv("DOCKER_CONFIG", str(short))
+    (short / "config.json").write_text('{"auths": {"h": {}}}')
+    with serve(short / "default.sock", {**answers(short), "/v1.47/version": VERSION}):
+        engine = find(short)
+
+    def away(**_more: object) -> None:
+        raise DockerException("Error while fetching server API version")
+
+    monkeypatch.setattr("docker.DockerClient", away)
+    with pytest.raises(DockerException, match="server API version"):
+        docker_client(engine)
 
 
 def test_numbers() -> None:

@@ -277,6 +277,12 @@ def test_a_command_of_several_lines_reaches_lint_run_as_it_is(make: Make, text: 
     assert (make.folder / "words").read_text() == "build.py lint-run - --chip a3\n"
 
 
+def test_a_command_of_several_lines_reaches_run_as_it_is(make: Make) -> None:
+    text = "line1 'a'\nline2 $HOME \"$$x\"; touch injected\n\n  line3"
+    assert make("run", "PROFILE=quickstart", "PRINT=1", f"CMD={text}").returncode == 0
+    assert make.noted == ["run", "quickstart", "--print", "--", "sh", "-c", text]
+
+
 def test_lint_run_without_a_command_leaves_the_message_to_build_py(make: Make) -> None:
     assert make("lint-run", "ARGS=--file=x.yaml").returncode == 0
     assert make.noted == ["lint-run", "--file=x.yaml"]

@@ -22,6 +22,8 @@ DIGEST = f"sha256:{'0f' * 32}"
         ("[::1]:5000/cann", "[::1]:5000", "cann", "latest", None),
         (f"a.b/c@{DIGEST}", "a.b", "c", "latest", DIGEST),
         (f"a.b/c:1@{DIGEST}", "a.b", "c", "1", DIGEST),
+        ("a.b:65535/c", "a.b:65535", "c", "latest", None),
+        (f"a.b/{'c' * 251}:{'1' * 128}", "a.b", "c" * 251, "1" * 128, None),
         ("a.b/c-d__e.f--g", "a.b", "c-d__e.f--g", "latest", None),
     ],
 )
@@ -52,6 +54,8 @@ def test_parts(text: str, registry: str, repository: str, tag: str, digest: str 
         "a.b/../c",
         "user@a.b/c",
         "a.b:5000000/c",
+        "a.b:99999/c",
+        f"a.b/{'c' * 252}:1",
     ],
 )
 def test_what_is_none(text: str) -> None:

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from cannery.core.errors import FindingsError
+from cannery.edge.bundle_file import held_in
 from cannery.standalone import load_bundle
 from cannery.standalone.load_bundle import Bundle, LoadError, _ready, check_platform, find_base, layers_of
 
@@ -93,7 +95,8 @@ def test_layers_as_zstd_are_not_given() -> None:
 
 def bundle_file(folder: Path, about: Mapping[str, Any]) -> Path:
     path = folder / "x.tar"
-    path.write_bytes(tar_of({"load.py": b"", "cannery.json": json.dumps(about).encode()}).getvalue())
+    layers = {layer["member"]: b"" for layer in about["layers"]}
+    path.write_bytes(tar_of({"load.py": b"", **layers, "cannery.json": json.dumps(about).encode()}).getvalue())
     return path
 
 
@@ -101,7 +104,8 @@ def about(layers: str, held: str, base: str = "") -> dict[str, Any]:
     return {
         "schema": 1,
         "image": {"id": "new", "layers": list(layers), "references": ["stack:2"], "platform": "linux/amd64"},
-        "layers": [{"diff_id": one} for one in held],
+        "layers": [{"diff_id": one, "member": f"blobs/{one}", "bytes": 0, "sha256": "0"} for one in held],
+        "config": {"member": "load.py", "bytes": 0, "sha256": "0"},
         "base": {"id": "old", "references": ["stack:1"], "layers": list(base)} if base else None,
     }
 
@@ -183,6 +187,77 @@ def test_what_is_no_bundle_is_refused(tmp_path: Path) -> None:
     path.write_bytes(tar_of({"cannery.json": b'{"schema": 2}'}).getvalue())
     with pytest.raises(LoadError, match="schema 2 is not known"):
         Bundle(str(path))
+
+
+def changed(**parts: object) -> str:
+    return json.dumps({**about("abcd", "c", "abxd"), **parts})
+
+
+LAYER = {"diff_id": "c", "member": "blobs/c", "bytes": 0, "sha256": "0"}
+IMAGE = {"id": "new", "layers": ["a"], "references": ["stack:2"], "platform": "linux/amd64"}
+GARBAGE = [
+    *("[]", "null", "5", '"x"', '{"schema": 1}', "{}", "[" * 200_000, '{"schema": 1, "image": ' + "[" * 200_000),
+    *(changed(image="x"), changed(image=[]), changed(base="x"), changed(base={"id": "old"}), changed(config=None)),
+    *(changed(layers={}), changed(layers=["c"]), changed(config=5), changed(image={**IMAGE, "references": []})),
+    *(changed(image={**IMAGE, "layers": "abcd"}), changed(image={**IMAGE, "references": [5]})),
+    *(changed(image={**IMAGE, "platform": 5}), changed(image={**IMAGE, "id": ["new"]})),
+    *(changed(layers=[{**LAYER, "bytes": -5}]), changed(layers=[{**LAYER, "bytes": "0"}])),
+    *(changed(layers=[{**LAYER, "member": "absent"}]), changed(layers=[{**LAYER, "member": "folder"}])),
+    *(changed(layers=[{**LAYER, "member": ["x"]}]), changed(layers=[{**LAYER, "sha256": None}])),
+    '{"schema": Infinity, "image": ' + "[" * 100,
+]
+
+
+@pytest.mark.parametrize("text", GARBAGE, ids=range(len(GARBAGE)))
+def test_words_of_itself_that_are_garbage_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    path = tmp_path / "x.tar"
+    with tarfile.open(path, "w") as tar:
+        for name, data in {"load.py": b"", "blobs/c": b"", "cannery.json": text.encode()}.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(data)
+            tar.addfile(entry, io.BytesIO(data))
+        entry = tarfile.TarInfo("folder")
+        entry.type = tarfile.DIRTYPE
+        tar.addfile(entry)
+    assert load_bundle.main([str(path), "--docker", "/nowhere/docker"]) == 3
+    assert capsys.readouterr().err == f"error: {path}: cut off, or no bundle\n  -> copy it again\n"
+    with pytest.raises(FindingsError, match="cut off, or no bundle") as caught:
+        held_in(path)
+    assert caught.value.where == str(path)
+
+
+def test_what_this_test_changes_is_a_bundle(tmp_path: Path) -> None:
+    path = bundle_file(tmp_path, json.loads(changed(image=IMAGE, layers=[LAYER])))
+    with Bundle(str(path)) as bundle:
+        assert bundle.layers == ["a"]
+
+
+def test_a_name_is_no_option_of_docker(tmp_path: Path) -> None:
+    program = tmp_path / "docker"
+    program.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/words\necho "[{{}}]"\n')
+    program.chmod(0o755)
+    docker = load_bundle.Docker([str(program)])
+    docker.image("--help")
+    with load_bundle._saved(docker, "--version") as stream:
+        stream.read()
+    assert (tmp_path / "words").read_text() == "image inspect -- --help\nsave -- --version\n"
+
+
+def test_a_temporary_folder_that_is_not_there_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = bundle_file(tmp_path, about("ab", "ab"))
+
+    def full(*_args: object, **_more: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(load_bundle.tempfile, "TemporaryFile", full)
+    monkeypatch.setattr(load_bundle.Docker, "info", lambda _: {"Driver": "overlay2", "Architecture": "x86_64"})
+    assert load_bundle.main([str(path)]) == 4
+    assert "No space left" in (said := capsys.readouterr().err)
+    assert "TMPDIR" in said
 
 
 def test_another_architecture_is_refused() -> None:

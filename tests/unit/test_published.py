@@ -79,13 +79,16 @@ def test_no_registry(text: str | None) -> None:
     "text",
     [
         *("https://me:s3cret@registry.example/x", "me:s3cret@registry.example/x", "registry.example/x?token=s3cret"),
-        "registry.example/x#s3cret",
+        *("registry.example/x#s3cret", "host:s3cret", "host/s3cret:tag", "token=s3cret", "s3cret:", "host/a=s3cret"),
+        *("https%3A//u:s3cret%40h/x", f"host/s3cret{'x' * 255}", "S3cret=s3cret", "s3cret:99999/t"),
     ],
 )
 def test_what_may_be_secret_in_it_is_not_repeated(text: str) -> None:
     with pytest.raises(UsageError, match="REGISTRY") as caught:
         parse_registry(text)
     assert "s3cret" not in str(caught.value)
+    assert "/x" not in str(caught.value)
+    assert caught.value.__suppress_context__ or caught.value.__context__ is None
 
 
 def test_near_tags_are_those_of_the_target_first() -> None:

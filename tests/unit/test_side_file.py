@@ -36,7 +36,9 @@ def test_round_trip(side: SideFile) -> None:
     [
         {"schema": 2},
         {"kind": "other"},
-        {"bytes": "many"},
+        *({"bytes": "many"}, {"bytes": float("inf")}, {"bytes": float("nan")}, {"bytes": -5}, {"bytes": "7"}),
+        *({"image": "x"}, {"base": "x"}, {"kind": []}),
+        {"image": {"id": digest("1"), "platform": "p", "references": "stack:1", "layers": [digest("2")]}},
         {"image": {}},
         {"image": {"id": "1", "platform": "linux/arm64", "references": [], "layers": []}},
         {"base": {"id": digest("1"), "platform": "p", "references": [], "layers": ["x"]}},
@@ -50,7 +52,9 @@ def test_what_is_no_side_file_is_named(change: dict[str, object]) -> None:
     assert caught.value.hint
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", "null", "{", '"x"'])
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", "null", "{", '"x"', '{"schema": 1}', pytest.param("[" * 200_000, id="deep")]
+)
 def test_other_texts(text: str) -> None:
     with pytest.raises(FindingsError, match="no side file"):
         read_side(text, "x")

@@ -1,0 +1,147 @@
+"""Parts of `save`, `load` and `bundle` that need no engine."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import io
+import json
+import tarfile
+import tempfile
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cannery.commands import archives
+from cannery.commands.archives import bundle, save_image
+from cannery.core.errors import FindingsError, UnableError, UsageError
+from cannery.core.side_file import Held, SideFile
+from cannery.core.words import Arch
+from cannery.edge.archive_file import whole_file
+from cannery.edge.bundle_file import write_bundle
+from cannery.edge.context import Context
+from cannery.edge.engine_facts import EngineImage
+from cannery.standalone.load_bundle import Bundle
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from cannery.core.errors import ExitCode
+    from cannery.edge.archive_file import Part
+
+
+def digest(digit: str) -> str:
+    return f"sha256:{digit * 64}"
+
+
+HELD = Held(digest("1"), "linux/amd64", ("stack:1",), (digest("2"),))
+OTHER = EngineImage(digest("8"), "amd64", 7, (digest("9"),), {}, ())
+CLIENT: Any = SimpleNamespace()
+
+
+def context(folder: Path) -> Context:
+    return Context(folder, folder / "cache", {}, Arch.AMD64, is_terminal=False)
+
+
+@pytest.mark.parametrize("command", [save_image, bundle])
+def test_a_place_that_takes_no_file_is_said_before_the_engine_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Callable[[argparse.Namespace, Context], ExitCode]
+) -> None:
+    def asked(*_args: object) -> None:
+        raise AssertionError("the engine is asked")
+
+    monkeypatch.setattr(archives, "_held", asked)
+    (tmp_path / "folder.tar").mkdir()
+    (tmp_path / "file").touch()
+    for name, words in (
+        ("folder.tar", "it is a folder"),
+        ("file/x.tar", "file is no folder"),
+        ("file/new/x.tar", "file is no folder"),
+    ):
+        path = tmp_path / name
+        with pytest.raises(UsageError, match=words) as caught:
+            command(argparse.Namespace(output=str(path), since=None, profile="p"), context(tmp_path))
+        assert caught.value.where == str(path)
+    (tmp_path / "old.tar").touch()
+    for name in ("old.tar", "new/folder/x.tar"):
+        with pytest.raises(AssertionError, match="asked"):
+            command(argparse.Namespace(output=str(tmp_path / name), since=None), context(tmp_path))
+
+
+def test_another_image_than_the_side_file_says_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archives, "find_image", lambda _client, _reference: OTHER)
+    with pytest.raises(FindingsError, match="another image than its side file says") as caught:
+        archives._loaded(context(tmp_path), CLIENT, HELD, ("stack:1",), "x.tar")
+    assert (caught.value.where, "copy both again" in caught.value.hint) == ("x.tar", True)
+    monkeypatch.setattr(archives, "find_image", lambda _client, _reference: None)
+    with pytest.raises(UnableError, match="lost it"):
+        archives._loaded(context(tmp_path), CLIENT, HELD, ("stack:1",), "x.tar")
+
+
+def test_a_bundle_of_another_image_than_its_side_file_says_is_not_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, made = write(tmp_path)
+    side = SideFile("bundle", path.name, path.stat().st_size, "0" * 64, HELD)
+    engine: Any = SimpleNamespace(command=lambda: ("/nowhere/docker",), client_env=dict)
+    with Bundle(str(path)) as opened:
+        assert opened.layers == list(made.layers)
+        with pytest.raises(FindingsError, match="another image than its side file says"):
+            archives._load_bundle(context(tmp_path), engine, opened, side)
+
+
+@pytest.mark.parametrize("text", ["Bad Ref!!", "a b", "../x.tar", f"a/{'b' * 300}", "a@sha256:0"])
+def test_since_what_is_no_reference_is_not_asked_for(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    def asked(*_args: object) -> None:
+        raise AssertionError("the engine is asked")
+
+    monkeypatch.setattr(archives, "find_image", asked)
+    with pytest.raises(UsageError, match="is no file, and no image on this engine"):
+        archives._on_engine(CLIENT, text)
+    for good in ("stack:1", digest("1"), "0123456789ab"):
+        with pytest.raises(AssertionError, match="asked"):
+            archives._on_engine(CLIENT, good)
+
+
+def write(folder: Path) -> tuple[Path, Held]:
+    """A complete bundle of an image with one layer, out of what an engine saves."""
+    layer = io.BytesIO()
+    with tarfile.open(fileobj=layer, mode="w"):
+        pass
+    diff_id = hashlib.sha256(layer.getvalue()).hexdigest()
+    saved = io.BytesIO()
+    with tarfile.open(fileobj=saved, mode="w") as tar:
+        for name, data in {
+            f"blobs/sha256/{diff_id}": layer.getvalue(),
+            "config": b"{}",
+            "manifest.json": json.dumps([{"Config": "config"}]).encode(),
+        }.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(data)
+            tar.addfile(entry, io.BytesIO(data))
+    image = Held(digest("7"), "linux/amd64", ("stack:1",), (f"sha256:{diff_id}",))
+    path = folder / "x.tar"
+
+    def side(part: Part) -> SideFile:
+        return SideFile("bundle", path.name, part.bytes, part.sha256, image)
+
+    with whole_file(path, side) as part:
+        made = write_bundle(part, image, None, iter([saved.getvalue()]), lambda _: None)
+    return path, made
+
+
+def test_a_bundle_needs_no_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is full, or a small one in memory, says nothing of the room where OUTPUT is."""
+
+    def full() -> str:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(tempfile, "gettempdir", full)
+    monkeypatch.setattr(tempfile, "_get_default_tempdir", full)
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    path, made = write(tmp_path)
+    with Bundle(str(path)) as opened:
+        assert opened.layers == list(made.layers)
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["x.tar", "x.tar.json"]
