@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -150,6 +151,15 @@ def test_a_host_without_npus_builds_images(doctor: Doctor, tmp_path: Path) -> No
     assert (code, not_ok(checks)) == (0, {"devices.cards": "warning"})
     assert checks["devices.cards"][1] == "no NPU on this host: no /dev/davinciN, no driver, and none on the PCI bus"
     assert not {"driver.version", "firmware.version", "npu-smi", "chip"} & checks.keys()
+
+
+def test_the_disk_is_measured_with_the_base(doctor: Doctor, tmp_path: Path) -> None:
+    tree = healthy_a2(tmp_path)
+    real = doctor(tree, "verl-npu")[1]["disk"][1]
+    assert "takes about 22.4 GB, its CANN base counted" in real
+    assert re.search(r"counted; building the layers of verl-npu \d\.\d GB of it$", real)
+    standin = doctor(tree, "verl-npu", "--base", "standin")[1]["disk"][1]
+    assert re.search(r"the image of verl-npu takes about [5-9]\.\d GB, its base counted$", standin)
 
 
 def test_pages_of_64_kb(doctor: Doctor, tmp_path: Path) -> None:

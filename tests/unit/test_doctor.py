@@ -385,6 +385,26 @@ def test_disk(free: int | None, wanted: Wanted, state: State) -> None:
 
 
 @pytest.mark.parametrize(
+    ("wanted", "takes"),
+    [
+        (WANTED, "an image for NPUs takes about 22.4 GB, its CANN base counted"),
+        (FOR_A2, "the image of stack takes about 18.6 GB, its base counted"),
+        (
+            replace(FOR_A2, image_bytes=5 << 30, layers_only=True),
+            "an image for NPUs takes about 22.4 GB, its CANN base counted; building the layers of stack 5.0 GB of it",
+        ),
+        (
+            replace(FOR_A2, image_bytes=30 << 30, layers_only=True),
+            "building the layers of stack takes about 30.0 GB, its CANN base not counted",
+        ),
+    ],
+)
+def test_what_is_counted_of_an_images_size_is_said(wanted: Wanted, takes: str) -> None:
+    assert found(HOST, "disk", wanted).message == f"93.1 GB free at /var/lib/docker; {takes}"
+    assert found(replace(HOST, disk_free=None), "disk", wanted).message.endswith(f"; {takes}")
+
+
+@pytest.mark.parametrize(
     ("cpu", "huge", "page", "state"),
     [
         ("CPU implementer\t: 0x48\n", 524288, "64 KB", State.WARNING),

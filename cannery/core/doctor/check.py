@@ -55,7 +55,8 @@ class Wanted:
     """What the host is measured by.
 
     `target` is None without a profile; `image_bytes` is what building its image takes on the engine's disk, None where
-    that is not known; `shm_bytes` the shared memory of its containers.
+    that is not known, with `layers_only` its layers alone: how large a CANN base is shows when it is pulled;
+    `shm_bytes` the shared memory of its containers.
     """
 
     chips: Mapping[str, ChipAccess]
@@ -66,6 +67,7 @@ class Wanted:
     shm_bytes: int | None = None
     shm_size: str = ""
     image_bytes: int | None = None
+    layers_only: bool = False
 
     def chip(self, facts: HostFacts) -> Chip | None:
         """Return the host's chip where the PCI bus shows one known kind alone, else the target's."""

@@ -85,13 +85,12 @@ def _entry(facts: HostFacts, path: str, *, default: bool) -> Check:
 
 def disk(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
     """Compare the room where images are kept with what the image takes."""
-    needed = wanted.image_bytes or USUAL_IMAGE
-    whose = f"the image of {wanted.profile}" if wanted.image_bytes else "an image for NPUs"
+    needed, takes = _room(wanted)
     if facts.disk_free is None:
-        message = f"how much is free a tree does not tell; {whose} takes about {gigabytes(needed)}"
+        message = f"how much is free a tree does not tell; {takes}"
         yield Check("disk", State.UNKNOWN, message, "df -h /var/lib/docker")
         return
-    message = f"{gigabytes(facts.disk_free)} free at {facts.disk_at}; {whose} takes about {gigabytes(needed)}"
+    message = f"{gigabytes(facts.disk_free)} free at {facts.disk_at}; {takes}"
     step = "`docker system df` shows what images hold, `build.py clean` what Cannery does; data-root names another disk"
     if facts.disk_free < needed // 2:
         yield Check("disk", State.ERROR, message, step)
@@ -99,6 +98,23 @@ def disk(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
         yield Check("disk", State.WARNING, message, step)
     else:
         yield ok("disk", message)
+
+
+def _room(wanted: Wanted) -> tuple[int, str]:
+    """Return the bytes that an image takes on the engine's disk, and what is counted in them, in words."""
+    layers = wanted.image_bytes
+    if layers is None:
+        return USUAL_IMAGE, f"an image for NPUs takes about {gigabytes(USUAL_IMAGE)}, its CANN base counted"
+    if not wanted.layers_only:
+        return layers, f"the image of {wanted.profile} takes about {gigabytes(layers)}, its base counted"
+    built = f"building the layers of {wanted.profile}"
+    if layers > USUAL_IMAGE:
+        return layers, f"{built} takes about {gigabytes(layers)}, its CANN base not counted"
+    usual = gigabytes(USUAL_IMAGE)
+    return (
+        USUAL_IMAGE,
+        f"an image for NPUs takes about {usual}, its CANN base counted; {built} {gigabytes(layers)} of it",
+    )
 
 
 def overlay(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
