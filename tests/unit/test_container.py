@@ -41,6 +41,50 @@ def words(container: Container, option: str) -> list[str]:
     return [b for a, b in pairwise(docker_command(container).arguments) if a == option]
 
 
+# Words
+
+
+@pytest.mark.parametrize(
+    ("asked", "what", "hint"),
+    [
+        ({"volumes": ("",)}, "-v '' is no volume", "SRC:DST"),
+        ({"volumes": (":/x",)}, "-v ':/x' is no volume", "SRC:DST"),
+        ({"volumes": ("/a:x",)}, "-v '/a:x' is no volume", "from / on"),
+        ({"volumes": ("data",)}, "-v 'data' is no volume", "from / on"),
+        ({"volumes": ("/a:b:/x:ro",)}, "-v '/a:b:/x:ro' is no volume", "colon"),
+        ({"volumes": ("/a:/x", "/b:/x/:ro")}, "-v /a:/x and -v /b:/x/:ro: both are to stand at /x", "of its own"),
+        ({"env": ("=x",)}, "-e '=x' names no variable", "NAME=VALUE"),
+        ({"env": ("",)}, "-e '' names no variable", "NAME=VALUE"),
+        ({"env": ("A B=c",)}, "-e 'A B=c' names no variable", "no blanks"),
+        ({"name": "Bad name!"}, "--name: 'Bad name!' is no name of a container", "letters"),
+        ({"name": ""}, "--name: '' is no name of a container", "letters"),
+    ],
+)
+def test_words_that_no_engine_takes_are_refused_with_what_is_wanted(
+    asked: dict[str, object], what: str, hint: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        made(**asked)
+    assert caught.value.what == what
+    assert hint in caught.value.hint
+
+
+def test_words_that_docker_takes_pass() -> None:
+    container = made(
+        volumes=("/anonymous", "/a:/x:ro,z", "data:/y"), env=("A.b-c=d e", "EMPTY=", "HOST"), name="a_B.c-1"
+    )
+    assert words(container, "-v")[-3:] == ["/anonymous", "/a:/x:ro,z", "data:/y"]
+    assert words(container, "-e") == ["A.b-c=d e", "EMPTY=", "HOST"]
+    assert words(container, "--name") == ["a_B.c-1"]
+
+
+def test_an_index_of_thousands_of_digits_is_refused_and_not_repeated_whole() -> None:
+    with pytest.raises(UsageError) as caught:
+        made(env=(f"ASCEND_RT_VISIBLE_DEVICES={'9' * 5000}",))
+    assert caught.value.what.endswith("… outside 0..7")
+    assert len(caught.value.what) < 250
+
+
 # Cards
 
 
