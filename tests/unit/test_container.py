@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from dataclasses import replace
 from itertools import pairwise
 
@@ -209,7 +210,21 @@ def test_on_another_host_a_missing_path_is_an_error_and_no_empty_folder() -> Non
         "type=bind,source=/home/me/verl,target=/opt/src/verl-src"
     ]
     odd = Mount("/home/me/a,b", "/opt/src/verl-src")
-    assert words(made(npu=False, elsewhere=True, trees=(odd,)), "-v") == ["/home/me/a,b:/opt/src/verl-src"]
+    assert words(made(npu=False, elsewhere=True, trees=(odd,)), "--mount") == [
+        'type=bind,"source=/home/me/a,b",target=/opt/src/verl-src'
+    ]
+
+
+@pytest.mark.parametrize("source", ["/tmp/c:d", "/tmp/c:d,e", '/tmp/c:"d"', "/tmp/c:ro"])
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_path_with_a_colon_is_mounted_by_the_option_that_can_say_it(source: str, read_only: bool) -> None:
+    cache, plain = Mount(source, "/root/.cache/huggingface", read_only), Mount("/home/me/ms", "/root/.cache/modelscope")
+    container = made(npu=False, caches=(cache, plain))
+    (value,) = words(container, "--mount")
+    (row,) = csv.reader([value])
+    wanted = ["type=bind", f"source={source}", "target=/root/.cache/huggingface"]
+    assert row == [*wanted, *(["readonly"] if read_only else [])]
+    assert words(container, "-v") == ["/home/me/ms:/root/.cache/modelscope"]
 
 
 def test_trees_and_caches_of_the_user_come_without_npus_too() -> None:
