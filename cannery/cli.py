@@ -292,7 +292,7 @@ def _run_options(sub: argparse.ArgumentParser) -> None:
 
 def _count(text: str) -> int:
     if not re.fullmatch(r"[1-9][0-9]{0,3}", text):
-        raise UsageError(f"--nodes: {text!r} is no number of nodes", hint="1 at least")
+        raise UsageError(f"--nodes: {text!r} is no number of nodes", hint="1 to 9999")
     return int(text)
 
 

@@ -17,7 +17,8 @@ from cannery.core.lock_request import lock_request
 from cannery.core.rules.driver import asking, who
 from cannery.core.rules.subject import Subject
 from cannery.core.rules.table import cited
-from cannery.edge.disk import BASE_BYTES, ENGINE_FACTOR
+from cannery.core.words import BaseKind
+from cannery.edge.disk import BASE_BYTES, layers_bytes
 from cannery.edge.host_facts import read_facts
 from cannery.edge.locks import bind, lock_path, present_lock
 
@@ -75,6 +76,7 @@ def _wanted(context: Context, catalog: Catalog, arguments: argparse.Namespace, f
     subject = Subject(recipe, catalog, {})
     rows = asking(subject)
     lock = present_lock(context, lock_path(context, lock_request(recipe)))
+    on_standin = recipe.base.kind is BaseKind.STANDIN
     return replace(
         plain,
         target=recipe.target,
@@ -82,7 +84,8 @@ def _wanted(context: Context, catalog: Catalog, arguments: argparse.Namespace, f
         wish=DriverWish(rows[0].fits[DRIVER], who(rows), cited(subject.table, rows)) if rows else None,
         shm_bytes=size(recipe.profile.shm_size),
         shm_size=recipe.profile.shm_size,
-        image_bytes=sum(p.size for p in lock.packages) * ENGINE_FACTOR + BASE_BYTES if lock else None,
+        image_bytes=layers_bytes(lock) + (BASE_BYTES if on_standin else 0) if lock else None,
+        layers_only=not on_standin,
     )
 
 

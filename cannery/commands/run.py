@@ -12,7 +12,7 @@ from cannery.commands.versions import planned
 from cannery.core.container import GIVEN, VISIBLE, Container, RunRequest, make_container
 from cannery.core.dev_trees import dev_mounts, dev_names, dev_notes
 from cannery.core.errors import ExitCode, UsageError
-from cannery.core.network import HOST_NETWORK, Interface
+from cannery.core.network import ADDRESS, HOST_NETWORK, Interface
 from cannery.core.npu_host import full_model, parse_cards, wanted_paths
 from cannery.core.run_command import docker_command
 from cannery.core.run_print import printed, printed_notes
@@ -149,7 +149,13 @@ def _trees(arguments: argparse.Namespace, context: Context, plan: Plan) -> tuple
 def _interface(arguments: argparse.Namespace, context: Context, form: RunFormat) -> Interface | None:
     """Return the interface that was named: of this host, or for a cluster that of each of its nodes."""
     if arguments.interface:
-        return read_interface(arguments.interface) if form.is_local else Interface(arguments.interface)
+        if not form.is_local:
+            return Interface(arguments.interface)
+        found = read_interface(arguments.interface)
+        if found.is_loopback:
+            names = ", ".join(interface_names()) or "none"
+            context.say(f"warning: {ADDRESS}={found.address} reaches no other host; this host's others are {names}")
+        return found
     if arguments.network == HOST_NETWORK and form.is_local:
         names = ", ".join(interface_names()) or "none"
         context.say(

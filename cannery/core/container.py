@@ -6,9 +6,11 @@ exposes every card), and no host network unless it is asked for: neither is need
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from cannery.core.container_words import refuse_unfit_words
 from cannery.core.errors import UnableError, UsageError
 from cannery.core.mounts import Found, Mount, beside, driver_mounts, network_mounts, ranktable_mounts
 from cannery.core.network import HOST_NETWORK, Interface, interface_env
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from cannery.core.npu_host import HostNpus
 
 RUNTIME = "ascend"
+LONGEST_SHOWN = 80  # letters of a value, in a message
+_INDEX = re.compile(r"[0-9]{1,4}")
 # The runtime is told host numbers by the first; in a container cards count from 0, whatever their nodes are called, and
 # the second names some of those (case D06).
 GIVEN, VISIBLE = "ASCEND_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES"
@@ -88,9 +92,11 @@ def make_container(request: RunRequest, access: ChipAccess, host: HostNpus) -> C
     """Bind `request` to `host`.
 
     Raises `UnableError` when NPUs are wanted and the host has no card, lacks a manager node, or lacks a card that was
-    named, `UsageError` for variables and options that contradict each other. Paths that the host lacks are left out
-    with a note: docker would make an empty folder of them.
+    named, `UsageError` for words that docker does not take (`refuse_unfit_words`), and for variables and options that
+    contradict each other. Paths that the host lacks are left out with a note: docker would make an empty folder of
+    them.
     """
+    refuse_unfit_words(request.volumes, request.env, request.name)
     given = dict(_entry(text) for text in request.env)
     interface = () if request.interface is None else interface_env(request.interface)
     env = (*((name, value) for name, value in interface if name not in given), *given.items())
@@ -115,6 +121,10 @@ def _found_mounts(request: RunRequest, access: ChipAccess, host: HostNpus) -> It
         yield network_mounts(access, host)
     if request.is_multi_node or request.runtime:
         yield ranktable_mounts(access, host, request.runtime)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
 
 
 def _entry(text: str) -> tuple[str, str | None]:
@@ -148,8 +158,8 @@ def _visible(request: RunRequest, cards: tuple[int, ...], given: dict[str, str |
         found.append((VISIBLE, ",".join(map(str, range(len(cards))))))
     elif wanted is not None:
         parts = [part.strip() for part in wanted.split(",")]
-        bad = [part for part in parts if not (part.isascii() and part.isdigit() and int(part) < len(cards))]
+        bad = [part for part in parts if not (_INDEX.fullmatch(part) and int(part) < len(cards))]
         if bad:
-            what = f"{VISIBLE}={wanted}: index {', '.join(bad)} outside 0..{len(cards) - 1}"
+            what = f"{VISIBLE}={_short(wanted)}: index {_short(', '.join(bad))} outside 0..{len(cards) - 1}"
             raise UsageError(what, hint="it counts the container's own cards from 0, whatever the host calls them")
     return tuple(found)

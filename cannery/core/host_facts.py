@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 INSTALL_INFO = "/etc/ascend_install.info"
 ASCEND = "/usr/local/Ascend"
 PASSWD, GROUP = "/etc/passwd", "/etc/group"
+DEV = "/dev"
 DAEMON_JSON, HCCN, RANKTABLE = "/etc/docker/daemon.json", "/etc/hccn.conf", "/etc/hccl_rootinfo.json"
 RELEASE, MEMINFO, CPUINFO = "/proc/sys/kernel/osrelease", "/proc/meminfo", "/proc/cpuinfo"
 FILESYSTEMS, MOUNTS, MODULES, OS_RELEASE = "/proc/filesystems", "/proc/mounts", "/proc/modules", "/etc/os-release"
@@ -80,7 +81,8 @@ class HostFacts:
     """A host. `live` is false for a tree: what only a running host shows is then None.
 
     `pci` are (device id, class) of vendor 0x19e5; `texts` the files that are there; `paths` those of the wanted paths
-    that exist; `disk_free` bytes at `disk_at`, where images are kept; `smi` what npu-smi prints.
+    that exist; `unreadable` what the looker has no right to look at, of which nothing is known; `disk_free` bytes at
+    `disk_at`, where images are kept; `smi` what npu-smi prints.
     """
 
     live: bool = False
@@ -88,6 +90,7 @@ class HostFacts:
     pci: tuple[tuple[str, str], ...] | None = None
     texts: Mapping[str, str] = field(default_factory=dict)
     paths: frozenset[str] = frozenset()
+    unreadable: frozenset[str] = frozenset()
     user: User | None = None
     engine: EngineState | None = None
     disk_free: int | None = None
@@ -119,7 +122,7 @@ class HostFacts:
     @cached_property
     def memory(self) -> dict[str, int]:
         """/proc/meminfo in bytes; HugePages_Total and the like are left out."""
-        found = re.findall(r"^(\w+):\s+(\d+) kB$", self.texts.get(MEMINFO, ""), re.MULTILINE)
+        found = re.findall(r"^(\w+):\s+([0-9]{1,18}) kB$", self.texts.get(MEMINFO, ""), re.MULTILINE)
         return {name: int(number) * 1024 for name, number in found}
 
     @cached_property
@@ -147,7 +150,7 @@ class HostFacts:
         match = re.search(r"^\S+ /dev/shm tmpfs (\S+)", self.texts.get(MOUNTS, ""), re.MULTILINE)
         if match is None:
             return None
-        size = re.search(r"(?:^|,)size=(\d+)([kmg]?)(?:,|$)", match[1])
+        size = re.search(r"(?:^|,)size=([0-9]{1,18})([kmg]?)(?:,|$)", match[1])
         if size:
             return int(size[1]) * _SIZES[size[2]]
         return self.memory["MemTotal"] // 2 if "MemTotal" in self.memory else None
@@ -176,9 +179,9 @@ def info_fields(text: str) -> dict[str, str]:
 
 def user_in(passwd: str, group: str, name: str) -> User | None:
     """Return the user of a passwd and a group file, None where the first has none of that name."""
-    match = re.search(rf"^{re.escape(name)}:[^:]*:(\d+):(\d+):", passwd, re.MULTILINE)
+    match = re.search(rf"^{re.escape(name)}:[^:]*:([0-9]{{1,18}}):([0-9]{{1,18}}):", passwd, re.MULTILINE)
     if match is None:
         return None
-    rows = re.findall(r"^[^:\n]+:[^:]*:(\d+):(.*)$", group, re.MULTILINE)
+    rows = re.findall(r"^[^:\n]+:[^:]*:([0-9]{1,18}):(.*)$", group, re.MULTILINE)
     others = {int(number) for number, members in rows if name in members.strip().split(",")}
     return User(name, int(match[1]), frozenset({int(match[2]), *others}))

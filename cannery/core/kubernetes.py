@@ -10,6 +10,7 @@ import re
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
+from cannery.core.container_words import volume_target
 from cannery.core.errors import UsageError
 from cannery.core.network import ADDRESS, HOST_NETWORK
 from cannery.core.npu_host import NPU_SMI
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from cannery.core.words import Arch
 
 SHM = "shm"
+SHM_PATH = "/dev/shm"  # noqa: S108 - shared memory is there
 # docker's suffixes are 1024 based, as Kubernetes' are with an i.
 SIZES = {"k": "Ki", "m": "Mi", "g": "Gi"}
 LONGEST_NAME = 63  # of a label in DNS, which the names of pods become
@@ -71,7 +73,7 @@ def pod_spec(container: Container, name: str, resource: str | None, arch: Arch) 
         *_host_paths(container),
         {"name": SHM, "emptyDir": {"medium": "Memory", "sizeLimit": size(request.shm_size)}},
     ]
-    mounts = [*_mounts(container), {"name": SHM, "mountPath": "/dev/shm"}]  # noqa: S108 - shared memory is there
+    mounts = [*_mounts(container), {"name": SHM, "mountPath": SHM_PATH}]
     inner: dict[str, Any] = {"name": dns_name(name), "image": request.image}
     # As with docker: the image's entrypoint stays, and a shell waits for who attaches.
     inner |= {"args": [_literal(word) for word in request.command]} if request.command else {"stdin": True, "tty": True}
@@ -99,6 +101,10 @@ def _refuse_this_hosts(container: Container) -> None:
         raise UsageError(
             "--dev mounts a folder of this host, which a cluster has not", hint="SRC_<name>=dir builds it in"
         )
+    shared = next((text for text in request.volumes if str(volume_target(text)) == SHM_PATH), None)
+    if shared is not None:
+        what = f"-v {shared}: shared memory of {request.shm_size} stands there in a pod"
+        raise UsageError(what, hint="leave it out; `shm_size` of the profile is how large it is")
     if request.network not in {None, HOST_NETWORK}:
         raise UsageError(f"--network {request.network}: a pod has a network", hint="leave it out, or say host")
     unset = [name for name, value in container.env if value is None]

@@ -17,6 +17,11 @@ class Interface:
     name: str
     address: str = ""
 
+    @property
+    def is_loopback(self) -> bool:
+        """Whether it leads to no other host."""
+        return self.address.startswith("127.")
+
 
 def interface_env(interface: Interface | None) -> tuple[tuple[str, str], ...]:
     """Return the variables that bind a container on the host's network to `interface`."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from cannery.core.catalog import ChipAccess
 
 NPU_SMI = ("/usr/local/bin/npu-smi", "/usr/local/sbin/npu-smi", "/usr/bin/npu-smi")
-CARD = re.compile(r"/dev/davinci(\d+)")
+CARD = re.compile(r"/dev/davinci([0-9]+)")
 # HCCL's table of ranks. The Ascend Docker runtime mounts it wherever it lies, of whichever version (case D10).
 RANKTABLE = "/etc/hccl_rootinfo.json"
 # HwHiAiUser's, whom the driver's installer makes and gives the nodes to (case U01): taken where no node is seen.

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
-CARD = re.compile(r"/dev/davinci(\d+)")
+CARD = re.compile(r"/dev/davinci([0-9]+)")
 _PERMISSIONS = re.compile(r"[rwm]{1,3}")
 _MOUNT_KEYS = {"src": "source", "dst": "target", "destination": "target"}
 

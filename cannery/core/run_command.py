@@ -62,9 +62,22 @@ def docker_command(container: Container) -> RunCommand:
 
 
 def _mounted(mount: Mount, *, elsewhere: bool) -> tuple[str, str]:
-    """Return the option of a mount: on another host, one that fails where docker's -v would make an empty folder."""
-    # A comma in a path would end the value of --mount.
-    if not elsewhere or "," in mount.source + mount.target:
+    """Return the option of a mount: on another host, one that fails where docker's -v would make an empty folder.
+
+    That one says paths with a colon too, which ends a path of -v.
+    """
+    if not elsewhere and ":" not in mount.source + mount.target:
         return "-v", str(mount)
-    read_only = ",readonly" if mount.read_only else ""
-    return "--mount", f"type=bind,source={mount.source},target={mount.target}{read_only}"
+    fields = [
+        "type=bind",
+        f"source={mount.source}",
+        f"target={mount.target}",
+        *(["readonly"] if mount.read_only else []),
+    ]
+    return "--mount", ",".join(map(_csv_field, fields))
+
+
+def _csv_field(text: str) -> str:
+    """Return a field of the row of CSV that docker takes the value of --mount for."""
+    quoted = text.replace('"', '""')
+    return f'"{quoted}"' if quoted != text or "," in text else text

@@ -13,6 +13,7 @@ from cannery.edge.wheel_store import missing_bytes
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from cannery.core.lock import Lock
     from cannery.core.plan import Plan
     from cannery.edge.context import Context
     from cannery.edge.engine import Engine
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 # Bytes on the engine's disk per byte of wheel: unpacked with .pyc about 3.4 (seen: 420 MB of wheels, 1.4 GB), once in
 # the stage and once in the image, and the build context's copy of the wheels.
 ENGINE_FACTOR = 8
+# The stand-in as a base, with room to spare: the least that any base takes. A CANN base is many times that, and may be
+# there already.
 BASE_BYTES = 1_500_000_000
 # Debian packages, the system that is made of them and its tar: 360 MB at the end, about three times that between.
 STANDIN_BYTES = 1_100_000_000
@@ -43,10 +46,14 @@ def check_engine_space(engine: Engine, plan: Plan) -> None:
     Layers that the engine already has are not known before the build, so a rebuild is asked for the same room: half
     of the estimate is let pass.
     """
-    wheels = sum(package.size for package in plan.lock.packages)
     room = free_disk(engine)
     if room is not None:
-        _need(engine.data_root, room, (wheels * ENGINE_FACTOR + BASE_BYTES) // 2, "layers")
+        _need(engine.data_root, room, (layers_bytes(plan.lock) + BASE_BYTES) // 2, "layers")
+
+
+def layers_bytes(lock: Lock) -> int:
+    """Return the bytes that building the layers of a lock's wheels takes on the engine's disk, about."""
+    return sum(package.size for package in lock.packages) * ENGINE_FACTOR
 
 
 def _need(place: Path | None, free: int, needed: int, what: str) -> None:

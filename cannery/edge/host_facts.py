@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from cannery.core.errors import CanneryError
 from cannery.core.host_facts import (
     CONTAINER_MARKS,
+    DEV,
     DOCKER_PROGRAMS,
     GROUP,
     INSTALL_INFO,
@@ -28,6 +29,7 @@ from cannery.core.host_facts import (
     install_folder,
     user_in,
 )
+from cannery.core.read_container import CARD
 from cannery.core.run_command import NPU_SMI
 from cannery.edge.engine import find_engine
 from cannery.edge.process import run
@@ -50,23 +52,25 @@ def read_facts(context: Context, root: Path | None, chip_paths: Iterable[str], u
     """Return what the running host shows, or what a tree at `root` does.
 
     `chip_paths` are the manager nodes and mounts of every chip; `user` names another user than the one who runs this.
-    A user that the host has not is none (`HostFacts.user`).
+    A user that the host has not is none (`HostFacts.user`). What the caller may not look at is `HostFacts.unreadable`.
     """
     top = root or Path("/")
     wanted = [path for path in chip_paths if not path.startswith("/dev/")]
     nodes = {path for path in chip_paths if path.startswith("/dev/")}
-    texts = dict(_texts(top, TEXTS))
+    closed: set[str] = set()
+    texts = dict(_texts(top, TEXTS, closed))
     home = install_folder(texts.get(INSTALL_INFO, ""))
-    texts |= _texts(top, (f"{home}/driver/version.info", f"{home}/firmware/version.info"))
+    texts |= _texts(top, (f"{home}/driver/version.info", f"{home}/firmware/version.info"), closed)
     places = [*wanted, *(path.replace("/usr/local/Ascend", home, 1) for path in wanted), *NPU_SMI, f"{home}/driver/"]
     places += [*RUNTIME_PROGRAMS, *DOCKER_PROGRAMS, *CONTAINER_MARKS]
     places += [f"{home}/driver/{folder}/libascend_hal.so" for folder in LIBRARIES]
     found = HostFacts(
         live=root is None,
-        nodes=tuple(_nodes(top, nodes)),
+        nodes=tuple(_nodes(top, nodes, closed)),
         pci=_pci(top),
         texts=texts,
-        paths=frozenset(path for path in places if _exists(top, path)),
+        paths=frozenset(path for path in places if _exists(top, path, closed)),
+        unreadable=frozenset(closed),
         user=user_in(texts.get(PASSWD, ""), texts.get(GROUP, ""), user) if user else None,
     )
     return _live(context, found, user) if root is None else found
@@ -75,7 +79,7 @@ def read_facts(context: Context, root: Path | None, chip_paths: Iterable[str], u
 def _live(context: Context, found: HostFacts, user: str | None) -> HostFacts:
     """Add what only a running host shows."""
     engine, data_root = _engine(context)
-    place = data_root if data_root and data_root.is_dir() else _existing(Path(DATA_ROOT))
+    place = data_root if data_root and _is_there(data_root) else _existing(Path(DATA_ROOT))
     disk = os.statvfs(place)
     return HostFacts(
         live=True,
@@ -83,6 +87,7 @@ def _live(context: Context, found: HostFacts, user: str | None) -> HostFacts:
         pci=found.pci,
         texts=found.texts,
         paths=found.paths,
+        unreadable=found.unreadable,
         user=_named(user) if user else _me(),
         engine=engine,
         disk_free=disk.f_bavail * disk.f_frsize,
@@ -97,6 +102,7 @@ def below(root: Path, path: str) -> Path | None:
     """Return where the host's `path` is in the tree at `root`, with symbolic links followed within the tree.
 
     None where a link leads nowhere or in a circle; a path that is not there is returned as it would be.
+    Raises `OSError` for one that the caller may not look at, or that no file system can have.
     """
     todo, here, links = list(PurePosixPath(path).parts[1:]), PurePosixPath("/"), 0
     while todo:
@@ -114,38 +120,54 @@ def below(root: Path, path: str) -> Path | None:
     return root / str(here).lstrip("/")
 
 
-def _exists(root: Path, path: str) -> bool:
-    real = below(root, path)
+def _exists(root: Path, path: str, closed: set[str]) -> bool:
+    """Return whether a path is there; one that cannot be looked at for lack of rights is put into `closed`."""
     try:
-        return real is not None and real.exists()
-    except OSError:
-        return False
-
-
-def _texts(root: Path, paths: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Give the files that are there and can be read, as texts."""
-    for path in paths:
         real = below(root, path)
+        return real is not None and real.exists()
+    except PermissionError:
+        closed.add(path)
+    except OSError:
+        pass
+    return False
+
+
+def _texts(root: Path, paths: Iterable[str], closed: set[str]) -> Iterator[tuple[str, str]]:
+    """Give the files that are there and can be read, as texts; `closed` gets those that lack of rights hides."""
+    for path in paths:
         try:
+            real = below(root, path)
             if real is not None and real.is_file():
                 with real.open("rb") as file:
                     yield path, file.read(MOST_BYTES).decode(errors="replace")
+        except PermissionError:
+            closed.add(path)
         except OSError:
             continue
 
 
-def _nodes(root: Path, managers: Iterable[str]) -> Iterator[Node]:
-    """Give the device nodes of NPUs, cards first, in their order. A tree may have plain files in their place."""
-    folder = below(root, "/dev")
+def _nodes(root: Path, managers: Iterable[str], closed: set[str]) -> Iterator[Node]:
+    """Give the device nodes of NPUs, cards first, in their order. A tree may have plain files in their place.
+
+    `closed` gets what lack of rights hides.
+    """
     try:
+        folder = below(root, DEV)
         names = [entry.name for entry in os.scandir(folder)] if folder is not None else []
+    except PermissionError:
+        closed.add(DEV)
+        names = []
     except OSError:
         names = []
-    cards = sorted((name for name in names if name[:7] == "davinci" and name[7:].isdecimal()), key=lambda n: int(n[7:]))
-    for path in (*(f"/dev/{name}" for name in cards), *sorted(managers)):
-        real = below(root, path)
+    paths = (f"{DEV}/{name}" for name in names)
+    cards = sorted((int(match[1]), path) for path in paths if (match := CARD.fullmatch(path)))
+    for path in (*(path for _, path in cards), *sorted(managers)):
         try:
+            real = below(root, path)
             about = real.stat() if real is not None else None
+        except PermissionError:
+            closed.add(path)
+            continue
         except OSError:
             continue
         if about is not None:
@@ -154,17 +176,16 @@ def _nodes(root: Path, managers: Iterable[str]) -> Iterator[Node]:
 
 def _pci(root: Path) -> tuple[tuple[str, str], ...] | None:
     """Return (device id, class) of each device of the vendor; None where the bus is not shown."""
-    folder = below(root, "/sys/bus/pci/devices")
     try:
+        folder = below(root, "/sys/bus/pci/devices")
         names = sorted(entry.name for entry in os.scandir(folder)) if folder is not None else []
     except OSError:
         return None
     found = []
     for name in names:
         place = f"/sys/bus/pci/devices/{name}"
-        words = {
-            key: text.strip() for key, text in _texts(root, [f"{place}/{w}" for w in ("vendor", "device", "class")])
-        }
+        wanted = [f"{place}/{word}" for word in ("vendor", "device", "class")]
+        words = {key: text.strip() for key, text in _texts(root, wanted, set())}
         if words.get(f"{place}/vendor") == HUAWEI:
             found.append((words.get(f"{place}/device", ""), words.get(f"{place}/class", "")))
     return tuple(found)
@@ -213,9 +234,16 @@ def _smi(paths: Iterable[str], env: Mapping[str, str]) -> str | None:
 
 
 def _existing(path: Path) -> Path:
-    while not path.exists():
+    while not _is_there(path):
         path = path.parent
     return path
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # below a folder that this user may not enter
+        return False
 
 
 def _size(path: Path) -> int | None:

@@ -171,7 +171,7 @@ def _ranktable_version(path: Path) -> str:
     """Return the version that a ranktable states; "" where it states none or cannot be read."""
     try:
         value = json.loads(path.read_bytes())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return ""
     found = value.get("version") if isinstance(value, dict) else None
     return found if isinstance(found, str) else ""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -151,6 +153,15 @@ def test_a_host_without_npus_builds_images(doctor: Doctor, tmp_path: Path) -> No
     assert not {"driver.version", "firmware.version", "npu-smi", "chip"} & checks.keys()
 
 
+def test_the_disk_is_measured_with_the_base(doctor: Doctor, tmp_path: Path) -> None:
+    tree = healthy_a2(tmp_path)
+    real = doctor(tree, "verl-npu")[1]["disk"][1]
+    assert "takes about 22.4 GB, its CANN base counted" in real
+    assert re.search(r"counted; building the layers of verl-npu \d\.\d GB of it$", real)
+    standin = doctor(tree, "verl-npu", "--base", "standin")[1]["disk"][1]
+    assert re.search(r"the image of verl-npu takes about [5-9]\.\d GB, its base counted$", standin)
+
+
 def test_pages_of_64_kb(doctor: Doctor, tmp_path: Path) -> None:
     tree = healthy_a2(tmp_path)
     tree.system(huge=524288)
@@ -248,6 +259,67 @@ def test_links_are_followed_within_the_tree(tmp_path: Path) -> None:
 def test_below(tmp_path: Path, link: str, target: str, path: str, expected: str | None) -> None:
     (tmp_path / link).symlink_to(target)
     assert below(tmp_path, path) == (tmp_path / expected if expected else None)
+
+
+def test_a_folder_that_may_not_be_read_stops_no_other_check(
+    doctor: Doctor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Root may look at everything, so the refusal of the system is made up."""
+
+    def refuse(root: Path, path: str) -> Path | None:
+        if path.startswith("/usr/local/Ascend/driver/"):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        return below(root, path)
+
+    monkeypatch.setattr(host_facts, "below", refuse)
+    code, checks = doctor(healthy_a2(tmp_path))
+    assert (code, not_ok(checks)) == (0, {"driver.files": "unknown", "driver.version": "unknown"})
+    assert checks["driver.version"][1:] == (
+        "this user may not look at /usr/local/Ascend/driver/version.info",
+        "run doctor as root",
+    )
+
+
+def test_a_driver_in_a_folder_that_no_file_system_can_have(doctor: Doctor, tmp_path: Path) -> None:
+    tree = healthy_a2(tmp_path)
+    tree.write("etc/ascend_install.info", f"Driver_Install_Path_Param=/{'a' * 300}\n")
+    code, checks = doctor(tree)
+    assert (code, checks["driver.version"][0], checks["chip"][0]) == (4, "error", "ok")
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "check", "state", "message"),
+    [
+        ("etc/docker/daemon.json", "[" * 100_000, "docker.runtime", "error", "is nested too deep to be read: Docker"),
+        ("etc/docker/daemon.json", "[1]", "docker.runtime", "error", "is JSON, and no object: Docker does not start"),
+        ("etc/docker/daemon.json", "{", "docker.runtime", "error", "is no JSON: Docker does not start"),
+        ("etc/hccl_rootinfo.json", "[" * 100_000, "ranktable", "warning", "is nested too deep to be read"),
+        ("etc/hccl_rootinfo.json", "[1]", "ranktable", "warning", "is JSON, and no object"),
+        ("usr/local/Ascend/driver/version.info", "\x01\u20ac\x00", "driver.version", "unknown", "names no version"),
+        ("usr/local/Ascend/driver/version.info", "Version=new\n", "driver.version", "unknown", "no version: 'new'"),
+        ("usr/local/Ascend/driver/version.info", f"Version={'9' * 5000}\n", "driver.version", "unknown", "no version"),
+        ("usr/local/Ascend/driver/version.info", f"Version=25.{'9' * 5000}\n", "driver.version", "unknown", "version"),
+        ("usr/local/Ascend/firmware/version.info", f"Version={'9' * 5000}\n", "firmware.version", "unknown", "no ver"),
+        ("proc/meminfo", f"MemTotal: {'9' * 5000} kB\n", "memory", "unknown", "/proc/meminfo"),
+        ("proc/mounts", f"tmpfs /dev/shm tmpfs size={'9' * 5000}k 0 0\n", "shm", "ok", "has"),
+    ],
+)
+def test_files_with_anything_in_them_are_said_and_end_no_run(
+    doctor: Doctor, tmp_path: Path, path: str, text: str, check: str, state: str, message: str
+) -> None:
+    tree = healthy_a2(tmp_path)
+    tree.write(path, text)
+    _, checks = doctor(tree, "mindspeed-rl")
+    assert checks[check][0] == state
+    assert message in checks[check][1]
+    assert len(checks[check][1]) < 300
+
+
+def test_only_ascii_digits_number_a_card(tmp_path: Path) -> None:
+    tree = Tree(tmp_path)
+    tree.nodes(1)
+    tree.write("dev/davinci\u0663")
+    assert facts(tmp_path).cards == (0,)
 
 
 def test_nothing_of_this_machine_is_in_an_empty_tree(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from cannery.core.container import RunRequest, make_container
 from cannery.core.errors import ExitCode, UnableError
 from cannery.core.image_user import ImageUser
 from cannery.core.mounts import Mount
+from cannery.core.network import Interface
 from cannery.core.npu_host import RANKTABLE, full_model, wanted_paths
 from cannery.core.words import Arch, Chip
 from cannery.edge import interfaces
@@ -340,7 +341,25 @@ def test_the_interface_is_this_hosts(host: Host) -> None:
     assert "-e GLOO_SOCKET_IFNAME=lo \\\n" in done.out
     assert f"source={HCCN}," in done.out
     assert "HCCL_IF_IP is this host's address" in done.err
+    assert "warning: HCCL_IF_IP=127.0.0.1 reaches no other host; this host's others are " in done.err
     assert HCCN in done.err.partition("lacks")[2]
+
+
+def test_an_interface_that_leads_elsewhere_is_no_matter(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "read_interface", lambda name: Interface(name, "192.0.2.7"))
+    done = host("run", "quickstart", "--print", "--network", "host", "--interface", "eth0")
+    assert "-e HCCL_IF_IP=192.0.2.7 " in done.out
+    assert "reaches no other host" not in done.err
+
+
+def test_a_cache_with_a_colon_in_its_path_is_mounted(
+    host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "c:d"))
+    started = host.start("run", "quickstart", "--npus", "none")
+    mounts = [value for option, value in pairwise(started) if option == "--mount"]
+    assert mounts == [f"type=bind,source={tmp_path}/c:d,target=/root/.cache/huggingface"]
+    assert (tmp_path / "c:d").is_dir()
 
 
 def test_without_an_interface_those_of_the_host_are_named(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -435,7 +454,10 @@ def test_another_tree_is_refused(host: Host, tree: Path, tmp_path: Path, word: s
         (["run", "--format", "compose"], ["--format compose is text", "--print"]),
         (["run", "--format", "compos", "--print"], ["'compos'", "compose"]),
         (["run", "--nodes", "2", "--print"], ["--nodes counts the pods of a RayCluster", "--format raycluster"]),
-        (["run", "--nodes", "0", "--format", "raycluster", "--print"], ["--nodes: '0'"]),
+        (["run", "--nodes", "0", "--format", "raycluster", "--print"], ["--nodes: '0'", "1 to 9999"]),
+        (["run", "--nodes", "100000000", "--format", "raycluster", "--print"], ["--nodes: '100000000'", "1 to 9999"]),
+        (["run", "--print", "-e", f"ASCEND_RT_VISIBLE_DEVICES={'9' * 5000}"], ["outside 0..7", "from 0"]),
+        (["run", "--print", "--npus", "none", "-e", "=x"], ["-e '=x' names no variable", "NAME=VALUE"]),
         (["run", "--detach", "--format", "pod", "--print"], ["--detach"]),
         (["run", "--format", "job", "--print"], ["a job ends when its command does", "`--`"]),
         (["run", "--print", "--interface", "lo"], ["--interface", "NETWORK=host"]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from dataclasses import replace
 from itertools import pairwise
 
@@ -39,6 +40,50 @@ def made(host: HostNpus = FULL_A2, access: ChipAccess = ACCESS, **asked: object)
 
 def words(container: Container, option: str) -> list[str]:
     return [b for a, b in pairwise(docker_command(container).arguments) if a == option]
+
+
+# Words
+
+
+@pytest.mark.parametrize(
+    ("asked", "what", "hint"),
+    [
+        ({"volumes": ("",)}, "-v '' is no volume", "SRC:DST"),
+        ({"volumes": (":/x",)}, "-v ':/x' is no volume", "SRC:DST"),
+        ({"volumes": ("/a:x",)}, "-v '/a:x' is no volume", "from / on"),
+        ({"volumes": ("data",)}, "-v 'data' is no volume", "from / on"),
+        ({"volumes": ("/a:b:/x:ro",)}, "-v '/a:b:/x:ro' is no volume", "colon"),
+        ({"volumes": ("/a:/x", "/b:/x/:ro")}, "-v /a:/x and -v /b:/x/:ro: both are to stand at /x", "of its own"),
+        ({"env": ("=x",)}, "-e '=x' names no variable", "NAME=VALUE"),
+        ({"env": ("",)}, "-e '' names no variable", "NAME=VALUE"),
+        ({"env": ("A B=c",)}, "-e 'A B=c' names no variable", "no blanks"),
+        ({"name": "Bad name!"}, "--name: 'Bad name!' is no name of a container", "letters"),
+        ({"name": ""}, "--name: '' is no name of a container", "letters"),
+    ],
+)
+def test_words_that_no_engine_takes_are_refused_with_what_is_wanted(
+    asked: dict[str, object], what: str, hint: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        made(**asked)
+    assert caught.value.what == what
+    assert hint in caught.value.hint
+
+
+def test_words_that_docker_takes_pass() -> None:
+    container = made(
+        volumes=("/anonymous", "/a:/x:ro,z", "data:/y"), env=("A.b-c=d e", "EMPTY=", "HOST"), name="a_B.c-1"
+    )
+    assert words(container, "-v")[-3:] == ["/anonymous", "/a:/x:ro,z", "data:/y"]
+    assert words(container, "-e") == ["A.b-c=d e", "EMPTY=", "HOST"]
+    assert words(container, "--name") == ["a_B.c-1"]
+
+
+def test_an_index_of_thousands_of_digits_is_refused_and_not_repeated_whole() -> None:
+    with pytest.raises(UsageError) as caught:
+        made(env=(f"ASCEND_RT_VISIBLE_DEVICES={'9' * 5000}",))
+    assert caught.value.what.endswith("… outside 0..7")
+    assert len(caught.value.what) < 250
 
 
 # Cards
@@ -165,7 +210,21 @@ def test_on_another_host_a_missing_path_is_an_error_and_no_empty_folder() -> Non
         "type=bind,source=/home/me/verl,target=/opt/src/verl-src"
     ]
     odd = Mount("/home/me/a,b", "/opt/src/verl-src")
-    assert words(made(npu=False, elsewhere=True, trees=(odd,)), "-v") == ["/home/me/a,b:/opt/src/verl-src"]
+    assert words(made(npu=False, elsewhere=True, trees=(odd,)), "--mount") == [
+        'type=bind,"source=/home/me/a,b",target=/opt/src/verl-src'
+    ]
+
+
+@pytest.mark.parametrize("source", ["/tmp/c:d", "/tmp/c:d,e", '/tmp/c:"d"', "/tmp/c:ro"])
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_path_with_a_colon_is_mounted_by_the_option_that_can_say_it(source: str, read_only: bool) -> None:
+    cache, plain = Mount(source, "/root/.cache/huggingface", read_only), Mount("/home/me/ms", "/root/.cache/modelscope")
+    container = made(npu=False, caches=(cache, plain))
+    (value,) = words(container, "--mount")
+    (row,) = csv.reader([value])
+    wanted = ["type=bind", f"source={source}", "target=/root/.cache/huggingface"]
+    assert row == [*wanted, *(["readonly"] if read_only else [])]
+    assert words(container, "-v") == ["/home/me/ms:/root/.cache/modelscope"]
 
 
 def test_trees_and_caches_of_the_user_come_without_npus_too() -> None:

@@ -198,6 +198,32 @@ def test_a_driver_that_is_missing_in_part_or_whole() -> None:
     )
 
 
+def test_what_a_user_may_not_look_at_is_unknown_and_nothing_to_install() -> None:
+    lost = (f"{DRIVER}/lib64", f"{DRIVER}/version.info", f"{DRIVER}/lib64/driver/libascend_hal.so")
+    files = ("/etc/docker/daemon.json", "/etc/hccn.conf", "/etc/hccl_rootinfo.json", "/usr/local/sbin/npu-smi")
+    bare = with_texts(dict.fromkeys((*lost, *files)))
+    facts = replace(bare, paths=HOST.paths - {*lost, *files}, unreadable=frozenset({*lost, *files}))
+    checks = {check.id: (check.state, check.message) for check in diagnose(facts, FOR_A2)}
+    hidden = "this user may not look at"
+    assert {name: message for name, (state, message) in checks.items() if state is not State.OK} == {
+        "driver.files": f"{hidden} {lost[0]}, {lost[2]}, {lost[1]}",
+        "driver.version": f"{hidden} {lost[1]}",
+        "npu-smi": f"{hidden} {files[3]}",
+        **{
+            name: f"{hidden} {path}" for name, path in zip(("docker.runtime", "hccn", "ranktable"), files, strict=False)
+        },
+    }
+    assert State.ERROR not in {state for state, _ in checks.values()}
+    part = replace(facts, paths=facts.paths - {"/usr/local/dcmi"}, unreadable=facts.unreadable - {lost[0]})
+    assert found(part, "driver.files").state is State.ERROR, "what is known to be missing is said"
+
+
+def test_nodes_that_a_user_may_not_look_at() -> None:
+    assert found(replace(HOST, nodes=(), unreadable=frozenset({"/dev"})), "devices.cards").state is State.UNKNOWN
+    some = replace(HOST, nodes=NODES[:-1], unreadable=frozenset({MANAGERS[-1]}))
+    assert found(some, "devices.managers").message == f"this user may not look at {MANAGERS[-1]}"
+
+
 def test_a_driver_at_another_place() -> None:
     facts = replace(
         with_texts(
@@ -323,7 +349,7 @@ ENTRY = {"runtimes": {"ascend": {"path": RUNTIME}}}
         (None, False, State.OK, "no ascend runtime"),
         ("", False, State.OK, "no ascend runtime"),
         ("{", False, State.ERROR, "/etc/docker/daemon.json is no JSON"),
-        ("[]", False, State.ERROR, "/etc/docker/daemon.json is no JSON"),
+        ("[]", False, State.ERROR, "/etc/docker/daemon.json is JSON, and no object"),
         (
             json.dumps({"default-runtime": "ascend"}),
             True,
@@ -356,6 +382,26 @@ def test_ascend_runtime(settings: str | None, installed: bool, state: State, mes
 def test_disk(free: int | None, wanted: Wanted, state: State) -> None:
     """Case S01: an image of 24 GB does not fit every disk."""
     assert found(replace(HOST, disk_free=free), "disk", wanted).state is state
+
+
+@pytest.mark.parametrize(
+    ("wanted", "takes"),
+    [
+        (WANTED, "an image for NPUs takes about 22.4 GB, its CANN base counted"),
+        (FOR_A2, "the image of stack takes about 18.6 GB, its base counted"),
+        (
+            replace(FOR_A2, image_bytes=5 << 30, layers_only=True),
+            "an image for NPUs takes about 22.4 GB, its CANN base counted; building the layers of stack 5.0 GB of it",
+        ),
+        (
+            replace(FOR_A2, image_bytes=30 << 30, layers_only=True),
+            "building the layers of stack takes about 30.0 GB, its CANN base not counted",
+        ),
+    ],
+)
+def test_what_is_counted_of_an_images_size_is_said(wanted: Wanted, takes: str) -> None:
+    assert found(HOST, "disk", wanted).message == f"93.1 GB free at /var/lib/docker; {takes}"
+    assert found(replace(HOST, disk_free=None), "disk", wanted).message.endswith(f"; {takes}")
 
 
 @pytest.mark.parametrize(

@@ -188,6 +188,7 @@ def test_folders_of_each_node() -> None:
         ({"network": "none"}, "--network none", "leave it out"),
         ({"env": ("TOKEN",)}, "-e TOKEN", "TOKEN=VALUE"),
         ({"volumes": ("data:/data",)}, "-v data:/data", "claim"),
+        ({"volumes": ("/a:/dev/shm/",)}, "-v /a:/dev/shm/: shared memory of 16g stands there", "leave it out"),
         ({"volumes": ("/data",)}, "-v /data", "SRC:DST"),
     ],
 )

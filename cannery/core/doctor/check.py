@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cannery.core.words import Chip
 
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
     from cannery.core.drivers import Drivers
     from cannery.core.host_facts import HostFacts
     from cannery.core.target import Target
+
+
+NO_JSON = "is no JSON"
+AS_ROOT = "run doctor as root"
 
 
 class State(StrEnum):
@@ -50,7 +55,8 @@ class Wanted:
     """What the host is measured by.
 
     `target` is None without a profile; `image_bytes` is what building its image takes on the engine's disk, None where
-    that is not known; `shm_bytes` the shared memory of its containers.
+    that is not known, with `layers_only` its layers alone: how large a CANN base is shows when it is pulled;
+    `shm_bytes` the shared memory of its containers.
     """
 
     chips: Mapping[str, ChipAccess]
@@ -61,6 +67,7 @@ class Wanted:
     shm_bytes: int | None = None
     shm_size: str = ""
     image_bytes: int | None = None
+    layers_only: bool = False
 
     def chip(self, facts: HostFacts) -> Chip | None:
         """Return the host's chip where the PCI bus shows one known kind alone, else the target's."""
@@ -82,6 +89,22 @@ def seen_chips(facts: HostFacts, drivers: Drivers) -> tuple[Chip, ...]:
 def ok(name: str, message: str) -> Check:
     """Return a check that found nothing to do."""
     return Check(name, State.OK, message)
+
+
+def json_object(text: str) -> tuple[dict[str, Any], str]:
+    """Return the object of a JSON text, and "" or what is wrong with the text, as the end of a sentence."""
+    try:
+        found = json.loads(text)
+    except RecursionError:
+        return {}, "is nested too deep to be read"
+    except ValueError:
+        return {}, NO_JSON
+    return (found, "") if isinstance(found, dict) else ({}, "is JSON, and no object")
+
+
+def closed(name: str, *paths: str) -> Check:
+    """Return a check of what cannot be judged, since this user may not look at `paths`."""
+    return Check(name, State.UNKNOWN, f"this user may not look at {', '.join(paths)}", AS_ROOT)
 
 
 def gigabytes(number: int) -> str:

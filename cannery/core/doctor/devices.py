@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from cannery.core.doctor.check import Check, State, ok, seen_chips
-from cannery.core.host_facts import MODULES
+from cannery.core.doctor.check import Check, State, closed, ok, seen_chips
+from cannery.core.host_facts import DEV, MODULES
 from cannery.core.words import CHIP_ALIASES, Chip
 
 if TYPE_CHECKING:
@@ -48,6 +48,8 @@ def cards(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
             yield Check("devices.cards", State.ERROR, message, f"remove it; {REINSTALL}")
         else:
             yield ok("devices.cards", f"{len(nodes)} cards: {listed}")
+    elif DEV in facts.unreadable:
+        yield closed("devices.cards", DEV)
     elif npus:
         loaded = re.search(r"^drv_", facts.texts.get(MODULES, ""), re.MULTILINE)
         why = "" if MODULES not in facts.texts or loaded else "; the kernel has no module of the driver loaded"
@@ -71,7 +73,10 @@ def managers(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
     present = {node.path for node in facts.nodes}
     needed = wanted.access(facts).managers
     missing = [path for path in needed if path not in present]
-    if missing:
+    hidden = [path for path in missing if path in facts.unreadable]
+    if missing and missing == hidden:
+        yield closed("devices.managers", *hidden)
+    elif missing:
         message = f"missing beside the cards: {', '.join(missing)}"
         yield Check("devices.managers", State.ERROR, message, f"no NPU opens without them: {REINSTALL}")
     else:
@@ -158,7 +163,10 @@ def smi(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
     del wanted
     place = next((path for path in sorted(facts.paths) if path.endswith("/npu-smi")), "")
     if not place:
-        if facts.driver or facts.cards:
+        hidden = sorted(path for path in facts.unreadable if path.endswith("/npu-smi"))
+        if hidden:
+            yield closed("npu-smi", *hidden)
+        elif facts.driver or facts.cards:
             step = "it comes with the driver: install that again, or look for it with `find / -name npu-smi`"
             yield Check("npu-smi", State.WARNING, "npu-smi is at none of its places", step)
     elif facts.smi is None:

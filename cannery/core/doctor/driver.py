@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from cannery.core.compatibility import DRIVER
-from cannery.core.doctor.check import Check, State, ok, seen_chips
+from cannery.core.doctor.check import Check, State, closed, ok, seen_chips
 from cannery.core.drivers import newest, series_of
 from cannery.core.host_facts import ASCEND
 from cannery.core.rules.table import holds
@@ -36,7 +36,11 @@ def files(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
     paths = {path: path.replace(ASCEND, facts.install, 1) for path in wanted.access(facts).mounts}
     missing = [place for place in paths.values() if place not in facts.paths]
     library = any(path.endswith("/libascend_hal.so") for path in facts.paths)
-    if any("/driver" in path for path in missing) or not library:
+    libraries = () if library else (path for path in facts.unreadable if path.endswith("/libascend_hal.so"))
+    hidden = sorted({*facts.unreadable.intersection(missing), *libraries})
+    if hidden and set(missing) <= set(hidden):
+        yield closed("driver.files", *hidden)
+    elif any("/driver" in path for path in missing) or not library:
         lost = missing or [f"libascend_hal.so below {facts.install}/driver/lib64"]
         message = f"the driver is not there, or in part: no {', '.join(lost)}"
         yield Check("driver.files", State.ERROR, message, INSTALL)
@@ -57,11 +61,13 @@ def version(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
     try:
         found = canonical(text)
     except ValueError:
-        if not facts.driver and any(path.startswith(f"{facts.install}/driver/") for path in facts.paths):
+        if place in facts.unreadable:
+            yield closed("driver.version", place)
+        elif place in facts.texts:
+            named = f": {text[:80]!r}" if text else ""
+            yield Check("driver.version", State.UNKNOWN, f"{place} names no version{named}", "`npu-smi info` prints it")
+        elif any(path.startswith(f"{facts.install}/driver/") for path in facts.paths):
             yield Check("driver.version", State.ERROR, f"{place} is missing, or cannot be read", INSTALL)
-        elif facts.driver:
-            message = f"{place} names no version: {text!r}"
-            yield Check("driver.version", State.UNKNOWN, message, "`npu-smi info` prints it")
         else:
             yield Check("driver.version", State.ERROR, f"no driver: there is no {place}", INSTALL)
         return
@@ -125,7 +131,9 @@ def firmware(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
     place = f"{facts.install}/firmware/version.info"
     text = facts.firmware.get("Version", "")
     ranges = re.findall(r"\[([\d.]+),([\d.]+)\]", facts.driver.get("compatible_version_fw", ""))
-    if not text:
+    if place in facts.unreadable:
+        yield closed("firmware.version", place)
+    elif not _numbers(text):
         step = "`npu-smi info -t board -i 0` prints the firmware's version"
         yield Check("firmware.version", State.UNKNOWN, f"{place} is not there, or names no version", step)
     elif not ranges:
@@ -141,4 +149,4 @@ def firmware(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
 
 
 def _numbers(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in text.split(".") if part.isdecimal())
+    return tuple(int(part) for part in text.split(".") if re.fullmatch(r"[0-9]{1,18}", part))

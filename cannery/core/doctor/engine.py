@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from cannery.core.doctor.check import Check, State, gigabytes, ok
+from cannery.core.doctor.check import NO_JSON, Check, State, closed, gigabytes, json_object, ok
 from cannery.core.host_facts import BINFMT, CONTAINER_MARKS, DAEMON_JSON, DOCKER_PROGRAMS, FILESYSTEMS, RUNTIME_PROGRAMS
 from cannery.core.words import Arch
 
@@ -45,16 +44,20 @@ def docker(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
 def runtime(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
     """Say whether the ascend runtime is there and whole; it is one of two ways, and not needed."""
     del wanted
+    if DAEMON_JSON in facts.unreadable:
+        yield closed("docker.runtime", DAEMON_JSON)
+        return
     program = next((path for path in RUNTIME_PROGRAMS if path in facts.paths), "")
     text = facts.texts.get(DAEMON_JSON)
-    settings = _object(text)
-    if text is not None and text.strip() and settings is None:
-        message = f"{DAEMON_JSON} is no JSON: Docker does not start with it"
-        yield Check("docker.runtime", State.ERROR, message, f"`python3 -m json.tool {DAEMON_JSON}` names the place")
+    settings, wrong = json_object(text) if text and text.strip() else ({}, "")
+    if wrong:
+        message = f"{DAEMON_JSON} {wrong}: Docker does not start with it"
+        step = f"`python3 -m json.tool {DAEMON_JSON}` names the place" if wrong == NO_JSON else "write it as {…}"
+        yield Check("docker.runtime", State.ERROR, message, step)
         return
-    known = (settings or {}).get("runtimes")
+    known = settings.get("runtimes")
     entry = known.get("ascend") if isinstance(known, dict) else None
-    default = (settings or {}).get("default-runtime") == "ascend"
+    default = settings.get("default-runtime") == "ascend"
     if entry is None and default:
         message = f"{DAEMON_JSON} names ascend as the default runtime, and has no such runtime"
         yield Check(
@@ -80,23 +83,14 @@ def _entry(facts: HostFacts, path: str, *, default: bool) -> Check:
     return ok("docker.runtime", f"ascend, {path} ({use}; it maps the cards of ASCEND_VISIBLE_DEVICES)")
 
 
-def _object(text: str | None) -> dict[str, Any] | None:
-    try:
-        found = json.loads(text) if text else {}
-    except ValueError:
-        return None
-    return found if isinstance(found, dict) else None
-
-
 def disk(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
     """Compare the room where images are kept with what the image takes."""
-    needed = wanted.image_bytes or USUAL_IMAGE
-    whose = f"the image of {wanted.profile}" if wanted.image_bytes else "an image for NPUs"
+    needed, takes = _room(wanted)
     if facts.disk_free is None:
-        message = f"how much is free a tree does not tell; {whose} takes about {gigabytes(needed)}"
+        message = f"how much is free a tree does not tell; {takes}"
         yield Check("disk", State.UNKNOWN, message, "df -h /var/lib/docker")
         return
-    message = f"{gigabytes(facts.disk_free)} free at {facts.disk_at}; {whose} takes about {gigabytes(needed)}"
+    message = f"{gigabytes(facts.disk_free)} free at {facts.disk_at}; {takes}"
     step = "`docker system df` shows what images hold, `build.py clean` what Cannery does; data-root names another disk"
     if facts.disk_free < needed // 2:
         yield Check("disk", State.ERROR, message, step)
@@ -104,6 +98,23 @@ def disk(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
         yield Check("disk", State.WARNING, message, step)
     else:
         yield ok("disk", message)
+
+
+def _room(wanted: Wanted) -> tuple[int, str]:
+    """Return the bytes that an image takes on the engine's disk, and what is counted in them, in words."""
+    layers = wanted.image_bytes
+    if layers is None:
+        return USUAL_IMAGE, f"an image for NPUs takes about {gigabytes(USUAL_IMAGE)}, its CANN base counted"
+    if not wanted.layers_only:
+        return layers, f"the image of {wanted.profile} takes about {gigabytes(layers)}, its base counted"
+    built = f"building the layers of {wanted.profile}"
+    if layers > USUAL_IMAGE:
+        return layers, f"{built} takes about {gigabytes(layers)}, its CANN base not counted"
+    usual = gigabytes(USUAL_IMAGE)
+    return (
+        USUAL_IMAGE,
+        f"an image for NPUs takes about {usual}, its CANN base counted; {built} {gigabytes(layers)} of it",
+    )
 
 
 def overlay(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import TYPE_CHECKING
 
-from cannery.core.doctor.check import Check, State, gigabytes, ok
+from cannery.core.doctor.check import Check, State, closed, gigabytes, json_object, ok
 from cannery.core.host_facts import HCCN, OS_RELEASE, RANKTABLE, RELEASE
 from cannery.core.words import Chip
 
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from cannery.core.host_facts import HostFacts
 
 # What a container of docker's own gets, and what a host that is a container has.
+LONGEST_VERSION = 40  # of what is shown
 DOCKER_SHM = 64 << 20
 SHM = "/dev/shm"  # noqa: S108 - looked at, not written to
 # Chips whose NPUs have network cards of their own.
@@ -85,8 +85,11 @@ def hccn(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
     """Look at /etc/hccn.conf, the addresses of the NPUs' own network cards: several machines need it."""
     if not facts.cards or wanted.chip(facts) not in WITH_NETWORK:
         return
+    if HCCN in facts.unreadable:
+        yield closed("hccn", HCCN)
+        return
     text = facts.texts.get(HCCN, "")
-    found = {int(number) for number in re.findall(r"^address_(\d+)=\S", text, re.MULTILINE)}
+    found = {int(number) for number in re.findall(r"^address_([0-9]{1,9})=\S", text, re.MULTILINE)}
     lacking = [card for card in facts.cards if card not in found]
     if not text:
         message = f"no {HCCN}: the NPUs' network cards have no address; one machine needs none"
@@ -102,12 +105,14 @@ def hccn(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
 def ranktable(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
     """Warn of a ranktable of another chip generation, which HCCL refuses (case D10)."""
     text, chip = facts.texts.get(RANKTABLE), wanted.chip(facts)
+    if RANKTABLE in facts.unreadable:
+        yield closed("ranktable", RANKTABLE)
     if text is None:
         return
-    try:
-        version = str(json.loads(text).get("version", ""))
-    except (ValueError, AttributeError):
-        message = f"{RANKTABLE} is no JSON"
+    table, wrong = json_object(text)
+    version = str(table.get("version", ""))[:LONGEST_VERSION]
+    if wrong:
+        message = f"{RANKTABLE} {wrong}"
         yield Check(
             "ranktable", State.WARNING, message, f"HCCL fails at it: move it away, mv {RANKTABLE} {RANKTABLE}.old"
         )
