@@ -130,7 +130,7 @@ def _ported(
     to: str,
 ) -> ExitCode:
     """Print the outcome, and write the set anew below --output where all of it applies."""
-    result = apply_set(found, read)
+    result = apply_set(found, read, anywhere=True)
     if context.is_json:
         value = [port_value(one.patch.name, one.files) for one in result.results]
         print(json.dumps({"repo": found.repo, "from": found.rev, "to": to, "patches": value}, indent=2))
@@ -153,7 +153,7 @@ def _written(arguments: argparse.Namespace, found: PatchSet, result: SetResult, 
     state = dict(result.before)
     texts: dict[str, bytes] = {}
     for file in found.files:
-        step = apply_set(replace(found, files=(file,)), state.get)
+        step = apply_set(replace(found, files=(file,)), state.get, anywhere=True)
         state.update(step.contents)
         text = made_patch({path: (step.before[path], after) for path, after in step.contents.items()})
         if text:

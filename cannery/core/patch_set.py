@@ -110,14 +110,17 @@ def no_set_for(repo: str, commit: str, sets: Iterable[PatchSet]) -> str:
     return f"no patch set of {repo} is for commit {commit}; there are sets for {known or 'no commit at all'}"
 
 
-def apply_set(patches: PatchSet, read: Callable[[str], bytes | None]) -> SetResult:
-    """Apply the set to the tree whose files `read` gives (None: no such file), each patch to what those before left."""
+def apply_set(patches: PatchSet, read: Callable[[str], bytes | None], *, anywhere: bool = False) -> SetResult:
+    """Apply the set to the tree whose files `read` gives (None: no such file), each patch to what those before left.
+
+    `anywhere`, for a tree of another commit: a hunk whose result stands anywhere in its file is there already.
+    """
     tree = _Tree(read)
     results: list[PatchResult] = []
     problems: list[Problem] = []
     notes: list[str] = []
     for file in patches.files:
-        result = _apply_patch(file, tree, patches.fuzz.get(file.name, 0))
+        result = _apply_patch(file, tree, patches.fuzz.get(file.name, 0), anywhere=anywhere)
         results.append(result)
         problems += _problems(result)
         notes += _notes(result)
@@ -143,7 +146,7 @@ class _Tree:
         return self.now.get(path, self.before[path])
 
 
-def _apply_patch(file: PatchFile, tree: _Tree, fuzz: int) -> PatchResult:
+def _apply_patch(file: PatchFile, tree: _Tree, fuzz: int, *, anywhere: bool) -> PatchResult:
     results: list[FileResult] = []
     first: dict[str, tuple[bytes | None, str | None]] = {}
     for patch in file.files:
@@ -151,7 +154,7 @@ def _apply_patch(file: PatchFile, tree: _Tree, fuzz: int) -> PatchResult:
         for path in (old, new):
             first.setdefault(path, (tree.content(path), tree.modes.get(path)))
         target = tree.content(new) if new != old else None
-        result = apply_file(patch, tree.content(old), target=target, fuzz=fuzz)
+        result = apply_file(patch, tree.content(old), target=target, fuzz=fuzz, anywhere=anywhere)
         results.append(result)
         if result.ok:
             _write(tree, patch, result)

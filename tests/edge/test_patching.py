@@ -502,7 +502,7 @@ def test_port_tells_each_hunk_and_writes_what_applies(stack: Stack, tmp_path: Pa
     made = tmp_path / "sets/engine" / moved[:9] / "core.patch"
     stack.engine.git("apply", "--check", str(made))
     assert stack.small(*words, "--output", str(tmp_path / "sets")).code == 2, "it is there already"
-    upstream = stack.engine.commit({"engine/core.py": PATCHED_FILE})
+    upstream = stack.engine.commit({"engine/core.py": "# more\n# lines\n" + PATCHED_FILE})
     done = stack.small("patches", "port", "engine", stack.commit[:9], upstream, "--git-mirror", str(stack.mirror))
     assert (done.code, "already upstream" in done.out) == (0, True)
     done = stack.small(
