@@ -183,9 +183,7 @@ def _problems(result: PatchResult) -> list[Problem]:
     if found or result.rewritten:
         return found
     if result.changed:
-        hint = (
-            "nothing proves it in an image: leave it out, or put it into a patch that changes what a file holds"
-        )
+        hint = "nothing proves it in an image: leave it out, or put it into a patch that changes what a file holds"
         return [Problem(name, ", ".join(result.changed), "changes nothing but modes", hint=hint)]
     if result.already:
         hint = "it is in this commit: leave the patch out of its set"
