@@ -280,8 +280,11 @@ def _files(tree: _Tree, applied: _Applied, files: Mapping[str, OverlayFile], pyt
             f"/opt/venv/lib/python{python}/site-packages/{file.installed}" if file.installed else f"{step.path}/{path}"
         )
         module = module_of(path, step.subdirectory) if file.after is not None and not applied.is_edit else ""
-        changed = {one.qualname for one in in_force(before, after)} if module and after is not None else set()
-        final = in_force(tree.reader.read(path), tree.changed[path] or b"") if changed else ()
+        called = f"{applied.name}.patch: {path}"
+        changed = set()
+        if module and after is not None:
+            changed = {one.qualname for one in in_force(before, after, path=called)}
+        final = in_force(tree.reader.read(path), tree.changed[path] or b"", path=called) if changed else ()
         functions = tuple(one for one in final if one.qualname in changed)
         yield RecordedFile(place, file.before, file.after, module, functions)
 

@@ -312,6 +312,20 @@ def test_tree_of_ones_own_is_patched_where_its_commit_fits(stack: Stack, tmp_pat
     assert f"your tree is at {head}" in left["reason"]
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("x = 1\ndef f(:\n", "helper.patch: engine/helper.py:2: with the patch it is no Python that can be read"),
+        (f"x = 1{' + 1' * 3000}\n", "helper.patch: engine/helper.py"),
+    ],
+)
+def test_patch_that_makes_no_python_is_told_with_its_file(stack: Stack, text: str, words: str) -> None:
+    stack.write(plugin_files(stack, helper=diff(stack.engine, "engine/helper.py", text)))
+    done = stack.render()
+    assert (done.code, words in done.err) == (3, True), done.err
+    assert "the patched file" not in done.err
+
+
 def own_folder(tmp_path: Path, rev: str, text: str) -> Path:
     folder = tmp_path / "sets/engine" / rev
     folder.mkdir(parents=True)
