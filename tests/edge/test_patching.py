@@ -299,7 +299,10 @@ def test_tree_of_ones_own_is_patched_where_its_commit_fits(stack: Stack, tmp_pat
     done = stack.render("--src", f"engine={mine}")
     assert done.code == 0, done.err
     assert "core.patch is in your tree already" in done.err
-    assert stack.patches()["core"]["files"][0]["after"] == sha(PATCHED_FILE)
+    (file,) = stack.patches()["core"]["files"]
+    assert file["before"] == file["after"] == sha(PATCHED_FILE)
+    start = "def start(self):\n    return self.depth + 1"
+    assert file["functions"] == [{"name": "Engine.start", "sha256": sha(start)}], "verify has it to look for"
     shutil.rmtree(stack.small.root / "out")
     stack.engine.git("clone", "--quiet", str(stack.engine.path), str(tmp_path / "moved"))
     moved = Repo.__new__(Repo)
