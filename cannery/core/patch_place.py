@@ -49,18 +49,26 @@ def is_same_scope(hunk: Hunk, lines: Sequence[bytes], line: int) -> bool:
 
     Two proofs are needed, since functions of one class may well have equal lines: the head that the hunk names behind
     its `@@` is the last one above, and stands once in the file; and each def and class around is that head, or is among
-    the hunk's own lines. A hunk that names no head has none.
+    the hunk's own lines. A hunk that names no head has none; if its first change is not indented, it is for no
+    function or class, and that its result stands once in the file does.
     """
-    above = [one for one in lines[: line - 1] if _HEAD.match(one)]
-    head = above[-1] if above else b""
-    named = hunk.section.encode()
-    if not named or not head.startswith(named) or sum(one.startswith(named) for one in lines) != 1:
-        return False
     texts = (one.text for one in hunk.lines if one.sign != " " and one.text.strip())
     changed = next(texts, b"")
     depth = len(changed) - len(changed.lstrip())
+    if not hunk.section:
+        return bool(changed) and not depth and _times(hunk.new, lines) == 1
+    above = [one for one in lines[: line - 1] if _HEAD.match(one)]
+    head = above[-1] if above else b""
+    named = hunk.section.encode()
+    if not head.startswith(named) or sum(one.startswith(named) for one in lines) != 1:
+        return False
     around = _around(lines, line + hunk.prefix - 1, depth)
     return bool(changed) and all(one >= line or lines[one - 1] == head for one in around)
+
+
+def _times(part: Sequence[bytes], lines: Sequence[bytes]) -> int:
+    """Return how often `part` stands in `lines`."""
+    return sum(lines[at : at + len(part)] == list(part) for at, one in enumerate(lines) if one == part[0])
 
 
 def _around(lines: Sequence[bytes], last: int, depth: int) -> Iterator[int]:

@@ -178,6 +178,13 @@ def test_a_hunk_is_there_at_another_line_in_its_own_scope_only(head: str, before
     assert (result.already, result.ok) == (already, already)
 
 
+def test_a_change_outside_of_functions_is_there_where_it_stands_once() -> None:
+    hunk = read(b"--- a/x.py\n+++ b/x.py\n@@ -2,2 +2,3 @@\n import os\n+import re\n import sys\n")
+    after = b"# more\n# lines\n\nimport os\nimport re\nimport sys\n"
+    assert seen(apply_file(hunk, after)) == [(Outcome.ALREADY, 4, 2, 0)]
+    assert not apply_file(hunk, after * 2).ok
+
+
 def test_a_method_that_the_hunk_itself_shows_is_its_scope() -> None:
     hunk = b"--- a/x.py\n+++ b/x.py\n@@ -2,2 +2,3 @@ class A:\n   def b():\n+    x = 1\n     return 3\n"
     after = b"import os\nclass A:\n  k = 1\n  def b():\n    x = 1\n    return 3\n"

@@ -195,7 +195,7 @@ def test_half_a_patch_in_the_tree_is_a_note() -> None:
 
 def test_what_a_patch_makes_in_another_place_is_told() -> None:
     change = diff("x.py", OLD, swapped(OLD, 9))
-    result = applied(patches(a=change), x="new\n" + swapped(OLD, 9))
+    result = applied(patches(a=change), x="new\n" + swapped(OLD, 9) * 2)
     assert [one.what for one in result.problems] == [
         "does not fit; what it makes stands at line 7, which may be another place"
     ]
