@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from cannery.commands.versions import planned
 from cannery.core.errors import ExitCode, FindingsError, UsageError
 from cannery.core.patch_list import kept_sets, pinned
-from cannery.core.patch_port import made_patch, port_lines, port_value
+from cannery.core.patch_port import made_patch, patch_modes, port_lines, port_value
 from cannery.core.patch_set import apply_set, find_set, no_set_for
 from cannery.core.patch_yaml import with_version
 from cannery.core.words import did_you_mean
@@ -130,7 +130,7 @@ def _ported(
     to: str,
 ) -> ExitCode:
     """Print the outcome, and write the set anew below --output where all of it applies."""
-    result = apply_set(found, read)
+    result = apply_set(found, read, anywhere=True)
     if context.is_json:
         value = [port_value(one.patch.name, one.files) for one in result.results]
         print(json.dumps({"repo": found.repo, "from": found.rev, "to": to, "patches": value}, indent=2))
@@ -153,9 +153,10 @@ def _written(arguments: argparse.Namespace, found: PatchSet, result: SetResult, 
     state = dict(result.before)
     texts: dict[str, bytes] = {}
     for file in found.files:
-        step = apply_set(replace(found, files=(file,)), state.get)
+        step = apply_set(replace(found, files=(file,)), state.get, anywhere=True)
         state.update(step.contents)
-        text = made_patch({path: (step.before[path], after) for path, after in step.contents.items()})
+        changes = {path: (step.before[path], after) for path, after in step.contents.items()}
+        text = made_patch(changes, patch_modes(step.results[0].files))
         if text:
             texts[f"{file.name}.patch"] = text
     folder = Path(arguments.output) / found.repo / to[:DIGITS]

@@ -38,11 +38,13 @@ class FileResult:
         return not self.problem and all(result.outcome is not Outcome.CONFLICT for result in self.hunks)
 
 
-def apply_file(patch: FilePatch, before: bytes | None, *, target: bytes | None = None, fuzz: int = 0) -> FileResult:
+def apply_file(
+    patch: FilePatch, before: bytes | None, *, target: bytes | None = None, fuzz: int = 0, anywhere: bool = False
+) -> FileResult:
     """Apply `patch` to `before`, the bytes at its old path (of an added file, at its new one); None: no such file.
 
     `target` are the bytes at the new path of a renamed or copied file. `fuzz` is how many lines of context at each end
-    of a hunk may differ. Never raises for a patch that does not fit.
+    of a hunk may differ; `anywhere` is as of `apply_hunks`. Never raises for a patch that does not fit.
     """
     fitted, note = _fitted(patch, before if before is not None else target)
     nothing = next((hunk for hunk in fitted.hunks if hunk.changes_nothing), None)
@@ -54,9 +56,9 @@ def apply_file(patch: FilePatch, before: bytes | None, *, target: bytes | None =
         case Change.DELETED:
             result = _deleted(fitted, before)
         case Change.RENAMED | Change.COPIED:
-            result = _moved(fitted, before, target, fuzz)
+            result = _moved(fitted, before, target, fuzz, anywhere=anywhere)
         case Change.MODIFIED:
-            result = _modified(fitted, before, fuzz)
+            result = _modified(fitted, before, fuzz, anywhere=anywhere)
     return replace(result, note=note)
 
 
@@ -113,10 +115,10 @@ def _whole(
     return FileResult(patch, hunks, after, problem, already=outcome is Outcome.ALREADY)
 
 
-def _moved(patch: FilePatch, before: bytes | None, target: bytes | None, fuzz: int) -> FileResult:
+def _moved(patch: FilePatch, before: bytes | None, target: bytes | None, fuzz: int, *, anywhere: bool) -> FileResult:
     is_there = target is not None and (before is None or patch.change is Change.COPIED)
     if is_there:  # moved by whom it may: what is left is its hunks
-        result = _modified(patch, target, fuzz)
+        result = _modified(patch, target, fuzz, anywhere=anywhere)
         already = result.ok and all(hunk.outcome is Outcome.ALREADY for hunk in result.hunks)
         if patch.change is Change.COPIED and not already:
             return FileResult(patch, (), None, f"{patch.new_path} exists already, with other content")
@@ -125,16 +127,16 @@ def _moved(patch: FilePatch, before: bytes | None, target: bytes | None, fuzz: i
         return replace(result, already=already)
     if target is not None:
         return FileResult(patch, (), None, f"it is to become {patch.new_path}, which exists already")
-    return replace(_modified(patch, before, fuzz), already=False)
+    return replace(_modified(patch, before, fuzz, anywhere=anywhere), already=False)
 
 
-def _modified(patch: FilePatch, before: bytes | None, fuzz: int) -> FileResult:
+def _modified(patch: FilePatch, before: bytes | None, fuzz: int, *, anywhere: bool) -> FileResult:
     # `diff` without -N has no other word for a file that is new.
     if before is None and [(hunk.old_start, hunk.old_count) for hunk in patch.hunks] == [(0, 0)]:
         before = b""
     if before is None:
         return FileResult(patch, (), None, "the file does not exist")
-    results, after = apply_hunks(patch.hunks, lines_of(before), fuzz)
+    results, after = apply_hunks(patch.hunks, lines_of(before), fuzz, anywhere=anywhere)
     ok = all(result.outcome is not Outcome.CONFLICT for result in results)
     already = bool(results) and all(result.outcome is Outcome.ALREADY for result in results)
     return FileResult(patch, results, after if ok else None, already=already)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from cannery.core.patch_place import Place, find_place, least_fuzz, nearest_line
+from cannery.core.patch_place import Place, find_place, is_same_scope, least_fuzz, nearest_line
 
 if TYPE_CHECKING:
     from cannery.core.patch_hunk import Hunk
@@ -31,7 +31,8 @@ class HunkResult:
 
     `line` is where it went in the file as it is after the patch (1-based), `offset` how far that is from where its
     header says, `fuzz` the context lines let go at each end. Of a conflict: `expected` are the lines it needs, `found`
-    those from `found_line` of the file before on, and `needs_fuzz` the fuzz with which it would fit (0: none would do).
+    those from `found_line` of the file before on, and `needs_fuzz` the fuzz with which it would fit (0: none would do);
+    `elsewhere` is the line at which its result stands, should it be another place than it is for.
     """
 
     hunk: Hunk
@@ -43,6 +44,7 @@ class HunkResult:
     found: tuple[bytes, ...] = ()
     found_line: int | None = None
     needs_fuzz: int = 0
+    elsewhere: int | None = None
 
 
 def lines_of(data: bytes) -> list[bytes]:
@@ -65,8 +67,15 @@ class _State:
     done: int = 0
 
 
-def apply_hunks(hunks: tuple[Hunk, ...], lines: list[bytes], fuzz: int) -> tuple[tuple[HunkResult, ...], bytes]:
-    """Return each hunk's result and the file after those that fit, `fuzz` being allowed. `lines` have their ends."""
+def apply_hunks(
+    hunks: tuple[Hunk, ...], lines: list[bytes], fuzz: int, *, anywhere: bool = False
+) -> tuple[tuple[HunkResult, ...], bytes]:
+    """Return each hunk's result and the file after those that fit, `fuzz` being allowed. `lines` have their ends.
+
+    A hunk is there already if its result stands where the hunks before it say that it goes, or at another line in the
+    scope that it is for (`is_same_scope`). Elsewhere the same lines may belong to another function, and the hunk is a
+    conflict; with `anywhere` they count there too, as of GNU patch.
+    """
     state = _State()
     results: list[HunkResult] = []
     out: list[bytes] = []
@@ -75,8 +84,10 @@ def apply_hunks(hunks: tuple[Hunk, ...], lines: list[bytes], fuzz: int) -> tuple
         start = hunk.old_start + (hunk.old_count == 0)
         guess = start + state.moved
         place = find_place(hunk, lines, guess, state.done + 1, fuzz)
-        if place is None:
-            results.append(_conflict(hunk, lines, guess, state))
+        is_elsewhere = place is not None and place.is_there and place.line != guess and not anywhere
+        if place is None or (is_elsewhere and not is_same_scope(hunk, lines, place.line)):
+            elsewhere = place.line if place else None
+            results.append(replace(_conflict(hunk, lines, guess, state), elsewhere=elsewhere))
             continue
         offset = place.line - start - state.there
         results.append(HunkResult(hunk, _outcome(place, offset), place.line + state.grown, offset, place.fuzz))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -11,6 +12,9 @@ if TYPE_CHECKING:
 
     from cannery.core.patch_hunk import Hunk
 
+# What git takes for a head: what stands behind the `@@` of a hunk is the last such line before it, cut.
+_HEAD = re.compile(rb"[A-Za-z_$]")
+_SCOPE = re.compile(rb"([ \t]*)(?:async[ \t]+def|def|class)\b")
 # A line that the patch file has lost: no line of a file is equal to it.
 _LOST = b""
 
@@ -38,6 +42,42 @@ def find_place(hunk: Hunk, lines: Sequence[bytes], guess: int, free: int, fuzz: 
             if line is not None:
                 return Place(line, level, is_there)
     return None
+
+
+def is_same_scope(hunk: Hunk, lines: Sequence[bytes], line: int) -> bool:
+    """Say whether the result of `hunk`, found at `line` of the file, stands there in the scope that the hunk is for.
+
+    Two proofs are needed, since functions of one class may well have equal lines: the head that the hunk names behind
+    its `@@` is the last one above, and stands once in the file; and each def and class around is that head, or is among
+    the hunk's own lines. A hunk that names no head has none; if its first change is not indented, it is for no
+    function or class, and that its result stands once in the file does.
+    """
+    texts = (one.text for one in hunk.lines if one.sign != " " and one.text.strip())
+    changed = next(texts, b"")
+    depth = len(changed) - len(changed.lstrip())
+    if not hunk.section:
+        return bool(changed) and not depth and _times(hunk.new, lines) == 1
+    above = [one for one in lines[: line - 1] if _HEAD.match(one)]
+    head = above[-1] if above else b""
+    named = hunk.section.encode()
+    if not head.startswith(named) or sum(one.startswith(named) for one in lines) != 1:
+        return False
+    around = _around(lines, line + hunk.prefix - 1, depth)
+    return bool(changed) and all(one >= line or lines[one - 1] == head for one in around)
+
+
+def _times(part: Sequence[bytes], lines: Sequence[bytes]) -> int:
+    """Return how often `part` stands in `lines`."""
+    return sum(lines[at : at + len(part)] == list(part) for at, one in enumerate(lines) if one == part[0])
+
+
+def _around(lines: Sequence[bytes], last: int, depth: int) -> Iterator[int]:
+    """Give the lines (1-based) of the defs and classes around what is `depth` deep and stands behind line `last`."""
+    for place in range(last, 0, -1):
+        found = _SCOPE.match(lines[place - 1])
+        if found and len(found[1]) < depth:
+            depth = len(found[1])
+            yield place
 
 
 def least_fuzz(hunk: Hunk, lines: Sequence[bytes], guess: int, free: int, most: int) -> int:

@@ -8,13 +8,17 @@ from typing import TYPE_CHECKING, Any
 from cannery.core.patch_apply import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from cannery.core.patch_apply import FileResult, HunkResult
 
 # Lines of each side of a conflict that are shown, and their width.
 SHOWN_LINES = 12
 WIDTH = 100
+# The mode of a file that nobody may execute.
+PLAIN = "100644"
+# Git's modes of a file before and after; None: not known, or no file.
+Modes = tuple[str | None, str | None]
 NO_NEWLINE = b"\\ No newline at end of file\n"
 
 
@@ -90,14 +94,43 @@ def port_value(name: str, results: Sequence[FileResult]) -> dict[str, Any]:
     }
 
 
-def made_patch(files: Mapping[str, tuple[bytes | None, bytes | None]]) -> bytes:
-    """Return a patch as git writes it, of {path: (before, after)}; None is a file that is not there."""
-    return b"".join(_made(path, before, after) for path, (before, after) in sorted(files.items()) if before != after)
+def patch_modes(results: Iterable[FileResult]) -> dict[str, Modes]:
+    """Return {path: (git's mode before, after)} of what a patch's parts say; None is one that they do not."""
+    found: dict[str, Modes] = {}
+    for patch in (result.patch for result in results if not result.already):
+        if patch.old_path:
+            found.setdefault(patch.old_path, (patch.old_mode, None))
+        if patch.new_path:
+            was, becomes = found.get(patch.new_path, (None, None))
+            found[patch.new_path] = (was, patch.new_mode or becomes)
+    return found
 
 
-def _made(path: str, before: bytes | None, after: bytes | None) -> bytes:
+def made_patch(files: Mapping[str, tuple[bytes | None, bytes | None]], modes: Mapping[str, Modes]) -> bytes:
+    """Return a patch as git writes it, of {path: (before, after)}; None is a file that is not there.
+
+    `modes` are as of `patch_modes`; a file that is new or gone and has none is a plain one (100644).
+    """
+    made = (
+        _made(path, before, after, modes.get(path, (None, None))) for path, (before, after) in sorted(files.items())
+    )
+    return b"".join(made)
+
+
+def _made(path: str, before: bytes | None, after: bytes | None, modes: Modes) -> bytes:
+    """Return the part of one file; b"" where neither its text nor its mode changes."""
+    was, becomes = modes
     head = f"diff --git a/{path} b/{path}\n"
-    head += "new file mode 100644\n" if before is None else "deleted file mode 100644\n" if after is None else ""
+    if before is None:
+        head += f"new file mode {becomes or PLAIN}\n"
+    elif after is None:
+        head += f"deleted file mode {was or PLAIN}\n"
+    elif was and becomes and was != becomes:
+        head += f"old mode {was}\nnew mode {becomes}\n"
+    elif before == after:
+        return b""
+    if (before or b"") == (after or b""):
+        return b"" if before is after is None else head.encode()
     old = "/dev/null" if before is None else f"a/{path}"
     new = "/dev/null" if after is None else f"b/{path}"
     lines = difflib.diff_bytes(

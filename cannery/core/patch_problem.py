@@ -82,6 +82,8 @@ def _conflict(name: str, path: str, result: HunkResult) -> Problem:
             f"if {result.needs_fuzz} {lines} of context at each end of its hunks may differ, allow it by name: "
             f"`fuzz: {{{name}: {result.needs_fuzz}}}`"
         )
+    elif result.elsewhere is not None:
+        what = f"does not fit; what it makes stands at line {result.elsewhere}, which may be another place"
     elif result.hunk.missing:
         what = "does not fit (and its last context line is missing)"
     return Problem(name, path, what, result.hunk, result.expected, result.found, result.found_line, hint)

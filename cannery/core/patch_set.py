@@ -44,11 +44,15 @@ class PatchSet:
 
 @dataclass(frozen=True)
 class PatchResult:
-    """One patch file's results, a file each; `changed` are the paths whose bytes or modes it changes."""
+    """One patch file's results, a file each; `changed` are the paths whose bytes or modes it changes.
+
+    `rewritten` are those whose bytes it changes. A mode that is set may be the file's own: a tree is read without them.
+    """
 
     patch: PatchFile
     files: tuple[FileResult, ...]
     changed: tuple[str, ...]
+    rewritten: tuple[str, ...]
 
     @property
     def ok(self) -> bool:
@@ -57,8 +61,9 @@ class PatchResult:
 
     @property
     def already(self) -> bool:
-        """Whether the tree has all of it."""
-        return all(result.already for result in self.files)
+        """Whether the tree has all of it; modes, which are not known of it, do not count."""
+        known = [one for one in self.files if one.patch.hunks or one.patch.change is not Change.MODIFIED]
+        return bool(known) and all(result.already for result in known)
 
 
 @dataclass(frozen=True)
@@ -79,7 +84,7 @@ class SetResult:
 
     @property
     def ok(self) -> bool:
-        """Whether the whole set is applied, and each patch of it changes something."""
+        """Whether the whole set is applied, and each patch of it changes what a file holds."""
         return not self.problems
 
 
@@ -110,14 +115,17 @@ def no_set_for(repo: str, commit: str, sets: Iterable[PatchSet]) -> str:
     return f"no patch set of {repo} is for commit {commit}; there are sets for {known or 'no commit at all'}"
 
 
-def apply_set(patches: PatchSet, read: Callable[[str], bytes | None]) -> SetResult:
-    """Apply the set to the tree whose files `read` gives (None: no such file), each patch to what those before left."""
+def apply_set(patches: PatchSet, read: Callable[[str], bytes | None], *, anywhere: bool = False) -> SetResult:
+    """Apply the set to the tree whose files `read` gives (None: no such file), each patch to what those before left.
+
+    `anywhere`, for a tree of another commit: a hunk whose result stands anywhere in its file is there already.
+    """
     tree = _Tree(read)
     results: list[PatchResult] = []
     problems: list[Problem] = []
     notes: list[str] = []
     for file in patches.files:
-        result = _apply_patch(file, tree, patches.fuzz.get(file.name, 0))
+        result = _apply_patch(file, tree, patches.fuzz.get(file.name, 0), anywhere=anywhere)
         results.append(result)
         problems += _problems(result)
         notes += _notes(result)
@@ -143,7 +151,7 @@ class _Tree:
         return self.now.get(path, self.before[path])
 
 
-def _apply_patch(file: PatchFile, tree: _Tree, fuzz: int) -> PatchResult:
+def _apply_patch(file: PatchFile, tree: _Tree, fuzz: int, *, anywhere: bool) -> PatchResult:
     results: list[FileResult] = []
     first: dict[str, tuple[bytes | None, str | None]] = {}
     for patch in file.files:
@@ -151,12 +159,13 @@ def _apply_patch(file: PatchFile, tree: _Tree, fuzz: int) -> PatchResult:
         for path in (old, new):
             first.setdefault(path, (tree.content(path), tree.modes.get(path)))
         target = tree.content(new) if new != old else None
-        result = apply_file(patch, tree.content(old), target=target, fuzz=fuzz)
+        result = apply_file(patch, tree.content(old), target=target, fuzz=fuzz, anywhere=anywhere)
         results.append(result)
         if result.ok:
             _write(tree, patch, result)
     changed = tuple(path for path, was in first.items() if was != (tree.content(path), tree.modes.get(path)))
-    return PatchResult(file, tuple(results), changed)
+    rewritten = tuple(path for path, (was, _) in first.items() if was != tree.content(path))
+    return PatchResult(file, tuple(results), changed, rewritten)
 
 
 def _write(tree: _Tree, patch: FilePatch, result: FileResult) -> None:
@@ -171,8 +180,11 @@ def _write(tree: _Tree, patch: FilePatch, result: FileResult) -> None:
 def _problems(result: PatchResult) -> list[Problem]:
     name = result.patch.name
     found = [problem for file in result.files for problem in file_problems(name, file)]
-    if found or result.changed:
+    if found or result.rewritten:
         return found
+    if result.changed:
+        hint = "nothing proves it in an image: leave it out, or put it into a patch that changes what a file holds"
+        return [Problem(name, ", ".join(result.changed), "changes nothing but modes", hint=hint)]
     if result.already:
         hint = "it is in this commit: leave the patch out of its set"
         return [Problem(name, _paths(result), "changes nothing: already in the tree", hint=hint)]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from cannery.core.errors import BuildFailedError
+from cannery.core.patch_reverse import without_patch
 from cannery.core.patch_set import apply_set, find_set
 from cannery.core.patching import (
     NotPatched,
@@ -64,7 +65,10 @@ class _Tree:
 
 @dataclass(frozen=True)
 class _Applied:
-    """One patch or edit: {path: (before it, after it)}; functions are only told of patches."""
+    """One patch or edit: {path: (before it, after it)}; functions are only told of patches.
+
+    `is_there`: a user's own tree had it; before it is then the tree without it.
+    """
 
     name: str
     digest: str
@@ -72,6 +76,12 @@ class _Applied:
     rev: str
     files: Mapping[str, tuple[bytes | None, bytes | None]]
     is_edit: bool = False
+    is_there: bool = False
+
+    @property
+    def called(self) -> str:
+        """How messages call it."""
+        return self.name if self.is_edit else f"{self.name}.patch"
 
 
 def with_patches(context: Context, catalog: Catalog, plan: Plan) -> Plan:
@@ -200,8 +210,10 @@ def _apply(tree: _Tree, patches: PatchSet) -> None:
         _check_places(tree, result.contents, f"{file.name}.patch", patches.origin)
         is_there = tree.step.is_local and result.results[0].already
         refused += () if is_there else result.problems
-        changes = {path: (result.before[path], after) for path, after in result.contents.items()}
-        tree.applied.append(_Applied(file.name, file.digest, patches.origin, patches.rev, changes))
+        fuzz = patches.fuzz.get(file.name, 0)
+        before = {**result.before, **(without_patch(file, tree.read, fuzz=fuzz) if is_there else {})}
+        changes = {path: (before[path], after) for path, after in result.contents.items()}
+        tree.applied.append(_Applied(file.name, file.digest, patches.origin, patches.rev, changes, is_there=is_there))
         tree.changed |= result.contents
         for moved in (one.patch for one in result.results[0].files if one.patch.old_path != one.patch.new_path):
             if moved.old_path and moved.new_path:  # a renamed file keeps its mode
@@ -280,8 +292,13 @@ def _files(tree: _Tree, applied: _Applied, files: Mapping[str, OverlayFile], pyt
             f"/opt/venv/lib/python{python}/site-packages/{file.installed}" if file.installed else f"{step.path}/{path}"
         )
         module = module_of(path, step.subdirectory) if file.after is not None and not applied.is_edit else ""
-        changed = {one.qualname for one in in_force(before, after)} if module and after is not None else set()
-        final = in_force(tree.reader.read(path), tree.changed[path] or b"") if changed else ()
+        changed = set()
+        if module and after is not None:
+            changed = {one.qualname for one in in_force(before, after, path=f"{applied.called}: {path}")}
+        # What a tree had already is no change of it: then the patch alone says which functions count.
+        last = next(one.called for one in reversed(tree.applied) if path in one.files)
+        base = None if applied.is_there else tree.reader.read(path)
+        final = in_force(base, tree.changed[path] or b"", path=f"{last}: {path}") if changed else ()
         functions = tuple(one for one in final if one.qualname in changed)
         yield RecordedFile(place, file.before, file.after, module, functions)
 

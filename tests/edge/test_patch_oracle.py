@@ -36,7 +36,7 @@ class Case:
 
     def with_fuzz(self, fuzz: int) -> FileResult:
         [patch] = parse_patch("made", self.patch).files
-        return apply_file(patch, self.file, fuzz=fuzz)
+        return apply_file(patch, self.file, fuzz=fuzz, anywhere=True)
 
 
 def run(folder: Path, *command: str, data: bytes = b"") -> subprocess.CompletedProcess[bytes]:

@@ -299,7 +299,10 @@ def test_tree_of_ones_own_is_patched_where_its_commit_fits(stack: Stack, tmp_pat
     done = stack.render("--src", f"engine={mine}")
     assert done.code == 0, done.err
     assert "core.patch is in your tree already" in done.err
-    assert stack.patches()["core"]["files"][0]["after"] == sha(PATCHED_FILE)
+    (file,) = stack.patches()["core"]["files"]
+    assert file["before"] == file["after"] == sha(PATCHED_FILE)
+    start = "def start(self):\n    return self.depth + 1"
+    assert file["functions"] == [{"name": "Engine.start", "sha256": sha(start)}], "verify has it to look for"
     shutil.rmtree(stack.small.root / "out")
     stack.engine.git("clone", "--quiet", str(stack.engine.path), str(tmp_path / "moved"))
     moved = Repo.__new__(Repo)
@@ -310,6 +313,20 @@ def test_tree_of_ones_own_is_patched_where_its_commit_fits(stack: Stack, tmp_pat
     (left,) = stack.manifest()["patches_left_out"]
     assert (left["name"], left["component"]) == ("core", "engine")
     assert f"your tree is at {head}" in left["reason"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("x = 1\ndef f(:\n", "helper.patch: engine/helper.py:2: with the patch it is no Python that can be read"),
+        (f"x = 1{' + 1' * 3000}\n", "helper.patch: engine/helper.py"),
+    ],
+)
+def test_patch_that_makes_no_python_is_told_with_its_file(stack: Stack, text: str, words: str) -> None:
+    stack.write(plugin_files(stack, helper=diff(stack.engine, "engine/helper.py", text)))
+    done = stack.render()
+    assert (done.code, words in done.err) == (3, True), done.err
+    assert "the patched file" not in done.err
 
 
 def own_folder(tmp_path: Path, rev: str, text: str) -> Path:
@@ -502,7 +519,7 @@ def test_port_tells_each_hunk_and_writes_what_applies(stack: Stack, tmp_path: Pa
     made = tmp_path / "sets/engine" / moved[:9] / "core.patch"
     stack.engine.git("apply", "--check", str(made))
     assert stack.small(*words, "--output", str(tmp_path / "sets")).code == 2, "it is there already"
-    upstream = stack.engine.commit({"engine/core.py": PATCHED_FILE})
+    upstream = stack.engine.commit({"engine/core.py": "# more\n# lines\n" + PATCHED_FILE})
     done = stack.small("patches", "port", "engine", stack.commit[:9], upstream, "--git-mirror", str(stack.mirror))
     assert (done.code, "already upstream" in done.out) == (0, True)
     done = stack.small(

@@ -135,9 +135,61 @@ def test_a_conflict_with_a_file_that_is_shorter_than_the_hunk() -> None:
 
 def test_what_is_there_already_is_told_and_not_done_again() -> None:
     after = swapped(OLD, 10, 30).encode()
-    result = apply_file(TWO, b"new\n" + after)
+    result = apply_file(TWO, after)
+    assert (seen(result)[0], result.already) == ((Outcome.ALREADY, 7, 0, 0), True)
+    result = apply_file(TWO, b"new\n" + after, anywhere=True)
     assert seen(result) == [(Outcome.ALREADY, 8, 1, 0), (Outcome.ALREADY, 28, 1, 0)]
     assert (result.ok, result.already, result.after) == (True, True, b"new\n" + after)
+
+
+BODY = "    x = 1\n    y = 1\n{}    z = 2\n    return z\n"
+CHECK = '    print("checked")\n'
+CHANGED_A = f"def a():\n    return 3\n\n\ndef b():\n{BODY.format(CHECK)}"
+
+
+def check_in(head: bytes) -> FilePatch:
+    """The patch that puts `CHECK` into a function of five lines, as git writes it of one behind line 1."""
+    lines = [f" {line}\n" for line in BODY.format("").splitlines()]
+    return read(
+        b"--- a/x.py\n+++ b/x.py\n@@ -2,4 +2,5 @@ " + head + "".join([*lines[:2], "+" + CHECK, *lines[2:]]).encode()
+    )
+
+
+def test_what_stands_in_another_function_is_no_hunk_that_is_there() -> None:
+    result = apply_file(check_in(b"def a():\n"), CHANGED_A.encode())
+    assert (seen(result), result.after) == ([(Outcome.CONFLICT, None, 0, 0)], None)
+    assert result.hunks[0].elsewhere == 6
+    assert apply_file(check_in(b"def a():\n"), CHANGED_A.encode(), anywhere=True).already
+
+
+@pytest.mark.parametrize(
+    ("head", "before", "already"),
+    [
+        ("def a():\n", f"import os\n\ndef a():\n{BODY.format(CHECK)}", True),
+        ("", f"import os\n\ndef a():\n{BODY.format(CHECK)}", False),
+        ("else:\n", f"if x:\n  y\nelse:\n{BODY.format(CHECK)}else:\n", False),
+        ("class A:\n", f"class A:\n  def a():\n    return 3\n  def b():\n{BODY.format(CHECK)}", False),
+        ("class A:\n", f"import os\n\nclass A:\n{BODY.format(CHECK)}", True),
+        ("class A:\n", f"import os\n\nclass A:\n{BODY.format(CHECK)}\nclass A:\n    pass\n", False),
+    ],
+)
+def test_a_hunk_is_there_at_another_line_in_its_own_scope_only(head: str, before: str, already: bool) -> None:
+    result = apply_file(check_in(head.encode() or b"\n"), before.encode())
+    assert (result.already, result.ok) == (already, already)
+
+
+def test_a_change_outside_of_functions_is_there_where_it_stands_once() -> None:
+    hunk = read(b"--- a/x.py\n+++ b/x.py\n@@ -2,2 +2,3 @@\n import os\n+import re\n import sys\n")
+    after = b"# more\n# lines\n\nimport os\nimport re\nimport sys\n"
+    assert seen(apply_file(hunk, after)) == [(Outcome.ALREADY, 4, 2, 0)]
+    assert not apply_file(hunk, after * 2).ok
+
+
+def test_a_method_that_the_hunk_itself_shows_is_its_scope() -> None:
+    hunk = b"--- a/x.py\n+++ b/x.py\n@@ -2,2 +2,3 @@ class A:\n   def b():\n+    x = 1\n     return 3\n"
+    after = b"import os\nclass A:\n  k = 1\n  def b():\n    x = 1\n    return 3\n"
+    assert seen(apply_file(read(hunk), after)) == [(Outcome.ALREADY, 4, 2, 0)]
+    assert not apply_file(read(hunk), after.replace(b"class A", b"class B")).ok
 
 
 @pytest.mark.parametrize("there", [10, 30])
@@ -218,7 +270,7 @@ def test_a_hunk_that_has_lost_its_last_context_line_needs_fuzz_one() -> None:
     result = apply_file(patch, b"new\n" + before, fuzz=1)
     assert seen(result) == [(Outcome.FUZZ, 10, 1, 1)]
     assert text(result) == "new\n" + swapped(OLD, 10)
-    assert apply_file(patch, result.after, fuzz=1).already
+    assert apply_file(patch, result.after, fuzz=1, anywhere=True).already
     # The last line is cut as well: both are of no use.
     assert apply_file(read(LOST.removesuffix(b"1\n")), before, fuzz=1).ok is False
     cut = apply_file(read(LOST.replace(b"-9,4 +9,4", b"-9,5 +9,5") + b" line"), before, fuzz=2)

@@ -153,6 +153,24 @@ def test_modes_are_recorded() -> None:
     assert result.results[0].changed == ("x.py", "n.sh")
 
 
+def test_a_patch_of_modes_alone_is_a_problem() -> None:
+    mode = b"diff --git a/x.py b/x.py\nold mode 100644\nnew mode 100755\n"
+    result = applied(patches(mode=mode), x="a\n")
+    assert [str(problem) for problem in result.problems] == [
+        (
+            "mode.patch: x.py: changes nothing but modes\n"
+            "  → nothing proves it in an image: leave it out, or put it into a patch that changes what a file holds"
+        )
+    ]
+    assert (result.results[0].ok, result.modes) == (True, {"x.py": "100755"})
+    change = diff("x.py", OLD, swapped(OLD, 9))
+    there = applied(patches(mode=mode + change), x=swapped(OLD, 9))
+    assert [one.what for one in there.problems] == ["changes nothing but modes"]
+    fits = applied(patches(mode=mode + change), x=OLD)
+    assert fits.ok
+    assert [one.results[0].already for one in (result, there, fits)] == [False, True, False]
+
+
 def test_a_patch_that_is_in_the_tree_is_a_problem() -> None:
     after = swapped(OLD, 9)
     result = applied(patches(a=diff("x.py", OLD, after), b=diff("x.py", after, swapped(after, 20))), x=after)
@@ -173,6 +191,14 @@ def test_half_a_patch_in_the_tree_is_a_note() -> None:
     result = applied(patches(a=both), x=swapped(OLD, 5))
     assert (result.ok, result.notes) == (True, ("a.patch: x.py: hunk 1 is in the tree already, at line 2",))
     assert result.contents == {"x.py": swapped(swapped(OLD, 5), 25).encode()}
+
+
+def test_what_a_patch_makes_in_another_place_is_told() -> None:
+    change = diff("x.py", OLD, swapped(OLD, 9))
+    result = applied(patches(a=change), x="new\n" + swapped(OLD, 9) * 2)
+    assert [one.what for one in result.problems] == [
+        "does not fit; what it makes stands at line 7, which may be another place"
+    ]
 
 
 def test_offset_fuzz_and_repairs_are_notes() -> None:

@@ -114,6 +114,11 @@ def test_what_a_tree_lacks_is_one_line(trees: Trees) -> None:
         ("verl/added.py", None, "added (verl/added.py does not exist)"),
         ("verl/removed.py", "z = 1\n", "removed (verl/removed.py still exists, the patch removes it)"),
         ("verl/workers.py", "def fit(self): 1 +\n", "workers (verl/workers.py has neither the patched nor "),
+        (
+            "verl/workers.py",
+            f"{FUNCTION}\n\ndef fit(self):\n    return 1\n",
+            "workers (verl/workers.py has neither the ",
+        ),
         ("verl/workers.py", f"if 1:\n  {FUNCTION}x", "workers (verl/workers.py has neither the patched nor "),
     ],
 )
@@ -131,6 +136,33 @@ def test_a_folder_in_the_place_of_a_file_is_told(trees: Trees) -> None:
     (trees.tree / "recipe/dapo.py").mkdir()
     (line,) = trees.said()
     assert line.endswith("dapo (recipe/dapo.py cannot be read (Is a directory))")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (f"def fit(self):\n    return 1\n{FUNCTION}", True),
+        (f"{FUNCTION}def fit(self):\n    return 1\n", False),
+        (f"{FUNCTION}if slow:\n    def fit(self):\n        return 1\n", True),
+        (f"{FUNCTION}class A:\n    def fit(self):\n        return 1\n", True),
+        (f"{FUNCTION}{FUNCTION}", True),
+        (f"{FUNCTION}@no_grad()\ndef fit(self):\n    return 1\n", False),
+        (f"@overload\ndef fit(self): ...\n{FUNCTION}", True),
+    ],
+)
+def test_the_last_definition_of_a_name_is_the_one_in_force(text: str, expected: bool) -> None:
+    assert patched.holds(text.encode(), {"fit": [sha(FUNCTION.rstrip("\n"))]}) is expected
+
+
+def test_a_propertys_functions_do_not_replace_each_other() -> None:
+    getter, setter = (
+        "    @property\n    def n(self):\n        return 1",
+        "    @n.setter\n    def n(self, x):\n        pass",
+    )
+    digests = [sha("\n".join(line[4:] for line in text.split("\n"))) for text in (getter, setter)]
+    names = {"A.n": digests[:1], "A.n.fset": digests[1:]}
+    assert patched.holds(f"class A:\n{getter}\n\n{setter}\n".encode(), names)
+    assert not patched.holds(f"class A:\n{getter}\n\n{setter}\n\n    def n(self):\n        pass\n".encode(), names)
 
 
 def test_more_changes_than_the_patchs_own_are_a_developers(trees: Trees) -> None:

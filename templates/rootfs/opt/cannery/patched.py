@@ -31,6 +31,7 @@ class Definition(NamedTuple):
     """A function of a module or a class, in the text of a file. `line` is its first decorator's, from 1.
 
     `conditional`: it stands under if, try or the like, so a process may be without it, or have one from elsewhere.
+    `adds`: it is decorated by what has its name already (`@name.setter`), which it adds to and does not replace.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Definition(NamedTuple):
     sha256: str
     decorated: bool
     conditional: bool
+    adds: bool
 
 
 class Look(NamedTuple):
@@ -61,7 +63,11 @@ def definitions(data: bytes) -> list[Definition]:
                 text = textwrap.dedent("\n".join(lines[first - 1 : child.end_lineno]))
                 text = "\n".join(line.rstrip() for line in text.split("\n"))
                 digest = hashlib.sha256(text.encode()).hexdigest()
-                yield Definition(prefix + child.name, first, digest, bool(child.decorator_list), conditional)
+                adds = any(
+                    isinstance(item, ast.Attribute) and isinstance(item.value, ast.Name) and item.value.id == child.name
+                    for item in child.decorator_list
+                )
+                yield Definition(prefix + child.name, first, digest, bool(child.decorator_list), conditional, adds)
             elif isinstance(child, ast.ClassDef):
                 yield from inside(child, f"{prefix}{child.name}.", conditional=conditional)
             elif not isinstance(child, ast.expr):
@@ -147,15 +153,22 @@ def file_fault(content: bytes | OSError, chain: Sequence[str | None], at: int) -
 
 
 def holds(data: bytes, names: Mapping[str, Sequence[str]]) -> bool:
-    """Whether a file of other content has every function that a patch put there; False when it put none there."""
+    """Whether a file of other content has every function that a patch put there; False when it put none there.
+
+    Of several definitions of a name the last counts, and those that follow the patched one only where they need not
+    replace it: what stands under a condition, and a property's other functions, as of `adds`.
+    """
     try:
-        found = {(item.name, item.sha256) for item in definitions(data)}
+        found = definitions(data)
     except (SyntaxError, ValueError, RecursionError):
         return False
-    stems = {name: re.sub(r"\.f(set|del)$", "", name) for name in names}  # how the file calls a property's setter
-    return bool(names) and all(
-        {(name, digest), (stems[name], digest)} & found for name, wanted in names.items() for digest in wanted
-    )
+    for name, wanted in names.items():
+        stem = re.sub(r"\.f(set|del)$", "", name)  # how the file calls a property's setter
+        mine = [item for item in found if item.name in {name, stem}]
+        last = max((at for at, item in enumerate(mine) if not item.conditional and not item.adds), default=0)
+        if not set(wanted) <= {item.sha256 for item in mine[last:]}:
+            return False
+    return bool(names)
 
 
 def root_of(file: Mapping[str, Any]) -> str:
