@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 from cannery.commands.versions import planned
 from cannery.core.errors import ExitCode, FindingsError, UsageError
 from cannery.core.patch_list import kept_sets, pinned
-from cannery.core.patch_port import made_patch, port_lines, port_value
-from cannery.core.patch_set import apply_set, find_set, no_set_for
+from cannery.core.patch_port import made_patch, origin_folders, port_lines, port_value, tried_in_turn
+from cannery.core.patch_set import apply_set, fitting_sets, no_set_for
 from cannery.core.patch_yaml import with_version
 from cannery.core.words import did_you_mean
 from cannery.edge.files import write_atomic
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from cannery.core.patch_set import PatchSet, SetResult
     from cannery.edge.context import Context
@@ -101,7 +101,7 @@ def _summary(arguments: argparse.Namespace, context: Context) -> ExitCode:
 
 
 def _port(arguments: argparse.Namespace, context: Context) -> ExitCode:
-    """Try a set on another commit, or on a folder, and say what becomes of each hunk."""
+    """Try the sets for a commit on another one, or on a folder, and say what becomes of each hunk."""
     from cannery.edge.patch_tools import FolderReader, all_sets, full_commit, source_component, tree_at  # noqa: PLC0415
     from cannery.edge.patch_trees import TreeReader  # noqa: PLC0415 - of this action alone
 
@@ -111,8 +111,8 @@ def _port(arguments: argparse.Namespace, context: Context) -> ExitCode:
     if bool(rest) == bool(arguments.tree):
         raise UsageError("patches port: name the revision to try, or a folder with --tree", hint=EXAMPLES["port"])
     known = all_sets(context, catalog, component)
-    found = find_set(known, start)
-    if found is None:
+    found = fitting_sets(known, start)
+    if not found:
         raise FindingsError(no_set_for(repo, start, known), where=f"patches port {repo}", hint="build.py patches list")
     if arguments.tree:
         reader = FolderReader(Path(arguments.tree))
@@ -125,31 +125,36 @@ def _port(arguments: argparse.Namespace, context: Context) -> ExitCode:
 def _ported(
     arguments: argparse.Namespace,
     context: Context,
-    found: PatchSet,
+    found: Sequence[PatchSet],
     read: Callable[[str], bytes | None],
     to: str,
 ) -> ExitCode:
-    """Print the outcome, and write the set anew below --output where all of it applies."""
-    result = apply_set(found, read)
+    """Print the outcome, and write the sets anew below --output where all of it applies."""
+    results = tried_in_turn(found, read)
     if context.is_json:
-        value = [port_value(one.patch.name, one.files) for one in result.results]
-        print(json.dumps({"repo": found.repo, "from": found.rev, "to": to, "patches": value}, indent=2))
+        value = [port_value(one.patch.name, each.set.origin, one.files) for each in results for one in each.results]
+        print(json.dumps({"repo": found[0].repo, "from": found[0].rev, "to": to, "patches": value}, indent=2))
     else:
-        for one in result.results:
-            print("\n".join(port_lines(one.patch.name, one.files)))
-    fits = all(one.ok for one in result.results)
+        for result in results:
+            if len(results) > 1:
+                print(f"== {result.set.folder} of {result.set.keeper}")
+            for one in result.results:
+                print("\n".join(port_lines(one.patch.name, one.files)))
+    fits = all(one.ok for result in results for one in result.results)
     if arguments.output and fits:
-        folder = _written(arguments, found, result, to)
-        context.say(f"written to {context.shown(folder)}")
+        for result, inner in zip(results, origin_folders(found), strict=True):
+            folder = _written(Path(arguments.output) / inner, result, to)
+            context.say(f"{result.set.keeper}: written to {context.shown(folder)}")
     elif arguments.output:
         context.say("nothing written: not all of it applies")
     return ExitCode.DONE if fits else ExitCode.FINDINGS
 
 
-def _written(arguments: argparse.Namespace, found: PatchSet, result: SetResult, to: str) -> Path:
+def _written(output: Path, result: SetResult, to: str) -> Path:
     """Write a ported set, each patch as it would be made on the new tree; those that are there already are left out."""
     from cannery.edge.patch_tools import write_set  # noqa: PLC0415 - of this action alone
 
+    found = result.set
     state = dict(result.before)
     texts: dict[str, bytes] = {}
     for file in found.files:
@@ -158,7 +163,7 @@ def _written(arguments: argparse.Namespace, found: PatchSet, result: SetResult, 
         text = made_patch({path: (step.before[path], after) for path, after in step.contents.items()})
         if text:
             texts[f"{file.name}.patch"] = text
-    folder = Path(arguments.output) / found.repo / to[:DIGITS]
+    folder = output / found.repo / to[:DIGITS]
     write_set(folder, texts)
     return folder
 

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import difflib
+import re
 from typing import TYPE_CHECKING, Any
 
 from cannery.core.patch_apply import Outcome
+from cannery.core.patch_set import apply_set
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from cannery.core.patch_apply import FileResult, HunkResult
+    from cannery.core.patch_set import PatchSet, SetResult
 
 # Lines of each side of a conflict that are shown, and their width.
 SHOWN_LINES = 12
 WIDTH = 100
+# Between a plugin and its commit in the origin of a set.
+AT = " at "
 NO_NEWLINE = b"\\ No newline at end of file\n"
 
 
@@ -62,10 +67,11 @@ def hunk_words(result: HunkResult) -> str:
             return f"conflict at line {result.found_line or 1}{fuzz}"
 
 
-def port_value(name: str, results: Sequence[FileResult]) -> dict[str, Any]:
-    """Return the same as JSON values."""
+def port_value(name: str, origin: str, results: Sequence[FileResult]) -> dict[str, Any]:
+    """Return the same as JSON values; `origin` is where the patch's set is kept."""
     return {
         "patch": name,
+        "origin": origin,
         "result": verdict(results),
         "files": [
             {
@@ -88,6 +94,36 @@ def port_value(name: str, results: Sequence[FileResult]) -> dict[str, Any]:
             for result in results
         ],
     }
+
+
+def tried_in_turn(sets: Iterable[PatchSet], read: Callable[[str], bytes | None]) -> tuple[SetResult, ...]:
+    """Apply sets as a build does, each to what those before it left; `read` gives the tree's files.
+
+    Of a plugin's several revisions an image has one: each is tried on the tree as it is.
+    """
+    now: dict[str, bytes | None] = {}
+    results: list[SetResult] = []
+
+    def left(path: str) -> bytes | None:
+        return now[path] if path in now else read(path)
+
+    for one in sets:
+        plugin, is_plugin, _ = one.origin.partition(AT)
+        if is_plugin and results and results[-1].set.origin.startswith(plugin + AT):
+            now.clear()
+        results.append(apply_set(one, left))
+        now |= results[-1].contents
+    return tuple(results)
+
+
+def origin_folders(sets: Sequence[PatchSet]) -> tuple[str, ...]:
+    """Return below which folder each set is written: "" for a single one, else a name made of its origin.
+
+    Sets of one repo and commit cannot share a folder of sets: patches of the same name would meet.
+    """
+    if len(sets) == 1:
+        return ("",)
+    return tuple(re.sub(r"[^\w.]+", "-", one.keeper) for one in sets)
 
 
 def made_patch(files: Mapping[str, tuple[bytes | None, bytes | None]]) -> bytes:

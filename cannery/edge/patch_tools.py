@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from cannery.core.errors import FindingsError, UnableError, UsageError
-from cannery.core.patch_list import component_named
+from cannery.core.patch_list import SHOWN, component_named
+from cannery.core.patch_port import AT
 from cannery.core.patch_set import apply_set
 from cannery.core.patch_summary import entry
 from cannery.core.py_changes import python_changes
@@ -57,19 +58,22 @@ def source_component(catalog: Catalog, repo: str) -> str:
 
 
 def all_sets(context: Context, catalog: Catalog, component: str) -> tuple[PatchSet, ...]:
-    """Return every patch set for a component: those of folders, and of each plugin at each revision that has some.
+    """Return every patch set for a component: of each plugin at each revision that has some, then those of folders.
 
+    That is the order in which a build applies them. A set that several revisions of a plugin keep is given once.
     Plugins are fetched; raises as `cannery.edge.sources.fetch_sources`.
     """
-    found = [one for one in context.patch_sets if component_named(catalog, one.repo) == component]
+    found: dict[tuple[object, ...], PatchSet] = {}
     for plugin, keeper in catalog.components.items():
         kept = keeper.patch_sets
         for commit, revision in keeper.revisions.items():
             if kept is not None and component in revision.patches:
                 with closing(TreeReader(tree_at(context, catalog, plugin, commit))) as reader:
                     sets = plugin_sets(plugin, kept, reader)
-                found += [one for repo, group in sets.items() if kept.repos.get(repo) == component for one in group]
-    return tuple(found)
+                for one in (one for repo, group in sets.items() if kept.repos.get(repo) == component for one in group):
+                    key = (plugin, one.folder, tuple((file.name, file.digest) for file in one.files))
+                    found.setdefault(key, replace(one, origin=f"{plugin}{AT}{commit[:SHOWN]}"))
+    return (*found.values(), *(one for one in context.patch_sets if component_named(catalog, one.repo) == component))
 
 
 def full_commit(catalog: Catalog, component: str, text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shlex
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 from cannery.core.errors import BuildFailedError
 from cannery.core.patch_set import apply_set, find_set
 from cannery.core.patching import (
+    USER_SETS,
     NotPatched,
     OverlayFile,
     Patch,
@@ -160,7 +162,7 @@ def _patched(
     """Apply to one source what its plugins and folders bring, in the order of `step.patched_by`."""
     tree = _Tree(step, readers[step.name])
     for fitting in _fitting(context, plan, step, sets):
-        _apply(tree, fitting)
+        _apply(tree, fitting, context.patches)
     revisions = {one.name: one.commit or one.release or one.content for one in plan.sources}
     for provider in providers(plan.recipe):
         for edit in provider.component.edits:
@@ -192,8 +194,8 @@ def _fitting(
     yield from (one for one in context.patch_sets if one.origin in origins)
 
 
-def _apply(tree: _Tree, patches: PatchSet) -> None:
-    """Apply a set, patch by patch. One that a user's own tree has already is no fault."""
+def _apply(tree: _Tree, patches: PatchSet, own: Path | None) -> None:
+    """Apply a set, patch by patch. One that a user's own tree has already is no fault. `own` is what PATCHES names."""
     refused: list[Problem] = []
     for file in patches.files:
         result = apply_set(replace(patches, files=(file,)), tree.read)
@@ -210,11 +212,13 @@ def _apply(tree: _Tree, patches: PatchSet) -> None:
         tree.modes |= {path: mode == "100755" for path, mode in result.modes.items()}
         tree.notes += [f"{file.name}.patch is in your tree already"] if is_there else result.notes
     if refused:
-        commit = tree.step.commit or "COMMIT"
+        port = f"patches port {patches.repo} {patches.rev} {tree.step.commit or 'COMMIT'}"
+        if own is not None and patches.origin.startswith(f"{USER_SETS}/"):
+            port += f" --patches {shlex.quote(str(own))}"
         raise BuildFailedError(
             "\n".join(map(str, refused)),
             where=f"patches of {patches.origin} for {tree.step.name}",
-            hint=f"`build.py patches port {patches.repo} {patches.rev} {commit}` shows both sides of each hunk",
+            hint=f"`build.py {port}` shows both sides of each hunk",
         )
 
 

@@ -518,6 +518,55 @@ def test_port_tells_each_hunk_and_writes_what_applies(stack: Stack, tmp_path: Pa
     assert (done.code, "is there already" in done.out) == (0, True)
 
 
+def two_sets(stack: Stack, tmp_path: Path, core: str, mine: str) -> Path:
+    """Write the profile with the plugin's patch `core`; return a folder with a set `mine` for the same commit."""
+    stack.write(plugin_files(stack, core=core))
+    return own_folder(tmp_path, stack.commit[:9], mine)
+
+
+def test_port_tries_every_set_that_fits_each_on_what_those_before_left(stack: Stack, tmp_path: Path) -> None:
+    again = PATCHED_FILE.replace("depth + 1", "depth + 2")
+    core = diff(stack.engine, "engine/core.py", PATCHED_FILE)
+    after_core = core.replace(
+        "-        return self.depth\n+        return self.depth + 1",
+        ("-        return self.depth + 1\n+        return self.depth + 2"),
+    )
+    mine = two_sets(stack, tmp_path, core, after_core)
+    moved = stack.engine.commit({"engine/core.py": "# more\n" + ENGINE_FILE})
+    places = ("--git-mirror", str(stack.mirror), "--patches", str(mine))
+    words = ("patches", "port", "engine", stack.commit[:9], moved, *places)
+    done = stack.small(*words, "--output", str(tmp_path / "made"))
+    assert done.code == 0, done.err
+    rev = stack.commit[:9]
+    plugin = stack.small("patches", "list", "patched").out.split("plugin at ")[1][:12]
+    first, second = (
+        done.out.index(f"== engine/{rev} of plugin at {plugin}"),
+        done.out.index(f"== engine/{rev} of PATCHES"),
+    )
+    assert first < done.out.index("core: applies, at other lines") < second < done.out.index("mine: applies, at other")
+    made = [tmp_path / "made" / name / "engine" / moved[:9] for name in (f"plugin-at-{plugin}/", "PATCHES")]
+    for file in (made[0] / "core.patch", made[1] / "mine.patch"):
+        stack.engine.git("apply", str(file))
+    assert (stack.engine.path / "engine/core.py").read_text() == "# more\n" + again
+    told = json.loads(stack.small(*words, "--json").out)["patches"]
+    assert [(one["patch"], one["origin"]) for one in told] == [
+        ("core", f"plugin at {plugin}"),
+        ("mine", f"PATCHES/engine/{rev}"),
+    ]
+
+
+def test_port_is_exit_3_where_one_of_two_sets_does_not_apply(stack: Stack, tmp_path: Path) -> None:
+    core = diff(stack.engine, "engine/core.py", PATCHED_FILE)
+    mine = two_sets(stack, tmp_path, core, core.replace("return self.depth", "return self.deep"))
+    words = ("patches", "port", "engine", stack.commit[:9], stack.commit, "--git-mirror", str(stack.mirror))
+    done = stack.small(*words, "--patches", str(mine), "--output", str(tmp_path / "made"))
+    assert (done.code, "mine: does not apply" in done.out, "core: applies" in done.out) == (3, True, True)
+    assert not (tmp_path / "made").exists()
+    done = stack.render("--patches", str(mine))
+    assert done.code == 5
+    assert f"patches port engine {stack.commit[:9]} {stack.commit} --patches {mine}`" in done.err
+
+
 @pytest.mark.parametrize(
     ("words", "code", "error"),
     [
