@@ -472,6 +472,21 @@ def test_summary_tells_what_patches_do_and_how_the_plugin_differs(stack: Stack) 
     assert stack("patches", "summary", "patched", "nothing").code == 3
 
 
+def test_summary_of_a_plugin_is_held_against_its_own_sets(stack: Stack, tmp_path: Path) -> None:
+    other = diff(stack.engine, "engine/core.py", ENGINE_FILE.replace("engine.start()", "engine"))
+    mine = two_sets(stack, tmp_path, diff(stack.engine, "engine/core.py", PATCHED_FILE), other)
+    done = stack("patches", "summary", "patched", "--patches", str(mine))
+    assert done.code == 0, done.err
+    assert "engine/core: the summary says nothing of this patch" in done.out
+    assert "engine/mine" not in done.out, "the plugin need not tell of it"
+    first, second = (done.out.index(f"= engine Patch Summary ({whose}) =") for whose in ("plugin", "PATCHES"))
+    assert first < done.out.index("method         start") < second < done.out.index("method         serve")
+    value = json.loads(stack("patches", "summary", "patched", "--patches", str(mine), "--json").out)
+    assert [one["from"] for one in value["patches"]] == ["plugin", "PATCHES"]
+    assert {one["file"] for one in value["differences"]} == {"core"}
+    assert "= engine Patch Summary =" in stack("patches", "summary", "patched").out
+
+
 def test_summary_tries_patches_on_the_tree_that_is_there(stack: Stack, tmp_path: Path) -> None:
     fits, new = diff(stack.engine, "engine/core.py", PATCHED_FILE), diff(stack.engine, "engine/new.py", "x = 1\n")
     stack.write(plugin_files(stack, core=fits, new=new))
