@@ -71,7 +71,8 @@ def _summary(arguments: argparse.Namespace, context: Context) -> ExitCode:
     from cannery.edge.patch_review import review  # noqa: PLC0415 - brings the download libraries
 
     arguments.profile = arguments.words[0]
-    catalog, plan, _ = planned(context, arguments)
+    # Patches have no arch.
+    catalog, plan, _ = planned(context, arguments, any_arch=True)
     repo = arguments.words[1] if len(arguments.words) > 1 else None
     found = review(context, catalog, plan, repo)
     if not found.repos and not found.unread:

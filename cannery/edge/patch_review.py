@@ -56,7 +56,7 @@ def review(context: Context, catalog: Catalog, plan: Plan, only: str | None = No
     found: list[tuple[str, Defect]] = []
     differing: list[Difference] = []
     with ExitStack() as stack:
-        trees = open_trees(context, catalog, plan, stack)
+        trees = open_trees(context, catalog, plan, stack, set(_needed(context, plan, only)))
         for patches, tree in _sets(context, plan, trees):
             if only is not None and patches.repo != only:
                 continue
@@ -90,6 +90,18 @@ def _hand_written(
     computed = {(one.repo, patch.name) for one in mine for patch in one.patches}
     failed = {(one.repo, file.name) for one in tried if one.keeper == provider.name for file in one.files} - computed
     yield from (one for one in differences(mine, summary) if (one.repo, one.file) not in failed)
+
+
+def _needed(context: Context, plan: Plan, only: str | None) -> Iterator[str]:
+    """Give the components whose trees the sets need, those of repo `only` when it is given; edits are no sets."""
+    for provider in providers(plan.recipe):
+        kept = provider.component.patch_sets
+        if kept is not None:
+            yield provider.name
+            chosen = (target(plan.recipe, provider, repo) for repo in kept.repos if only in {None, repo})
+            yield from (one.name for one in chosen if one is not None)
+    folders = {one.origin for one in context.patch_sets if only in {None, one.repo}}
+    yield from (step.name for step in plan.sources if any(by.origin in folders for by in step.patched_by))
 
 
 def _sets(

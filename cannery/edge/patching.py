@@ -32,7 +32,7 @@ from cannery.edge.planned_sources import fetch_some
 from cannery.edge.rendered import fetch_wheels
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from cannery.core.catalog import Catalog
@@ -102,10 +102,13 @@ def with_patches(context: Context, catalog: Catalog, plan: Plan) -> Plan:
     return replace(plan, patched=tuple(tree for tree in trees if tree.patches), not_patched=left)
 
 
-def open_trees(context: Context, catalog: Catalog, plan: Plan, stack: ExitStack) -> dict[str, TreeReader]:
-    """Open the trees of those that are patched, and of those that bring patches."""
+def open_trees(
+    context: Context, catalog: Catalog, plan: Plan, stack: ExitStack, only: Collection[str] | None = None
+) -> dict[str, TreeReader]:
+    """Open the trees of those that are patched, and of those that bring patches; of the components `only` if given."""
     bring = {one.name for one in providers(plan.recipe)}
     steps = [step for step in plan.sources if step.patched_by or step.name in bring]
+    steps = [step for step in steps if only is None or step.name in only]
     files = fetch_some(context, catalog, plan, [step for step in steps if not step.release])
     locked = {package.file: package for package in plan.lock.packages}
     releases = [step for step in steps if step.release]

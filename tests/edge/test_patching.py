@@ -6,14 +6,17 @@ import ast
 import hashlib
 import json
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
+from checkouts import incomplete
 from git_trees import Repo
 from small_checkout import Done, Small, make_small
 from stub_index import StubIndex, make_sdist
+
+from cannery.core.lock_text import format_lock, parse_lock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -485,6 +488,40 @@ def test_summary_of_a_plugin_is_held_against_its_own_sets(stack: Stack, tmp_path
     assert [one["from"] for one in value["patches"]] == ["plugin", "PATCHES"]
     assert {one["file"] for one in value["differences"]} == {"core"}
     assert "= engine Patch Summary =" in stack("patches", "summary", "patched").out
+
+
+def test_summary_reads_the_trees_of_the_repo_that_is_asked_for_alone(stack: Stack, tmp_path: Path) -> None:
+    third = Repo(stack.mirror / "made-up/third")
+    commit = third.commit({"third/__init__.py": INIT})
+    stack.write(plugin_files(stack, core=diff(stack.engine, "engine/core.py", PATCHED_FILE)))
+    images = stack.small.root / "images"
+    text = COMPONENTS["engine"].replace("engine", "third").replace("  {other}", "  # {other}")
+    (images / "components/third.yaml").write_text(text.format(install="editable", third=commit, other=""))
+    plugin = images / "components/plugin.yaml"
+    plugin.write_text(plugin.read_text().replace("repos: {engine: engine", "repos: {third: third, engine: engine"))
+    profile = stack.small.profile("patched")
+    profile.write_text(f"{profile.read_text()}  - {{name: third, commit: {commit}}}\n")
+    assert stack.small("lock", "patched").code == 0
+    third.path.rename(tmp_path / "gone")
+    assert stack("patches", "summary", "patched").code == 7
+    done = stack("patches", "summary", "patched", "engine")
+    assert done.code == 0, done.err
+    assert "Patch File1: engine.core.py" in done.out
+
+
+def test_summary_takes_the_lock_of_an_arch_that_has_a_complete_one(stack: Stack) -> None:
+    stack.write(plugin_files(stack, core=diff(stack.engine, "engine/core.py", PATCHED_FILE)))
+    profile = stack.small.profile("patched")
+    profile.write_text(profile.read_text().replace("arch: [amd64]", "arch: [amd64, arm64]"))
+    assert stack.small("lock", "patched").code == 0
+    path = stack.small.root / "images/locks/patched/py3.11-amd64.txt"
+    lock = parse_lock(path.read_text(), path.name)
+    path.write_text(format_lock(replace(lock, packages=incomplete(lock.packages, "torch"))))
+    done = stack("plan", "patched")
+    assert (done.code, "incomplete: torch" in done.err) == (3, True), done.err
+    done = stack("patches", "summary", "patched")
+    assert done.code == 0, done.err
+    assert "Patch File1: engine.core.py" in done.out
 
 
 def test_summary_tries_patches_on_the_tree_that_is_there(stack: Stack, tmp_path: Path) -> None:
