@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -10,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from cannery.commands.versions import planned
 from cannery.core.errors import ExitCode, FindingsError, UsageError
-from cannery.core.patch_list import kept_sets, pinned
-from cannery.core.patch_port import made_patch, origin_folders, port_lines, port_value, tried_in_turn
+from cannery.core.patch_list import SHOWN, kept_sets, pinned
+from cannery.core.patch_port import made_patch, origin_folders, port_lines, port_value, port_verdict, tried_in_turn
 from cannery.core.patch_set import apply_set, fitting_sets, no_set_for
 from cannery.core.patch_yaml import with_version
 from cannery.core.words import did_you_mean
@@ -141,6 +142,7 @@ def _ported(
                 print(f"== {result.set.folder} of {result.set.keeper}")
             for one in result.results:
                 print("\n".join(port_lines(one.patch.name, one.files)))
+            print(port_verdict(result.results))
     fits = all(one.ok for result in results for one in result.results)
     if arguments.output and fits:
         for result, inner in zip(results, origin_folders(found), strict=True):
@@ -148,6 +150,9 @@ def _ported(
             context.say(f"{result.set.keeper}: written to {context.shown(folder)}")
     elif arguments.output:
         context.say("nothing written: not all of it applies")
+        again = f"build.py patches new {arguments.words[0]} --tree DIR --output {shlex.quote(arguments.output)}"
+        where = "the tree" if arguments.tree else f"a working tree at {to[:SHOWN]}"
+        context.say(f"next: make the changes in {where} by hand, then `{again}`")
     return ExitCode.DONE if fits else ExitCode.FINDINGS
 
 

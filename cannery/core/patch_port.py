@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from cannery.core.patch_apply import FileResult, HunkResult
-    from cannery.core.patch_set import PatchSet, SetResult
+    from cannery.core.patch_set import PatchResult, PatchSet, SetResult
 
 # Lines of each side of a conflict that are shown, and their width.
 SHOWN_LINES = 12
@@ -49,6 +49,19 @@ def verdict(results: Sequence[FileResult]) -> str:
         if outcome in outcomes:
             return words
     return "applies"
+
+
+def port_verdict(results: Sequence[PatchResult]) -> str:
+    """Say in a line how many patches of a set apply, how many the tree has already, and the names of the others."""
+    there = [one for one in results if one.already]
+    failed = [one.patch.name for one in results if not one.ok and not one.already]
+    applied = len(results) - len(there) - len(failed)
+    words = f"{applied} of {len(results)} {'applies' if applied == 1 else 'apply'}"
+    if there:
+        words += f", {len(there)} {'is' if len(there) == 1 else 'are'} there already"
+    return words + (
+        f"; {len(failed)} {'does' if len(failed) == 1 else 'do'} not: {', '.join(failed)}" if failed else ""
+    )
 
 
 def hunk_words(result: HunkResult) -> str:

@@ -613,6 +613,10 @@ def test_port_is_exit_3_where_one_of_two_sets_does_not_apply(stack: Stack, tmp_p
     words = ("patches", "port", "engine", stack.commit[:9], stack.commit, "--git-mirror", str(stack.mirror))
     done = stack.small(*words, "--patches", str(mine), "--output", str(tmp_path / "made"))
     assert (done.code, "mine: does not apply" in done.out, "core: applies" in done.out) == (3, True, True)
+    assert "\n1 of 1 applies\n== engine/" in done.out
+    assert done.out.endswith("\n0 of 1 apply; 1 does not: mine\n")
+    assert f"in a working tree at {stack.commit[:12]} by hand" in done.err
+    assert f"`build.py patches new engine --tree DIR --output {tmp_path / 'made'}`" in done.err
     assert not (tmp_path / "made").exists()
     done = stack.render("--patches", str(mine))
     assert done.code == 5
