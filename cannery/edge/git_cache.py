@@ -40,7 +40,10 @@ SETTINGS = ("-c", "gc.auto=0", "-c", "maintenance.auto=false", "-c", "fetch.writ
 FETCH = ("fetch", "--progress", "--no-tags", "--no-recurse-submodules")
 # What a killed git leaves; the next one would stumble over the locks.
 LEFT = ("*.lock", "refs/**/*.lock", "objects/pack/tmp_*", "objects/[0-9a-f][0-9a-f]/tmp_obj_*")
-WAYS_OUT = "GIT_MIRROR=dir takes local bare repositories, SRC_<name>=dir a local tree in its place"
+WAYS_OUT = (
+    "GIT_MIRROR=dir (--git-mirror dir) takes local bare repositories, "
+    "SRC_<name>=dir (--src <name>=dir) a local tree in its place"
+)
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ def in_mirror(mirror: Path, what: str, commit: str, hosts: Mapping[str, str], en
     raise NetworkError(
         f"{what}: commit {commit} is in no local repository: {', '.join(looked)}",
         where=f"GIT_MIRROR={mirror}",
-        hint=f"{hint}, or leave GIT_MIRROR out to fetch it",
+        hint=f"{hint}, or leave GIT_MIRROR (--git-mirror) out to fetch it",
     )
 
 
