@@ -164,8 +164,12 @@ def _patched(
 ) -> PatchedTree:
     """Apply to one source what its plugins and folders bring, in the order of `step.patched_by`."""
     tree = _Tree(step, readers[step.name])
-    for fitting in _fitting(context, plan, step, sets):
-        _apply(tree, fitting, context.patches)
+    fitting = tuple(_fitting(context, plan, step, sets))
+    for one in fitting:
+        told = len(tree.notes)
+        _apply(tree, one, context.patches)
+        if len(fitting) > 1:
+            tree.notes[told:] = [f"{one.keeper}: {note}" for note in tree.notes[told:]]
     revisions = {one.name: one.commit or one.release or one.content for one in plan.sources}
     for provider in providers(plan.recipe):
         for edit in provider.component.edits:

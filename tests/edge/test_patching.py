@@ -576,6 +576,18 @@ def two_sets(stack: Stack, tmp_path: Path, core: str, mine: str) -> Path:
     return own_folder(tmp_path, stack.commit[:9], mine)
 
 
+def test_notes_of_several_sets_say_whose_they_are(stack: Stack, tmp_path: Path) -> None:
+    core = diff(stack.engine, "engine/core.py", PATCHED_FILE)
+    far = diff(stack.engine, "engine/core.py", ENGINE_FILE.replace("engine.start()", "engine")).replace("@@ -", "@@ -1")
+    mine = two_sets(stack, tmp_path, core.replace("@@ -", "@@ -1"), far)
+    done = stack.render("--patches", str(mine))
+    assert done.code == 0, done.err
+    assert "engine: plugin: core.patch: engine/core.py: hunk 1 goes to line" in done.err
+    assert "engine: PATCHES: mine.patch: engine/core.py: hunk 1 goes to line" in done.err
+    shutil.rmtree(stack.small.root / "out")
+    assert "engine: core.patch: engine/core.py: hunk 1 goes to line" in stack.render().err
+
+
 def test_port_tries_every_set_that_fits_each_on_what_those_before_left(stack: Stack, tmp_path: Path) -> None:
     again = PATCHED_FILE.replace("depth + 1", "depth + 2")
     core = diff(stack.engine, "engine/core.py", PATCHED_FILE)
