@@ -119,7 +119,7 @@ def _port(arguments: argparse.Namespace, context: Context) -> ExitCode:
     if arguments.tree:
         reader = FolderReader(Path(arguments.tree))
         return _ported(arguments, context, found, reader.read, arguments.tree)
-    commit = full_commit(catalog, component, rest[0])
+    commit = full_commit(context, catalog, component, rest[0])
     with closing(TreeReader(tree_at(context, catalog, component, commit))) as tree:
         return _ported(arguments, context, found, tree.read, commit)
 

@@ -88,7 +88,7 @@ class GitCache:
         raise NetworkError(f"{what}: commit {commit} cannot be had from {'; '.join(tried)}", hint=WAYS_OUT)
 
     def _git_dir(self, repository: str) -> Path:
-        return self.cache / "git" / f"{repository}.git"
+        return cached(self.cache, repository)
 
     def _there(self, repository: str, commit: str) -> Found | None:
         git_dir = self._git_dir(repository)
@@ -154,6 +154,11 @@ class GitCache:
             return Reason(Trouble.COMMIT, "no branch or tag leads to it")
         read((f"--git-dir={git_dir}", "update-ref", f"{AT}/{commit}/{host}", commit), self.env)
         return None
+
+
+def cached(cache: Path, repository: str) -> Path:
+    """Return where the cache keeps `owner/name`."""
+    return cache / "git" / f"{repository}.git"
 
 
 @contextlib.contextmanager
