@@ -37,7 +37,7 @@ export CMD
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev list show check lock outdated plan render image verify run shell push pull save bundle load engine-start engine-stop engine-status clean test unit lint goldens relock lint-run doctor
+.PHONY: help setup setup-dev list show check lock outdated plan render image verify run shell push pull save bundle load patches engine-start engine-stop engine-status clean test unit lint goldens relock lint-run doctor
 
 help: ## print targets and variables
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -89,6 +89,8 @@ bundle: setup ## write PROFILE's image, or what SINCE lacks of it, to OUTPUT wit
 	@$(RUN) bundle $(need_profile) $(OPTIONS)
 load: setup ## load FILE, which save or bundle wrote
 	@$(RUN) load $(need_file) $(OPTIONS)
+patches: setup ## list the patch sets, or what ARGS says: ARGS='summary verl-npu', 'port REPO FROM TO', 'new REPO --tree DIR'
+	@$(RUN) patches $(OPTIONS) $(if $(ARGS),,list) $(foreach p,$(PROFILE),$(call quote,$p))
 engine-start: setup ## start Cannery's own engine
 	@$(RUN) engine start
 engine-stop: setup ## stop Cannery's own engine (images stay; KIND=engine of clean removes it)

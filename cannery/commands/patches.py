@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -10,16 +11,24 @@ from typing import TYPE_CHECKING
 
 from cannery.commands.versions import planned
 from cannery.core.errors import ExitCode, FindingsError, UsageError
-from cannery.core.patch_list import kept_sets, pinned
-from cannery.core.patch_port import made_patch, patch_modes, port_lines, port_value
-from cannery.core.patch_set import apply_set, find_set, no_set_for
+from cannery.core.patch_list import SHOWN, kept_sets, pinned
+from cannery.core.patch_port import (
+    made_patch,
+    origin_folders,
+    patch_modes,
+    port_lines,
+    port_value,
+    port_verdict,
+    tried_in_turn,
+)
+from cannery.core.patch_set import apply_set, fitting_sets, no_set_for
 from cannery.core.patch_yaml import with_version
 from cannery.core.words import did_you_mean
 from cannery.edge.files import write_atomic
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from cannery.core.patch_set import PatchSet, SetResult
     from cannery.edge.context import Context
@@ -71,7 +80,8 @@ def _summary(arguments: argparse.Namespace, context: Context) -> ExitCode:
     from cannery.edge.patch_review import review  # noqa: PLC0415 - brings the download libraries
 
     arguments.profile = arguments.words[0]
-    catalog, plan, _ = planned(context, arguments)
+    # Patches have no arch.
+    catalog, plan, _ = planned(context, arguments, any_arch=True)
     repo = arguments.words[1] if len(arguments.words) > 1 else None
     found = review(context, catalog, plan, repo)
     if not found.repos and not found.unread:
@@ -101,7 +111,7 @@ def _summary(arguments: argparse.Namespace, context: Context) -> ExitCode:
 
 
 def _port(arguments: argparse.Namespace, context: Context) -> ExitCode:
-    """Try a set on another commit, or on a folder, and say what becomes of each hunk."""
+    """Try the sets for a commit on another one, or on a folder, and say what becomes of each hunk."""
     from cannery.edge.patch_tools import FolderReader, all_sets, full_commit, source_component, tree_at  # noqa: PLC0415
     from cannery.edge.patch_trees import TreeReader  # noqa: PLC0415 - of this action alone
 
@@ -111,13 +121,13 @@ def _port(arguments: argparse.Namespace, context: Context) -> ExitCode:
     if bool(rest) == bool(arguments.tree):
         raise UsageError("patches port: name the revision to try, or a folder with --tree", hint=EXAMPLES["port"])
     known = all_sets(context, catalog, component)
-    found = find_set(known, start)
-    if found is None:
+    found = fitting_sets(known, start)
+    if not found:
         raise FindingsError(no_set_for(repo, start, known), where=f"patches port {repo}", hint="build.py patches list")
     if arguments.tree:
         reader = FolderReader(Path(arguments.tree))
         return _ported(arguments, context, found, reader.read, arguments.tree)
-    commit = full_commit(catalog, component, rest[0])
+    commit = full_commit(context, catalog, component, rest[0])
     with closing(TreeReader(tree_at(context, catalog, component, commit))) as tree:
         return _ported(arguments, context, found, tree.read, commit)
 
@@ -125,31 +135,40 @@ def _port(arguments: argparse.Namespace, context: Context) -> ExitCode:
 def _ported(
     arguments: argparse.Namespace,
     context: Context,
-    found: PatchSet,
+    found: Sequence[PatchSet],
     read: Callable[[str], bytes | None],
     to: str,
 ) -> ExitCode:
-    """Print the outcome, and write the set anew below --output where all of it applies."""
-    result = apply_set(found, read, anywhere=True)
+    """Print the outcome, and write the sets anew below --output where all of it applies."""
+    results = tried_in_turn(found, read)
     if context.is_json:
-        value = [port_value(one.patch.name, one.files) for one in result.results]
-        print(json.dumps({"repo": found.repo, "from": found.rev, "to": to, "patches": value}, indent=2))
+        value = [port_value(one.patch.name, each.set.origin, one.files) for each in results for one in each.results]
+        print(json.dumps({"repo": found[0].repo, "from": found[0].rev, "to": to, "patches": value}, indent=2))
     else:
-        for one in result.results:
-            print("\n".join(port_lines(one.patch.name, one.files)))
-    fits = all(one.ok for one in result.results)
+        for result in results:
+            if len(results) > 1:
+                print(f"== {result.set.folder} of {result.set.keeper}")
+            for one in result.results:
+                print("\n".join(port_lines(one.patch.name, one.files)))
+            print(port_verdict(result.results))
+    fits = all(one.ok for result in results for one in result.results)
     if arguments.output and fits:
-        folder = _written(arguments, found, result, to)
-        context.say(f"written to {context.shown(folder)}")
+        for result, inner in zip(results, origin_folders(found), strict=True):
+            folder = _written(Path(arguments.output) / inner, result, to)
+            context.say(f"{result.set.keeper}: written to {context.shown(folder)}")
     elif arguments.output:
         context.say("nothing written: not all of it applies")
+        again = f"build.py patches new {arguments.words[0]} --tree DIR --output {shlex.quote(arguments.output)}"
+        where = "the tree" if arguments.tree else f"a working tree at {to[:SHOWN]}"
+        context.say(f"next: make the changes in {where} by hand, then `{again}`")
     return ExitCode.DONE if fits else ExitCode.FINDINGS
 
 
-def _written(arguments: argparse.Namespace, found: PatchSet, result: SetResult, to: str) -> Path:
+def _written(output: Path, result: SetResult, to: str) -> Path:
     """Write a ported set, each patch as it would be made on the new tree; those that are there already are left out."""
     from cannery.edge.patch_tools import write_set  # noqa: PLC0415 - of this action alone
 
+    found = result.set
     state = dict(result.before)
     texts: dict[str, bytes] = {}
     for file in found.files:
@@ -159,7 +178,7 @@ def _written(arguments: argparse.Namespace, found: PatchSet, result: SetResult, 
         text = made_patch(changes, patch_modes(step.results[0].files))
         if text:
             texts[f"{file.name}.patch"] = text
-    folder = Path(arguments.output) / found.repo / to[:DIGITS]
+    folder = output / found.repo / to[:DIGITS]
     write_set(folder, texts)
     return folder
 

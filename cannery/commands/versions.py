@@ -12,7 +12,7 @@ from cannery.core.findings import errors, in_order
 from cannery.core.left_out import unlinked
 from cannery.core.patching import unfit_words, unpatched_words
 from cannery.core.plan import Inputs, Plan, make_plan, plan_epoch
-from cannery.core.recipe import Options
+from cannery.core.recipe import Options, with_arch
 from cannery.core.rules import check_recipe
 from cannery.core.words import Severity
 from cannery.edge.context import template_digests
@@ -90,8 +90,14 @@ def findings_of(context: Context, catalog: Catalog, recipe: Recipe) -> tuple[tup
     return in_order([*found, *read.findings]), read
 
 
-def planned(context: Context, arguments: argparse.Namespace) -> tuple[Catalog, Plan, tuple[Finding, ...]]:
-    """Check, then plan. Raises `FindingsError` on errors unless they are forced; those are stamped into the plan."""
+def planned(
+    context: Context, arguments: argparse.Namespace, *, any_arch: bool = False
+) -> tuple[Catalog, Plan, tuple[Finding, ...]]:
+    """Check, then plan. Raises `FindingsError` on errors unless they are forced; those are stamped into the plan.
+
+    With `any_arch` another arch of the profile is planned where the lock of the one asked for is not complete: for what
+    is the same on all of them.
+    """
     catalog = context.catalog()
     recipe = bind(context, catalog, arguments.profile, replace(options_of(arguments), local=tuple(context.local)))
     found, read = findings_of(context, catalog, recipe)
@@ -102,6 +108,9 @@ def planned(context: Context, arguments: argparse.Namespace) -> tuple[Catalog, P
             raise FindingsError(failed[0].what, where=where, hint=failed[0].fix)
         listed = "\n".join(map(str, failed))
         raise FindingsError(f"this set cannot be built\n{listed}", where=where)
+    if any_arch:
+        complete = (arch for arch, lock in read.locks.items() if lock.complete)  # the arch asked for comes first
+        recipe = with_arch(recipe, next(complete, recipe.target.arch))
     inputs = Inputs(
         locks=all_locks(context, catalog, recipe, read.locks),
         tools=read.tools,

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import difflib
+import re
 from typing import TYPE_CHECKING, Any
 
 from cannery.core.patch_apply import Outcome
+from cannery.core.patch_set import apply_set
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from cannery.core.patch_apply import FileResult, HunkResult
+    from cannery.core.patch_set import PatchResult, PatchSet, SetResult
 
 # Lines of each side of a conflict that are shown, and their width.
 SHOWN_LINES = 12
@@ -19,6 +22,8 @@ WIDTH = 100
 PLAIN = "100644"
 # Git's modes of a file before and after; None: not known, or no file.
 Modes = tuple[str | None, str | None]
+# Between a plugin and its commit in the origin of a set.
+AT = " at "
 NO_NEWLINE = b"\\ No newline at end of file\n"
 
 
@@ -50,6 +55,19 @@ def verdict(results: Sequence[FileResult]) -> str:
     return "applies"
 
 
+def port_verdict(results: Sequence[PatchResult]) -> str:
+    """Say in a line how many patches of a set apply, how many the tree has already, and the names of the others."""
+    there = [one for one in results if one.already]
+    failed = [one.patch.name for one in results if not one.ok and not one.already]
+    applied = len(results) - len(there) - len(failed)
+    words = f"{applied} of {len(results)} {'applies' if applied == 1 else 'apply'}"
+    if there:
+        words += f", {len(there)} {'is' if len(there) == 1 else 'are'} there already"
+    return words + (
+        f"; {len(failed)} {'does' if len(failed) == 1 else 'do'} not: {', '.join(failed)}" if failed else ""
+    )
+
+
 def hunk_words(result: HunkResult) -> str:
     """Say what became of a hunk."""
     match result.outcome:
@@ -66,10 +84,11 @@ def hunk_words(result: HunkResult) -> str:
             return f"conflict at line {result.found_line or 1}{fuzz}"
 
 
-def port_value(name: str, results: Sequence[FileResult]) -> dict[str, Any]:
-    """Return the same as JSON values."""
+def port_value(name: str, origin: str, results: Sequence[FileResult]) -> dict[str, Any]:
+    """Return the same as JSON values; `origin` is where the patch's set is kept."""
     return {
         "patch": name,
+        "origin": origin,
         "result": verdict(results),
         "files": [
             {
@@ -104,6 +123,36 @@ def patch_modes(results: Iterable[FileResult]) -> dict[str, Modes]:
             was, becomes = found.get(patch.new_path, (None, None))
             found[patch.new_path] = (was, patch.new_mode or becomes)
     return found
+
+
+def tried_in_turn(sets: Iterable[PatchSet], read: Callable[[str], bytes | None]) -> tuple[SetResult, ...]:
+    """Apply sets as a build does, each to what those before it left; `read` gives the tree's files.
+
+    Of a plugin's several revisions an image has one: each is tried on the tree as it is.
+    """
+    now: dict[str, bytes | None] = {}
+    results: list[SetResult] = []
+
+    def left(path: str) -> bytes | None:
+        return now[path] if path in now else read(path)
+
+    for one in sets:
+        plugin, is_plugin, _ = one.origin.partition(AT)
+        if is_plugin and results and results[-1].set.origin.startswith(plugin + AT):
+            now.clear()
+        results.append(apply_set(one, left, anywhere=True))
+        now |= results[-1].contents
+    return tuple(results)
+
+
+def origin_folders(sets: Sequence[PatchSet]) -> tuple[str, ...]:
+    """Return below which folder each set is written: "" for a single one, else a name made of its origin.
+
+    Sets of one repo and commit cannot share a folder of sets: patches of the same name would meet.
+    """
+    if len(sets) == 1:
+        return ("",)
+    return tuple(re.sub(r"[^\w.]+", "-", one.keeper) for one in sets)
 
 
 def made_patch(files: Mapping[str, tuple[bytes | None, bytes | None]], modes: Mapping[str, Modes]) -> bytes:

@@ -41,6 +41,11 @@ class PatchSet:
         """Its place in `origin`, as the user knows it."""
         return f"{self.repo}/{self.rev}"
 
+    @property
+    def keeper(self) -> str:
+        """Who keeps it, in words: a plugin, or a folder of sets."""
+        return self.origin.removesuffix(f"/{self.folder}")
+
 
 @dataclass(frozen=True)
 class PatchResult:
@@ -93,6 +98,18 @@ def find_set(sets: Iterable[PatchSet], commit: str) -> PatchSet | None:
 
     Raises FindingsError where a set's revision or `commit` is no hash, or more than one set fits.
     """
+    found = fitting_sets(sets, commit)
+    if len(found) > 1:
+        which = ", ".join(f"{one.folder} of {one.origin}" for one in found)
+        raise FindingsError(f"more than one patch set fits commit {commit}: {which}", hint="keep one of them")
+    return found[0] if found else None
+
+
+def fitting_sets(sets: Iterable[PatchSet], commit: str) -> tuple[PatchSet, ...]:
+    """Return the sets for `commit` in their order, all being full or short hashes.
+
+    Raises FindingsError where a set's revision or `commit` is no hash.
+    """
     known = tuple(sets)
     wanted = commit.lower()
     if not _HASH.fullmatch(wanted):
@@ -102,11 +119,7 @@ def find_set(sets: Iterable[PatchSet], commit: str) -> PatchSet | None:
             what = f"the folder {one.folder} is named by no commit, so nobody knows what its patches are for"
             hint = f"name it by the commit: {SHORTEST} to 40 hex digits"
             raise FindingsError(what, where=one.origin, hint=hint)
-    found = [one for one in known if wanted.startswith(one.rev.lower()) or one.rev.lower().startswith(wanted)]
-    if len(found) > 1:
-        which = ", ".join(f"{one.folder} of {one.origin}" for one in found)
-        raise FindingsError(f"more than one patch set fits commit {commit}: {which}", hint="keep one of them")
-    return found[0] if found else None
+    return tuple(one for one in known if wanted.startswith(one.rev.lower()) or one.rev.lower().startswith(wanted))
 
 
 def no_set_for(repo: str, commit: str, sets: Iterable[PatchSet]) -> str:

@@ -1,7 +1,8 @@
 """The patch summary: computed changes in the layout that verl_npu prints, as JSON, and as an entry of its yaml.
 
-The layout is the plugin's own ("NPU Patch Summary"), so that the two can be held side by side. Two things it lacks are
-added, in brackets: that a file is no Python, and that only comments or layout changed.
+The layout is the plugin's own ("NPU Patch Summary"), so that the two can be held side by side. Some things it lacks are
+added, in brackets: that a file is no Python, that only comments or layout changed, and whose set it is where there are
+several for one repository.
 """
 
 from __future__ import annotations
@@ -34,17 +35,19 @@ GAP = " " * 9
 
 
 def summary_page(repos: Iterable[RepoChanges]) -> list[str]:
-    """Return the whole page for several patch sets, in their order."""
+    """Return the whole page for several patch sets, in their order; of several for one repository it says whose."""
+    sets = tuple(repos)
     lines = [TOP]
-    for repo in repos:
+    for repo in sets:
         files = [(one.path, one) for patch in repo.patches for one in patch.files]
-        lines += summary_lines(repo.repo, files)
+        is_one_of_several = sum(one.repo == repo.repo for one in sets) > 1
+        lines += summary_lines(repo.repo, files, repo.keeper if is_one_of_several else "")
     return [*lines, "", BOTTOM]
 
 
-def summary_lines(repo: str, files: Iterable[tuple[str, FileChanges]]) -> list[str]:
-    """Return the section of one repository: (path, changes) of each file, in the order given."""
-    lines = ["", f"================ {repo} Patch Summary ================"]
+def summary_lines(repo: str, files: Iterable[tuple[str, FileChanges]], keeper: str = "") -> list[str]:
+    """Return the section of one repository: (path, changes) of each file, in the order given; `keeper` is whose."""
+    lines = ["", f"================ {repo} Patch Summary{f' ({keeper})' if keeper else ''} ================"]
     for number, (path, changes) in enumerate(files, start=1):
         lines += ["", f"Patch File{number}: {path.replace('/', '.')}", *_file_lines(path, changes)]
     return [*lines, "", f"============ {repo} Patch Summary End =============="]
@@ -79,6 +82,7 @@ def summary_value(repos: Iterable[RepoChanges]) -> list[dict[str, Any]]:
         {
             "repo": repo.repo,
             "rev": repo.rev,
+            "from": repo.keeper,
             "patches": [
                 {"name": patch.name, "files": [_file_value(one) for one in patch.files]} for patch in repo.patches
             ],

@@ -91,11 +91,12 @@ class PatchChanges:
 
 @dataclass(frozen=True)
 class RepoChanges:
-    """The changes of one patch set: `rev` is the name of its folder, a full or short commit."""
+    """The changes of one patch set: `rev` is its folder's name, a full or short commit; `keeper` is whose it is."""
 
     repo: str
     rev: str
     patches: tuple[PatchChanges, ...]
+    keeper: str = ""
 
 
 # By kind and name; a name may be bound several times (overloads, a property's functions, branches).

@@ -40,7 +40,10 @@ SETTINGS = ("-c", "gc.auto=0", "-c", "maintenance.auto=false", "-c", "fetch.writ
 FETCH = ("fetch", "--progress", "--no-tags", "--no-recurse-submodules")
 # What a killed git leaves; the next one would stumble over the locks.
 LEFT = ("*.lock", "refs/**/*.lock", "objects/pack/tmp_*", "objects/[0-9a-f][0-9a-f]/tmp_obj_*")
-WAYS_OUT = "GIT_MIRROR=dir takes local bare repositories, SRC_<name>=dir a local tree in its place"
+WAYS_OUT = (
+    "GIT_MIRROR=dir (--git-mirror dir) takes local bare repositories, "
+    "SRC_<name>=dir (--src <name>=dir) a local tree in its place"
+)
 
 
 @dataclass(frozen=True)
@@ -85,7 +88,7 @@ class GitCache:
         raise NetworkError(f"{what}: commit {commit} cannot be had from {'; '.join(tried)}", hint=WAYS_OUT)
 
     def _git_dir(self, repository: str) -> Path:
-        return self.cache / "git" / f"{repository}.git"
+        return cached(self.cache, repository)
 
     def _there(self, repository: str, commit: str) -> Found | None:
         git_dir = self._git_dir(repository)
@@ -151,6 +154,11 @@ class GitCache:
             return Reason(Trouble.COMMIT, "no branch or tag leads to it")
         read((f"--git-dir={git_dir}", "update-ref", f"{AT}/{commit}/{host}", commit), self.env)
         return None
+
+
+def cached(cache: Path, repository: str) -> Path:
+    """Return where the cache keeps `owner/name`."""
+    return cache / "git" / f"{repository}.git"
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ from cannery.core.errors import NetworkError
 from cannery.edge.git_objects import why_not
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
 
@@ -36,8 +36,7 @@ def in_mirror(mirror: Path, what: str, commit: str, hosts: Mapping[str, str], en
     looked: list[str] = []
     hint = "put a repository that has it there"
     for repository in dict.fromkeys(hosts.values()):
-        for place in (f"{repository}.git", repository, f"{repository.replace('/', '+')}/repo"):
-            git_dir = next((path for path in (mirror / place, mirror / place / ".git") if is_git_dir(path)), None)
+        for place, git_dir in places(mirror, repository):
             if git_dir is None:
                 looked.append(f"{place} (not there)")
                 continue
@@ -51,8 +50,14 @@ def in_mirror(mirror: Path, what: str, commit: str, hosts: Mapping[str, str], en
     raise NetworkError(
         f"{what}: commit {commit} is in no local repository: {', '.join(looked)}",
         where=f"GIT_MIRROR={mirror}",
-        hint=f"{hint}, or leave GIT_MIRROR out to fetch it",
+        hint=f"{hint}, or leave GIT_MIRROR (--git-mirror) out to fetch it",
     )
+
+
+def places(mirror: Path, repository: str) -> Iterator[tuple[str, Path | None]]:
+    """Give where `owner/name` may be below `mirror`, each with its git directory; None where there is none."""
+    for place in (f"{repository}.git", repository, f"{repository.replace('/', '+')}/repo"):
+        yield place, next((path for path in (mirror / place, mirror / place / ".git") if is_git_dir(path)), None)
 
 
 def is_git_dir(path: Path) -> bool:

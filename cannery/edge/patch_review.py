@@ -56,7 +56,7 @@ def review(context: Context, catalog: Catalog, plan: Plan, only: str | None = No
     found: list[tuple[str, Defect]] = []
     differing: list[Difference] = []
     with ExitStack() as stack:
-        trees = open_trees(context, catalog, plan, stack)
+        trees = open_trees(context, catalog, plan, stack, set(_needed(context, plan, only)))
         for patches, tree in _sets(context, plan, trees):
             if only is not None and patches.repo != only:
                 continue
@@ -77,16 +77,31 @@ def review(context: Context, catalog: Catalog, plan: Plan, only: str | None = No
 def _hand_written(
     provider: Chosen, tree: TreeReader, repos: Sequence[RepoChanges], tried: Sequence[PatchSet]
 ) -> Iterator[Difference]:
-    """Give where a plugin's own summary differs; of a patch that did not apply nothing was computed to judge it by."""
+    """Give where a plugin's own summary differs: it tells of the plugin's own sets.
+
+    Of a patch that did not apply nothing was computed to judge it by.
+    """
     kept = provider.component.patch_sets
     text = tree.read(kept.summary) if kept and kept.summary else None
     if kept is None or text is None:
         return
     summary = read_summary(text.decode("utf-8", "replace"), f"{provider.name}: {kept.summary}")
-    mine = [one for one in repos if one.repo in kept.repos]
+    mine = [one for one in repos if one.keeper == provider.name]
     computed = {(one.repo, patch.name) for one in mine for patch in one.patches}
-    failed = {(one.repo, file.name) for one in tried for file in one.files} - computed
+    failed = {(one.repo, file.name) for one in tried if one.keeper == provider.name for file in one.files} - computed
     yield from (one for one in differences(mine, summary) if (one.repo, one.file) not in failed)
+
+
+def _needed(context: Context, plan: Plan, only: str | None) -> Iterator[str]:
+    """Give the components whose trees the sets need, those of repo `only` when it is given; edits are no sets."""
+    for provider in providers(plan.recipe):
+        kept = provider.component.patch_sets
+        if kept is not None:
+            yield provider.name
+            chosen = (target(plan.recipe, provider, repo) for repo in kept.repos if only in {None, repo})
+            yield from (one.name for one in chosen if one is not None)
+    folders = {one.origin for one in context.patch_sets if only in {None, one.repo}}
+    yield from (step.name for step in plan.sources if any(by.origin in folders for by in step.patched_by))
 
 
 def _sets(
@@ -127,7 +142,7 @@ def _one(patches: PatchSet, tree: TreeReader) -> tuple[RepoChanges, list[str], l
         PatchChanges(name, tuple(python_changes(path, one.before[path], after) for path, after in one.contents.items()))
         for name, one in applied.items()
     ]
-    return RepoChanges(patches.repo, patches.rev, tuple(changes)), words, list(_defects(applied, tree))
+    return RepoChanges(patches.repo, patches.rev, tuple(changes), patches.keeper), words, list(_defects(applied, tree))
 
 
 def _defects(applied: Mapping[str, SetResult], tree: TreeReader) -> Iterator[tuple[str, Defect]]:

@@ -2,30 +2,38 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from cannery.core.errors import FindingsError, UnableError, UsageError
-from cannery.core.patch_list import component_named
-from cannery.core.patch_set import apply_set
+from cannery.core.patch_list import SHOWN, component_named
+from cannery.core.patch_port import AT
+from cannery.core.patch_set import SHORTEST, apply_set
 from cannery.core.patch_summary import entry
 from cannery.core.py_changes import python_changes
 from cannery.core.recipe import Chosen
 from cannery.core.source_plan import COMMIT, source_request
 from cannery.core.words import did_you_mean
+from cannery.edge.git_cache import cached
+from cannery.edge.git_mirror import is_git_dir, places
+from cannery.edge.git_objects import commits_named
 from cannery.edge.git_run import GitReadError, read
 from cannery.edge.patch_folders import plugin_sets, read_set
 from cannery.edge.patch_trees import TreeReader
 
 if TYPE_CHECKING:
     from cannery.core.catalog import Catalog
+    from cannery.core.component import Component
     from cannery.core.patch_set import PatchSet
     from cannery.edge.context import Context
 
 # Reading a tree for a trial: no layer is made of it, so any time will do.
 EPOCH = 0
+# A hash that is cut short; shorter ones are not told apart from words.
+SHORT = re.compile(rf"[0-9a-f]{{{SHORTEST},39}}")
 
 
 class FolderReader:
@@ -57,24 +65,32 @@ def source_component(catalog: Catalog, repo: str) -> str:
 
 
 def all_sets(context: Context, catalog: Catalog, component: str) -> tuple[PatchSet, ...]:
-    """Return every patch set for a component: those of folders, and of each plugin at each revision that has some.
+    """Return every patch set for a component: of each plugin at each revision that has some, then those of folders.
 
+    That is the order in which a build applies them. A set that several revisions of a plugin keep is given once.
     Plugins are fetched; raises as `cannery.edge.sources.fetch_sources`.
     """
-    found = [one for one in context.patch_sets if component_named(catalog, one.repo) == component]
+    found: dict[tuple[object, ...], PatchSet] = {}
     for plugin, keeper in catalog.components.items():
         kept = keeper.patch_sets
         for commit, revision in keeper.revisions.items():
             if kept is not None and component in revision.patches:
                 with closing(TreeReader(tree_at(context, catalog, plugin, commit))) as reader:
                     sets = plugin_sets(plugin, kept, reader)
-                found += [one for repo, group in sets.items() if kept.repos.get(repo) == component for one in group]
-    return tuple(found)
+                for one in (one for repo, group in sets.items() if kept.repos.get(repo) == component for one in group):
+                    key = (plugin, one.folder, tuple((file.name, file.digest) for file in one.files))
+                    found.setdefault(key, replace(one, origin=f"{plugin}{AT}{commit[:SHOWN]}"))
+    return (*found.values(), *(one for one in context.patch_sets if component_named(catalog, one.repo) == component))
 
 
-def full_commit(catalog: Catalog, component: str, text: str) -> str:
-    """Return the full commit of a known revision, or `text` itself when it is one; raise `UsageError` for others."""
+def full_commit(context: Context, catalog: Catalog, component: str, text: str) -> str:
+    """Return the full commit of a known revision, or of the only one on this host that `text` is the beginning of.
+
+    A full hash is returned as it is. Raises `UsageError` for anything else.
+    """
     known = [commit for commit in catalog.components[component].revisions if len(text) >= 7 and commit.startswith(text)]
+    if not known and SHORT.fullmatch(text):
+        known = sorted(_on_this_host(context, catalog.components[component], text))
     if len(known) == 1:
         return known[0]
     if not COMMIT.fullmatch(text):
@@ -84,6 +100,16 @@ def full_commit(catalog: Catalog, component: str, text: str) -> str:
             hint=f"name a commit in full (40 hex digits), or one of {names}; a folder goes with --tree",
         )
     return text
+
+
+def _on_this_host(context: Context, component: Component, text: str) -> set[str]:
+    """Return the commits that begin with `text` where a fetch looks before it asks a host: GIT_MIRROR, or the cache."""
+    repositories = dict.fromkeys(component.hosts.values())
+    if context.mirror is not None:
+        found = [git_dir for one in repositories for _, git_dir in places(context.mirror, one) if git_dir is not None]
+    else:
+        found = [path for one in repositories if is_git_dir(path := cached(context.cache, one))]
+    return {commit for git_dir in found for commit in commits_named(git_dir, text, context.env)}
 
 
 def tree_at(context: Context, catalog: Catalog, component: str, commit: str) -> Path:

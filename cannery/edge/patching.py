@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shlex
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ from cannery.core.errors import BuildFailedError
 from cannery.core.patch_reverse import without_patch
 from cannery.core.patch_set import apply_set, find_set
 from cannery.core.patching import (
+    USER_SETS,
     NotPatched,
     OverlayFile,
     Patch,
@@ -31,7 +33,7 @@ from cannery.edge.planned_sources import fetch_some
 from cannery.edge.rendered import fetch_wheels
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from cannery.core.catalog import Catalog
@@ -110,10 +112,13 @@ def with_patches(context: Context, catalog: Catalog, plan: Plan) -> Plan:
     return replace(plan, patched=tuple(tree for tree in trees if tree.patches), not_patched=left)
 
 
-def open_trees(context: Context, catalog: Catalog, plan: Plan, stack: ExitStack) -> dict[str, TreeReader]:
-    """Open the trees of those that are patched, and of those that bring patches."""
+def open_trees(
+    context: Context, catalog: Catalog, plan: Plan, stack: ExitStack, only: Collection[str] | None = None
+) -> dict[str, TreeReader]:
+    """Open the trees of those that are patched, and of those that bring patches; of the components `only` if given."""
     bring = {one.name for one in providers(plan.recipe)}
     steps = [step for step in plan.sources if step.patched_by or step.name in bring]
+    steps = [step for step in steps if only is None or step.name in only]
     files = fetch_some(context, catalog, plan, [step for step in steps if not step.release])
     locked = {package.file: package for package in plan.lock.packages}
     releases = [step for step in steps if step.release]
@@ -169,8 +174,12 @@ def _patched(
 ) -> PatchedTree:
     """Apply to one source what its plugins and folders bring, in the order of `step.patched_by`."""
     tree = _Tree(step, readers[step.name])
-    for fitting in _fitting(context, plan, step, sets):
-        _apply(tree, fitting)
+    fitting = tuple(_fitting(context, plan, step, sets))
+    for one in fitting:
+        told = len(tree.notes)
+        _apply(tree, one, context.patches)
+        if len(fitting) > 1:
+            tree.notes[told:] = [f"{one.keeper}: {note}" for note in tree.notes[told:]]
     revisions = {one.name: one.commit or one.release or one.content for one in plan.sources}
     for provider in providers(plan.recipe):
         for edit in provider.component.edits:
@@ -202,8 +211,8 @@ def _fitting(
     yield from (one for one in context.patch_sets if one.origin in origins)
 
 
-def _apply(tree: _Tree, patches: PatchSet) -> None:
-    """Apply a set, patch by patch. One that a user's own tree has already is no fault."""
+def _apply(tree: _Tree, patches: PatchSet, own: Path | None) -> None:
+    """Apply a set, patch by patch. One that a user's own tree has already is no fault. `own` is what PATCHES names."""
     refused: list[Problem] = []
     for file in patches.files:
         result = apply_set(replace(patches, files=(file,)), tree.read)
@@ -222,11 +231,13 @@ def _apply(tree: _Tree, patches: PatchSet) -> None:
         tree.modes |= {path: mode == "100755" for path, mode in result.modes.items()}
         tree.notes += [f"{file.name}.patch is in your tree already"] if is_there else result.notes
     if refused:
-        commit = tree.step.commit or "COMMIT"
+        port = f"patches port {patches.repo} {patches.rev} {tree.step.commit or 'COMMIT'}"
+        if own is not None and patches.origin.startswith(f"{USER_SETS}/"):
+            port += f" --patches {shlex.quote(str(own))}"
         raise BuildFailedError(
             "\n".join(map(str, refused)),
             where=f"patches of {patches.origin} for {tree.step.name}",
-            hint=f"`build.py patches port {patches.repo} {patches.rev} {commit}` shows both sides of each hunk",
+            hint=f"`build.py {port}` shows both sides of each hunk",
         )
 
 

@@ -140,7 +140,8 @@ def _lacking(request: SourceRequest, found: Found, what: str) -> NetworkError:
     return NetworkError(
         f"{request.name}: the repository lacks a part of {found.commit}: {what}",
         where=str(found.git_dir),
-        hint="it may be a partial clone or a snapshot; take a whole one, or leave GIT_MIRROR out to fetch it",
+        hint="it may be a partial clone or a snapshot; take a whole one, "
+        "or leave GIT_MIRROR (--git-mirror) out to fetch it",
     )
 
 

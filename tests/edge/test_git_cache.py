@@ -120,7 +120,8 @@ def test_every_host_is_named_with_its_reason(tmp_path: Path, repo: Repo) -> None
         "unknown (owner/name): host name not found: cannery.invalid",
         "other (owner/name): it has no such commit",
     ]
-    assert "GIT_MIRROR=dir" in caught.value.hint
+    assert "GIT_MIRROR=dir (--git-mirror dir)" in caught.value.hint
+    assert "SRC_<name>=dir (--src <name>=dir)" in caught.value.hint
     assert cache.slow == {"refused", "mute", "unknown"}
     assert "s3cret" not in "".join([what, *lines, *logged])
 
@@ -336,4 +337,7 @@ def test_a_mirror_that_git_cannot_read_is_told_in_gits_own_words(
     assert f"commit {wanted} is in no local repository: owner/name.git (git cannot read it: " in caught.value.what
     assert says in caught.value.what
     assert "lacks the commit" not in caught.value.what
-    assert caught.value.hint == "mend that repository, or put another copy there, or leave GIT_MIRROR out to fetch it"
+    assert (
+        caught.value.hint
+        == "mend that repository, or put another copy there, or leave GIT_MIRROR (--git-mirror) out to fetch it"
+    )

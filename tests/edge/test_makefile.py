@@ -223,6 +223,18 @@ def test_shipping(make: Make, value: str) -> None:
     assert make.noted == ["load", value]
 
 
+@pytest.mark.parametrize("value", NASTY)
+def test_patches(make: Make, value: str) -> None:
+    make("patches")
+    assert make.noted == ["patches", "list"]
+    make("patches", "PROFILE=q")
+    assert make.noted == ["patches", "list", "q"]
+    make("patches", "ARGS=port verl a b", f"GIT_MIRROR={value}", f"PATCHES={value}")
+    assert make.noted == ["patches", "--git-mirror", value, "--patches", value, "port", "verl", "a", "b"]
+    make("patches", "ARGS=summary", "PROFILE=q", f"SRC_verl-src={value}")
+    assert make.noted == ["patches", "--src", f"verl-src={value}", "summary", "q"]
+
+
 def test_a_missing_file_is_said_with_an_example(make: Make) -> None:
     done = make("load")
     assert done.returncode == 2

@@ -6,14 +6,17 @@ import ast
 import hashlib
 import json
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
+from checkouts import incomplete
 from git_trees import Repo
 from small_checkout import Done, Small, make_small
 from stub_index import StubIndex, make_sdist
+
+from cannery.core.lock_text import format_lock, parse_lock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -489,6 +492,55 @@ def test_summary_tells_what_patches_do_and_how_the_plugin_differs(stack: Stack) 
     assert stack("patches", "summary", "patched", "nothing").code == 3
 
 
+def test_summary_of_a_plugin_is_held_against_its_own_sets(stack: Stack, tmp_path: Path) -> None:
+    other = diff(stack.engine, "engine/core.py", ENGINE_FILE.replace("engine.start()", "engine"))
+    mine = two_sets(stack, tmp_path, diff(stack.engine, "engine/core.py", PATCHED_FILE), other)
+    done = stack("patches", "summary", "patched", "--patches", str(mine))
+    assert done.code == 0, done.err
+    assert "engine/core: the summary says nothing of this patch" in done.out
+    assert "engine/mine" not in done.out, "the plugin need not tell of it"
+    first, second = (done.out.index(f"= engine Patch Summary ({whose}) =") for whose in ("plugin", "PATCHES"))
+    assert first < done.out.index("method         start") < second < done.out.index("method         serve")
+    value = json.loads(stack("patches", "summary", "patched", "--patches", str(mine), "--json").out)
+    assert [one["from"] for one in value["patches"]] == ["plugin", "PATCHES"]
+    assert {one["file"] for one in value["differences"]} == {"core"}
+    assert "= engine Patch Summary =" in stack("patches", "summary", "patched").out
+
+
+def test_summary_reads_the_trees_of_the_repo_that_is_asked_for_alone(stack: Stack, tmp_path: Path) -> None:
+    third = Repo(stack.mirror / "made-up/third")
+    commit = third.commit({"third/__init__.py": INIT})
+    stack.write(plugin_files(stack, core=diff(stack.engine, "engine/core.py", PATCHED_FILE)))
+    images = stack.small.root / "images"
+    text = COMPONENTS["engine"].replace("engine", "third").replace("  {other}", "  # {other}")
+    (images / "components/third.yaml").write_text(text.format(install="editable", third=commit, other=""))
+    plugin = images / "components/plugin.yaml"
+    plugin.write_text(plugin.read_text().replace("repos: {engine: engine", "repos: {third: third, engine: engine"))
+    profile = stack.small.profile("patched")
+    profile.write_text(f"{profile.read_text()}  - {{name: third, commit: {commit}}}\n")
+    assert stack.small("lock", "patched").code == 0
+    third.path.rename(tmp_path / "gone")
+    assert stack("patches", "summary", "patched").code == 7
+    done = stack("patches", "summary", "patched", "engine")
+    assert done.code == 0, done.err
+    assert "Patch File1: engine.core.py" in done.out
+
+
+def test_summary_takes_the_lock_of_an_arch_that_has_a_complete_one(stack: Stack) -> None:
+    stack.write(plugin_files(stack, core=diff(stack.engine, "engine/core.py", PATCHED_FILE)))
+    profile = stack.small.profile("patched")
+    profile.write_text(profile.read_text().replace("arch: [amd64]", "arch: [amd64, arm64]"))
+    assert stack.small("lock", "patched").code == 0
+    path = stack.small.root / "images/locks/patched/py3.11-amd64.txt"
+    lock = parse_lock(path.read_text(), path.name)
+    path.write_text(format_lock(replace(lock, packages=incomplete(lock.packages, "torch"))))
+    done = stack("plan", "patched")
+    assert (done.code, "incomplete: torch" in done.err) == (3, True), done.err
+    done = stack("patches", "summary", "patched")
+    assert done.code == 0, done.err
+    assert "Patch File1: engine.core.py" in done.out
+
+
 def test_summary_tries_patches_on_the_tree_that_is_there(stack: Stack, tmp_path: Path) -> None:
     fits, new = diff(stack.engine, "engine/core.py", PATCHED_FILE), diff(stack.engine, "engine/new.py", "x = 1\n")
     stack.write(plugin_files(stack, core=fits, new=new))
@@ -533,6 +585,94 @@ def test_port_tells_each_hunk_and_writes_what_applies(stack: Stack, tmp_path: Pa
         str(stack.mirror),
     )
     assert (done.code, "is there already" in done.out) == (0, True)
+
+
+def two_sets(stack: Stack, tmp_path: Path, core: str, mine: str) -> Path:
+    """Write the profile with the plugin's patch `core`; return a folder with a set `mine` for the same commit."""
+    stack.write(plugin_files(stack, core=core))
+    return own_folder(tmp_path, stack.commit[:9], mine)
+
+
+def test_a_short_commit_is_looked_up_where_a_fetch_looks(
+    stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stack.write(plugin_files(stack, core=diff(stack.engine, "engine/core.py", PATCHED_FILE)))
+    moved = stack.engine.commit({"engine/core.py": "# more\n" + ENGINE_FILE})
+    words = ("patches", "port", "engine", stack.commit[:9])
+    mirror = ("--git-mirror", str(stack.mirror))
+    done = stack.small(*words, moved[:9], *mirror, "--output", str(tmp_path / "sets"))
+    assert done.code == 0, done.err
+    assert (tmp_path / "sets/engine" / moved[:9] / "core.patch").is_file()
+    for wrong in (stack.engine.git("rev-parse", f"{moved}^{{tree}}")[:9], "0123456789", moved[:6], "main"):
+        done = stack.small(*words, wrong, *mirror)
+        assert (done.code, f"{wrong!r} is no known revision of engine" in done.err) == (2, True)
+    cache = tmp_path / "git-cache"
+    assert stack.small(*words, moved, *mirror).code == 0
+    monkeypatch.setenv("CANNERY_CACHE", str(cache))
+    assert stack.small(*words, moved, *mirror).code == 0, "its tars are in that cache now"
+    assert "is no known revision" in stack.small(*words, moved[:9]).err
+    stack.engine.git("clone", "--quiet", "--bare", str(stack.engine.path), str(cache / "git/made-up/engine.git"))
+    done = stack.small(*words, moved[:9])
+    assert done.code == 0, done.err
+
+
+def test_notes_of_several_sets_say_whose_they_are(stack: Stack, tmp_path: Path) -> None:
+    core = diff(stack.engine, "engine/core.py", PATCHED_FILE)
+    far = diff(stack.engine, "engine/core.py", ENGINE_FILE.replace("engine.start()", "engine")).replace("@@ -", "@@ -1")
+    mine = two_sets(stack, tmp_path, core.replace("@@ -", "@@ -1"), far)
+    done = stack.render("--patches", str(mine))
+    assert done.code == 0, done.err
+    assert "engine: plugin: core.patch: engine/core.py: hunk 1 goes to line" in done.err
+    assert "engine: PATCHES: mine.patch: engine/core.py: hunk 1 goes to line" in done.err
+    shutil.rmtree(stack.small.root / "out")
+    assert "engine: core.patch: engine/core.py: hunk 1 goes to line" in stack.render().err
+
+
+def test_port_tries_every_set_that_fits_each_on_what_those_before_left(stack: Stack, tmp_path: Path) -> None:
+    again = PATCHED_FILE.replace("depth + 1", "depth + 2")
+    core = diff(stack.engine, "engine/core.py", PATCHED_FILE)
+    after_core = core.replace(
+        "-        return self.depth\n+        return self.depth + 1",
+        ("-        return self.depth + 1\n+        return self.depth + 2"),
+    )
+    mine = two_sets(stack, tmp_path, core, after_core)
+    moved = stack.engine.commit({"engine/core.py": "# more\n" + ENGINE_FILE})
+    places = ("--git-mirror", str(stack.mirror), "--patches", str(mine))
+    words = ("patches", "port", "engine", stack.commit[:9], moved, *places)
+    done = stack.small(*words, "--output", str(tmp_path / "made"))
+    assert done.code == 0, done.err
+    rev = stack.commit[:9]
+    plugin = stack.small("patches", "list", "patched").out.split("plugin at ")[1][:12]
+    first, second = (
+        done.out.index(f"== engine/{rev} of plugin at {plugin}"),
+        done.out.index(f"== engine/{rev} of PATCHES"),
+    )
+    assert first < done.out.index("core: applies, at other lines") < second < done.out.index("mine: applies, at other")
+    made = [tmp_path / "made" / name / "engine" / moved[:9] for name in (f"plugin-at-{plugin}/", "PATCHES")]
+    for file in (made[0] / "core.patch", made[1] / "mine.patch"):
+        stack.engine.git("apply", str(file))
+    assert (stack.engine.path / "engine/core.py").read_text() == "# more\n" + again
+    told = json.loads(stack.small(*words, "--json").out)["patches"]
+    assert [(one["patch"], one["origin"]) for one in told] == [
+        ("core", f"plugin at {plugin}"),
+        ("mine", f"PATCHES/engine/{rev}"),
+    ]
+
+
+def test_port_is_exit_3_where_one_of_two_sets_does_not_apply(stack: Stack, tmp_path: Path) -> None:
+    core = diff(stack.engine, "engine/core.py", PATCHED_FILE)
+    mine = two_sets(stack, tmp_path, core, core.replace("return self.depth", "return self.deep"))
+    words = ("patches", "port", "engine", stack.commit[:9], stack.commit, "--git-mirror", str(stack.mirror))
+    done = stack.small(*words, "--patches", str(mine), "--output", str(tmp_path / "made"))
+    assert (done.code, "mine: does not apply" in done.out, "core: applies" in done.out) == (3, True, True)
+    assert "\n1 of 1 applies\n== engine/" in done.out
+    assert done.out.endswith("\n0 of 1 apply; 1 does not: mine\n")
+    assert f"in a working tree at {stack.commit[:12]} by hand" in done.err
+    assert f"`build.py patches new engine --tree DIR --output {tmp_path / 'made'}`" in done.err
+    assert not (tmp_path / "made").exists()
+    done = stack.render("--patches", str(mine))
+    assert done.code == 5
+    assert f"patches port engine {stack.commit[:9]} {stack.commit} --patches {mine}`" in done.err
 
 
 @pytest.mark.parametrize(
