@@ -24,7 +24,7 @@ def with_version(text: str, repo: str, rev: str, folder: str, files: Sequence[Ma
         patches = list(value.get("patches", ()))
         mine = next((one for one in patches if one["repo"] == repo), None)
         versions = [one for one in (mine["versions"] if mine else ()) if one["rev"] != rev]
-    except (yaml.YAMLError, AttributeError, KeyError, TypeError) as error:
+    except (yaml.YAMLError, AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
         hint = "remove it, or write to another folder with --output"
         raise UsageError(f"patch_summary.yaml is not as verl_npu has it: {error}", hint=hint) from error
     entry = {
