@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 # Reading a tree for a trial: no layer is made of it, so any time will do.
 EPOCH = 0
+# Bytes of a patch's name; file systems take 255, with its ending and a number.
+LONGEST = 200
 HASH = re.compile(rf"[0-9a-f]{{{SHORTEST},40}}")
 
 
@@ -189,7 +191,13 @@ def patch_names(paths: list[str]) -> dict[str, str]:
 def _names_for(path: PurePosixPath) -> Iterator[str]:
     """Yield names for the patch of one file, the shortest first, without an end."""
     parts = path.with_suffix("").parts
-    yield from ("_".join(parts[-take:]) for take in range(1, len(parts) + 1))
-    whole = "_".join(path.parts)
+    yield from (_fit("_".join(parts[-take:])) for take in range(1, len(parts) + 1))
+    whole = _fit("_".join(path.parts))
     yield whole
     yield from (f"{whole}_{number}" for number in count(2))
+
+
+def _fit(name: str) -> str:
+    """Return a name that sets are read with again: no dot in front, nothing that does not print, not too long."""
+    plain = "".join(sign if sign.isprintable() else "_" for sign in name).lstrip(".") or "_"
+    return plain.encode()[:LONGEST].decode(errors="ignore")

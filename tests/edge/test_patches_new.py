@@ -11,6 +11,7 @@ from git_trees import Repo
 from test_patching import ENGINE_FILE, PATCHED_FILE, Stack, diff, made_stack, plugin_files
 
 from cannery.core.errors import UnableError, UsageError
+from cannery.edge.patch_folders import folder_sets
 from cannery.edge.patch_tools import FolderReader, patch_names
 from cannery.edge.patch_write import read_told, write_set, write_told_set
 
@@ -54,6 +55,8 @@ def changed(stack: Stack, tmp_path: Path, files: Mapping[str, str]) -> Path:
         (["a/x.c", "a/x.h", "a/x.py"], ["x", "a_x", "a_x.py"]),
         (["a/b.py", "a_b.c", "a_b.py", "b.c", "z/b.c"], ["b", "a_b", "a_b.py", "b.c", "z_b"]),
         (["a/a_x.py", "a_a_x.py", "a_x", "b/a/a_x.py"], ["a_x", "a_a_x", "a_x_2", "b_a_a_x"]),
+        ([".gitignore", "a/.x/y", "a\tb.py"], ["gitignore", "a_b", "y"]),
+        ([f"{'é' * 120}.c", f"{'é' * 120}.py", "x"], ["x", "é" * 100, f"{'é' * 100}_2"]),
     ],
 )
 def test_each_file_has_a_patch_of_its_own_name(paths: list[str], names: list[str]) -> None:
@@ -63,18 +66,20 @@ def test_each_file_has_a_patch_of_its_own_name(paths: list[str], names: list[str
     assert list(found.values()) == names
 
 
-def test_every_changed_file_is_in_a_patch(stack: Stack, tmp_path: Path) -> None:
-    head = stack.engine.commit({"setup.py": "a = 1\n", "setup.cfg": "b\n"})
-    mine = changed(stack, tmp_path, {"setup.py": "a = 2\n", "setup.cfg": "c\n", "engine/core.py": PATCHED_FILE})
+def test_every_changed_file_is_in_a_patch_that_is_read_again(stack: Stack, tmp_path: Path) -> None:
+    head = stack.engine.commit({"setup.py": "a = 1\n", "setup.cfg": "b\n", ".flake8": "x\n"})
+    files = {"setup.py": "a = 2\n", "setup.cfg": "c\n", ".flake8": "y\n", "engine/core.py": PATCHED_FILE}
+    mine = changed(stack, tmp_path, files)
     code, said = new(stack, mine, tmp_path / "sets")
     assert code == 0, said
     folder = tmp_path / "sets/engine" / head[:9]
-    assert sorted(path.name for path in folder.iterdir()) == ["core.patch", "setup.patch", "setup.py.patch"]
+    names = ["core", "flake8", "setup", "setup.py"]
+    assert sorted(path.name for path in folder.iterdir()) == [f"{name}.patch" for name in names]
+    (read,) = folder_sets(tmp_path / "none", tmp_path / "sets")
+    assert [file.name for file in read.files] == names
     for path in folder.iterdir():
         stack.engine.git("apply", str(path))
-    assert (stack.engine.path / "setup.py").read_text() == "a = 2\n"
-    assert (stack.engine.path / "setup.cfg").read_text() == "c\n"
-    assert (stack.engine.path / "engine/core.py").read_text() == PATCHED_FILE
+    assert {name: (stack.engine.path / name).read_text() for name in files} == files
 
 
 def test_port_to_a_folder_is_kept_under_the_commit_of_it(stack: Stack, tmp_path: Path) -> None:
