@@ -24,7 +24,6 @@ from cannery.core.patch_port import (
 from cannery.core.patch_set import apply_set, fitting_sets, no_set_for
 from cannery.core.patch_yaml import with_version
 from cannery.core.words import did_you_mean
-from cannery.edge.files import write_atomic
 
 if TYPE_CHECKING:
     import argparse
@@ -112,21 +111,32 @@ def _summary(arguments: argparse.Namespace, context: Context) -> ExitCode:
 
 def _port(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Try the sets for a commit on another one, or on a folder, and say what becomes of each hunk."""
-    from cannery.edge.patch_tools import FolderReader, all_sets, full_commit, source_component, tree_at  # noqa: PLC0415
+    from cannery.edge.patch_tools import (  # noqa: PLC0415 - of this action alone
+        FolderReader,
+        all_sets,
+        full_commit,
+        some_commit,
+        source_component,
+        tree_at,
+    )
     from cannery.edge.patch_trees import TreeReader  # noqa: PLC0415 - of this action alone
+    from cannery.edge.working_tree import working_commit  # noqa: PLC0415 - of this action alone
 
     catalog = context.catalog()
     repo, start, *rest = arguments.words
     component = source_component(catalog, repo)
     if bool(rest) == bool(arguments.tree):
         raise UsageError("patches port: name the revision to try, or a folder with --tree", hint=EXAMPLES["port"])
+    start = some_commit(start)
+    reader = FolderReader(Path(arguments.tree)) if arguments.tree else None
+    # A set is kept under the commit that it is for, which a folder has to tell then.
+    to = working_commit(context, Path(arguments.tree)) if arguments.tree and arguments.output else arguments.tree
     known = all_sets(context, catalog, component)
     found = fitting_sets(known, start)
     if not found:
         raise FindingsError(no_set_for(repo, start, known), where=f"patches port {repo}", hint="build.py patches list")
-    if arguments.tree:
-        reader = FolderReader(Path(arguments.tree))
-        return _ported(arguments, context, found, reader.read, arguments.tree)
+    if reader:
+        return _ported(arguments, context, found, reader.read, to)
     commit = full_commit(context, catalog, component, rest[0])
     with closing(TreeReader(tree_at(context, catalog, component, commit))) as tree:
         return _ported(arguments, context, found, tree.read, commit)
@@ -155,7 +165,8 @@ def _ported(
     if arguments.output and fits:
         for result, inner in zip(results, origin_folders(found), strict=True):
             folder = _written(Path(arguments.output) / inner, result, to)
-            context.say(f"{result.set.keeper}: written to {context.shown(folder)}")
+            done = f"written to {context.shown(folder)}" if folder else "nothing written: all of it is there already"
+            context.say(f"{result.set.keeper}: {done}")
     elif arguments.output:
         context.say("nothing written: not all of it applies")
         again = f"build.py patches new {arguments.words[0]} --tree DIR --output {shlex.quote(arguments.output)}"
@@ -164,9 +175,12 @@ def _ported(
     return ExitCode.DONE if fits else ExitCode.FINDINGS
 
 
-def _written(output: Path, result: SetResult, to: str) -> Path:
-    """Write a ported set, each patch as it would be made on the new tree; those that are there already are left out."""
-    from cannery.edge.patch_tools import write_set  # noqa: PLC0415 - of this action alone
+def _written(output: Path, result: SetResult, to: str) -> Path | None:
+    """Write a ported set, each patch as it would be made on the new tree; those that are there already are left out.
+
+    Return its folder, None where no patch is left.
+    """
+    from cannery.edge.patch_write import write_set  # noqa: PLC0415 - of this action alone
 
     found = result.set
     state = dict(result.before)
@@ -179,13 +193,16 @@ def _written(output: Path, result: SetResult, to: str) -> Path:
         if text:
             texts[f"{file.name}.patch"] = text
     folder = output / found.repo / to[:DIGITS]
+    if not texts:
+        return None
     write_set(folder, texts)
     return folder
 
 
 def _new(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Make a set of a working tree's changes: a patch a file, and the entry of patch_summary.yaml for them."""
-    from cannery.edge.patch_tools import new_set, source_component, write_set  # noqa: PLC0415 - of this action alone
+    from cannery.edge.patch_tools import new_set, source_component  # noqa: PLC0415 - of this action alone
+    from cannery.edge.patch_write import read_told, write_told_set  # noqa: PLC0415 - of this action alone
 
     catalog = context.catalog()
     (repo,) = arguments.words
@@ -195,19 +212,15 @@ def _new(arguments: argparse.Namespace, context: Context) -> ExitCode:
     made = new_set(context, repo, Path(arguments.tree))
     root = Path(arguments.output) if arguments.output else context.root / PATCHES
     folder = root / repo / made.rev[:DIGITS]
-    summary = with_version(_read(root / SUMMARY), repo, made.rev, folder.name, made.entries)
-    write_set(folder, {f"{name}.patch": text for name, text in made.texts.items()})
-    write_atomic(root / SUMMARY, summary)
+    summary = with_version(read_told(root / SUMMARY), repo, made.rev, folder.name, made.entries)
+    texts = {f"{name}.patch": text for name, text in made.texts.items()}
+    write_told_set(folder, texts, root / SUMMARY, summary)
     for name in made.untracked:
         context.say(f"note: git does not track {name}: it is in no patch (`git add -N {name}`)")
     if made.rev not in catalog.components[component].revisions:
         context.say(f"note: no profile has {component} at {made.rev}, which these patches are for")
     print("\n".join(f"{context.shown(folder)}/{name}.patch" for name in sorted(made.texts)))
     return ExitCode.DONE
-
-
-def _read(path: Path) -> str:
-    return path.read_text(encoding="utf-8") if path.is_file() else ""
 
 
 # action: (function, fewest and most words behind it)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from contextlib import closing
 from dataclasses import dataclass, replace
-from pathlib import Path, PurePosixPath
+from itertools import count
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from cannery.core.errors import FindingsError, UnableError, UsageError
@@ -23,8 +24,12 @@ from cannery.edge.git_objects import commits_named
 from cannery.edge.git_run import GitReadError, read
 from cannery.edge.patch_folders import plugin_sets, read_set
 from cannery.edge.patch_trees import TreeReader
+from cannery.edge.working_tree import working_diff
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
     from cannery.core.catalog import Catalog
     from cannery.core.component import Component
     from cannery.core.patch_set import PatchSet
@@ -34,12 +39,19 @@ if TYPE_CHECKING:
 EPOCH = 0
 # A hash that is cut short; shorter ones are not told apart from words.
 SHORT = re.compile(rf"[0-9a-f]{{{SHORTEST},39}}")
+# Bytes of a patch's name; file systems take 255, with its ending and a number.
+LONGEST = 200
+HASH = re.compile(rf"[0-9a-f]{{{SHORTEST},40}}")
 
 
 class FolderReader:
     """A folder as a tree: the same questions as `TreeReader`'s."""
 
     def __init__(self, folder: Path) -> None:
+        """Raise `UsageError` for what is no folder."""
+        if not folder.is_dir():
+            what = "is no folder" if folder.exists() else "does not exist"
+            raise UsageError(f"--tree: {str(folder)!r} {what}", hint="name the folder that the patches are tried on")
         self._folder = folder
 
     @property
@@ -49,10 +61,21 @@ class FolderReader:
         return tuple(path.relative_to(self._folder).as_posix() for path in files)
 
     def read(self, path: str) -> bytes | None:
-        """Return the content of a file; None when there is none. Nothing outside the folder is read."""
-        place = self._folder / path
-        inside = place.resolve().is_relative_to(self._folder.resolve())
-        return place.read_bytes() if inside and place.is_file() else None
+        """Return the content of a file; None when there is none. A link is no file, nor is what lies behind one.
+
+        `path` is one that a patch may name (`cannery.core.patch_path.safe`). Raises `UnableError` for a file that
+        cannot be read.
+        """
+        place = self._folder
+        try:
+            for part in PurePosixPath(path).parts:
+                place /= part
+                if place.is_symlink():
+                    return None
+            return place.read_bytes() if place.is_file() else None
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise UnableError(f"cannot be read: {reason}", where=str(place), hint="make it readable for you") from error
 
 
 def source_component(catalog: Catalog, repo: str) -> str:
@@ -83,11 +106,19 @@ def all_sets(context: Context, catalog: Catalog, component: str) -> tuple[PatchS
     return (*found.values(), *(one for one in context.patch_sets if component_named(catalog, one.repo) == component))
 
 
+def some_commit(text: str) -> str:
+    """Return a commit's full or short hash as git writes it; raise `UsageError` for what is none."""
+    if not HASH.fullmatch(text.lower()):
+        raise UsageError(f"{text!r} is no commit", hint=f"give a hash of {SHORTEST} to 40 hex digits")
+    return text.lower()
+
+
 def full_commit(context: Context, catalog: Catalog, component: str, text: str) -> str:
     """Return the full commit of a known revision, or of the only one on this host that `text` is the beginning of.
 
     A full hash is returned as it is. Raises `UsageError` for anything else.
     """
+    text = text.lower()
     known = [commit for commit in catalog.components[component].revisions if len(text) >= 7 and commit.startswith(text)]
     if not known and SHORT.fullmatch(text):
         known = sorted(_on_this_host(context, catalog.components[component], text))
@@ -134,42 +165,6 @@ def tree_at(context: Context, catalog: Catalog, component: str, commit: str) -> 
     return file.tar
 
 
-def working_diff(context: Context, folder: Path) -> tuple[str, dict[str, bytes], tuple[str, ...]]:
-    """Return HEAD of a working tree, {path: its diff from HEAD} of what is changed, and files that git does not track.
-
-    Raises `UsageError` for a folder that is no working tree, `FindingsError` for one without changes.
-    """
-    git = ("-C", folder)
-    try:
-        head = read((*git, "rev-parse", "HEAD"), context.env).decode().strip()
-        top = Path(read((*git, "rev-parse", "--show-toplevel"), context.env).decode().rstrip("\n"))
-        plain = (
-            "-c",
-            "core.quotePath=true",
-            "-C",
-            top,
-            "diff",
-            "--no-ext-diff",
-            "--no-textconv",
-            "--no-color",
-            "--no-renames",
-        )
-        names = read((*plain, "--name-only", "-z", "HEAD"), context.env).decode(errors="surrogateescape")
-        changed = [name for name in names.split("\0") if name]
-        diffs = {
-            name: read((*plain, "--full-index", "HEAD", "--", f":(literal){name}"), context.env) for name in changed
-        }
-        others = read(("-C", top, "ls-files", "--others", "--exclude-standard", "-z"), context.env)
-    except GitReadError as error:
-        hint = "name the working tree that you develop in"
-        raise UsageError(f"--tree: git cannot read {str(folder)!r}: {error}", hint=hint) from error
-    untracked = tuple(name for name in others.decode(errors="replace").split("\0") if name)
-    if not diffs:
-        new = f"; git does not track {', '.join(untracked[:3])}: `git add -N` it" if untracked else ""
-        raise FindingsError(f"nothing differs from HEAD{new}", where=str(folder), hint="change what is to be patched")
-    return head, diffs, untracked
-
-
 @dataclass(frozen=True)
 class NewSet:
     """A set made of a working tree: its HEAD, {name: patch}, entries for a summary, and files that are in no patch."""
@@ -207,31 +202,27 @@ def _at_head(context: Context, folder: Path, path: str) -> bytes | None:
 
 
 def patch_names(paths: list[str]) -> dict[str, str]:
-    """Return {path: name of its patch}: the file's own name, with folders before it where two files have the same."""
+    """Return {path: name of its patch}, no name twice: the file's own without its ending where no other file has it.
+
+    Otherwise folders stand before it, then its ending behind it, and at last a number.
+    """
     names: dict[str, str] = {}
     for path in sorted(paths):
-        parts = PurePosixPath(path).with_suffix("").parts
-        take = 1
-        while "_".join(parts[-take:]) in names.values() and take < len(parts):
-            take += 1
-        names[path] = "_".join(parts[-take:])
+        taken = set(names.values())
+        names[path] = next(name for name in _names_for(PurePosixPath(path)) if name not in taken)
     return names
 
 
-def write_set(folder: Path, texts: dict[str, bytes]) -> None:
-    """Write {name: content} into a new folder, all or nothing.
+def _names_for(path: PurePosixPath) -> Iterator[str]:
+    """Yield names for the patch of one file, the shortest first, without an end."""
+    parts = path.with_suffix("").parts
+    yield from (_fit("_".join(parts[-take:])) for take in range(1, len(parts) + 1))
+    whole = _fit("_".join(path.parts))
+    yield whole
+    yield from (f"{whole}_{number}" for number in count(2))
 
-    Raises `UsageError` where the folder holds something already, `UnableError` where it cannot be written.
-    """
-    if folder.exists() and any(folder.iterdir()):
-        raise UsageError("there is a patch set already", where=str(folder), hint="remove it, or name another --output")
-    part = folder.with_name(f".{folder.name}.cannery")
-    try:
-        part.mkdir(parents=True, exist_ok=True)
-        for old in part.iterdir():
-            old.unlink()  # of a run that was cut off
-        for name, content in texts.items():
-            (part / name).write_bytes(content)
-        part.replace(folder)
-    except OSError as error:
-        raise UnableError(f"cannot be written: {error.strerror or error}", where=str(folder)) from error
+
+def _fit(name: str) -> str:
+    """Return a name that sets are read with again: no dot in front, nothing that does not print, not too long."""
+    plain = "".join(sign if sign.isprintable() else "_" for sign in name).lstrip(".") or "_"
+    return plain.encode()[:LONGEST].decode(errors="ignore")

@@ -6,6 +6,7 @@ import ast
 import hashlib
 import json
 import shutil
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -156,8 +157,8 @@ def diff(repo: Repo, path: str, text: str) -> str:
     return found
 
 
-@pytest.fixture
-def stack(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Stack]:
+@contextmanager
+def made_stack(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Stack]:
     with StubIndex() as index:
         small = make_small(tmp_path, index, capsys, monkeypatch)
         mirror = tmp_path / "mirror"
@@ -166,6 +167,12 @@ def stack(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytes
         commit = engine.commit({"engine/core.py": ENGINE_FILE})
         index.add(make_sdist("engine", "0.9"))
         yield Stack(small, engine, plugin, commit, other, mirror)
+
+
+@pytest.fixture
+def stack(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Stack]:
+    with made_stack(tmp_path, capsys, monkeypatch) as made:
+        yield made
 
 
 def plugin_files(stack: Stack, **patches: str) -> str:

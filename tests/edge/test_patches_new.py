@@ -1,0 +1,219 @@
+"""`patches new` and `patches port`: what they read of a working tree, and what they leave behind when they fail."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+from git_trees import Repo
+from test_patching import ENGINE_FILE, PATCHED_FILE, Stack, diff, made_stack, plugin_files
+
+from cannery.core.errors import UnableError, UsageError
+from cannery.edge.patch_folders import folder_sets
+from cannery.edge.patch_tools import FolderReader, patch_names
+from cannery.edge.patch_write import read_told, write_set, write_told_set
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+
+@pytest.fixture
+def stack(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Stack]:
+    with made_stack(tmp_path, capsys, monkeypatch) as made:
+        made.write(plugin_files(made, core=diff(made.engine, "engine/core.py", PATCHED_FILE)))
+        yield made
+
+
+def port(stack: Stack, *words: str) -> tuple[int, str]:
+    done = stack.small("patches", "port", "engine", *words, "--git-mirror", str(stack.mirror))
+    return done.code, done.out + done.err
+
+
+def new(stack: Stack, tree: Path, output: Path) -> tuple[int, str]:
+    done = stack.small("patches", "new", "engine", "--tree", str(tree), "--output", str(output))
+    return done.code, done.out + done.err
+
+
+def changed(stack: Stack, tmp_path: Path, files: Mapping[str, str]) -> Path:
+    """A working tree of the engine with these files changed."""
+    mine = tmp_path / "mine"
+    shutil.copytree(stack.engine.path, mine)
+    for name, text in files.items():
+        (mine / name).write_text(text)
+    return mine
+
+
+@pytest.mark.parametrize(
+    ("paths", "names"),
+    [
+        (["a/core.py", "b/core.py", "core.py"], ["core", "b_core", "core.py"]),
+        (["setup.cfg", "setup.py"], ["setup", "setup.py"]),
+        (["requirements.md", "requirements.txt", "setup.py"], ["requirements", "requirements.txt", "setup"]),
+        (["a/x.c", "a/x.h", "a/x.py"], ["x", "a_x", "a_x.py"]),
+        (["a/b.py", "a_b.c", "a_b.py", "b.c", "z/b.c"], ["b", "a_b", "a_b.py", "b.c", "z_b"]),
+        (["a/a_x.py", "a_a_x.py", "a_x", "b/a/a_x.py"], ["a_x", "a_a_x", "a_x_2", "b_a_a_x"]),
+        ([".gitignore", "a/.x/y", "a\tb.py"], ["gitignore", "a_b", "y"]),
+        ([f"{'é' * 120}.c", f"{'é' * 120}.py", "x"], ["x", "é" * 100, f"{'é' * 100}_2"]),
+    ],
+)
+def test_each_file_has_a_patch_of_its_own_name(paths: list[str], names: list[str]) -> None:
+    found = patch_names(paths)
+    assert len(set(found.values())) == len(paths)
+    assert list(found) == sorted(paths)
+    assert list(found.values()) == names
+
+
+def test_every_changed_file_is_in_a_patch_that_is_read_again(stack: Stack, tmp_path: Path) -> None:
+    head = stack.engine.commit({"setup.py": "a = 1\n", "setup.cfg": "b\n", ".flake8": "x\n"})
+    files = {"setup.py": "a = 2\n", "setup.cfg": "c\n", ".flake8": "y\n", "engine/core.py": PATCHED_FILE}
+    mine = changed(stack, tmp_path, files)
+    code, said = new(stack, mine, tmp_path / "sets")
+    assert code == 0, said
+    folder = tmp_path / "sets/engine" / head[:9]
+    names = ["core", "flake8", "setup", "setup.py"]
+    assert sorted(path.name for path in folder.iterdir()) == [f"{name}.patch" for name in names]
+    (read,) = folder_sets(tmp_path / "none", tmp_path / "sets")
+    assert [file.name for file in read.files] == names
+    for path in folder.iterdir():
+        stack.engine.git("apply", str(path))
+    assert {name: (stack.engine.path / name).read_text() for name in files} == files
+
+
+def test_port_to_a_folder_is_kept_under_the_commit_of_it(stack: Stack, tmp_path: Path) -> None:
+    start = stack.commit[:9]
+    head = stack.engine.commit({"engine/core.py": f"# more\n{ENGINE_FILE}"})
+    out = tmp_path / "sets"
+    code, said = port(stack, start, "--tree", str(stack.engine.path), "--output", str(out))
+    assert code == 0, said
+    assert [path.relative_to(out).as_posix() for path in out.rglob("*.patch")] == [f"engine/{head[:9]}/core.patch"]
+    stack.engine.git("apply", "--check", str(out / "engine" / head[:9] / "core.patch"))
+    # A folder of which nobody knows the commit: not even a repository above it is asked.
+    inner = stack.engine.path / "inner"
+    (inner / "engine").mkdir(parents=True)
+    (inner / "engine/core.py").write_text(ENGINE_FILE)
+    code, said = port(stack, start, "--tree", str(inner), "--output", str(tmp_path / "other"))
+    assert (code, "is a folder inside a working tree" in said, (tmp_path / "other").exists()) == (2, True, False)
+    assert port(stack, start, "--tree", str(inner))[0] == 0, "without --output any folder will do"
+
+
+def test_words_of_port_are_read_alike_on_both_sides(stack: Stack, tmp_path: Path) -> None:
+    upstream = stack.engine.commit({"engine/core.py": PATCHED_FILE})
+    out = tmp_path / "sets"
+    code, said = port(stack, stack.commit[:9].upper(), upstream.upper(), "--output", str(out))
+    assert (code, "nothing written: all of it is there already" in said) == (0, True), said
+    assert not out.exists()
+    for words in (("main", upstream), (stack.commit, "main")):
+        code, said = port(stack, *words)
+        assert (code, "'main' is no" in said) == (2, True), said
+    code, said = port(stack, stack.commit, "--tree", str(tmp_path / "nothere"))
+    assert (code, "nothere' does not exist" in said) == (2, True), said
+
+
+def test_set_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    folder = tmp_path / "engine/abc"
+
+    def interrupted() -> Iterator[tuple[str, bytes]]:
+        yield "a.patch", b"a"
+        raise KeyboardInterrupt
+
+    class Cut(dict[str, bytes]):
+        def items(self) -> Iterator[tuple[str, bytes]]:  # type: ignore[override]  # stops in the middle, as a user does
+            return interrupted()
+
+    with pytest.raises(KeyboardInterrupt):
+        write_set(folder, Cut())
+    assert list(folder.parent.iterdir()) == []
+    with pytest.raises(UnableError, match="cannot be written: file name too long") as failed:
+        write_set(folder, {"a.patch": b"a", "x" * 300: b"b"})
+    assert failed.value.hint
+    assert list(folder.parent.iterdir()) == []
+    left = folder.with_name(".abc.cannery")
+    (left / "more").mkdir(parents=True)
+    (left / "old.patch").write_bytes(b"old")
+    write_set(folder, {"a.patch": b"a"})
+    assert [path.name for path in tmp_path.rglob("*")] == ["engine", "abc", "a.patch"]
+
+
+def test_what_cannot_be_written_says_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for folder in (tmp_path / "file", tmp_path / "file/abc"):
+        with pytest.raises(UnableError, match="cannot be written: not a directory") as failed:
+            write_set(folder, {"a.patch": b"a"})
+        assert failed.value.hint == "a file is where a folder is wanted: move it away"
+
+
+def test_set_is_withdrawn_when_its_summary_cannot_be_written(tmp_path: Path) -> None:
+    told = tmp_path / "patch_summary.yaml"
+    told.mkdir()
+    folder = tmp_path / "engine/abc"
+    with pytest.raises(UnableError, match=r"patch_summary\.yaml: cannot be written: is a directory"):
+        write_told_set(folder, {"a.patch": b"a"}, told, "x")
+    assert not folder.exists()
+    told.rmdir()
+    write_told_set(folder, {"a.patch": b"a"}, told, "x")
+    assert (told.read_text(), (folder / "a.patch").read_bytes()) == ("x", b"a")
+
+
+def test_summary_that_cannot_be_read_is_the_users(tmp_path: Path) -> None:
+    told = tmp_path / "patch_summary.yaml"
+    assert read_told(told) == ""
+    told.write_bytes(b"# caf\xe9\n")
+    with pytest.raises(UsageError, match=r"patch_summary\.yaml: is not UTF-8, from byte 5 on"):
+        read_told(told)
+    told.unlink()
+    told.mkdir()
+    with pytest.raises(UsageError, match=r"patch_summary\.yaml: is a folder"):
+        read_told(told)
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe", b"[" * 600, b"a: 2020-13-45\n", b"patches: {}\nx: [\n"])
+def test_new_beside_a_broken_summary_writes_nothing(stack: Stack, tmp_path: Path, content: bytes) -> None:
+    mine = changed(stack, tmp_path, {"engine/core.py": PATCHED_FILE})
+    out = tmp_path / "sets"
+    out.mkdir()
+    (out / "patch_summary.yaml").write_bytes(content)
+    code, said = new(stack, mine, out)
+    assert (code, "patch_summary.yaml" in said) == (2, True), said
+    assert [path.name for path in out.rglob("*")] == ["patch_summary.yaml"]
+    assert (out / "patch_summary.yaml").read_bytes() == content
+
+
+def test_folder_has_no_file_behind_a_link(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real/a.py").write_text("a\n")
+    (tmp_path / "file.py").symlink_to("real/a.py")
+    (tmp_path / "folder").symlink_to("real")
+    (tmp_path / "loop").symlink_to("loop")
+    reader = FolderReader(tmp_path)
+    assert reader.read("real/a.py") == b"a\n"
+    for path in ("file.py", "folder/a.py", "loop", "loop/a.py", "real", "real/a.py/b", "none"):
+        assert reader.read(path) is None, path
+    (tmp_path / "root").symlink_to(tmp_path)
+    assert FolderReader(tmp_path / "root").read("real/a.py") == b"a\n", "how the folder itself is named is free"
+    with pytest.raises(UsageError, match=r"a\.py' is no folder"):
+        FolderReader(tmp_path / "real/a.py")
+    with pytest.raises(UnableError, match="cannot be read: File name too long") as failed:
+        reader.read("x" * 300)
+    assert failed.value.hint == "make it readable for you"
+
+
+def test_new_tells_what_git_refuses(stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "sets"
+    empty = Repo(tmp_path / "empty")
+    code, said = new(stack, empty.path, out)
+    assert (code, "nothing was committed yet" in said, "commit the state" in said) == (2, True, True), said
+    plain = tmp_path / "plain"
+    plain.mkdir()
+    code, said = new(stack, plain, out)
+    assert (code, "not a git repository" in said, "name the working tree" in said) == (2, True, True), said
+    mine = changed(stack, tmp_path, {"engine/core.py": PATCHED_FILE})
+    for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"):
+        monkeypatch.setenv(name, os.devnull)  # the settings of a machine for tests may trust every folder
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")  # git's own switch for this case
+    code, said = new(stack, mine, out)
+    assert (code, "dubious ownership" in said) == (2, True), said
+    assert f"it is another user's; if you trust it: git config --global --add safe.directory {mine}" in said
+    assert not out.exists()
