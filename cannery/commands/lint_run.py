@@ -70,6 +70,8 @@ def _text(text: str | None) -> str:
         raise UsageError("lint-run: no command is given", hint=hint)
     if text != "-":
         return text
+    if sys.stdin is None:  # what `<&-` leaves
+        raise UsageError("standard input is closed", hint="build.py lint-run - < FILE, or the command itself")
     found = sys.stdin.read(MOST_CHARACTERS + 1)
     if len(found) > MOST_CHARACTERS:
         raise UsageError("standard input is longer than any command", hint="give the command alone")

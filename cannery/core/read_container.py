@@ -7,7 +7,8 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
-CARD = re.compile(r"/dev/davinci(\d+)")
+# Longer numbers are no card of any machine.
+CARD = re.compile(r"/dev/davinci(\d{1,4})")
 _PERMISSIONS = re.compile(r"[rwm]{1,3}")
 _MOUNT_KEYS = {"src": "source", "dst": "target", "destination": "target"}
 

@@ -127,6 +127,13 @@ def test_wrong_use(capsys: pytest.CaptureFixture[str], words: list[str], what: s
     assert what in err
 
 
+def test_a_closed_standard_input(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", None)
+    code, _, err = lint(capsys, "-")
+    assert code == 2
+    assert "standard input is closed" in err
+
+
 @pytest.mark.parametrize("text", ["services: []", "a: b", "- a"])
 def test_a_file_without_services(capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str) -> None:
     file = tmp_path / "x.yaml"

@@ -16,7 +16,14 @@ from cannery.core.lint_run.environment import chip_words, entry_point, lists, pr
 from cannery.core.lint_run.image import behind, chip, registry, standin, strange_image
 from cannery.core.lint_run.memory import shared_memory
 from cannery.core.lint_run.mounts import bad_paths, hidden, twice
-from cannery.core.lint_run.nodes import closed_nodes, foreign_nodes, missing_cards, missing_managers, unknown_nodes
+from cannery.core.lint_run.nodes import (
+    closed_nodes,
+    endless_numbers,
+    foreign_nodes,
+    missing_cards,
+    missing_managers,
+    unknown_nodes,
+)
 from cannery.core.lint_run.user import caches, group
 from cannery.core.lint_run.visible import other_makers, own_variable, runtime_variable
 from cannery.core.words import Severity
@@ -33,6 +40,7 @@ RULES: tuple[Callable[[Case], Iterable[Remark]], ...] = (
     strange_image,
     behind,
     unknown_nodes,
+    endless_numbers,
     missing_managers,
     missing_cards,
     foreign_nodes,

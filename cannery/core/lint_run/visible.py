@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 # "" and `void`: no card (Ascend Docker Runtime, usage on the client); its other forms name cards by other means.
 NO_CARD = frozenset({"", "void"})
+CARD_NUMBER = re.compile(r"[0-9]{1,4}")
 OTHER_FORMS = re.compile(r"(?:npu|Ascend)[\w-]*\d", re.IGNORECASE)
 
 
@@ -71,8 +72,8 @@ def own_variable(case: Case) -> Iterator[Remark]:
     if variable is None or not variable.value or "$" in variable.value:
         return
     word, parts = variable.setting.word, [part.strip() for part in variable.value.split(",")]
-    if not all(part.isdecimal() for part in parts):
-        what = f"{word}: not a list of numbers"
+    if not all(CARD_NUMBER.fullmatch(part) for part in parts):
+        what = f"{word}: not a list of cards' numbers"
         why = "CANN reads numbers with commas between them, and no ranges"
         yield remark(Severity.ERROR, "visible.text", word, what, why, f"-e {VISIBLE}=0,1")
         return
