@@ -149,8 +149,15 @@ def _volume(setting: Setting, text: str) -> Mount:
 
 
 def _mount(setting: Setting, text: str) -> Mount:
-    fields: dict[str, str] = {}
-    for part in next(csv.reader([text]), []):
-        name, _, value = part.partition("=")
-        fields[_MOUNT_KEYS.get(name, name)] = value
+    fields = mount_fields(text) or {}
     return Mount(fields.get("source", ""), fields.get("target", ""), fields.get("type", "volume"), setting)
+
+
+def mount_fields(text: str) -> dict[str, str] | None:
+    """Return the fields of a value of --mount by their long names; None where quotes in it make it no line of CSV."""
+    try:
+        parts = next(csv.reader([text], strict=True), [])
+    except csv.Error:
+        return None
+    pairs = (part.partition("=") for part in parts)
+    return {_MOUNT_KEYS.get(name, name): value for name, _, value in pairs}

@@ -122,6 +122,7 @@ SAID = [
     # D06
     (f"{GOOD} -e ASCEND_RT_VISIBLE_DEVICES=0,1 {CANN}", []),
     (f"{GOOD} -e ASCEND_RT_VISIBLE_DEVICES=4 {CANN}", ["error run.visible.index"]),
+    (f"{GOOD} -e ASCEND_RT_VISIBLE_DEVICES=0,0 {CANN}", ["warning run.visible.twice"]),
     (f"{GOOD} -e ASCEND_RT_VISIBLE_DEVICES=0-1 {CANN}", ["error run.visible.text"]),
     (f"{GOOD} -e ASCEND_RT_VISIBLE_DEVICES={'9' * 5000} {CANN}", ["error run.visible.text"]),
     (f"{GOOD} --device /dev/davinci{'9' * 5000} {CANN}", ["error run.node.unknown"]),
@@ -158,6 +159,17 @@ SAID = [
     (f"{GOOD} -v ~/x:/y {CANN}", []),
     (f"{GOOD} -v /usr/local/Ascend/add-ons {CANN}", ["error run.mount.single"]),
     (f"{GOOD} -v /scratch {CANN}", ["note run.mount.single"]),
+    # as the engine cannot read them
+    *(
+        (f"{GOOD} {option} {CANN}", ["error run.mount.text"])
+        for option in (
+            *("-v /a:/b:rw:ro", "-v /a:/b:bogus", "-v /a:/b:ro,rw", "-v :::", "-v :/x", "-v /a:", "-v /a:/b:"),
+            *("--mount type=bogus,source=/a,target=/b", "--mount type=bind,source=/a", "--mount type=bind,target=/b"),
+            "--mount 'type=bind,\"source=/a'",
+        )
+    ),
+    (f"{GOOD} -v /a:/b:ro,z -v ${{A:-/x}}:/c -v /d:/e:$MODE -v $(f a:b:c:d):/y {CANN}", []),
+    (f"{GOOD} --mount dst=/a --mount type=$T,source=/x --mount 'type=bind,\"src=/b,c\",dst=/b' {CANN}", []),
     (f"{GOOD} -v /usr/local/dcmi:/usr/local/dcmi {CANN}", ["error run.mount.twice"]),
     (f"{GOOD} -v /usr/local/Ascend/ascend-toolkit:/usr/local/Ascend/ascend-toolkit {CANN}", ["error run.mount.hides"]),
     (f"{GOOD} -v /a:/usr/local/Ascend/cann-8.5.0 {CANN}", ["error run.mount.hides"]),
@@ -186,6 +198,10 @@ SAID = [
     (f"{GOOD} {OURS}-standin", ["error run.standin"]),
     (f"{GOOD} docker.io/{CANN}", ["warning run.image.registry"]),
     (f"{GOOD} {CANN} -it", ["warning run.image.behind"]),
+    (f"{GOOD} {CANN} --device /dev/davinci2 -v /a:/b", ["error run.image.behind"] * 2),
+    (f"{GOOD} {CANN} --model x --privileged --shm-size=1g", ["error run.image.behind"] * 2),
+    (f"{GOOD} {CANN} --model x --device npu", ["warning run.image.behind"]),
+    (f"{GOOD} {CANN} vllm serve --device npu", []),
     (f"{GOOD} --device /dev/davinci{{2,3}} {CANN}", ["error run.image.path"]),
     # U01, U03
     (f"{GOOD} --user 65534 {CANN}", ["warning run.user.group"]),

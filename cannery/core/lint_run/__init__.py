@@ -15,6 +15,7 @@ from cannery.core.lint_run.engine import gpus, mixed, network, platform, privile
 from cannery.core.lint_run.environment import chip_words, entry_point, lists, preload, split_value
 from cannery.core.lint_run.image import behind, chip, registry, standin, strange_image
 from cannery.core.lint_run.memory import shared_memory
+from cannery.core.lint_run.mount_text import unread
 from cannery.core.lint_run.mounts import bad_paths, hidden, twice
 from cannery.core.lint_run.nodes import (
     closed_nodes,
@@ -56,6 +57,7 @@ RULES: tuple[Callable[[Case], Iterable[Remark]], ...] = (
     network,
     platform,
     shared_memory,
+    unread,
     bad_paths,
     twice,
     hidden,

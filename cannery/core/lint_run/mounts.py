@@ -53,7 +53,7 @@ def bad_paths(case: Case) -> Iterator[Remark]:
         if mount.target and not _PATH.match(mount.target):
             what = f"{word}: {mount.target} is not absolute, and has to be in the container"
             yield remark(Severity.ERROR, "mount.relative", word, what, "the engine refuses it", f"/{mount.target}")
-        elif mount.setting.key == "volume" and not mount.source and mount.target:
+        elif mount.setting.key == "volume" and ":" not in (mount.setting.value or "") and mount.target:
             severity = Severity.ERROR if _is_host_path(mount.target) else Severity.NOTE
             what = f"{word}: one path alone is an empty volume of that name, not the host's folder"
             fix = f"-v {mount.target}:{mount.target}"
