@@ -168,7 +168,7 @@ SAID = [
             "--mount 'type=bind,\"source=/a'",
         )
     ),
-    (f"{GOOD} -v /a:/b:ro,z -v ${{A:-/x}}:/c -v /d:/e:$MODE -v $(f a:b:c:d):/y {CANN}", []),
+    (f"{GOOD} -v /a:/b:ro,z -v ${{A:-/x}}:/c -v /d:/e:$MODE {CANN}", []),
     (f"{GOOD} --mount dst=/a --mount type=$T,source=/x --mount 'type=bind,\"src=/b,c\",dst=/b' {CANN}", []),
     (f"{GOOD} -v /usr/local/dcmi:/usr/local/dcmi {CANN}", ["error run.mount.twice"]),
     (f"{GOOD} -v /usr/local/Ascend/ascend-toolkit:/usr/local/Ascend/ascend-toolkit {CANN}", ["error run.mount.hides"]),
