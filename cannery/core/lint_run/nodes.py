@@ -108,6 +108,8 @@ def missing_cards(case: Case) -> Iterator[Remark]:
         word = next((d.setting.word for d in case.container.devices if d.source in managers), managers[0])
         what = f"{word} is mapped, and no card: there is no --device /dev/davinciN"
         yield remark(Severity.ERROR, "node.none", word, what, "the container sees no NPU", "--device /dev/davinci0 …")
+    elif case.told.standin:
+        return  # it has no CANN, and is started without NPUs
     elif case.told.ascend or any("/Ascend/" in mount.target for mount in case.container.mounts):
         what = f"{case.container.image} is an image for NPUs, and no NPU is given to it"
         fix = f"--device /dev/davinci0 {' '.join(f'--device {node}' for node in case.access.managers)}"
