@@ -384,6 +384,9 @@ def test_a_default_stands_for_a_variable_of_compose() -> None:
         ({"entrypoint": ["bash"]}, "run.entrypoint"),
         ({"runtime": "Ascend"}, "run.runtime.name"),
         ({"tmpfs": "/opt/venv", "image": OURS}, "run.mount.hides"),
+        ({"volumes": [{"type": "bogus", "source": "/a", "target": "/b"}]}, "run.mount.text"),
+        ({"volumes": [{"type": "bind", "source": "/a"}]}, "run.mount.text"),
+        ({"volumes": ["/a:/b:bogus"]}, "run.mount.text"),
     ],
 )
 def test_keys_of_a_service(service: dict[str, object], code: str) -> None:
