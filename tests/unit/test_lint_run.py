@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -424,3 +426,14 @@ def test_no_compose_file_is_a_defect(service: object) -> None:
         return
     for container in containers:
         lint_container(container, GROUND)
+
+
+def test_the_rules_go_through_a_long_line_in_the_time_that_its_length_takes() -> None:
+    def seconds(count: int) -> float:
+        (line,) = run_lines(f"docker run {'-v /a:/usr/local/Ascend --device /dev/davinvi0 ' * count} {CANN}")
+        begin = time.process_time()
+        assert len(lint_line(line, GROUND)) > 0
+        return time.process_time() - begin
+
+    short = min(seconds(200) for _ in range(3))
+    assert seconds(1600) < 24 * short + 0.05  # 64 times of it, where each mount is held against every other

@@ -120,9 +120,7 @@ def _hides(case: Case, mount: Mount, places: list[Place]) -> Remark:
     if mount.target.rstrip("/").startswith("/usr/local/Ascend"):
         fix = f"mount what of it is the host's: {' '.join(case.access.mounts)}"
         edits = [remove(mount.setting)]
-        others = [other for other in case.container.mounts if other is not mount]
-        wanted = [path for path in case.access.mounts if path.startswith(DRIVER)]
-        lacking = [path for path in wanted if not any(other.gives(path) for other in others)]
+        lacking = [path for path in case.access.mounts if path.startswith(DRIVER) and not case.gives(path, but=mount)]
         edits += [add("-v", f"{path}:{path}:ro") for path in lacking]
     elif worst.path in {"/usr/local/bin", "/usr/local/sbin"} and mount.source.rstrip("/") == mount.target.rstrip("/"):
         fix = f"mount what is needed of it: -v {worst.path}/npu-smi:{worst.path}/npu-smi:ro"
