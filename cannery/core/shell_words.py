@@ -46,7 +46,7 @@ class _Room:
         self._left -= len(text) + 1
         if self._left < 0:
             hint = "write fewer, or smaller, ranges in braces and variables"
-            raise UsageError("makes too many words for any shell", where="the command", hint=hint)
+            raise UsageError("it makes too many words for any shell", where="the command", hint=hint)
         return text
 
 
