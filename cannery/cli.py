@@ -114,6 +114,8 @@ class Parser(argparse.ArgumentParser):
         found, extra = super().parse_known_args(args, namespace)
         if not extra:
             return found, extra
+        if self.prog.endswith(" lint-run"):
+            _refuse_unquoted(found.text)
         options = [o for action in self._actions for o in action.option_strings if o.startswith("--")]
         unknown = next((word for word in extra if word.startswith("-")), None)
         if unknown is not None:
@@ -184,6 +186,15 @@ def _target_options(sub: argparse.ArgumentParser) -> None:
     more = "; put the image in the place of another under a pushed tag" if sub.prog.endswith(" push") else ""
     words = f"go on in spite of findings; stamped into manifest, tag and labels{more}"
     add("--force", action="store_true", help=words)
+
+
+def _refuse_unquoted(first: str | None) -> None:
+    """Refuse a command that came as words of its own: `lint-run docker run -it IMAGE`."""
+    from cannery.core.run_line import BEFORE, PROGRAMS  # noqa: PLC0415 - one command's
+
+    if first in BEFORE | PROGRAMS:
+        hint = "put quotes around it: build.py lint-run 'docker run …'"
+        raise UsageError("lint-run: the command has to be one argument", hint=hint)
 
 
 def _takers(option: str, prog: str) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from cannery.core.compose_services import compose_containers
 from cannery.core.errors import ExitCode, UsageError
-from cannery.core.lint_run import corrected, lint_container, lint_line
+from cannery.core.lint_run import Mended, lint_container, lint_line, mend
 from cannery.core.lint_run.case import Ground
 from cannery.core.run_line import run_lines
 from cannery.core.target import parse_arch, parse_chip
@@ -31,11 +31,11 @@ MOST_CHARACTERS = 1 << 20
 
 @dataclass(frozen=True)
 class Linted:
-    """One container: its name in the output, what is remarked of it, and the corrected command ("" for none)."""
+    """One container: its name in the output, what is remarked of it, and how far its command could be mended."""
 
     name: str
     remarks: tuple[Remark, ...]
-    corrected: str
+    mended: Mended
 
 
 def lint_run(arguments: argparse.Namespace, context: Context) -> ExitCode:
@@ -82,7 +82,7 @@ def _of_text(text: str, ground: Ground) -> list[Linted]:
     found = []
     for number, line in enumerate(run_lines(text), start=1):
         remarks = lint_line(line, ground)
-        found.append(Linted(f"command {number}", remarks, corrected(line, remarks)))
+        found.append(Linted(f"command {number}", remarks, mend(line, ground)))
     return found
 
 
@@ -96,18 +96,23 @@ def _of_file(arguments: argparse.Namespace, ground: Ground) -> list[Linted]:
         raise UsageError(f"is {what}, no file" if what else "no such file", where=str(path), hint=hint)
     document = read_yaml(path, str(path))
     containers = compose_containers(document.value, str(path))
-    return [Linted(container.where, lint_container(container, ground), "") for container in containers]
+    return [Linted(container.where, lint_container(container, ground), Mended("", ())) for container in containers]
 
 
 def _rows(linted: Sequence[Linted]) -> list[dict[str, object]]:
     return [
         {
             "name": item.name,
-            "findings": [{**asdict(one.finding), "word": one.word} for one in item.remarks],
-            "corrected": item.corrected or None,
+            "findings": _findings(item.remarks),
+            "corrected": item.mended.text or None,
+            "left": _findings(item.mended.left) if item.mended.text else [],
         }
         for item in linted
     ]
+
+
+def _findings(remarks: Sequence[Remark]) -> list[dict[str, object]]:
+    return [{**asdict(one.finding), "word": one.word} for one in remarks]
 
 
 def _print(item: Linted, *, named: bool) -> None:
@@ -115,10 +120,13 @@ def _print(item: Linted, *, named: bool) -> None:
         print(f"{item.name}:")
     for one in item.remarks:
         print(one)
-    if item.corrected:
-        rest = sum(one.finding.severity is Severity.ERROR and not one.edits for one in item.remarks)
-        but = f", but for what only you can mend (errors: {rest})" if rest else ""
-        print(f"corrected{but}:\n{item.corrected}")
+    if item.mended.text:
+        but = f", but for what only you can mend ({', '.join(item.mended.open)})" if item.mended.open else ""
+        print(f"corrected{but}:\n{item.mended.text}")
+        told = {one.finding.code for one in item.remarks}
+        for one in item.mended.left:
+            if one.finding.code not in told:
+                print(f"of the corrected command: {one}")
 
 
 COMMANDS = {"lint-run": lint_run}

@@ -14,7 +14,7 @@ from cannery.core.run_words import Misread, Reader
 from cannery.core.shell_words import shell_commands
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from cannery.core.shell_words import ShellCommand, Word
 
@@ -27,7 +27,10 @@ _COPIED = re.compile(r"^[ \t]*```.*$|(?<=\\\n)>[ \t]+", re.MULTILINE)
 
 @dataclass(frozen=True)
 class RunLine:
-    """A `docker run` line: the words before its options, its options as they are written, and what they ask for."""
+    """A `docker run` line: the words before its options, its options as they are written, and what they ask for.
+
+    `known` are the variables, name and value, that it was read with.
+    """
 
     head: tuple[str, ...]
     written: tuple[tuple[str, ...], ...]
@@ -35,6 +38,7 @@ class RunLine:
     command: tuple[str, ...]
     container: Container
     misread: tuple[Misread, ...] = ()
+    known: tuple[tuple[str, str], ...] = ()
 
     def text(self, changes: Mapping[int, tuple[str, ...]], added: Sequence[tuple[str, ...]]) -> str:
         """Return the line, an option a line: those at `changes` written otherwise, `added` behind all of them."""
@@ -43,17 +47,17 @@ class RunLine:
         return " \\\n    ".join(lines) + "".join(f" {word}" for word in self.command)
 
 
-def run_lines(text: str) -> tuple[RunLine, ...]:
-    """Return the `docker run` and `docker create` lines of a shell text, in order.
+def run_lines(text: str, known: Iterable[tuple[str, str]] = ()) -> tuple[RunLine, ...]:
+    """Return the `docker run` and `docker create` lines of a shell text, in order; `known` variables are set before it.
 
     Raises `UsageError` where there is none, or one that names no image.
     """
-    commands, found = shell_commands(_COPIED.sub("", text)), []
+    commands, found = shell_commands(_COPIED.sub("", text), known), []
     for number, command in enumerate(commands):
         start = _options_at(command.words)
         if start:
             words, cuts = _joined(commands, number)
-            found.append(_run_line(words, start, cuts))
+            found.append(_run_line(words, start, cuts, command.known))
     if not found:
         hint = "for example: build.py lint-run 'docker run --rm IMAGE'; a compose file: --file compose.yaml"
         raise UsageError("there is no `docker run` in it", where="the command", hint=hint)
@@ -88,7 +92,7 @@ def _joined(commands: Sequence[ShellCommand], number: int) -> tuple[tuple[Word, 
     return tuple(words), tuple(cuts)
 
 
-def _run_line(words: Sequence[Word], start: int, cuts: Sequence[str]) -> RunLine:
+def _run_line(words: Sequence[Word], start: int, cuts: Sequence[str], known: tuple[tuple[str, str], ...]) -> RunLine:
     reader = Reader(list(words[start:]))
     reader.read()
     left = list(reader.left)
@@ -109,4 +113,5 @@ def _run_line(words: Sequence[Word], start: int, cuts: Sequence[str]) -> RunLine
         command=tuple(word.raw for word in left[1:]),
         container=container,
         misread=(*misread, *reader.misread),
+        known=known,
     )

@@ -19,6 +19,20 @@ storage-opt sysctl systemd tmpfs tz ulimit umask user userns uts variant volume 
 """
 SWITCHES = frozenset(_SWITCHES.split())
 VALUES = frozenset(_VALUES.split())
+# Options of `build.py run` that docker has not, and docker's way to say the same.
+_CARDS = "name the nodes: --device /dev/davinci0 …; or have the line printed: build.py run PROFILE --npus 0,1 --print"
+OURS = {
+    "npu": _CARDS,
+    "npus": _CARDS,
+    "chip": "leave it out: the image is for one chip; build.py lint-run takes --chip behind the command",
+    "cann": "leave it out: the image has its CANN",
+    "interface": "-e HCCL_SOCKET_IFNAME=NAME -e GLOO_SOCKET_IFNAME=NAME",
+    "format": "leave it out, or have it printed: build.py run PROFILE --print --format compose",
+    "nodes": "leave it out: docker starts one container",
+    "print": "leave it out, or have the line printed: build.py run PROFILE --print",
+    "no-caches": "leave it out: docker mounts what -v names, and no cache",
+}
+OUR_SWITCHES = frozenset({"print", "no-caches"})
 ALIASES = {"net": "network", "net-alias": "network-alias", "dns-opt": "dns-option"}
 SHORT_SWITCHES = {"d": "detach", "i": "interactive", "t": "tty", "P": "publish-all", "q": "quiet"}
 SHORT_VALUES = {

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from cannery.core.compose_file import compose_file
 from cannery.core.kubernetes import job, pod
-from cannery.core.npu_host import lacking
+from cannery.core.npu_host import card_text, lacking
 from cannery.core.ray_cluster import ray_cluster
 from cannery.core.run_command import docker_command
 from cannery.core.words import RunFormat
@@ -14,7 +14,7 @@ from cannery.core.yaml_output import yaml_output
 
 if TYPE_CHECKING:
     from cannery.core.catalog import ChipAccess
-    from cannery.core.container import Container
+    from cannery.core.container import Container, RunRequest
     from cannery.core.npu_host import HostNpus
     from cannery.core.plan import Plan
 
@@ -48,21 +48,51 @@ def _value(form: RunFormat, container: Container, access: ChipAccess, plan: Plan
 def printed_notes(form: RunFormat, container: Container, access: ChipAccess, host: HostNpus) -> tuple[str, ...]:
     """Return what differs between the chip's full model, which `container` has, and `host`, or is another's choice."""
     request = container.request
+    guess = _guessed_group(container, host)
     if not form.is_local:
-        return (*container.notes, *_of_a_cluster(container))
+        return (*container.notes, *_of_a_cluster(container), *guess)
     wanted = tuple(range(access.cards)) if request.cards is None else request.cards
     missing = lacking(access, host, wanted, multi_node=request.is_multi_node) if request.npu else ()
     notes = [f"this host lacks {', '.join(missing)}"] if missing else []
+    notes += [*_beyond(request, access, host), *guess]
     if request.interface:
         notes.append(f"HCCL_IF_IP is this host's address; another one has its own at {request.interface.name}")
     return (*container.notes, *notes)
+
+
+def _beyond(request: RunRequest, access: ChipAccess, host: HostNpus) -> list[str]:
+    """Say which of the cards that were named the chip's model has not; a Box16 and the like have more than it."""
+    beyond = [card for card in request.cards or () if card >= access.cards and card not in host.cards]
+    if not beyond or not request.npu:
+        return []
+    which = f"card{'s' if len(beyond) > 1 else ''} {card_text(beyond)}"
+    model = f"the chip's model has {access.cards}, 0-{access.cards - 1}"
+    return [f"{which}: {model}; docker refuses those that the other host has not (ls /dev/davinci*)"]
+
+
+def _guessed_group(container: Container, host: HostNpus) -> list[str]:
+    """Say that the nodes' group is the driver's usual one, where this host has no node to read it from."""
+    if not container.group or host.cards:
+        return []
+    what = f"group {container.group} is the one that the driver's installer usually makes (HwHiAiUser)"
+    return [f"{what}; that host knows its number: stat -c %g /dev/davinci_manager"]
 
 
 def _of_a_cluster(container: Container) -> list[str]:
     request = container.request
     notes = []
     if request.cards:
-        notes.append(f"the device plugin chooses the cards: {container.cards} are asked for, whatever their numbers")
+        notes.append(_counted(request.cards))
     if "/" not in request.image:
         notes.append(f"{request.image} names no registry: push it to one, and write where, or load it on every node")
     return notes
+
+
+def _counted(cards: tuple[int, ...]) -> str:
+    """Say how many cards a pod asks for; a bare number above 1 may have been meant as how many."""
+    if len(cards) == 1 and cards[0] > 1:
+        number = cards[0]
+        meant = f"NPUS={number} names card {number}, and {card_text(range(number))} asks for {number}"
+        return f"one card is asked for, whatever its number: {meant}"
+    asked = "1 is" if len(cards) == 1 else f"{len(cards)} are"
+    return f"the device plugin chooses the cards: {asked} asked for, whatever their numbers"

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cannery.core.read_container import Setting
-from cannery.core.run_options import ALIASES, SHORT_SWITCHES, SHORT_VALUES, SWITCHES, VALUES
+from cannery.core.run_options import ALIASES, OUR_SWITCHES, OURS, SHORT_SWITCHES, SHORT_VALUES, SWITCHES, VALUES
+from cannery.core.shell_words import quoted
 from cannery.core.words import nearest
 
 if TYPE_CHECKING:
@@ -21,12 +22,16 @@ _DASHES = re.compile(r"^(?:[\u2010-\u2015\u2212]{1,2}-?|-[\u2010-\u2015\u2212])(
 
 @dataclass(frozen=True)
 class Misread:
-    """A word that docker does not take as it was meant: `code`, the word, what is wrong, and the word that is meant."""
+    """A word that docker does not take as it was meant: `code`, the word, what is wrong, and the word that is meant.
+
+    `fix` says what to do where no word can take its place.
+    """
 
     code: str
     word: str
     what: str
     meant: str = ""
+    fix: str = ""
 
 
 class Reader:
@@ -78,8 +83,12 @@ class Reader:
     def _long(self, word: Word, value: str) -> None:
         name, equals, given = value[2:].partition("=")
         key = self._known(ALIASES.get(name, name), word)
-        raw = word.raw if key == ALIASES.get(name, name) and word.value == value else f"--{key}{equals}{given}"
-        if equals or key in SWITCHES:
+        raw = (
+            word.raw
+            if key == ALIASES.get(name, name) and word.value == value
+            else f"--{key}{equals}{quoted(given) if given else given}"
+        )
+        if equals or key in SWITCHES | OUR_SWITCHES:
             self._keep(raw)
             self._add(key, given if equals else None, raw)
         else:
@@ -88,6 +97,10 @@ class Reader:
     def _known(self, name: str, word: Word) -> str:
         """Return the option that is meant: the nearest one where docker has none of that name."""
         if name in SWITCHES | VALUES:
+            return name
+        if name in OURS:
+            what = f"docker run has no option --{name}: it is one of `build.py run`"
+            self.misread.append(Misread("run.option", f"--{name}", what, fix=OURS[name]))
             return name
         near = nearest(name, sorted(SWITCHES | VALUES), count=1)
         what = f"docker run has no option --{name}"
@@ -121,7 +134,7 @@ class Reader:
             rest = value[number + 1 :].removeprefix("=")
             key = SHORT_VALUES[letter]
             if rest:
-                self._keep(word.raw if number == 1 else f"-{letter}{rest}")
+                self._keep(word.raw if number == 1 else f"-{letter}{quoted(rest)}")
                 self._add(key, rest, f"-{letter} {rest}")
             else:
                 self._with_next(key, f"-{letter}", f"-{letter}")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from cannery.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 _PIECE = r"""'[^']*'|"(?:\\.|[^"\\])*"|\\.|\$\([^()]*\)|`[^`]*`|[^\s;&|<>()'"\\`]"""
 # What stands for itself in a word; the rest of it is plain text, in which variables are filled in.
@@ -61,19 +61,28 @@ class Word:
 
 @dataclass(frozen=True)
 class ShellCommand:
-    """The words of one command. `cut` says why it ends where its writer may not have meant it to, or "" ."""
+    """The words of one command. `cut` says why it ends where its writer may not have meant it to, or "" .
+
+    `known` are the variables that the text sets before it, name and value.
+    """
 
     words: tuple[Word, ...]
     cut: str = ""
+    known: tuple[tuple[str, str], ...] = ()
 
 
-def shell_commands(text: str) -> tuple[ShellCommand, ...]:
-    """Split `text` into commands, none of them empty.
+def quoted(word: str) -> str:
+    """Quote a word for the shell; one with a variable is written so that the shell still fills it in."""
+    return f'"{word}"' if "$" in word and '"' not in word else shlex.quote(word)
+
+
+def shell_commands(text: str, given: Iterable[tuple[str, str]] = ()) -> tuple[ShellCommand, ...]:
+    """Split `text` into commands, none of them empty; `given` are variables that are set before it.
 
     Raises `UsageError` for a quote that is not closed, and for what becomes more words than a shell takes.
     """
     found: list[ShellCommand] = []
-    known: dict[str, str] = {}
+    known = dict(given)
     words: list[Word] = []
     room = _Room()
     for token in _tokens(text.replace("\r\n", "\n")):
@@ -82,7 +91,7 @@ def shell_commands(text: str) -> tuple[ShellCommand, ...]:
             continue
         if words:
             _remember(words, known)
-            found.append(ShellCommand(tuple(words), token))
+            found.append(ShellCommand(tuple(words), token, tuple(known.items())))
         words = []
     return tuple(found)
 

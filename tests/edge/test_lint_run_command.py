@@ -70,6 +70,17 @@ def test_the_reported_command_both_faults_named_with_the_fix(capsys: pytest.Capt
     assert lint(capsys, CORRECTED.replace("$IMAGE", "a/cann:8.5.0-910b-ubuntu22.04-py3.11"))[0] == 0
 
 
+def test_corrected_says_what_is_left_and_shows_what_is_new(capsys: pytest.CaptureFixture[str]) -> None:
+    image = "quay.io/ascend/cann:8.5.0-910b-ubuntu22.04-py3.11"
+    out = lint(capsys, f"docker run --shm-size 1g {image}")[1]
+    assert "\ncorrected, but for what only you can mend (run.node.none):\ndocker run" in out
+    out = lint(capsys, f"docker run --shm-size 16g --runtime ascend --privileged --device /dev/davinci0 {image}")[1]
+    command, _, new = out.partition("\ncorrected:\n")[2].partition("of the corrected command: ")
+    assert f"-v {DRIVER}/lib64:{DRIVER}/lib64:ro" in command
+    assert new.startswith("note [run.driver.smi] npu-smi is not mounted beside --device /dev/davinci0")
+    assert lint(capsys, command)[0] == 0
+
+
 def test_json_and_standard_input(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO(REPORTED))
     code, out, _ = lint(capsys, "-", "--json")
@@ -78,6 +89,7 @@ def test_json_and_standard_input(capsys: pytest.CaptureFixture[str], monkeypatch
     assert (code, found["schema"], found["ok"]) == (3, 1, False)
     (container,) = found["containers"]
     assert container["corrected"] + "\n" == CORRECTED
+    assert [one["code"] for one in container["left"]] == ["run.driver.smi"]
     first = container["findings"][0]
     assert (first["severity"], first["code"], first["word"]) == (
         "error",
@@ -114,6 +126,9 @@ def test_a_clean_command(capsys: pytest.CaptureFixture[str]) -> None:
     ("words", "what"),
     [
         ([], "no command is given"),
+        (["docker", "run", "-it", "img"], "put quotes around it: build.py lint-run 'docker run …'"),
+        (["sudo", "docker", "run", "img"], "put quotes around it"),
+        (["docker run a", "--chpi", "a3"], "unknown option --chpi"),
         (["docker ps"], "there is no `docker run` in it"),
         (["docker run 'a"], "a quote that begins in line 1 is not closed"),
         (["docker run a", "--file", "x"], "a command or --file, not both"),

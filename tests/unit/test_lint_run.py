@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from cannery.core.catalog import ChipAccess
 from cannery.core.compose_services import compose_containers
 from cannery.core.errors import UsageError
-from cannery.core.lint_run import RULES, corrected, lint_container, lint_line
+from cannery.core.lint_run import RULES, corrected, lint_container, lint_line, mend
 from cannery.core.lint_run.case import Case, Ground, Remark
 from cannery.core.lint_run.memory import size
 from cannery.core.run_line import run_lines
@@ -235,6 +235,101 @@ def test_a_corrected_command_has_nothing_left_that_an_edit_mends(text: str) -> N
     assert {one.finding.code for one in remarks(mended(text))} <= before | {"run.driver.smi"}
 
 
+@pytest.mark.parametrize("text", [text for text, _ in SAID])
+def test_a_mended_command_is_one_that_no_edit_changes(text: str) -> None:
+    (line,) = run_lines(text)
+    found = mend(line, GROUND)
+    if found.text:
+        assert found.left == remarks(found.text)
+        assert mended(found.text) == ""
+
+
+def test_what_an_edit_brings_to_light_is_mended_too() -> None:
+    """Without the runtime, which an edit takes out, nothing mounts the driver."""
+    cards = "--device /dev/davinci0 --device /dev/davinci1"
+    (line,) = run_lines(f"docker run --shm-size 16g --runtime ascend {cards} --privileged IMG")
+    assert "run.driver.missing" not in [one.finding.code for one in lint_line(line, GROUND)]
+    found = mend(line, GROUND)
+    assert f"-v {DRIVER}/lib64:{DRIVER}/lib64:ro" in found.text
+    assert [one.finding.code for one in found.left] == ["run.driver.smi"]
+    assert found.open == ()
+
+
+def test_what_only_the_writer_can_mend_is_left_by_name() -> None:
+    (line,) = run_lines(f"docker run --shm-size 1g {CANN}")
+    found = mend(line, GROUND)
+    assert "--shm-size 16g" in found.text
+    assert found.open == ("run.node.none",)
+
+
+def test_a_variable_of_the_text_is_known_of_the_mended_line_too() -> None:
+    (line,) = run_lines(f"IMAGE={OURS}\ndocker run --device /dev/dav_manager $IMAGE")
+    found = mend(line, GROUND)
+    assert "--shm-size 32g" in found.text  # that profile's
+    assert found.text.endswith(" $IMAGE")
+    assert found.open == ("run.node.none",)
+
+
+@pytest.mark.parametrize(
+    ("written", "cards"),
+    [
+        ("/dev/davinci0-3", (0, 1, 2, 3)),
+        ("/dev/davinci4,6-7", (4, 6, 7)),
+        ("'/dev/davinci[0-1]'", (0, 1)),
+        ("davinci0-1", (0, 1)),
+        ("/dev/davinci0-3:/dev/davinci0-3:rwm", (0, 1, 2, 3)),
+    ],
+)
+def test_several_cards_in_one_device_become_one_device_a_card(written: str, cards: tuple[int, ...]) -> None:
+    options = " ".join(f"--device /dev/davinci{card}" for card in cards)
+    (line,) = run_lines(f"docker run --shm-size 32g --device {written} {NODES} {FILES} {CANN}")
+    (one,) = lint_line(line, GROUND)
+    assert (one.finding.code, one.finding.fix) == ("run.node.unknown", options)
+    found = mend(line, GROUND)
+    assert (f"{options} " in found.text.replace(" \\\n   ", ""), found.left) == (True, ())
+
+
+@pytest.mark.parametrize("written", ["/dev/davinci3-0", "/dev/davinci0-999", "/dev/davinci0-1-2"])
+def test_cards_that_cannot_be_read_are_left_to_the_writer(written: str) -> None:
+    (line,) = run_lines(f"{GOOD} --device {written} {CANN}")
+    (one,) = lint_line(line, GROUND)
+    assert (one.finding.code, one.edits) == ("run.node.unknown", ())
+    assert mend(line, GROUND).text == ""
+
+
+@pytest.mark.parametrize("option", ["--npus all", "--npus=0,1", "--npu 0", "--print", "--interface eth0"])
+def test_an_option_of_build_py_run_is_told_from_dockers(option: str) -> None:
+    name = option.replace("=", " ").split()[0]
+    (line,) = run_lines(f"docker run {option} img")
+    assert line.container.image == "img"
+    (one,) = lint_line(line, GROUND)
+    assert one.finding.what == f"docker run has no option {name}: it is one of `build.py run`"
+    assert ("--device /dev/davinci0" in one.finding.fix) == name.startswith("--npu")
+    assert mend(line, GROUND).text == ""
+
+
+def test_a_line_that_asks_for_cards_is_not_corrected_to_one_without() -> None:
+    (line,) = run_lines("docker run --gpus all img")
+    assert codes("docker run --gpus all img") == ["error run.gpus"]
+    assert mend(line, GROUND).text == ""
+    assert "--gpus" not in mended(f"{GOOD} --gpus all {CANN}"), "cards of its own"
+
+
+@pytest.mark.parametrize(
+    ("option", "written"),
+    [
+        ("--volum='/a b:/c'", "--volume='/a b:/c'"),
+        ("-itv'/a b:/c'", "-v'/a b:/c'"),
+        ("--volum=$PWD:/w", '--volume="$PWD:/w"'),
+    ],
+)
+def test_an_option_that_is_written_anew_keeps_its_value_one_word(option: str, written: str) -> None:
+    (line,) = run_lines(f"docker run --shm-size 1g {option} {CANN}")
+    found = mend(line, GROUND)
+    assert f"\n    {written} \\\n" in found.text
+    assert found.open == ("run.node.none",)
+
+
 def test_every_rule_says_something_in_these_tests() -> None:
     def quiet(rule: object) -> bool:
         lines = [line for text, _ in (*SAID, *HOST) for line in run_lines(text)]
@@ -344,6 +439,7 @@ def test_no_words_are_a_defect(words: list[str]) -> None:
         found = lint_line(line, GROUND)
         assert all(one.finding.what for one in found)
         corrected(line, found)
+        mend(line, GROUND)
 
 
 SERVICE = {

@@ -6,8 +6,10 @@ them all.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from cannery.core.errors import UsageError
 from cannery.core.findings import RANK
 from cannery.core.lint_run.case import Case, Edit, remark
 from cannery.core.lint_run.driver import driver_mounts, smi_mount
@@ -27,6 +29,7 @@ from cannery.core.lint_run.nodes import (
 )
 from cannery.core.lint_run.user import caches, group
 from cannery.core.lint_run.visible import other_makers, own_variable, runtime_variable
+from cannery.core.run_line import run_lines
 from cannery.core.words import Severity
 
 if TYPE_CHECKING:
@@ -35,6 +38,9 @@ if TYPE_CHECKING:
     from cannery.core.lint_run.case import Ground, Remark
     from cannery.core.read_container import Container
     from cannery.core.run_line import RunLine
+
+# More than any line has needed; two edits that undo each other would go on for ever.
+MOST_ROUNDS = 8
 
 RULES: tuple[Callable[[Case], Iterable[Remark]], ...] = (
     split_value,
@@ -88,7 +94,7 @@ def lint_line(line: RunLine, ground: Ground) -> tuple[Remark, ...]:
             one.word,
             one.what,
             "the command does not do what it looks like",
-            one.meant or "write it as `docker run --help` does",
+            one.fix or one.meant or "write it as `docker run --help` does",
             *([Edit(-1)] if one.meant or one.code == "run.cut" else []),
         )
         for one in line.misread
@@ -110,6 +116,36 @@ def corrected(line: RunLine, remarks: Sequence[Remark]) -> str:
             changes.setdefault(edit.at, edit.words)
     added = tuple(dict.fromkeys(edit.words for edit in edits if edit.at < 0 and edit.words))
     return line.text(changes, added)
+
+
+@dataclass(frozen=True)
+class Mended:
+    """A line with every change made that can be made ("" for none to make), and what is left to remark of it."""
+
+    text: str
+    left: tuple[Remark, ...]
+
+    @property
+    def open(self) -> tuple[str, ...]:
+        """The codes of the errors and warnings that are left, each once."""
+        grave = (one.finding for one in self.left if one.finding.severity is not Severity.NOTE)
+        return tuple(dict.fromkeys(finding.code for finding in grave))
+
+
+def mend(line: RunLine, ground: Ground) -> Mended:
+    """Correct `line`, and what came of it, until no edit changes anything: one brings to light what another mends."""
+    text, left = "", lint_line(line, ground)
+    for _ in range(MOST_ROUNDS):
+        changed = corrected(line, left)
+        if changed in {"", text}:
+            break
+        try:
+            (line,) = run_lines(changed, line.known)
+        except (UsageError, ValueError):
+            # Of words that no engine takes: the line before that is the best there is.
+            break
+        text, left = line.text({}, ()), lint_line(line, ground)
+    return Mended(text, left)
 
 
 def _in_order(remarks: Iterable[Remark]) -> tuple[Remark, ...]:

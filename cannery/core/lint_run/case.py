@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from cannery.core.findings import Finding
 from cannery.core.image_told import told_by
+from cannery.core.shell_words import quoted
 from cannery.core.words import Chip, Severity
 
 if TYPE_CHECKING:
@@ -65,11 +65,6 @@ def replace(setting: Setting, *words: str) -> Edit:
 def remove(setting: Setting) -> Edit:
     """Return the edit that takes an option away."""
     return Edit(setting.at)
-
-
-def quoted(word: str) -> str:
-    """Quote a word for the shell; one with a variable is written so that the shell still fills it in."""
-    return f'"{word}"' if "$" in word and '"' not in word else shlex.quote(word)
 
 
 @dataclass(frozen=True)

@@ -62,8 +62,10 @@ def gpus(case: Case) -> Iterator[Remark]:
     if setting is not None:
         what = f"{setting.word} asks for GPUs"
         why = "the engine looks for NVIDIA's runtime and does not start the container; an NPU is a device node"
+        # Without a card of its own the line asks for some by it, and which ones only its writer knows.
+        edits = [remove(setting)] if case.uses_npu else []
         fix = "leave it out: --device /dev/davinci0 … and the manager nodes"
-        yield remark(Severity.ERROR, "gpus", setting.word, what, why, fix, remove(setting))
+        yield remark(Severity.ERROR, "gpus", setting.word, what, why, fix, *edits)
 
 
 def network(case: Case) -> Iterator[Remark]:

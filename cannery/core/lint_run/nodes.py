@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from cannery.core.lint_run.case import add, remark, remove, replace
+from cannery.core.lint_run.several import means_several, meant_cards, several_cards
 from cannery.core.read_container import CARD
 from cannery.core.words import Chip, Severity
 
@@ -33,12 +34,8 @@ MISTYPED = "vllm-project/vllm-ascend issue 1440"
 def unknown_nodes(case: Case) -> Iterator[Remark]:
     """Name each node that no NPU host has and that is spelt like one that it has."""
     for device in case.container.devices:
-        if re.fullmatch(r"/dev/davinci[^\w$]*", device.source):
-            what = f"{device.setting.word}: docker takes one node, by its full name, after each --device"
-            fix = "--device /dev/davinci0 --device /dev/davinci1 …"
-            yield remark(
-                Severity.ERROR, "node.unknown", device.setting.word, what, "no pattern is filled in there", fix
-            )
+        if means_several(device.source):
+            yield several_cards(device)
             continue
         meant = meant_node(case, device.source)
         if not meant:
@@ -75,7 +72,8 @@ def _written(device: Device, source: str) -> str:
 
 def _present(case: Case) -> set[str]:
     """Return the nodes that are asked for, by whatever means and however they are spelt."""
-    devices = {meant_node(case, d.source) or d.source for d in case.container.devices}
+    paths = [d.source for d in case.container.devices]
+    devices = {node for path in paths for node in meant_cards(path) or (meant_node(case, path) or path,)}
     return devices | {node for node in case.managers if case.gives(node)}
 
 
