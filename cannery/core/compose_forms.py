@@ -23,6 +23,8 @@ _FORMS: dict[str, tuple[type, ...]] = {
 _SHOWN: dict[type, str] = {list: "a list", dict: "a mapping", str: "a text"}
 # How compose reads a text where a boolean has to stand; those of YAML 1.1 with a warning.
 _BOOLEANS = {"true": True, "y": True, "yes": True, "on": True, "false": False, "n": False, "no": False, "off": False}
+# No file has such a chain on purpose.
+MOST_ABOVE = 32
 _JOINED = ("devices", "volumes", "group_add", "tmpfs", "env_file")
 
 
@@ -62,6 +64,8 @@ def _whole(key: str, services: Mapping[str, dict[str, Any]], name: str, above: t
         raise UsageError(f"{where}: there is no service {base}", where=name, hint=f"there are: {', '.join(services)}")
     if str(base) in (*above, key):
         raise UsageError(f"{where}: {base} extends {key} itself", where=name, hint="leave one of them out")
+    if len(above) == MOST_ABOVE:
+        raise UsageError(f"{where}: more than {MOST_ABOVE} services extend one another", where=name)
     own = {k: v for k, v in service.items() if k != "extends"}
     return _merged(_whole(str(base), services, name, (*above, key)), own)
 

@@ -30,6 +30,14 @@ def test_what_is_no_form_of_compose(services: dict[str, object], what: str) -> N
     assert str(caught.value).startswith(f"compose.yaml: {what}")
 
 
+def test_a_chain_of_services_has_an_end() -> None:
+    services = {"s0": {"image": "i"}, **{f"s{n}": {"extends": f"s{n - 1}"} for n in range(1, 2000)}}
+    with pytest.raises(UsageError, match="more than 32 services extend one another"):
+        compose_containers({"services": services}, "x")
+    few = dict(list(services.items())[:33])
+    assert {one.image for one in compose_containers({"services": few}, "x")} == {"i"}
+
+
 @pytest.mark.parametrize(("text", "on"), [("yes", True), ("On", True), ("no", False), ("true", True)])
 def test_a_text_is_a_boolean_as_compose_reads_it(text: str, on: bool) -> None:
     (container,) = compose_containers({"services": {"a": {"image": "i", "privileged": text}}}, "x")
