@@ -85,13 +85,16 @@ def shell_commands(text: str, given: Iterable[tuple[str, str]] = ()) -> tuple[Sh
     known = dict(given)
     words: list[Word] = []
     room = _Room()
+    pairs: tuple[tuple[str, str], ...] = ()
     for token in _tokens(text.replace("\r\n", "\n")):
         if isinstance(token, Word):
             words += _expanded(token, known, room)
             continue
         if words:
-            _remember(words, known)
-            found.append(ShellCommand(tuple(words), token, tuple(known.items())))
+            sets = _remember(words, known)
+            # One tuple for all the commands that read the same: a script may have thousands of either.
+            pairs = () if sets else pairs or tuple(known.items())
+            found.append(ShellCommand(tuple(words), token, pairs))
         words = []
     return tuple(found)
 
@@ -122,12 +125,13 @@ def _tokens(text: str) -> Iterator[Word | str]:
     yield ""
 
 
-def _remember(words: list[Word], known: dict[str, str]) -> None:
-    """Keep what a command of assignments alone sets: `A=1`, `export A=1 B=2`."""
+def _remember(words: list[Word], known: dict[str, str]) -> bool:
+    """Keep what a command of assignments alone sets: `A=1`, `export A=1 B=2`. Return whether it is one."""
     values = [word.value for word in words if word.value not in _SETTERS]
     matches = [_ASSIGNED.fullmatch(value) for value in values]
     if all(matches):
         known.update({match[1]: match[2] for match in matches if match})
+    return all(matches)
 
 
 def _expanded(word: Word, known: Mapping[str, str], room: _Room) -> Iterator[Word]:
