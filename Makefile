@@ -45,7 +45,7 @@ help: ## print targets and variables
 	@echo "           NETWORK=host INTERFACE=eth0 RUNTIME=ascend DEV='component=folder …' PRINT=1 FORMAT=compose|pod|job|raycluster NODES=4"
 	@echo "           WHEELHOUSE=folder BUILDER=buildx-builder UPGRADE='name name==version …' AGAINST=image-of-yours"
 	@echo "           SOURCES=release|release:name,name GIT_MIRROR=folder SRC_<component>=folder VERL_PATH=folder PATCHES=folder DOCUMENTED=1"
-	@echo "           REGISTRY=host/path REUSE=1 OUTPUT=file SINCE=older-bundle-or-image FILE=archive"
+	@echo "           REGISTRY=host/path REUSE=1 OUTPUT=file SINCE=older-bundle-or-image FILE=archive-or-compose-file"
 	@echo "           ARGS='more options of build.py' CANNERY_CACHE=folder HOST_PYTHON=python3"
 	@echo "a command that fails has its own exit code (README, Exit codes); make itself ends with 2 for every failure"
 
@@ -75,8 +75,8 @@ run: setup ## start a container of PROFILE with this host's NPUs (CMD='…'; PRI
 	@$(RUN) run $(need_profile) $(OPTIONS) $(if $(CMD),-- sh -c "$$CMD")
 shell: setup ## open a shell in a new container of PROFILE with this host's NPUs
 	@$(RUN) shell $(need_profile) $(OPTIONS)
-lint-run: setup ## say what is wrong with a docker run line of yours (CMD='docker run …')
-	@printf '%s' "$$CMD" | $(RUN) lint-run $(if $(CMD),-) $(OPTIONS)
+lint-run: setup ## say what is wrong with a docker run line of yours (CMD='docker run …'), or a compose file (FILE=compose.yaml)
+	@printf '%s' "$$CMD" | $(RUN) lint-run $(if $(CMD),-) $(if $(FILE),--file $(call quote,$(FILE))) $(OPTIONS)
 doctor: setup ## say what this host has and lacks for NPUs (PROFILE=… for its image)
 	@$(RUN) doctor $(foreach p,$(PROFILE),$(call quote,$p)) $(OPTIONS)
 push: setup ## push PROFILE's verified image to REGISTRY

@@ -70,6 +70,8 @@ def _text(text: str | None) -> str:
         raise UsageError("lint-run: no command is given", hint=hint)
     if text != "-":
         return text
+    if sys.stdin is None:  # what `<&-` leaves
+        raise UsageError("standard input is closed", hint="build.py lint-run - < FILE, or the command itself")
     found = sys.stdin.read(MOST_CHARACTERS + 1)
     if len(found) > MOST_CHARACTERS:
         raise UsageError("standard input is longer than any command", hint="give the command alone")
@@ -89,7 +91,9 @@ def _of_file(arguments: argparse.Namespace, ground: Ground) -> list[Linted]:
         raise UsageError("lint-run takes a command or --file, not both")
     path = Path(arguments.file).expanduser()
     if not path.is_file():
-        raise UsageError("no such file", where=str(path), hint="--file names a compose file")
+        what = "a folder" if path.is_dir() else "a device, a pipe or a socket" if path.exists() else ""
+        hint = "--file names a compose file; the text of a command comes by standard input: lint-run -"
+        raise UsageError(f"is {what}, no file" if what else "no such file", where=str(path), hint=hint)
     document = read_yaml(path, str(path))
     containers = compose_containers(document.value, str(path))
     return [Linted(container.where, lint_container(container, ground), Mended("", ())) for container in containers]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from cannery.core.compose_forms import whole_services
 from cannery.core.errors import UsageError
 from cannery.core.read_container import Container, Setting
 
@@ -23,18 +24,18 @@ _ONE = {
 }
 _LISTS = {"devices": "device", "volumes": "volume", "group_add": "group-add", "tmpfs": "tmpfs", "env_file": "env-file"}
 _DEFAULT = re.compile(r"\$\{\w+:?-([^}]*)\}")
-_MOUNT_TYPES = {"bind", "volume", "tmpfs"}
 
 
 def compose_containers(document: Any, name: str) -> tuple[Container, ...]:  # noqa: ANN401 - YAML
     """Return the containers of a compose file's services, in its order; `name` is how messages call the file.
 
-    Raises `UsageError` where it has no services. What `extends` or `include` bring from other files is not seen.
+    Raises `UsageError` where it has no services, or some of no form of compose. What `extends` brings from another
+    file is not seen, and stands among the words that may bring any setting; `include` is not seen.
     """
     services = document.get("services") if isinstance(document, dict) else None
     if not isinstance(services, dict) or not services:
         raise UsageError("there are no services in it", where=name, hint="a compose file has a mapping `services:`")
-    return tuple(_container(str(key), value) for key, value in services.items() if isinstance(value, dict))
+    return tuple(_container(key, value) for key, value in whole_services(services, name).items())
 
 
 def _container(name: str, service: Mapping[str, Any]) -> Container:
@@ -44,6 +45,7 @@ def _container(name: str, service: Mapping[str, Any]) -> Container:
         settings=tuple(_settings(where, service)),
         command=_words(service.get("command")),
         where=where,
+        opaque=(f"{where}.extends",) if service.get("extends") else (),
     )
 
 
@@ -63,15 +65,22 @@ def _settings(where: str, service: Mapping[str, Any]) -> Iterator[Setting]:
 def _item(option: str, item: Any, place: str) -> Iterator[Setting]:  # noqa: ANN401 - YAML
     """Give the setting of a list's item, in its short or its long form."""
     if isinstance(item, dict):
-        source, target = item.get("source", ""), item.get("target", item.get("source", ""))
+        source = item.get("source", "")
+        target = item.get("target", source if option == "device" else "")
         kind = item.get("type", "bind" if option == "device" else "volume")
         if option == "device":
             text = f"{source}:{target}:{item['permissions']}" if "permissions" in item else f"{source}:{target}"
             yield _setting("device", text, f"{place}: {source}")
-        elif kind in _MOUNT_TYPES:
-            yield _setting("mount", f"type={kind},source={source},target={target}", f"{place}: {source}:{target}")
+        else:
+            fields = (f"type={kind}", f"source={source}", f"target={target}")
+            yield _setting("mount", ",".join(map(_field, fields)), f"{place}: {source}:{target}")
     else:
         yield _setting(option, _text(item), f"{place}: {_text(item)}")
+
+
+def _field(text: str) -> str:
+    """Write a field of a value of --mount, which is a line of CSV."""
+    return '"{}"'.format(text.replace('"', '""')) if any(sign in text for sign in ',"\n\r') else text
 
 
 def _environment(where: str, found: Any) -> Iterator[Setting]:  # noqa: ANN401 - YAML

@@ -7,7 +7,8 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
-CARD = re.compile(r"/dev/davinci([0-9]+)")
+# Longer numbers are no card of any machine.
+CARD = re.compile(r"/dev/davinci([0-9]{1,4})")
 _PERMISSIONS = re.compile(r"[rwm]{1,3}")
 _MOUNT_KEYS = {"src": "source", "dst": "target", "destination": "target"}
 
@@ -148,8 +149,15 @@ def _volume(setting: Setting, text: str) -> Mount:
 
 
 def _mount(setting: Setting, text: str) -> Mount:
-    fields: dict[str, str] = {}
-    for part in next(csv.reader([text]), []):
-        name, _, value = part.partition("=")
-        fields[_MOUNT_KEYS.get(name, name)] = value
+    fields = mount_fields(text) or {}
     return Mount(fields.get("source", ""), fields.get("target", ""), fields.get("type", "volume"), setting)
+
+
+def mount_fields(text: str) -> dict[str, str] | None:
+    """Return the fields of a value of --mount by their long names; None where quotes in it make it no line of CSV."""
+    try:
+        parts = next(csv.reader([text], strict=True), [])
+    except csv.Error:
+        return None
+    pairs = (part.partition("=") for part in parts)
+    return {_MOUNT_KEYS.get(name, name): value for name, _, value in pairs}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -57,7 +56,7 @@ def run_lines(text: str, known: Iterable[tuple[str, str]] = ()) -> tuple[RunLine
     for number, command in enumerate(commands):
         start = _options_at(command.words)
         if start:
-            words, cuts = _joined(commands[number:])
+            words, cuts = _joined(commands, number)
             found.append(_run_line(words, start, cuts, command.known))
     if not found:
         hint = "for example: build.py lint-run 'docker run --rm IMAGE'; a compose file: --file compose.yaml"
@@ -81,10 +80,11 @@ def _first(words: Sequence[Word]) -> int:
     return next(n for n, name in enumerate(names) if name in BEFORE | PROGRAMS)
 
 
-def _joined(commands: Sequence[ShellCommand]) -> tuple[tuple[Word, ...], tuple[str, ...]]:
-    """Return a command with what its writer meant to be a part of it, and why it is none."""
-    words, cuts = list(commands[0].words), []
-    for before, after in pairwise(commands):
+def _joined(commands: Sequence[ShellCommand], number: int) -> tuple[tuple[Word, ...], tuple[str, ...]]:
+    """Return command `number` with what its writer meant to be a part of it, and why it is none."""
+    words, cuts = list(commands[number].words), []
+    for at in range(number, len(commands) - 1):
+        before, after = commands[at], commands[at + 1]
         if not before.cut or not (after.words[0].value.startswith("-") or len(after.words) == 1):
             break
         cuts.append(before.cut)
@@ -95,7 +95,7 @@ def _joined(commands: Sequence[ShellCommand]) -> tuple[tuple[Word, ...], tuple[s
 def _run_line(words: Sequence[Word], start: int, cuts: Sequence[str], known: tuple[tuple[str, str], ...]) -> RunLine:
     reader = Reader(list(words[start:]))
     reader.read()
-    left = reader.left
+    left = list(reader.left)
     misread = [Misread("run.cut", cut, f"{cut}: docker never sees the words behind it") for cut in cuts]
     if not left:
         hint = "the image stands behind the options; was it taken for the value of the last one?"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -42,7 +43,7 @@ class Reader:
     """
 
     def __init__(self, words: list[Word]) -> None:
-        self.left = words
+        self.left = deque(words)
         self.settings: list[Setting] = []
         self.written: list[tuple[str, ...]] = []
         self.opaque: list[str] = []
@@ -53,15 +54,15 @@ class Reader:
         while self.left:
             value = self._plain_dash(self.left[0])
             if value == "--":
-                self.left.pop(0)
+                self.left.popleft()
                 return
             if value.startswith("--"):
-                self._long(self.left.pop(0), value)
+                self._long(self.left.popleft(), value)
             elif value.startswith("-") and value != "-":
-                self._short(self.left.pop(0), value)
+                self._short(self.left.popleft(), value)
             elif self._is_of_options(value):
                 self.opaque.append(value)
-                self._keep(self.left.pop(0).raw)
+                self._keep(self.left.popleft().raw)
             else:
                 return
 
@@ -113,7 +114,7 @@ class Reader:
             self._keep(raw)
             self._add(key, None, shown)
             return
-        after = self.left.pop(0)
+        after = self.left.popleft()
         self._keep(raw, after.raw)
         self._add(key, after.value, f"{shown} {after.value}")
 

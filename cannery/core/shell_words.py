@@ -27,10 +27,27 @@ _COMMENT = re.compile(r"#[^\n]*")
 _REDIRECT = re.compile(r"\d*(?:>>?|<<?)&?[ \t]*[^\s;&|]+")
 _OPERATOR = re.compile(r"&&|\|\||[;&|()\n]")
 _ASSIGNED = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
-_VARIABLE = re.compile(r"\$(?:\{(?P<braced>\w+)(?::?-(?P<default>[^}]*))?\}|(?P<plain>[A-Za-z_]\w*))")
-_RANGE = re.compile(r"\{(\d{1,3})\.\.(\d{1,3})\}|\{([^{}\s]*,[^{}\s]*)\}")
+_VARIABLE = re.compile(r"\$(?:\{(?P<braced>\w+)(?::?-(?P<default>[^{}]*))?\}|(?P<plain>[A-Za-z_]\w*))")
+_RANGE = re.compile(r"\{(\d{1,3})\.\.(\d{1,3})\}|\{([^{},\s]*,[^{}\s]*)\}")
 # Words of the shell that stand before NAME=value.
 _SETTERS = frozenset({"export", "declare", "local", "readonly", "set"})
+# Linux takes 2 MiB of words for a command, unless its stack is made larger.
+MOST_CHARACTERS = 1 << 21
+
+
+class _Room:
+    """What may still come of ranges and variables: a few letters of a text can stand for more than a machine holds."""
+
+    def __init__(self) -> None:
+        self._left = MOST_CHARACTERS
+
+    def take(self, text: str) -> str:
+        """Return `text`. Raises `UsageError` where there is no room left for it."""
+        self._left -= len(text) + 1
+        if self._left < 0:
+            hint = "write fewer, or smaller, ranges in braces and variables"
+            raise UsageError("it makes too many words for any shell", where="the command", hint=hint)
+        return text
 
 
 @dataclass(frozen=True)
@@ -62,28 +79,30 @@ def quoted(word: str) -> str:
 def shell_commands(text: str, given: Iterable[tuple[str, str]] = ()) -> tuple[ShellCommand, ...]:
     """Split `text` into commands, none of them empty; `given` are variables that are set before it.
 
-    Raises `UsageError` for a quote that is not closed.
+    Raises `UsageError` for a quote that is not closed, and for what becomes more words than a shell takes.
     """
     found: list[ShellCommand] = []
     known = dict(given)
     words: list[Word] = []
+    room = _Room()
+    pairs: tuple[tuple[str, str], ...] = ()
     for token in _tokens(text.replace("\r\n", "\n")):
         if isinstance(token, Word):
-            words += _expanded(token, known)
+            words += _expanded(token, known, room)
             continue
         if words:
-            _remember(words, known)
-            found.append(ShellCommand(tuple(words), token, tuple(known.items())))
+            sets = _remember(words, known)
+            # One tuple for all the commands that read the same: a script may have thousands of either.
+            pairs = () if sets else pairs or tuple(known.items())
+            found.append(ShellCommand(tuple(words), token, pairs))
         words = []
     return tuple(found)
 
 
 def _tokens(text: str) -> Iterator[Word | str]:
     """Give words (whose value is not worked out yet), and for each end of a command why it ends: "" for a plain end."""
-    position, continued = 0, False
-    while position < len(text):
-        line = text.count("\n", 0, position) + 1
-        at = position
+    at, line, continued = 0, 1, False
+    while at < len(text):
         if match := _BETWEEN.match(text, at):
             continued = "\n" in match[0]
         elif match := _CUT.match(text, at):
@@ -101,30 +120,36 @@ def _tokens(text: str) -> Iterator[Word | str]:
             yield Word(match[0], "", line)
         if match is None:
             raise UsageError(f"a quote that begins in line {line} is not closed", where="the command")
-        position = match.end()
+        line += match[0].count("\n")
+        at = match.end()
     yield ""
 
 
-def _remember(words: list[Word], known: dict[str, str]) -> None:
-    """Keep what a command of assignments alone sets: `A=1`, `export A=1 B=2`."""
+def _remember(words: list[Word], known: dict[str, str]) -> bool:
+    """Keep what a command of assignments alone sets: `A=1`, `export A=1 B=2`. Return whether it is one."""
     values = [word.value for word in words if word.value not in _SETTERS]
     matches = [_ASSIGNED.fullmatch(value) for value in values]
     if all(matches):
         known.update({match[1]: match[2] for match in matches if match})
+    return all(matches)
 
 
-def _expanded(word: Word, known: Mapping[str, str]) -> list[Word]:
-    """Return the words that one becomes: ranges in braces and a known variable of several words make several."""
-    whole = _VARIABLE.fullmatch(word.raw)
-    name = whole and (whole["braced"] or whole["plain"])
-    if name and "$" not in known.get(name, "$") and len(known[name].split()) > 1:
-        return [Word(shlex.quote(part), part, word.line) for part in known[name].split()]
-    ranged = None if word.raw[0] in "'\"" else _RANGE.search(word.raw)
-    if ranged is None or (ranged.start() and word.raw[ranged.start() - 1] == "$"):
-        return [Word(word.raw, _value(word.raw, known), word.line)]
-    head, tail = word.raw[: ranged.start()], word.raw[ranged.end() :]
-    raws = [f"{head}{part}{tail}" for part in _parts(ranged)]
-    return [one for raw in raws for one in _expanded(Word(raw, "", word.line), known)]
+def _expanded(word: Word, known: Mapping[str, str], room: _Room) -> Iterator[Word]:
+    """Give the words that one becomes: ranges in braces and a known variable of several words make several."""
+    raws = [word.raw]
+    while raws:
+        raw = raws.pop()
+        whole = _VARIABLE.fullmatch(raw)
+        name = whole and (whole["braced"] or whole["plain"])
+        if name and "$" not in known.get(name, "$") and len(room.take(known[name]).split()) > 1:
+            yield from (Word(shlex.quote(part), part, word.line) for part in known[name].split())
+            continue
+        ranged = None if raw[0] in "'\"" else _RANGE.search(raw)
+        if ranged is None or (ranged.start() and raw[ranged.start() - 1] == "$"):
+            yield Word(raw, _value(raw, known, room), word.line)
+            continue
+        head, tail = raw[: ranged.start()], raw[ranged.end() :]
+        raws += [room.take(f"{head}{part}{tail}") for part in reversed(_parts(ranged))]
 
 
 def _parts(ranged: re.Match[str]) -> list[str]:
@@ -135,29 +160,29 @@ def _parts(ranged: re.Match[str]) -> list[str]:
     return [str(number) for number in range(first, last + step, step)]
 
 
-def _value(raw: str, known: Mapping[str, str]) -> str:
+def _value(raw: str, known: Mapping[str, str], room: _Room) -> str:
     """Return what a word means: unquoted, with the variables that are known; all else of the shell's stays text."""
     if raw.startswith("<"):
         return raw
     if raw == "~" or raw.startswith("~/"):
         raw = f"$HOME{raw[1:]}"  # filled in there alone, not within a word
     parts = _QUOTED.split(raw)
-    return "".join(_unquoted(part, known) if number % 2 else _filled(part, known) for number, part in enumerate(parts))
+    return "".join((_filled, _unquoted)[number % 2](part, known, room) for number, part in enumerate(parts))
 
 
-def _unquoted(part: str, known: Mapping[str, str]) -> str:
+def _unquoted(part: str, known: Mapping[str, str], room: _Room) -> str:
     if part[0] == "'":
         return part[1:-1]
     if part[0] == '"':
-        return _filled(re.sub(r'\\(["\\$`])', r"\1", part[1:-1].replace("\\\n", "")), known)
+        return _filled(re.sub(r'\\(["\\$`])', r"\1", part[1:-1].replace("\\\n", "")), known, room)
     if part[0] == "\\":
         return part[1:].removeprefix("\n")
     return part
 
 
-def _filled(text: str, known: Mapping[str, str]) -> str:
+def _filled(text: str, known: Mapping[str, str], room: _Room) -> str:
     def value(match: re.Match[str]) -> str:
         default = match["default"]
-        return known.get(match["braced"] or match["plain"], match[0] if default is None else default)
+        return room.take(known.get(match["braced"] or match["plain"], match[0] if default is None else default))
 
     return _VARIABLE.sub(value, text)

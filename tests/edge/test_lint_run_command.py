@@ -133,6 +133,8 @@ def test_a_clean_command(capsys: pytest.CaptureFixture[str]) -> None:
         (["docker run 'a"], "a quote that begins in line 1 is not closed"),
         (["docker run a", "--file", "x"], "a command or --file, not both"),
         (["--file", "no-such-file"], "no-such-file: no such file"),
+        (["--file", "/dev/zero"], "/dev/zero: is a device, a pipe or a socket, no file"),
+        (["--file", "/"], "/: is a folder, no file"),
         (["docker run a", "--chip", "zx"], "CHIP: 'zx' is not known"),
     ],
 )
@@ -140,6 +142,13 @@ def test_wrong_use(capsys: pytest.CaptureFixture[str], words: list[str], what: s
     code, _, err = lint(capsys, *words)
     assert code == 2
     assert what in err
+
+
+def test_a_closed_standard_input(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", None)
+    code, _, err = lint(capsys, "-")
+    assert code == 2
+    assert "standard input is closed" in err
 
 
 @pytest.mark.parametrize("text", ["services: []", "a: b", "- a"])
@@ -155,4 +164,11 @@ def test_a_file_without_services(capsys: pytest.CaptureFixture[str], tmp_path: P
 def test_what_run_prints_is_a_good_line(capsys: pytest.CaptureFixture[str], chip: str) -> None:
     assert cli.main(("run", "mindspeed-rl", "--arch", "arm64", "--chip", chip, "--print"), ROOT) == 0
     line = capsys.readouterr().out
+    assert lint(capsys, line) == (0, "no errors\n", "")
+
+
+def test_what_run_prints_for_a_stand_in_without_npus_is_a_good_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(("run", "quickstart", "--print", "--npus", "none", "--base", "standin"), ROOT) == 0
+    line = capsys.readouterr().out
+    assert "-standin" in line
     assert lint(capsys, line) == (0, "no errors\n", "")

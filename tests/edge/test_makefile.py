@@ -300,6 +300,11 @@ def test_lint_run_without_a_command_leaves_the_message_to_build_py(make: Make) -
     assert make.noted == ["lint-run", "--file=x.yaml"]
 
 
+def test_lint_run_takes_a_compose_file(make: Make) -> None:
+    assert make("lint-run", "FILE=my compose.yaml", "ARCH=arm64").returncode == 0
+    assert make.noted == ["lint-run", "--file", "my compose.yaml", "--arch", "arm64"]
+
+
 def test_doctor_needs_no_profile(make: Make) -> None:
     assert make("doctor", "ARGS=--root a").returncode == 0
     assert make.noted == ["doctor", "--root", "a"]

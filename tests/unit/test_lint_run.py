@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -122,7 +124,11 @@ SAID = [
     # D06
     (f"{GOOD} -e ASCEND_RT_VISIBLE_DEVICES=0,1 {CANN}", []),
     (f"{GOOD} -e ASCEND_RT_VISIBLE_DEVICES=4 {CANN}", ["error run.visible.index"]),
+    (f"{GOOD} -e ASCEND_RT_VISIBLE_DEVICES=0,0 {CANN}", ["warning run.visible.twice"]),
     (f"{GOOD} -e ASCEND_RT_VISIBLE_DEVICES=0-1 {CANN}", ["error run.visible.text"]),
+    (f"{GOOD} -e ASCEND_RT_VISIBLE_DEVICES={'9' * 5000} {CANN}", ["error run.visible.text"]),
+    (f"{GOOD} --device /dev/davinci{'9' * 5000} {CANN}", ["error run.node.unknown"]),
+    (f"{GOOD.replace('32g', '9' * 5000)} {CANN}", ["error run.shm"]),
     (f"{GOOD} -e ASCEND_VISIBLE_DEVICES=6,7 {CANN}", ["error run.visible.nodes"]),
     (f"{GOOD} -e ASCEND_VISIBLE_DEVICES=0-1 {CANN}", ["note run.visible.unread"]),
     (f"{GOOD} -e ASCEND_VISIBLE_DEVICES=all {CANN}", ["error run.visible.text"]),
@@ -155,6 +161,17 @@ SAID = [
     (f"{GOOD} -v ~/x:/y {CANN}", []),
     (f"{GOOD} -v /usr/local/Ascend/add-ons {CANN}", ["error run.mount.single"]),
     (f"{GOOD} -v /scratch {CANN}", ["note run.mount.single"]),
+    # as the engine cannot read them
+    *(
+        (f"{GOOD} {option} {CANN}", ["error run.mount.text"])
+        for option in (
+            *("-v /a:/b:rw:ro", "-v /a:/b:bogus", "-v /a:/b:ro,rw", "-v :::", "-v :/x", "-v /a:", "-v /a:/b:"),
+            *("--mount type=bogus,source=/a,target=/b", "--mount type=bind,source=/a", "--mount type=bind,target=/b"),
+            "--mount 'type=bind,\"source=/a'",
+        )
+    ),
+    (f"{GOOD} -v /a:/b:ro,z -v ${{A:-/x}}:/c -v /d:/e:$MODE {CANN}", []),
+    (f"{GOOD} --mount dst=/a --mount type=$T,source=/x --mount 'type=bind,\"src=/b,c\",dst=/b' {CANN}", []),
     (f"{GOOD} -v /usr/local/dcmi:/usr/local/dcmi {CANN}", ["error run.mount.twice"]),
     (f"{GOOD} -v /usr/local/Ascend/ascend-toolkit:/usr/local/Ascend/ascend-toolkit {CANN}", ["error run.mount.hides"]),
     (f"{GOOD} -v /a:/usr/local/Ascend/cann-8.5.0 {CANN}", ["error run.mount.hides"]),
@@ -183,6 +200,10 @@ SAID = [
     (f"{GOOD} {OURS}-standin", ["error run.standin"]),
     (f"{GOOD} docker.io/{CANN}", ["warning run.image.registry"]),
     (f"{GOOD} {CANN} -it", ["warning run.image.behind"]),
+    (f"{GOOD} {CANN} --device /dev/davinci2 -v /a:/b", ["error run.image.behind"] * 2),
+    (f"{GOOD} {CANN} --model x --privileged --shm-size=1g", ["error run.image.behind"] * 2),
+    (f"{GOOD} {CANN} --model x --device npu", ["warning run.image.behind"]),
+    (f"{GOOD} {CANN} vllm serve --device npu", []),
     (f"{GOOD} --device /dev/davinci{{2,3}} {CANN}", ["error run.image.path"]),
     # U01, U03
     (f"{GOOD} --user 65534 {CANN}", ["warning run.user.group"]),
@@ -461,6 +482,9 @@ def test_a_default_stands_for_a_variable_of_compose() -> None:
         ({"entrypoint": ["bash"]}, "run.entrypoint"),
         ({"runtime": "Ascend"}, "run.runtime.name"),
         ({"tmpfs": "/opt/venv", "image": OURS}, "run.mount.hides"),
+        ({"volumes": [{"type": "bogus", "source": "/a", "target": "/b"}]}, "run.mount.text"),
+        ({"volumes": [{"type": "bind", "source": "/a"}]}, "run.mount.text"),
+        ({"volumes": ["/a:/b:bogus"]}, "run.mount.text"),
     ],
 )
 def test_keys_of_a_service(service: dict[str, object], code: str) -> None:
@@ -498,3 +522,14 @@ def test_no_compose_file_is_a_defect(service: object) -> None:
         return
     for container in containers:
         lint_container(container, GROUND)
+
+
+def test_the_rules_go_through_a_long_line_in_the_time_that_its_length_takes() -> None:
+    def seconds(count: int) -> float:
+        (line,) = run_lines(f"docker run {'-v /a:/usr/local/Ascend --device /dev/davinvi0 ' * count} {CANN}")
+        begin = time.process_time()
+        assert len(lint_line(line, GROUND)) > 0
+        return time.process_time() - begin
+
+    short = min(seconds(200) for _ in range(3))
+    assert seconds(1600) < 40 * short + 0.1  # 64 times of it, where each mount is held against every other

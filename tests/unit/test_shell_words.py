@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import shlex
+import time
 
 import pytest
 from hypothesis import given
@@ -66,3 +67,39 @@ def test_a_command_that_ends_too_early_says_why(text: str, cut: str) -> None:
 def test_an_open_quote_is_named_with_its_line(text: str, line: int) -> None:
     with pytest.raises(UsageError, match=f"a quote that begins in line {line} is not closed"):
         shell_commands(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "docker run --device /dev/davinci{0..999}{0..999}{0..99} img",
+        "c " + "{0..0}" * 40_000,
+        "A=xxxxxxxx\n" + "A=$A$A\n" * 30 + "c $A",
+        "A='" + ("x" * 1000 + " ") * 20 + "'\n" + "c $A\n" * 20_000,
+        "A=" + "x" * 1000 + "\nc " + '"$A"' * 20_000,
+    ],
+)
+def test_what_becomes_too_many_words_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="makes too many words for any shell"):
+        shell_commands(text)
+
+
+def test_what_a_shell_can_hold_is_read() -> None:
+    ((first, *others),) = values("c{0..99}{0..99}")
+    assert (first, len(others), others[-1]) == ("c00", 9999, "c9999")
+
+
+@pytest.mark.parametrize("piece", ["-e A=1 ", "a\n", "a \\\n", "{,", "${a-", "# a\n", "'a' ", "<a", "$(", "d;"])
+def test_the_time_that_a_text_takes_grows_as_its_length_does(piece: str) -> None:
+    def seconds(count: int) -> float:
+        begin = time.process_time()
+        shell_commands(piece * count)
+        return time.process_time() - begin
+
+    short = min(seconds(2000) for _ in range(3))
+    assert seconds(16_000) < 40 * short + 0.1  # 64 times of it, where each word took as long as what stands before it
+
+
+def test_lines_are_counted_through_words_of_several() -> None:
+    commands = shell_commands("a 'b\nc' \\\n d\n\n# e\nf")
+    assert [[word.line for word in command.words] for command in commands] == [[1, 1, 3], [6]]

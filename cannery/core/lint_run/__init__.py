@@ -17,8 +17,16 @@ from cannery.core.lint_run.engine import gpus, mixed, network, platform, privile
 from cannery.core.lint_run.environment import chip_words, entry_point, lists, preload, split_value
 from cannery.core.lint_run.image import behind, chip, registry, standin, strange_image
 from cannery.core.lint_run.memory import shared_memory
+from cannery.core.lint_run.mount_text import unread
 from cannery.core.lint_run.mounts import bad_paths, hidden, twice
-from cannery.core.lint_run.nodes import closed_nodes, foreign_nodes, missing_cards, missing_managers, unknown_nodes
+from cannery.core.lint_run.nodes import (
+    closed_nodes,
+    endless_numbers,
+    foreign_nodes,
+    missing_cards,
+    missing_managers,
+    unknown_nodes,
+)
 from cannery.core.lint_run.user import caches, group
 from cannery.core.lint_run.visible import other_makers, own_variable, runtime_variable
 from cannery.core.run_line import run_lines
@@ -39,6 +47,7 @@ RULES: tuple[Callable[[Case], Iterable[Remark]], ...] = (
     strange_image,
     behind,
     unknown_nodes,
+    endless_numbers,
     missing_managers,
     missing_cards,
     foreign_nodes,
@@ -54,6 +63,7 @@ RULES: tuple[Callable[[Case], Iterable[Remark]], ...] = (
     network,
     platform,
     shared_memory,
+    unread,
     bad_paths,
     twice,
     hidden,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from cannery.core.findings import Finding
@@ -133,14 +134,22 @@ class Case:
         """Whether devices are asked for by CDI names (`huawei.com/npu=0`), which bring what their files say."""
         return any("=" in (setting.value or "") for setting in self.container.all("device"))
 
+    @cached_property
+    def _given(self) -> dict[str, tuple[Mount, ...]]:
+        """What `gives` has looked for: a line of thousands of mounts asks once for each."""
+        return {}
+
     def env(self, name: str) -> str:
         """Return a variable's value, "" where it is not set or the host's is handed on."""
         found = self.container.env.get(name)
         return (found.value or "") if found else ""
 
-    def gives(self, path: str) -> Mount | None:
-        """Return the mount that brings the host's `path` to its own place, or None."""
-        return next((mount for mount in self.container.mounts if mount.gives(path)), None)
+    def gives(self, path: str, but: Mount | None = None) -> Mount | None:
+        """Return the mount, other than `but`, that brings the host's `path` to its own place, or None."""
+        if path not in self._given:
+            # The first two: one of them is not `but`.
+            self._given[path] = tuple(islice((mount for mount in self.container.mounts if mount.gives(path)), 2))
+        return next((mount for mount in self._given[path] if mount is not but), None)
 
     def first_card(self) -> str:
         """Return the word that a message about what is missing points at: the first card's, else the image."""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from cannery.core.lint_run.case import Case, Remark
 
-SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgtp]?)i?b?", re.IGNORECASE)
+SIZE = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)\s*([kmgtp]?)i?b?", re.IGNORECASE)
 UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40, "p": 1 << 50}
 # What the profiles of this kind of work ask for, where none is known.
 USUAL = "16g"

@@ -53,7 +53,7 @@ def bad_paths(case: Case) -> Iterator[Remark]:
         if mount.target and not _PATH.match(mount.target):
             what = f"{word}: {mount.target} is not absolute, and has to be in the container"
             yield remark(Severity.ERROR, "mount.relative", word, what, "the engine refuses it", f"/{mount.target}")
-        elif mount.setting.key == "volume" and not mount.source and mount.target:
+        elif mount.setting.key == "volume" and ":" not in (mount.setting.value or "") and mount.target:
             severity = Severity.ERROR if _is_host_path(mount.target) else Severity.NOTE
             what = f"{word}: one path alone is an empty volume of that name, not the host's folder"
             fix = f"-v {mount.target}:{mount.target}"
@@ -120,9 +120,7 @@ def _hides(case: Case, mount: Mount, places: list[Place]) -> Remark:
     if mount.target.rstrip("/").startswith("/usr/local/Ascend"):
         fix = f"mount what of it is the host's: {' '.join(case.access.mounts)}"
         edits = [remove(mount.setting)]
-        others = [other for other in case.container.mounts if other is not mount]
-        wanted = [path for path in case.access.mounts if path.startswith(DRIVER)]
-        lacking = [path for path in wanted if not any(other.gives(path) for other in others)]
+        lacking = [path for path in case.access.mounts if path.startswith(DRIVER) and not case.gives(path, but=mount)]
         edits += [add("-v", f"{path}:{path}:ro") for path in lacking]
     elif worst.path in {"/usr/local/bin", "/usr/local/sbin"} and mount.source.rstrip("/") == mount.target.rstrip("/"):
         fix = f"mount what is needed of it: -v {worst.path}/npu-smi:{worst.path}/npu-smi:ro"

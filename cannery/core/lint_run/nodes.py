@@ -25,6 +25,7 @@ OTHERS = frozenset(
         *("event_sched", "spi_smbus", "user_config", "memory_bandwidth", "ummu", "uburma"),
     )
 )
+NUMBERED = re.compile(r"/dev/davinci\d+")
 VIRTUAL = re.compile(r"/dev/vdavinci\d+")
 NEAR = 0.7
 MISTYPED = "vllm-project/vllm-ascend issue 1440"
@@ -52,7 +53,7 @@ def unknown_nodes(case: Case) -> Iterator[Remark]:
 
 def meant_node(case: Case, path: str) -> str:
     """Return the node that a mistyped `path` is meant to be, "" for one that is right, or nothing like an NPU's."""
-    if "$" in path or CARD.fullmatch(path) or VIRTUAL.fullmatch(path) or path in case.managers | OTHERS:
+    if "$" in path or NUMBERED.fullmatch(path) or VIRTUAL.fullmatch(path) or path in case.managers | OTHERS:
         return ""
     name = path.removeprefix("/").removeprefix("dev/").strip("/")
     number = re.search(r"\d+$", name)
@@ -105,6 +106,8 @@ def missing_cards(case: Case) -> Iterator[Remark]:
         word = next((d.setting.word for d in case.container.devices if d.source in managers), managers[0])
         what = f"{word} is mapped, and no card: there is no --device /dev/davinciN"
         yield remark(Severity.ERROR, "node.none", word, what, "the container sees no NPU", "--device /dev/davinci0 …")
+    elif case.told.standin:
+        return  # it has no CANN, and is started without NPUs
     elif case.told.ascend or any("/Ascend/" in mount.target for mount in case.container.mounts):
         what = f"{case.container.image} is an image for NPUs, and no NPU is given to it"
         fix = f"--device /dev/davinci0 {' '.join(f'--device {node}' for node in case.access.managers)}"
@@ -159,3 +162,13 @@ def closed_nodes(case: Case) -> Iterator[Remark]:
             why = "the driver opens its nodes for reading and writing"
             edit = replace(device.setting, "--device", device.source)
             yield remark(Severity.ERROR, "node.permission", device.setting.word, what, why, fix, edit)
+
+
+def endless_numbers(case: Case) -> Iterator[Remark]:
+    """Name cards whose number is longer than that of any."""
+    for device in case.container.devices:
+        if NUMBERED.fullmatch(device.source) and device.card is None:
+            what = f"{device.setting.word}: no card of any machine has so long a number"
+            fix = "number them as `ls /dev/davinci*` does"
+            why = f"docker refuses to start a container with a node that is not there ({MISTYPED})"
+            yield remark(Severity.ERROR, "node.unknown", device.setting.word, what, why, fix)

@@ -7,6 +7,7 @@ ASCEND_RT_VISIBLE_DEVICES counts the container's own cards, from 0, and is read 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from cannery.core.errors import UsageError
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 # "" and `void`: no card (Ascend Docker Runtime, usage on the client); its other forms name cards by other means.
 NO_CARD = frozenset({"", "void"})
+CARD_NUMBER = re.compile(r"[0-9]{1,4}")
 OTHER_FORMS = re.compile(r"(?:npu|Ascend)[\w-]*\d", re.IGNORECASE)
 
 
@@ -71,15 +73,22 @@ def own_variable(case: Case) -> Iterator[Remark]:
     if variable is None or not variable.value or "$" in variable.value:
         return
     word, parts = variable.setting.word, [part.strip() for part in variable.value.split(",")]
-    if not all(part.isdecimal() for part in parts):
-        what = f"{word}: not a list of numbers"
+    if not all(CARD_NUMBER.fullmatch(part) for part in parts):
+        what = f"{word}: not a list of cards' numbers"
         why = "CANN reads numbers with commas between them, and no ranges"
         yield remark(Severity.ERROR, "visible.text", word, what, why, f"-e {VISIBLE}=0,1")
         return
+    numbers = [int(part) for part in parts]
+    double = next((number for number, count in Counter(numbers).items() if count > 1), None)
+    if double is not None:
+        what = f"{word} names card {double} twice"
+        value = ",".join(map(str, dict.fromkeys(numbers)))
+        fix, edit = f"-e {VISIBLE}={value}", replace(variable.setting, "-e", f"{VISIBLE}={value}")
+        why = "a card counts once: a program that starts a process for each finds too few"
+        yield remark(Severity.WARNING, "visible.twice", word, what, why, fix, edit)
     cards = case.container.cards or (runtime_cards(case) or ())
     if not cards or case.container.opaque:
         return
-    numbers = [int(part) for part in parts]
     beyond = [number for number in numbers if number >= len(cards)]
     if beyond:
         what = f"{word}: index {beyond[0]} is outside 0..{len(cards) - 1}"

@@ -1,0 +1,79 @@
+"""What a compose file has to look like, and services that take over another one."""
+
+from __future__ import annotations
+
+import pytest
+
+from cannery.core.compose_services import compose_containers
+from cannery.core.errors import UsageError
+
+
+@pytest.mark.parametrize(
+    ("services", "what"),
+    [
+        ({"a": "b"}, "services.a is no mapping"),
+        ({"a": None}, "services.a is no mapping"),
+        ({"a": {"devices": 5}}, "services.a.devices has to be a list"),
+        ({"a": {"volumes": {"a": "b"}}}, "services.a.volumes has to be a list"),
+        ({"a": {"environment": "A=1"}}, "services.a.environment has to be a list or a mapping"),
+        ({"a": {"tmpfs": 1}}, "services.a.tmpfs has to be a list or a text"),
+        ({"a": {"privileged": "maybe"}}, "services.a.privileged: 'maybe' is no boolean"),
+        ({"a": {"privileged": [1]}}, "services.a.privileged: [1] is no boolean"),
+        ({"a": {"extends": "b"}}, "services.a.extends: there is no service b"),
+        ({"a": {"extends": "b"}, "b": {"extends": {"service": "a"}}}, "services.b.extends: a extends b itself"),
+        ({"a": {"extends": "a"}}, "services.a.extends: a extends a itself"),
+    ],
+)
+def test_what_is_no_form_of_compose(services: dict[str, object], what: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        compose_containers({"services": services}, "compose.yaml")
+    assert str(caught.value).startswith(f"compose.yaml: {what}")
+
+
+def test_a_chain_of_services_has_an_end() -> None:
+    services = {"s0": {"image": "i"}, **{f"s{n}": {"extends": f"s{n - 1}"} for n in range(1, 2000)}}
+    with pytest.raises(UsageError, match="more than 32 services extend one another"):
+        compose_containers({"services": services}, "x")
+    few = dict(list(services.items())[:33])
+    assert {one.image for one in compose_containers({"services": few}, "x")} == {"i"}
+
+
+@pytest.mark.parametrize(("text", "on"), [("yes", True), ("On", True), ("no", False), ("true", True)])
+def test_a_text_is_a_boolean_as_compose_reads_it(text: str, on: bool) -> None:
+    (container,) = compose_containers({"services": {"a": {"image": "i", "privileged": text}}}, "x")
+    assert (container.switch("privileged") is not None) is on
+
+
+def test_a_service_takes_over_what_it_extends() -> None:
+    base = {
+        "image": "i",
+        "shm_size": "16g",
+        "devices": ["/dev/davinci0"],
+        "volumes": ["/a:/x:ro", "/b:/y"],
+        "environment": {"A": 1, "B": True},
+    }
+    own = {
+        "extends": {"service": "base"},
+        "shm_size": "32g",
+        "devices": ["/dev/davinci1"],
+        "volumes": [{"type": "bind", "source": "/c", "target": "/x"}],
+        "environment": ["A=2"],
+    }
+    found = compose_containers({"services": {"own": own, "base": base}}, "x")[0]
+    assert (found.image, found.value("shm-size"), found.cards) == ("i", "32g", (0, 1))
+    assert sorted((mount.source, mount.target) for mount in found.mounts) == [("/b", "/y"), ("/c", "/x")]
+    assert {name: variable.value for name, variable in found.env.items()} == {"A": "2", "B": "true"}
+    assert found.opaque == ()
+
+
+def test_what_another_file_brings_may_be_any_setting() -> None:
+    service = {"image": "i", "extends": {"file": "other.yaml", "service": "b"}}
+    (found,) = compose_containers({"services": {"a": service}}, "x")
+    assert found.opaque == ("services.a.extends",)
+
+
+@pytest.mark.parametrize("source", ["/a,b", '/a"b', "/a b", "/a\nb"])
+def test_a_path_of_the_long_form_is_read_as_it_is(source: str) -> None:
+    volume = {"type": "bind", "source": source, "target": "/x"}
+    (found,) = compose_containers({"services": {"a": {"image": "i", "volumes": [volume]}}}, "x")
+    assert [(mount.source, mount.target, mount.kind) for mount in found.mounts] == [(source, "/x", "bind")]
