@@ -16,7 +16,6 @@ from cannery.core.address_fields import REGISTRY_HINT, reference_fault
 from cannery.core.base_image import base_need, compare, on_base, on_labelled_base
 from cannery.core.errors import BuildFailedError, ExitCode, FindingsError, NetworkError, UsageError
 from cannery.core.findings import errors
-from cannery.core.manifest import manifest_text
 from cannery.core.progress import layers_new_reused
 from cannery.core.recipe import with_arch
 from cannery.core.report import report_lines, summary_line
@@ -28,10 +27,9 @@ from cannery.edge.archives import damaged_archives
 from cannery.edge.buildx import bake
 from cannery.edge.disk import check_cache_space, check_engine_space
 from cannery.edge.engine import docker_client, find_engine
-from cannery.edge.files import sha256_bytes
 from cannery.edge.images import image_id, image_labels, needed_image
 from cannery.edge.locks import current_lock
-from cannery.edge.patching import with_patches
+from cannery.edge.patching import manifest_digest, with_patches
 from cannery.edge.progress_view import make_view
 from cannery.edge.rendered import fetch_wheels, folder_lock, write_folder
 from cannery.edge.rootfs import check_emulation
@@ -269,7 +267,7 @@ def _verify(work: Work, built_id: str) -> Verified:
         image_id=built_id,
         script_digest=script_digest(context.templates()),
         shm_size=plan.recipe.profile.shm_size,
-        manifest_sha256=_manifest_digest(plan, work.catalog),
+        manifest_sha256=manifest_digest(context, work.catalog, plan),
         require_npu=work.arguments.require_npu,
         again=work.arguments.verify_again,
     )
@@ -297,14 +295,14 @@ def verify_image(arguments: argparse.Namespace, context: Context) -> ExitCode:
     reference = arguments.image or plan.reference
     client = docker_client(engine)
     found = needed_image(client, reference, arguments.profile)
-    plan = with_patches(context, catalog, on_labelled_base(plan, image_labels(client, found)))
+    plan = on_labelled_base(plan, image_labels(client, found))
     access = catalog.chips[plan.recipe.target.chip]
     request = VerifyRequest(
         image=reference,
         image_id=found,
         script_digest=found,  # the script is the image's own, whatever this checkout holds
         shm_size=plan.recipe.profile.shm_size,
-        manifest_sha256="" if arguments.image else _manifest_digest(plan, catalog),
+        manifest_sha256="" if arguments.image else manifest_digest(context, catalog, plan),
         levels=tuple(arguments.level),
         require_npu=arguments.require_npu,
         again=True,
@@ -315,11 +313,6 @@ def verify_image(arguments: argparse.Namespace, context: Context) -> ExitCode:
     else:
         print("\n".join(report_lines(verified.report)))
     return _exit_code(verified)
-
-
-def _manifest_digest(plan: Plan, catalog: Catalog) -> str:
-    """Return the SHA-256 of the manifest that this plan puts into its image."""
-    return sha256_bytes(manifest_text(plan, catalog.compatibility).encode())
 
 
 def _exit_code(verified: Verified | None) -> ExitCode:

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 from cannery.commands.versions import planned
 from cannery.core.base_image import on_labelled_base
 from cannery.core.errors import ExitCode, FindingsError
-from cannery.core.manifest import manifest_text
 from cannery.core.published import ids_of, parse_registry, push_fault
 from cannery.edge.engine import docker_client, find_engine
 from cannery.edge.engine_api import as_errors
-from cannery.edge.files import sha256_bytes
+from cannery.edge.patching import manifest_digest
 from cannery.edge.registry_images import published
 from cannery.edge.shipping import (
     Dock,
@@ -90,8 +89,8 @@ def _refuse_unfit(dock: Dock, catalog: Catalog, image: EngineImage) -> None:
         listed = "".join(f"\n  {fault}" for fault in faults)
         hint = f"build.py image {plan.recipe.name} makes the image of this tag"
         raise FindingsError(f"this image is not what its tag says{listed}", where=plan.reference, hint=hint)
-    text = manifest_text(on_labelled_base(plan, dict(image.labels)), catalog.compatibility)
-    if not has_passed(dock.context.cache, image.id, sha256_bytes(text.encode())):
+    digest = manifest_digest(dock.context, catalog, on_labelled_base(plan, dict(image.labels)))
+    if not has_passed(dock.context.cache, image.id, digest):
         hint = f"build.py verify {plan.recipe.name}, with the same options"
         raise FindingsError(f"verify has not passed for this image ({image.id[:19]}…)", where=plan.reference, hint=hint)
 

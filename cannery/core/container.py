@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from cannery.core.catalog import ChipAccess
     from cannery.core.npu_host import HostNpus
 
-RUNTIME = "ascend"
 LONGEST_SHOWN = 80  # letters of a value, in a message
 _INDEX = re.compile(r"[0-9]{1,4}")
 # The runtime is told host numbers by the first; in a container cards count from 0, whatever their nodes are called, and

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from cannery.core.errors import BuildFailedError
+from cannery.core.manifest import manifest_text
 from cannery.core.patch_reverse import without_patch
 from cannery.core.patch_set import apply_set, find_set
 from cannery.core.patching import (
@@ -89,9 +90,11 @@ class _Applied:
 def with_patches(context: Context, catalog: Catalog, plan: Plan) -> Plan:
     """Return `plan` with what its patches make of the sources; their trees are fetched where they are not there yet.
 
-    Raises `BuildFailedError` naming patch, file and hunk where one does not apply or changes nothing; and as
-    `cannery.edge.planned_sources.fetch_planned`.
+    A plan that has it comes back as it is. Raises `BuildFailedError` naming patch, file and hunk where one does not
+    apply or changes nothing; and as `cannery.edge.planned_sources.fetch_planned`.
     """
+    if plan.patched or plan.not_patched:
+        return plan
     if not providers(plan.recipe) and not any(step.patched_by for step in plan.sources):
         return plan
     with ExitStack() as stack:
@@ -110,6 +113,14 @@ def with_patches(context: Context, catalog: Catalog, plan: Plan) -> Plan:
     for words in unpatched_words(left):
         context.say(words)
     return replace(plan, patched=tuple(tree for tree in trees if tree.patches), not_patched=left)
+
+
+def manifest_digest(context: Context, catalog: Catalog, plan: Plan) -> str:
+    """Return the hex SHA-256 of the manifest that the image of `plan` carries, its patches among the rest.
+
+    What verify holds an image to, and by what a push knows that it was. Raises as `with_patches`.
+    """
+    return sha256_bytes(manifest_text(with_patches(context, catalog, plan), catalog.compatibility).encode())
 
 
 def open_trees(

@@ -8,6 +8,7 @@ import json
 import shutil
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,7 +18,15 @@ from git_trees import Repo
 from small_checkout import Done, Small, make_small
 from stub_index import StubIndex, make_sdist
 
+from cannery import cli
+from cannery.commands import publish
+from cannery.commands.versions import planned
+from cannery.core.errors import FindingsError
 from cannery.core.lock_text import format_lock, parse_lock
+from cannery.edge.context import Given, read_context
+from cannery.edge.files import write_atomic
+from cannery.edge.patching import manifest_digest, with_patches
+from cannery.edge.verify import ASKED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -226,6 +235,30 @@ def test_patches_and_edits_are_laid_over_the_trees_and_recorded(stack: Stack) ->
     assert stack.manifest()["patches_left_out"] == []
     dockerfile = (stack.out / "Dockerfile").read_text()
     assert "source=patched/engine,target=/run/cannery/patched" in dockerfile
+
+
+def test_push_and_verify_hold_an_image_to_the_manifest_with_its_patches(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stack.write(plugin_files(stack, core=diff(stack.engine, "engine/core.py", PATCHED_FILE)))
+    assert stack.render().code == 0
+    built = hashlib.sha256((stack.out / "rootfs/opt/cannery/manifest.json").read_bytes()).hexdigest()
+    mirror = str(stack.mirror)
+    arguments = cli._parse(["plan", "patched", "--base", "standin", "--git-mirror", mirror])
+    context = read_context(stack.small.root, Given(mirror=mirror))
+    catalog, plan, _ = planned(context, arguments)
+    assert manifest_digest(context, catalog, plan) == built
+    again = with_patches(context, catalog, plan)
+    assert with_patches(context, catalog, again) is again
+    image = SimpleNamespace(id=f"sha256:{'a' * 64}", labels={})
+    dock: Any = SimpleNamespace(context=context, plan=plan)
+    monkeypatch.setattr(publish, "content_faults", lambda *_: ())
+    monkeypatch.setattr(publish, "on_labelled_base", lambda plan, _labels: plan)
+    with pytest.raises(FindingsError, match="verify has not passed for this image"):
+        publish._refuse_unfit(dock, catalog, image)  # type: ignore[arg-type] # what it looks at of an image
+    report = {"result": "passed", "counts": {}, ASKED: {"levels": [], "manifest_sha256": built}}
+    write_atomic(context.cache / "verified" / f"{'a' * 24}-0.json", json.dumps(report))
+    publish._refuse_unfit(dock, catalog, image)  # type: ignore[arg-type] # the same
 
 
 def test_same_set_is_the_same_step_and_another_one_is_another(stack: Stack) -> None:
