@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from cannery.core.patch_apply import Outcome
-from cannery.core.patch_set import apply_set
+from cannery.core.patch_set import Layered, apply_set
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -130,18 +130,14 @@ def tried_in_turn(sets: Iterable[PatchSet], read: Callable[[str], bytes | None])
 
     Of a plugin's several revisions an image has one: each is tried on the tree as it is.
     """
-    now: dict[str, bytes | None] = {}
+    tree = Layered(read)
     results: list[SetResult] = []
-
-    def left(path: str) -> bytes | None:
-        return now[path] if path in now else read(path)
-
     for one in sets:
         plugin, is_plugin, _ = one.origin.partition(AT)
         if is_plugin and results and results[-1].set.origin.startswith(plugin + AT):
-            now.clear()
-        results.append(apply_set(one, left, anywhere=True))
-        now |= results[-1].contents
+            tree.changed.clear()
+        results.append(apply_set(one, tree.read, anywhere=True))
+        tree.changed |= results[-1].contents
     return tuple(results)
 
 

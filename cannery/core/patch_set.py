@@ -93,6 +93,18 @@ class SetResult:
         return not self.problems
 
 
+@dataclass
+class Layered:
+    """The files of a tree as patches have left it so far: `changed` over those that `under` reads (None: no file)."""
+
+    under: Callable[[str], bytes | None]
+    changed: dict[str, bytes | None] = field(default_factory=dict)
+
+    def read(self, path: str) -> bytes | None:
+        """Return a file's bytes as they are now; None for no such file."""
+        return self.changed[path] if path in self.changed else self.under(path)
+
+
 def find_set(sets: Iterable[PatchSet], commit: str) -> PatchSet | None:
     """Return the set for `commit`, both being full or short hashes; None if there is none for it.
 

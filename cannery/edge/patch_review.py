@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING
 
 from cannery.core.errors import CanneryError
 from cannery.core.patch_defects import attribute_names, defects, defined_names
-from cannery.core.patch_set import apply_set, find_set
+from cannery.core.patch_set import Layered, apply_set, find_set
 from cannery.core.patch_summary import differences, read_summary
 from cannery.core.patching import providers
 from cannery.core.py_changes import PatchChanges, RepoChanges, python_changes
-from cannery.edge.patch_folders import plugin_sets
-from cannery.edge.patching import open_trees, target
+from cannery.edge.patching import kept_for, kept_in, open_trees, target
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -108,14 +107,10 @@ def _sets(
     context: Context, plan: Plan, trees: Mapping[str, TreeReader]
 ) -> Iterator[tuple[PatchSet, TreeReader | None]]:
     """Give every set that is for the image, or would be, and the tree of what it is for."""
-    for provider in providers(plan.recipe):
-        if provider.name not in trees:
-            continue
-        for repo, group in plugin_sets(provider.name, provider.component.patch_sets, trees[provider.name]).items():
-            chosen = target(plan.recipe, provider, repo)
-            fitting = find_set(group, chosen.commit) if chosen is not None and chosen.commit else None
-            for one in (fitting,) if fitting else group:
-                yield one, trees.get(chosen.name) if chosen else None
+    for _, group, chosen in kept_for(plan.recipe, kept_in(plan.recipe, trees)):
+        fitting = find_set(group, chosen.commit) if chosen is not None and chosen.commit else None
+        for one in (fitting,) if fitting else group:
+            yield one, trees.get(chosen.name) if chosen else None
     steps = {origin.origin: step.name for step in plan.sources for origin in step.patched_by}
     for one in context.patch_sets:
         if one.origin in steps:
@@ -124,20 +119,16 @@ def _sets(
 
 def _one(patches: PatchSet, tree: TreeReader) -> tuple[RepoChanges, list[str], list[tuple[str, Defect]]]:
     """Return what one set does to a tree; of a patch that does not apply, the words why."""
-    now: dict[str, bytes | None] = {}
+    files = Layered(tree.read)
     applied: dict[str, SetResult] = {}
     words: list[str] = []
-
-    def read(path: str) -> bytes | None:
-        return now[path] if path in now else tree.read(path)
-
     for file in patches.files:
-        result = apply_set(replace(patches, files=(file,)), read)
+        result = apply_set(replace(patches, files=(file,)), files.read)
         if result.problems:
             words += [f"{patches.folder}: {problem}" for problem in result.problems]
         else:
             applied[file.name] = result
-            now |= result.contents
+            files.changed |= result.contents
     changes = [
         PatchChanges(name, tuple(python_changes(path, one.before[path], after) for path, after in one.contents.items()))
         for name, one in applied.items()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import shlex
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING
 from cannery.core.errors import BuildFailedError
 from cannery.core.manifest import manifest_text
 from cannery.core.patch_reverse import without_patch
-from cannery.core.patch_set import apply_set, find_set
+from cannery.core.patch_set import Layered, apply_set, find_set
 from cannery.core.patching import (
     USER_SETS,
     NotPatched,
@@ -46,6 +45,9 @@ if TYPE_CHECKING:
     from cannery.core.source_step import SourceStep
     from cannery.edge.context import Context
 
+    # The patch sets that plugins keep in their trees, by plugin and repo.
+    Kept = Mapping[str, Mapping[str, Sequence[PatchSet]]]
+
 # What a plugin's functions are taken over by, in templates/.
 PLUGIN = f"tools/plugin/{TAKING_OVER}.py"
 
@@ -56,14 +58,11 @@ class _Tree:
 
     step: SourceStep
     reader: TreeReader
-    changed: dict[str, bytes | None] = field(default_factory=dict)
+    files: Layered
     modes: dict[str, bool] = field(default_factory=dict)
     applied: list[_Applied] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     left: list[NotPatched] = field(default_factory=list)
-
-    def read(self, path: str) -> bytes | None:
-        return self.changed[path] if path in self.changed else self.reader.read(path)
 
 
 @dataclass(frozen=True)
@@ -99,11 +98,7 @@ def with_patches(context: Context, catalog: Catalog, plan: Plan) -> Plan:
         return plan
     with ExitStack() as stack:
         readers = open_trees(context, catalog, plan, stack)
-        sets = {
-            one.name: plugin_sets(one.name, one.component.patch_sets, readers[one.name])
-            for one in providers(plan.recipe)
-            if one.name in readers
-        }
+        sets = kept_in(plan.recipe, readers)
         left = tuple(_not_patched(plan, sets))
         trees = [_patched(context, plan, step, readers, sets) for step in plan.sources if step.patched_by]
     for tree in trees:
@@ -146,17 +141,31 @@ def target(recipe: Recipe, provider: Chosen, repo: str) -> Chosen | None:
     return component_of(recipe, name) or component_of(recipe, repo)
 
 
-def _not_patched(plan: Plan, sets: Mapping[str, Mapping[str, Sequence[PatchSet]]]) -> Iterator[NotPatched]:
-    """Give the patches of plugins that are not applied, each with the reason."""
+def kept_in(recipe: Recipe, trees: Mapping[str, TreeReader]) -> Kept:
+    """Return the patch sets that plugins keep in their trees; of one whose tree is not open, none."""
+    return {
+        one.name: plugin_sets(one.name, one.component.patch_sets, trees[one.name])
+        for one in providers(recipe)
+        if one.name in trees
+    }
+
+
+def kept_for(recipe: Recipe, kept: Kept) -> Iterator[tuple[str, Sequence[PatchSet], Chosen | None]]:
+    """Give each repo that plugins keep sets for, its sets, and the source of `recipe` that is meant by it."""
+    for provider in providers(recipe):
+        for repo, group in kept.get(provider.name, {}).items():
+            yield repo, group, target(recipe, provider, repo)
+
+
+def _not_patched(plan: Plan, kept: Kept) -> Iterator[NotPatched]:
+    """Give the patches and edits of plugins that are not made, each with the reason."""
     steps = {step.name: step for step in plan.sources}
+    for repo, group, chosen in kept_for(plan.recipe, kept):
+        reason = _why_not(group, chosen, steps.get(chosen.name) if chosen else None, repo)
+        if reason:
+            name = chosen.name if chosen else repo
+            yield from (NotPatched(file.name, name, reason) for one in group for file in one.files)
     for provider in providers(plan.recipe):
-        for repo, group in sets.get(provider.name, {}).items():
-            chosen = target(plan.recipe, provider, repo)
-            step = steps.get(chosen.name) if chosen else None
-            reason = _why_not(group, chosen, step, repo)
-            if reason:
-                name = chosen.name if chosen else repo
-                yield from (NotPatched(file.name, name, reason) for one in group for file in one.files)
         for edit in provider.component.edits:
             if edit.component not in steps:
                 yield NotPatched(edit.name, edit.component, f"there is no source tree of {edit.component} to edit")
@@ -177,15 +186,12 @@ def _why_not(group: Sequence[PatchSet], chosen: Chosen | None, step: SourceStep 
 
 
 def _patched(
-    context: Context,
-    plan: Plan,
-    step: SourceStep,
-    readers: Mapping[str, TreeReader],
-    sets: Mapping[str, Mapping[str, Sequence[PatchSet]]],
+    context: Context, plan: Plan, step: SourceStep, readers: Mapping[str, TreeReader], kept: Kept
 ) -> PatchedTree:
     """Apply to one source what its plugins and folders bring, in the order of `step.patched_by`."""
-    tree = _Tree(step, readers[step.name])
-    fitting = tuple(_fitting(context, plan, step, sets))
+    reader = readers[step.name]
+    tree = _Tree(step, reader, Layered(reader.read))
+    fitting = tuple(_fitting(context, plan, step, kept))
     for one in fitting:
         told = len(tree.notes)
         _apply(tree, one, context.patches)
@@ -206,18 +212,13 @@ def _patched(
     return _recorded(tree, chosen, plan.recipe.target.python)
 
 
-def _fitting(
-    context: Context, plan: Plan, step: SourceStep, sets: Mapping[str, Mapping[str, Sequence[PatchSet]]]
-) -> Iterator[PatchSet]:
+def _fitting(context: Context, plan: Plan, step: SourceStep, kept: Kept) -> Iterator[PatchSet]:
     """Give the sets that are for a source's revision: plugins' first, then those of folders."""
-    revision = step.commit or ""
-    for provider in providers(plan.recipe):
-        for repo, group in sets.get(provider.name, {}).items():
-            chosen = target(plan.recipe, provider, repo)
-            if chosen is not None and chosen.name == step.name and not step.release and revision:
-                found = find_set(group, revision)
-                if found is not None:
-                    yield found
+    for _, group, chosen in kept_for(plan.recipe, kept):
+        if chosen is not None and chosen.name == step.name and step.commit and not step.release:
+            found = find_set(group, step.commit)
+            if found is not None:
+                yield found
     origins = {one.origin for one in step.patched_by}
     yield from (one for one in context.patch_sets if one.origin in origins)
 
@@ -226,15 +227,15 @@ def _apply(tree: _Tree, patches: PatchSet, own: Path | None) -> None:
     """Apply a set, patch by patch. One that a user's own tree has already is no fault. `own` is what PATCHES names."""
     refused: list[Problem] = []
     for file in patches.files:
-        result = apply_set(replace(patches, files=(file,)), tree.read)
+        result = apply_set(replace(patches, files=(file,)), tree.files.read)
         _check_places(tree, result.contents, f"{file.name}.patch", patches.origin)
         is_there = tree.step.is_local and result.results[0].already
         refused += () if is_there else result.problems
         fuzz = patches.fuzz.get(file.name, 0)
-        before = {**result.before, **(without_patch(file, tree.read, fuzz=fuzz) if is_there else {})}
+        before = {**result.before, **(without_patch(file, tree.files.read, fuzz=fuzz) if is_there else {})}
         changes = {path: (before[path], after) for path, after in result.contents.items()}
         tree.applied.append(_Applied(file.name, file.digest, patches.origin, patches.rev, changes, is_there=is_there))
-        tree.changed |= result.contents
+        tree.files.changed |= result.contents
         for moved in (one.patch for one in result.results[0].files if one.patch.old_path != one.patch.new_path):
             if moved.old_path and moved.new_path:  # a renamed file keeps its mode
                 kept = tree.modes.get(moved.old_path, tree.reader.is_executable(moved.old_path))
@@ -266,7 +267,7 @@ def _check_places(tree: _Tree, paths: Iterable[str], what: str, origin: str) -> 
 
 def _edit(tree: _Tree, edit: Edit, plugin: tuple[str, str], context: Context) -> None:
     """Make an edit that stands in the component of a plugin (name, revision)."""
-    before = tree.read(edit.file)
+    before = tree.files.read(edit.file)
     if before is None:
         raise BuildFailedError(
             f"edit {edit.name}: there is no {edit.file}",
@@ -276,16 +277,16 @@ def _edit(tree: _Tree, edit: Edit, plugin: tuple[str, str], context: Context) ->
     files: dict[str, tuple[bytes | None, bytes | None]] = {edit.file: (before, edited(edit, before))}
     if edit.takes_over:
         ours = f"{edit.file.rpartition('/')[0]}/{TAKING_OVER}.py".lstrip("/")
-        files[ours] = (tree.read(ours), context.templates()[PLUGIN].encode())
+        files[ours] = (tree.files.read(ours), context.templates()[PLUGIN].encode())
     digest = sha256_bytes(edit.model_dump_json().encode())
     tree.applied.append(_Applied(edit.name, digest, *plugin, files, is_edit=True))
-    tree.changed |= {path: after for path, (_, after) in files.items()}
+    tree.files.changed |= {path: after for path, (_, after) in files.items()}
 
 
 def _recorded(tree: _Tree, chosen: Chosen, python: str) -> PatchedTree:
     """Return what is laid over the tree, and what the manifest says of each patch."""
     step, files = tree.step, {}
-    for path, data in sorted(tree.changed.items()):
+    for path, data in sorted(tree.files.changed.items()):
         before = tree.reader.read(path)
         files[path] = OverlayFile(
             path=path,
@@ -320,7 +321,7 @@ def _files(tree: _Tree, applied: _Applied, files: Mapping[str, OverlayFile], pyt
         # What a tree had already is no change of it: then the patch alone says which functions count.
         last = next(one.called for one in reversed(tree.applied) if path in one.files)
         base = None if applied.is_there else tree.reader.read(path)
-        final = in_force(base, tree.changed[path] or b"", path=f"{last}: {path}") if changed else ()
+        final = in_force(base, tree.files.changed[path] or b"", path=f"{last}: {path}") if changed else ()
         functions = tuple(one for one in final if one.qualname in changed)
         yield RecordedFile(place, file.before, file.after, module, functions)
 
@@ -336,4 +337,4 @@ def _installed(chosen: Chosen, step: SourceStep, path: str) -> str | None:
 
 
 def _sha(data: bytes | None) -> str | None:
-    return None if data is None else hashlib.sha256(data).hexdigest()
+    return None if data is None else sha256_bytes(data)
