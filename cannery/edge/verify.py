@@ -89,6 +89,12 @@ def verify(context: Context, engine: Engine, request: VerifyRequest, access: Chi
 
 def _remembered(store: Path) -> dict[str, Any] | None:
     """Return a stored report; None where there is none, or where a crash left it cut off."""
+    stored = _stored(store)
+    return None if stored is None else {name: value for name, value in stored.items() if name != ASKED}
+
+
+def _stored(store: Path) -> dict[str, Any] | None:
+    """Return a stored report with what was asked for; None as of `_remembered`."""
     try:
         report = json.loads(store.read_text())
     except (OSError, ValueError):
@@ -96,7 +102,7 @@ def _remembered(store: Path) -> dict[str, Any] | None:
     # One that does not say what was asked, as they once were, is no proof for a push: it is made anew.
     if not isinstance(report, dict) or report.get("result") != "passed" or not {"counts", ASKED} <= set(report):
         return None
-    return {name: value for name, value in report.items() if name != ASKED}
+    return report
 
 
 def has_passed(cache: Path, image_id: str, manifest_sha256: str) -> bool:
@@ -105,14 +111,8 @@ def has_passed(cache: Path, image_id: str, manifest_sha256: str) -> bool:
     A host whose NPUs or drivers have changed since counts too: it is the image that is proved.
     """
     asked = {"levels": [], "manifest_sha256": manifest_sha256}
-    for store in (cache / "verified").glob(f"{_stem(image_id)}-*.json"):
-        try:
-            value = json.loads(store.read_text())
-        except (OSError, ValueError):
-            continue
-        if _remembered(store) is not None and value.get(ASKED) == asked:
-            return True
-    return False
+    found = map(_stored, (cache / "verified").glob(f"{_stem(image_id)}-*.json"))
+    return any(stored is not None and stored[ASKED] == asked for stored in found)
 
 
 def _stem(image_id: str) -> str:
