@@ -16,10 +16,10 @@ from cannery.core.address_fields import REGISTRY_HINT, reference_fault
 from cannery.core.base_image import base_need, compare, on_base, on_labelled_base
 from cannery.core.errors import BuildFailedError, ExitCode, FindingsError, NetworkError, UsageError
 from cannery.core.findings import errors
+from cannery.core.npu_host import wanted_paths
 from cannery.core.progress import layers_new_reused
 from cannery.core.recipe import with_arch
 from cannery.core.report import report_lines, summary_line
-from cannery.core.run_command import wanted_paths
 from cannery.core.standin import TORCH_NPU, standin_spec
 from cannery.core.training import trainer
 from cannery.core.words import BaseKind

@@ -6,18 +6,13 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cannery.core.container import Container, RunRequest, make_container
-from cannery.core.npu_host import NPU_SMI, HostNpus, full_model, lacking, parse_cards, wanted_paths
+from cannery.core.container import make_container
 
 if TYPE_CHECKING:
     from cannery.core.catalog import ChipAccess
+    from cannery.core.container import Container, RunRequest
     from cannery.core.mounts import Mount
-
-# Who starts a container needs all of these.
-__all__ = [
-    "NPU_SMI", "HostNpus", "RunCommand", "RunRequest", "docker_command", "full_model", "lacking", "parse_cards",
-    "run_command", "wanted_paths",
-]  # fmt: skip
+    from cannery.core.npu_host import HostNpus
 
 
 @dataclass(frozen=True)

@@ -29,8 +29,8 @@ from cannery.core.host_facts import (
     install_folder,
     user_in,
 )
+from cannery.core.npu_host import NPU_SMI
 from cannery.core.read_container import CARD
-from cannery.core.run_command import NPU_SMI
 from cannery.edge.engine import find_engine
 from cannery.edge.process import run
 

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
+from cannery.core.container import RunRequest
 from cannery.core.errors import UnableError, VerifyFailedError
 from cannery.core.npu_host import RANKTABLE, HostNpus
-from cannery.core.run_command import RunRequest, run_command
+from cannery.core.run_command import run_command
 from cannery.edge.files import sha256_bytes, write_atomic
 from cannery.edge.patience import patience
 from cannery.edge.process import run

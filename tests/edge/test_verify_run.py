@@ -12,7 +12,7 @@ from factories import MANAGERS, MOUNTS
 
 from cannery.core.catalog import ChipAccess
 from cannery.core.errors import UnableError, VerifyFailedError
-from cannery.core.run_command import HostNpus
+from cannery.core.npu_host import HostNpus
 from cannery.core.words import Arch
 from cannery.edge import patience as patience_module
 from cannery.edge import verify as module

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cannery.core.lint_run.case import DRIVER, add, remark, replace
-from cannery.core.run_command import NPU_SMI
+from cannery.core.npu_host import NPU_SMI
 from cannery.core.words import Chip, Severity
 
 if TYPE_CHECKING:

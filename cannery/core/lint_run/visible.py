@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from cannery.core.errors import UsageError
 from cannery.core.lint_run.case import RUNTIME_DEVICES, VISIBLE, remark, remove, replace
-from cannery.core.run_command import parse_cards
+from cannery.core.npu_host import parse_cards
 from cannery.core.words import Severity
 
 if TYPE_CHECKING:
