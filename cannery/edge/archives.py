@@ -13,6 +13,7 @@ from filelock import FileLock
 
 from cannery.core.errors import FindingsError, NetworkError, UnableError
 from cannery.edge.files import sha256_file
+from cannery.edge.wheel_store import drop_damaged
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -54,13 +55,7 @@ def archive_path(step: ArchiveStep, cache: Path) -> Path:
 
 def damaged_archives(steps: Iterable[ArchiveStep], cache: Path) -> tuple[ArchiveStep, ...]:
     """Remove stored tarballs that are not the catalog's any more, and return their steps: for after a failed build."""
-    found = []
-    for step in steps:
-        path = archive_path(step, cache)
-        if path.is_file() and sha256_file(path) != step.sha256:
-            path.unlink()
-            found.append(step)
-    return tuple(found)
+    return tuple(step for step in steps if drop_damaged(archive_path(step, cache), step.sha256))
 
 
 def _is_there(step: ArchiveStep, path: Path) -> bool:
@@ -106,28 +101,21 @@ def _own(context: Context, step: ArchiveStep) -> Path | None:
 
 
 def _download(context: Context, step: ArchiveStep, transfer: Transfer, wanted: Wanted, urls: tuple[str, ...]) -> None:
-    from cannery.edge.download import UnreachableError, WrongFileError, download  # noqa: PLC0415
+    from cannery.edge.download import Troubles, download_first  # noqa: PLC0415
 
-    wrong, reasons = [], []
-    for url in urls:
-        try:
-            download(transfer, wanted, url, lambda _received: None)
-        except WrongFileError as error:
-            wrong.append(f"{url} has {error.found if ' ' in error.found else f'sha256:{error.found}'}")
-        except UnreachableError as error:
-            reasons.append(f"{url}: {error}")
-        else:
-            return
+    troubles = Troubles()
+    if download_first(transfer, wanted, ((url, url) for url in urls), lambda _received: None, troubles):
+        return
     where = f"images/components/{step.name}.yaml"
-    if wrong:
+    if troubles.wrong:
         raise FindingsError(
             f"{step.file} is not the file of {step.name} {step.version}, which has sha256:{step.sha256}; "
-            + context.pip.redact("; ".join(wrong)),
+            + context.pip.redact("; ".join(troubles.wrong)),
             where=where,
             hint="somebody has changed the file, or the hash in the catalog: compare it with what others have of it",
         )
     raise NetworkError(
-        f"{step.file} cannot be had: {context.pip.redact('; '.join(reasons))}",
+        f"{step.file} cannot be had: {context.pip.redact('; '.join(troubles.reasons))}",
         where=where,
         hint=f"fetch it elsewhere (sha256:{step.sha256}), and name its folder with WHEELHOUSE=",
     )

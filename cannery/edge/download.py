@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import requests
@@ -20,7 +20,7 @@ from cannery.edge.session import HostSession
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
 # Waits in seconds before the second, third and fourth try.
@@ -44,6 +44,11 @@ class WrongFileError(Exception):
     def __init__(self, found: str) -> None:
         super().__init__(found)
         self.found = found
+
+    @property
+    def words(self) -> str:
+        """What the place has: a sha256, or what is wrong with its size."""
+        return f"has {self.found if ' ' in self.found else f'sha256:{self.found}'}"
 
 
 class UnreachableError(Exception):
@@ -75,6 +80,37 @@ class Transfer:
     session: requests.Session
     stop: threading.Event
     silence: float = SILENCE
+
+
+@dataclass
+class Troubles:
+    """Why no place gave a file: those that have another one (`wrong`), and those that gave none (`reasons`)."""
+
+    wrong: list[str] = field(default_factory=list)
+    reasons: list[str] = field(default_factory=list)
+
+
+def download_first(
+    transfer: Transfer,
+    wanted: Wanted,
+    places: Iterable[tuple[str, str]],
+    progress: Callable[[int], None],
+    troubles: Troubles,
+) -> bool:
+    """Bring the file from the first of `places` (name, URL) that has it, and return whether one did.
+
+    What is wrong with the others comes to `troubles`. Raises `StoppedError` as `download`.
+    """
+    for place, url in places:
+        try:
+            download(transfer, wanted, url, progress)
+        except WrongFileError as error:
+            troubles.wrong.append(f"{place} {error.words}")
+        except UnreachableError as error:
+            troubles.reasons.append(f"{place}: {error}")
+        else:
+            return True
+    return False
 
 
 def download(transfer: Transfer, wanted: Wanted, url: str, progress: Callable[[int], None]) -> None:

@@ -39,13 +39,15 @@ def damaged(packages: Sequence[LockedPackage], cache: Path) -> tuple[LockedPacka
     byte is read: seconds for each GB. A file that cannot be read counts as damaged; one that cannot be removed raises
     `OSError`.
     """
-    found = []
-    for package in packages:
-        path = store_path(package, cache)
-        if package.complete and path.exists() and not _is_whole(path, package.sha256):
-            path.unlink(missing_ok=True)
-            found.append(package)
-    return tuple(found)
+    return tuple(p for p in packages if p.complete and drop_damaged(store_path(p, cache), p.sha256))
+
+
+def drop_damaged(path: Path, sha256: str) -> bool:
+    """Remove a stored file that has not its hash, or cannot be read; return whether there was one."""
+    if not path.exists() or _is_whole(path, sha256):
+        return False
+    path.unlink(missing_ok=True)
+    return True
 
 
 def _is_whole(path: Path, sha256: str) -> bool:

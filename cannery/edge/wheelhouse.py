@@ -15,7 +15,7 @@ from filelock import FileLock, Timeout
 
 from cannery.core.errors import FindingsError, NetworkError, UnableError
 from cannery.core.lock import DEFAULT_INDEX
-from cannery.edge.download import SILENCE, StoppedError, Transfer, UnreachableError, Wanted, WrongFileError, download
+from cannery.edge.download import SILENCE, StoppedError, Transfer, Troubles, Wanted, download_first
 from cannery.edge.indexes import ask
 from cannery.edge.places import bound_places, default_place, extra_places
 from cannery.edge.session import HostSession
@@ -73,30 +73,29 @@ class _Fetcher:
             lock.release()
 
     def _fetch_locked(self, package: LockedPackage, wanted: Wanted, progress: Progress) -> None:
-        wrong: list[str] = []
-        reasons: list[str] = []
-        for candidate in self._candidates(package, reasons):
-            if candidate.sha256 and candidate.sha256 != package.sha256:
-                wrong.append(f"{candidate.place} has sha256:{candidate.sha256}")
-                continue
-            try:
-                download(
-                    self.transfer, wanted, candidate.url, lambda received: progress(package, received, package.size)
-                )
-            except WrongFileError as error:
-                found = error.found if " " in error.found else f"sha256:{error.found}"
-                wrong.append(f"{candidate.place} has {found}")
-            except UnreachableError as error:
-                reasons.append(f"{candidate.place}: {error}")
-            else:
-                return
+        troubles = Troubles()
+
+        def count(received: int) -> None:
+            progress(package, received, package.size)
+
+        if download_first(self.transfer, wanted, self._right(package, troubles), count, troubles):
+            return
         what = f"{package.name} {package.version}: {package.file}"
-        if wrong:
+        if troubles.wrong:
+            listed = "; ".join(troubles.wrong)
             raise FindingsError(
-                f"{what} is not the file of the lock, which has sha256:{package.sha256}; {'; '.join(wrong)}",
+                f"{what} is not the file of the lock, which has sha256:{package.sha256}; {listed}",
                 hint="the lock or the index was changed; compare the hash with the lock's history",
             )
-        raise NetworkError(f"{what} cannot be had: {self.settings.redact('; '.join(reasons))}")
+        raise NetworkError(f"{what} cannot be had: {self.settings.redact('; '.join(troubles.reasons))}")
+
+    def _right(self, package: LockedPackage, troubles: Troubles) -> Iterator[tuple[str, str]]:
+        """Give (place, URL) of the candidates that an index does not itself say another hash of."""
+        for candidate in self._candidates(package, troubles.reasons):
+            if candidate.sha256 and candidate.sha256 != package.sha256:
+                troubles.wrong.append(f"{candidate.place} has sha256:{candidate.sha256}")
+            else:
+                yield str(candidate.place), candidate.url
 
     def _candidates(self, package: LockedPackage, reasons: list[str]) -> Iterator[Listed]:
         """Files of that name, local ones first; a place is asked only when those before it had none that is right."""
