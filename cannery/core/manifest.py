@@ -40,7 +40,7 @@ def size_bytes(text: str) -> int:
 def manifest(plan: Plan, compatibility: Compatibility) -> dict[str, Any]:
     """Return the manifest of the planned image as JSON values."""
     recipe = plan.recipe
-    patches = [_patch(tree.component, patch) for tree in plan.patched for patch in tree.patches]
+    patches = [_patch(plan, tree.component, patch) for tree in plan.patched for patch in tree.patches]
     group_of = {package.name: group for group in plan.groups for package in group.packages}
     return {
         "schema": MANIFEST_SCHEMA,
@@ -79,7 +79,12 @@ def manifest(plan: Plan, compatibility: Compatibility) -> dict[str, Any]:
         "deny": sorted(d.pattern for d in compatibility.deny),
         "exclusive": [list(names) for names in compatibility.exclusive],
         "may_skip": sorted(
-            {*recipe.profile.may_skip.get(recipe.base.kind, ()), *_not_looked_at(plan), *train_skips(recipe)}
+            {
+                *recipe.profile.may_skip.get(recipe.base.kind, ()),
+                *_not_looked_at(plan),
+                *patch_skips(patches),
+                *train_skips(recipe),
+            }
         ),
         "left_out": [asdict(lacking) for lacking in plan.left_out],
         "forced": list(plan.forced),
@@ -137,8 +142,9 @@ def _source(plan: Plan, step: SourceStep) -> dict[str, Any]:
     }
 
 
-def _patch(component: str, patch: Patch) -> dict[str, Any]:
+def _patch(plan: Plan, component: str, patch: Patch) -> dict[str, Any]:
     """Return what the manifest says of a patch: its files, and which functions of theirs have to be the ones in use."""
+    reasons = _not_importable(plan)
     return {
         "name": patch.name,
         "digest": patch.digest,
@@ -152,6 +158,7 @@ def _patch(component: str, patch: Patch) -> dict[str, Any]:
                 "after": file.after,
                 "module": file.module,
                 "functions": [{"name": one.qualname, "sha256": one.sha256} for one in file.functions],
+                **({"standin": reason} if (reason := reasons.get(file.module.partition(".")[0])) else {}),
             }
             for file in patch.files
         ],
@@ -247,11 +254,17 @@ def _unlinked(plan: Plan) -> list[str]:
     return [rf"/site-packages/{re.escape(module)}/.* needs lib\S+, which is not found" for module in sorted(modules)]
 
 
+def _not_importable(plan: Plan) -> dict[str, str]:
+    """Return by module why it cannot be imported on the stand-in; nothing on any other base."""
+    if plan.recipe.base.kind is not BaseKind.STANDIN:
+        return {}
+    return {i.module: i.standin for c in plan.recipe.chosen for i in c.component.imports if i.standin}
+
+
 def _not_looked_at(plan: Plan) -> list[str]:
     """Return the ids of the checks that import what is left out, and of the one that looks at a chip's kernels."""
     imports = [f"import.{module}" for lacking in plan.left_out for module in lacking.modules]
-    if plan.recipe.base.kind is BaseKind.STANDIN:
-        imports += [f"import.{i.module}" for c in plan.recipe.chosen for i in c.component.imports if i.standin]
+    imports += [f"import.{module}" for module in _not_importable(plan)]
     told_chips = {chosen.name for chosen in plan.recipe.sources if chosen.component.soc_variable}
     without = any(step.without for step in plan.sources if step.name in told_chips)
     return [*imports, *(["static.device-type"] if without else [])]

@@ -25,7 +25,9 @@ from hypothesis import strategies as st
 
 from cannery import __version__
 from cannery.core.manifest import labels, manifest, manifest_text, size_bytes
+from cannery.core.patching import Patch, PatchedTree, RecordedFile
 from cannery.core.plan import make_plan
+from cannery.core.py_changes import Function
 from cannery.core.recipe import Options
 from cannery.core.source_step import LocalTree
 from cannery.core.words import Arch
@@ -203,6 +205,22 @@ def test_where_a_component_has_no_kernels_the_check_that_looks_at_them_may_be_sk
         found = source_recipe(options, catalog(components={**components(), **source_components(), "kernels": kernels}))
         made = manifest(make_plan(found, inputs(found, socs=("ascend910b1",))), compatibility())
         assert ("static.device-type" in made["may_skip"]) is wanted
+
+
+def test_patch_of_a_module_that_a_stand_in_cannot_import_is_skipped_there_with_its_reason() -> None:
+    item = {"module": "kernels", "standin": "it imports acl"}
+    kernels = source_components()["kernels"].model_dump(exclude_defaults=True) | {"imports": [item]}
+    every = {**components(), **source_components(), "kernels": type(components()["torch"]).model_validate(kernels)}
+    file = RecordedFile("/opt/src/kernels/a.py", None, "0" * 64, "kernels.a", (Function("f", "1" * 64),))
+    tree = PatchedTree("kernels", (Patch("mine", "2" * 64, "PATCHES", "3" * 40, (file,)),), ())
+    for options, reason in ((STANDIN, "it imports acl"), (None, None)):
+        found = source_recipe(options, catalog(components=every))
+        made = replace(make_plan(found, inputs(found, socs=("ascend910b1",))), patched=(tree,))
+        value = manifest(made, compatibility())
+        (row,) = value["patches"][0]["files"]
+        assert row.get("standin") == reason
+        assert ("import.patch.mine" in value["may_skip"]) is (reason is not None)
+        assert ("import.kernels" in value["may_skip"]) is (reason is not None)
 
 
 @pytest.mark.parametrize("local", [{}, {"engine": LocalTree("d" * 64, None, dirty=True)}])
