@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from cannery.core.errors import UnableError, UsageError
 from cannery.edge.files import write_atomic
+from cannery.edge.held_signals import signals_held
 from cannery.edge.write_errors import unwritable
 
 if TYPE_CHECKING:
@@ -36,19 +37,18 @@ def write_set(folder: Path, texts: Mapping[str, bytes]) -> None:
 
 
 def write_told_set(folder: Path, texts: Mapping[str, bytes], told: Path, summary: str) -> None:
-    """Write a set as `write_set`, and `summary` to the file `told`: both, or neither.
+    """Write a set as `write_set`, and `summary` to the file `told`: both, or neither; signals wait meanwhile.
 
     Raises as `write_set`.
     """
-    write_set(folder, texts)
-    try:
-        write_atomic(told, summary)
-    except BaseException as error:
-        # A set that the summary does not tell of would stand in the way of the next try.
-        shutil.rmtree(folder, ignore_errors=True)
-        if isinstance(error, OSError):
+    with signals_held():
+        write_set(folder, texts)
+        try:
+            write_atomic(told, summary)
+        except OSError as error:
+            # A set that the summary does not tell of would stand in the way of the next try.
+            shutil.rmtree(folder, ignore_errors=True)
             raise unwritable(error, told) from error
-        raise
 
 
 def read_told(path: Path) -> str:
