@@ -11,6 +11,7 @@ from cannery.commands.versions import planned
 from cannery.core.errors import ExitCode, FindingsError, UnableError, UsageError
 from cannery.core.image_reference import parse_reference
 from cannery.core.layers_since import new_layers
+from cannery.core.report import row_lines
 from cannery.core.side_file import Held, SideFile
 from cannery.edge.archive_file import (
     check_file,
@@ -155,7 +156,7 @@ def _loaded(
     if context.is_json:
         print(json.dumps({**rows, "image": list(references)}, indent=2))
     else:
-        print("\n".join(f"{name:<8}  {value}" for name, value in rows.items()))
+        print("\n".join(row_lines(rows.items())))
     return ExitCode.DONE
 
 
@@ -255,9 +256,7 @@ def _print(context: Context, path: Path) -> None:
     if context.is_json:
         print(side_path(path).read_text(encoding="utf-8"), end="")
         return
-    for name, value in rows.items():
-        if value:
-            print(f"{name:<8}  {value}")
+    print("\n".join(row_lines(rows.items())))
     if side.kind == "bundle":
         print(f"there:    tar -xf {path.name} load.py && python3 load.py {path.name}")
 

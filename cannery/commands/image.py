@@ -19,7 +19,7 @@ from cannery.core.findings import errors
 from cannery.core.npu_host import wanted_paths
 from cannery.core.progress import layers_new_reused
 from cannery.core.recipe import with_arch
-from cannery.core.report import report_lines, summary_line
+from cannery.core.report import report_lines, row_lines, summary_line
 from cannery.core.standin import TORCH_NPU, standin_spec
 from cannery.core.training import trainer
 from cannery.core.words import BaseKind
@@ -349,11 +349,7 @@ def _print_table(
     }
     for line in report_lines(verified.report, only=("failed", "warning")) if verified else ():
         print(line)
-    width = max(map(len, rows))
-    lines = [*rows.items(), *(("lacks", words) for words in lacking_words(plan))]
-    for name, shown in lines:
-        if shown:
-            print(f"{name:<{width}}  {shown}")
+    print("\n".join(row_lines([*rows.items(), *(("lacks", words) for words in lacking_words(plan))])))
 
 
 COMMANDS = {"image": image, "verify": verify_image}

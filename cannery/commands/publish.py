@@ -11,6 +11,7 @@ from cannery.commands.versions import planned
 from cannery.core.base_image import on_labelled_base
 from cannery.core.errors import ExitCode, FindingsError
 from cannery.core.published import ids_of, parse_registry, push_fault
+from cannery.core.report import row_lines
 from cannery.edge.engine import docker_client, find_engine
 from cannery.edge.engine_api import as_errors
 from cannery.edge.patching import manifest_digest
@@ -131,10 +132,7 @@ def _print(context: Context, dock: Dock, now: Published | None, image: EngineIma
         "also tagged": ", ".join(dock.aliases),
         "here": dock.plan.reference,
     }
-    width = max(map(len, rows))
-    for name, shown in rows.items():
-        if shown:
-            print(f"{name:<{width}}  {shown}")
+    print("\n".join(row_lines(rows.items())))
 
 
 COMMANDS = {"push": push, "pull": pull}

@@ -1,13 +1,20 @@
-"""A verify report (docs/verify-report.schema.json) as lines for a person."""
+"""What a command has done as lines for a person: rows, and a verify report (docs/verify-report.schema.json)."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 SIGNS = {"passed": "✅", "failed": "❌", "warning": "⚠️", "skipped": "–"}
+
+
+def row_lines(rows: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Yield a line a row, the values below each other; a row without a value is left out."""
+    every = tuple(rows)
+    width = max(len(name) for name, _ in every)
+    yield from (f"{name:<{width}}  {value}" for name, value in every if value)
 
 
 def report_lines(report: Mapping[str, Any], only: Sequence[str] = tuple(SIGNS)) -> Iterator[str]:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cannery.core.report import report_lines, summary_line
+from cannery.core.report import report_lines, row_lines, summary_line
 
 
 def check(name: str, level: str, status: str, **more: object) -> dict[str, Any]:
@@ -50,3 +50,10 @@ def test_a_training_step_that_was_skipped_is_said() -> None:
 def test_no_skip_no_word_of_it() -> None:
     report = {"result": "passed", "counts": {"passed": 1, "skipped": 0}, "checks": [check("a", "npu", "passed")]}
     assert summary_line(report) == "passed: 1 passed"
+
+
+def test_rows_stand_below_each_other_and_empty_ones_are_left_out() -> None:
+    assert list(row_lines([("id", "sha256:1"), ("also tagged", ""), ("size", "3 MB")])) == [
+        "id           sha256:1",
+        "size         3 MB",
+    ]
