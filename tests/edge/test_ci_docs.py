@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from cannery.cli import make_parser
+from cannery.arguments import make_parser
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")

@@ -17,7 +17,7 @@ import requests
 from checkouts import copy_checkout, incomplete, quickstart_packages, write_lock
 from rich.console import Console
 
-from cannery import cli
+from cannery import arguments, cli, options
 from cannery.core.errors import ExitCode, UnableError
 from cannery.core.lock_request import lock_request
 from cannery.core.recipe import Options, select
@@ -377,7 +377,7 @@ def test_a_cpu_that_no_image_is_made_for(build: Build, monkeypatch: pytest.Monke
     assert (done.code, "riscv64" in done.err) == (ExitCode.UNABLE, True)
 
 
-@pytest.mark.parametrize("name", sorted(cli.COMMANDS))
+@pytest.mark.parametrize("name", sorted(arguments.COMMANDS))
 def test_help_of_every_command_has_an_example(build: Build, name: str) -> None:
     done = build(name, "--help")
     assert (done.code, done.err) == (0, "")
@@ -387,11 +387,11 @@ def test_help_of_every_command_has_an_example(build: Build, name: str) -> None:
 def test_help_names_every_command_and_version_is_a_line(build: Build) -> None:
     done = build("--help")
     assert done.code == 0
-    assert all(f"\n    {name} " in done.out for name in cli.COMMANDS)
+    assert all(f"\n    {name} " in done.out for name in arguments.COMMANDS)
     assert build("--version").out.startswith("cannery ")
 
 
-@pytest.mark.parametrize("name", sorted(cli.JSON_COMMANDS))
+@pytest.mark.parametrize("name", sorted(n for n, c in arguments.COMMANDS.items() if options.as_json in c.takes))
 def test_commands_that_print_data_have_json(build: Build, name: str) -> None:
     assert "--json" in build(name, "--help").out
 
@@ -399,8 +399,8 @@ def test_commands_that_print_data_have_json(build: Build, name: str) -> None:
 def test_every_command_has_its_function() -> None:
     import importlib  # noqa: PLC0415
 
-    for name, (module, _, _) in cli.COMMANDS.items():
-        assert callable(importlib.import_module(f"cannery.commands.{module}").COMMANDS[name])
+    for name, command in arguments.COMMANDS.items():
+        assert callable(importlib.import_module(f"cannery.commands.{command.module}").COMMANDS[name])
 
 
 def raising(error: BaseException) -> object:

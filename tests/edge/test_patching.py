@@ -18,7 +18,7 @@ from git_trees import Repo
 from small_checkout import Done, Small, make_small
 from stub_index import StubIndex, make_sdist
 
-from cannery import cli
+from cannery.arguments import parse
 from cannery.commands import publish
 from cannery.commands.versions import planned
 from cannery.core.errors import FindingsError
@@ -244,7 +244,7 @@ def test_push_and_verify_hold_an_image_to_the_manifest_with_its_patches(
     assert stack.render().code == 0
     built = hashlib.sha256((stack.out / "rootfs/opt/cannery/manifest.json").read_bytes()).hexdigest()
     mirror = str(stack.mirror)
-    arguments = cli._parse(["plan", "patched", "--base", "standin", "--git-mirror", mirror])
+    arguments = parse(["plan", "patched", "--base", "standin", "--git-mirror", mirror])
     context = read_context(stack.small.root, Given(mirror=mirror))
     catalog, plan, _ = planned(context, arguments)
     assert manifest_digest(context, catalog, plan) == built

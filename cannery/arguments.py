@@ -1,0 +1,247 @@
+"""The commands of build.py and their parser."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NoReturn
+
+from cannery import __version__, options
+from cannery.core.errors import UsageError
+from cannery.core.words import did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cannery.options import Options
+
+
+@dataclass(frozen=True)
+class Command:
+    """One command: the module below cannery.commands that has it, what --help says, and what it takes."""
+
+    module: str
+    summary: str
+    example: str
+    takes: tuple[Options, ...]
+
+
+# Of those that make a plan, which a tree of the user's is a part of.
+PLAN = (options.profile(), options.target, options.wheelhouse, options.versions, options.sources)
+COMMANDS = {
+    "list": Command("browse", "list the profiles and what they are made for", "list", (options.as_json,)),
+    "show": Command(
+        "browse",
+        "show one profile: components, pins, reasons",
+        "show quickstart",
+        (options.as_json, options.profile(), options.documented),
+    ),
+    "check": Command(
+        "versions",
+        "say whether a version set can work, and why not",
+        "check quickstart",
+        (
+            *(options.as_json, options.profile(), options.target, options.wheelhouse, options.versions),
+            options.whole_list("every note, where a long list is folded"),
+        ),
+    ),
+    "lock": Command(
+        "locking",
+        "resolve the exact set, with hashes",
+        "lock quickstart",
+        (options.profile("*"), options.target, options.wheelhouse, options.versions, options.upgrade),
+    ),
+    "outdated": Command(
+        "outdated",
+        "say what is newer, and what an upgrade would change",
+        "outdated quickstart",
+        # Of the committed lock only: no other versions.
+        (
+            *(options.as_json, options.profile(), options.target, options.wheelhouse),
+            options.whole_list("every package that would change, not only those that the profile names"),
+        ),
+    ),
+    "plan": Command(
+        "versions",
+        "show the image's layers before anything is built",
+        "plan quickstart",
+        (options.as_json, *PLAN),
+    ),
+    "render": Command(
+        "versions",
+        "write the Dockerfile, bake file and wheels of an image",
+        "render quickstart",
+        (*PLAN, options.folder),
+    ),
+    "image": Command(
+        "image",
+        "check, build and verify an image",
+        "image quickstart",
+        (options.as_json, *PLAN, options.proof, options.build, options.registry),
+    ),
+    "verify": Command(
+        "image",
+        "run the verify script in a built image",
+        "verify quickstart --require-npu",
+        (options.as_json, options.profile("?"), *PLAN[1:], options.proof, options.verified),
+    ),
+    "patches": Command(
+        "patches",
+        "list patch sets, say what they do, try one on another commit, make one",
+        "patches summary verl-npu",
+        (options.as_json, options.patches, *PLAN[1:]),
+    ),
+    "run": Command(
+        "run",
+        "start a container with this host's NPUs",
+        "run quickstart --print",
+        (*PLAN, options.container, options.command_in_container),
+    ),
+    "shell": Command(
+        "run",
+        "open a shell in a container with this host's NPUs",
+        "shell quickstart --npus 0,1",
+        (*PLAN, options.container, options.shell_in_container),
+    ),
+    "lint-run": Command(
+        "lint_run",
+        "say what is wrong with a docker run line of yours",
+        "lint-run 'docker run …'",
+        (options.as_json, options.own_command),
+    ),
+    "doctor": Command(
+        "doctor",
+        "say what this host has and lacks for NPUs, and what to do",
+        "doctor quickstart",
+        (options.as_json, options.profile("?", "a profile whose image is to run here"), options.target, options.host),
+    ),
+    "push": Command(
+        "publish",
+        "push a verified image to REGISTRY",
+        "push quickstart --registry host/team",
+        (options.as_json, *PLAN, options.registry),
+    ),
+    "pull": Command(
+        "publish",
+        "pull the prebuilt image of exactly this plan",
+        "pull quickstart --registry host/team",
+        (options.as_json, *PLAN, options.registry),
+    ),
+    "save": Command(
+        "archives",
+        "write an image into one file, with its sums",
+        "save quickstart --output q.tar.gz",
+        (options.as_json, *PLAN, options.archive),
+    ),
+    "bundle": Command(
+        "archives",
+        "write an image, or only what an older one lacks, into one file with its own loader",
+        "bundle quickstart --output q.tar --since old.tar.json",
+        (options.as_json, *PLAN, options.archive, options.since),
+    ),
+    "load": Command(
+        "archives",
+        "load what save or bundle wrote, looked at first",
+        "load q.tar.gz",
+        (options.as_json, options.archive_to_load),
+    ),
+    "engine": Command(
+        "host",
+        "start, stop, look at or use Cannery's own Docker engine",
+        "engine env",
+        (options.as_json, options.engine_action),
+    ),
+    "clean": Command(
+        "host",
+        "show what Cannery holds on disk; remove what is named",
+        "clean wheels",
+        (options.as_json, options.kinds),
+    ),
+}
+INVALID_CHOICE = re.compile(r"argument (?P<what>.+?): invalid choice: '(?P<word>.*)' \(choose from (?P<known>.*)\)")
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse that raises instead of exiting, and names the nearest word."""
+
+    # Python 3.14's help has colours, whose signs are those that no text may have here.
+    color = property(lambda _self: False, lambda _self, _value: None)
+
+    def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN201 - argparse's overloads
+        """Parse; words that nothing takes are refused here, by the command's own parser, which knows its options."""
+        found, extra = super().parse_known_args(args, namespace)
+        if not extra:
+            return found, extra
+        if self.prog.endswith(" lint-run"):
+            _refuse_unquoted(found.text)
+        known = [o for action in self._actions for o in action.option_strings if o.startswith("--")]
+        unknown = next((word for word in extra if word.startswith("-")), None)
+        if unknown is not None:
+            name = unknown.split("=")[0]
+            raise UsageError(f"unknown option {name}", hint=_takers(name, self.prog) or did_you_mean(name, known))
+        hint = "a command for the container stands behind `--`" if self.prog.endswith(" run") else f"{self.prog} --help"
+        raise UsageError(f"{self.prog}: one word too many: {extra[0]!r}", hint=hint)
+
+    def error(self, message: str) -> NoReturn:
+        """Turn argparse's message into a `UsageError`, with the nearest word where one was to be chosen."""
+        choice = INVALID_CHOICE.fullmatch(message)
+        if choice is not None:
+            known = [word.strip("' ") for word in choice["known"].split(",")]
+            word = choice["word"]
+            raise UsageError(f"{choice['what']}: {word!r} is not known", hint=did_you_mean(word, known))
+        raise UsageError(message, hint=f"{self.prog} --help")
+
+
+def make_parser() -> Parser:
+    """Return the parser of all commands."""
+    parser = Parser(prog="build.py", description="Container images for RL on Ascend NPUs.", allow_abbrev=False)
+    parser.add_argument("--version", action="version", version=f"cannery {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
+    for name, command in COMMANDS.items():
+        sub = commands.add_parser(
+            name,
+            help=command.summary,
+            description=command.summary,
+            epilog=f"example: python build.py {command.example}",
+            allow_abbrev=False,
+        )
+        for add in command.takes:
+            add(sub)
+    return parser
+
+
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """Parse the words behind `build.py`; what stands behind `--` is the container's command, no option in it is ours.
+
+    Raises `UsageError` for a word or an option that is unknown, missing or one too many, and `SystemExit` when --help
+    or --version has been printed.
+    """
+    words = list(argv)
+    cut = words.index("--") if "--" in words else len(words)
+    arguments = make_parser().parse_args(words[:cut])
+    command = words[cut + 1 :]
+    if command and arguments.command != "run":
+        raise UsageError(f"{command[0]!r} stands behind `--`, which only `build.py run` takes")
+    arguments.run_command = command
+    return arguments
+
+
+def _refuse_unquoted(first: str | None) -> None:
+    """Refuse a command that came as words of its own: `lint-run docker run -it IMAGE`."""
+    from cannery.core.run_line import BEFORE, PROGRAMS  # noqa: PLC0415 - one command's
+
+    if first in BEFORE | PROGRAMS:
+        hint = "put quotes around it: build.py lint-run 'docker run …'"
+        raise UsageError("lint-run: the command has to be one argument", hint=hint)
+
+
+def _takers(option: str, prog: str) -> str:
+    """Say which commands take an option that the one of `prog` does not; "" when none does."""
+    parser = make_parser()
+    (commands,) = (action.choices for action in parser._actions if isinstance(action.choices, dict))  # noqa: SLF001 - argparse has no other way
+    names = [name for name, sub in commands.items() if option in sub._option_string_actions]  # noqa: SLF001
+    if not names:
+        return ""
+    told = " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
+    return f"{told} {'takes' if len(names) == 1 else 'take'} it, {prog} does not"
