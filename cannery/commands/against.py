@@ -13,7 +13,8 @@ from cannery.core.against.inventory import take_inventory
 from cannery.core.against.report import report_lines, report_value
 from cannery.core.errors import CanneryError, ExitCode, FindingsError, UsageError
 from cannery.core.lock_request import lock_request
-from cannery.core.recipe import STANDIN, Options, find_profile, select
+from cannery.core.recipe import STANDIN, Options
+from cannery.core.selection import find_profile, select
 from cannery.core.target import parse_arch
 from cannery.core.words import BaseKind
 from cannery.edge.engine import docker_client, find_engine

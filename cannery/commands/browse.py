@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from cannery.core.errors import ExitCode
 from cannery.core.pythons import further_pythons
-from cannery.core.recipe import Options, find_profile, select
+from cannery.core.recipe import Options
+from cannery.core.selection import find_profile, select
 from cannery.core.versions import without_build
 from cannery.core.words import ComponentKind
 

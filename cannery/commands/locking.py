@@ -11,7 +11,8 @@ from cannery.commands.versions import options_of
 from cannery.core.errors import CanneryError, ExitCode, UsageError
 from cannery.core.lock_change import with_known_files
 from cannery.core.lock_request import lock_request, tools_request
-from cannery.core.recipe import find_profile, with_arch
+from cannery.core.recipe import with_arch
+from cannery.core.selection import find_profile
 from cannery.core.wishes import parse_wishes
 from cannery.core.words import Arch
 from cannery.edge.indexes import Asked

@@ -11,7 +11,8 @@ from cannery.core.errors import ExitCode, FindingsError
 from cannery.core.findings import errors, in_order
 from cannery.core.left_out import unlinked
 from cannery.core.patching import unfit_words, unpatched_words
-from cannery.core.plan import Inputs, Plan, make_plan, plan_epoch
+from cannery.core.plan import Inputs, Plan
+from cannery.core.planning import make_plan, plan_epoch
 from cannery.core.recipe import Options, with_arch
 from cannery.core.rules import check_recipe
 from cannery.core.words import Severity

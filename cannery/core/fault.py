@@ -53,6 +53,12 @@ def problem(where: str, what: str, hint: str = "") -> UsageError:
     return UsageError(_told(what), where=where, hint=_told(hint))
 
 
+def split_problem(where: str, text: str) -> UsageError:
+    """Return a problem from a text of the form `what; hint`."""
+    what, _, hint = text.partition("; ")
+    return problem(where, what, hint)
+
+
 def as_line(part: UsageError) -> str:
     """Return a problem as one line."""
     return f"{part.where}: {part.what}" + (f"; {part.hint}" if part.hint else "")

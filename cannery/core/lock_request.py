@@ -9,7 +9,7 @@ from packaging.utils import canonicalize_name
 
 from cannery.core.lock import KnownRelease, LockRequest
 from cannery.core.markers import package_name
-from cannery.core.recipe import parse_pin
+from cannery.core.selection import parse_pin
 
 if TYPE_CHECKING:
     from cannery.core.catalog import Catalog

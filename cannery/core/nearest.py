@@ -17,8 +17,9 @@ from cannery.core.markers import package_name
 from cannery.core.missing import distance
 from cannery.core.pin_moves import PinMoves
 from cannery.core.profile_items import ItemKind
-from cannery.core.recipe import Options, select
+from cannery.core.recipe import Options
 from cannery.core.rules.table import holds
+from cannery.core.selection import select
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

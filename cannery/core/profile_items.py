@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from cannery.core.recipe import parse_pin
+from cannery.core.selection import parse_pin
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -13,7 +13,8 @@ from jinja2 import DictLoader, Environment, StrictUndefined
 from cannery.core.environment import docker_quote, profile_script
 from cannery.core.image_user import CACHE_HOME, OVERLAY, cache_folders, overlay_pth
 from cannery.core.manifest import MANIFEST_PATH, labels, manifest_text
-from cannery.core.plan import LayerKind, package_family
+from cannery.core.plan import LayerKind
+from cannery.core.planning import package_family
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from packaging.utils import canonicalize_name
 from pydantic import ValidationError
 
 from cannery.core.catalog import (
@@ -14,18 +13,18 @@ from cannery.core.catalog import (
     ChipAccess,
     Host,
     Index,
-    Pin,
     Profile,
     Registries,
     StandIn,
     Tools,
 )
 from cannery.core.catalog_errors import Said, key_path, not_a_text, sentence
-from cannery.core.compatibility import Compatibility, contradictions
+from cannery.core.compatibility import Compatibility
 from cannery.core.component import Closed, Component
+from cannery.core.cross_checks import cross_check
 from cannery.core.drivers import Drivers
 from cannery.core.errors import UsageError
-from cannery.core.fault import CatalogError, problem
+from cannery.core.fault import CatalogError, problem, split_problem
 from cannery.core.fields import (
     chip_name_fault,
     component_name_fault,
@@ -34,7 +33,6 @@ from cannery.core.fields import (
     profile_name_fault,
     yaml_kind,
 )
-from cannery.core.words import Chip, ComponentKind, did_you_mean, nearest
 from cannery.edge.yaml_file import read_yaml
 
 if TYPE_CHECKING:
@@ -70,7 +68,7 @@ def load_catalog(images: Path) -> Catalog:
         drivers=reader.file("drivers.yaml", Drivers),
     )
     if not reader.problems:
-        reader.problems += _crossed(catalog, reader.documents)
+        reader.problems += cross_check(catalog, reader.documents)
     if reader.problems:
         raise CatalogError(reader.problems)
     return catalog
@@ -97,7 +95,7 @@ class _Reader:
                 continue
             wrong = fault(path.stem)
             if wrong:
-                self.problems.append(_split(f"images/{name}/{path.name}", wrong))
+                self.problems.append(split_problem(f"images/{name}/{path.name}", wrong))
             value = self.file(f"{name}/{path.name}", model)
             if value is not None:
                 found[path.stem] = value
@@ -141,7 +139,7 @@ class _Reader:
             wrong = not_a_text(key) if not isinstance(key, str) else fault(key)
             if wrong:
                 where = document.where((str(key),))
-                self.problems.append(_split(where, wrong) if isinstance(wrong, str) else problem(where, *wrong))
+                self.problems.append(split_problem(where, wrong) if isinstance(wrong, str) else problem(where, *wrong))
         return {str(key): self._validate(document, (str(key),), value, model) for key, value in document.value.items()}
 
     def _read(self, name: str) -> YamlDocument | None:
@@ -165,12 +163,6 @@ class _Reader:
             return None  # type: ignore[return-value] # as above
 
 
-def _split(where: str, text: str) -> UsageError:
-    """Return a problem from a text of the form `what; hint`."""
-    what, _, hint = text.partition("; ")
-    return problem(where, what, hint)
-
-
 def _unread(path: Path) -> tuple[str, str]:
     """Say why a file that is not called *.yaml may not lie in a folder of the catalog, and what to do."""
     if path.is_dir():
@@ -192,116 +184,3 @@ def _problem(
         said = Said(f"unquoted {written} is {kind} to YAML", f'quote it: "{written}"')
     field = ".".join(str(part) for part in location) or "the file"
     return problem(document.where(location), f"{field}: {said.what}", said.hint) if said.what else None
-
-
-def _crossed(catalog: Catalog, documents: dict[str, YamlDocument]) -> list[UsageError]:
-    """What only several entries or files together show: names that another file has to define, rows that contradict."""
-    problems: list[UsageError] = []
-
-    def need(file: str, location: tuple[str | int, ...], word: str, known: dict[str, Any], what: str) -> None:
-        if word not in known:
-            where = documents[file].where(location)
-            hint = _new_component(word, known) if what == "component" else did_you_mean(word, known)
-            problems.append(problem(where, f"{'.'.join(map(str, location))}: no {what} {word!r}", hint))
-
-    for name, profile in catalog.profiles.items():
-        file = f"profiles/{name}.yaml"
-        need(file, ("target", "cann"), profile.target.cann, catalog.bases, "CANN line")
-        for position, pin in enumerate(profile.components):
-            need(file, ("components", position, "name"), pin.name, catalog.components, "component")
-            found = catalog.components.get(pin.name)
-            fault = _pin_fault(pin, found) if found is not None else ""
-            if fault:
-                where = documents[file].where(("components", position))
-                problems.append(_split(where, f"components.{position}: {fault}"))
-    for name, component in catalog.components.items():
-        if component.index is not None:
-            need(f"components/{name}.yaml", ("index",), component.index, catalog.indexes, "index")
-        for host in component.hosts:
-            need(f"components/{name}.yaml", ("hosts", host), host, catalog.hosts, "git host")
-        others: list[tuple[tuple[str | int, ...], str]] = [
-            (("after", position), other) for position, other in enumerate(component.after)
-        ]
-        others += [(("edits", at, "component"), edit.component) for at, edit in enumerate(component.edits)]
-        repos = component.patch_sets.repos if component.patch_sets else {}
-        others += [(("patch_sets", "repos", repo), other) for repo, other in repos.items()]
-        others += [(("tree_links", link), target.partition("/")[0]) for link, target in component.tree_links.items()]
-        for location, other in others:
-            need(f"components/{name}.yaml", location, other, catalog.components, "component")
-    table = documents["compatibility.yaml"]
-    problems += [
-        problem(table.where(fault.path), f"{'.'.join(map(str, fault.path))}: {fault.what}", fault.hint)
-        for fault in contradictions(catalog.compatibility)
-    ]
-    return problems + _without_files(catalog, documents) + _misnamed(catalog, documents)
-
-
-def _without_files(catalog: Catalog, documents: dict[str, YamlDocument]) -> list[UsageError]:
-    """Hosts that an archive is to come from, and of which nobody knows where they have files."""
-    return [
-        problem(
-            documents[f"components/{name}.yaml"].where(("hosts", host)),
-            f"hosts.{host}: images/hosts.yaml does not say where {host} has published files",
-            f"add `files` to {host} there, or take it out here",
-        )
-        for name, component in catalog.components.items()
-        if component.kind is ComponentKind.ARCHIVE
-        for host in component.hosts
-        if host in catalog.hosts and catalog.hosts[host].files is None
-    ]
-
-
-def _pin_fault(pin: Pin, component: Component) -> str:
-    """Say what of a profile's pin does not go with the component's kind, or is not known there; "" when all does."""
-    given = [name for name in ("version", "commit", "release", "extras") if getattr(pin, name)]
-    wanted = {
-        ComponentKind.SYSTEM: (),
-        ComponentKind.WHEELS: ("version", "extras"),
-        ComponentKind.ARCHIVE: ("version",),
-    }.get(component.kind, ("commit", "release", "extras"))
-    unread = [name for name in given if name not in wanted]
-    if unread:
-        return f"{pin.name} is of kind {component.kind}: no {', no '.join(unread)}; {_takes(wanted)}"
-    if component.kind is ComponentKind.ARCHIVE and pin.version not in component.archives:
-        there = ", ".join(component.archives)
-        unknown = f"nothing is known of {pin.name} {pin.version}" if pin.version else f"{pin.name} wants a version"
-        return f"{unknown}; known: {there}; add it to archives in images/components/{pin.name}.yaml"
-    if not component.kind.is_source:
-        return ""
-    if bool(pin.commit) == bool(pin.release):
-        return f"{pin.name} is of kind {component.kind}; name its commit, or the release in its place"
-    word, known = (pin.commit, component.revisions) if pin.commit else (pin.release, component.releases)
-    if word in known:
-        return ""
-    field = "revisions" if pin.commit else "releases"
-    return f"nothing is known of {pin.name} {word}; add it to {field} in images/components/{pin.name}.yaml"
-
-
-def _takes(wanted: tuple[str, ...]) -> str:
-    return f"it takes {', '.join(wanted)}" if wanted else "remove it: which version there is follows from the base"
-
-
-def _new_component(word: str, known: dict[str, Any]) -> str:
-    """Say what to do about a component that has no file: make it, or take one that is there."""
-    near = nearest(word, sorted(known))
-    other = f"did you mean {' or '.join(near)}?" if near else f"take one of {', '.join(sorted(known))}"
-    return f"make images/components/{canonicalize_name(word)}.yaml (docs/profiles.md), or {other}"
-
-
-def _misnamed(catalog: Catalog, documents: dict[str, YamlDocument]) -> list[UsageError]:
-    """Chips that are missing, and bases whose file name says another CANN than the file."""
-    chips = [
-        problem("images/chips.yaml:1", f"chip {chip} is missing", "add it, as the others are")
-        for chip in Chip
-        if chip not in catalog.chips
-    ]
-    bases = [
-        problem(
-            documents[f"bases/{name}.yaml"].where(("cann",)),
-            f"cann is {line.cann!r}, the file name says {name!r}",
-            f"correct it, or name the file {line.cann}.yaml",
-        )
-        for name, line in catalog.bases.items()
-        if line.cann != name
-    ]
-    return chips + bases

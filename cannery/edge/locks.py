@@ -12,7 +12,8 @@ from cannery.core.findings import Finding
 from cannery.core.lock_check import contradictions, is_for, lock_problems
 from cannery.core.lock_request import TOOLS_PROFILE, lock_request, tools_request
 from cannery.core.lock_text import REMAKE, format_lock, parse_lock
-from cannery.core.recipe import select, with_arch
+from cannery.core.recipe import with_arch
+from cannery.core.selection import select
 from cannery.core.words import Severity
 from cannery.edge.files import write_atomic
 from cannery.edge.leftovers import remove_stale

@@ -13,8 +13,9 @@ from cannery.core.lock_check import lock_problems
 from cannery.core.lock_request import lock_request
 from cannery.core.lock_text import format_lock
 from cannery.core.profile_edit import SetDate, edit_profile
-from cannery.core.recipe import Options, find_profile, select, with_arch
+from cannery.core.recipe import Options, with_arch
 from cannery.core.rules import check_recipe
+from cannery.core.selection import find_profile, select
 from cannery.core.upgrade import asked_names, upgrade_edits
 from cannery.core.wishes import Editable, checked_wishes
 from cannery.edge.checkout_lock import checkout_held

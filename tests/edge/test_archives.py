@@ -14,7 +14,7 @@ from stub_index import StubIndex
 
 from cannery.core.catalog import Host
 from cannery.core.errors import ExitCode, FindingsError, NetworkError, UnableError
-from cannery.core.plan import Plan, make_plan
+from cannery.core.planning import make_plan
 from cannery.core.words import Arch
 from cannery.edge import download
 from cannery.edge.archives import archive_path, damaged_archives, fetch_archives
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cannery.core.catalog import Catalog
+    from cannery.core.plan import Plan
 
 FILE = "allocator-5.3.0.tar.bz2"
 

@@ -21,8 +21,9 @@ from hypothesis import strategies as st
 from cannery.core.errors import CanneryError, ExitCode
 from cannery.core.fault import CatalogError
 from cannery.core.lock_request import lock_request, tools_request
-from cannery.core.recipe import Options, select
+from cannery.core.recipe import Options
 from cannery.core.rules import check_recipe
+from cannery.core.selection import select
 from cannery.core.uv_input import UvIndex, project_text, settings_text
 from cannery.core.words import Arch
 from cannery.edge.catalog import load_catalog

@@ -19,7 +19,8 @@ from cannery.core.compatibility import Rank
 from cannery.core.errors import ExitCode
 from cannery.core.fault import CatalogError, as_line
 from cannery.core.lock_request import lock_request
-from cannery.core.recipe import Options, select
+from cannery.core.recipe import Options
+from cannery.core.selection import select
 from cannery.core.target import parse_cann, parse_chip
 from cannery.core.words import Arch, Chip, Severity
 from cannery.edge.catalog import load_catalog

@@ -20,7 +20,8 @@ from rich.console import Console
 from cannery import arguments, cli, options
 from cannery.core.errors import ExitCode, UnableError
 from cannery.core.lock_request import lock_request
-from cannery.core.recipe import Options, select
+from cannery.core.recipe import Options
+from cannery.core.selection import select
 from cannery.core.words import Arch
 from cannery.edge.catalog import load_catalog
 from cannery.edge.clean_stream import CleanStream, clean_streams

@@ -29,7 +29,8 @@ from cannery.core.component import (
 from cannery.core.fields import LONGEST_NAME, NPU_CHECKS
 from cannery.core.image_user import ImageUser
 from cannery.core.lock_request import lock_request
-from cannery.core.recipe import Options, select
+from cannery.core.recipe import Options
+from cannery.core.selection import select
 from cannery.core.words import Arch, BaseKind, Chip, ComponentKind, Install
 from cannery.edge.catalog import load_catalog
 

@@ -13,7 +13,7 @@ import pytest
 from factories import archive_recipe, catalog, inputs, lock, recipe, tools
 
 from cannery.core.errors import UsageError
-from cannery.core.plan import Plan, make_plan
+from cannery.core.planning import make_plan
 from cannery.core.words import Arch
 from cannery.edge import rendered
 from cannery.edge.archives import archive_path
@@ -23,6 +23,7 @@ from cannery.edge.wheel_store import store_path
 
 if TYPE_CHECKING:
     from cannery.core.lock import Lock
+    from cannery.core.plan import Plan
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 

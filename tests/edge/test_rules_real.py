@@ -21,9 +21,10 @@ from cannery.core.compatibility import CANN, DRIVER, PYTHON
 from cannery.core.component import Component
 from cannery.core.errors import UsageError
 from cannery.core.findings import Finding, errors
-from cannery.core.recipe import Options, select
+from cannery.core.recipe import Options
 from cannery.core.rules import check_recipe
 from cannery.core.rules.fit import fits
+from cannery.core.selection import select
 from cannery.core.versions import canonical, order
 from cannery.core.words import Arch, Severity
 from cannery.edge.catalog import load_catalog

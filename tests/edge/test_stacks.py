@@ -24,8 +24,9 @@ from cannery.core.lock import PROFILE_VIA
 from cannery.core.lock_check import lock_problems
 from cannery.core.lock_request import lock_request
 from cannery.core.lock_text import parse_lock
-from cannery.core.recipe import Options, select
+from cannery.core.recipe import Options
 from cannery.core.rules import check_recipe
+from cannery.core.selection import select
 from cannery.core.source_step import source_steps
 from cannery.core.trees import python_folders, tree_links
 from cannery.core.words import Arch, ComponentKind

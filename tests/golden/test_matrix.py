@@ -23,10 +23,12 @@ from cannery.core.bake_file import check_bake
 from cannery.core.errors import FindingsError
 from cannery.core.findings import errors
 from cannery.core.lint import lint
-from cannery.core.plan import Inputs, make_plan
-from cannery.core.recipe import Options, select
+from cannery.core.plan import Inputs
+from cannery.core.planning import make_plan
+from cannery.core.recipe import Options
 from cannery.core.render import BAKE_FILE, DOCKERFILE, render
 from cannery.core.rules import check_recipe
+from cannery.core.selection import select
 from cannery.core.words import Arch
 from cannery.edge.context import Context
 from cannery.edge.locks import read_locks

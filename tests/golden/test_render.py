@@ -19,7 +19,7 @@ import pytest
 from factories import archive_recipe, compatibility, inputs, recipe, source_recipe, user_recipe
 
 from cannery.core.bake_file import check_bake
-from cannery.core.plan import Plan, make_plan
+from cannery.core.planning import make_plan
 from cannery.core.recipe import Options
 from cannery.core.render import DOCKERFILE, render, wheel_paths
 from cannery.core.words import Arch
@@ -28,6 +28,7 @@ from cannery.edge.context import Context, template_digests
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from cannery.core.plan import Plan
     from cannery.core.recipe import Recipe
 
 FILES = Path(__file__).parent / "files"

@@ -13,7 +13,8 @@ from packaging.utils import canonicalize_name
 from cannery.core.lock import Lock, LockedPackage, LockRequest
 from cannery.core.lock_request import lock_request, tools_request
 from cannery.core.lock_text import format_lock
-from cannery.core.recipe import Options, select, with_arch
+from cannery.core.recipe import Options, with_arch
+from cannery.core.selection import select
 from cannery.core.words import Arch
 from cannery.edge.catalog import load_catalog
 

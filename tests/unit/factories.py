@@ -21,9 +21,11 @@ from cannery.core.catalog import (
 )
 from cannery.core.lock import DEFAULT_INDEX, PROFILE_VIA, Lock, LockedPackage
 from cannery.core.lock_request import lock_request, tools_request
-from cannery.core.plan import Inputs, Plan, make_plan
-from cannery.core.recipe import Options, Recipe, select, with_arch
+from cannery.core.plan import Inputs, Plan
+from cannery.core.planning import make_plan
+from cannery.core.recipe import Options, Recipe, with_arch
 from cannery.core.rules.subject import Subject
+from cannery.core.selection import select
 from cannery.core.words import Arch, BaseKind
 
 if TYPE_CHECKING:

@@ -10,10 +10,12 @@ from cannery.core.archive_step import archive_steps
 from cannery.core.errors import UsageError
 from cannery.core.lock_request import lock_request
 from cannery.core.manifest import manifest
-from cannery.core.plan import LayerKind, make_plan
-from cannery.core.recipe import Options, select
+from cannery.core.plan import LayerKind
+from cannery.core.planning import make_plan
+from cannery.core.recipe import Options
 from cannery.core.rules import check_recipe
 from cannery.core.rules.emulation import emulation
+from cannery.core.selection import select
 from cannery.core.words import Arch, Severity
 
 if TYPE_CHECKING:

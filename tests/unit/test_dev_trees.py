@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 from factories import catalog, inputs, source_components, source_recipe
@@ -11,8 +12,11 @@ from cannery.core.dev_trees import dev_mounts, dev_names, dev_notes
 from cannery.core.errors import UsageError
 from cannery.core.mounts import Mount
 from cannery.core.patching import PatchedBy
-from cannery.core.plan import Plan, make_plan
+from cannery.core.planning import make_plan
 from cannery.core.words import Install
+
+if TYPE_CHECKING:
+    from cannery.core.plan import Plan
 
 # engine and kernels are wheels, plugin is editable.
 PLAN = make_plan(source_recipe(), inputs(source_recipe()))

@@ -26,7 +26,8 @@ from cannery.core.component import Component, CxxAbi
 from cannery.core.environment import docker_quote, image_environment, profile_script, shell_quote
 from cannery.core.errors import FindingsError
 from cannery.core.manifest import manifest
-from cannery.core.plan import Link, make_plan
+from cannery.core.plan import Link
+from cannery.core.planning import make_plan
 from cannery.core.recipe import Options, Recipe, with_arch
 from cannery.core.trees import python_folders, tree_links
 from cannery.core.words import Arch

@@ -16,7 +16,7 @@ from cannery.core.component import Component
 from cannery.core.environment import image_environment
 from cannery.core.image_user import CACHE_HOME, CACHES, ImageUser, cache_folders
 from cannery.core.manifest import manifest
-from cannery.core.plan import make_plan
+from cannery.core.planning import make_plan
 from cannery.core.render import DOCKERFILE, render
 from cannery.edge.catalog import load_catalog
 from tests.golden.test_render import ROOT, TEMPLATES

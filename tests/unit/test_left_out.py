@@ -10,7 +10,7 @@ from factories import catalog, compatibility, components, inputs, source_compone
 from cannery.core.catalog import Component
 from cannery.core.left_out import LeftOut, left_out, unlinked
 from cannery.core.manifest import manifest
-from cannery.core.plan import make_plan
+from cannery.core.planning import make_plan
 from cannery.core.recipe import Options, Recipe
 
 REASON = "there is no CANN to compile against"

@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 from cannery import __version__
 from cannery.core.manifest import labels, manifest, manifest_text, size_bytes
 from cannery.core.patching import Patch, PatchedTree, RecordedFile
-from cannery.core.plan import make_plan
+from cannery.core.planning import make_plan
 from cannery.core.py_changes import Function
 from cannery.core.recipe import Options
 from cannery.core.source_step import LocalTree

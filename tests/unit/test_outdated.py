@@ -25,7 +25,8 @@ from cannery.core.outdated import (
     table,
     upgrade_targets,
 )
-from cannery.core.recipe import Options, Recipe, select
+from cannery.core.recipe import Options, Recipe
+from cannery.core.selection import select
 from cannery.core.words import Arch
 
 DAY = "2026-06-01"

@@ -9,7 +9,8 @@ from factories import catalog, components, profile
 from cannery.core.catalog import Compatibility
 from cannery.core.component import Component
 from cannery.core.pin_moves import PinMoves, newest_pins, with_pins
-from cannery.core.recipe import Options, Recipe, select
+from cannery.core.recipe import Options, Recipe
+from cannery.core.selection import select
 from cannery.core.words import Arch
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import pytest
 from factories import compatibility, inputs, source_recipe
 
 from cannery.core.manifest import manifest
-from cannery.core.plan import make_plan
+from cannery.core.planning import make_plan
 
 OVERRIDES = [{"requirement": "torch-npu==2.9.0", "reason": "the build that is there"}]
 EXCLUDES = [{"requirement": "nvidia-modelopt", "reason": "CUDA alone uses it"}]

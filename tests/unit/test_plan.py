@@ -6,7 +6,8 @@ import pytest
 from factories import catalog, components, inputs, lock, package, plan, profile, recipe
 
 from cannery.core.errors import FindingsError
-from cannery.core.plan import LayerKind, Plan, make_plan, package_family
+from cannery.core.plan import LayerKind, Plan
+from cannery.core.planning import make_plan, package_family
 from cannery.core.recipe import Options, with_arch
 from cannery.core.tags import parse_tag
 from cannery.core.words import Arch

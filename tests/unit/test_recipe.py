@@ -10,7 +10,8 @@ from pydantic import ValidationError
 from cannery.core.component import Component
 from cannery.core.errors import FindingsError, UsageError
 from cannery.core.lock_request import lock_request, set_aside, tools_request
-from cannery.core.recipe import Options, Recipe, find_profile, parse_pin, select, with_arch
+from cannery.core.recipe import Options, Recipe, with_arch
+from cannery.core.selection import find_profile, parse_pin, select
 from cannery.core.words import Arch, BaseKind, Chip
 
 

@@ -9,11 +9,12 @@ from factories import catalog, profile, subject
 
 from cannery.core.compatibility import Compatibility
 from cannery.core.findings import Finding, in_order
-from cannery.core.recipe import Options, select
+from cannery.core.recipe import Options
 from cannery.core.rules.driver import driver
 from cannery.core.rules.fit import fits
 from cannery.core.rules.offers import NO_SET
 from cannery.core.rules.table import holds, listed
+from cannery.core.selection import select
 from cannery.core.words import Arch, Severity
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ import pytest
 from factories import ENGINE_OLD, catalog, inputs, lock, package, source_components, source_profile, source_recipe
 
 from cannery.core.manifest import manifest
-from cannery.core.plan import LayerKind, Plan, make_plan
+from cannery.core.plan import LayerKind, Plan
+from cannery.core.planning import make_plan
 from cannery.core.recipe import Options, Recipe
 from cannery.core.source_step import LocalTree, SourceStep, source_steps
 from cannery.core.words import Arch, Install

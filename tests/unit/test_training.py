@@ -8,7 +8,7 @@ from factories import catalog, compatibility, components, inputs, profile, recip
 from cannery.core.catalog import Component
 from cannery.core.fields import NPU_CHECKS, TRAIN_CHECKS
 from cannery.core.manifest import manifest
-from cannery.core.plan import make_plan
+from cannery.core.planning import make_plan
 from cannery.core.recipe import Options, Recipe
 from cannery.core.training import ENGINES, TRAINERS, train_skips, trainer
 from verifying import train

@@ -13,7 +13,8 @@ from cannery.core.compatibility import Row
 from cannery.core.errors import FindingsError, NetworkError, UsageError
 from cannery.core.outdated import Newest
 from cannery.core.profile_edit import SetBound, SetDate, SetVersion
-from cannery.core.recipe import Options, select
+from cannery.core.recipe import Options
+from cannery.core.selection import select
 from cannery.core.upgrade import asked_names, upgrade_edits
 from cannery.core.upgrade_reason import HELD, LATER, reason_after
 from cannery.core.wishes import Editable, Wish, checked_wishes, parse_wishes
