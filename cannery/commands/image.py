@@ -31,7 +31,7 @@ from cannery.edge.images import image_id, image_labels, needed_image
 from cannery.edge.locks import current_lock
 from cannery.edge.patching import manifest_digest, with_patches
 from cannery.edge.progress_view import make_view
-from cannery.edge.rendered import fetch_wheels, folder_lock, write_folder
+from cannery.edge.rendered import fetch_wheels, rendered_held, write_folder
 from cannery.edge.rootfs import check_emulation
 from cannery.edge.secrets import build_secrets
 from cannery.edge.verify import Verified, VerifyRequest, read_host, script_digest, verify
@@ -100,7 +100,7 @@ def image(arguments: argparse.Namespace, context: Context) -> ExitCode:
     engine = find_engine(context.env, context.cache, start=True, say=context.say)
     work = Work(context, arguments, catalog, plan, engine, docker_client(engine))
     folder = context.root / "out" / plan.folder
-    with folder_lock(folder, context.say), _whole_files(context, plan):
+    with rendered_held(context, folder), _whole_files(context, plan):
         built = _build(work, folder)
     return _proved(work, built)
 

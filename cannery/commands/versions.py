@@ -163,13 +163,13 @@ def plan(arguments: argparse.Namespace, context: Context) -> ExitCode:
 def render(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Write the folder that `docker buildx bake` builds: text files, and hard links to the locked wheels."""
     from cannery.edge.patching import with_patches  # noqa: PLC0415 - brings the download libraries
-    from cannery.edge.rendered import folder_lock, write_folder  # noqa: PLC0415 - the same
+    from cannery.edge.rendered import rendered_held, write_folder  # noqa: PLC0415 - the same
 
     catalog, made, _ = planned(context, arguments)
     made = with_patches(context, catalog, made)
     folder = Path(arguments.output) if arguments.output else context.root / "out" / made.folder
     try:
-        with folder_lock(folder, context.say):
+        with rendered_held(context, folder):
             changed = write_folder(context, catalog, made, folder)
     except OSError as error:
         raise unwritable(error, error.filename or folder) from error

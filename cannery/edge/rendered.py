@@ -9,13 +9,12 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from filelock import FileLock, Timeout
-
 from cannery.core.errors import FindingsError, UsageError
 from cannery.core.lint import lint
 from cannery.core.render import DOCKERFILE, patched_files, render, wheel_paths
 from cannery.edge.archives import fetch_archives
 from cannery.edge.files import write_atomic
+from cannery.edge.folder_lock import folder_held
 from cannery.edge.planned_sources import fetch_planned, links
 from cannery.edge.wheel_store import is_there, missing_bytes, store_path
 
@@ -34,19 +33,10 @@ NO_LINKS = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP})
 
 
 @contextmanager
-def folder_lock(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
+def rendered_held(context: Context, folder: Path) -> Iterator[None]:
     """Hold a rendered folder for one run: another one, of other pins perhaps, waits, and says so."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(folder.parent / f".{folder.name}.lock")
-    try:
-        lock.acquire(blocking=False)
-    except Timeout:
-        say(f"another run works in {folder.name}: waiting for it")
-        lock.acquire()
-    try:
+    with folder_held(context, folder, f"another run works in {folder.name}: waiting for it"):
         yield
-    finally:
-        lock.release()
 
 
 # Stands at the top of every rendered Dockerfile (templates/Dockerfile.j2), which is the first file written.

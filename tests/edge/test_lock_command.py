@@ -267,7 +267,7 @@ def test_where_folders_cannot_be_locked_a_file_in_the_cache_is(
     (small.root / "images/locks/stack/py3.11-amd64.txt").unlink()
     assert small("lock", "stack").code == 0
     assert small.versions()["lib"] == "1.0"
-    (path,) = (tmp_path / "cache").glob("checkout-*.lock")
+    (path,) = (tmp_path / "cache").glob("folder-*.lock")
     assert {*held} == {path}
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import tempfile
+import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +20,7 @@ from cannery.core.words import Arch
 from cannery.edge import rendered
 from cannery.edge.archives import archive_path
 from cannery.edge.context import Context
-from cannery.edge.rendered import Download, write_folder
+from cannery.edge.rendered import Download, rendered_held, write_folder
 from cannery.edge.wheel_store import store_path
 
 if TYPE_CHECKING:
@@ -194,3 +196,32 @@ def test_a_download_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     for package, received in ((one, 10_000_000), (one, 20_000_000), (two, 30_000_000), (one, 40_000_000)):
         progress(package, received, 50_000_000)
     assert said == ["fetching wheels: 100 MB", "fetching wheels: 20 of 100 MB", "fetching wheels: 70 of 100 MB"]
+
+
+def test_one_run_at_a_time_works_in_a_folder_and_leaves_nothing_beside_it(
+    context: Context, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, order = tmp_path / "deep/out", []
+
+    def second() -> None:
+        with rendered_held(context, out):
+            order.append("second")
+
+    with rendered_held(context, out):
+        other = threading.Thread(target=second)
+        other.start()
+        while not (said := capsys.readouterr().err):
+            time.sleep(0.01)
+        order.append("first")
+    other.join(10)
+    assert order == ["first", "second"]
+    assert said == "another run works in out: waiting for it\n"
+    assert [path.name for path in out.parent.iterdir()] == ["out"]
+    assert not any(out.iterdir())
+
+
+def test_a_file_in_the_place_of_a_folder_is_held_too_and_stays(context: Context, tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("mine")
+    with rendered_held(context, tmp_path / "out"), pytest.raises(UsageError, match="is not a folder"):
+        write_folder(context, catalog(), planned(context), tmp_path / "out")
+    assert (tmp_path / "out").read_text() == "mine"
