@@ -29,12 +29,13 @@ from cannery.edge.disk import check_cache_space, check_engine_space
 from cannery.edge.engine import docker_client, find_engine
 from cannery.edge.images import image_id, image_labels, needed_image
 from cannery.edge.locks import current_lock
+from cannery.edge.npu_host import read_host
 from cannery.edge.patching import manifest_digest, with_patches
 from cannery.edge.progress_view import make_view
 from cannery.edge.rendered import fetch_wheels, rendered_held, write_folder
 from cannery.edge.rootfs import check_emulation
 from cannery.edge.secrets import build_secrets
-from cannery.edge.verify import Verified, VerifyRequest, read_host, script_digest, verify
+from cannery.edge.verify import Verified, VerifyRequest, script_digest, verify
 from cannery.edge.wheel_store import damaged
 
 if TYPE_CHECKING:

@@ -23,9 +23,9 @@ from cannery.edge.docker_runtime import require_runtime
 from cannery.edge.engine import docker_client, find_engine
 from cannery.edge.images import needed_image
 from cannery.edge.interfaces import interface_names, read_interface
+from cannery.edge.npu_host import read_host
 from cannery.edge.planned_sources import refuse_other_tree
 from cannery.edge.user_caches import ready_caches
-from cannery.edge.verify import read_host
 
 if TYPE_CHECKING:
     import argparse

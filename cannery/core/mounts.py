@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from cannery.core.npu_host import NPU_SMI, RANKTABLE
+from cannery.core.npu_host import NPU_SMI, RANKTABLE, place_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from cannery.core.catalog import ChipAccess
     from cannery.core.npu_host import HostNpus
@@ -17,11 +17,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Mount:
-    """A path of the host that stands in the container."""
+    """A path of the host that stands in the container; `unseen`: whether the host has it is not known here."""
 
     source: str
     target: str
     read_only: bool = False
+    unseen: bool = False
 
     def __str__(self) -> str:
         return f"{self.source}:{self.target}{':ro' if self.read_only else ''}"
@@ -47,9 +48,11 @@ def beside(mounts: Iterable[Mount], volumes: Iterable[str]) -> tuple[Mount, ...]
 def driver_mounts(access: ChipAccess, host: HostNpus) -> Found:
     """Return the driver's files and npu-smi, which goes where the image's PATH finds it, wherever the host keeps it."""
     found = _present(access.mounts, host)
-    if host.npu_smi is None:
-        return Found(found.mounts, (*found.notes, "this host has no npu-smi: not mounted"))
-    return Found((*found.mounts, Mount(host.npu_smi, NPU_SMI[0], read_only=True)), found.notes)
+    if host.npu_smi is not None:
+        return Found((*found.mounts, Mount(host.npu_smi, NPU_SMI[0], read_only=True)), found.notes)
+    hidden = [path for path in NPU_SMI if path in host.hidden]
+    why = f"you may not look at {', '.join(hidden)}" if hidden else "this host has no npu-smi"
+    return Found(found.mounts, (*found.notes, f"{why}: not mounted"))
 
 
 def network_mounts(access: ChipAccess, host: HostNpus) -> Found:
@@ -74,7 +77,20 @@ def ranktable_mounts(access: ChipAccess, host: HostNpus, runtime: str | None) ->
 
 def _present(paths: Iterable[str], host: HostNpus) -> Found:
     wanted = tuple(paths)
-    return Found(
-        tuple(Mount(path, path, read_only=True) for path in wanted if path in host.paths),
-        tuple(f"this host has no {path}: not mounted" for path in wanted if path not in host.paths),
-    )
+    absent = [place_of(path, host.install) for path in wanted if path not in host.paths | host.hidden]
+    hidden = [place_of(path, host.install) for path in wanted if path in host.hidden]
+    notes = [f"this host has no {place}: not mounted" for place in absent]
+    if hidden:
+        notes.append(
+            f"you may not look at {', '.join(hidden)}: mounted unseen, and docker names what is missing; "
+            "as root, `build.py doctor` looks at all of it"
+        )
+    mounts = (mount for path in wanted if path in host.paths | host.hidden for mount in _of(path, host))
+    return Found(tuple(mounts), tuple(notes))
+
+
+def _of(path: str, host: HostNpus) -> Iterator[Mount]:
+    """Give the mounts of a path of the driver: where images look for it, and where its own install.info names it."""
+    place = place_of(path, host.install)
+    for target in dict.fromkeys((path, place)):
+        yield Mount(place, target, read_only=True, unseen=path in host.hidden)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cannery.core.errors import UsageError
+from cannery.core.host_facts import ASCEND
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,13 +26,16 @@ DRIVER_GROUP = 1000
 class HostNpus:
     """What a host has: device nodes, paths, the group that owns the nodes (or None), the version of its ranktable ("").
 
-    A ranktable that states no version counts as none.
+    A ranktable that states no version counts as none. `hidden` are paths that whoever looked has no right to see;
+    `install` is the folder that the driver is installed in, where its paths stand in the place of the usual ones.
     """
 
     nodes: frozenset[str]
     paths: frozenset[str]
     group: int | None = None
     ranktable: str = ""
+    hidden: frozenset[str] = frozenset()
+    install: str = ASCEND
 
     @property
     def cards(self) -> tuple[int, ...]:
@@ -42,6 +46,11 @@ class HostNpus:
     def npu_smi(self) -> str | None:
         """Where this host keeps npu-smi; None where it has none."""
         return next((path for path in NPU_SMI if path in self.paths), None)
+
+
+def place_of(path: str, install: str) -> str:
+    """Return where a host has a path that containers look for, its driver being installed in the folder `install`."""
+    return f"{install}{path.removeprefix(ASCEND)}" if path.startswith(f"{ASCEND}/") else path
 
 
 def parse_cards(text: str) -> tuple[int, ...]:
@@ -75,7 +84,8 @@ def wanted_paths(access: ChipAccess) -> tuple[str, ...]:
 def full_model(access: ChipAccess, cards: tuple[int, ...] | None, seen: HostNpus | None = None) -> HostNpus:
     """Return a host that has everything of a chip family: what `--print` shows.
 
-    What differs from host to host is as on the host that was `seen`: where npu-smi is, the nodes' group, its ranktable.
+    What differs from host to host is as on the host that was `seen`: where npu-smi and the driver are, the nodes'
+    group, its ranktable.
     """
     numbers = range(access.cards) if cards is None else cards
     nodes = frozenset({*access.managers, *(f"/dev/davinci{n}" for n in numbers)})
@@ -83,20 +93,26 @@ def full_model(access: ChipAccess, cards: tuple[int, ...] | None, seen: HostNpus
     if seen is not None and RANKTABLE in seen.paths:
         paths.add(RANKTABLE)
     group = seen.group if seen is not None and seen.cards else DRIVER_GROUP
-    return HostNpus(nodes, frozenset(paths), group, seen.ranktable if seen else "")
+    if seen is None:
+        return HostNpus(nodes, frozenset(paths), group)
+    return HostNpus(nodes, frozenset(paths), group, seen.ranktable, install=seen.install)
 
 
 def lacking(
     access: ChipAccess, host: HostNpus, cards: tuple[int, ...] | None = None, *, multi_node: bool = False
 ) -> tuple[str, ...]:
-    """Return what a host lacks of the chip's model, each named; of cards those in `cards`, or (None) any at all."""
+    """Return what a host lacks of the chip's model, each named; of cards those in `cards`, or (None) any at all.
+
+    What is hidden may be there.
+    """
     missing = [node for node in access.managers if node not in host.nodes]
     absent = sorted(set(cards or ()) - set(host.cards))
     if not host.cards:
         missing.append("/dev/davinci0 …")
     elif absent:
         missing.append(f"card{'s' if len(absent) > 1 else ''} {card_text(absent)}")
-    missing += [path for path in access.mounts if path not in host.paths]
-    missing += [] if host.npu_smi else ["npu-smi"]
-    missing += [path for path in access.network if multi_node and path not in host.paths]
+    known = host.paths | host.hidden
+    missing += [place_of(path, host.install) for path in access.mounts if path not in known]
+    missing += [] if known.intersection(NPU_SMI) else ["npu-smi"]
+    missing += [path for path in access.network if multi_node and path not in known]
     return tuple(missing)

@@ -57,11 +57,12 @@ def docker_command(container: Container) -> RunCommand:
 
 
 def _mounted(mount: Mount, *, elsewhere: bool) -> tuple[str, str]:
-    """Return the option of a mount: on another host, one that fails where docker's -v would make an empty folder.
+    """Return the option of a mount: for what may be missing one that fails, where docker's -v would make a folder.
 
-    That one says paths with a colon too, which ends a path of -v.
+    That is what is mounted on another host, or what nobody here has seen. It says paths with a colon too, which ends a
+    path of -v.
     """
-    if not elsewhere and ":" not in mount.source + mount.target:
+    if not (elsewhere or mount.unseen) and ":" not in mount.source + mount.target:
         return "-v", str(mount)
     fields = [
         "type=bind",

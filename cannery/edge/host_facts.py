@@ -1,7 +1,4 @@
-"""Look at a host for `doctor`: the running one, or a tree of files that was copied from one or made up.
-
-Below a tree nothing of the real host is read: symbolic links are followed within it, as the host itself would.
-"""
+"""Look at a host for `doctor`: the running one, or a tree of files that was copied from one or made up."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ import grp
 import os
 import pwd
 import stat
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cannery.core.errors import CanneryError
@@ -32,6 +29,7 @@ from cannery.core.host_facts import (
 from cannery.core.npu_host import NPU_SMI
 from cannery.core.read_container import CARD
 from cannery.edge.engine import find_engine
+from cannery.edge.host_tree import below, look, read_text
 from cannery.edge.process import run
 
 if TYPE_CHECKING:
@@ -40,8 +38,6 @@ if TYPE_CHECKING:
     from cannery.edge.context import Context
 
 HUAWEI = "0x19e5"
-MOST_LINKS = 40  # as the kernel's own
-MOST_BYTES = 1 << 20
 SMI_SECONDS = 30.0
 LIBRARIES = ("lib64", "lib64/driver", "lib64/common")
 # Where images are kept when no engine says it.
@@ -98,52 +94,16 @@ def _live(context: Context, found: HostFacts, user: str | None) -> HostFacts:
     )
 
 
-def below(root: Path, path: str) -> Path | None:
-    """Return where the host's `path` is in the tree at `root`, with symbolic links followed within the tree.
-
-    None where a link leads nowhere or in a circle; a path that is not there is returned as it would be.
-    Raises `OSError` for one that the caller may not look at, or that no file system can have.
-    """
-    todo, here, links = list(PurePosixPath(path).parts[1:]), PurePosixPath("/"), 0
-    while todo:
-        part = todo.pop(0)
-        here = here.parent if part == ".." else here / part
-        real = root / str(here).lstrip("/")
-        if not real.is_symlink():
-            continue
-        links += 1
-        if links > MOST_LINKS:
-            return None
-        target = PurePosixPath(real.readlink())
-        here = PurePosixPath("/") if target.is_absolute() else here.parent
-        todo = [*(target.parts[1:] if target.is_absolute() else target.parts), *todo]
-    return root / str(here).lstrip("/")
-
-
 def _exists(root: Path, path: str, closed: set[str]) -> bool:
-    """Return whether a path is there; one that cannot be looked at for lack of rights is put into `closed`."""
-    try:
-        real = below(root, path)
-        return real is not None and real.exists()
-    except PermissionError:
-        closed.add(path)
-    except OSError:
-        pass
-    return False
+    return look(root, path, closed) is not None
 
 
 def _texts(root: Path, paths: Iterable[str], closed: set[str]) -> Iterator[tuple[str, str]]:
     """Give the files that are there and can be read, as texts; `closed` gets those that lack of rights hides."""
     for path in paths:
-        try:
-            real = below(root, path)
-            if real is not None and real.is_file():
-                with real.open("rb") as file:
-                    yield path, file.read(MOST_BYTES).decode(errors="replace")
-        except PermissionError:
-            closed.add(path)
-        except OSError:
-            continue
+        text = read_text(root, path, closed)
+        if text is not None:
+            yield path, text
 
 
 def _nodes(root: Path, managers: Iterable[str], closed: set[str]) -> Iterator[Node]:
@@ -162,14 +122,7 @@ def _nodes(root: Path, managers: Iterable[str], closed: set[str]) -> Iterator[No
     paths = (f"{DEV}/{name}" for name in names)
     cards = sorted((int(match[1]), path) for path in paths if (match := CARD.fullmatch(path)))
     for path in (*(path for _, path in cards), *sorted(managers)):
-        try:
-            real = below(root, path)
-            about = real.stat() if real is not None else None
-        except PermissionError:
-            closed.add(path)
-            continue
-        except OSError:
-            continue
+        about = look(root, path, closed)
         if about is not None:
             yield Node(path, about.st_uid, about.st_gid, stat.S_IMODE(about.st_mode), stat.S_ISCHR(about.st_mode))
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from cannery.core.container import RunRequest
 from cannery.core.errors import UnableError, VerifyFailedError
-from cannery.core.npu_host import RANKTABLE, HostNpus
 from cannery.core.run_command import run_command
 from cannery.edge.files import sha256_bytes, write_atomic
 from cannery.edge.patience import patience
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cannery.core.catalog import ChipAccess
+    from cannery.core.npu_host import HostNpus
     from cannery.edge.context import Context
     from cannery.edge.engine import Engine
 
@@ -73,7 +73,9 @@ def verify(context: Context, engine: Engine, request: VerifyRequest, access: Chi
     options = [word for level in request.levels for word in ("--level", level)]
     options += ["--require-npu"] if request.require_npu else []
     options += ["--manifest-sha256", request.manifest_sha256] if request.manifest_sha256 else []
-    key = sha256_bytes(json.dumps([request.script_digest, options, sorted(host.nodes | host.paths)]).encode())[:16]
+    key = sha256_bytes(
+        json.dumps([request.script_digest, options, sorted(host.nodes | host.paths | host.hidden)]).encode()
+    )[:16]
     store = context.cache / "verified" / f"{_stem(request.image_id)}-{key}.json"
     remembered = None if request.again else _remembered(store)
     if remembered is not None:
@@ -157,22 +159,3 @@ def _run(  # noqa: PLR0913, PLR0917 - one container run
             where=request.image,
             hint=f"try: docker run --rm {request.image} {PYTHON} {SCRIPT}",
         ) from error
-
-
-def read_host(paths: tuple[str, ...], root: Path) -> HostNpus:
-    """Return which of `paths` this host has (below `root`), the group of the device nodes, the ranktable's version."""
-    present = {p for p in paths if (root / p.lstrip("/")).exists()}
-    nodes = frozenset(p for p in present if p.startswith("/dev/"))
-    groups = {(root / node.lstrip("/")).stat().st_gid for node in nodes}
-    ranktable = _ranktable_version(root / RANKTABLE.lstrip("/")) if RANKTABLE in present else ""
-    return HostNpus(nodes, frozenset(present) - nodes, min(groups - {0}, default=None), ranktable)
-
-
-def _ranktable_version(path: Path) -> str:
-    """Return the version that a ranktable states; "" where it states none or cannot be read."""
-    try:
-        value = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return ""
-    found = value.get("version") if isinstance(value, dict) else None
-    return found if isinstance(found, str) else ""

@@ -16,9 +16,10 @@ from host_trees import Tree, healthy_a2, healthy_a3, without_npu
 
 from cannery import cli
 from cannery.core.host_facts import HostFacts
-from cannery.edge import host_facts
+from cannery.edge import host_facts, host_tree
 from cannery.edge.context import read_context
-from cannery.edge.host_facts import below, read_facts
+from cannery.edge.host_facts import read_facts
+from cannery.edge.host_tree import below
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -271,7 +272,7 @@ def test_a_folder_that_may_not_be_read_stops_no_other_check(
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
         return below(root, path)
 
-    monkeypatch.setattr(host_facts, "below", refuse)
+    monkeypatch.setattr(host_tree, "below", refuse)
     code, checks = doctor(healthy_a2(tmp_path))
     assert (code, not_ok(checks)) == (0, {"driver.files": "unknown", "driver.version": "unknown"})
     assert checks["driver.version"][1:] == (

@@ -30,8 +30,8 @@ from cannery.edge import interfaces
 from cannery.edge.catalog import load_catalog
 from cannery.edge.docker_runtime import require_runtime
 from cannery.edge.engine import Engine
+from cannery.edge.npu_host import read_host
 from cannery.edge.user_caches import ready_caches
-from cannery.edge.verify import read_host
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 CATALOG = load_catalog(ROOT / "images")

@@ -18,8 +18,9 @@ from cannery.edge import patience as patience_module
 from cannery.edge import verify as module
 from cannery.edge.context import Context
 from cannery.edge.engine import Engine
+from cannery.edge.npu_host import read_host
 from cannery.edge.patience import patience
-from cannery.edge.verify import VerifyRequest, has_passed, read_host, script_digest, verify
+from cannery.edge.verify import VerifyRequest, has_passed, script_digest, verify
 
 if TYPE_CHECKING:
     from pathlib import Path

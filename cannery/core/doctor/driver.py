@@ -31,7 +31,8 @@ def files(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
         return
     if facts.install != ASCEND:
         message = f"the driver is installed in {facts.install}, and containers look for it in {ASCEND}"
-        step = f"mount it there: -v {facts.install}/driver/lib64:{ASCEND}/driver/lib64:ro, and so on"
+        mount = f"-v {facts.install}/driver/lib64:{ASCEND}/driver/lib64:ro"
+        step = f"`build.py run` mounts it there; in a command of your own say {mount}, and so on"
         yield Check("driver.place", State.WARNING, message, step)
     paths = {path: path.replace(ASCEND, facts.install, 1) for path in wanted.access(facts).mounts}
     missing = [place for place in paths.values() if place not in facts.paths]

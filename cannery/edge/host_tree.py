@@ -1,0 +1,76 @@
+"""Look at paths of a host: the running one, or a tree of files that was copied from one or made up.
+
+Below a tree nothing of the real host is read: symbolic links are followed within it, as the host itself would.
+"""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import os
+
+MOST_LINKS = 40  # as the kernel's own
+MOST_BYTES = 1 << 20
+
+
+def below(root: Path, path: str) -> Path | None:
+    """Return where the host's `path` is in the tree at `root`, with symbolic links followed within the tree.
+
+    None where a link leads nowhere or in a circle; a path that is not there is returned as it would be.
+    Raises `OSError` for one that the caller may not look at, or that no file system can have.
+    """
+    todo, here, links = list(PurePosixPath(path).parts[1:]), PurePosixPath("/"), 0
+    while todo:
+        part = todo.pop(0)
+        here = here.parent if part == ".." else here / part
+        real = root / str(here).lstrip("/")
+        if not _is_link(real):
+            continue
+        links += 1
+        if links > MOST_LINKS:
+            return None
+        target = PurePosixPath(real.readlink())
+        here = PurePosixPath("/") if target.is_absolute() else here.parent
+        todo = [*(target.parts[1:] if target.is_absolute() else target.parts), *todo]
+    return root / str(here).lstrip("/")
+
+
+def _is_link(path: Path) -> bool:
+    # Not `is_symlink`, which in newer Pythons says no of what the caller may not look at.
+    try:
+        return stat.S_ISLNK(path.lstat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+
+
+def look(root: Path, path: str, closed: set[str]) -> os.stat_result | None:
+    """Return what stands at a path, None where nothing does; one that lack of rights hides is put into `closed`."""
+    try:
+        real = below(root, path)
+        return None if real is None else real.stat()
+    except PermissionError:
+        closed.add(path)
+    except OSError:
+        pass
+    return None
+
+
+def read_text(root: Path, path: str, closed: set[str]) -> str | None:
+    """Return the text of a file, None where there is none that can be read; `closed` as of `look`."""
+    about = look(root, path, closed)
+    if about is None or not stat.S_ISREG(about.st_mode):
+        return None
+    try:
+        real = below(root, path)
+        if real is None:
+            return None
+        with real.open("rb") as file:
+            return file.read(MOST_BYTES).decode(errors="replace")
+    except PermissionError:
+        closed.add(path)
+    except OSError:
+        pass
+    return None

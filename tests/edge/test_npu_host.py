@@ -1,0 +1,109 @@
+"""What `run` and `verify` see of a host: closed folders, a driver that is installed elsewhere, links."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from host_trees import ASCEND, Tree, healthy_a2
+
+from cannery.core.container import RunRequest
+from cannery.core.npu_host import full_model, lacking, wanted_paths
+from cannery.core.run_command import RunCommand, run_command
+from cannery.edge.catalog import load_catalog
+from cannery.edge.npu_host import read_host
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cannery.core.npu_host import HostNpus
+
+A2 = load_catalog(Path(__file__).resolve().parent.parent.parent / "images").chips["910b"]
+NOBODY = 65534
+LIB64, INFO = "/usr/local/Ascend/driver/lib64", "/usr/local/Ascend/driver/version.info"
+
+
+@contextmanager
+def as_nobody() -> Iterator[None]:
+    """Look as a user who is not root."""
+    mine = os.geteuid()
+    if mine == 0:
+        os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        os.seteuid(mine)
+
+
+@pytest.fixture
+def tree() -> Iterator[Tree]:
+    """A healthy host in a folder that every user may enter, which `tmp_path` is not."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        yield healthy_a2(Path(folder))
+
+
+def seen(tree: Tree) -> HostNpus:
+    return read_host(wanted_paths(A2), tree.root)
+
+
+def started(host: HostNpus) -> RunCommand:
+    return run_command(RunRequest("i", "1g"), A2, host)
+
+
+def test_a_driver_that_is_closed_to_this_user_is_mounted_unseen_and_said(tree: Tree) -> None:
+    """The driver's installer gives it to HwHiAiUser's group alone, unless it installs for all."""
+    closed = tree.root / ASCEND / "driver"
+    closed.chmod(0o700)
+    with as_nobody():
+        host = seen(tree)
+    closed.chmod(0o755)
+    assert host.hidden == {LIB64, INFO}
+    command = started(host)
+    for path in (LIB64, INFO):
+        assert f"type=bind,source={path},target={path},readonly" in command.arguments, "-v would make a folder of it"
+    assert "/usr/local/dcmi:/usr/local/dcmi:ro" in command.arguments
+    (note,) = command.notes
+    assert note.startswith(f"you may not look at {LIB64}, {INFO}: mounted unseen, and docker names what is missing")
+    assert "as root, `build.py doctor`" in note
+    assert lacking(A2, host) == ()
+    assert seen(tree).hidden == frozenset(), "and open to root"
+
+
+def test_a_closed_npu_smi_is_not_guessed_at(tree: Tree) -> None:
+    closed = tree.root / "usr/local/sbin"
+    closed.chmod(0o700)
+    with as_nobody():
+        host = seen(tree)
+    closed.chmod(0o755)
+    assert host.npu_smi is None
+    assert started(host).notes == ("you may not look at /usr/local/sbin/npu-smi: not mounted",)
+
+
+def test_a_driver_that_is_installed_elsewhere_stands_where_images_look_for_it(tree: Tree) -> None:
+    (tree.root / ASCEND).rename(tree.root / "opt")
+    tree.write("etc/ascend_install.info", "Driver_Install_Path_Param=/opt\n")
+    host = seen(tree)
+    assert host.install == "/opt"
+    command = started(host)
+    assert command.notes == ()
+    for path in ("lib64", "version.info"):
+        place = f"/opt/driver/{path}"
+        assert f"{place}:/usr/local/Ascend/driver/{path}:ro" in command.arguments
+        assert f"{place}:{place}:ro" in command.arguments, "where install.info, which is mounted too, names it"
+    printed = run_command(RunRequest("i", "1g", elsewhere=True), A2, full_model(A2, None, host))
+    assert f"type=bind,source=/opt/driver/lib64,target={LIB64},readonly" in printed.arguments
+    (tree.root / "opt/driver/version.info").unlink()
+    assert started(seen(tree)).notes == ("this host has no /opt/driver/version.info: not mounted",)
+
+
+def test_a_driver_folder_that_is_a_link_is_followed_within_the_host(tree: Tree) -> None:
+    (tree.root / ASCEND / "driver").rename(tree.root / "data")
+    (tree.root / ASCEND / "driver").symlink_to("/data")
+    assert started(seen(tree)).notes == ()
+    (tree.root / "data").rename(tree.root / "gone")
+    assert started(seen(tree)).notes == tuple(f"this host has no {path}: not mounted" for path in (LIB64, INFO))
