@@ -96,7 +96,7 @@ COMMANDS = {
         "run",
         "start a container with this host's NPUs",
         "run quickstart --print",
-        (*PLAN, options.container, options.command_in_container),
+        (*PLAN, options.container, options.command_in_container, options.registry),
     ),
     "shell": Command(
         "run",

@@ -166,7 +166,7 @@ def command_in_container(sub: ArgumentParser) -> None:
 
 def shell_in_container(sub: ArgumentParser) -> None:
     """Take nothing: a shell is started here and at once."""
-    sub.set_defaults(show=False, format=None, nodes=None, detach=False)
+    sub.set_defaults(show=False, format=None, nodes=None, detach=False, registry=None)
 
 
 def own_command(sub: ArgumentParser) -> None:
@@ -186,7 +186,8 @@ def host(sub: ArgumentParser) -> None:
 
 def registry(sub: ArgumentParser) -> None:
     """Take where images are pushed to and pulled from."""
-    sub.add_argument("--registry", metavar="HOST/PATH", help="where images are: HOST/PATH/<profile>:<tag>")
+    words = "with --print: where the nodes find the image" if sub.prog.endswith(" run") else "where images are"
+    sub.add_argument("--registry", metavar="HOST/PATH", help=f"{words}: HOST/PATH/<profile>:<tag>")
 
 
 def archive(sub: ArgumentParser) -> None:

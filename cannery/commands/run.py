@@ -14,6 +14,7 @@ from cannery.core.dev_trees import dev_mounts, dev_names, dev_notes
 from cannery.core.errors import ExitCode, UsageError
 from cannery.core.network import ADDRESS, HOST_NETWORK, Interface
 from cannery.core.npu_host import full_model, parse_cards, wanted_paths
+from cannery.core.published import parse_registry, published_reference
 from cannery.core.run_command import docker_command
 from cannery.core.run_print import printed, printed_notes
 from cannery.core.user_caches import user_caches
@@ -91,6 +92,9 @@ def _form(arguments: argparse.Namespace) -> RunFormat:
         raise UsageError(f"--detach is an option of docker's, and --format is {form}", hint="leave it out")
     if arguments.nodes is not None and form is not RunFormat.RAYCLUSTER:
         raise UsageError("--nodes counts the pods of a RayCluster", hint="add --format raycluster --print")
+    if arguments.registry and not arguments.show:
+        hint = f"add --print (make: PRINT=1), or have it here: build.py pull {arguments.profile} --registry …"
+        raise UsageError("--registry names the image in what is printed; run starts the one on this host", hint=hint)
     if arguments.interface and arguments.network != HOST_NETWORK:
         hint = "NETWORK=host (`--network host`) lets it see them"
         raise UsageError("--interface: a container with a network of its own has no interface of the host's", hint=hint)
@@ -100,7 +104,7 @@ def _form(arguments: argparse.Namespace) -> RunFormat:
 def _request(arguments: argparse.Namespace, context: Context, plan: Plan, form: RunFormat) -> RunRequest:
     """Return what is to run, but for the user's caches: those are looked at when all else is well."""
     return RunRequest(
-        image=plan.reference,
+        image=_image(arguments, plan),
         shm_size=plan.recipe.profile.shm_size,
         cards=parse_cards(arguments.npus) if arguments.npus not in {None, NO_NPUS} else None,
         npu=arguments.npus != NO_NPUS,
@@ -117,6 +121,13 @@ def _request(arguments: argparse.Namespace, context: Context, plan: Plan, form: 
         trees=_trees(arguments, context, plan),
         elsewhere=arguments.show,
     )
+
+
+def _image(arguments: argparse.Namespace, plan: Plan) -> str:
+    """Return the image's name: the local one, or where a registry has it. Raises `UsageError` for no registry."""
+    if arguments.registry is None:
+        return plan.reference
+    return published_reference(parse_registry(arguments.registry), plan.reference)
 
 
 def _with_caches(

@@ -84,7 +84,15 @@ def _of_a_cluster(container: Container) -> list[str]:
     if request.cards:
         notes.append(_counted(request.cards))
     if "/" not in request.image:
-        notes.append(f"{request.image} names no registry: push it to one, and write where, or load it on every node")
+        notes.append(
+            f"{request.image} names no registry: push it to one and name that with --registry (make: REGISTRY), "
+            "or load it on every node"
+        )
+    else:
+        notes.append(
+            f"{request.image} is there when `build.py push` has brought it; where the registry wants a login, "
+            "give imagePullSecrets to the pods or to their service account"
+        )
     return notes
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 from dataclasses import dataclass
 from itertools import pairwise
@@ -407,6 +408,18 @@ def test_a_ray_cluster_of_n_nodes(host: Host) -> None:
     assert value["spec"]["workerGroupSpecs"][0]["replicas"] == 2
 
 
+@pytest.mark.parametrize("form", ["docker", "compose", "pod", "raycluster"])
+def test_what_is_printed_for_elsewhere_names_the_image_where_a_registry_has_it(host: Host, form: str) -> None:
+    local = host("run", "quickstart", "--print", "--format", form)
+    done = host("run", "quickstart", "--print", "--format", form, "--registry", "registry.example:5000/team/")
+    (name,) = set(re.findall(r"quickstart:\S+", local.out))
+    assert done.out == local.out.replace(name, f"registry.example:5000/team/{name}")
+    is_cluster = form in {"pod", "raycluster"}
+    assert ("names no registry" in local.err) is is_cluster
+    assert "names no registry" not in done.err
+    assert ("give imagePullSecrets to the pods" in done.err) is is_cluster
+
+
 # Working trees
 
 
@@ -467,6 +480,10 @@ def test_another_tree_is_refused(host: Host, tree: Path, tmp_path: Path, word: s
         (["run", "--print", "--runtime", "ascend", "--npus", "none"], ["the runtime ascend brings NPUs"]),
         (["run", "--print", "-e", "ASCEND_VISIBLE_DEVICES=0"], ["ASCEND_VISIBLE_DEVICES", "--npus"]),
         (["run", "--print", "--dev", "verl=/"], ["--dev verl: no source of quickstart"]),
+        (["run", "--registry", "registry.example"], ["--registry names the image in what is printed", "build.py pull"]),
+        (["run", "--print", "--registry", ""], ["REGISTRY is not set"]),
+        (["run", "--print", "--registry", "registry.example/a:b"], ["REGISTRY", "no place for images"]),
+        (["shell", "--registry", "registry.example"], ["unknown option --registry"]),
         (["shell", "--print"], ["unknown option --print"]),
         (["shell", "--detach"], ["unknown option --detach"]),
         (["shell", "--", "python"], ["'python'", "build.py run"]),

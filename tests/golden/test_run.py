@@ -19,6 +19,7 @@ from schemas import compose_faults, kubernetes_faults, ray_faults
 from cannery.core.container import RunRequest, make_container
 from cannery.core.network import Interface
 from cannery.core.npu_host import HostNpus, full_model
+from cannery.core.published import published_reference
 from cannery.core.run_command import docker_command
 from cannery.core.run_print import printed, printed_notes
 from cannery.core.words import Chip, RunFormat
@@ -35,7 +36,7 @@ FILES = tuple(form for form in RunFormat if form is not RunFormat.DOCKER)
 # What is asked for on each host, so that every option has its golden.
 ASKED: dict[str, dict[str, Any]] = {
     "a2-full": {"volumes": ("/data:/data:ro",), "env": ("WANDB_MODE=offline", "COST=5 $USD")},
-    "a3-full": {"network": "host", "interface": Interface("eth0", "192.0.2.7")},
+    "a3-full": {"registry": "registry.example/team", "network": "host", "interface": Interface("eth0", "192.0.2.7")},
     "a2-otherwise": {"runtime": "ascend", "name": "Trial_1"},
     "a2-two-cards": {"cards": (3, 4)},
 }
@@ -65,7 +66,9 @@ def shown(form: RunFormat, profile: str, chip: str, host: HostNpus, **asked: Any
         asked["command"] = ("python", "train.py", "--lr", "1e-6")
     if form is RunFormat.RAYCLUSTER:
         asked["nodes"] = 4
-    request = RunRequest(made.reference, made.recipe.profile.shm_size, terminal=True, elsewhere=True, **asked)
+    registry = asked.pop("registry", None)
+    image = made.reference if registry is None else published_reference(registry, made.reference)
+    request = RunRequest(image, made.recipe.profile.shm_size, terminal=True, elsewhere=True, **asked)
     if form in {RunFormat.POD, RunFormat.JOB, RunFormat.RAYCLUSTER} and request.interface:
         request = RunRequest(**{**vars(request), "interface": Interface(request.interface.name)})
     container = make_container(request, access, full_model(access, request.cards, host))
@@ -82,7 +85,8 @@ def of_a_host(name: str) -> dict[str, str]:
     host, chip = HOSTS[name]
     made = {f"{name}/{form}.yaml": shown(form, QUICKSTART, chip, host, **ASKED[name]) for form in FILES}
     access = catalog().chips[chip]
-    started = docker_command(make_container(RunRequest("image", "16g", **ASKED[name]), access, host))
+    asked = {name: value for name, value in ASKED[name].items() if name != "registry"}  # of printed text alone
+    started = docker_command(make_container(RunRequest("image", "16g", **asked), access, host))
     notes = "".join(f"# note: {note}\n" for note in started.notes)
     return {**made, f"{name}/start.txt": f"{notes}{started}\n"}
 
