@@ -271,6 +271,7 @@ def _verify(work: Work, built_id: str) -> Verified:
         manifest_sha256=manifest_digest(context, work.catalog, plan),
         require_npu=work.arguments.require_npu,
         again=work.arguments.verify_again,
+        user=plan.recipe.profile.user,
     )
     return verify(context, work.engine, request, access, read_host(wanted_paths(access), Path("/")))
 
@@ -307,6 +308,7 @@ def verify_image(arguments: argparse.Namespace, context: Context) -> ExitCode:
         levels=tuple(arguments.level),
         require_npu=arguments.require_npu,
         again=True,
+        user=plan.recipe.profile.user,
     )
     verified = verify(context, engine, request, access, read_host(wanted_paths(access), Path("/")))
     if context.is_json:

@@ -15,6 +15,7 @@ from cannery.core.errors import ExitCode, UsageError
 from cannery.core.network import ADDRESS, HOST_NETWORK, Interface
 from cannery.core.npu_host import full_model, parse_cards, wanted_paths
 from cannery.core.published import parse_registry, published_reference
+from cannery.core.ray_cluster import ray_of
 from cannery.core.run_command import docker_command
 from cannery.core.run_print import printed, printed_notes
 from cannery.core.user_caches import user_caches
@@ -50,7 +51,7 @@ def run(arguments: argparse.Namespace, context: Context) -> ExitCode:
     if arguments.show:
         container = make_container(request, access, full_model(access, request.cards, host))
         container = _with_caches(container, arguments, context, plan, make=False) if form.is_local else container
-        for note in printed_notes(form, container, access, host):
+        for note in printed_notes(form, container, access, host, ray_of(plan.lock.packages)):
             context.say(f"note: {note}")
         print(printed(form, container, access, plan), end="")
         return ExitCode.DONE
@@ -120,6 +121,7 @@ def _request(arguments: argparse.Namespace, context: Context, plan: Plan, form: 
         interface=_interface(arguments, context, form),
         trees=_trees(arguments, context, plan),
         elsewhere=arguments.show,
+        user=plan.recipe.profile.user,
     )
 
 

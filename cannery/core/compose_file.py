@@ -24,7 +24,7 @@ def compose_file(container: Container, service: str) -> dict[str, Any]:
     value |= {"network_mode": request.network} if request.network else {}
     value |= {"runtime": request.runtime} if request.runtime else {}
     value |= {"devices": [f"{node}:{node}" for node in container.devices]} if container.devices else {}
-    value |= {"group_add": [str(container.group)]} if container.group else {}
+    value |= {"group_add": [str(container.group)]} if container.group is not None else {}
     volumes = [*(_volume(mount) for mount in container.mounts), *map(_plain, request.volumes)]
     value |= {"volumes": volumes} if volumes else {}
     value |= {"environment": _environment((*container.visible, *container.env))}

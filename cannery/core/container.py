@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cannery.core.catalog import ChipAccess
+    from cannery.core.image_user import ImageUser
     from cannery.core.npu_host import HostNpus
 
 LONGEST_SHOWN = 80  # letters of a value, in a message
@@ -37,6 +38,7 @@ class RunRequest:
     for a terminal (standard input is handed on either way); `nodes` is how many such containers a job has. `network` is
     docker's word, with `interface` of the host's.
     `trees` and `caches` are folders of the user's; `elsewhere` says that the command is to be carried to another host.
+    `user` is whom the image runs as, None for root.
     """
 
     image: str
@@ -56,6 +58,7 @@ class RunRequest:
     trees: tuple[Mount, ...] = ()
     caches: tuple[Mount, ...] = ()
     elsewhere: bool = False
+    user: ImageUser | None = None
 
     @property
     def is_multi_node(self) -> bool:
@@ -69,7 +72,8 @@ class Container:
 
     `cards` is how many NPUs are in it, `devices` the nodes that bring them ((): `request.runtime` does), `driver` the
     mounts of the driver and of HCCL's files, `visible` the variables that name cards, `env` the rest (None: the value
-    that the client's environment has). `notes` says what this host lacks.
+    that the client's environment has). `group` is the nodes' one, which the container's user has to be in (None: root
+    needs none). `notes` says what this host lacks.
     """
 
     request: RunRequest
@@ -109,7 +113,9 @@ def make_container(request: RunRequest, access: ChipAccess, host: HostNpus) -> C
     found = list(_found_mounts(request, access, host))
     driver = beside((mount for item in found for mount in item.mounts), request.volumes)
     notes = tuple(note for item in found for note in item.notes)
-    return Container(request, len(cards), nodes, host.group, driver, visible, env, notes)
+    # Root opens root's nodes as it is; another user does as a member of root's group, which is what stands on them.
+    group = None if host.group == 0 and request.user is None else host.group
+    return Container(request, len(cards), nodes, group, driver, visible, env, notes)
 
 
 def _found_mounts(request: RunRequest, access: ChipAccess, host: HostNpus) -> Iterator[Found]:

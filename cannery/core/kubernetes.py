@@ -90,9 +90,18 @@ def pod_spec(container: Container, name: str, resource: str | None, arch: Arch) 
     spec: dict[str, Any] = {"nodeSelector": {"kubernetes.io/arch": str(arch)}}
     if request.network == HOST_NETWORK:
         spec |= {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"}
-    if container.group:
-        spec["securityContext"] = {"supplementalGroups": [container.group]}
+    context = _security(container)
+    spec |= {"securityContext": context} if context else {}
     return {**spec, "containers": [inner], "volumes": volumes}
+
+
+def _security(container: Container) -> dict[str, Any]:
+    """Return who a pod runs as: the image's user by number, as admission rules ask for it, and the nodes' group."""
+    user = container.request.user
+    value: dict[str, Any] = {}
+    if user is not None:
+        value = {"runAsNonRoot": True, "runAsUser": user.uid, "runAsGroup": user.gid}
+    return value if container.group is None else {**value, "supplementalGroups": [container.group]}
 
 
 def _refuse_this_hosts(container: Container) -> None:

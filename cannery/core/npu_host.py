@@ -24,7 +24,7 @@ DRIVER_GROUP = 1000
 
 @dataclass(frozen=True)
 class HostNpus:
-    """What a host has: device nodes, paths, the group that owns the nodes (or None), the version of its ranktable ("").
+    """What a host has: device nodes, paths, the group that owns the nodes, the version of its ranktable ("" for none).
 
     A ranktable that states no version counts as none. `hidden` are paths that whoever looked has no right to see;
     `install` is the folder that the driver is installed in, where its paths stand in the place of the usual ones.

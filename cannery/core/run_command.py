@@ -48,7 +48,7 @@ def docker_command(container: Container) -> RunCommand:
     arguments += ["--network", request.network] if request.network else []
     arguments += ["--runtime", request.runtime] if request.runtime else []
     arguments += [word for node in container.devices for word in ("--device", node)]
-    arguments += ["--group-add", str(container.group)] if container.group else []
+    arguments += ["--group-add", str(container.group)] if container.group is not None else []
     arguments += [word for mount in container.mounts for word in _mounted(mount, elsewhere=request.elsewhere)]
     arguments += [word for volume in request.volumes for word in ("-v", volume)]
     entries = ((name, value) for name, value in (*container.visible, *container.env))

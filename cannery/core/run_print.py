@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from cannery.core.compose_file import compose_file
 from cannery.core.kubernetes import job, pod
 from cannery.core.npu_host import card_text, lacking
-from cannery.core.ray_cluster import ray_cluster
+from cannery.core.ray_cluster import Ray, ray_cluster, ray_of
 from cannery.core.run_command import docker_command
 from cannery.core.words import RunFormat
 from cannery.core.yaml_output import yaml_output
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from cannery.core.container import Container, RunRequest
     from cannery.core.npu_host import HostNpus
     from cannery.core.plan import Plan
-
-RAY = "ray"
 
 
 def printed(form: RunFormat, container: Container, access: ChipAccess, plan: Plan) -> str:
@@ -39,18 +37,23 @@ def _value(form: RunFormat, container: Container, access: ChipAccess, plan: Plan
         case RunFormat.JOB:
             return job(container, name, access.resource, arch)
         case RunFormat.RAYCLUSTER:
-            ray = next((package.version for package in plan.lock.packages if package.name == RAY), None)
-            return ray_cluster(container, name, access.resource, arch, ray)
+            return ray_cluster(container, name, access.resource, arch, ray_of(plan.lock.packages))
         case _:
             return compose_file(container, plan.recipe.name)
 
 
-def printed_notes(form: RunFormat, container: Container, access: ChipAccess, host: HostNpus) -> tuple[str, ...]:
-    """Return what differs between the chip's full model, which `container` has, and `host`, or is another's choice."""
+def printed_notes(
+    form: RunFormat, container: Container, access: ChipAccess, host: HostNpus, ray: Ray | None = None
+) -> tuple[str, ...]:
+    """Return what differs between the chip's full model, which `container` has, and `host`, or is another's choice.
+
+    `ray` is the image's.
+    """
     request = container.request
     guess = _guessed_group(container, host)
     if not form.is_local:
-        return (*container.notes, *_of_a_cluster(container), *guess)
+        ray_notes = _of_ray(ray) if form is RunFormat.RAYCLUSTER and ray is not None else []
+        return (*container.notes, *_of_a_cluster(container), *ray_notes, *guess)
     wanted = tuple(range(access.cards)) if request.cards is None else request.cards
     missing = lacking(access, host, wanted, multi_node=request.is_multi_node) if request.npu else ()
     notes = [f"this host lacks {', '.join(missing)}"] if missing else []
@@ -72,7 +75,7 @@ def _beyond(request: RunRequest, access: ChipAccess, host: HostNpus) -> list[str
 
 def _guessed_group(container: Container, host: HostNpus) -> list[str]:
     """Say that the nodes' group is the driver's usual one, where this host has no node to read it from."""
-    if not container.group or host.cards:
+    if container.group is None or host.cards:
         return []
     what = f"group {container.group} is the one that the driver's installer usually makes (HwHiAiUser)"
     return [f"{what}; that host knows its number: stat -c %g /dev/davinci_manager"]
@@ -94,6 +97,13 @@ def _of_a_cluster(container: Container) -> list[str]:
             "give imagePullSecrets to the pods or to their service account"
         )
     return notes
+
+
+def _of_ray(ray: Ray) -> list[str]:
+    if ray.has_dashboard:
+        return []
+    what = "the lock has Ray without its dashboard, ray[default]: `ray job submit` finds nobody to talk to"
+    return [f"{what}; start the job in the head's pod, with kubectl exec"]
 
 
 def _counted(cards: tuple[int, ...]) -> str:

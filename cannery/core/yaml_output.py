@@ -14,7 +14,11 @@ TRUTHS = frozenset({"y", "n"})
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes every text that is not plainly one."""
+    """Quotes every text that is not plainly one, and writes what stands twice twice: people edit what is printed."""
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ANN401, ARG002 - PyYAML's
+        """Say that no value is worth an anchor."""
+        return True
 
 
 def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:

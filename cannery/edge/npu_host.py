@@ -30,7 +30,7 @@ def read_host(paths: tuple[str, ...], root: Path) -> HostNpus:
             hidden.add(path)
     nodes = frozenset(path for path in present if path.startswith("/dev/"))
     ranktable = _ranktable_version(read_text(root, RANKTABLE, set())) if RANKTABLE in present else ""
-    group = min(groups - {0}, default=None)
+    group = min(groups - {0}, default=min(groups, default=None))
     return HostNpus(nodes, frozenset(present) - nodes, group, ranktable, frozenset(hidden), install)
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cannery.core.catalog import ChipAccess
+    from cannery.core.image_user import ImageUser
     from cannery.core.npu_host import HostNpus
     from cannery.edge.context import Context
     from cannery.edge.engine import Engine
@@ -43,7 +44,8 @@ class VerifyRequest:
     """What is to be verified, and how.
 
     `script_digest` covers the script's modules; `manifest_sha256` is what the manifest in the image must be, so that an
-    image cannot weaken its own proof ("" for an image of another plan); `levels` empty means all but train.
+    image cannot weaken its own proof ("" for an image of another plan); `levels` empty means all but train. `user` is
+    whom the image runs as, None for root.
     """
 
     image: str
@@ -54,6 +56,7 @@ class VerifyRequest:
     levels: tuple[str, ...] = ()
     require_npu: bool = False
     again: bool = False
+    user: ImageUser | None = None
 
 
 @dataclass(frozen=True)
@@ -134,6 +137,7 @@ def _run(  # noqa: PLR0913, PLR0917 - one container run
             npu=bool(host.cards),
             name=name,
             command=(PYTHON, SCRIPT, "--json", *options),
+            user=request.user,
         ),
         access,
         host,

@@ -216,7 +216,7 @@ def test_what_a_host_has(tmp_path: Path) -> None:
     assert host.nodes == {"/dev/davinci0", "/dev/davinci_manager"}
     assert host.paths == {"/usr/local/dcmi"}
     gid = (tmp_path / "dev/davinci0").stat().st_gid
-    assert host.group == (gid or None)
+    assert host.group == gid
 
 
 def test_a_bare_host_has_nothing(tmp_path: Path) -> None:

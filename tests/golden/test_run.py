@@ -20,6 +20,7 @@ from cannery.core.container import RunRequest, make_container
 from cannery.core.network import Interface
 from cannery.core.npu_host import HostNpus, full_model
 from cannery.core.published import published_reference
+from cannery.core.ray_cluster import ray_of
 from cannery.core.run_command import docker_command
 from cannery.core.run_print import printed, printed_notes
 from cannery.core.words import Chip, RunFormat
@@ -72,7 +73,9 @@ def shown(form: RunFormat, profile: str, chip: str, host: HostNpus, **asked: Any
     if form in {RunFormat.POD, RunFormat.JOB, RunFormat.RAYCLUSTER} and request.interface:
         request = RunRequest(**{**vars(request), "interface": Interface(request.interface.name)})
     container = make_container(request, access, full_model(access, request.cards, host))
-    notes = "".join(f"# note: {note}\n" for note in printed_notes(form, container, access, host))
+    notes = "".join(
+        f"# note: {note}\n" for note in printed_notes(form, container, access, host, ray_of(made.lock.packages))
+    )
     return (notes + printed(form, container, access, made)).replace(made.digest, "<plan>")
 
 

@@ -19,7 +19,7 @@ FULL_A2 = HostNpus(nodes(*range(8)), frozenset({DCMI, *DRIVER, NPU_SMI[0], HCCN,
 # Its ranktable is a leftover of an A2 (case D10).
 FULL_A3 = HostNpus(nodes(*range(16)), frozenset({DCMI, *DRIVER, NPU_SMI[1], HCCN, RANKTABLE}), 1000, "1.0")
 # No dcmi, npu-smi in an unusual place, nodes that belong to root.
-OTHERWISE = HostNpus(nodes(*range(8)), frozenset({*DRIVER, NPU_SMI[2]}))
+OTHERWISE = HostNpus(nodes(*range(8)), frozenset({*DRIVER, NPU_SMI[2]}), 0)
 PARTIAL = HostNpus(nodes(3, 4), frozenset({DCMI, *DRIVER, NPU_SMI[0]}), 2000)
 
 # Name -> (host, its chip).

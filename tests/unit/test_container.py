@@ -337,7 +337,7 @@ def test_the_model_is_complete_and_takes_the_hosts_own_places() -> None:
     assert seen.npu_smi == "/usr/local/sbin/npu-smi"
     assert (RANKTABLE in seen.paths, seen.ranktable) == (True, "1.0")
     assert full_model(ACCESS, None, PARTIAL).group == 2000
-    assert full_model(ACCESS, None, OTHERWISE).group is None
+    assert full_model(ACCESS, None, OTHERWISE).group == 0
     bare = HostNpus(frozenset(), frozenset())
     assert full_model(ACCESS, (3,), bare) == HostNpus(nodes(3), frozenset({*MOUNTS, NPU_SMI[0], HCCN}), DRIVER_GROUP), (
         "a ranktable is no part of the model: few hosts have one"

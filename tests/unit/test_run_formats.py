@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import StringIO
-from typing import Any
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 import factories
 import pytest
 import yaml
-from hosts import FULL_A2, HCCN, MANAGERS, PARTIAL
+from hosts import FULL_A2, HCCN, MANAGERS, OTHERWISE, PARTIAL
 from hypothesis import given
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
@@ -21,14 +27,20 @@ from cannery.core.catalog import ChipAccess
 from cannery.core.compose_file import compose_file
 from cannery.core.container import Container, RunRequest, make_container
 from cannery.core.errors import UsageError
+from cannery.core.image_user import ImageUser
 from cannery.core.kubernetes import dns_name, job, pod, size
+from cannery.core.lock import LockedPackage
 from cannery.core.mounts import Mount
 from cannery.core.network import Interface
 from cannery.core.npu_host import HostNpus, full_model
-from cannery.core.ray_cluster import ray_cluster
+from cannery.core.ray_cluster import Ray, ray_cluster, ray_of
+from cannery.core.run_command import docker_command
 from cannery.core.run_print import printed, printed_notes
 from cannery.core.words import Arch, RunFormat
 from cannery.core.yaml_output import yaml_output
+
+if TYPE_CHECKING:
+    from types import TracebackType
 
 RESOURCE = "huawei.com/Ascend910"
 ACCESS = ChipAccess(
@@ -40,12 +52,40 @@ ACCESS = ChipAccess(
     ranktable="1.0",
     resource=RESOURCE,
 )
+RAY = Ray("2.46.0", has_dashboard=True)
+USER = ImageUser(name="trainer", uid=2000, gid=3000)
+AS_USER = {"runAsNonRoot": True, "runAsUser": 2000, "runAsGroup": 3000}
 TREE = Mount("/home/me/verl", "/opt/src/verl-src")
 
 
 def made(**asked: Any) -> Container:  # noqa: ANN401 - of the request
     host = asked.pop("host", FULL_A2)
     return make_container(RunRequest("stack:tag", "16g", **asked), ACCESS, host)
+
+
+class Answers:
+    """A server on loopback, and one address a text that it answers with."""
+
+    def __init__(self, texts: list[str]) -> None:
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                self.send_response(200)
+                self.end_headers()
+                self.wfile.write(texts[int(self.path[1:])].encode())
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.addresses = [f"http://127.0.0.1:{self.server.server_port}/{number}" for number in range(len(texts))]
+
+    def __enter__(self) -> list[str]:
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        return self.addresses
+
+    def __exit__(self, _type: type[BaseException] | None, _value: object, _where: TracebackType | None) -> None:
+        self.server.shutdown()
+        self.server.server_close()
 
 
 def service(container: Container) -> dict[str, Any]:
@@ -253,11 +293,30 @@ def test_dollars_are_no_variables_of_kubernetes(text: str) -> None:
     assert kubernetes_reads(value["env"][0]["value"], {"a": "?", "A": "?", "": "?"}) == text
 
 
+@pytest.mark.parametrize(
+    ("user", "host", "security"),
+    [
+        (None, FULL_A2, {"supplementalGroups": [1000]}),
+        (None, OTHERWISE, None),
+        (USER, FULL_A2, {**AS_USER, "supplementalGroups": [1000]}),
+        (USER, OTHERWISE, {**AS_USER, "supplementalGroups": [0]}),
+    ],
+)
+def test_a_pod_says_whom_it_runs_as(user: ImageUser | None, host: HostNpus, security: dict[str, Any] | None) -> None:
+    container = made(user=user, host=host)
+    assert pod_of(container).get("securityContext") == security
+    group = None if security is None else [str(number) for number in security["supplementalGroups"]]
+    assert service(container).get("group_add") == group
+    words = docker_command(container).arguments
+    assert [b for a, b in pairwise(words) if a == "--group-add"] == (group or [])
+    assert pod_of(made(user=user, npu=False)).get("securityContext") == (AS_USER if user else None)
+
+
 # RayCluster
 
 
-def cluster(**asked: Any) -> dict[str, Any]:  # noqa: ANN401 - of the request
-    value = ray_cluster(made(**asked), "stack", RESOURCE, Arch.ARM64, "2.46.0")
+def cluster(ray: Ray = RAY, **asked: Any) -> dict[str, Any]:  # noqa: ANN401 - of the request
+    value = ray_cluster(made(**asked), "stack", RESOURCE, Arch.ARM64, ray)
     assert ray_faults(value) == []
     return value
 
@@ -296,12 +355,46 @@ def test_the_head_is_reached_and_every_pod_says_whether_it_lives() -> None:
             assert len(command[3:]) == addresses
 
 
+@pytest.mark.parametrize("answers", [["success"], ["success", "no raylet"], ["nothing"]])
+def test_a_probe_asks_the_pod_itself_whatever_proxy_is_set(answers: list[str]) -> None:
+    head = inner(cluster()["spec"]["headGroupSpec"]["template"]["spec"])
+    code = head["livenessProbe"]["exec"]["command"][2]
+    with Answers(answers) as addresses:
+        env = {**os.environ, "http_proxy": "http://127.0.0.1:1", "HTTP_PROXY": "http://127.0.0.1:1"}
+        done = subprocess.run([sys.executable, "-c", code, *addresses], env=env, timeout=20, check=False)
+    assert (done.returncode == 0) is (set(answers) == {"success"})
+
+
+def test_a_ray_without_its_dashboard_is_asked_by_its_raylets_port() -> None:
+    """No agent answers on such a node, and KubeRay would restart its pod for ever."""
+    spec = cluster(Ray("2.42.1", has_dashboard=False), nodes=2)["spec"]
+    for group in (spec["headGroupSpec"], *spec["workerGroupSpecs"]):
+        port = int(group["rayStartParams"]["node-manager-port"])
+        value = inner(group["template"]["spec"])
+        assert value["livenessProbe"]["tcpSocket"] == value["readinessProbe"]["tcpSocket"] == {"port": port}
+        assert "exec" not in value["livenessProbe"]
+    assert "node-manager-port" not in cluster()["spec"]["headGroupSpec"]["rayStartParams"]
+
+
+def test_which_ray_a_lock_has() -> None:
+    def packages(*names: str) -> list[LockedPackage]:
+        return [LockedPackage(name, "2.42.1", "", "", 0, "default", ()) for name in names]
+
+    assert ray_of(packages("torch")) is None
+    assert ray_of(packages("ray", "aiohttp-cors", "opencensus")) == Ray("2.42.1", has_dashboard=True)
+    assert ray_of(packages("ray", "opencensus")) == Ray("2.42.1", has_dashboard=False)
+    plain, whole = (Ray("2.42.1", has_dashboard=has) for has in (False, True))
+    assert "kubectl exec" in printed_notes(RunFormat.RAYCLUSTER, made(), ACCESS, FULL_A2, plain)[-1]
+    assert "kubectl exec" not in str(printed_notes(RunFormat.RAYCLUSTER, made(), ACCESS, FULL_A2, whole))
+    assert "kubectl exec" not in str(printed_notes(RunFormat.POD, made(), ACCESS, FULL_A2, plain))
+
+
 def test_the_name_is_one_that_kuberay_takes() -> None:
-    value = ray_cluster(made(), "Long_" * 20, RESOURCE, Arch.ARM64, "2.46.0")
+    value = ray_cluster(made(), "Long_" * 20, RESOURCE, Arch.ARM64, RAY)
     assert value["metadata"]["name"] == ("long-" * 20)[:53].rstrip("-")
     assert ray_faults(value) == []
     with pytest.raises(UsageError, match="begins with a letter") as caught:
-        ray_cluster(made(), "7b", RESOURCE, Arch.ARM64, "2.46.0")
+        ray_cluster(made(), "7b", RESOURCE, Arch.ARM64, RAY)
     assert "ray-7b" in caught.value.hint
 
 
@@ -309,7 +402,7 @@ def test_what_ray_cannot() -> None:
     with pytest.raises(UsageError, match="the image has no Ray"):
         ray_cluster(made(), "stack", RESOURCE, Arch.AMD64, None)
     with pytest.raises(UsageError, match="takes no command") as caught:
-        ray_cluster(made(command=("python",)), "stack", RESOURCE, Arch.AMD64, "2.46.0")
+        ray_cluster(made(command=("python",)), "stack", RESOURCE, Arch.AMD64, RAY)
     assert "ray job submit" in caught.value.hint
 
 
