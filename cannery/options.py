@@ -181,7 +181,7 @@ def own_command(sub: ArgumentParser) -> None:
 def host(sub: ArgumentParser) -> None:
     """Take another host than this one, and another user."""
     sub.add_argument("--root", metavar="DIR", help="a tree copied from another host, in place of this one")
-    sub.add_argument("--user", metavar="NAME", help="who is to use the NPUs (default: who runs this)")
+    sub.add_argument("--user", metavar="USER", help="who uses the NPUs, by name or number (default: who runs this)")
 
 
 def registry(sub: ArgumentParser) -> None:

@@ -42,7 +42,7 @@ def doctor(arguments: argparse.Namespace, context: Context) -> ExitCode:
     facts = read_facts(context, root, sorted(paths), arguments.user)
     if arguments.user and facts.user is None:
         raise UsageError(
-            f"no user {arguments.user!r}", where="--user", hint="one of the host's (or the tree's) /etc/passwd"
+            f"no user {arguments.user!r}", where="--user", hint="a name of the host's (or the tree's), or a number"
         )
     wanted = _wanted(context, catalog, arguments, facts)
     checks = diagnose(facts, wanted)
@@ -86,6 +86,7 @@ def _wanted(context: Context, catalog: Catalog, arguments: argparse.Namespace, f
         shm_size=recipe.profile.shm_size,
         image_bytes=layers_bytes(lock) + (BASE_BYTES if on_standin else 0) if lock else None,
         layers_only=not on_standin,
+        user=recipe.profile.user,
     )
 
 

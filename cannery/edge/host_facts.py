@@ -24,6 +24,8 @@ from cannery.core.host_facts import (
     Node,
     User,
     install_folder,
+    nameless,
+    uid_of,
     user_in,
 )
 from cannery.core.npu_host import NPU_SMI
@@ -47,8 +49,9 @@ DATA_ROOT = "/var/lib/docker"
 def read_facts(context: Context, root: Path | None, chip_paths: Iterable[str], user: str | None) -> HostFacts:
     """Return what the running host shows, or what a tree at `root` does.
 
-    `chip_paths` are the manager nodes and mounts of every chip; `user` names another user than the one who runs this.
-    A user that the host has not is none (`HostFacts.user`). What the caller may not look at is `HostFacts.unreadable`.
+    `chip_paths` are the manager nodes and mounts of every chip; `user` is another user than the one who runs this, by
+    name or number; a name that the host has not is none (`HostFacts.user`). What the caller may not look at is
+    `HostFacts.unreadable`.
     """
     top = root or Path("/")
     wanted = [path for path in chip_paths if not path.startswith("/dev/")]
@@ -146,21 +149,25 @@ def _pci(root: Path) -> tuple[tuple[str, str], ...] | None:
 
 def _me() -> User:
     uid = os.geteuid()
+    groups = frozenset({os.getegid(), *os.getgroups()})
     try:
-        name = pwd.getpwuid(uid).pw_name
+        return User(pwd.getpwuid(uid).pw_name, uid, groups)
     except KeyError:
-        name = str(uid)
-    return User(name, uid, frozenset({os.getegid(), *os.getgroups()}))
+        return User(str(uid), uid, groups, is_named=False)
 
 
-def _named(name: str) -> User | None:
-    """Return a user as the host knows it, whose users need not stand in /etc/passwd."""
+def _named(text: str) -> User | None:
+    """Return a user, by name or number, as the host knows it, whose users need not stand in /etc/passwd."""
+    uid = uid_of(text)
     try:
-        entry = pwd.getpwnam(name)
+        entry = pwd.getpwnam(text)
     except KeyError:
-        return None
-    others = {group.gr_gid for group in grp.getgrall() if name in group.gr_mem}
-    return User(name, entry.pw_uid, frozenset({entry.pw_gid, *others}))
+        try:
+            entry = pwd.getpwuid(-1 if uid is None else uid)
+        except (KeyError, OverflowError):
+            return nameless(uid)
+    others = {group.gr_gid for group in grp.getgrall() if entry.pw_name in group.gr_mem}
+    return User(entry.pw_name, entry.pw_uid, frozenset({entry.pw_gid, *others}))
 
 
 def _engine(context: Context) -> tuple[EngineState, Path | None]:

@@ -15,7 +15,7 @@ import pytest
 from host_trees import Tree, healthy_a2, healthy_a3, without_npu
 
 from cannery import cli
-from cannery.core.host_facts import HostFacts
+from cannery.core.host_facts import HostFacts, User
 from cannery.edge import host_facts, host_tree
 from cannery.edge.context import read_context
 from cannery.edge.host_facts import read_facts
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent.parent
 SCHEMA = json.loads((ROOT / "docs/doctor-report.schema.json").read_text())
 REPORT = "vllm-project/vllm-ascend issue 5468"
+UNNAMED = "HCCL between several cards fails for such a user (vllm-project/vllm-ascend issue 9490)"
 # What only a running host shows.
 UNKNOWN_IN_A_TREE = {"docker.engine", "disk", "npu-smi", "devices.access"}
 
@@ -145,6 +146,25 @@ def test_a_user_in_the_group_of_the_nodes(doctor: Doctor, tmp_path: Path) -> Non
         "ok",
         f"user alice may open the nodes ({'root' if os.getuid() == 0 else os.getuid()}:HwHiAiUser 0660)",
     )
+
+
+def test_a_user_by_number(doctor: Doctor, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Case U01."""
+    tree = healthy_a2(tmp_path)
+    assert doctor(tree, "--user", "4000")[1]["devices.access"][1].startswith("user alice may open the nodes")
+    _, checks = doctor(tree, "--user", "4321")
+    assert checks["devices.user"][:2] == ("warning", f"uid 4321 has no name here: {UNNAMED}")
+    assert doctor.text("--root", str(tmp_path), "--user", "4294967295")[0] == 2
+    assert capsys.readouterr().out == ""
+
+
+def test_this_hosts_users_are_found_by_number_too() -> None:
+    named = {user: host_facts._named(user) for user in ("root", "0", "4294967294", "nobody-of-that-name")}
+    assert named["root"] == named["0"]
+    assert named["root"] is not None
+    assert named["root"].is_named
+    assert named["4294967294"] == User("4294967294", 4294967294, frozenset({0}), is_named=False)
+    assert named["nobody-of-that-name"] is None
 
 
 def test_a_host_without_npus_builds_images(doctor: Doctor, tmp_path: Path) -> None:

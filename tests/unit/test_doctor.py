@@ -12,6 +12,7 @@ from cannery.core.doctor import CHECKS, counts, diagnose, report_lines
 from cannery.core.doctor.check import Check, DriverWish, State, Wanted
 from cannery.core.drivers import Drivers
 from cannery.core.host_facts import EngineState, HostFacts, Node, User, info_fields, install_folder, user_in
+from cannery.core.image_user import ImageUser
 from cannery.core.target import Target
 from cannery.core.words import Arch, Chip
 
@@ -150,6 +151,38 @@ def test_who_may_open_the_nodes(user: User | None, state: State) -> None:
         assert check.message.startswith("user alice cannot open /dev/davinci0, ")
         assert "usermod -aG HwHiAiUser alice" in check.next
         assert check.next.endswith("--group-add 1000")
+
+
+def test_a_user_without_a_name_is_named_by_number() -> None:
+    """Case U01: HCCL between several cards wants a line in /etc/passwd."""
+    nobody = User("4321", 4321, frozenset({0}), is_named=False)
+    check = found(replace(HOST, user=nobody), "devices.user")
+    assert check.state is State.WARNING
+    assert check.message.startswith("uid 4321 has no name here: HCCL between several cards fails for such a user (")
+    assert check.next.startswith("`useradd -u 4321 NAME`; ")
+    access = found(replace(HOST, user=nobody), "devices.access")
+    assert access.next == "containers of a user other than root: --group-add 1000", "no name, nothing for usermod"
+    assert "devices.user" not in {check.id for check in diagnose(replace(HOST, nodes=(), user=nobody), FOR_A2)}
+    no_passwd = replace(with_texts({"/etc/passwd": None}), live=False, user=nobody)
+    assert "devices.user" not in {check.id for check in diagnose(no_passwd, FOR_A2)}, "nothing is known of names"
+
+
+@pytest.mark.parametrize(
+    ("node", "state", "message"),
+    [
+        ((1000, 1000, 0o660), State.OK, "may open the nodes with --group-add 1000"),
+        ((0, 0, 0o660), State.OK, "may open the nodes with --group-add 0"),
+        ((0, 0, 0o666), State.OK, "may open the nodes"),
+        ((0, 0, 0o600), State.ERROR, "cannot open /dev/davinci0 0:0 0600, /dev/davinci1 0:0 0600"),
+        ((0, 1000, 0o640), State.ERROR, "cannot open /dev/davinci0 0:HwHiAiUser 0640"),
+    ],
+)
+def test_the_users_of_images_are_let_to_the_nodes(node: tuple[int, int, int], state: State, message: str) -> None:
+    wanted = replace(FOR_A2, user=ImageUser(name="trainer", uid=2000, gid=2000))
+    facts = replace(HOST, nodes=tuple(Node(one.path, *node) for one in NODES))
+    check = found(facts, "devices.image-user", wanted)
+    assert check.state is state
+    assert check.message.startswith(f"trainer (2000), as whom the image of stack runs, {message}")
 
 
 def test_a_group_without_a_name_is_named_by_its_number() -> None:
@@ -537,6 +570,10 @@ def test_small_parsers() -> None:
     passwd, group = "a:x:1:2::/:\n", "b:x:3:c,a\nd:x:4:\n"
     assert user_in(passwd, group, "a") == User("a", 1, frozenset({2, 3}))
     assert user_in(passwd, group, ".") is None
+    assert user_in(passwd, group, "1") == User("a", 1, frozenset({2, 3}))
+    assert user_in(passwd, group, "7") == User("7", 7, frozenset({0}), is_named=False)
+    assert user_in("7:x:8:9::/:\n", "", "7") == User("7", 8, frozenset({9})), "a name of digits is a name"
+    assert user_in(passwd, group, str(2**32 - 1)) is None, "no system counts so far"
 
 
 def test_every_check_is_listed_once() -> None:

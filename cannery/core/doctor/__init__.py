@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cannery.core.doctor.check import State
-from cannery.core.doctor.devices import access, cards, chip, managers, smi
+from cannery.core.doctor.devices import access, cards, chip, image_user, managers, smi
 from cannery.core.doctor.driver import files, firmware, version
 from cannery.core.doctor.engine import disk, docker, emulation, inside, overlay, runtime
 from cannery.core.doctor.system import hccn, kernel, memory, page_size, ranktable, shared_memory
@@ -21,6 +21,7 @@ CHECKS: tuple[Callable[[HostFacts, Wanted], Iterator[Check]], ...] = (
     cards,
     managers,
     access,
+    image_user,
     chip,
     files,
     version,

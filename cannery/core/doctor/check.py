@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from cannery.core.catalog import ChipAccess
     from cannery.core.drivers import Drivers
     from cannery.core.host_facts import HostFacts
+    from cannery.core.image_user import ImageUser
     from cannery.core.target import Target
 
 
@@ -56,7 +57,7 @@ class Wanted:
 
     `target` is None without a profile; `image_bytes` is what building its image takes on the engine's disk, None where
     that is not known, with `layers_only` its layers alone: how large a CANN base is shows when it is pulled;
-    `shm_bytes` the shared memory of its containers.
+    `shm_bytes` the shared memory of its containers; `user` whom they run as, None for root.
     """
 
     chips: Mapping[str, ChipAccess]
@@ -68,6 +69,7 @@ class Wanted:
     shm_size: str = ""
     image_bytes: int | None = None
     layers_only: bool = False
+    user: ImageUser | None = None
 
     def chip(self, facts: HostFacts) -> Chip | None:
         """Return the host's chip where the PCI bus shows one known kind alone, else the target's."""

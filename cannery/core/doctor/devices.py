@@ -6,18 +6,19 @@ import re
 from typing import TYPE_CHECKING
 
 from cannery.core.doctor.check import Check, State, closed, ok, seen_chips
-from cannery.core.host_facts import DEV, MODULES
+from cannery.core.host_facts import DEV, MODULES, PASSWD, User
 from cannery.core.words import CHIP_ALIASES, Chip
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cannery.core.doctor.check import Wanted
-    from cannery.core.host_facts import HostFacts, Node, User
+    from cannery.core.host_facts import HostFacts, Node
 
 # PCI class of a processing accelerator; the vendor's network cards have others.
 ACCELERATOR = "0x1200"
 REINSTALL = "install the Ascend driver, or install it again for this kernel; then restart"
+NAMELESS = "vllm-project/vllm-ascend issue 9490"
 SMI_NAME = re.compile(r"^\|\s*\d+\s+(\S+)\s*\|", re.MULTILINE)
 
 
@@ -104,15 +105,25 @@ def access(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
     if closed:
         names = " or ".join(filter(None, (facts.group_name(gid) for gid in sorted(gids))))
         message = f"user {facts.user.name} cannot open {', '.join(closed)} ({same})"
-        join = f"`sudo usermod -aG {names} {facts.user.name}`, then log in again; " if names else ""
+        can_join = names and facts.user.is_named
+        join = f"`sudo usermod -aG {names} {facts.user.name}`, then log in again; " if can_join else ""
         yield Check("devices.access", State.WARNING, message, f"{join}containers of a user other than root: {group}")
     else:
         yield ok("devices.access", f"user {facts.user.name} may open the nodes ({same})")
+    if not facts.user.is_named and (facts.live or PASSWD in facts.texts):
+        yield _nameless(facts.user)
     nameless = [gid for gid in sorted(gids) if not facts.group_name(gid)]
     if nameless:
         message = f"the nodes belong to group {nameless[0]}, which /etc/group does not name"
         step = f"groupadd -g {nameless[0]} HwHiAiUser; until then, containers by number: {group}"
         yield Check("devices.group", State.WARNING, message, step)
+
+
+def _nameless(user: User) -> Check:
+    """Warn of a number without a name (case U01)."""
+    message = f"uid {user.uid} has no name here: HCCL between several cards fails for such a user ({NAMELESS})"
+    step = f"`useradd -u {user.uid} NAME`; in a container its image has to name it: `user` of the profile"
+    return Check("devices.user", State.WARNING, message, step)
 
 
 def _owned(facts: HostFacts, node: Node) -> str:
@@ -128,6 +139,23 @@ def _opens(user: User, node: Node) -> bool:
     if node.gid in user.groups:
         return node.mode & 0o060 == 0o060
     return node.mode & 0o006 == 0o006
+
+
+def image_user(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
+    """Say whether the user of an image that is not root's opens the nodes, in the group that `run` adds."""
+    user = wanted.user
+    if user is None or not facts.nodes:
+        return
+    added = min({node.gid for node in facts.nodes} - {0}, default=0)
+    somebody = User(user.name, user.uid, frozenset({user.gid, added}))
+    shut = [node for node in facts.nodes if not _opens(somebody, node)]
+    named = f"{user.name} ({user.uid}), as whom the image of {wanted.profile} runs"
+    if shut:
+        message = f"{named}, cannot open {', '.join(f'{node.path} {_owned(facts, node)}' for node in shut)}"
+        step = "the driver's installer makes them HwHiAiUser's, 0660: install it again, or chgrp and chmod them so"
+        yield Check("devices.image-user", State.ERROR, message, step)
+    else:
+        yield ok("devices.image-user", f"{named}, may open the nodes with --group-add {added}, which `run` says")
 
 
 def chip(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
