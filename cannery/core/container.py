@@ -14,6 +14,7 @@ from cannery.core.container_words import refuse_unfit_words
 from cannery.core.errors import UnableError, UsageError
 from cannery.core.mounts import Found, Mount, beside, driver_mounts, network_mounts, ranktable_mounts
 from cannery.core.network import HOST_NETWORK, Interface, interface_env
+from cannery.core.npu_host import card_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -147,8 +148,8 @@ def _chosen_cards(request: RunRequest, access: ChipAccess, host: HostNpus) -> tu
     cards = host.cards if request.cards is None else request.cards
     absent = [n for n in cards if n not in host.cards]
     if absent:
-        have = ",".join(map(str, host.cards))
-        raise UnableError(f"no card {', '.join(map(str, absent))} on this host", hint=f"NPUS may name {have}")
+        hint = f"NPUS may name {card_text(host.cards)}: N of /dev/davinciN, Phy-ID or Device in npu-smi (not NPU)"
+        raise UnableError(f"no card {', '.join(map(str, absent))} on this host", hint=hint)
     return cards
 
 

@@ -304,7 +304,10 @@ def test_the_environments_choice_of_cards_is_checked(host: Host, monkeypatch: py
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["--npus", "2"], ["no card 2 on this host", "0,1"]),
+        (
+            ["--npus", "2"],
+            ["no card 2 on this host", "NPUS may name 0,1: N of /dev/davinciN, Phy-ID"],
+        ),
         (["--npus", "0-3", "--runtime", "ascend"], ["no card 2, 3"]),
     ],
 )

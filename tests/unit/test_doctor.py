@@ -211,6 +211,32 @@ def test_chip(
     assert (check.state, check.message) == (state, message)
 
 
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("Ascend910", "a3, Atlas A2"),  # an A3 prints it for each of its dies
+        ("910B", "910, Atlas A2"),  # alone it is of the first family, whatever tags call 910b
+        ("910B4-1", "910b, Atlas A2"),
+        ("910ProB", "910, Atlas A2"),
+        ("310P3", "310p, Atlas A2"),
+        ("Ascend950PR", "a5, Ascend 950"),
+        ("NA", UNSEEN),
+    ],
+)
+def test_the_chip_by_what_npu_smi_prints(name: str, message: str) -> None:
+    """Rows as drivers print them: a die a line pair, the NPU's number and name in the first cell."""
+    rows = "".join(
+        f"| {npu}     {name:<20}| OK            | 166.5       38                0    / 0             |\n"
+        f"| {die}     {npu * 2 + die}                   | 0000:9D:00.0  | 0           0    / 0     3131 / 65536    |\n"
+        for npu in (0, 1)
+        for die in (0, 1)
+    )
+    smi = f"| npu-smi 25.5.0                   Version: 25.5.0 |\n{rows}"
+    wanted = replace(WANTED, chips={**WANTED.chips, "910": A2, "310p": A2})
+    check = found(replace(HOST, pci=None, smi=smi), "chip", wanted)
+    assert check.message == (message if message == UNSEEN else f"{message} (npu-smi)")
+
+
 def test_a_driver_that_is_missing_in_part_or_whole() -> None:
     part = replace(HOST, paths=HOST.paths - {f"{DRIVER}/lib64"})
     assert found(part, "driver.files").message == f"the driver is not there, or in part: no {DRIVER}/lib64"

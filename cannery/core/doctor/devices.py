@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 ACCELERATOR = "0x1200"
 REINSTALL = "install the Ascend driver, or install it again for this kernel; then restart"
 NAMELESS = "vllm-project/vllm-ascend issue 9490"
+# Names that npu-smi prints, and that say something else elsewhere, or nothing: 910B alone is of the first family (its
+# rows show DDR beside 32 GB of HBM, as in vllm-project/vllm-ascend issue 3010; an A2 prints 910B1 to 910B4), and each
+# die of an A3 is Ascend910 (issues 2082 and 12980 there).
+SMI_CHIPS = {"910b": Chip.A1, "ascend910": Chip.A3}
+SMI_A5 = re.compile(r"(?:ascend)?950[a-z]*")
 SMI_NAME = re.compile(r"^\|\s*\d+\s+(\S+)\s*\|", re.MULTILINE)
 
 
@@ -163,7 +168,7 @@ def chip(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
     strange = [device for device in _npus(facts, wanted) if device not in wanted.drivers.pci]
     seen, source = seen_chips(facts, wanted.drivers), "PCI id"
     if not seen:
-        named = (CHIP_ALIASES.get(name.lower()) for name in SMI_NAME.findall(facts.smi or ""))
+        named = (_printed_chip(name.lower()) for name in SMI_NAME.findall(facts.smi or ""))
         seen, source = tuple(dict.fromkeys(found for found in named if found)), "npu-smi"
     target = wanted.target.chip if wanted.target else None
     if len(seen) > 1:
@@ -180,6 +185,13 @@ def chip(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
         yield Check("chip", State.ERROR, message, step)
     else:
         yield ok("chip", f"{_named(seen[0], wanted)} ({source})")
+
+
+def _printed_chip(name: str) -> Chip | None:
+    """Return the chip that npu-smi means by a name, in small letters."""
+    if SMI_A5.fullmatch(name):
+        return Chip.A5
+    return SMI_CHIPS.get(name) or CHIP_ALIASES.get(name)
 
 
 def _named(found: Chip, wanted: Wanted) -> str:
