@@ -12,6 +12,7 @@ from cannery.commands.versions import planned
 from cannery.core.container import GIVEN, VISIBLE, Container, RunRequest, make_container
 from cannery.core.dev_trees import dev_mounts, dev_names, dev_notes
 from cannery.core.errors import ExitCode, UsageError
+from cannery.core.host_facts import user_map_text
 from cannery.core.network import ADDRESS, HOST_NETWORK, Interface
 from cannery.core.npu_host import full_model, parse_cards, wanted_paths
 from cannery.core.published import parse_registry, published_reference
@@ -73,6 +74,9 @@ def _start(arguments: argparse.Namespace, context: Context, plan: Plan, containe
     for note in container.notes:
         context.say(f"note: {note}")
     engine = find_engine(context.env, context.cache, start=True, say=context.say)
+    if engine.user_map and container.group is not None:
+        told = user_map_text(engine.user_map)
+        context.say(f"warning: {told}: nodes of mode 0660 stay closed; `build.py doctor` says what opens them")
     client = docker_client(engine)
     if request.runtime:
         require_runtime(client, request.runtime)

@@ -29,7 +29,8 @@ RUNTIME_PROGRAMS = (
     "/usr/bin/ascend-docker-runtime",
 )
 DOCKER_PROGRAMS = ("/usr/bin/dockerd", "/usr/bin/docker", "/usr/local/bin/docker", "/usr/bin/podman")
-CONTAINER_MARKS = ("/.dockerenv", "/run/.containerenv")
+# Of docker, podman, Kubernetes.
+CONTAINER_MARKS = ("/.dockerenv", "/run/.containerenv", "/var/run/secrets/kubernetes.io")
 # Read whatever the driver's place; those of the driver follow from INSTALL_INFO.
 TEXTS = (
     *(INSTALL_INFO, PASSWD, GROUP, DAEMON_JSON, HCCN, RANKTABLE, RELEASE, MEMINFO, CPUINFO, FILESYSTEMS, MOUNTS),
@@ -70,12 +71,16 @@ class User:
 
 @dataclass(frozen=True)
 class EngineState:
-    """What became of asking for a Docker engine: its version and storage driver, or what hinders and what next."""
+    """What became of asking for a Docker engine: its version and storage driver, or what hinders and what next.
+
+    `user_map` is why users of its containers are none of the host's, "" where they are.
+    """
 
     version: str = ""
     storage_driver: str = ""
     problem: str = ""
     hint: str = ""
+    user_map: str = ""
 
 
 @dataclass(frozen=True)
@@ -166,6 +171,11 @@ class HostFacts:
         """Return a user's name, its number where /etc/passwd has none."""
         match = re.search(rf"^([^:\n]+):[^:]*:{uid}:", self.texts.get(PASSWD, ""), re.MULTILINE)
         return match[1] if match else str(uid)
+
+
+def user_map_text(user_map: str) -> str:
+    """Say what an engine's `user_map` means for device nodes."""
+    return f"the engine has users of its own ({user_map}): nobody in its containers is in a group of the host"
 
 
 def install_folder(text: str) -> str:

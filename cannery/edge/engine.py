@@ -37,7 +37,7 @@ class Engine:
 
     `host` is its DOCKER_HOST, `docker` the client's program, `buildx` the plugin's program where it is called directly,
     `builder` buildx's name for the engine's own builder, `arch` Docker's word (amd64), `data_root` a folder of this
-    host or None when the engine stores elsewhere, `cert_path` the TLS folder.
+    host or None when the engine stores elsewhere, `cert_path` the TLS folder, `user_map` as of `Server`.
     """
 
     host: str
@@ -51,6 +51,7 @@ class Engine:
     storage_driver: str = ""
     builder: str = "default"
     cert_path: Path | None = None
+    user_map: str = ""
 
     def command(self, *args: str) -> tuple[str, ...]:
         """A docker client's command line, to be run in `client_env`."""
@@ -112,6 +113,7 @@ def find_engine(env: Mapping[str, str], cache: Path, *, start: bool, say: Callab
         storage_driver=server.storage_driver,
         builder=endpoint.builder,
         cert_path=endpoint.cert_path,
+        user_map=server.user_map,
     )
 
 

@@ -36,9 +36,16 @@ class Endpoint:
     chosen: bool = True
 
 
+# Security options of `docker info`.
+USER_MAPS = {"name=rootless": "rootless", "name=userns": "userns-remap"}
+
+
 @dataclass(frozen=True)
 class Server:
-    """What an engine says about itself. `data_root` is a path on the engine's machine, "" if it does not say."""
+    """What an engine says about itself. `data_root` is a path on the engine's machine, "" if it does not say.
+
+    `user_map` is why users of its containers are none of the host's: "rootless", "userns-remap", or "" where they are.
+    """
 
     version: str
     api_version: str
@@ -46,6 +53,7 @@ class Server:
     podman: bool
     data_root: str
     storage_driver: str
+    user_map: str = ""
 
     @property
     def api(self) -> tuple[int, ...]:
@@ -156,6 +164,7 @@ def _probe_by_client(env: Mapping[str, str], docker: Path | None) -> Server:
 
 def _server(version: dict[str, Any], info: dict[str, Any]) -> Server:
     components = version.get("Components") or []
+    options = {str(option).partition(",")[0] for option in info.get("SecurityOptions") or ()}
     return Server(
         version=str(version["Version"]) if "Version" in version else str(version.get("version", "")),
         api_version=str(version.get("ApiVersion") or version.get("APIVersion") or ""),
@@ -163,4 +172,5 @@ def _server(version: dict[str, Any], info: dict[str, Any]) -> Server:
         podman=any("podman" in str(part.get("Name", "")).lower() for part in components),
         data_root=str(info.get("DockerRootDir") or ""),
         storage_driver=str(info.get("Driver") or ""),
+        user_map=next((word for name, word in USER_MAPS.items() if name in options), ""),
     )

@@ -176,7 +176,8 @@ def _engine(context: Context) -> tuple[EngineState, Path | None]:
         found = find_engine(context.env, context.cache, start=False, say=lambda _text: None)
     except CanneryError as error:
         return EngineState(problem=error.what, hint=error.hint), None
-    return EngineState(found.server_version, found.storage_driver), found.data_root
+    state = EngineState(found.server_version, found.storage_driver, user_map=found.user_map)
+    return state, found.data_root
 
 
 def _smi(paths: Iterable[str], env: Mapping[str, str]) -> str | None:

@@ -56,6 +56,25 @@ def find(short: Path, *, start: bool = True, **env: str) -> Engine:
     return find_engine(environment(short, **env), short / "cache", start=start, say=SAID.append)
 
 
+@pytest.mark.parametrize(
+    ("options", "user_map"),
+    [
+        (None, ""),
+        (["name=seccomp,profile=builtin", "name=cgroupns"], ""),
+        (["name=seccomp,profile=builtin", "name=rootless", "name=cgroupns"], "rootless"),
+        (["name=userns"], "userns-remap"),
+    ],
+)
+def test_an_engine_whose_containers_have_users_of_their_own(
+    short: Path, options: list[str] | None, user_map: str
+) -> None:
+    fake_client(short / "bin", BUILDX)
+    said = answers(short)
+    said["/info"] |= {"SecurityOptions": options}
+    with serve(short / "default.sock", said):
+        assert find(short).user_map == user_map
+
+
 def test_default_socket_is_used_without_a_word(short: Path) -> None:
     client = fake_client(short / "bin", BUILDX)
     with serve(short / "default.sock", answers(short)):

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -67,7 +67,8 @@ class Host:
         monkeypatch.setattr(module, "HOST_ROOT", self.root)
         versions = {"server_version": "26", "api_version": "1.45", "arch": "amd64"}
         engine = Engine("unix:///s", Path("/usr/bin/docker"), None, owned=False, data_root=None, **versions)
-        monkeypatch.setattr(module, "find_engine", lambda *_, **__: engine)
+        self.user_map = ""
+        monkeypatch.setattr(module, "find_engine", lambda *_, **__: replace(engine, user_map=self.user_map))
         monkeypatch.setattr(module, "docker_client", lambda _: self)
         monkeypatch.setattr(module, "needed_image", lambda *_: "sha256:1")
         monkeypatch.setattr(os, "execve", self._execve)
@@ -267,6 +268,20 @@ def test_what_is_started_is_said(host: Host) -> None:
     assert f"note: this host has no {DCMI}: not mounted" in done.err
     assert not [word for word in host.started if ".cache" in word]
     assert not (host.home / ".cache").exists()
+
+
+def test_a_rootless_engine_is_said_where_a_group_opens_the_nodes(host: Host) -> None:
+    host.has(cards=(0,))
+    nodes = [host.root / node.lstrip("/") for node in ("/dev/davinci0", *MANAGERS)]
+    for node in nodes:
+        os.chown(node, -1, 1000) if os.geteuid() == 0 else None
+    host.user_map = "rootless"
+    done = host("run", "quickstart")
+    told = "warning: the engine has users of its own (rootless): nobody in its containers is in a group of the host: "
+    assert (told in done.err) is (nodes[0].stat().st_gid != 0)
+    assert "users of its own" not in host("run", "quickstart", "--npus", "none").err
+    host.user_map = ""
+    assert "users of its own" not in host("run", "quickstart").err
 
 
 def test_a_shell_is_opened(host: Host) -> None:

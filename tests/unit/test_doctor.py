@@ -212,6 +212,26 @@ def test_chip(
 
 
 @pytest.mark.parametrize(
+    ("user_map", "step"),
+    [("rootless", "run them by the system's engine (DOCKER_HOST), "), ("userns-remap", "docker run --userns host, ")],
+)
+def test_an_engine_whose_containers_have_none_of_the_hosts_groups(user_map: str, step: str) -> None:
+    mapped = replace(HOST, engine=EngineState("28.0.1", "overlay2", user_map=user_map))
+    check = found(mapped, "docker.users")
+    assert (check.state, check.message) == (
+        State.WARNING,
+        (
+            f"the engine has users of its own ({user_map}): nobody in its containers is in a group of the host; "
+            f"{', '.join(node.path for node in NODES)} stay closed to its containers"
+        ),
+    )
+    assert check.next.startswith(step)
+    open_to_all = replace(mapped, nodes=tuple(replace(node, mode=0o666) for node in NODES))
+    for facts in (HOST, open_to_all, replace(mapped, nodes=())):
+        assert "docker.users" not in {check.id for check in diagnose(facts, FOR_A2)}
+
+
+@pytest.mark.parametrize(
     ("name", "message"),
     [
         ("Ascend910", "a3, Atlas A2"),  # an A3 prints it for each of its dies
@@ -568,7 +588,8 @@ def test_overlayfs_and_kernel_that_are_not_shown() -> None:
 
 
 def test_inside_a_container() -> None:
-    assert found(replace(HOST, paths=HOST.paths | {"/.dockerenv"}), "container").state is State.WARNING
+    for mark in ("/.dockerenv", "/run/.containerenv", "/var/run/secrets/kubernetes.io"):
+        assert found(replace(HOST, paths=HOST.paths | {mark}), "container").state is State.WARNING
 
 
 def test_the_next_step_is_said_of_all_that_is_not_ok() -> None:

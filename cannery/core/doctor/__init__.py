@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from cannery.core.doctor.check import State
 from cannery.core.doctor.devices import access, cards, chip, image_user, managers, smi
 from cannery.core.doctor.driver import files, firmware, version
-from cannery.core.doctor.engine import disk, docker, emulation, inside, overlay, runtime
+from cannery.core.doctor.engine import disk, docker, emulation, inside, overlay, runtime, users
 from cannery.core.doctor.system import hccn, kernel, memory, page_size, ranktable, shared_memory
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ CHECKS: tuple[Callable[[HostFacts, Wanted], Iterator[Check]], ...] = (
     firmware,
     smi,
     docker,
+    users,
     runtime,
     overlay,
     disk,

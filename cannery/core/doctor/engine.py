@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cannery.core.doctor.check import NO_JSON, Check, State, closed, gigabytes, json_object, ok
-from cannery.core.host_facts import BINFMT, CONTAINER_MARKS, DAEMON_JSON, DOCKER_PROGRAMS, FILESYSTEMS, RUNTIME_PROGRAMS
+from cannery.core.host_facts import (
+    BINFMT,
+    CONTAINER_MARKS,
+    DAEMON_JSON,
+    DOCKER_PROGRAMS,
+    FILESYSTEMS,
+    RUNTIME_PROGRAMS,
+    user_map_text,
+)
 from cannery.core.words import Arch
 
 if TYPE_CHECKING:
@@ -39,6 +47,18 @@ def docker(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
     else:
         driver = f", {facts.engine.storage_driver}" if facts.engine.storage_driver else ""
         yield ok("docker.engine", f"Docker {facts.engine.version}{driver}")
+
+
+def users(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
+    """Warn of an engine whose containers have no user or group of the host's: only what all may open is open there."""
+    del wanted
+    user_map = facts.engine.user_map if facts.engine else ""
+    shut = [node.path for node in facts.nodes if node.mode & 0o006 != 0o006]
+    if not user_map or not shut:
+        return
+    message = f"{user_map_text(user_map)}; {', '.join(shut)} stay closed to its containers"
+    step = "docker run --userns host" if user_map == "userns-remap" else "run them by the system's engine (DOCKER_HOST)"
+    yield Check("docker.users", State.WARNING, message, f"{step}, or open the nodes to all (a udev rule, mode 0666)")
 
 
 def runtime(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
