@@ -139,7 +139,7 @@ def patches(sub: ArgumentParser) -> None:
 def container(sub: ArgumentParser) -> None:
     """Take what a container has: cards, network, mounts, variables."""
     add = sub.add_argument
-    add("--npus", metavar="CARDS", help="cards, as 0,1,4-7 (default: all present), or none")
+    add("--npus", metavar="CARDS", help="cards, as 0,1,4-7, all (the default: all present), or none")
     words = "let the Ascend Docker runtime bring them, in place of single device nodes"
     add("--runtime", choices=("ascend",), help=words)
     add("--network", choices=("host", "none"), help="host: for jobs on several hosts (default: a network of its own)")

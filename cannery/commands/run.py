@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from cannery.commands.versions import planned
 from cannery.core.container import GIVEN, VISIBLE, Container, RunRequest, make_container
+from cannery.core.container_words import host_folder
 from cannery.core.dev_trees import dev_mounts, dev_names, dev_notes
 from cannery.core.errors import ExitCode, UsageError
 from cannery.core.host_facts import user_map_text
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from cannery.core.plan import Plan
     from cannery.edge.context import Context
 
-NO_NPUS = "none"
+NO_NPUS, ALL_NPUS = "none", "all"
 SHELL = ("bash", "-l")
 HOST_ROOT = Path("/")
 
@@ -77,6 +78,9 @@ def _start(arguments: argparse.Namespace, context: Context, plan: Plan, containe
     if engine.user_map and container.group is not None:
         told = user_map_text(engine.user_map)
         context.say(f"warning: {told}: nodes of mode 0660 stay closed; `build.py doctor` says what opens them")
+    for volume in request.volumes if engine.host.startswith("unix://") else ():
+        if _is_absent(host_folder(volume)):
+            context.say(f"warning: -v {volume}: it is not there, and docker makes an empty folder of it, root's own")
     client = docker_client(engine)
     if request.runtime:
         require_runtime(client, request.runtime)
@@ -86,6 +90,16 @@ def _start(arguments: argparse.Namespace, context: Context, plan: Plan, containe
     # The container's exit code becomes ours, signals and terminal go straight to the client.
     line = engine.command(*command.arguments)
     os.execve(line[0], line, engine.client_env(context.env))  # noqa: S606 - no shell is wanted
+
+
+def _is_absent(folder: str) -> bool:
+    """Whether a folder of this host is not there, as far as this user may look; "" is none."""
+    try:
+        return bool(folder) and not Path(folder).stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
 
 
 def _form(arguments: argparse.Namespace) -> RunFormat:
@@ -108,11 +122,12 @@ def _form(arguments: argparse.Namespace) -> RunFormat:
 
 def _request(arguments: argparse.Namespace, context: Context, plan: Plan, form: RunFormat) -> RunRequest:
     """Return what is to run, but for the user's caches: those are looked at when all else is well."""
+    npus = (arguments.npus if arguments.npus is not None else ALL_NPUS).lower()
     return RunRequest(
         image=_image(arguments, plan),
         shm_size=plan.recipe.profile.shm_size,
-        cards=parse_cards(arguments.npus) if arguments.npus not in {None, NO_NPUS} else None,
-        npu=arguments.npus != NO_NPUS,
+        cards=None if npus in {ALL_NPUS, NO_NPUS} else parse_cards(npus),
+        npu=npus != NO_NPUS,
         terminal=arguments.show or (sys.stdin.isatty() and sys.stdout.isatty()),
         detach=arguments.detach,
         name=arguments.name,

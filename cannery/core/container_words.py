@@ -7,6 +7,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from cannery.core.errors import UsageError
+from cannery.core.words import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -15,6 +16,15 @@ if TYPE_CHECKING:
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]+")
 _VARIABLE = re.compile(r"[^\s=\0]+")
 _MOST_PARTS = 3  # SRC, DST, options
+# A source that is no path is the name of a volume.
+_FOLDER = re.compile(r"/|\.\.?(?:/|$)")
+_VOLUME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]+")
+_OPTIONS = frozenset(
+    {
+        *("ro", "rw", "z", "Z", "copy", "nocopy", "consistent", "cached", "delegated"),
+        *("shared", "rshared", "slave", "rslave", "private", "rprivate"),
+    }
+)
 
 
 def refuse_unfit_words(volumes: Iterable[str], env: Iterable[str], name: str | None) -> None:
@@ -35,6 +45,12 @@ def refuse_unfit_words(volumes: Iterable[str], env: Iterable[str], name: str | N
         targets[target] = text
 
 
+def host_folder(text: str) -> str:
+    """Return the path of the host in a volume, "" for the name of a volume and where there is none."""
+    source, colon, _ = text.partition(":")
+    return source if colon and _FOLDER.match(source) else ""
+
+
 def volume_target(text: str) -> PurePosixPath:
     """Return where docker's `[SRC:]DST[:OPTIONS]` stands in the container. Raises `UsageError` for anything else."""
     parts = text.split(":")
@@ -42,4 +58,13 @@ def volume_target(text: str) -> PurePosixPath:
     if not parts[0] or not target.startswith("/") or len(parts) > _MOST_PARTS:
         hint = "SRC:DST[:ro], DST a path from / on; a path with a colon in it cannot be said so"
         raise UsageError(f"-v {text!r} is no volume", hint=hint)
+    if not _FOLDER.match(parts[0]) and not _VOLUME.fullmatch(parts[0]):
+        hint = "a folder from / or ./ on (`~` is the shell's to put in: not within quotes), or the name of a volume"
+        raise UsageError(f"-v {text!r}: {parts[0]!r} is neither a folder nor the name of a volume", hint=hint)
+    unknown = [word for part in parts[2:] for word in part.split(",") if word not in _OPTIONS]
+    if unknown:
+        hint = did_you_mean(unknown[0], ("ro", "rw", "z", "Z"))
+        raise UsageError(f"-v {text!r}: {unknown[0]!r} is no option of a volume", hint=hint)
+    if not PurePosixPath(target).name:
+        raise UsageError(f"-v {text!r} would stand in the place of all of the image", hint="a folder below /")
     return PurePosixPath(target)

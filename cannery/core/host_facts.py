@@ -5,6 +5,7 @@ Files come as texts and are taken apart here, where no file is needed to test it
 
 from __future__ import annotations
 
+import posixpath
 import re
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -181,7 +182,7 @@ def user_map_text(user_map: str) -> str:
 def install_folder(text: str) -> str:
     """Return the driver's folder of /etc/ascend_install.info, the usual one where it says none."""
     match = re.search(r"^Driver_Install_Path_Param=(/\S*)", text, re.MULTILINE)
-    return match[1].rstrip("/") if match else ASCEND
+    return posixpath.normpath(match[1]) if match else ASCEND
 
 
 def info_fields(text: str) -> dict[str, str]:

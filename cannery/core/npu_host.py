@@ -59,7 +59,7 @@ def parse_cards(text: str) -> tuple[int, ...]:
     for part in text.split(","):
         match = re.fullmatch(r"\s*([0-9]{1,3})(?:-([0-9]{1,3}))?\s*", part)
         if match is None or int(match[2] or match[1]) < int(match[1]):
-            raise UsageError(f"NPUS: {text!r} names no cards", hint="written like 0,1,4-7")
+            raise UsageError(f"NPUS: {text!r} names no cards", hint="written like 0,1,4-7, or all, or none")
         found.update(range(int(match[1]), int(match[2] or match[1]) + 1))
     return tuple(sorted(found))
 

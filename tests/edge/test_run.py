@@ -284,6 +284,22 @@ def test_a_rootless_engine_is_said_where_a_group_opens_the_nodes(host: Host) -> 
     assert "users of its own" not in host("run", "quickstart").err
 
 
+def test_a_volume_that_is_not_there_is_said(host: Host, tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    given = [f"{tmp_path}/dta:/a", f"{tmp_path}/data:/b", "./dta:/c", "./data:/d", "named:/e"]
+    done = host("run", "quickstart", "--npus", "none", *(word for volume in given for word in ("-v", volume)))
+    said = re.findall(r"warning: -v (\S+): it is not there, and docker makes an empty folder of it", done.err)
+    assert said == [given[0], given[2]]
+    assert [b for a, b in pairwise(host.started) if a == "-v"][-5:] == given
+
+
+@pytest.mark.parametrize(("word", "cards"), [("all", 2), ("ALL", 2), ("None", 0), ("none", 0)])
+def test_all_cards_and_none_by_name(host: Host, word: str, cards: int) -> None:
+    host.has(cards=(0, 1))
+    started = host.start("run", "quickstart", "--npus", word)
+    assert sum("/dev/davinci" in text for text in started) == (cards and cards + 1), "and the manager"
+
+
 def test_a_shell_is_opened(host: Host) -> None:
     words = host.start("shell", "quickstart", "--npus", "none", "--no-caches")
     assert words[-2:] == ["bash", "-l"]

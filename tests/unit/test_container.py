@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from cannery.core.catalog import ChipAccess
 from cannery.core.container import Container, RunRequest, make_container
+from cannery.core.container_words import host_folder
 from cannery.core.errors import UnableError, UsageError
 from cannery.core.mounts import Mount
 from cannery.core.network import Interface
@@ -42,6 +43,13 @@ def words(container: Container, option: str) -> list[str]:
     return [b for a, b in pairwise(docker_command(container).arguments) if a == option]
 
 
+def test_the_folder_of_the_host_in_a_volume() -> None:
+    folders = {text: host_folder(text) for text in ("/a:/b:ro", "./a:/b", "../a:/b", ".:/b", "data:/b", "/b")}
+    assert folders == {
+        "/a:/b:ro": "/a", "./a:/b": "./a", "../a:/b": "../a", ".:/b": ".", "data:/b": "", "/b": ""
+    }  # fmt: skip
+
+
 # Words
 
 
@@ -54,6 +62,15 @@ def words(container: Container, option: str) -> list[str]:
         ({"volumes": ("data",)}, "-v 'data' is no volume", "from / on"),
         ({"volumes": ("/a:b:/x:ro",)}, "-v '/a:b:/x:ro' is no volume", "colon"),
         ({"volumes": ("/a:/x", "/b:/x/:ro")}, "-v /a:/x and -v /b:/x/:ro: both are to stand at /x", "of its own"),
+        (
+            {"volumes": ("~/x:/x",)},
+            "-v '~/x:/x': '~/x' is neither a folder nor the name of a volume",
+            "not within quotes",
+        ),
+        ({"volumes": (".x:/x",)}, "-v '.x:/x': '.x' is neither a folder nor the name of a volume", "./ on"),
+        ({"volumes": ("x:/x",)}, "-v 'x:/x': 'x' is neither a folder nor the name of a volume", "./ on"),
+        ({"volumes": ("/a:/x:rw,or",)}, "-v '/a:/x:rw,or': 'or' is no option of a volume", "did you mean ro"),
+        ({"volumes": ("/a:/",)}, "-v '/a:/' would stand in the place of all of the image", "below /"),
         ({"env": ("=x",)}, "-e '=x' names no variable", "NAME=VALUE"),
         ({"env": ("",)}, "-e '' names no variable", "NAME=VALUE"),
         ({"env": ("A B=c",)}, "-e 'A B=c' names no variable", "no blanks"),

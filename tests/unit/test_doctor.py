@@ -148,9 +148,16 @@ def test_who_may_open_the_nodes(user: User | None, state: State) -> None:
     assert check.state is state
     assert "HwHiAiUser:HwHiAiUser 0660" in check.message
     if state is State.WARNING:
-        assert check.message.startswith("user alice cannot open /dev/davinci0, ")
+        assert check.message.startswith("user alice cannot open any of the nodes (")
         assert "usermod -aG HwHiAiUser alice" in check.next
         assert check.next.endswith("--group-add 1000")
+
+
+def test_nodes_of_root_alone_are_the_installers_to_mend() -> None:
+    nodes = tuple(Node(path, 0, 0, 0o660) for path in (node.path for node in NODES))
+    check = found(replace(HOST, nodes=nodes, user=User("alice", 4000, frozenset({4000}))), "devices.access")
+    assert check.message == "user alice cannot open any of the nodes (0:0 0660)"
+    assert check.next.startswith("the driver's installer makes them HwHiAiUser's, 0660")
 
 
 def test_a_user_without_a_name_is_named_by_number() -> None:
@@ -614,6 +621,7 @@ def test_small_parsers() -> None:
     assert info_fields("Version=25.0.rc1 \nx\nA=b=c\n") == {"Version": "25.0.rc1", "A": "b=c"}
     assert install_folder("A=1\nDriver_Install_Path_Param=/opt/x/\n") == "/opt/x"
     assert install_folder("") == "/usr/local/Ascend"
+    assert install_folder("Driver_Install_Path_Param=/usr/local/../local/Ascend/\n") == "/usr/local/Ascend"
     passwd, group = "a:x:1:2::/:\n", "b:x:3:c,a\nd:x:4:\n"
     assert user_in(passwd, group, "a") == User("a", 1, frozenset({2, 3}))
     assert user_in(passwd, group, ".") is None

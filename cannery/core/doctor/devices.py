@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 # PCI class of a processing accelerator; the vendor's network cards have others.
 ACCELERATOR = "0x1200"
 REINSTALL = "install the Ascend driver, or install it again for this kernel; then restart"
+OWNERS = "the driver's installer makes them HwHiAiUser's, 0660: install it again, or chgrp and chmod them so"
 NAMELESS = "vllm-project/vllm-ascend issue 9490"
 # Names that npu-smi prints, and that say something else elsewhere, or nothing: 910B alone is of the first family (its
 # rows show DDR beside 32 GB of HBM, as in vllm-project/vllm-ascend issue 3010; an A2 prints 910B1 to 910B4), and each
@@ -103,16 +104,23 @@ def access(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
     gids = {node.gid for node in facts.nodes} - {0}
     if facts.user is None:
         message = f"nodes: {same}; which user is meant a tree does not tell"
-        yield Check("devices.access", State.UNKNOWN, message, "--user NAME looks one up in its /etc/passwd")
+        yield Check(
+            "devices.access",
+            State.UNKNOWN,
+            message,
+            "--user NAME looks one up in its /etc/passwd, --user NUMBER takes any",
+        )
         return
     closed = [node.path for node in facts.nodes if not _opens(facts.user, node)]
     group = " ".join(f"--group-add {gid}" for gid in sorted(gids))
     if closed:
         names = " or ".join(filter(None, (facts.group_name(gid) for gid in sorted(gids))))
-        message = f"user {facts.user.name} cannot open {', '.join(closed)} ({same})"
+        which = ", ".join(closed) if len(closed) < len(facts.nodes) else "any of the nodes"
+        message = f"user {facts.user.name} cannot open {which} ({same})"
         can_join = names and facts.user.is_named
         join = f"`sudo usermod -aG {names} {facts.user.name}`, then log in again; " if can_join else ""
-        yield Check("devices.access", State.WARNING, message, f"{join}containers of a user other than root: {group}")
+        step = f"{join}containers of a user other than root: {group}" if group else OWNERS
+        yield Check("devices.access", State.WARNING, message, step)
     else:
         yield ok("devices.access", f"user {facts.user.name} may open the nodes ({same})")
     if not facts.user.is_named and (facts.live or PASSWD in facts.texts):
@@ -157,8 +165,7 @@ def image_user(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
     named = f"{user.name} ({user.uid}), as whom the image of {wanted.profile} runs"
     if shut:
         message = f"{named}, cannot open {', '.join(f'{node.path} {_owned(facts, node)}' for node in shut)}"
-        step = "the driver's installer makes them HwHiAiUser's, 0660: install it again, or chgrp and chmod them so"
-        yield Check("devices.image-user", State.ERROR, message, step)
+        yield Check("devices.image-user", State.ERROR, message, OWNERS)
     else:
         yield ok("devices.image-user", f"{named}, may open the nodes with --group-add {added}, which `run` says")
 
