@@ -29,6 +29,7 @@ OURS = {
     "interface": "-e HCCL_SOCKET_IFNAME=NAME -e GLOO_SOCKET_IFNAME=NAME",
     "format": "leave it out, or have it printed: build.py run PROFILE --print --format compose",
     "nodes": "leave it out: docker starts one container",
+    "registry": "write it into the image's name, HOST/PATH/NAME:TAG",
     "print": "leave it out, or have the line printed: build.py run PROFILE --print",
     "no-caches": "leave it out: docker mounts what -v names, and no cache",
 }

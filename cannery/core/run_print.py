@@ -96,6 +96,9 @@ def _of_a_cluster(container: Container) -> list[str]:
             f"{request.image} is there when `build.py push` has brought it; where the registry wants a login, "
             "give imagePullSecrets to the pods or to their service account"
         )
+    if request.interface:
+        name = request.interface.name
+        notes.append(f"HCCL_IF_IP is each node's address in the cluster: leave it out where {name} has another one")
     return notes
 
 

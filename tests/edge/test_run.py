@@ -454,6 +454,45 @@ def test_what_is_printed_for_elsewhere_names_the_image_where_a_registry_has_it(h
     assert ("give imagePullSecrets to the pods" in done.err) is is_cluster
 
 
+def mounts_of(words: list[str]) -> set[tuple[str, ...]]:
+    """(source, target, ro or nothing) of -v and --mount alike."""
+    plain = {tuple(value.split(":")) for option, value in pairwise(words) if option == "-v"}
+    fields = [value.split(",") for option, value in pairwise(words) if option == "--mount"]
+    long = {tuple(f.partition("=")[2] or "ro" for f in row if f != "type=bind") for row in fields}
+    return plain | long
+
+
+def test_a_whole_host_starts_what_is_printed(host: Host) -> None:
+    host.has(DCMI, *DRIVER, "/usr/local/bin/npu-smi", cards=tuple(range(8)))
+    (host.home / ".cache/huggingface").mkdir(parents=True)
+    (host.home / ".cache/modelscope").mkdir(parents=True)
+    words = (
+        "run",
+        "quickstart",
+        "--npus",
+        "0,3",
+        "--name",
+        "mine",
+        "-v",
+        "/tmp:/x",
+        "-e",
+        "A=b c",
+        "--network",
+        "none",
+    )
+    done = host(*words, "--print", "--", "python", "-c", "print('$HOME')")
+    printed = shlex.split(done.out.replace("\\\n", " "))[1:]
+    started = host.start(*words, "--", "python", "-c", "print('$HOME')")
+    assert mounts_of(started) == mounts_of(printed)
+    kinds = {"-v", "--mount"}
+
+    def rest(line: list[str]) -> list[str]:
+        pairs = list(pairwise(["", *line]))
+        return [word for before, word in pairs if word not in {*kinds, "-it", "-i"} and before not in kinds]
+
+    assert rest(started) == rest(printed)
+
+
 # Working trees
 
 

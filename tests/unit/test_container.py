@@ -69,7 +69,7 @@ def test_the_folder_of_the_host_in_a_volume() -> None:
         ),
         ({"volumes": (".x:/x",)}, "-v '.x:/x': '.x' is neither a folder nor the name of a volume", "./ on"),
         ({"volumes": ("x:/x",)}, "-v 'x:/x': 'x' is neither a folder nor the name of a volume", "./ on"),
-        ({"volumes": ("/a:/x:rw,or",)}, "-v '/a:/x:rw,or': 'or' is no option of a volume", "did you mean ro"),
+        ({"volumes": ("/a:/x:rw,or",)}, "-v '/a:/x:rw,or': 'or' is no option of a volume", "rw or ro"),
         ({"volumes": ("/a:/",)}, "-v '/a:/' would stand in the place of all of the image", "below /"),
         ({"env": ("=x",)}, "-e '=x' names no variable", "NAME=VALUE"),
         ({"env": ("",)}, "-e '' names no variable", "NAME=VALUE"),
