@@ -151,6 +151,7 @@ def container(sub: ArgumentParser) -> None:
     add("-e", "--env", action="append", default=[], metavar="NAME[=VALUE]", help="as docker's -e (repeatable)")
     add("--no-caches", action="store_true", help="without your caches of models (huggingface, modelscope)")
     add("--name", help="name of the container")
+    add("--user", metavar="UID[:GID]", help="as docker's --user, by number (default: whom the image runs as)")
 
 
 def command_in_container(sub: ArgumentParser) -> None:

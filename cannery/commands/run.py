@@ -18,6 +18,7 @@ from cannery.core.network import ADDRESS, HOST_NETWORK, Interface
 from cannery.core.npu_host import full_model, parse_cards, wanted_paths
 from cannery.core.published import parse_registry, published_reference
 from cannery.core.ray_cluster import ray_of
+from cannery.core.run_as import parse_run_as
 from cannery.core.run_command import docker_command
 from cannery.core.run_print import printed, printed_notes
 from cannery.core.user_caches import user_caches
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from cannery.core.mounts import Mount
     from cannery.core.plan import Plan
     from cannery.edge.context import Context
+    from cannery.edge.engine import Engine
 
 NO_NPUS, ALL_NPUS = "none", "all"
 SHELL = ("bash", "-l")
@@ -75,12 +77,7 @@ def _start(arguments: argparse.Namespace, context: Context, plan: Plan, containe
     for note in container.notes:
         context.say(f"note: {note}")
     engine = find_engine(context.env, context.cache, start=True, say=context.say)
-    if engine.user_map and container.group is not None:
-        told = user_map_text(engine.user_map)
-        context.say(f"warning: {told}: nodes of mode 0660 stay closed; `build.py doctor` says what opens them")
-    for volume in request.volumes if engine.host.startswith("unix://") else ():
-        if _is_absent(host_folder(volume)):
-            context.say(f"warning: -v {volume}: it is not there, and docker makes an empty folder of it, root's own")
+    _warn(container, engine, context)
     client = docker_client(engine)
     if request.runtime:
         require_runtime(client, request.runtime)
@@ -90,6 +87,20 @@ def _start(arguments: argparse.Namespace, context: Context, plan: Plan, containe
     # The container's exit code becomes ours, signals and terminal go straight to the client.
     line = engine.command(*command.arguments)
     os.execve(line[0], line, engine.client_env(context.env))  # noqa: S606 - no shell is wanted
+
+
+def _warn(container: Container, engine: Engine, context: Context) -> None:
+    """Say what the engine will not do as its user may think."""
+    if not engine.host.startswith("unix://"):
+        told = "cards, driver and folders were looked for on this one"
+        context.say(f"warning: the engine is on another host, {engine.host}, and {told}: run build.py there")
+        return
+    if engine.user_map and container.group is not None:
+        told = user_map_text(engine.user_map)
+        context.say(f"warning: {told}: nodes of mode 0660 stay closed; `build.py doctor` says what opens them")
+    for volume in container.request.volumes:
+        if _is_absent(host_folder(volume)):
+            context.say(f"warning: -v {volume}: it is not there, and docker makes an empty folder of it, root's own")
 
 
 def _is_absent(folder: str) -> bool:
@@ -122,6 +133,7 @@ def _form(arguments: argparse.Namespace) -> RunFormat:
 
 def _request(arguments: argparse.Namespace, context: Context, plan: Plan, form: RunFormat) -> RunRequest:
     """Return what is to run, but for the user's caches: those are looked at when all else is well."""
+    user = plan.recipe.profile.user
     npus = (arguments.npus if arguments.npus is not None else ALL_NPUS).lower()
     return RunRequest(
         image=_image(arguments, plan),
@@ -140,7 +152,8 @@ def _request(arguments: argparse.Namespace, context: Context, plan: Plan, form: 
         interface=_interface(arguments, context, form),
         trees=_trees(arguments, context, plan),
         elsewhere=arguments.show,
-        user=plan.recipe.profile.user,
+        user=user,
+        run_as=None if arguments.user is None else parse_run_as(arguments.user, user),
     )
 
 
@@ -155,11 +168,11 @@ def _with_caches(
     container: Container, arguments: argparse.Namespace, context: Context, plan: Plan, *, make: bool
 ) -> Container:
     """Return `container` with the user's caches in it, unless they are not wanted; `make` makes those that lack."""
-    if arguments.no_caches:
+    user, request = plan.recipe.profile.user, container.request
+    if arguments.no_caches or (user is None and not request.is_root):  # root's home is closed to others
         return container
-    user = plan.recipe.profile.user
-    found = tuple(ready_caches(user_caches(context.env, user), context.say, make=make, user=user))
-    return replace(container, request=replace(container.request, caches=found))
+    found = ready_caches(user_caches(context.env, user), context.say, make=make, user=request.run_as or user)
+    return replace(container, request=replace(request, caches=tuple(found)))
 
 
 def _known_value(context: Context, text: str) -> str:

@@ -15,6 +15,7 @@ from cannery.core.errors import UnableError, UsageError
 from cannery.core.mounts import Found, Mount, beside, driver_mounts, network_mounts, ranktable_mounts
 from cannery.core.network import HOST_NETWORK, Interface, interface_env
 from cannery.core.npu_host import card_text
+from cannery.core.run_as import RunAs, run_as_notes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,7 +40,7 @@ class RunRequest:
     for a terminal (standard input is handed on either way); `nodes` is how many such containers a job has. `network` is
     docker's word, with `interface` of the host's.
     `trees` and `caches` are folders of the user's; `elsewhere` says that the command is to be carried to another host.
-    `user` is whom the image runs as, None for root.
+    `user` is whom the image runs as, None for root; `run_as` is another one in its place.
     """
 
     image: str
@@ -60,6 +61,12 @@ class RunRequest:
     caches: tuple[Mount, ...] = ()
     elsewhere: bool = False
     user: ImageUser | None = None
+    run_as: RunAs | None = None
+
+    @property
+    def is_root(self) -> bool:
+        """Whether the container runs as root."""
+        return self.user is None if self.run_as is None else self.run_as.uid == 0
 
     @property
     def is_multi_node(self) -> bool:
@@ -107,15 +114,18 @@ def make_container(request: RunRequest, access: ChipAccess, host: HostNpus) -> C
     if not request.npu:
         if request.runtime:
             raise UsageError(f"the runtime {request.runtime} brings NPUs, and none are wanted", hint="leave out one")
-        return Container(request, 0, (), None, (), (), env, ())
+        return Container(request, 0, (), None, (), (), env, tuple(run_as_notes(request.run_as, request.user, 0)))
     cards = _chosen_cards(request, access, host)
     visible = _visible(request, cards, given)
     nodes = () if request.runtime else (*(f"/dev/davinci{n}" for n in cards), *access.managers)
     found = list(_found_mounts(request, access, host))
     driver = beside((mount for item in found for mount in item.mounts), request.volumes)
-    notes = tuple(note for item in found for note in item.notes)
+    notes = (
+        *(note for item in found for note in item.notes),
+        *run_as_notes(request.run_as, request.user, len(cards)),
+    )
     # Root opens root's nodes as it is; another user does as a member of root's group, which is what stands on them.
-    group = None if host.group == 0 and request.user is None else host.group
+    group = None if host.group == 0 and request.is_root else host.group
     return Container(request, len(cards), nodes, group, driver, visible, env, notes)
 
 

@@ -96,11 +96,12 @@ def pod_spec(container: Container, name: str, resource: str | None, arch: Arch) 
 
 
 def _security(container: Container) -> dict[str, Any]:
-    """Return who a pod runs as: the image's user by number, as admission rules ask for it, and the nodes' group."""
-    user = container.request.user
+    """Return who a pod runs as, by number as admission rules want it, and the nodes' group; {} for an image's root."""
+    user = container.request.run_as or container.request.user
     value: dict[str, Any] = {}
     if user is not None:
-        value = {"runAsNonRoot": True, "runAsUser": user.uid, "runAsGroup": user.gid}
+        value = {"runAsNonRoot": True} if user.uid else {}
+        value |= {"runAsUser": user.uid, "runAsGroup": user.gid}
     return value if container.group is None else {**value, "supplementalGroups": [container.group]}
 
 

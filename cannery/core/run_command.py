@@ -44,6 +44,7 @@ def docker_command(container: Container) -> RunCommand:
     # --init: as process 1 a program gets no default signals, Ctrl-C would do nothing, and ray's children stay zombies.
     arguments = ["run", "--rm", "--init", "--detach" if request.detach else "-it" if request.terminal else "-i"]
     arguments += ["--name", request.name] if request.name else []
+    arguments += ["--user", request.run_as.name] if request.run_as else []
     arguments += ["--shm-size", request.shm_size]
     arguments += ["--network", request.network] if request.network else []
     arguments += ["--runtime", request.runtime] if request.runtime else []

@@ -12,10 +12,11 @@ if TYPE_CHECKING:
 
     from cannery.core.image_user import ImageUser
     from cannery.core.mounts import Mount
+    from cannery.core.run_as import RunAs
 
 
 def ready_caches(
-    mounts: tuple[Mount, ...], say: Callable[[str], None], *, make: bool, user: ImageUser | None = None
+    mounts: tuple[Mount, ...], say: Callable[[str], None], *, make: bool, user: ImageUser | RunAs | None = None
 ) -> Iterator[Mount]:
     """Give those of `mounts` whose folder is there, or with `make` could be made.
 
@@ -38,7 +39,7 @@ def ready_caches(
         if os.access(folder, os.W_OK | os.X_OK):
             if user is not None and not _writes(user, folder):
                 say(
-                    f"warning: the image's user {user.name} ({user.uid}) cannot write {folder}, which is "
+                    f"warning: the container's user {user.name} ({user.uid}) cannot write {folder}, which is "
                     f"uid {folder.stat().st_uid}'s: it keeps no model there that it downloads; "
                     f"setfacl -m u:{user.uid}:rwx {folder} lets it"
                 )
@@ -48,7 +49,7 @@ def ready_caches(
             yield replace(mount, read_only=True)
 
 
-def _make(folder: Path, user: ImageUser | None) -> None:
+def _make(folder: Path, user: ImageUser | RunAs | None) -> None:
     """Make a folder where there is none, the image's user's if root makes it. Raises `OSError`."""
     if folder.is_dir():
         return
@@ -57,8 +58,10 @@ def _make(folder: Path, user: ImageUser | None) -> None:
         os.chown(folder, user.uid, user.gid)
 
 
-def _writes(user: ImageUser, folder: Path) -> bool:
+def _writes(user: ImageUser | RunAs, folder: Path) -> bool:
     """Whether owner, group and mode let `user` write in `folder`; what an access list says is not looked at."""
+    if user.uid == 0:
+        return True
     about = folder.stat()
     wanted = 0o300 if about.st_uid == user.uid else 0o030 if about.st_gid == user.gid else 0o003
     return about.st_mode & wanted == wanted

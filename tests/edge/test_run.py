@@ -67,8 +67,10 @@ class Host:
         monkeypatch.setattr(module, "HOST_ROOT", self.root)
         versions = {"server_version": "26", "api_version": "1.45", "arch": "amd64"}
         engine = Engine("unix:///s", Path("/usr/bin/docker"), None, owned=False, data_root=None, **versions)
-        self.user_map = ""
-        monkeypatch.setattr(module, "find_engine", lambda *_, **__: replace(engine, user_map=self.user_map))
+        self.user_map, self.engine_host = "", "unix:///s"
+        monkeypatch.setattr(
+            module, "find_engine", lambda *_, **__: replace(engine, user_map=self.user_map, host=self.engine_host)
+        )
         monkeypatch.setattr(module, "docker_client", lambda _: self)
         monkeypatch.setattr(module, "needed_image", lambda *_: "sha256:1")
         monkeypatch.setattr(os, "execve", self._execve)
@@ -218,7 +220,7 @@ def test_a_cache_that_the_images_user_cannot_write_is_a_warning(tmp_path: Path) 
         assert (made.stat().st_uid, made.stat().st_gid, said) == (4321, 4322, [])
         os.chown(made, 77, 78)
     assert tuple(ready_caches(mounts, said.append, make=True, user=user)) == mounts
-    assert said[-1].startswith(f"warning: the image's user me (4321) cannot write {made}, which is uid ")
+    assert said[-1].startswith(f"warning: the container's user me (4321) cannot write {made}, which is uid ")
     assert said[-1].endswith(f"setfacl -m u:4321:rwx {made} lets it")
     made.chmod(0o777)
     assert tuple(ready_caches(mounts, pytest.fail, make=False, user=user)) == mounts
@@ -282,6 +284,31 @@ def test_a_rootless_engine_is_said_where_a_group_opens_the_nodes(host: Host) -> 
     assert "users of its own" not in host("run", "quickstart", "--npus", "none").err
     host.user_map = ""
     assert "users of its own" not in host("run", "quickstart").err
+
+
+def test_an_engine_on_another_host_is_said(host: Host) -> None:
+    host.engine_host = "tcp://npus:2376"
+    told = "warning: the engine is on another host, tcp://npus:2376, and cards, driver and folders were looked for on"
+    assert told in host("run", "quickstart", "--npus", "none").err
+    host.engine_host = "unix:///run/docker.sock"
+    assert "another host" not in host("run", "quickstart", "--npus", "none").err
+
+
+def test_another_user_than_the_images(host: Host) -> None:
+    """Case U01: a number without a name, in an image that is root's."""
+    host.has(cards=(0, 1))
+    done = host("run", "quickstart", "--user", "4321:100")
+    assert ("--user", "4321:100") in pairwise(host.started)
+    assert not [word for word in host.started if ".cache" in word], "below /root, which is closed to that user"
+    assert "note: the image is root's: uid 4321 has no home and no place for caches there" in done.err
+    assert "note: uid 4321 has no name in the image: HCCL between several cards fails" in done.err
+    assert "HCCL between" not in host("run", "quickstart", "--user", "4321", "--npus", "1").err
+    root = host.start("shell", "quickstart", "--user", "0")
+    assert [word for word in root if ".cache" in word], "root as ever"
+    wrong = host("run", "quickstart", "--user", "alice")
+    assert (wrong.code, wrong.err.splitlines()[-1]) == (
+        ExitCode.USAGE, '  → UID or UID:GID, as "$(id -u):$(id -g)"'
+    )  # fmt: skip
 
 
 def test_a_volume_that_is_not_there_is_said(host: Host, tmp_path: Path) -> None:

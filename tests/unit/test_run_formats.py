@@ -34,6 +34,7 @@ from cannery.core.mounts import Mount
 from cannery.core.network import Interface
 from cannery.core.npu_host import HostNpus, full_model
 from cannery.core.ray_cluster import Ray, ray_cluster, ray_of
+from cannery.core.run_as import parse_run_as
 from cannery.core.run_command import docker_command
 from cannery.core.run_print import printed, printed_notes
 from cannery.core.words import Arch, RunFormat
@@ -310,6 +311,53 @@ def test_a_pod_says_whom_it_runs_as(user: ImageUser | None, host: HostNpus, secu
     words = docker_command(container).arguments
     assert [b for a, b in pairwise(words) if a == "--group-add"] == (group or [])
     assert pod_of(made(user=user, npu=False)).get("securityContext") == (AS_USER if user else None)
+
+
+@pytest.mark.parametrize(
+    ("text", "user", "numbers", "non_root"),
+    [
+        ("4321", None, (4321, 0), True),
+        ("4321:100", USER, (4321, 100), True),
+        ("2000", USER, (2000, 3000), True),
+        ("0", USER, (0, 0), False),
+    ],
+)
+def test_another_user_is_said_in_every_form(
+    text: str, user: ImageUser | None, numbers: tuple[int, int], *, non_root: bool
+) -> None:
+    run_as = parse_run_as(text, user)
+    assert (run_as.uid, run_as.gid) == numbers
+    container = made(user=user, run_as=run_as, host=OTHERWISE)
+    security = pod_of(container)["securityContext"]
+    assert (security["runAsUser"], security["runAsGroup"]) == numbers
+    assert security.get("runAsNonRoot", False) is non_root
+    assert security.get("supplementalGroups") == ([0] if non_root else None), "root's nodes, and root opens its own"
+    assert service(container)["user"] == text
+    assert ("--user", text) in pairwise(docker_command(container).arguments)
+
+
+@pytest.mark.parametrize("text", ["", "alice", "1:", ":1", "1:b", "-1", str(2**32 - 1), "1:2:3", "٣"])
+def test_no_user_by_number(text: str) -> None:
+    with pytest.raises(UsageError, match="is no user by number"):
+        parse_run_as(text, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "user", "cards", "notes"),
+    [
+        ("4321", USER, 2, ["uid 4321 has no name in the image"]),
+        ("4321", USER, 1, []),
+        ("2000", USER, 8, []),
+        ("65534", USER, 8, []),
+        ("0", None, 8, []),
+        ("65534", None, 8, ["the image is root's: uid 65534 has no home"]),
+        ("4321", None, 8, ["the image is root's: uid 4321 has no home", "uid 4321 has no name in the image"]),
+    ],
+)
+def test_what_another_user_lacks(text: str, user: ImageUser | None, cards: int, notes: list[str]) -> None:
+    container = made(user=user, run_as=parse_run_as(text, user), cards=tuple(range(cards)))
+    assert len(container.notes) == len(notes)
+    assert all(said.startswith(note) for said, note in zip(container.notes, notes, strict=True))
 
 
 # RayCluster

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from cannery.core.doctor.check import Check, State, closed, ok, seen_chips
 from cannery.core.host_facts import DEV, MODULES, PASSWD, User
+from cannery.core.run_as import REPORT
 from cannery.core.words import CHIP_ALIASES, Chip
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 ACCELERATOR = "0x1200"
 REINSTALL = "install the Ascend driver, or install it again for this kernel; then restart"
 OWNERS = "the driver's installer makes them HwHiAiUser's, 0660: install it again, or chgrp and chmod them so"
-NAMELESS = "vllm-project/vllm-ascend issue 9490"
 # Names that npu-smi prints, and that say something else elsewhere, or nothing: 910B alone is of the first family (its
 # rows show DDR beside 32 GB of HBM, as in vllm-project/vllm-ascend issue 3010; an A2 prints 910B1 to 910B4), and each
 # die of an A3 is Ascend910 (issues 2082 and 12980 there).
@@ -134,7 +134,7 @@ def access(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
 
 def _nameless(user: User) -> Check:
     """Warn of a number without a name (case U01)."""
-    message = f"uid {user.uid} has no name here: HCCL between several cards fails for such a user ({NAMELESS})"
+    message = f"uid {user.uid} has no name here: HCCL between several cards fails for such a user ({REPORT})"
     step = f"`useradd -u {user.uid} NAME`; in a container its image has to name it: `user` of the profile"
     return Check("devices.user", State.WARNING, message, step)
 

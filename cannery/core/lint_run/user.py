@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cannery.core.lint_run.case import Edit, remark
+from cannery.core.run_as import REPORT
 from cannery.core.words import Severity
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ OWNER = "1000"
 GROUP = ("--group-add", '"$(stat -c %g /dev/davinci_manager)"')
 # Every distribution has this one in /etc/passwd.
 NOBODY = "65534"
-REPORT = "vllm-project/vllm-ascend issue 9490"
 
 
 def group(case: Case) -> Iterator[Remark]:

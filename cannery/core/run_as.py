@@ -1,0 +1,52 @@
+"""Whom a container runs as, where that is another than the image says (case U01)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cannery.core.errors import UsageError
+from cannery.core.host_facts import uid_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cannery.core.image_user import ImageUser
+
+# Every distribution has them in /etc/passwd: root and nobody.
+NAMED = frozenset({0, 65534})
+REPORT = "vllm-project/vllm-ascend issue 9490"
+
+
+@dataclass(frozen=True)
+class RunAs:
+    """A user and a group by number, and how docker is told of them."""
+
+    name: str
+    uid: int
+    gid: int
+
+
+def parse_run_as(text: str, user: ImageUser | None) -> RunAs:
+    """Read `UID[:GID]` for an image of `user` (None: root's). Without a group it is the one that docker takes.
+
+    Raises `UsageError` for names: which number one has, only the image knows, and a cluster asks for the number.
+    """
+    match = re.fullmatch(r"([0-9]+)(?::([0-9]+))?", text)
+    uid, gid = (uid_of(match[1]), uid_of(match[2] or "0")) if match else (None, None)
+    if match is None or uid is None or gid is None:
+        raise UsageError(f"--user: {text!r} is no user by number", hint='UID or UID:GID, as "$(id -u):$(id -g)"')
+    if match[2] is None and user is not None and uid == user.uid:
+        gid = user.gid
+    return RunAs(text, uid, gid)
+
+
+def run_as_notes(run_as: RunAs | None, user: ImageUser | None, cards: int) -> Iterator[str]:
+    """Give what such a user lacks in an image of `user`, with so many cards."""
+    if run_as is None or run_as.uid == 0:
+        return
+    if user is None:
+        yield f"the image is root's: uid {run_as.uid} has no home and no place for caches there (`user` in its profile)"
+    if cards > 1 and run_as.uid not in NAMED | ({user.uid} if user else set()):
+        yield f"uid {run_as.uid} has no name in the image: HCCL between several cards fails for such a user ({REPORT})"
