@@ -22,7 +22,7 @@ from cannery.core.run_as import parse_run_as
 from cannery.core.run_command import docker_command
 from cannery.core.run_print import printed, printed_notes
 from cannery.core.user_caches import user_caches
-from cannery.core.words import RunFormat
+from cannery.core.words import BaseKind, RunFormat
 from cannery.edge.context import named_folders
 from cannery.edge.docker_runtime import require_runtime
 from cannery.edge.engine import docker_client, find_engine
@@ -52,6 +52,8 @@ def run(arguments: argparse.Namespace, context: Context) -> ExitCode:
     access = catalog.chips[plan.recipe.target.chip]
     host = read_host(wanted_paths(access), HOST_ROOT)
     request = _request(arguments, context, plan, form)
+    if request.npu and plan.recipe.base.kind is BaseKind.STANDIN:
+        context.say(f"note: {plan.recipe.name} stands on the stand-in base, which has no CANN: no NPU computes in it")
     if arguments.show:
         container = make_container(request, access, full_model(access, request.cards, host))
         container = _with_caches(container, arguments, context, plan, make=False) if form.is_local else container

@@ -294,6 +294,15 @@ def test_an_engine_on_another_host_is_said(host: Host) -> None:
     assert "another host" not in host("run", "quickstart", "--npus", "none").err
 
 
+def test_npus_are_of_no_use_to_an_image_on_the_standin(host: Host) -> None:
+    host.has(cards=(0,))
+    told = "note: quickstart stands on the stand-in base, which has no CANN: no NPU computes in it"
+    assert told in host("run", "quickstart").err
+    assert told in host("run", "quickstart", "--print", "--format", "pod").err
+    assert told not in host("run", "quickstart", "--npus", "none").err
+    assert told not in host("run", "verl-npu", "--arch", "arm64", "--print", root=ROOT).err
+
+
 def test_another_user_than_the_images(host: Host) -> None:
     """Case U01: a number without a name, in an image that is root's."""
     host.has(cards=(0, 1))
