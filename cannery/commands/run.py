@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING
 
 from cannery.commands.versions import planned
 from cannery.core.container import GIVEN, VISIBLE, Container, RunRequest, make_container
-from cannery.core.container_words import host_folder
 from cannery.core.dev_trees import dev_mounts, dev_names, dev_notes
 from cannery.core.errors import ExitCode, UsageError
-from cannery.core.host_facts import user_map_text
 from cannery.core.network import ADDRESS, HOST_NETWORK, Interface
 from cannery.core.npu_host import full_model, parse_cards, wanted_paths
 from cannery.core.published import parse_registry, published_reference
@@ -30,6 +28,7 @@ from cannery.edge.images import needed_image
 from cannery.edge.interfaces import interface_names, read_interface
 from cannery.edge.npu_host import read_host
 from cannery.edge.planned_sources import refuse_other_tree
+from cannery.edge.start_warnings import start_warnings
 from cannery.edge.user_caches import ready_caches
 
 if TYPE_CHECKING:
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
     from cannery.core.mounts import Mount
     from cannery.core.plan import Plan
     from cannery.edge.context import Context
-    from cannery.edge.engine import Engine
 
 NO_NPUS, ALL_NPUS = "none", "all"
 SHELL = ("bash", "-l")
@@ -79,7 +77,8 @@ def _start(arguments: argparse.Namespace, context: Context, plan: Plan, containe
     for note in container.notes:
         context.say(f"note: {note}")
     engine = find_engine(context.env, context.cache, start=True, say=context.say)
-    _warn(container, engine, context)
+    for warning in start_warnings(container, engine):
+        context.say(f"warning: {warning}")
     client = docker_client(engine)
     if request.runtime:
         require_runtime(client, request.runtime)
@@ -89,30 +88,6 @@ def _start(arguments: argparse.Namespace, context: Context, plan: Plan, containe
     # The container's exit code becomes ours, signals and terminal go straight to the client.
     line = engine.command(*command.arguments)
     os.execve(line[0], line, engine.client_env(context.env))  # noqa: S606 - no shell is wanted
-
-
-def _warn(container: Container, engine: Engine, context: Context) -> None:
-    """Say what the engine will not do as its user may think."""
-    if not engine.host.startswith("unix://"):
-        told = "cards, driver and folders were looked for on this one"
-        context.say(f"warning: the engine is on another host, {engine.host}, and {told}: run build.py there")
-        return
-    if engine.user_map and container.group is not None:
-        told = user_map_text(engine.user_map)
-        context.say(f"warning: {told}: nodes of mode 0660 stay closed; `build.py doctor` says what opens them")
-    for volume in container.request.volumes:
-        if _is_absent(host_folder(volume)):
-            context.say(f"warning: -v {volume}: it is not there, and docker makes an empty folder of it, root's own")
-
-
-def _is_absent(folder: str) -> bool:
-    """Whether a folder of this host is not there, as far as this user may look; "" is none."""
-    try:
-        return bool(folder) and not Path(folder).stat()
-    except (FileNotFoundError, NotADirectoryError):
-        return True
-    except OSError:
-        return False
 
 
 def _form(arguments: argparse.Namespace) -> RunFormat:

@@ -17,6 +17,8 @@ from cannery.core.words import Arch
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from cannery.core.host_users import User
+
 INSTALL_INFO = "/etc/ascend_install.info"
 ASCEND = "/usr/local/Ascend"
 PASSWD, GROUP = "/etc/passwd", "/etc/group"
@@ -39,7 +41,6 @@ TEXTS = (
 )
 # Default huge page of an arm64 kernel, in kB → its page, in bytes: one table of the lowest level holds 8 bytes a page.
 _HUGE_TO_PAGE = {2048: 4096, 32768: 16384, 524288: 65536}
-LAST_UID = 2**32 - 2
 _SIZES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
@@ -58,16 +59,6 @@ class Node:
         """The NPU's number, None for a manager."""
         match = CARD.fullmatch(self.path)
         return int(match[1]) if match else None
-
-
-@dataclass(frozen=True)
-class User:
-    """Somebody who is to use the NPUs. One who is a number alone, without a line in /etc/passwd, is not named."""
-
-    name: str
-    uid: int
-    groups: frozenset[int]
-    is_named: bool = True
 
 
 @dataclass(frozen=True)
@@ -188,29 +179,3 @@ def install_folder(text: str) -> str:
 def info_fields(text: str) -> dict[str, str]:
     """Return `NAME=value` lines of a version.info."""
     return dict(re.findall(r"^(\w+)=(.*?)\s*$", text, re.MULTILINE))
-
-
-def user_in(passwd: str, group: str, name: str) -> User | None:
-    """Return the user of a passwd and a group file, by name or by number.
-
-    A number that the first has not is a user all the same; a name that it has not is None.
-    """
-    rows = re.findall(r"^([^:\n]+):[^:\n]*:([0-9]{1,18}):([0-9]{1,18}):", passwd, re.MULTILINE)
-    number = uid_of(name)
-    row = next((row for row in rows if row[0] == name), None)
-    row = row or next((row for row in rows if number is not None and int(row[1]) == number), None)
-    if row is None:
-        return nameless(number)
-    groups = re.findall(r"^[^:\n]+:[^:\n]*:([0-9]{1,18}):(.*)$", group, re.MULTILINE)
-    others = {int(gid) for gid, members in groups if row[0] in members.strip().split(",")}
-    return User(row[0], int(row[1]), frozenset({int(row[2]), *others}))
-
-
-def uid_of(text: str) -> int | None:
-    """Return the number of a user who is named by it, None for a name and for what no system counts to."""
-    return int(text) if re.fullmatch(r"[0-9]{1,10}", text) and int(text) <= LAST_UID else None
-
-
-def nameless(uid: int | None) -> User | None:
-    """Return a user who is a number alone: in root's group, as docker's `--user NUMBER` is."""
-    return None if uid is None else User(str(uid), uid, frozenset({0}), is_named=False)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cannery.core.errors import UsageError
-from cannery.core.host_facts import uid_of
+from cannery.core.host_users import uid_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -22,12 +22,9 @@ from cannery.core.host_facts import (
     EngineState,
     HostFacts,
     Node,
-    User,
     install_folder,
-    nameless,
-    uid_of,
-    user_in,
 )
+from cannery.core.host_users import User, nameless, uid_of, user_in
 from cannery.core.npu_host import NPU_SMI
 from cannery.core.read_container import CARD
 from cannery.edge.engine import find_engine

@@ -15,7 +15,8 @@ import pytest
 from host_trees import Tree, healthy_a2, healthy_a3, without_npu
 
 from cannery import cli
-from cannery.core.host_facts import HostFacts, User
+from cannery.core.host_facts import HostFacts
+from cannery.core.host_users import User
 from cannery.edge import host_facts, host_tree
 from cannery.edge.context import read_context
 from cannery.edge.host_facts import read_facts

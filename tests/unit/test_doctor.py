@@ -11,7 +11,8 @@ from cannery.core.catalog import ChipAccess
 from cannery.core.doctor import CHECKS, counts, diagnose, report_lines
 from cannery.core.doctor.check import Check, DriverWish, State, Wanted
 from cannery.core.drivers import Drivers
-from cannery.core.host_facts import EngineState, HostFacts, Node, User, info_fields, install_folder, user_in
+from cannery.core.host_facts import EngineState, HostFacts, Node, info_fields, install_folder
+from cannery.core.host_users import User, user_in
 from cannery.core.image_user import ImageUser
 from cannery.core.target import Target
 from cannery.core.words import Arch, Chip

@@ -6,7 +6,8 @@ import re
 from typing import TYPE_CHECKING
 
 from cannery.core.doctor.check import Check, State, closed, ok, seen_chips
-from cannery.core.host_facts import DEV, MODULES, PASSWD, User
+from cannery.core.host_facts import DEV, MODULES, PASSWD
+from cannery.core.host_users import User
 from cannery.core.run_as import REPORT
 from cannery.core.words import CHIP_ALIASES, Chip
 

@@ -1,0 +1,39 @@
+"""What to know before a container starts: an engine, or a folder, that is not as its user may think."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cannery.core.container_words import host_folder
+from cannery.core.host_facts import user_map_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cannery.core.container import Container
+    from cannery.edge.engine import Engine
+
+
+def start_warnings(container: Container, engine: Engine) -> Iterator[str]:
+    """Give what the engine will not do as asked: nodes that stay closed, folders that it makes or has not."""
+    if not engine.host.startswith("unix://"):
+        told = "cards, driver and folders were looked for on this one"
+        yield f"the engine is on another host, {engine.host}, and {told}: run build.py there"
+        return
+    if engine.user_map and container.group is not None:
+        told = user_map_text(engine.user_map)
+        yield f"{told}: nodes of mode 0660 stay closed; `build.py doctor` says what opens them"
+    for volume in container.request.volumes:
+        if _is_absent(host_folder(volume)):
+            yield f"-v {volume}: it is not there, and docker makes an empty folder of it, root's own"
+
+
+def _is_absent(folder: str) -> bool:
+    """Whether a folder of this host is not there, as far as this user may look; "" is none."""
+    try:
+        return bool(folder) and not Path(folder).stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
