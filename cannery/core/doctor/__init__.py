@@ -8,7 +8,7 @@ from cannery.core.doctor.check import State
 from cannery.core.doctor.devices import access, cards, chip, image_user, managers, smi
 from cannery.core.doctor.driver import files, firmware, version
 from cannery.core.doctor.engine import disk, docker, emulation, inside, overlay, runtime, users
-from cannery.core.doctor.system import hccn, kernel, memory, page_size, ranktable, shared_memory
+from cannery.core.doctor.system import hccn, kernel, memory, page_size, ports, ranktable, shared_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -38,6 +38,7 @@ CHECKS: tuple[Callable[[HostFacts, Wanted], Iterator[Check]], ...] = (
     memory,
     shared_memory,
     hccn,
+    ports,
     ranktable,
 )
 
