@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from cannery.core.shell_words import Word
 
 _IMAGE_NAME = re.compile(r"ima?ge?|tag", re.IGNORECASE)
+# An image that cannot be another thing, and a command's output that holds options.
+_IMAGE = re.compile(r"[\w.-]+(?::\d+)?(?:/[\w.-]+)*:[\w.-]+(?:@.*)?")
+_PRINTS_OPTIONS = re.compile(r"(?:\$\(|`).*[\s\"'](?:--\w|-v\b)", re.DOTALL)
 # What a word processor makes of two hyphens.
 _DASHES = re.compile(r"^(?:[\u2010-\u2015\u2212]{1,2}-?|-[\u2010-\u2015\u2212])(?=[A-Za-z])")
 
@@ -67,9 +70,12 @@ class Reader:
                 return
 
     def _is_of_options(self, value: str) -> bool:
-        """Whether a variable that is not known holds options, not the image: an option or another variable follows."""
-        after = self.left[1].value if len(self.left) > 1 else ""
-        return value.startswith("$") and after.startswith(("-", "$")) and not _IMAGE_NAME.search(value)
+        """Whether what only a shell knows holds options, not the image: an option, a variable or an image follows."""
+        if not value.startswith(("$", "`")) or len(self.left) == 1:
+            return False
+        after = self.left[1].value
+        holds = after.startswith(("-", "$", "`")) or _IMAGE.fullmatch(after)
+        return _PRINTS_OPTIONS.match(value) is not None or bool(holds and not _IMAGE_NAME.search(value))
 
     def _plain_dash(self, word: Word) -> str:
         match = _DASHES.match(word.value)

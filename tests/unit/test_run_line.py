@@ -8,6 +8,8 @@ from cannery.core.errors import UsageError
 from cannery.core.run_line import RunLine, run_lines
 from cannery.core.run_options import ALIASES, SHORT_SWITCHES, SHORT_VALUES, SWITCHES, VALUES
 
+LOOP = "$(for i in 0 1; do echo --device=/dev/davinci$i; done)"
+
 
 def line(text: str) -> RunLine:
     (found,) = run_lines(text)
@@ -73,6 +75,11 @@ def test_a_script_with_variables() -> None:
         ("$MORE $IMAGE bash", ("$MORE",), "$IMAGE"),
         ("$MORE --rm image", ("$MORE",), "image"),
         ("$X bash", (), "$X"),
+        ("$X quay.io/a/b:c bash", ("$X",), "quay.io/a/b:c"),
+        ("$(for i in 0 1; do echo --device=/dev/davinci$i; done) image bash", (LOOP,), "image"),
+        ("`f -v /a:/b` $IMAGE", ("`f -v /a:/b`",), "$IMAGE"),
+        ("$(cat image.txt) bash", (), "$(cat image.txt)"),
+        ("${A[@]} --rm image", ("${A[@]}",), "image"),
     ],
 )
 def test_an_unknown_variable_is_the_image_or_options(words: str, opaque: tuple[str, ...], image: str) -> None:
