@@ -40,11 +40,20 @@ class RunLine:
     misread: tuple[Misread, ...] = ()
     known: tuple[tuple[str, str], ...] = ()
 
-    def text(self, changes: Mapping[int, tuple[str, ...]], added: Sequence[tuple[str, ...]]) -> str:
-        """Return the line, an option a line: those at `changes` written otherwise, `added` behind all of them."""
+    def text(
+        self,
+        changes: Mapping[int, tuple[str, ...]],
+        added: Sequence[tuple[str, ...]],
+        taken: frozenset[int] = frozenset(),
+    ) -> str:
+        """Return the line, an option a line: those at `changes` written otherwise, `added` behind all of them.
+
+        `taken` are places among the words behind the image, of words that go.
+        """
         options = [changes.get(number, words) for number, words in enumerate(self.written)]
         lines = [" ".join(words) for words in (self.head, *options, *added, (self.image,)) if words]
-        return " \\\n    ".join(lines) + "".join(f" {word}" for word in self.command)
+        command = [word for number, word in enumerate(self.command) if number not in taken]
+        return " \\\n    ".join(lines) + "".join(f" {word}" for word in command)
 
 
 def run_lines(text: str, known: Iterable[tuple[str, str]] = ()) -> tuple[RunLine, ...]:

@@ -22,15 +22,21 @@ if TYPE_CHECKING:
     from cannery.core.words import Arch
 
 DRIVER = "/usr/local/Ascend/driver"
+# Of the 950 alone (vllm-ascend, its page on A5).
+NEW_NODES = frozenset({"/dev/ummu", "/dev/uburma"})
 RUNTIME_DEVICES, VISIBLE = "ASCEND_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES"
 
 
 @dataclass(frozen=True)
 class Edit:
-    """A change of a command: `words` in the place of option number `at` (none: it goes), or as a new option (-1)."""
+    """A change of a command: `words` in the place of option number `at` (none: it goes), or as a new option (-1).
+
+    `taken` are the places, among the words behind the image, of those that stand in the new option and go from there.
+    """
 
     at: int
     words: tuple[str, ...] = ()
+    taken: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -97,8 +103,9 @@ class Case:
 
     @property
     def chip(self) -> Chip | None:
-        """The chip that the image is for, else the host's."""
-        return self.told.chip or self.ground.chip
+        """The chip that the image is for, else the host's, else the one that alone has a node which is given."""
+        of_new = any(device.source in NEW_NODES for device in self.container.devices)
+        return self.told.chip or self.ground.chip or (Chip.A5 if of_new else None)
 
     @cached_property
     def access(self) -> ChipAccess:
