@@ -45,6 +45,11 @@ class Device:
         match = CARD.fullmatch(self.source)
         return int(match[1]) if match else None
 
+    @property
+    def is_open_card(self) -> bool:
+        """Whether it is an NPU's node whose number a shell fills in: `/dev/davinci$i`."""
+        return self.source.startswith("/dev/davinci") and is_open(self.source)
+
 
 @dataclass(frozen=True)
 class Mount:

@@ -123,6 +123,11 @@ SAID = [
     (f"{GOOD} --device /dev/davinci2:/dev/davinci2 --device /dev/davinci0 {CANN}", []),
     (f"{GOOD} --device /dev/davinci2:/dev/davinci2:r {CANN}", ["error run.node.permission"]),
     (f"docker run --shm-size 32g --device /dev/davinci0 $NODES --rm {FILES} {CANN}", ["warning run.node.missing"] * 3),
+    # a card whose number a shell fills in
+    (f"docker run --shm-size 32g --device=/dev/davinci$i {FILES} {CANN}", ["error run.node.missing"] * 3),
+    (f"docker run --shm-size 32g --device=/dev/davinci$i {NODES} {FILES} {CANN}", []),
+    (f"docker run --shm-size 32g --device $CARD {NODES} {FILES} {CANN}", []),
+    ("docker run --device $CARD ubuntu", []),
     # which chip it is, told by nodes that the newest alone has, where a tag does not tell it
     (f"{NEW} quay.io/ascend/vllm-ascend:{{{{version}}}}", []),
     (f"{NEW.replace('--device /dev/ummu', '')} quay.io/ascend/vllm-ascend:$VERSION-a5", []),

@@ -106,6 +106,43 @@ def test_what_is_copied_along_with_a_command_is_left_out(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        'ssh -p 22 host "docker run --device /dev/davinci0 image"',
+        "sudo su - user -c 'docker run --device /dev/davinci0 image'",
+        "ID=$(docker run --device /dev/davinci0 image)",
+        "ID=`docker run --device /dev/davinci0 image`; docker logs $ID",
+        "RUN='docker run --device /dev/davinci0 image'\n$RUN",
+        "ssh host \"sh -c 'docker run --device /dev/davinci0 image'\"",
+        "cat > run.sh <<EOF\ndocker run --device /dev/davinci0 image\nEOF",
+        "Don't forget:\n```bash\ndocker run --device /dev/davinci0 image\n```\nThat's it.\n~~~\nls\n~~~",
+    ],
+)
+def test_a_line_within_another_text_is_found(text: str) -> None:
+    found = line(text).container
+    assert (found.image, found.cards) == ("image", (0,))
+
+
+def test_a_line_of_the_text_itself_counts_before_those_in_its_words() -> None:
+    assert line("docker run image sh -c 'docker run other'").container.image == "image"
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("docker exec -it --privileged c bash", "`exec` adds nothing to a container"),
+        ("docker compose up -d", "--file compose.yaml"),
+        ("docker service create --device /dev/davinci0 image", "swarm maps no devices"),
+        ("echo 'docker run \"a'", "for example"),
+    ],
+)
+def test_a_command_that_starts_no_container_says_what_to_give(text: str, hint: str) -> None:
+    with pytest.raises(UsageError, match="there is no `docker run` in it") as caught:
+        run_lines(text)
+    assert hint in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
     ("text", "what"),
     [
         ("docker ps", "there is no `docker run` in it"),

@@ -13,6 +13,7 @@ from cannery.core.errors import UsageError
 from cannery.core.findings import RANK
 from cannery.core.lint_run.behind import behind
 from cannery.core.lint_run.case import Case, Edit, remark
+from cannery.core.lint_run.closed import closed_nodes, mounted_nodes, same_target
 from cannery.core.lint_run.driver import driver_mounts, smi_mount
 from cannery.core.lint_run.engine import gpus, mixed, network, platform, privileged
 from cannery.core.lint_run.environment import chip_words, entry_point, lists, preload, split_value
@@ -21,13 +22,10 @@ from cannery.core.lint_run.memory import shared_memory
 from cannery.core.lint_run.mount_text import unread
 from cannery.core.lint_run.mounts import bad_paths, hidden, twice
 from cannery.core.lint_run.nodes import (
-    closed_nodes,
     endless_numbers,
     foreign_nodes,
     missing_cards,
     missing_managers,
-    mounted_nodes,
-    same_target,
     unknown_nodes,
 )
 from cannery.core.lint_run.user import caches, group

@@ -132,7 +132,7 @@ class Case:
     @cached_property
     def uses_npu(self) -> bool:
         """Whether nodes of NPUs reach the container."""
-        nodes = any(d.card is not None or d.source in self.managers for d in self.container.devices)
+        nodes = any(d.card is not None or d.is_open_card or d.source in self.managers for d in self.container.devices)
         unread = bool(self.privileged or self.container.opaque or self.cdi) and self.told.ascend
         return nodes or self.runtime or unread
 
@@ -160,5 +160,6 @@ class Case:
 
     def first_card(self) -> str:
         """Return the word that a message about what is missing points at: the first card's, else the image."""
-        cards: list[Device] = [d for d in self.container.devices if re.search(r"davinci\W?_?\d", d.source)]
+        devices = self.container.devices
+        cards: list[Device] = [d for d in devices if d.is_open_card or re.search(r"davinci\W?_?\d", d.source)]
         return cards[0].setting.word if cards else self.container.image
