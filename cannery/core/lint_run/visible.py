@@ -44,7 +44,8 @@ def runtime_variable(case: Case) -> Iterator[Remark]:
     named, cards = runtime_cards(case), case.container.cards
     if variable is None or variable.value is None or is_open(variable.value):
         runtime = case.container.last("runtime")
-        if variable is None and runtime is not None and (runtime.value or "").lower() == "ascend":
+        elsewhere = case.container.opaque or case.container.all("env-file")  # whence it may come
+        if variable is None and not elsewhere and runtime and (runtime.value or "").lower() == "ascend":
             what = (
                 f"{runtime.word} without {RUNTIME_DEVICES}: the runtime gives no card, unless the image's ENV names it"
             )
