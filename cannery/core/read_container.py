@@ -9,6 +9,8 @@ from functools import cached_property
 
 from cannery.core.shell_words import OPEN, is_open
 
+# How guides write the number that is their reader's.
+_ANY_CARD = re.compile(r"/dev/davinci(?:[NXnx]|\{[^{}]*\})")
 # Longer numbers are no card of any machine.
 CARD = re.compile(r"/dev/davinci([0-9]{1,4})")
 _PERMISSIONS = re.compile(r"[rwm]{1,3}")
@@ -47,8 +49,8 @@ class Device:
 
     @property
     def is_open_card(self) -> bool:
-        """Whether it is an NPU's node whose number a shell fills in: `/dev/davinci$i`."""
-        return self.source.startswith("/dev/davinci") and is_open(self.source)
+        """Whether it is an NPU's node of a number that is still to be filled in: `/dev/davinci$i`, `/dev/davinciN`."""
+        return is_open_card(self.source)
 
 
 @dataclass(frozen=True)
@@ -141,6 +143,11 @@ class Container:
             name, equals, value = (setting.value or "").partition("=")
             found[name] = Variable(name, value if equals else None, setting)
         return found
+
+
+def is_open_card(path: str) -> bool:
+    """Whether `path` is an NPU's node whose number a shell fills in, or who follows a guide."""
+    return path.startswith("/dev/davinci") and (is_open(path) or _ANY_CARD.fullmatch(path) is not None)
 
 
 def colon_parts(text: str) -> list[str]:

@@ -23,6 +23,8 @@ class Known:
 
     def __init__(self, given: Iterable[tuple[str, str]]) -> None:
         self.values = dict(given)
+        # What `alias NAME='…'` says.
+        self.aliases = dict[str, str]()
         self._pairs: tuple[tuple[str, str], ...] | None = None
         # For each block that is open: what is set in it, and counts for nothing that is sure behind it.
         self._open: list[set[str]] = []
@@ -45,6 +47,9 @@ class Known:
             at += 1
         if at < len(words) and words[at] in _OPENS:
             self._open.append(set())
+            return
+        if list(words[at : at + 1]) == ["alias"]:
+            self.aliases.update((one[1], one[3]) for one in map(_ASSIGNED.fullmatch, words[at + 1 :]) if one)
             return
         rest = [word for word in words[at:] if word not in _SETTERS and not word.startswith("-")]
         matches = [_ASSIGNED.fullmatch(word) for word in rest]

@@ -30,7 +30,7 @@ _PIECE = rf"""'[^']*'|{_DOUBLE}|\\.|{OPEN}|[^\s;&|<>()'"\\`]"""
 _QUOTED = re.compile(rf"""('[^']*'|{_DOUBLE}|\\.|\$\({_OUTPUT}*+\)|`[^`]*`)""", re.DOTALL)
 _WORD = re.compile(rf"(?:{_PIECE}|(?<=\S)\\\n)+", re.DOTALL)
 _BETWEEN = re.compile(r"(?:[ \t\r\xa0]|\\\n)+")
-_CUT = re.compile(r"\\[ \t]+(?:\n|$)")
+_CUT = re.compile(r"\\[ \t]+(?P<comment>#[^\n]*)?(?:\n|$)")
 _COMMENT = re.compile(r"#[^\n]*")
 _REDIRECT = re.compile(r"\d*(?:>>?|<<?)&?[ \t]*[^\s;&|]+")
 _OPERATOR = re.compile(r"&&|\|\||[;&|()\n]")
@@ -104,10 +104,18 @@ def shell_commands(text: str, given: Iterable[tuple[str, str]] = ()) -> tuple[Sh
             words += _expanded(token, known.values, room)
             continue
         if words:
+            if words[0].raw in known.aliases:
+                words[:1] = _written_out(known.aliases[words[0].raw], known, room)
             known.take([word.value for word in words])
             found.append(ShellCommand(tuple(words), token, known.pairs()))
         words = []
     return tuple(found)
+
+
+def _written_out(alias: str, known: Known, room: _Room) -> list[Word]:
+    """Return the words that an alias stands for."""
+    tokens = _tokens(room.take(alias))
+    return [one for token in tokens if isinstance(token, Word) for one in _expanded(token, known.values, room)]
 
 
 def _tokens(text: str) -> Iterator[Word | str]:
@@ -117,7 +125,9 @@ def _tokens(text: str) -> Iterator[Word | str]:
         if match := _BETWEEN.match(text, at):
             continued = "\n" in match[0]
         elif match := _CUT.match(text, at):
-            yield f"line {line} ends in a backslash and a blank, which is no continuation"
+            ends = "ends in a backslash and a blank, which is no continuation"
+            comment = "has a comment behind its backslash, which is no continuation then"
+            yield f"line {line} {comment if match['comment'] else ends}"
         elif match := _COMMENT.match(text, at):
             if continued:
                 yield f"line {line} is a comment, which ends the command that the line before it continues"

@@ -126,6 +126,7 @@ SAID = [
     # a card whose number a shell fills in
     (f"docker run --shm-size 32g --device=/dev/davinci$i {FILES} {CANN}", ["error run.node.missing"] * 3),
     (f"docker run --shm-size 32g --device=/dev/davinci$i {NODES} {FILES} {CANN}", []),
+    (f"docker run --shm-size 32g --device=/dev/davinciN {NODES} {FILES} {CANN}", []),
     (f"docker run --shm-size 32g --device $CARD {NODES} {FILES} {CANN}", []),
     ("docker run --device $CARD ubuntu", []),
     # which chip it is, told by nodes that the newest alone has, where a tag does not tell it
@@ -257,6 +258,7 @@ SAID = [
     (f"{GOOD} --entrypoint /run.sh {OURS} --device /dev/davinci2 -c x", ["warning run.image.behind"]),
     (f"{GOOD} --entrypoint sleep infinity -v /a:/b {OURS}", ["error run.entrypoint.words"]),
     (f"{GOOD} --device /dev/davinci{{2,3}} {CANN}", ["error run.image.path"]),
+    (f"{GOOD} '' {CANN}", ["error run.image.path"]),
     # U01, U03
     (f"{GOOD} --user 65534 {CANN}", ["warning run.user.group"]),
     (f"{GOOD} --user 65534 --group-add 1000 {CANN}", []),

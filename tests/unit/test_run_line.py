@@ -174,8 +174,8 @@ def test_misspelt_options_are_named_and_read_as_meant(text: str, code: str, mean
 
 
 def test_a_broken_continuation_is_named_and_read_as_meant() -> None:
-    found = line("docker run --rm \\ \n  --device /dev/davinci0 \\\n  # the image\n  image")
-    assert [one.code for one in found.misread] == ["run.cut", "run.cut"]
+    found = line("docker run \\ # why\n --rm \\ \n  --device /dev/davinci0 \\\n  # the image\n  image")
+    assert [one.code for one in found.misread] == ["run.cut"] * 3
     assert (found.container.cards, found.container.image) == ((0,), "image")
 
 

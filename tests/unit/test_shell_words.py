@@ -52,6 +52,10 @@ def test_what_shlex_quotes_is_read_back(words: list[str]) -> None:
         # what only a shell knows stays as it is written
         ("A=`f`\nB=$(g)\nc $A $B", [["A=`f`"], ["B=$(g)"], ["c", "$A", "$B"]]),
         ("A=1\nA+=2; B+=1\nc $A $B", [["A=1"], ["A+=2"], ["B+=1"], ["c", "12", "$B"]]),
+        (
+            "alias r='c -x \"a b\"' q=z\nr d; r",
+            [["alias", 'r=c -x "a b"', "q=z"], ["c", "-x", "a b", "d"], ["c", "-x", "a b"]],
+        ),
         ("local -r A=1\nc $A", [["local", "-r", "A=1"], ["c", "1"]]),
         ("", []),
         ("# nothing", []),
@@ -85,6 +89,7 @@ def test_words_keep_how_and_where_they_are_written() -> None:
     ("text", "cut"),
     [
         ("a \\ \nb", "line 1 ends in a backslash and a blank, which is no continuation"),
+        ("a \\  # b\n-c", "line 1 has a comment behind its backslash, which is no continuation then"),
         ("a \\\n# b\n-c", "line 2 is a comment, which ends the command that the line before it continues"),
         ("a\nb", ""),
     ],

@@ -46,8 +46,8 @@ def registry(case: Case) -> Iterator[Remark]:
 def strange_image(case: Case) -> Iterator[Remark]:
     """Name an image that is none: a path of what was meant to be an option's value."""
     image = case.container.image
-    if image.startswith(("/", "-")):
-        what = f"{image} stands where the image does"
+    if image.startswith(("/", "-")) or not image.strip():
+        what = f"{image if image.strip() else 'an empty word'} stands where the image does"
         why = "docker takes the first word that is no option, and no option's value, for the image"
         fix = "write the option before it, such as --device; it takes one value each time"
         yield remark(Severity.ERROR, "image.path", image, what, why, fix)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from cannery.core.lint_run.case import add, remark, remove, replace
 from cannery.core.lint_run.several import means_several, meant_cards, several_cards
-from cannery.core.read_container import CARD
+from cannery.core.read_container import CARD, is_open_card
 from cannery.core.shell_words import is_open
 from cannery.core.words import Chip, Severity
 
@@ -54,7 +54,8 @@ def unknown_nodes(case: Case) -> Iterator[Remark]:
 
 def meant_node(case: Case, path: str) -> str:
     """Return the node that a mistyped `path` is meant to be, "" for one that is right, or nothing like an NPU's."""
-    if is_open(path) or NUMBERED.fullmatch(path) or VIRTUAL.fullmatch(path) or path in case.managers | OTHERS:
+    is_card = is_open_card(path) or NUMBERED.fullmatch(path) or VIRTUAL.fullmatch(path)
+    if is_card or is_open(path) or path in case.managers | OTHERS:
         return ""
     name = path.removeprefix("/").removeprefix("dev/").strip("/")
     number = re.search(r"\d+$", name)
@@ -123,11 +124,7 @@ def missing_cards(case: Case) -> Iterator[Remark]:
 
 
 def _cards(nodes: set[str]) -> set[str]:
-    return {node for node in nodes if CARD.fullmatch(node) or VIRTUAL.fullmatch(node) or _is_open_card(node)}
-
-
-def _is_open_card(node: str) -> bool:
-    return node.startswith("/dev/davinci") and is_open(node)
+    return {node for node in nodes if CARD.fullmatch(node) or VIRTUAL.fullmatch(node) or is_open_card(node)}
 
 
 def foreign_nodes(case: Case) -> Iterator[Remark]:
