@@ -126,6 +126,9 @@ def _joined(commands: Sequence[ShellCommand], number: int) -> tuple[tuple[Word, 
 def _run_line(words: Sequence[Word], start: int, cuts: Sequence[str], known: tuple[tuple[str, str], ...]) -> RunLine:
     reader = Reader(list(words[start:]))
     reader.read()
+    if not reader.left and reader.opaque:  # `$X --model x`: the last of them is the image, not options
+        reader = Reader(list(words[start:]), reader.opaque[-1])
+        reader.read()
     left = list(reader.left)
     misread = [Misread("run.cut", cut, f"{cut}: docker never sees the words behind it") for cut in cuts]
     if not left:

@@ -153,6 +153,9 @@ def _expanded(word: Word, known: Mapping[str, str], room: _Room) -> Iterator[Wor
         raw = raws.pop()
         whole = _VARIABLE.fullmatch(raw)
         name = whole and (whole["braced"] or whole["plain"])
+        if whole and name not in known and (default := whole["default"]) is not None and len(default.split()) != 1:
+            yield Word(raw, raw, word.line)  # options, or none: `${MORE:-}`
+            continue
         if name and name in known and (parts := room.take(known[name]).split()) != [known[name]]:
             # Not quoted where the shell has something to fill in, which may be several words.
             yield from (Word(part if is_open(part) else shlex.quote(part), part, word.line) for part in parts)

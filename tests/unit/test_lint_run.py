@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cannery.core.catalog import ChipAccess
@@ -363,6 +363,8 @@ def test_an_option_of_build_py_run_is_told_from_dockers(option: str) -> None:
 
 
 def test_a_line_that_asks_for_cards_is_not_corrected_to_one_without() -> None:
+    assert "run.runtime.mixed" in " ".join(codes(f"docker run --runtime ascend {NODES} img"))
+    assert "--runtime ascend" in mended(f"docker run --runtime ascend {NODES} img")
     (line,) = run_lines("docker run --gpus all img")
     assert codes("docker run --gpus all img") == ["error run.gpus"]
     assert mend(line, GROUND).text == ""
@@ -494,6 +496,35 @@ def test_no_words_are_a_defect(words: list[str]) -> None:
         assert all(one.finding.what for one in found)
         corrected(line, found)
         mend(line, GROUND)
+
+
+OPTIONS = [
+    *("--device /dev/davinci0", "--device=/dev/davinci{0..2}", "--device /dev/dav_manager", "--device /dev/davinci0-3"),
+    *("--device /dev/davinci$i", "--device /dev/davinci2:r", "--device /dev/ummu", "-v /dev/davinci0:/dev/davinci0"),
+    *(NODES, FILES, "--privileged", "--gpus all", "--runtime=Ascend", "--runtime ascend", "--net=host", "--ipc host"),
+    *("-e ASCEND_VISIBLE_DEVICES=0,1", "-e ASCEND_RT_VISIBLE_DEVICES=4", "-e ASCEND_RT_VISIBLE_DEVICES=0,0"),
+    *("--shm-size 1g", "--shm-size=big", "-v /usr/local/Ascend:/usr/local/Ascend", f"-v {DRIVER}:/x", f"-v {DRIVER}"),
+    *("-v usr/x:/y", "-v $(f a:b):/x", "-itv '/a b:/c'", "--volum=/q:/q", "-e LD_PRELOAD=/usr/lib64/libjemalloc.so.2"),
+    *("-u 65534", "$MORE", "${MORE:-}", "--platform linux/amd64", "\u2014device /dev/davinci1", "-v /a:/opt/venv"),
+]
+IMAGES = (CANN, OURS, "$IMAGE", "<i>", "i:1")
+BEHIND = ("", "bash -c 'a b'", "-it bash", "--device /dev/davinci1 -v '/a c:/b' bash 'q r'", "sh --privileged", "--m x")
+KEPT = frozenset({"bash", "sh", "-c", "a b", "q r", "--m", "x"})
+
+
+@settings(deadline=None)  # a machine may be busy
+@given(st.lists(st.sampled_from(OPTIONS), max_size=8), st.sampled_from(IMAGES), st.sampled_from(BEHIND))
+def test_a_corrected_line_has_nothing_left_to_correct(options: list[str], image: str, behind: str) -> None:
+    (line,) = run_lines(f"docker run {' '.join(options)} {image} {behind}")
+    found = mend(line, GROUND)
+    if not found.text:
+        return
+    (again,) = run_lines(found.text)
+    assert lint_line(again, GROUND) == found.left
+    assert mend(again, GROUND).text == ""
+    assert again.container.image == line.container.image == image
+    kept, had = ([word for word in one.container.command if word in KEPT] for one in (again, line))
+    assert kept == had
 
 
 SERVICE = {

@@ -51,6 +51,7 @@ def test_what_shlex_quotes_is_read_back(words: list[str]) -> None:
         ("A='-x $B y'\nc $A", [["A=-x $B y"], ["c", "-x", "$B", "y"]]),
         # what only a shell knows stays as it is written
         ("A=`f`\nB=$(g)\nc $A $B", [["A=`f`"], ["B=$(g)"], ["c", "$A", "$B"]]),
+        ('c ${A:-} ${A:---x y} "${A:-}" ${A:-x} ${A-}', [["c", "${A:-}", "${A:---x y}", "", "x", "${A-}"]]),
         ("A=1\nA+=2; B+=1\nc $A $B", [["A=1"], ["A+=2"], ["B+=1"], ["c", "12", "$B"]]),
         (
             "alias r='c -x \"a b\"' q=z\nr d; r",
