@@ -8,25 +8,29 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cannery.core.compose_services import compose_containers
+from cannery.core.compose_services import containers_of
 from cannery.core.errors import ExitCode, UsageError
 from cannery.core.lint_run import Mended, lint_container, lint_line, mend
-from cannery.core.lint_run.case import Ground
+from cannery.core.lint_run.case import Ground, remark
 from cannery.core.run_line import run_lines
 from cannery.core.target import parse_arch, parse_chip
 from cannery.core.words import ComponentKind, Install, Severity
-from cannery.edge.yaml_file import read_yaml
+from cannery.edge.compose_files import read_compose
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
     from cannery.core.catalog import Catalog
+    from cannery.core.compose_tree import ComposeFile
     from cannery.core.lint_run.case import Remark
     from cannery.edge.context import Context
 
 # Longer than any command line that an engine takes.
 MOST_CHARACTERS = 1 << 20
+# Names of the files that compose looks for by itself.
+STANDARD = frozenset({"compose", "docker-compose"})
+NOTHING = Mended("", ())
 
 
 @dataclass(frozen=True)
@@ -41,7 +45,7 @@ class Linted:
 def lint_run(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Print every remark, and the corrected command where there can be one; exit 3 when one is an error."""
     ground = _ground(context.catalog(), arguments)
-    linted = _of_file(arguments, ground) if arguments.file else _of_text(_text(arguments.text), ground)
+    linted = _of_files(arguments, ground) if arguments.file else _of_text(_text(arguments.text), ground)
     errors = sum(one.finding.severity is Severity.ERROR for item in linted for one in item.remarks)
     if context.is_json:
         print(json.dumps({"schema": 1, "ok": not errors, "containers": _rows(linted)}, indent=2, ensure_ascii=False))
@@ -86,17 +90,40 @@ def _of_text(text: str, ground: Ground) -> list[Linted]:
     return found
 
 
-def _of_file(arguments: argparse.Namespace, ground: Ground) -> list[Linted]:
+def _of_files(arguments: argparse.Namespace, ground: Ground) -> list[Linted]:
     if arguments.text is not None:
         raise UsageError("lint-run takes a command or --file, not both")
-    path = Path(arguments.file).expanduser()
-    if not path.is_file():
-        what = "a folder" if path.is_dir() else "a device, a pipe or a socket" if path.exists() else ""
-        hint = "--file names a compose file; the text of a command comes by standard input: lint-run -"
-        raise UsageError(f"is {what}, no file" if what else "no such file", where=str(path), hint=hint)
-    document = read_yaml(path, str(path))
-    containers = compose_containers(document.value, str(path))
-    return [Linted(container.where, lint_container(container, ground), Mended("", ())) for container in containers]
+    paths = [Path(name).expanduser() for name in arguments.file]
+    for path in paths:
+        _check(path)
+    files = [read_compose(path, str(path)) for path in paths]
+    containers = containers_of(files)
+    linted = [Linted(container.where, lint_container(container, ground), NOTHING) for container in containers]
+    return [*(Linted(file.name, notes, NOTHING) for file in files if (notes := _unread(file, paths))), *linted]
+
+
+def _check(path: Path) -> None:
+    if path.is_file():
+        return
+    what = "a folder" if path.is_dir() else "a device, a pipe or a socket" if path.exists() else ""
+    hint = "--file names a compose file; the text of a command comes by standard input: lint-run -"
+    raise UsageError(f"is {what}, no file" if what else "no such file", where=str(path), hint=hint)
+
+
+def _unread(file: ComposeFile, paths: Sequence[Path]) -> tuple[Remark, ...]:
+    """Return notes on the files that belong to a compose file and are not judged with it."""
+    why = "what stands in it is not judged"
+    named = [
+        remark(Severity.WARNING, "file.unread", one.partition(": ")[0], one, why, "have it here, and lint it too")
+        for one in file.unread
+    ]
+    path = Path(file.name).expanduser()
+    beside = path.with_name(f"{path.stem}.override{path.suffix}")
+    if path.stem in STANDARD and len(paths) == 1 and beside.is_file():
+        what = f"{beside.name} stands beside it, which `docker compose up` reads over it"
+        fix = f"--file {path} --file {beside}"
+        named.append(remark(Severity.NOTE, "file.unread", beside.name, what, why, fix))
+    return tuple(named)
 
 
 def _rows(linted: Sequence[Linted]) -> list[dict[str, object]]:

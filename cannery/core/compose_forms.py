@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from cannery.core.errors import UsageError
+from cannery.core.read_container import colon_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
+
+    from cannery.core.compose_tree import ComposeFile
 
 _LIST, _MAPPING = (list,), (dict,)
 # Keys of a service that are not one text → what their value may be.
@@ -18,6 +22,7 @@ _FORMS: dict[str, tuple[type, ...]] = {
     "environment": (list, dict),
     "tmpfs": (list, str),
     "env_file": (list, str),
+    "device_cgroup_rules": _LIST,
     "deploy": _MAPPING,
 }
 _SHOWN: dict[type, str] = {list: "a list", dict: "a mapping", str: "a text"}
@@ -25,16 +30,26 @@ _SHOWN: dict[type, str] = {list: "a list", dict: "a mapping", str: "a text"}
 _BOOLEANS = {"true": True, "y": True, "yes": True, "on": True, "false": False, "n": False, "no": False, "off": False}
 # No file has such a chain on purpose.
 MOST_ABOVE = 32
-_JOINED = ("devices", "volumes", "group_add", "tmpfs", "env_file")
+_DEFAULT = re.compile(r"\$\{\w+:?-([^}]*)\}")
+_JOINED = ("devices", "volumes", "group_add", "tmpfs", "env_file", "device_cgroup_rules")
 
 
-def whole_services(services: Mapping[Any, Any], name: str) -> dict[str, dict[str, Any]]:
-    """Return the services of the file `name`, each with what it `extends`; that key stays where another file is meant.
+def filled(text: str) -> str:
+    """Return a text with the default of each variable in its place, since its value is not known here."""
+    return _DEFAULT.sub(r"\1", text)
 
-    Raises `UsageError` for what is no form of compose.
+
+def checked_services(services: Mapping[Any, Any], name: str) -> dict[str, dict[str, Any]]:
+    """Return the services of the file `name` as they stand. Raises `UsageError` for what is no form of compose."""
+    return {str(key): _checked(value, name, f"services.{key}") for key, value in services.items()}
+
+
+def whole_services(file: ComposeFile) -> dict[str, dict[str, Any]]:
+    """Return the services of a file, each with what it `extends`; that key stays where the other file is not read.
+
+    Raises `UsageError` for services that extend one another, or one that is not there.
     """
-    checked = {str(key): _checked(value, name, f"services.{key}") for key, value in services.items()}
-    return {key: _whole(key, checked, name, ()) for key in checked}
+    return {key: _whole(key, file, ()) for key in file.services}
 
 
 def _checked(service: Any, name: str, where: str) -> dict[str, Any]:  # noqa: ANN401 - YAML
@@ -44,6 +59,10 @@ def _checked(service: Any, name: str, where: str) -> dict[str, Any]:  # noqa: AN
         if service.get(key) is not None and not isinstance(service[key], types):
             shown = " or ".join(_SHOWN[one] for one in types)
             raise UsageError(f"{where}.{key} has to be {shown}", where=name, hint=f"it is {service[key]!r}")
+        for number, item in enumerate(listed(service.get(key)) if key in _JOINED else ()):
+            if isinstance(item, list | None):
+                hint = "a list's item is a text or a mapping; `- *name` of a list puts a list into a list"
+                raise UsageError(f"{where}.{key}[{number}] is no text and no mapping", where=name, hint=hint)
     found = service.get("privileged")
     if found is not None and not isinstance(found, bool) and "$" not in str(found):
         if str(found).lower() not in _BOOLEANS:
@@ -52,38 +71,50 @@ def _checked(service: Any, name: str, where: str) -> dict[str, Any]:  # noqa: AN
     return service
 
 
-def _whole(key: str, services: Mapping[str, dict[str, Any]], name: str, above: tuple[str, ...]) -> dict[str, Any]:
-    """Return a service with what it takes over; `above` are those that extend it."""
-    service = services[key]
+def _whole(key: str, file: ComposeFile, above: tuple[tuple[str, str], ...]) -> dict[str, Any]:
+    """Return a service with what it takes over; `above` are those that extend it, by file and name."""
+    service, name = file.services[key], file.name
     extends = service.get("extends")
-    base = extends.get("service") if isinstance(extends, dict) else extends
-    if extends is None or (isinstance(extends, dict) and extends.get("file")):
+    if extends is None:
+        return service
+    base = str(extends.get("service", key) if isinstance(extends, dict) else extends)
+    other: ComposeFile | None = file
+    if isinstance(extends, dict) and extends.get("file"):
+        named = filled(str(extends["file"]))
+        other = file if named in file.itself else file.extended.get(named)
+    if other is None:
         return service
     where = f"services.{key}.extends"
-    if str(base) not in services:
-        raise UsageError(f"{where}: there is no service {base}", where=name, hint=f"there are: {', '.join(services)}")
-    if str(base) in (*above, key):
+    if base not in other.services:
+        hint = f"in {other.name} there are: {', '.join(other.services)}"
+        raise UsageError(f"{where}: there is no service {base}", where=name, hint=hint)
+    if (other.name, base) in (*above, (name, key)):
         raise UsageError(f"{where}: {base} extends {key} itself", where=name, hint="leave one of them out")
     if len(above) == MOST_ABOVE:
         raise UsageError(f"{where}: more than {MOST_ABOVE} services extend one another", where=name)
     own = {k: v for k, v in service.items() if k != "extends"}
-    return _merged(_whole(str(base), services, name, (*above, key)), own)
+    return merged(_whole(base, other, (*above, (name, key))), own, {k for name, k in file.alone if name == key})
 
 
-def _merged(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `own` on top of `base`: lists are joined, and what has the same place or name is `own`'s."""
-    merged = {**base, **own}
+def merged(base: Mapping[str, Any], own: Mapping[str, Any], alone: Collection[str] = ()) -> dict[str, Any]:
+    """Return `own` on top of `base`: lists are joined, and what has the same place or name is `own`'s.
+
+    Of the keys in `alone` only what `own` has counts.
+    """
+    below = {key: value for key, value in base.items() if key not in alone}
+    found = {**below, **own}
     for key in _JOINED:
-        before, after = _listed(base.get(key)), _listed(own.get(key))
+        before, after = listed(below.get(key)), listed(own.get(key))
         places = {_place(item) for item in after}
         if before and after:
-            merged[key] = [*(item for item in before if _place(item) not in places), *after]
-    if base.get("environment") and own.get("environment"):
-        merged["environment"] = [*_entries(base["environment"]), *_entries(own["environment"])]
-    return merged
+            found[key] = [*(item for item in before if _place(item) not in places), *after]
+    if below.get("environment") and own.get("environment"):
+        found["environment"] = [*_entries(below["environment"]), *_entries(own["environment"])]
+    return found
 
 
-def _listed(value: Any) -> list[Any]:  # noqa: ANN401 - YAML
+def listed(value: Any) -> list[Any]:  # noqa: ANN401 - YAML
+    """Return the items of a list, and a value alone as a list of it; of nothing, none."""
     return value if isinstance(value, list) else [] if value is None else [value]
 
 
@@ -91,12 +122,12 @@ def _place(item: Any) -> str:  # noqa: ANN401 - YAML
     """Return the place in the container that an item of `volumes` or `devices` stands for; other items themselves."""
     if isinstance(item, dict):
         return str(item.get("target", item.get("source", item)))
-    source, _, rest = str(item).partition(":")
-    return rest.partition(":")[0] or source
+    source, *rest = colon_parts(str(item))
+    return (rest[0] if rest else "") or source
 
 
 def _entries(found: Any) -> list[Any]:  # noqa: ANN401 - YAML
     if not isinstance(found, dict):
-        return _listed(found)
+        return listed(found)
     booleans = {True: "true", False: "false"}
     return [str(k) if v is None else f"{k}={booleans[v] if isinstance(v, bool) else v}" for k, v in found.items()]

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
-from cannery.core.compose_forms import whole_services
-from cannery.core.errors import UsageError
+from cannery.core.compose_forms import filled, listed, merged, whole_services
+from cannery.core.compose_tree import compose_file
 from cannery.core.read_container import Container, Setting
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from cannery.core.compose_tree import ComposeFile
 
 # Keys of a service whose value is one text or number → docker's option.
 _ONE = {
@@ -22,24 +23,39 @@ _ONE = {
     "platform": "platform",
     "privileged": "privileged",
 }
-_LISTS = {"devices": "device", "volumes": "volume", "group_add": "group-add", "tmpfs": "tmpfs", "env_file": "env-file"}
-_DEFAULT = re.compile(r"\$\{\w+:?-([^}]*)\}")
+_LISTS = {
+    "devices": "device",
+    "volumes": "volume",
+    "group_add": "group-add",
+    "tmpfs": "tmpfs",
+    "env_file": "env-file",
+    "device_cgroup_rules": "device-cgroup-rule",
+}
 
 
 def compose_containers(document: Any, name: str) -> tuple[Container, ...]:  # noqa: ANN401 - YAML
-    """Return the containers of a compose file's services, in its order; `name` is how messages call the file.
+    """Return the containers of one compose file's services, as `containers_of` does; `name` is how messages call it."""
+    return containers_of([compose_file(document, name)])
 
-    Raises `UsageError` where it has no services, or some of no form of compose. What `extends` brings from another
-    file is not seen, and stands among the words that may bring any setting; `include` is not seen.
+
+def containers_of(files: Sequence[ComposeFile], label: str = "") -> tuple[Container, ...]:
+    """Return the containers of compose files that are read one over the other, and of those that they include.
+
+    In their order; `label` stands before the places of an included file. Raises `UsageError` for services that extend
+    one another, or one that is not there. What `extends` brings from a file that is not read stands among the words
+    that may bring any setting.
     """
-    services = document.get("services") if isinstance(document, dict) else None
-    if not isinstance(services, dict) or not services:
-        raise UsageError("there are no services in it", where=name, hint="a compose file has a mapping `services:`")
-    return tuple(_container(key, value) for key, value in whole_services(services, name).items())
+    services: dict[str, dict[str, Any]] = {}
+    for file in files:
+        for key, service in whole_services(file).items():
+            alone = {k for name, k in file.alone if name == key}
+            services[key] = merged(services[key], service, alone) if key in services else service
+    own = tuple(_container(f"{label}services.{key}", value) for key, value in services.items())
+    included = (containers_of(entry, f"{entry[0].name}: ") for file in files for entry in file.included)
+    return (*own, *(container for containers in included for container in containers))
 
 
-def _container(name: str, service: Mapping[str, Any]) -> Container:
-    where = f"services.{name}"
+def _container(where: str, service: Mapping[str, Any]) -> Container:
     return Container(
         image=_text(service.get("image") or f"({where}.build)"),
         settings=tuple(_settings(where, service)),
@@ -54,7 +70,7 @@ def _settings(where: str, service: Mapping[str, Any]) -> Iterator[Setting]:
         if key in service and service[key] is not None:
             yield _setting(option, _text(service[key]), f"{where}.{key}: {_text(service[key])}")
     for key, option in _LISTS.items():
-        for number, item in enumerate(_listed(service.get(key))):
+        for number, item in enumerate(listed(service.get(key))):
             yield from _item(option, item, f"{where}.{key}[{number}]")
     yield from _environment(where, service.get("environment"))
     if service.get("entrypoint"):
@@ -64,7 +80,9 @@ def _settings(where: str, service: Mapping[str, Any]) -> Iterator[Setting]:
 
 def _item(option: str, item: Any, place: str) -> Iterator[Setting]:  # noqa: ANN401 - YAML
     """Give the setting of a list's item, in its short or its long form."""
-    if isinstance(item, dict):
+    if isinstance(item, dict) and option == "env-file":
+        yield _setting(option, _text(item.get("path", "")), f"{place}: {item.get('path', '')}")
+    elif isinstance(item, dict):
         source = item.get("source", "")
         target = item.get("target", source if option == "device" else "")
         kind = item.get("type", "bind" if option == "device" else "volume")
@@ -87,21 +105,23 @@ def _environment(where: str, found: Any) -> Iterator[Setting]:  # noqa: ANN401 -
     if isinstance(found, dict):
         entries = [str(k) if v is None else f"{k}={_text(v)}" for k, v in found.items()]
     else:
-        entries = [_text(item) for item in _listed(found)]
+        entries = [_text(item) for item in listed(found)]
     for entry in entries:
         yield _setting("env", entry, f"{where}.environment: {entry}")
 
 
 def _reserved(where: str, service: Mapping[str, Any]) -> Iterator[Setting]:
-    """Give GPUs, which a service asks for in two ways."""
+    """Give GPUs, which a service asks for in two ways, and devices by the names that CDI has for them."""
     if service.get("gpus"):
         yield _setting("gpus", _text(service["gpus"]), f"{where}.gpus")
     node: Any = service
     for key in ("deploy", "resources", "reservations", "devices"):
         node = node.get(key) if isinstance(node, dict) else None
-    for number, item in enumerate(_listed(node)):
-        if isinstance(item, dict) and ("gpu" in _listed(item.get("capabilities")) or item.get("driver") == "nvidia"):
-            place = f"{where}.deploy.resources.reservations.devices[{number}]"
+    for number, item in enumerate(listed(node)):
+        place = f"{where}.deploy.resources.reservations.devices[{number}]"
+        if isinstance(item, dict) and item.get("driver") == "cdi":
+            yield from (_setting("device", _text(name), f"{place}: {name}") for name in listed(item.get("device_ids")))
+        elif isinstance(item, dict) and ("gpu" in listed(item.get("capabilities")) or item.get("driver") == "nvidia"):
             yield _setting("gpus", _text(item.get("count", "all")), place)
 
 
@@ -111,11 +131,7 @@ def _setting(option: str, value: str, word: str) -> Setting:
 
 def _text(value: Any) -> str:  # noqa: ANN401 - YAML
     """Return a scalar as compose reads it: a variable's default in its place, since its value is not known here."""
-    return str(value).lower() if isinstance(value, bool) else _DEFAULT.sub(r"\1", str(value))
-
-
-def _listed(value: Any) -> list[Any]:  # noqa: ANN401 - YAML
-    return value if isinstance(value, list) else [] if value is None else [value]
+    return str(value).lower() if isinstance(value, bool) else filled(str(value))
 
 
 def _words(value: Any) -> tuple[str, ...]:  # noqa: ANN401 - YAML

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 _CHIP = re.compile(r"(?:^|[-_])(910b|a2|a3|310p|a5)(?=[-_]|$)")
 _CANN = re.compile(r"(?:^|[-_])(\d+\.\d+\.(?:rc\d+|\d+))(?=[-_])")
 _OS = re.compile(r"(?:^|[-_])((?:ubuntu|openeuler)[\d.]*)(?=[-_]|$)")
+# What stands for a word in a tag of a guide or a script: `{{ version }}`, `<version>`, `$VERSION`; not the whole image.
+_FILLED_IN = re.compile(r"(?<=[\w:/.-])(?:\{\{?[^{}]*\}?\}|<[^<>]*>|\$\{\w+\}|\$\w+)")
 # Their tags name a chip where it is not this one (vllm-ascend, installation page: v0.11.0rc1, v0.11.0rc1-a3, …-310p).
 _DEFAULT_CHIPS = {"vllm-ascend": Chip.A2}
 
@@ -41,6 +43,7 @@ class Told:
 
 def told_by(image: str, profiles: Container[str] = ()) -> Told:
     """Return what the reference `image` tells; `profiles` are those of Cannery."""
+    image, holes = _FILLED_IN.subn("x", image)
     try:
         reference = parse_reference(image, "image")
     except UsageError:
@@ -50,7 +53,7 @@ def told_by(image: str, profiles: Container[str] = ()) -> Told:
         found = parse_tag(tag)
     except UsageError:
         chip, cann, os = (match[1] if (match := one.search(tag)) else "" for one in (_CHIP, _CANN, _OS))
-        family = {"a2": Chip.A2}.get(chip) or (Chip(chip) if chip else _DEFAULT_CHIPS.get(name))
+        family = {"a2": Chip.A2}.get(chip) or (Chip(chip) if chip else None if holes else _DEFAULT_CHIPS.get(name))
         return Told(reference.repository, "", cann, family, os)
     ours = name in profiles or bool(found.plan) or found.standin or found.custom or found.forced
     profile = name if name in profiles else ""

@@ -7,9 +7,15 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
+from cannery.core.shell_words import OPEN, is_open
+
+# How guides write the number that is their reader's.
+_ANY_CARD = re.compile(r"/dev/davinci(?:[NXnx]|\{[^{}]*\})")
 # Longer numbers are no card of any machine.
 CARD = re.compile(r"/dev/davinci([0-9]{1,4})")
 _PERMISSIONS = re.compile(r"[rwm]{1,3}")
+# A part between colons: those of `$(…)`, `${NAME:-x}` and a placeholder are no ends of one.
+_PART = re.compile(rf"(?:{OPEN}|[^:])*", re.DOTALL)
 _MOUNT_KEYS = {"src": "source", "dst": "target", "destination": "target"}
 
 
@@ -40,6 +46,11 @@ class Device:
         """The number of an NPU's node, None for any other node."""
         match = CARD.fullmatch(self.source)
         return int(match[1]) if match else None
+
+    @property
+    def is_open_card(self) -> bool:
+        """Whether it is an NPU's node of a number that is still to be filled in: `/dev/davinci$i`, `/dev/davinciN`."""
+        return is_open_card(self.source)
 
 
 @dataclass(frozen=True)
@@ -134,18 +145,28 @@ class Container:
         return found
 
 
+def is_open_card(path: str) -> bool:
+    """Whether `path` is an NPU's node whose number a shell fills in, or who follows a guide."""
+    return path.startswith("/dev/davinci") and (is_open(path) or _ANY_CARD.fullmatch(path) is not None)
+
+
+def colon_parts(text: str) -> list[str]:
+    """Return the parts of `SOURCE:TARGET:MODE`, of which one may hold what only a shell can fill in."""
+    return [match[0] for match in _PART.finditer(text) if match.start() == 0 or text[match.start() - 1] == ":"]
+
+
 def _device(setting: Setting, text: str) -> Device:
-    source, *rest = text.split(":")
+    source, *rest = colon_parts(text)
     permissions = rest.pop() if rest and _PERMISSIONS.fullmatch(rest[-1]) else "rwm"
     return Device(source, rest[0] if rest else source, permissions, setting)
 
 
 def _volume(setting: Setting, text: str) -> Mount:
-    source, colon, rest = text.partition(":")
-    if not colon:
+    source, *rest = colon_parts(text)
+    if not rest:
         return Mount("", source, "volume", setting)
-    kind = "bind" if "/" in source or source[:1] in {".", "~", "$"} else "volume"
-    return Mount(source, rest.partition(":")[0], kind, setting)
+    kind = "bind" if "/" in source or source[:1] in {".", "~"} or is_open(source) else "volume"
+    return Mount(source, rest[0], kind, setting)
 
 
 def _mount(setting: Setting, text: str) -> Mount:

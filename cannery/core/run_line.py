@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import re
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from cannery.core.errors import UsageError
 from cannery.core.read_container import Container
 from cannery.core.run_options import CLIENT_VALUES
 from cannery.core.run_words import Misread, Reader
+from cannery.core.shell_inner import inner_texts, of_page
 from cannery.core.shell_words import shell_commands
 
 if TYPE_CHECKING:
@@ -21,8 +23,15 @@ if TYPE_CHECKING:
 PROGRAMS = frozenset({"docker", "podman", "nerdctl"})
 # What may stand before the program and belongs to the command; a prompt does not.
 BEFORE = frozenset({"sudo", "env", "exec", "nohup", "time"})
-# What comes along when a command is copied: the fence of a code block, the shell's prompt for a continued line.
-_COPIED = re.compile(r"^[ \t]*```.*$|(?<=\\\n)>[ \t]+", re.MULTILINE)
+# Texts in texts: `ssh HOST "sudo sh -c 'docker run …'"`.
+MOST_INNER = 3
+# Commands that people give instead, and what to give.
+OTHERS = {
+    "exec": "`exec` adds nothing to a container: give the `docker run` that starts it",
+    "start": "`start` adds nothing to a container: give the `docker run` that made it",
+    "compose": "give its file: build.py lint-run --file compose.yaml",
+    "service": "swarm maps no devices: give a `docker run` line or a compose file",
+}
 
 
 @dataclass(frozen=True)
@@ -40,11 +49,20 @@ class RunLine:
     misread: tuple[Misread, ...] = ()
     known: tuple[tuple[str, str], ...] = ()
 
-    def text(self, changes: Mapping[int, tuple[str, ...]], added: Sequence[tuple[str, ...]]) -> str:
-        """Return the line, an option a line: those at `changes` written otherwise, `added` behind all of them."""
+    def text(
+        self,
+        changes: Mapping[int, tuple[str, ...]],
+        added: Sequence[tuple[str, ...]],
+        taken: frozenset[int] = frozenset(),
+    ) -> str:
+        """Return the line, an option a line: those at `changes` written otherwise, `added` behind all of them.
+
+        `taken` are places among the words behind the image, of words that go.
+        """
         options = [changes.get(number, words) for number, words in enumerate(self.written)]
         lines = [" ".join(words) for words in (self.head, *options, *added, (self.image,)) if words]
-        return " \\\n    ".join(lines) + "".join(f" {word}" for word in self.command)
+        command = [word for number, word in enumerate(self.command) if number not in taken]
+        return " \\\n    ".join(lines) + "".join(f" {word}" for word in command)
 
 
 def run_lines(text: str, known: Iterable[tuple[str, str]] = ()) -> tuple[RunLine, ...]:
@@ -52,16 +70,29 @@ def run_lines(text: str, known: Iterable[tuple[str, str]] = ()) -> tuple[RunLine
 
     Raises `UsageError` where there is none, or one that names no image.
     """
-    commands, found = shell_commands(_COPIED.sub("", text), known), []
+    commands = shell_commands(of_page(text), known)
+    found = _found(commands, MOST_INNER)
+    if not found:
+        values = [word.value for command in commands for word in command.words]
+        other = next((value for name, value in pairwise(values) if name in PROGRAMS and value in OTHERS), "")
+        usual = "for example: build.py lint-run 'docker run --rm IMAGE'; a compose file: --file compose.yaml"
+        raise UsageError("there is no `docker run` in it", where="the command", hint=OTHERS.get(other, usual))
+    return tuple(found)
+
+
+def _found(commands: Sequence[ShellCommand], depth: int) -> list[RunLine]:
+    """Return the lines among `commands`; where there are none, those in texts that their words are."""
+    found = []
     for number, command in enumerate(commands):
         start = _options_at(command.words)
         if start:
             words, cuts = _joined(commands, number)
             found.append(_run_line(words, start, cuts, command.known))
-    if not found:
-        hint = "for example: build.py lint-run 'docker run --rm IMAGE'; a compose file: --file compose.yaml"
-        raise UsageError("there is no `docker run` in it", where="the command", hint=hint)
-    return tuple(found)
+    if not found and depth:
+        for text, known in inner_texts(commands):
+            with suppress(UsageError):  # of words that only look like it
+                found += _found(shell_commands(text, known), depth - 1)
+    return found
 
 
 def _options_at(words: Sequence[Word]) -> int:
@@ -95,6 +126,9 @@ def _joined(commands: Sequence[ShellCommand], number: int) -> tuple[tuple[Word, 
 def _run_line(words: Sequence[Word], start: int, cuts: Sequence[str], known: tuple[tuple[str, str], ...]) -> RunLine:
     reader = Reader(list(words[start:]))
     reader.read()
+    if not reader.left and reader.opaque:  # `$X --model x`: the last of them is the image, not options
+        reader = Reader(list(words[start:]), reader.opaque[-1])
+        reader.read()
     left = list(reader.left)
     misread = [Misread("run.cut", cut, f"{cut}: docker never sees the words behind it") for cut in cuts]
     if not left:

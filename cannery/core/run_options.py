@@ -52,3 +52,12 @@ SHORT_VALUES = {
 CLIENT_VALUES = frozenset(
     {"-H", "--host", "-c", "--context", "--config", "-l", "--log-level", "--root", "-n", "--namespace"}
 )
+
+
+def is_option(word: str) -> bool:
+    """Whether a word is one of `docker run`'s options, in whatever spelling."""
+    if word.startswith("--"):
+        name = word[2:].partition("=")[0]
+        return ALIASES.get(name, name) in SWITCHES | VALUES
+    letters = word.removeprefix("-").lstrip("".join(SHORT_SWITCHES))
+    return word.startswith("-") and len(word) > 1 and letters[:1] in {"", *SHORT_VALUES}

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from cannery.core.shell_words import Word
 
 _IMAGE_NAME = re.compile(r"ima?ge?|tag", re.IGNORECASE)
+# An image that cannot be another thing; what holds options: a command's output, `${MORE:-}`, `${MORE:---rm}`.
+_IMAGE = re.compile(r"[\w.-]+(?::\d+)?(?:/[\w.-]+)*:[\w.-]+(?:@.*)?")
+_HOLDS_OPTIONS = re.compile(r"(?:\$\(|`).*[\s\"'](?:--\w|-v\b)|\$\{\w+:?-(?:-.*)?\}$", re.DOTALL)
 # What a word processor makes of two hyphens.
 _DASHES = re.compile(r"^(?:[\u2010-\u2015\u2212]{1,2}-?|-[\u2010-\u2015\u2212])(?=[A-Za-z])")
 
@@ -42,8 +45,10 @@ class Reader:
     otherwise than meant.
     """
 
-    def __init__(self, words: list[Word]) -> None:
+    def __init__(self, words: list[Word], image: str = "") -> None:
+        """Take the words behind `run`; `image` is one that only a shell knows, and that is none of options."""
         self.left = deque(words)
+        self._image = image
         self.settings: list[Setting] = []
         self.written: list[tuple[str, ...]] = []
         self.opaque: list[str] = []
@@ -67,9 +72,12 @@ class Reader:
                 return
 
     def _is_of_options(self, value: str) -> bool:
-        """Whether a variable that is not known holds options, not the image: an option or another variable follows."""
-        after = self.left[1].value if len(self.left) > 1 else ""
-        return value.startswith("$") and after.startswith(("-", "$")) and not _IMAGE_NAME.search(value)
+        """Whether what only a shell knows holds options, not the image: an option, a variable or an image follows."""
+        if not value.startswith(("$", "`")) or len(self.left) == 1 or value == self._image:
+            return False
+        after = self.left[1].value
+        holds = after.startswith(("-", "$", "`", "<")) or _IMAGE.fullmatch(after)
+        return _HOLDS_OPTIONS.match(value) is not None or bool(holds and not _IMAGE_NAME.search(value))
 
     def _plain_dash(self, word: Word) -> str:
         match = _DASHES.match(word.value)

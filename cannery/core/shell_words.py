@@ -1,8 +1,8 @@
 """A shell text as words, as far as a `docker run` line in it can be read without a shell.
 
 Line continuations, comments, quotes, `NAME=value` lines above, `{0..7}`: what the text itself says is put in; a
-variable that it does not set stays as it is written. Python's shlex loses how a word was written, which a corrected
-command needs, and takes a `#` within a word for a comment.
+variable that it does not set, a command's output and a `<placeholder>` of a guide stay as they are written. Python's
+shlex loses how a word was written, which a corrected command needs, and takes a `#` within a word for a comment.
 """
 
 from __future__ import annotations
@@ -13,24 +13,33 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cannery.core.errors import UsageError
+from cannery.core.shell_known import Known
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-_PIECE = r"""'[^']*'|"(?:\\.|[^"\\])*"|\\.|\$\([^()]*\)|`[^`]*`|[^\s;&|<>()'"\\`]"""
+# `$(…)`, in which more of them may stand; deeper than this is no command line.
+_OUTPUT = r"[^()]"
+for _ in range(4):
+    _OUTPUT = rf"(?:[^()]|\((?:{_OUTPUT})*+\))"
+# What only a shell can fill in, or who follows a guide: the output of a command, `${NAME:-x}`, `<a name>`.
+OPEN = rf"\$\({_OUTPUT}*+\)|\$\{{[^{{}}]*\}}|`[^`]*`|<\w(?:[\w .:/-]*\w)?>"
+_DOUBLE = rf'"(?:\\.|\$\({_OUTPUT}*+\)|[^"\\])*+"'
+_PIECE = rf"""'[^']*'|{_DOUBLE}|\\.|{OPEN}|[^\s;&|<>()'"\\`]"""
 # What stands for itself in a word; the rest of it is plain text, in which variables are filled in.
-_QUOTED = re.compile(r"""('[^']*'|"(?:\\.|[^"\\])*"|\\.|\$\([^()]*\)|`[^`]*`)""", re.DOTALL)
-_WORD = re.compile(rf"<[\w .:/-]+>|(?:{_PIECE}|(?<=\S)\\\n)+", re.DOTALL)
+_QUOTED = re.compile(rf"""('[^']*'|{_DOUBLE}|\\.|\$\({_OUTPUT}*+\)|`[^`]*`)""", re.DOTALL)
+_WORD = re.compile(rf"(?:{_PIECE}|(?<=\S)\\\n)+", re.DOTALL)
 _BETWEEN = re.compile(r"(?:[ \t\r\xa0]|\\\n)+")
-_CUT = re.compile(r"\\[ \t]+(?:\n|$)")
+_CUT = re.compile(r"\\[ \t]+(?P<comment>#[^\n]*)?(?:\n|$)")
 _COMMENT = re.compile(r"#[^\n]*")
 _REDIRECT = re.compile(r"\d*(?:>>?|<<?)&?[ \t]*[^\s;&|]+")
 _OPERATOR = re.compile(r"&&|\|\||[;&|()\n]")
-_ASSIGNED = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _VARIABLE = re.compile(r"\$(?:\{(?P<braced>\w+)(?::?-(?P<default>[^{}]*))?\}|(?P<plain>[A-Za-z_]\w*))")
-_RANGE = re.compile(r"\{(\d{1,3})\.\.(\d{1,3})\}|\{([^{},\s]*,[^{}\s]*)\}")
-# Words of the shell that stand before NAME=value.
-_SETTERS = frozenset({"export", "declare", "local", "readonly", "set"})
+# Braces that a shell fills in; not those in quotes, nor those of a variable or a command of its own.
+_RANGE = re.compile(
+    rf"""'[^']*'|{_DOUBLE}|\\.|{OPEN}|(?P<braces>\{{(?:(\d{{1,3}})\.\.(\d{{1,3}})(?:\.\.(\d{{1,3}}))?|([^{{}},\s'"]*,[^{{}}\s'"]*))\}})""",
+    re.DOTALL,
+)
 # Linux takes 2 MiB of words for a command, unless its stack is made larger.
 MOST_CHARACTERS = 1 << 21
 
@@ -71,6 +80,11 @@ class ShellCommand:
     known: tuple[tuple[str, str], ...] = ()
 
 
+def is_open(text: str) -> bool:
+    """Whether a part of `text` is known to a shell alone, or to who follows the guide that it is from."""
+    return re.search(rf"\$[\w@*]|{OPEN}", text, re.DOTALL) is not None
+
+
 def quoted(word: str) -> str:
     """Quote a word for the shell; one with a variable is written so that the shell still fills it in."""
     return f'"{word}"' if "$" in word and '"' not in word else shlex.quote(word)
@@ -82,21 +96,26 @@ def shell_commands(text: str, given: Iterable[tuple[str, str]] = ()) -> tuple[Sh
     Raises `UsageError` for a quote that is not closed, and for what becomes more words than a shell takes.
     """
     found: list[ShellCommand] = []
-    known = dict(given)
+    known = Known(given)
     words: list[Word] = []
     room = _Room()
-    pairs: tuple[tuple[str, str], ...] = ()
     for token in _tokens(text.replace("\r\n", "\n")):
         if isinstance(token, Word):
-            words += _expanded(token, known, room)
+            words += _expanded(token, known.values, room)
             continue
         if words:
-            sets = _remember(words, known)
-            # One tuple for all the commands that read the same: a script may have thousands of either.
-            pairs = () if sets else pairs or tuple(known.items())
-            found.append(ShellCommand(tuple(words), token, pairs))
+            if words[0].raw in known.aliases:
+                words[:1] = _written_out(known.aliases[words[0].raw], known, room)
+            known.take([word.value for word in words])
+            found.append(ShellCommand(tuple(words), token, known.pairs()))
         words = []
     return tuple(found)
+
+
+def _written_out(alias: str, known: Known, room: _Room) -> list[Word]:
+    """Return the words that an alias stands for."""
+    tokens = _tokens(room.take(alias))
+    return [one for token in tokens if isinstance(token, Word) for one in _expanded(token, known.values, room)]
 
 
 def _tokens(text: str) -> Iterator[Word | str]:
@@ -106,7 +125,9 @@ def _tokens(text: str) -> Iterator[Word | str]:
         if match := _BETWEEN.match(text, at):
             continued = "\n" in match[0]
         elif match := _CUT.match(text, at):
-            yield f"line {line} ends in a backslash and a blank, which is no continuation"
+            ends = "ends in a backslash and a blank, which is no continuation"
+            comment = "has a comment behind its backslash, which is no continuation then"
+            yield f"line {line} {comment if match['comment'] else ends}"
         elif match := _COMMENT.match(text, at):
             if continued:
                 yield f"line {line} is a comment, which ends the command that the line before it continues"
@@ -125,15 +146,6 @@ def _tokens(text: str) -> Iterator[Word | str]:
     yield ""
 
 
-def _remember(words: list[Word], known: dict[str, str]) -> bool:
-    """Keep what a command of assignments alone sets: `A=1`, `export A=1 B=2`. Return whether it is one."""
-    values = [word.value for word in words if word.value not in _SETTERS]
-    matches = [_ASSIGNED.fullmatch(value) for value in values]
-    if all(matches):
-        known.update({match[1]: match[2] for match in matches if match})
-    return all(matches)
-
-
 def _expanded(word: Word, known: Mapping[str, str], room: _Room) -> Iterator[Word]:
     """Give the words that one becomes: ranges in braces and a known variable of several words make several."""
     raws = [word.raw]
@@ -141,11 +153,15 @@ def _expanded(word: Word, known: Mapping[str, str], room: _Room) -> Iterator[Wor
         raw = raws.pop()
         whole = _VARIABLE.fullmatch(raw)
         name = whole and (whole["braced"] or whole["plain"])
-        if name and "$" not in known.get(name, "$") and len(room.take(known[name]).split()) > 1:
-            yield from (Word(shlex.quote(part), part, word.line) for part in known[name].split())
+        if whole and name not in known and (default := whole["default"]) is not None and len(default.split()) != 1:
+            yield Word(raw, raw, word.line)  # options, or none: `${MORE:-}`
             continue
-        ranged = None if raw[0] in "'\"" else _RANGE.search(raw)
-        if ranged is None or (ranged.start() and raw[ranged.start() - 1] == "$"):
+        if name and name in known and (parts := room.take(known[name]).split()) != [known[name]]:
+            # Not quoted where the shell has something to fill in, which may be several words.
+            yield from (Word(part if is_open(part) else shlex.quote(part), part, word.line) for part in parts)
+            continue
+        ranged = next((match for match in _RANGE.finditer(raw) if match["braces"]), None) if "{" in raw else None
+        if ranged is None:
             yield Word(raw, _value(raw, known, room), word.line)
             continue
         head, tail = raw[: ranged.start()], raw[ranged.end() :]
@@ -153,11 +169,11 @@ def _expanded(word: Word, known: Mapping[str, str], room: _Room) -> Iterator[Wor
 
 
 def _parts(ranged: re.Match[str]) -> list[str]:
-    if ranged[3] is not None:
-        return ranged[3].split(",")
-    first, last = int(ranged[1]), int(ranged[2])
-    step = 1 if first <= last else -1
-    return [str(number) for number in range(first, last + step, step)]
+    if ranged[5] is not None:
+        return ranged[5].split(",")
+    first, last = int(ranged[2]), int(ranged[3])
+    sign = 1 if first <= last else -1
+    return [str(number) for number in range(first, last + sign, sign * (int(ranged[4] or 1) or 1))]
 
 
 def _value(raw: str, known: Mapping[str, str], room: _Room) -> str:

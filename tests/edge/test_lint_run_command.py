@@ -108,6 +108,24 @@ def test_a_compose_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> N
     assert f"error [run.driver.missing] {DRIVER}/lib64 is not mounted beside services.train.devices[0]" in out
 
 
+def test_several_files_and_those_that_are_not_read(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    base, over = tmp_path / "compose.yaml", tmp_path / "compose.override.yaml"
+    base.write_text("include: [missing.yaml]\nservices: {a: {image: 'nginx:1'}}")
+    over.write_text("services: {a: {gpus: all}}")
+    code, out, _ = lint(capsys, "--file", str(base))
+    assert code == 0
+    assert "warning [run.file.unread] missing.yaml: there is no such file" in out
+    assert "note [run.file.unread] compose.override.yaml stands beside it" in out
+    code, out, _ = lint(capsys, "--file", str(base), "--file", str(over), "--json")
+    found = json.loads(out)
+    jsonschema.validate(found, SCHEMA)
+    assert code == 3
+    assert [(one["name"], [f["code"] for f in one["findings"]]) for one in found["containers"]] == [
+        (str(base), ["run.file.unread"]),
+        ("services.a", ["run.gpus"]),
+    ]
+
+
 def test_the_host_that_is_to_run_it(capsys: pytest.CaptureFixture[str]) -> None:
     """Cases C03 and C07: chip and CPU are said, since no command tells them."""
     line = "docker run --platform linux/amd64 quickstart:8.5.0-910b-ubuntu22.04-py3.11"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cannery.core.compose_services import compose_containers
+from cannery.core.compose_services import compose_containers, containers_of
+from cannery.core.compose_tree import OVERRIDE, RESET, compose_file
 from cannery.core.errors import UsageError
 
 
@@ -22,6 +23,8 @@ from cannery.core.errors import UsageError
         ({"a": {"extends": "b"}}, "services.a.extends: there is no service b"),
         ({"a": {"extends": "b"}, "b": {"extends": {"service": "a"}}}, "services.b.extends: a extends b itself"),
         ({"a": {"extends": "a"}}, "services.a.extends: a extends a itself"),
+        ({"a": {"volumes": ["/a:/b", ["/c:/d"]]}}, "services.a.volumes[1] is no text and no mapping"),
+        ({"a": {"devices": [None]}}, "services.a.devices[0] is no text and no mapping"),
     ],
 )
 def test_what_is_no_form_of_compose(services: dict[str, object], what: str) -> None:
@@ -70,6 +73,50 @@ def test_what_another_file_brings_may_be_any_setting() -> None:
     service = {"image": "i", "extends": {"file": "other.yaml", "service": "b"}}
     (found,) = compose_containers({"services": {"a": service}}, "x")
     assert found.opaque == ("services.a.extends",)
+
+
+def test_what_a_service_says_in_a_long_form_is_read() -> None:
+    reserved = {"devices": [{"driver": "cdi", "device_ids": ["huawei.com/npu=0"]}, {"capabilities": ["gpu"]}]}
+    service = {
+        "image": "i",
+        "env_file": [{"path": "./a.env", "required": False}, "b.env"],
+        "device_cgroup_rules": ["c 236:* rwm"],
+        "deploy": {"resources": {"reservations": reserved}},
+    }
+    (found,) = compose_containers({"services": {"a": service}}, "x")
+    assert [(setting.key, setting.value) for setting in found.settings] == [
+        ("env-file", "./a.env"), ("env-file", "b.env"), ("device-cgroup-rule", "c 236:* rwm"),
+        ("device", "huawei.com/npu=0"), ("gpus", "all"),
+    ]  # fmt: skip
+    assert found.mounts == ()
+
+
+def test_files_are_read_one_over_the_other() -> None:
+    first = {"image": "i", "privileged": True, "devices": ["/dev/davinci0"], "volumes": ["${A:-/x}:/a", "/y:/b"]}
+    second = {"devices": ["/dev/davinci1"], "volumes": ["/z:/a"], "privileged": None}
+    tags = {("services", "a", "privileged"): RESET, ("services", "a", "devices"): OVERRIDE}
+    files = [
+        compose_file({"services": {"a": first, "b": {"image": "j"}}}, "1"),
+        compose_file({"services": {"a": second}}, "2", tags),
+    ]
+    one, other = containers_of(files)
+    assert (one.image, one.cards, one.switch("privileged"), other.image) == ("i", (1,), None, "j")
+    assert sorted((mount.source, mount.target) for mount in one.mounts) == [("/y", "/b"), ("/z", "/a")]
+
+
+@pytest.mark.parametrize(
+    ("document", "hint"),
+    [
+        ({"apiVersion": "v1", "kind": "Pod"}, "it is one of Kubernetes"),
+        ("docker run img", "build.py lint-run - < FILE"),
+        ({"a": "b"}, "a compose file has a mapping `services:`"),
+        ({"services": {}, "include": []}, "a compose file has a mapping `services:`"),
+    ],
+)
+def test_a_file_of_another_kind_says_what_it_is(document: object, hint: str) -> None:
+    with pytest.raises(UsageError, match="there are no services in it") as caught:
+        compose_file(document, "x")
+    assert hint in (caught.value.hint or "")
 
 
 @pytest.mark.parametrize("source", ["/a,b", '/a"b', "/a b", "/a\nb"])

@@ -8,6 +8,8 @@ from cannery.core.errors import UsageError
 from cannery.core.run_line import RunLine, run_lines
 from cannery.core.run_options import ALIASES, SHORT_SWITCHES, SHORT_VALUES, SWITCHES, VALUES
 
+LOOP = "$(for i in 0 1; do echo --device=/dev/davinci$i; done)"
+
 
 def line(text: str) -> RunLine:
     (found,) = run_lines(text)
@@ -73,6 +75,15 @@ def test_a_script_with_variables() -> None:
         ("$MORE $IMAGE bash", ("$MORE",), "$IMAGE"),
         ("$MORE --rm image", ("$MORE",), "image"),
         ("$X bash", (), "$X"),
+        ("${X:-} image", ("${X:-}",), "image"),
+        ("$X <image> bash", ("$X",), "<image>"),
+        ("$X --model x", (), "$X"),
+        ("$M --rm $X --model x", ("$M",), "$X"),
+        ("$X quay.io/a/b:c bash", ("$X",), "quay.io/a/b:c"),
+        ("$(for i in 0 1; do echo --device=/dev/davinci$i; done) image bash", (LOOP,), "image"),
+        ("`f -v /a:/b` $IMAGE", ("`f -v /a:/b`",), "$IMAGE"),
+        ("$(cat image.txt) bash", (), "$(cat image.txt)"),
+        ("${A[@]} --rm image", ("${A[@]}",), "image"),
     ],
 )
 def test_an_unknown_variable_is_the_image_or_options(words: str, opaque: tuple[str, ...], image: str) -> None:
@@ -96,6 +107,43 @@ def test_two_lines_and_other_commands() -> None:
 )
 def test_what_is_copied_along_with_a_command_is_left_out(text: str) -> None:
     assert line(text).text({}, ()) == "docker run \\\n    --rm \\\n    image"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'ssh -p 22 host "docker run --device /dev/davinci0 image"',
+        "sudo su - user -c 'docker run --device /dev/davinci0 image'",
+        "ID=$(docker run --device /dev/davinci0 image)",
+        "ID=`docker run --device /dev/davinci0 image`; docker logs $ID",
+        "RUN='docker run --device /dev/davinci0 image'\n$RUN",
+        "ssh host \"sh -c 'docker run --device /dev/davinci0 image'\"",
+        "cat > run.sh <<EOF\ndocker run --device /dev/davinci0 image\nEOF",
+        "Don't forget:\n```bash\ndocker run --device /dev/davinci0 image\n```\nThat's it.\n~~~\nls\n~~~",
+    ],
+)
+def test_a_line_within_another_text_is_found(text: str) -> None:
+    found = line(text).container
+    assert (found.image, found.cards) == ("image", (0,))
+
+
+def test_a_line_of_the_text_itself_counts_before_those_in_its_words() -> None:
+    assert line("docker run image sh -c 'docker run other'").container.image == "image"
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("docker exec -it --privileged c bash", "`exec` adds nothing to a container"),
+        ("docker compose up -d", "--file compose.yaml"),
+        ("docker service create --device /dev/davinci0 image", "swarm maps no devices"),
+        ("echo 'docker run \"a'", "for example"),
+    ],
+)
+def test_a_command_that_starts_no_container_says_what_to_give(text: str, hint: str) -> None:
+    with pytest.raises(UsageError, match="there is no `docker run` in it") as caught:
+        run_lines(text)
+    assert hint in (caught.value.hint or "")
 
 
 @pytest.mark.parametrize(
@@ -130,8 +178,8 @@ def test_misspelt_options_are_named_and_read_as_meant(text: str, code: str, mean
 
 
 def test_a_broken_continuation_is_named_and_read_as_meant() -> None:
-    found = line("docker run --rm \\ \n  --device /dev/davinci0 \\\n  # the image\n  image")
-    assert [one.code for one in found.misread] == ["run.cut", "run.cut"]
+    found = line("docker run \\ # why\n --rm \\ \n  --device /dev/davinci0 \\\n  # the image\n  image")
+    assert [one.code for one in found.misread] == ["run.cut"] * 3
     assert (found.container.cards, found.container.image) == ((0,), "image")
 
 

@@ -10,6 +10,9 @@ from hypothesis import strategies as st
 from cannery.core.errors import UsageError
 from cannery.core.shell_words import shell_commands
 
+OUTPUTS = ['$(cd $(dirname "$0") && pwd):/w', '$(cd "$(dirname x)"; pwd)/a b']
+LOOP = "$(for i in {0..3}; do echo -d$i; done)"
+
 
 def values(text: str) -> list[list[str]]:
     return [[word.value for word in command.words] for command in shell_commands(text)]
@@ -37,12 +40,45 @@ def test_what_shlex_quotes_is_read_back(words: list[str]) -> None:
         ("c --d=/dev/n{0..2} {a,b}{1,2}", [["c", *(f"--d=/dev/n{n}" for n in range(3)), "a1", "a2", "b1", "b2"]]),
         ("c '{0..2}' ${A} ~/x --v=~/x", [["c", "{0..2}", "${A}", "$HOME/x", "--v=~/x"]]),
         ("c $(stat -c %g /dev/x) `pwd`", [["c", "$(stat -c %g /dev/x)", "`pwd`"]]),
+        ('c $(cd $(dirname "$0") && pwd):/w "$(cd "$(dirname x)"; pwd)/a b"', [["c", *OUTPUTS]]),
+        (
+            "c $(for i in {0..3}; do echo -d$i; done) --d='/n{0..3}' -e\"{a,b}\"",
+            [["c", LOOP, "--d=/n{0..3}", "-e{a,b}"]],
+        ),
+        ("c -v <a dir>/b:/c <x", [["c", "-v", "<a dir>/b:/c"]]),
+        ("c {0..6..3} {3..0..2}", [["c", "0", "3", "6", "3", "1"]]),
+        ('A=\nc $A "$A" x', [["A="], ["c", "", "x"]]),
+        ("A='-x $B y'\nc $A", [["A=-x $B y"], ["c", "-x", "$B", "y"]]),
+        # what only a shell knows stays as it is written
+        ("A=`f`\nB=$(g)\nc $A $B", [["A=`f`"], ["B=$(g)"], ["c", "$A", "$B"]]),
+        ('c ${A:-} ${A:---x y} "${A:-}" ${A:-x} ${A-}', [["c", "${A:-}", "${A:---x y}", "", "x", "${A-}"]]),
+        ("A=1\nA+=2; B+=1\nc $A $B", [["A=1"], ["A+=2"], ["B+=1"], ["c", "12", "$B"]]),
+        (
+            "alias r='c -x \"a b\"' q=z\nr d; r",
+            [["alias", 'r=c -x "a b"', "q=z"], ["c", "-x", "a b", "d"], ["c", "-x", "a b"]],
+        ),
+        ("local -r A=1\nc $A", [["local", "-r", "A=1"], ["c", "1"]]),
         ("", []),
         ("# nothing", []),
     ],
 )
 def test_words(text: str, expected: list[list[str]]) -> None:
     assert values(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("block", "within", "behind"),
+    [
+        ('for i in 0 1; do\n A="$A -d$i"\n c $A\ndone', ["-d$i"], "$A"),
+        ("if [ x ]; then A=1; c $A; fi", ["1"], "$A"),
+        ("case $X in\n a) A=1 ;;\nesac\nc $A", ["$A"], "$A"),
+        ("while read l; do if x; then A=1; fi; c $A; done", ["$A"], "$A"),
+        ("f() {\n A=1\n}\nc $A", ["1"], "1"),
+    ],
+)
+def test_what_a_loop_or_a_branch_sets_is_known_within_it_alone(block: str, within: list[str], behind: str) -> None:
+    found = [words[words.index("c") + 1 :] for words in values(f"A=\n{block}\nc $A") if "c" in words]
+    assert found == [within, [behind]]
 
 
 def test_words_keep_how_and_where_they_are_written() -> None:
@@ -54,6 +90,7 @@ def test_words_keep_how_and_where_they_are_written() -> None:
     ("text", "cut"),
     [
         ("a \\ \nb", "line 1 ends in a backslash and a blank, which is no continuation"),
+        ("a \\  # b\n-c", "line 1 has a comment behind its backslash, which is no continuation then"),
         ("a \\\n# b\n-c", "line 2 is a comment, which ends the command that the line before it continues"),
         ("a\nb", ""),
     ],

@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING
 
 from cannery.core.errors import UsageError
 from cannery.core.findings import RANK
+from cannery.core.lint_run.behind import behind
 from cannery.core.lint_run.case import Case, Edit, remark
+from cannery.core.lint_run.closed import closed_nodes, mounted_nodes, same_target
 from cannery.core.lint_run.driver import driver_mounts, smi_mount
 from cannery.core.lint_run.engine import gpus, mixed, network, platform, privileged
 from cannery.core.lint_run.environment import chip_words, entry_point, lists, preload, split_value
-from cannery.core.lint_run.image import behind, chip, registry, standin, strange_image
+from cannery.core.lint_run.image import chip, registry, standin, strange_image
 from cannery.core.lint_run.memory import shared_memory
 from cannery.core.lint_run.mount_text import unread
 from cannery.core.lint_run.mounts import bad_paths, hidden, twice
 from cannery.core.lint_run.nodes import (
-    closed_nodes,
     endless_numbers,
     foreign_nodes,
     missing_cards,
@@ -51,7 +52,9 @@ RULES: tuple[Callable[[Case], Iterable[Remark]], ...] = (
     missing_managers,
     missing_cards,
     foreign_nodes,
+    mounted_nodes,
     closed_nodes,
+    same_target,
     driver_mounts,
     smi_mount,
     runtime_variable,
@@ -115,7 +118,7 @@ def corrected(line: RunLine, remarks: Sequence[Remark]) -> str:
         if edit.at >= 0:
             changes.setdefault(edit.at, edit.words)
     added = tuple(dict.fromkeys(edit.words for edit in edits if edit.at < 0 and edit.words))
-    return line.text(changes, added)
+    return line.text(changes, added, frozenset(place for edit in edits for place in edit.taken))
 
 
 @dataclass(frozen=True)

@@ -22,15 +22,21 @@ if TYPE_CHECKING:
     from cannery.core.words import Arch
 
 DRIVER = "/usr/local/Ascend/driver"
+# Of the 950 alone (vllm-ascend, its page on A5).
+NEW_NODES = frozenset({"/dev/ummu", "/dev/uburma"})
 RUNTIME_DEVICES, VISIBLE = "ASCEND_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES"
 
 
 @dataclass(frozen=True)
 class Edit:
-    """A change of a command: `words` in the place of option number `at` (none: it goes), or as a new option (-1)."""
+    """A change of a command: `words` in the place of option number `at` (none: it goes), or as a new option (-1).
+
+    `taken` are the places, among the words behind the image, of those that stand in the new option and go from there.
+    """
 
     at: int
     words: tuple[str, ...] = ()
+    taken: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -97,8 +103,9 @@ class Case:
 
     @property
     def chip(self) -> Chip | None:
-        """The chip that the image is for, else the host's."""
-        return self.told.chip or self.ground.chip
+        """The chip that the image is for, else the host's, else the one that alone has a node which is given."""
+        of_new = any(device.source in NEW_NODES for device in self.container.devices)
+        return self.told.chip or self.ground.chip or (Chip.A5 if of_new else None)
 
     @cached_property
     def access(self) -> ChipAccess:
@@ -125,7 +132,7 @@ class Case:
     @cached_property
     def uses_npu(self) -> bool:
         """Whether nodes of NPUs reach the container."""
-        nodes = any(d.card is not None or d.source in self.managers for d in self.container.devices)
+        nodes = any(d.card is not None or d.is_open_card or d.source in self.managers for d in self.container.devices)
         unread = bool(self.privileged or self.container.opaque or self.cdi) and self.told.ascend
         return nodes or self.runtime or unread
 
@@ -153,5 +160,6 @@ class Case:
 
     def first_card(self) -> str:
         """Return the word that a message about what is missing points at: the first card's, else the image."""
-        cards: list[Device] = [d for d in self.container.devices if re.search(r"davinci\W?_?\d", d.source)]
+        devices = self.container.devices
+        cards: list[Device] = [d for d in devices if d.is_open_card or re.search(r"davinci\W?_?\d", d.source)]
         return cards[0].setting.word if cards else self.container.image

@@ -23,7 +23,7 @@ def driver_mounts(case: Case) -> Iterator[Remark]:
     lacking = [path for path in case.access.mounts if not case.gives(path)]
     unread = f" (unless {' '.join(case.container.opaque)} brings it)" if case.container.opaque else ""
     for path in lacking:
-        if path.startswith(DRIVER) and path != f"{DRIVER}/version.info":
+        if path.startswith(DRIVER) and path != f"{DRIVER}/version.info" and not _in_parts(case, path):
             yield _libraries(case, path, unread)
     rest = [path for path in lacking if not path.startswith(DRIVER) or path == f"{DRIVER}/version.info"]
     if rest:
@@ -38,22 +38,31 @@ def driver_mounts(case: Case) -> Iterator[Remark]:
         )
 
 
+def _in_parts(case: Case, path: str) -> bool:
+    """Whether what is needed of the folder lib64 is mounted folder by folder, as old guides have it."""
+    return path.endswith("/lib64") and all(case.gives(f"{path}/{folder}") for folder in ("driver", "common"))
+
+
 def _libraries(case: Case, path: str, unread: str) -> Remark:
     """Return the remark about libraries: not mounted, mounted elsewhere, or in part where the whole is needed."""
     other = next((m for m in case.container.mounts if m.source.rstrip("/") == path), None)
     part = next((m for m in case.container.mounts if m.source.startswith(f"{path}/")), None)
     wanted = f"{path}:{path}:ro"
-    word, edit = case.first_card(), add("-v", wanted)
+    word, edit, severity = case.first_card(), add("-v", wanted), Severity.ERROR
     what = f"{path} is not mounted beside {word}{unread}"
     why = "libascend_hal.so stands there; without it no NPU is found (vllm-project/vllm-ascend issue 1440)"
     if other is not None:
         word, edit = other.setting.word, replace(other.setting, "-v", wanted)
         what = f"{word} mounts the driver's libraries where nothing looks for them"
+    elif case.gives(f"{path}/driver") is not None:
+        what = f"of {path} the folder common is not mounted beside {word}{unread}"
+        why, severity = "libascend_hal.so, in the folder driver, needs libraries of it", Severity.WARNING
     elif part is not None and case.chip is Chip.A5:
         word, edit = part.setting.word, replace(part.setting, "-v", wanted)
         what = f"{word}: chip {case.chip} needs the whole {path}"
         why = "HCCL reads the topology files in it (vllm-project/recipes pull 907)"
-    severity = Severity.WARNING if unread else Severity.ERROR
+    if unread or case.runtime:  # with NODRV, which somebody wrote on purpose
+        severity = Severity.WARNING
     return remark(severity, "driver.missing", word, what, why, f"-v {wanted}", *([] if unread else [edit]))
 
 

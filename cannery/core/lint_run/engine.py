@@ -52,7 +52,9 @@ def mixed(case: Case) -> Iterator[Remark]:
         what = f"{runtime.word} and {nodes[0].setting.word}: two ways to the NPUs at once"
         why = f"the runtime maps the cards of {RUNTIME_DEVICES} and mounts the driver; the nodes come on top"
         fix = f"leave {'its nodes' if case.env(RUNTIME_DEVICES) else 'the runtime'} out (gpustack/gpustack issue 1378)"
-        edits = [remove(node.setting) for node in nodes] if case.env(RUNTIME_DEVICES) else [remove(runtime)]
+        edits = [remove(node.setting) for node in nodes] if case.env(RUNTIME_DEVICES) else []
+        if not edits and case.container.cards:  # without a card of its own the line asks for some by the runtime
+            edits = [remove(runtime)]
         yield remark(Severity.WARNING, "runtime.mixed", runtime.word, what, why, fix, *edits)
 
 

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from cannery.core.lint_run.case import remark, remove
+from cannery.core.shell_words import is_open
 from cannery.core.words import Chip, Severity
 
 if TYPE_CHECKING:
@@ -16,9 +17,9 @@ if TYPE_CHECKING:
 
 # Lists of paths that CANN's images and Cannery's set in their ENV, and what is lost with them.
 LISTS = {
-    "LD_LIBRARY_PATH": ("the folders of CANN's and the driver's libraries", Severity.ERROR),
-    "PATH": ("the folders of the image's Python and of CANN's tools", Severity.ERROR),
-    "PYTHONPATH": ("CANN's own Python packages and the trees of the image", Severity.WARNING),
+    "LD_LIBRARY_PATH": "the folders of CANN's and the driver's libraries",
+    "PATH": "the folders of the image's Python and of CANN's tools",
+    "PYTHONPATH": "CANN's own Python packages and the trees of the image",
 }
 # A value that has one of these was written with the image's own in mind.
 KEPT = re.compile(r"/usr/local/Ascend/(?!driver)|/opt/venv")
@@ -47,7 +48,7 @@ def _is_of(word: str, name: str, variable: Variable) -> bool:
 
 def lists(case: Case) -> Iterator[Remark]:
     """Warn where a list of paths loses what the image has in it."""
-    for name, (lost, severity) in LISTS.items():
+    for name, lost in LISTS.items():
         variable = case.container.env.get(name)
         if variable is None or not (case.told.ascend or case.uses_npu):
             continue
@@ -60,7 +61,9 @@ def lists(case: Case) -> Iterator[Remark]:
             what = f"{word} takes the place of the image's {name}: {lost} are gone{_host_value(variable)}"
             why = "docker does not join it with the ENV of the image"
             fix = f"set it in the container, where the image's own is known: sh -c 'export {name}=DIR:${name}; exec …'"
-            yield remark(severity, "env.lost", word, what, why, fix)
+            # Cannery's images have all in ENV; others' may set it again in their entry point or a shell's files.
+            grave = name == "PATH" or (name == "LD_LIBRARY_PATH" and case.told.ours)
+            yield remark(Severity.ERROR if grave else Severity.WARNING, "env.lost", word, what, why, fix)
 
 
 def _host_value(variable: Variable) -> str:
@@ -77,7 +80,7 @@ def preload(case: Case) -> Iterator[Remark]:
     if variable is None or not variable.value:
         return
     word = variable.setting.word
-    entries = [entry for entry in re.split(r"[\s:]+", variable.value) if entry and "$" not in entry]
+    entries = [entry for entry in re.split(r"[\s:]+", variable.value) if entry and not is_open(entry)]
     for entry in entries:
         wrong = next((os for pattern, os in FOREIGN if pattern.match(entry) and case.told.os.startswith(os)), "")
         if wrong:
@@ -111,7 +114,7 @@ def chip_words(case: Case) -> Iterator[Remark]:
     """Compare what SOC_VERSION says of the chip with what the image is for."""
     variable = case.container.env.get("SOC_VERSION")
     chip = case.told.chip
-    if variable is None or chip is None or not variable.value or "$" in variable.value:
+    if variable is None or chip is None or not variable.value or is_open(variable.value):
         return
     known = {soc.lower(): Chip(name) for name, access in case.ground.chips.items() for soc in access.socs}
     said = known.get(variable.value.lower())

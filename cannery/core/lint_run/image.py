@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from cannery.core.image_reference import DEFAULT_REGISTRY, registry_of
@@ -14,19 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cannery.core.lint_run.case import Case, Remark
-
-# Options of docker that no program has with a value like this.
-_MOUNTED = re.compile(r"[^:]+:/")
-DOCKERS = {
-    "--device": re.compile(r"/dev/"),
-    "-v": _MOUNTED,
-    "--volume": _MOUNTED,
-    "--mount": re.compile(r".*(?:target|dst|destination)="),
-    "--privileged": re.compile(""),
-    "--shm-size": re.compile(r"\d"),
-    "--group-add": re.compile(r"."),
-    "--cap-add": re.compile(r"."),
-}
 
 
 def chip(case: Case) -> Iterator[Remark]:
@@ -61,31 +46,8 @@ def registry(case: Case) -> Iterator[Remark]:
 def strange_image(case: Case) -> Iterator[Remark]:
     """Name an image that is none: a path of what was meant to be an option's value."""
     image = case.container.image
-    if image.startswith(("/", "-")):
-        what = f"{image} stands where the image does"
+    if image.startswith(("/", "-")) or not image.strip():
+        what = f"{image if image.strip() else 'an empty word'} stands where the image does"
         why = "docker takes the first word that is no option, and no option's value, for the image"
         fix = "write the option before it, such as --device; it takes one value each time"
         yield remark(Severity.ERROR, "image.path", image, what, why, fix)
-
-
-def behind(case: Case) -> Iterator[Remark]:
-    """Name options of docker that stand behind the image: they are the container's command there."""
-    words = case.container.command
-    if not words or not words[0].startswith("-") or case.container.last("entrypoint"):
-        return
-    image, why = case.container.image, "docker's own options end where the image stands"
-    lost = [(word, after) for word, after in pairwise((*words, "")) if _is_dockers(word, after)]
-    for word, after in lost:
-        shown = word if "=" in word or word == "--privileged" else f"{word} {after}"
-        what = f"{shown} stands behind {image}: docker hands it to the program, and does nothing of it"
-        yield remark(Severity.ERROR, "image.behind", shown, what, why, f"{shown} before the image")
-    if not lost:
-        what = f"{words[0]} stands behind {image}: it is the container's command, not an option"
-        yield remark(Severity.WARNING, "image.behind", words[0], what, why, "put it before the image")
-
-
-def _is_dockers(word: str, after: str) -> bool:
-    """Whether a word behind the image can only have been meant for docker; `--device npu` is one of vllm's."""
-    name, equals, value = word.partition("=")
-    pattern = DOCKERS.get(name)
-    return pattern is not None and pattern.match(value if equals else after) is not None

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from cannery.core.lint_run.case import add, remark, replace
+from cannery.core.shell_words import is_open
 from cannery.core.words import Severity
 
 if TYPE_CHECKING:
@@ -26,6 +27,11 @@ def size(text: str) -> int | None:
     return int(float(match[1]) * UNITS[match[2].lower()]) if match else None
 
 
+def _is_for_one(case: Case) -> bool:
+    """Whether it is one card's, and no profile's: nothing there shares much."""
+    return len(case.container.cards) == 1 and not case.told.profile and not case.container.opaque
+
+
 def shared_memory(case: Case) -> Iterator[Remark]:
     """Warn where /dev/shm is smaller than the stack asks for, or is left at docker's own size."""
     container = case.container
@@ -41,7 +47,7 @@ def shared_memory(case: Case) -> Iterator[Remark]:
                 Severity.NOTE, "shm", setting.word, what, "there is one /dev/shm then, the host's", "leave one out"
             )
         return
-    if ipc.startswith("container:") or "$" in (setting.value or "" if setting else ""):
+    if ipc.startswith("container:") or is_open(container.value("shm-size")):
         return
     if setting is None:
         if case.uses_npu or case.told.ascend:
@@ -55,7 +61,7 @@ def shared_memory(case: Case) -> Iterator[Remark]:
         what = f"{setting.word}: no size is written so"
         edit = replace(setting, "--shm-size", wanted)
         yield remark(Severity.ERROR, "shm", setting.word, what, "docker refuses it", f"--shm-size {wanted}", edit)
-    elif given < least:
+    elif given < least and not (_is_for_one(case) and given >= UNITS["g"]):
         whose = f"profile {case.told.profile}" if case.told.profile else "training and serving on several cards"
         unit = " (a number without a unit is bytes)" if (setting.value or "").isdecimal() else ""
         what = f"{setting.word} is small{unit}: {whose} takes {wanted}"

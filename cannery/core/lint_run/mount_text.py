@@ -6,7 +6,8 @@ import re
 from typing import TYPE_CHECKING
 
 from cannery.core.lint_run.case import remark
-from cannery.core.read_container import mount_fields
+from cannery.core.read_container import colon_parts, mount_fields
+from cannery.core.shell_words import is_open
 from cannery.core.words import Severity, nearest
 
 if TYPE_CHECKING:
@@ -24,8 +25,8 @@ MODES = frozenset(
     )
 )
 TYPES = frozenset({"bind", "volume", "tmpfs", "npipe", "cluster", "image", "ramfs", "devpts", "glob", "artifact"})
-# A path of Windows has a colon of its own, and `${A:-b}` or `$(…)` may have one.
-_OTHER_COLONS = re.compile(r"[A-Za-z]:[\\/]|.*(?:\$[{(]|`)", re.DOTALL)
+# A path of Windows has a colon of its own.
+_WINDOWS = re.compile(r"[A-Za-z]:[\\/]")
 
 
 def unread(case: Case) -> Iterator[Remark]:
@@ -41,15 +42,15 @@ def unread(case: Case) -> Iterator[Remark]:
 
 def _volume(text: str) -> tuple[str, str] | None:
     """Say what is wrong with `SOURCE:TARGET[:MODES]`, and what to write; None for a right one."""
-    source, *rest = text.split(":")
-    if not rest or _OTHER_COLONS.match(text):
+    source, *rest = colon_parts(text)
+    if not rest or _WINDOWS.match(text):
         return None
     if not source or not all(rest):
         return "there is nothing before, between or behind its colons", "-v SOURCE:TARGET, or -v SOURCE:TARGET:ro"
     if len(rest) > 2:
         return "more than source, target and mode stand in it", f"-v {source}:{rest[0]}:{rest[-1]}"
     modes = [mode.partition("=")[0] for mode in rest[1].split(",")] if len(rest) == 2 else []
-    strange = next((mode for mode in modes if mode not in MODES and "$" not in mode), None)
+    strange = next((mode for mode in modes if mode not in MODES and not is_open(mode)), None)
     if strange is not None:
         return f"there is no mode {strange!r}", f"-v {source}:{rest[0]}:ro, or without a mode: read and write"
     if {"ro", "rw"} <= {*modes}:
@@ -64,7 +65,7 @@ def _mount(text: str) -> tuple[str, str] | None:
     if fields is None:
         return "a quote is not closed, or stands within a field", example
     kind = fields.get("type", "volume")
-    if any("$" in part for part in (*fields, kind)):
+    if any(map(is_open, (*fields, kind))):
         return None
     if kind not in TYPES:
         near = nearest(kind, sorted(TYPES), count=1)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
+from dataclasses import replace as replaced
 from typing import TYPE_CHECKING
 
 from cannery.core.lint_run.case import DRIVER, Edit, add, remark, remove, replace
+from cannery.core.shell_words import is_open
 from cannery.core.words import Severity
 
 if TYPE_CHECKING:
@@ -14,8 +15,6 @@ if TYPE_CHECKING:
 
     from cannery.core.lint_run.case import Case, Remark
     from cannery.core.read_container import Mount
-
-_PATH = re.compile(r"[/$]")
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,7 @@ def bad_paths(case: Case) -> Iterator[Remark]:
     """Name mounts that the engine refuses or takes otherwise than meant: relative paths, and one path alone."""
     for mount in case.container.mounts:
         word = _spelt(mount)
-        if mount.target and not _PATH.match(mount.target):
+        if mount.target and not mount.target.startswith("/") and not is_open(mount.target):
             what = f"{word}: {mount.target} is not absolute, and has to be in the container"
             yield remark(Severity.ERROR, "mount.relative", word, what, "the engine refuses it", f"/{mount.target}")
         elif mount.setting.key == "volume" and ":" not in (mount.setting.value or "") and mount.target:
@@ -70,7 +69,7 @@ def _is_host_path(path: str) -> bool:
 
 
 def _is_relative(source: str) -> bool:
-    return bool(source) and source[0] not in {"/", "$", "`", "."}
+    return bool(source) and not source.startswith(("/", ".")) and not is_open(source)
 
 
 def _relative(mount: Mount, word: str) -> Remark:
@@ -87,7 +86,7 @@ def _relative(mount: Mount, word: str) -> Remark:
 
 
 def twice(case: Case) -> Iterator[Remark]:
-    """Name a second mount of the same place, at which the engine stops."""
+    """Name a second mount of the same place: docker stops unless it is the same word, compose takes the last."""
     seen: dict[str, Mount] = {}
     for mount in case.container.mounts:
         target = mount.target.rstrip("/")
@@ -95,8 +94,12 @@ def twice(case: Case) -> Iterator[Remark]:
         if before is not mount and target:
             what = f"{_spelt(mount)}: {_spelt(before)} mounts {target} already"
             edits = [remove(mount.setting)] if before.source == mount.source else []
-            why = "the engine refuses a mount point that is named twice"
-            yield remark(Severity.ERROR, "mount.twice", _spelt(mount), what, why, "leave one of them out", *edits)
+            severity, why = Severity.ERROR, "the engine refuses a mount point that is named twice"
+            if (before.setting.key, before.setting.value) == ("volume", mount.setting.value):
+                severity, why = Severity.NOTE, "docker takes two words that are the same for one"
+            elif case.container.where:
+                severity, why = Severity.WARNING, "compose takes the last of them; older ones stop there"
+            yield remark(severity, "mount.twice", _spelt(mount), what, why, "leave one of them out", *edits)
 
 
 def hidden(case: Case) -> Iterator[Remark]:
@@ -104,7 +107,7 @@ def hidden(case: Case) -> Iterator[Remark]:
     for mount in case.container.mounts:
         if not mount.target:
             continue
-        found = [place for place in PLACES if mount.hides(place.path) and (case.told.ours or not place.ours)]
+        found = [_known(case, place) for place in PLACES if mount.hides(place.path) and _may_have(case, place)]
         if found:
             yield _hides(case, mount, found)
         elif mount.target.startswith("/usr/local/Ascend/cann-") and mount.target.count("/") == 4:
@@ -113,15 +116,29 @@ def hidden(case: Case) -> Iterator[Remark]:
             yield from _sources(case, mount)
 
 
+def _may_have(case: Case, place: Place) -> bool:
+    return case.told.ours or not place.ours
+
+
+def _known(case: Case, place: Place) -> Place:
+    """Return `place` as a warning where an image, for all that its name tells, may have nothing there.
+
+    Some images have no CANN, and are started with the host's.
+    """
+    sure = case.told.ours or case.told.ascend or place.severity is not Severity.ERROR
+    return place if sure else replaced(place, severity=Severity.WARNING)
+
+
 def _hides(case: Case, mount: Mount, places: list[Place]) -> Remark:
     worst = min(places, key=lambda place: list(Severity).index(place.severity))
     lost = ", ".join(dict.fromkeys(place.lost for place in places if place.severity is worst.severity))
     word, fix, edits = _spelt(mount), "mount it at another place", list[Edit]()
     if mount.target.rstrip("/").startswith("/usr/local/Ascend"):
         fix = f"mount what of it is the host's: {' '.join(case.access.mounts)}"
-        edits = [remove(mount.setting)]
+        # The host's CANN is perhaps what the image is to run with: only who wrote the line knows.
+        edits = [remove(mount.setting)] if worst.severity is Severity.ERROR else []
         lacking = [path for path in case.access.mounts if path.startswith(DRIVER) and not case.gives(path, but=mount)]
-        edits += [add("-v", f"{path}:{path}:ro") for path in lacking]
+        edits += [add("-v", f"{path}:{path}:ro") for path in lacking] if edits else []
     elif worst.path in {"/usr/local/bin", "/usr/local/sbin"} and mount.source.rstrip("/") == mount.target.rstrip("/"):
         fix = f"mount what is needed of it: -v {worst.path}/npu-smi:{worst.path}/npu-smi:ro"
     what = f"{word} hides what the image has there: {lost}"

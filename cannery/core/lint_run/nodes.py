@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from cannery.core.lint_run.case import add, remark, remove, replace
 from cannery.core.lint_run.several import means_several, meant_cards, several_cards
-from cannery.core.read_container import CARD
+from cannery.core.read_container import CARD, is_open_card
+from cannery.core.shell_words import is_open
 from cannery.core.words import Chip, Severity
 
 if TYPE_CHECKING:
@@ -53,7 +54,8 @@ def unknown_nodes(case: Case) -> Iterator[Remark]:
 
 def meant_node(case: Case, path: str) -> str:
     """Return the node that a mistyped `path` is meant to be, "" for one that is right, or nothing like an NPU's."""
-    if "$" in path or NUMBERED.fullmatch(path) or VIRTUAL.fullmatch(path) or path in case.managers | OTHERS:
+    is_card = is_open_card(path) or NUMBERED.fullmatch(path) or VIRTUAL.fullmatch(path)
+    if is_card or is_open(path) or path in case.managers | OTHERS:
         return ""
     name = path.removeprefix("/").removeprefix("dev/").strip("/")
     number = re.search(r"\d+$", name)
@@ -99,7 +101,14 @@ def missing_managers(case: Case) -> Iterator[Remark]:
 def missing_cards(case: Case) -> Iterator[Remark]:
     """Say that no card is given, where all the rest says that one is wanted."""
     present = _present(case)
-    if _cards(present) or case.privileged or case.runtime or case.cdi or case.container.opaque:
+    if (
+        _cards(present)
+        or any(map(is_open, present))
+        or case.privileged
+        or case.runtime
+        or case.cdi
+        or case.container.opaque
+    ):
         return
     managers = sorted(present & case.managers)
     if managers:
@@ -115,7 +124,7 @@ def missing_cards(case: Case) -> Iterator[Remark]:
 
 
 def _cards(nodes: set[str]) -> set[str]:
-    return {node for node in nodes if CARD.fullmatch(node) or VIRTUAL.fullmatch(node)}
+    return {node for node in nodes if CARD.fullmatch(node) or VIRTUAL.fullmatch(node) or is_open_card(node)}
 
 
 def foreign_nodes(case: Case) -> Iterator[Remark]:
@@ -136,32 +145,6 @@ def foreign_nodes(case: Case) -> Iterator[Remark]:
         fix = "is the host another chip? An A3 has 16, and needs an image for a3" if case.chip is Chip.A2 else ""
         why = f"{case.container.image} is for chip {case.chip}" if case.told.chip else "CHIP says which chip"
         yield remark(Severity.WARNING, "node.foreign", word, what, why, fix or "number them as `ls /dev/davinci*` does")
-
-
-def closed_nodes(case: Case) -> Iterator[Remark]:
-    """Name nodes that come as mounts, and those without the right to read or write."""
-    if not case.privileged:
-        for mount in case.container.mounts:
-            if CARD.fullmatch(mount.source) or mount.source in case.managers or mount.source.rstrip("/") == "/dev":
-                node = mount.source.rstrip("/") != "/dev"
-                yield remark(
-                    Severity.ERROR,
-                    "node.mounted",
-                    mount.setting.word,
-                    f"{mount.setting.word} mounts {mount.source}: the container's device rules keep it closed",
-                    "only --device opens a node to a container that is not privileged",
-                    f"--device {mount.source}"
-                    if node
-                    else "--device for each node that is needed, and no mount of /dev",
-                    *([replace(mount.setting, "--device", mount.source)] if node else []),
-                )
-    for device in case.container.devices:
-        if (device.card is not None or device.source in case.managers) and not {*"rw"} <= {*device.permissions}:
-            what = f"{device.setting.word} gives the right {device.permissions!r} alone"
-            fix = f"--device {device.source}"
-            why = "the driver opens its nodes for reading and writing"
-            edit = replace(device.setting, "--device", device.source)
-            yield remark(Severity.ERROR, "node.permission", device.setting.word, what, why, fix, edit)
 
 
 def endless_numbers(case: Case) -> Iterator[Remark]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from cannery.core.lint_run.case import Edit, remark
 from cannery.core.run_as import REPORT
+from cannery.core.shell_words import is_open
 from cannery.core.words import Severity
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ NOBODY = "65534"
 def group(case: Case) -> Iterator[Remark]:
     """Warn of a user without the group of the device nodes."""
     setting = case.container.last("user")
-    if setting is None or not setting.value or not case.uses_npu or "$" in setting.value:
+    if setting is None or not setting.value or not case.uses_npu or is_open(setting.value):
         return
     user, _, main = setting.value.partition(":")
     if user in {"0", "root"}:
@@ -44,7 +45,7 @@ def group(case: Case) -> Iterator[Remark]:
 def caches(case: Case) -> Iterator[Remark]:
     """Warn of caches that are mounted below /root for another user, who cannot reach them."""
     user = case.container.value("user").partition(":")[0]
-    if user in {"", "0", "root"} or "$" in user:
+    if user in {"", "0", "root"} or is_open(user):
         return
     for mount in case.container.mounts:
         if mount.target == "/root" or mount.target.startswith("/root/"):

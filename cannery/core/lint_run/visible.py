@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from cannery.core.errors import UsageError
 from cannery.core.lint_run.case import RUNTIME_DEVICES, VISIBLE, remark, remove, replace
 from cannery.core.npu_host import parse_cards
+from cannery.core.shell_words import is_open
 from cannery.core.words import Severity
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ OTHER_FORMS = re.compile(r"(?:npu|Ascend)[\w-]*\d", re.IGNORECASE)
 def runtime_cards(case: Case) -> tuple[int, ...] | None:
     """Return the host's cards that ASCEND_VISIBLE_DEVICES names; None where it names none that can be read."""
     text = case.env(RUNTIME_DEVICES)
-    if text in NO_CARD or "$" in text:
+    if text in NO_CARD or is_open(text):
         return None
     try:
         return parse_cards(text)
@@ -41,12 +42,16 @@ def runtime_variable(case: Case) -> Iterator[Remark]:
     """Compare ASCEND_VISIBLE_DEVICES with the nodes that are mapped, and with the runtime that has to read it."""
     variable = case.container.env.get(RUNTIME_DEVICES)
     named, cards = runtime_cards(case), case.container.cards
-    if variable is None or variable.value is None or "$" in variable.value:
+    if variable is None or variable.value is None or is_open(variable.value):
         runtime = case.container.last("runtime")
-        if variable is None and runtime is not None and (runtime.value or "").lower() == "ascend":
-            what = f"{runtime.word} without {RUNTIME_DEVICES}: the runtime gives no card"
+        elsewhere = case.container.opaque or case.container.all("env-file")  # whence it may come
+        if variable is None and not elsewhere and runtime and (runtime.value or "").lower() == "ascend":
+            what = (
+                f"{runtime.word} without {RUNTIME_DEVICES}: the runtime gives no card, unless the image's ENV names it"
+            )
             why = "it maps the cards that the variable names, and no other (Ascend Docker Runtime, usage)"
-            yield remark(Severity.ERROR, "visible.none", runtime.word, what, why, f"-e {RUNTIME_DEVICES}=0,1")
+            severity = Severity.ERROR if case.told.ours else Severity.WARNING
+            yield remark(severity, "visible.none", runtime.word, what, why, f"-e {RUNTIME_DEVICES}=0,1")
         return
     word = variable.setting.word
     if named is None:
@@ -70,7 +75,7 @@ def runtime_variable(case: Case) -> Iterator[Remark]:
 def own_variable(case: Case) -> Iterator[Remark]:
     """Judge ASCEND_RT_VISIBLE_DEVICES: a list of numbers below the count of the container's cards."""
     variable = case.container.env.get(VISIBLE)
-    if variable is None or not variable.value or "$" in variable.value:
+    if variable is None or not variable.value or is_open(variable.value):
         return
     word, parts = variable.setting.word, [part.strip() for part in variable.value.split(",")]
     if not all(CARD_NUMBER.fullmatch(part) for part in parts):
