@@ -105,6 +105,7 @@ class Bench:
     times: dict[str, float] = field(default_factory=dict)
     table: dict[str, object] = field(default_factory=dict)
     pictures: dict[str, object] = field(default_factory=dict)
+    told: list[str] = field(default_factory=list)
 
     @property
     def out(self) -> Path:
@@ -226,7 +227,9 @@ class Bench:
     def faults(self, since: float) -> list[str]:
         """Say what is wrong after a command that has ended with 0, with files that are newer than `since`."""
         found = [f"not whole: {name}" for name in self._wrong_wheels(since)] if since else []
-        found += [f"left: {name}" for name in self._leftovers()]
+        left = [name for name in self._leftovers() if name not in self.told]
+        self.told += left
+        found += [f"left: {name}" for name in left]
         if "out" in self.pictures and self.pictures["out"] != picture(self.out):
             found.append("out/ is another than after an undisturbed build")
         for path in (self.cache / "rootfs").glob("*.tar"):
