@@ -1,6 +1,6 @@
 """build.py killed at random moments, over and over, and what the same command makes of what was left.
 
-    CANNERY_CACHE=/a/folder/of/its/own .venv/bin/python -m tests.e2e.kills [--turns 24] [--seed 6] [--only cold,push]
+    CANNERY_CACHE=/a/folder/of/its/own .venv/bin/python -m tests.e2e.kills [--rounds 1] [--seed 6] [--only cold,push]
 
 builds, pushes, saves, loads and bundles `quickstart`, and ends each command at a random moment: the leader alone or all
 that it has started (SIGKILL), Ctrl-C, SIGTERM, the engine's own daemon. The command is then run again; it has to end
@@ -60,11 +60,12 @@ class How(StrEnum):
 
 @dataclass(frozen=True)
 class Scene:
-    """A command and what is taken away before it, so that it has something to do."""
+    """A command, what is taken away before it, so that it has something to do, and about how long it takes then."""
 
     name: str
     words: tuple[str, ...]
     prepare: Callable[[], None]
+    seconds: float = 4.0
 
 
 @dataclass(frozen=True)
@@ -145,27 +146,20 @@ class Bench:
             code = process.wait() and 124
         return code, said.with_suffix(".out").read_text(), time.monotonic() - begun
 
-    def undisturbed(self, scene: Scene) -> None:
-        """Run a scene as it should be: how long it takes, and what it leaves."""
-        scene.prepare()
-        code, out, seconds = self.run(scene.words)
-        assert code == 0, f"{scene.name}: {code}\n{(self.folder / 'run.err').read_text()}"
-        self.times[scene.name] = seconds
-        if scene.words[0] == "image":
-            table = json.loads(out)
-            assert table["id"] == self.table.setdefault("id", table["id"]), "two undisturbed builds, two images"
-            self.table |= table
-            self.pictures["out"] = picture(self.out)
-            self.pictures |= {path.name: sha256_file(path) for path in (self.cache / "rootfs").glob("*.tar")}
-            self.pictures["dangling"] = self._dangling()
-            self.pictures["builders"] = self._builders()
-        assert self.faults(0) == [], scene.name
+    def undisturbed(self) -> None:
+        """Build the image as it should be, and remember what that leaves."""
+        code, out, _ = self.run(self.image)
+        assert code == 0, f"{code}\n{(self.folder / 'run.err').read_text()}"
+        self.table = json.loads(out)
+        self.pictures["out"] = picture(self.out)
+        self.pictures |= {path.name: sha256_file(path) for path in (self.cache / "rootfs").glob("*.tar")}
+        self.pictures["dangling"] = self._dangling()
+        self.pictures["builders"] = self._builders()
+        assert self.faults(0) == []
 
     def turn(self, scene: Scene, how: How) -> Row:
         """Kill a scene once, run it again, and say what was found."""
-        if scene.name not in self.times:
-            self.undisturbed(scene)
-        most = self.times[scene.name]
+        expected = most = self.times.get(scene.name, scene.seconds)
         for _ in range(DRAWS):
             scene.prepare()
             begun, after = time.time(), self.chance.uniform(0.1, most)
@@ -179,20 +173,21 @@ class Bench:
         if how is How.LEADER:
             time.sleep(self.chance.choice((0.0, 0.5)))
         code, out, seconds = self.run(scene.words)
+        self.times[scene.name] = (expected + seconds) / 2
         found = [] if code == 0 else [f"exit {code}: {self._last()}"]
         if code == 0 and scene.words[0] == "image" and json.loads(out)["id"] != self.table["id"]:
             found.append(f"another image: {json.loads(out)['id']}")
         if how in {How.INTERRUPT, How.TERMINATE} and ended != 130:
             found.append(f"exit {ended} on {how}, not 130")
         found += self.faults(begun)
-        return Row(scene.name, how, after, self.times[scene.name], phase, ended, code, seconds, tuple(found))
+        return Row(scene.name, how, after, expected, phase, ended, code, seconds, tuple(found))
 
     def _last(self) -> str:
         return " / ".join((self.folder / "run.err").read_text().strip().splitlines()[-3:])
 
     def _killed(self, scene: Scene, how: How, after: float) -> tuple[int | None, str]:
         """Start a scene and end it; return its status (None: it was over before) and the last that it said."""
-        said = self.folder / "killed.err"
+        said, begun = self.folder / "killed.err", time.time()
         process = self.start(scene.words, said)
         with suppress(subprocess.TimeoutExpired):
             process.wait(after)
@@ -209,6 +204,9 @@ class Bench:
         status = process.wait(PATIENCE)
         lines = said.read_text(errors="replace").strip().splitlines()
         ended = [line for line in lines if "Traceback" in line]
+        log = next(self.cannery.root.glob("out/*/log/build.log"), None)
+        if log is not None and log.stat().st_mtime >= begun:  # it is told of all steps, where standard error folds some
+            lines += [" ".join(line.split()[1:]) for line in log.read_text(errors="replace").splitlines()]
         return status, f"{'TRACEBACK ' if ended else ''}{lines[-1][:70] if lines else '(nothing yet)'}".replace(
             "|", "/"
         )
@@ -388,17 +386,17 @@ def build_scenes(bench: Bench) -> tuple[Scene, ...]:
     image = bench.image
     return (
         Scene("image, all there", image, lambda: None),
-        Scene("image, wheels to fetch", image, bench.forget_wheels),
-        Scene("image, base to load", image, without_base),
-        Scene("image, from nothing", image, cold),
-        Scene("image --verify-again", (*image, "--verify-again"), lambda: None),
-        Scene("image, base to make", image, without_rootfs),
+        Scene("image, wheels to fetch", image, bench.forget_wheels, 8),
+        Scene("image, base to load", image, without_base, 6),
+        Scene("image, from nothing", image, cold, 80),
+        Scene("image --verify-again", (*image, "--verify-again"), lambda: None, 12),
+        Scene("image, base to make", image, without_rootfs, 50),
     )
 
 
 def ship_scenes(bench: Bench, registry: Registry) -> tuple[Scene, ...]:
     """push, save, bundle and load of the image."""
-    saved, bundle = bench.folder / "image.tar.gz", bench.folder / "bundle.tar"
+    saved, bundle = bench.folder / "image.tar", bench.folder / "bundle.tar"
     own = (bench.profile, *bench.options)
 
     def empty() -> None:
@@ -409,10 +407,10 @@ def ship_scenes(bench: Bench, registry: Registry) -> tuple[Scene, ...]:
 
     place = f"{registry.host}/team"
     return (
-        Scene("push", ("push", *own, "--registry", place, "--json"), empty),
-        Scene("save", ("save", *own, "--output", str(saved), "--json"), lambda: None),
-        Scene("bundle", ("bundle", *own, "--output", str(bundle), "--json"), lambda: None),
-        Scene("load", ("load", str(saved), "--json"), gone),
+        Scene("push", ("push", *own, "--registry", place, "--json"), empty, 60),
+        Scene("save", ("save", *own, "--output", str(saved), "--json"), lambda: None, 15),
+        Scene("bundle", ("bundle", *own, "--output", str(bundle), "--json"), lambda: None, 40),
+        Scene("load", ("load", str(saved), "--json"), gone, 20),
     )
 
 
@@ -421,7 +419,7 @@ PLAN: tuple[tuple[str, tuple[How, ...]], ...] = (
     ("image, all there", (How.LEADER, How.TREE, How.INTERRUPT)),
     ("image, wheels to fetch", (How.TREE, How.LEADER, How.TERMINATE)),
     ("image, base to load", (How.TREE, How.LEADER)),
-    ("image, from nothing", (How.LEADER, How.TREE, How.ENGINE, How.INTERRUPT)),
+    ("image, from nothing", (How.TREE, How.ENGINE, How.INTERRUPT)),
     ("image --verify-again", (How.TREE, How.LEADER, How.TERMINATE)),
     ("image, base to make", (How.TREE,)),
     ("push", (How.LEADER, How.TREE, How.ENGINE)),
@@ -439,6 +437,7 @@ def main() -> int:
     parser.add_argument("--only", default="", help="words of the commands' names, separated by commas")
     parser.add_argument("--profile", default=PROFILE)
     arguments = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the registry is ended then too
     context = read_context(ROOT)
     if "CANNERY_CACHE" not in os.environ:
         parser.error("set CANNERY_CACHE to a folder of its own: its engine's build cache is removed")
@@ -453,7 +452,7 @@ def main() -> int:
         os.environ["DOCKER_CONFIG"] = str(login(folder / "docker", [registry.host]))
         cannery = Cannery(engine, dict(engine.client_env(dict(os.environ))))
         bench = Bench(cannery, context.cache, arguments.profile, folder, chance, ("--base", "standin"))
-        bench.undisturbed(Scene("first", bench.image, lambda: None))
+        bench.undisturbed()
         scenes = {scene.name: scene for scene in (*build_scenes(bench), *ship_scenes(bench, registry))}
         rows = []
         print(HEAD, flush=True)
