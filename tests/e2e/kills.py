@@ -286,12 +286,11 @@ class Bench:
         """Remove images from the engine."""
         self.cannery.docker("image", "rm", "--force", *references, check=False)
 
-    def forget_standins(self) -> None:
-        """Remove the stand-in bases of ours from the engine."""
-        listed = self.cannery.docker("images", "--format", "{{.Repository}}:{{.Tag}}").stdout.split()
-        bases = [name for name in listed if name.startswith("cannery/")]
-        if bases:
-            self.forget(*bases)
+    def forget_base(self) -> None:
+        """Remove the stand-in base from the engine."""
+        code, out, _ = self.run(("plan", self.profile, *self.options, "--json"))
+        assert code == 0, out
+        self.forget(json.loads(out)["base"])
 
     def forget_wheels(self) -> None:
         """Remove one in three of the locked wheels, the large ones left out, and the rendered folder."""
@@ -370,7 +369,7 @@ def build_scenes(bench: Bench) -> tuple[Scene, ...]:
 
     def without_base() -> None:
         gone()
-        bench.forget_standins()
+        bench.forget_base()
 
     def cold() -> None:
         without_base()
@@ -389,6 +388,7 @@ def build_scenes(bench: Bench) -> tuple[Scene, ...]:
         Scene("image, wheels to fetch", image, bench.forget_wheels, 8),
         Scene("image, base to load", image, without_base, 6),
         Scene("image, from nothing", image, cold, 80),
+        Scene("image --no-cache", (*image, "--no-cache"), lambda: None, 10),
         Scene("image --verify-again", (*image, "--verify-again"), lambda: None, 12),
         Scene("image, base to make", image, without_rootfs, 50),
     )
