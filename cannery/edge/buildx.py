@@ -114,12 +114,17 @@ def bake(  # noqa: PLR0913 - one request to buildx
 
 @contextmanager
 def _only_for_now(path: Path) -> Iterator[None]:
-    """Let no file be at `path` before and after."""
-    path.unlink(missing_ok=True)
+    """Let no file be at `path` before and after, nor what a killed buildx writes before it gives it that name."""
+    _remove(path)
     try:
         yield
     finally:
-        path.unlink(missing_ok=True)
+        _remove(path)
+
+
+def _remove(path: Path) -> None:
+    for left in (path, *path.parent.glob(f".tmp-{path.name}*")):
+        left.unlink(missing_ok=True)
 
 
 def _run(  # noqa: PLR0913 - the parts of one running build
