@@ -30,6 +30,7 @@ from cannery.edge.engine import docker_client, find_engine
 from cannery.edge.images import image_id, image_labels, needed_image
 from cannery.edge.locks import current_lock
 from cannery.edge.npu_host import read_host
+from cannery.edge.own_containers import remove_orphans
 from cannery.edge.patching import manifest_digest, with_patches
 from cannery.edge.progress_view import make_view
 from cannery.edge.rendered import fetch_wheels, rendered_held, write_folder
@@ -273,6 +274,7 @@ def _verify(work: Work, built_id: str) -> Verified:
         again=work.arguments.verify_again,
         user=plan.recipe.profile.user,
     )
+    remove_orphans(work.client)
     return verify(context, work.engine, request, access, read_host(wanted_paths(access), Path("/")))
 
 
@@ -310,6 +312,7 @@ def verify_image(arguments: argparse.Namespace, context: Context) -> ExitCode:
         again=True,
         user=plan.recipe.profile.user,
     )
+    remove_orphans(client)
     verified = verify(context, engine, request, access, read_host(wanted_paths(access), Path("/")))
     if context.is_json:
         print(json.dumps(verified.report, indent=2, ensure_ascii=False))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
-import tempfile
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -24,7 +24,7 @@ from cannery.edge.build_log import BuildLog
 from cannery.edge.child import cancel, end, lines, start, terminated_as_interrupt
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 _BAKE_FILE = "docker-bake.json"
 
@@ -89,8 +89,9 @@ def bake(  # noqa: PLR0913 - one request to buildx
     """
     document = _read_bake(folder)
     redact = redactor(secrets)
-    with tempfile.TemporaryDirectory(prefix="cannery-bake-") as scratch, BuildLog(log) as log_file:
-        metadata = Path(scratch) / "metadata.json"
+    # Beside the log, and not in a temporary folder: what a killed run leaves is the next one's to overwrite.
+    metadata = log.with_name("metadata.json").absolute()
+    with BuildLog(log) as log_file, _only_for_now(metadata):
         command = [*engine_command, "bake", "-f", _BAKE_FILE, "--progress=rawjson", "--metadata-file", str(metadata)]
         command += ["--builder", builder] if builder else []
         command += [word for override in overrides for word in ("--set", override)]
@@ -109,6 +110,21 @@ def bake(  # noqa: PLR0913 - one request to buildx
             engine_command, env, str(folder), document, target=target, stage=name.stage, builder=builder
         )
     raise failure(state, Context(str(log), redact(retry), _space(state, status)))
+
+
+@contextmanager
+def _only_for_now(path: Path) -> Iterator[None]:
+    """Let no file be at `path` before and after, nor what a killed buildx writes before it gives it that name."""
+    _remove(path)
+    try:
+        yield
+    finally:
+        _remove(path)
+
+
+def _remove(path: Path) -> None:
+    for left in (path, *path.parent.glob(f".tmp-{path.name}*")):
+        left.unlink(missing_ok=True)
 
 
 def _run(  # noqa: PLR0913 - the parts of one running build

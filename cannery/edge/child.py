@@ -1,6 +1,8 @@
 """A child process whose output is read as it comes, and which Ctrl-C ends cleanly.
 
-The child gets a session of its own: the terminal's Ctrl-C then reaches only Cannery, which passes it on once.
+The child gets a session of its own: the terminal's Ctrl-C then reaches only Cannery, which passes it on once. Where
+Cannery itself is killed, the kernel ends the child: a git that waits for a silent host would wait for good, and write
+into the cache beside the next run.
 """
 
 from __future__ import annotations
@@ -8,16 +10,17 @@ from __future__ import annotations
 import contextlib
 import os
 import selectors
+import shutil
 import signal
 import subprocess
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cannery.core.errors import UnableError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
 
 # Seconds that the child gets to end by itself after SIGINT, before it is killed.
 CANCEL_SECONDS = 10.0
@@ -26,11 +29,16 @@ _TICK = 1.0
 
 
 def start(command: Sequence[str], env: Mapping[str, str], folder: Path) -> subprocess.Popen[bytes]:
-    """Start `command` in `folder` with `env` as its whole environment. Raises UnableError when it is absent."""
+    """Start `command` in `folder` with `env` as its whole environment. Raises UnableError when it is absent.
+
+    Start it in a thread that outlives it: to the kernel that thread is the parent.
+    """
+    if shutil.which(command[0], path=env.get("PATH")) is None:
+        raise UnableError(f"program not found: {command[0]}", where=str(folder))
     try:
         # One pipe for both outputs: the child can never block on a pipe that nobody reads.
         return subprocess.Popen(
-            command,
+            (*_ending_with_us(env), *command),
             env=dict(env),
             cwd=folder,
             stdin=subprocess.DEVNULL,
@@ -40,6 +48,16 @@ def start(command: Sequence[str], env: Mapping[str, str], folder: Path) -> subpr
         )
     except FileNotFoundError as error:
         raise UnableError(f"program not found: {command[0]}", where=str(folder)) from error
+
+
+def _ending_with_us(env: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the words before a command that the kernel is to end with this thread; none where there is no setpriv.
+
+    Busybox has one that knows no such option.
+    """
+    program = shutil.which("setpriv", path=env.get("PATH"))
+    is_able = program is not None and Path(program).resolve().name == "setpriv"
+    return (str(program), "--pdeathsig", "TERM", "--") if is_able else ()
 
 
 def lines(process: subprocess.Popen[bytes]) -> Iterator[str | None]:

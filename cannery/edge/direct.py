@@ -65,7 +65,7 @@ def _fetch(listed: Listed, session: HostSession, cache: Path) -> tuple[Path, str
         marks = [response.headers.get(mark, "") for mark in MARKS]
         marks = [*marks, response.headers.get("Content-Length", "")] if any(marks) else []
         known = _known(note, marks)
-        if known and (path := _place(store, known, listed.file)).is_file():
+        if known and _has_length(path := _place(store, known, listed.file), marks[-1]):
             return path, known
         sha256 = _receive(response, store, listed.file)
     write_atomic(note, json.dumps({"marks": marks, "sha256": sha256}))
@@ -79,6 +79,11 @@ def _known(note: Path, marks: list[str]) -> str:
         return str(value["sha256"]) if marks and value["marks"] == marks else ""
     except (OSError, ValueError, KeyError, TypeError):
         return ""
+
+
+def _has_length(path: Path, length: str) -> bool:
+    """Whether a file is there, as long as the server says: a disk may have cut it off since."""
+    return path.is_file() and length in {"", str(path.stat().st_size)}
 
 
 def _place(store: Path, sha256: str, file: str) -> Path:
@@ -97,6 +102,8 @@ def _receive(response: requests.Response, store: Path, file: str) -> str:
                 stream.write(block)
                 digest.update(block)
             got = stream.tell()
+            stream.flush()
+            os.fsync(stream.fileno())  # by its hash it is trusted later on: the name must not come before the content
         length = response.headers.get("Content-Length", "")
         if length.isdecimal() and int(length) != got:
             raise requests.exceptions.ChunkedEncodingError(f"{got} of {length} bytes")

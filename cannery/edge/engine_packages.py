@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import tempfile
@@ -156,10 +157,19 @@ def _unpack_all(layout: Layout, debs: Sequence[Path], version: str) -> Binaries:
         link_iptables(Binaries(scratch), "nft")
         if target.exists():
             shutil.rmtree(target)
+        _sync(scratch)
         scratch.rename(target)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     return Binaries(target)
+
+
+def _sync(folder: Path) -> None:
+    """Let programs reach the disk before their folder has the name that says they are whole: a host may lose power."""
+    for path in folder.rglob("*"):
+        if path.is_file() and not path.is_symlink():
+            with path.open("rb") as stream:
+                os.fsync(stream.fileno())
 
 
 def link_iptables(binaries: Binaries, kind: str) -> None:

@@ -11,7 +11,8 @@ from pathlib import Path
 def write_atomic(path: Path, data: bytes | str, mode: int = 0o644) -> bool:
     """Write `data` to `path` through a temporary file beside it; return whether the content changed.
 
-    An interrupted run leaves the old file or the new one, never half of it. Folders are made as needed.
+    An interrupted run leaves the old file or the new one, never half of it, and so does a machine that loses power.
+    Folders are made as needed.
     """
     content = data.encode() if isinstance(data, str) else data
     if path.is_file() and path.read_bytes() == content:
@@ -21,6 +22,8 @@ def write_atomic(path: Path, data: bytes | str, mode: int = 0o644) -> bool:
     try:
         with os.fdopen(fd, "wb") as stream:
             stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())  # else the name may reach the disk before what is in the file
         Path(name).chmod(mode)
         Path(name).replace(path)
     except BaseException:

@@ -24,6 +24,7 @@ from cannery.edge.git_run import LOOK, GitReadError, StoppedError, read, talk
 if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Iterator, Mapping
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from cannery.core.catalog import Host
@@ -36,7 +37,11 @@ SHALLOW = "--depth=1"
 AT = "refs/cannery/at"
 OF = "refs/cannery/of"
 # A ref is all that keeps a commit here: git must not tidy up by itself, nor write what differs from run to run.
-SETTINGS = ("-c", "gc.auto=0", "-c", "maintenance.auto=false", "-c", "fetch.writeCommitGraph=false")
+# What it has written is on the disk before it has a name: a host may lose power.
+SETTINGS = (
+    *("-c", "gc.auto=0", "-c", "maintenance.auto=false", "-c", "fetch.writeCommitGraph=false"),
+    *("-c", "core.fsync=all"),
+)
 FETCH = ("fetch", "--progress", "--no-tags", "--no-recurse-submodules")
 # What a killed git leaves; the next one would stumble over the locks.
 LEFT = ("*.lock", "refs/**/*.lock", "objects/pack/tmp_*", "objects/[0-9a-f][0-9a-f]/tmp_obj_*")
@@ -48,7 +53,10 @@ WAYS_OUT = (
 
 @dataclass(frozen=True)
 class GitCache:
-    """What all fetches of a run share. `log` takes git's own words, free of secrets; `slow` the hosts that failed."""
+    """What all fetches of a run share. `log` takes git's own words, free of secrets; `slow` the hosts that failed.
+
+    `dropped` are repositories that were damaged and had to be fetched anew.
+    """
 
     cache: Path
     hosts: Mapping[str, Host]
@@ -59,6 +67,7 @@ class GitCache:
     stop: threading.Event
     silence: float = SILENCE
     slow: set[str] = field(default_factory=set)
+    dropped: set[Path] = field(default_factory=set)
 
     def obtain(self, what: str, commit: str, hosts: Mapping[str, str]) -> Found:
         """Return `commit` of one of `hosts` ({host: `owner/name`}), fetched where it is not there yet.
@@ -102,7 +111,7 @@ class GitCache:
     def _from(self, host: str, repository: str, what: str, commit: str) -> Found | Reason:
         git_dir = self._git_dir(repository)
         name = f"{what}: {repository}"
-        with locked(self.cache / "git" / ".locks" / f"{repository.replace('/', '+')}.lock", self.stop, self.say, name):
+        with self._held(repository, name):
             found = self._there(repository, commit)
             if found:
                 return found  # another run fetched it meanwhile
@@ -122,15 +131,42 @@ class GitCache:
                 raise UnableError(f"the git cache cannot be written: {why.detail}", where=str(git_dir))
             return why or Found(git_dir, commit, f"{host}/{repository}", f"{how} from {host}")
 
+    def _held(self, repository: str, what: str) -> AbstractContextManager[None]:
+        """Hold a repository of the cache: see `locked`."""
+        path = self.cache / "git" / ".locks" / f"{repository.replace('/', '+')}.lock"
+        return locked(path, self.stop, self.say, what)
+
+    def drop(self, git_dir: Path) -> None:
+        """Remove a repository of the cache that turned out to be damaged, once a run: others may read the new one.
+
+        Raises `UnableError` where it cannot be removed.
+        """
+        repository = str(git_dir.relative_to(self.cache / "git")).removesuffix(".git")
+        with self._held(repository, repository):
+            if git_dir in self.dropped:
+                return
+            self.dropped.add(git_dir)
+            try:
+                shutil.rmtree(git_dir)
+            except FileNotFoundError:
+                return  # another run has met the same damage
+            except OSError as error:
+                raise UnableError(f"the git cache cannot be written: {error}", where=str(git_dir)) from error
+
     def _prepare(self, git_dir: Path, commit: str) -> None:
         """Make the repository where it is not there; clear what a killed or damaged one left."""
-        if git_dir.exists() and (not opens(git_dir, self.env) or ref_below(git_dir, f"{AT}/{commit}/", self.env)):
+        if git_dir.exists() and (not opens(git_dir, self.env) or self._has_ref(git_dir, commit)):
             shutil.rmtree(git_dir)  # half made, or damaged: the ref is there and the commit is not
         for pattern in LEFT:
             for path in git_dir.glob(pattern):
                 path.unlink(missing_ok=True)
         git_dir.parent.mkdir(parents=True, exist_ok=True)
         read(("init", "--quiet", "--bare", "--template=", git_dir), self.env)
+
+    def _has_ref(self, git_dir: Path, commit: str) -> bool:
+        """Whether a commit has a ref, also one that a lost power left empty: git does not list that, nor write it."""
+        files = (git_dir / AT / commit).glob("*")
+        return any(file.suffix != ".lock" for file in files) or bool(ref_below(git_dir, f"{AT}/{commit}/", self.env))
 
     def _fetch(
         self, git_dir: Path, host: str, repository: str, options: tuple[str, ...], refs: tuple[str, ...]

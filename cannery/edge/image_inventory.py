@@ -8,7 +8,7 @@ that takes minutes and runs nothing of the image. Both read the same files (`can
 from __future__ import annotations
 
 import json
-import os
+import secrets
 import subprocess
 import tarfile
 from dataclasses import dataclass
@@ -19,6 +19,7 @@ from cannery.core.against.seen import Seen
 from cannery.core.errors import UnableError, UsageError
 from cannery.edge.image_look import PRUNED, Look
 from cannery.edge.images import image_id
+from cannery.edge.own_containers import label_words
 from cannery.edge.process import CommandError, run
 
 if TYPE_CHECKING:
@@ -106,11 +107,11 @@ def _by_container(
     engine: Engine, env: Mapping[str, str], config: Config, questions: Questions
 ) -> dict[str, Any] | None:
     """Walk the image in a container of it; None where no Python of its own starts there."""
-    name = f"cannery-against-{os.getpid()}"
+    name = f"cannery-against-{secrets.token_hex(6)}"
     asked = json.dumps({"suffixes": questions.suffixes, "folders": questions.folders, "exists": questions.libraries})
     # Nothing that the image's Python would load by itself: it may be what is broken.
     python = ("--env", "LD_PRELOAD=", "--entrypoint", "python3", config.id, "-I", "-S", "-", asked)
-    command = engine.command("run", "--rm", "--interactive", "--name", name, *ALONE, *python)
+    command = engine.command("run", "--rm", "--interactive", "--name", name, *label_words(), *ALONE, *python)
     try:
         done = run(command, env=env, stdin=SCRIPT.read_text(encoding="utf-8"), timeout=RUN_SECONDS, check=False)
     except CommandError:  # it took too long
@@ -129,7 +130,8 @@ def _by_container(
 def _by_export(engine: Engine, env: Mapping[str, str], config: Config, questions: Questions) -> dict[str, Any]:
     """Read the image's files out of the tar of a container that is never started, as it comes."""
     platform = ("--platform", f"linux/{config.arch}") if config.arch != engine.arch else ()
-    made = run(engine.command("create", "--network", "none", *platform, config.id, "/none"), env=env, check=False)
+    options = ("--network", "none", *label_words(), *platform)
+    made = run(engine.command("create", *options, config.id, "/none"), env=env, check=False)
     if made.returncode:
         said = (made.stderr.strip().splitlines() or [f"status {made.returncode}"])[-1]
         raise UnableError(f"the engine makes no container of the image: {said}", where=config.id)

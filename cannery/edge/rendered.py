@@ -17,6 +17,7 @@ from cannery.edge.files import write_atomic
 from cannery.edge.folder_lock import folder_held
 from cannery.edge.planned_sources import fetch_planned, links
 from cannery.edge.wheel_store import is_there, missing_bytes, store_path
+from cannery.edge.write_errors import unwritable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -134,10 +135,19 @@ def _link(source: Path, path: Path) -> bool:
     except OSError as error:
         if error.errno not in NO_LINKS:
             raise
-        temporary = path.with_name(f".{path.name}.part")
+        _copy(source, path)
+    return True
+
+
+def _copy(source: Path, path: Path) -> None:
+    """Copy a file, whole or not at all. Raises `UnableError` that names the copy: a full disk is that one's."""
+    temporary = path.with_name(f".{path.name}.part")
+    try:
         shutil.copy2(source, temporary)
         temporary.replace(path)
-    return True
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise unwritable(error, path) from error
 
 
 def _is_copy(source: Path, path: Path) -> bool:

@@ -12,20 +12,21 @@ import json
 import os
 import shutil
 import tempfile
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
 from cannery.core.errors import UnableError
 from cannery.core.words import Arch
 from cannery.edge.apt import fetch_debs, unpack
 from cannery.edge.files import sha256_bytes, sha256_file, write_atomic
 from cannery.edge.process import CommandError, run
-from cannery.edge.rootfs_tar import write_tar
+from cannery.edge.rootfs_tar import is_whole, write_tar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from cannery.core.catalog import StandIn
 
@@ -58,19 +59,23 @@ def ensure_rootfs(data: StandIn, arch: Arch, *, cache: Path, host_arch: Arch, sa
     """Return the tar of the rootfs below `cache`/rootfs, made when it is not there. Two runs at once share the work.
 
     Raises `UnableError` where the host cannot make it (no root, no QEMU for a foreign arch, no disk space, not Debian)
-    and `NetworkError` where the mirror does not answer. The tar appears whole or not at all.
+    and `NetworkError` where the mirror does not answer. The tar appears whole or not at all; one that a disk has cut
+    off since is made again.
     """
     folder = cache / "rootfs"
     target = folder / f"{rootfs_key(data, arch)}.tar"
-    if target.is_file():
+    if is_whole(target):
         return target
     folder.mkdir(parents=True, exist_ok=True)
     with FileLock(folder / f"{target.stem}.lock"):
-        if target.is_file():
+        if is_whole(target):
             return target
+        if target.exists():
+            say(f"stand-in: {target.name} in the cache is cut off, and made again")
         _check_host(folder, arch, host_arch)
         for leftover in folder.glob(f".{target.stem}.*"):  # of a run that was killed; the lock is ours
             shutil.rmtree(leftover)
+        _remove_others(folder)
         work = Path(tempfile.mkdtemp(prefix=f".{target.stem}.", dir=folder))
         try:
             say(f"stand-in: fetching Debian packages ({data.suite}, {arch})")
@@ -87,6 +92,14 @@ def ensure_rootfs(data: StandIn, arch: Arch, *, cache: Path, host_arch: Arch, sa
         finally:
             shutil.rmtree(work, ignore_errors=True)
     return target
+
+
+def _remove_others(folder: Path) -> None:
+    """Remove what killed runs left of systems that nobody may want again, as those of an older list of packages."""
+    for leftover in folder.glob(".*.*"):
+        stem = leftover.name[1:].rpartition(".")[0]
+        with suppress(Timeout), FileLock(folder / f"{stem}.lock", timeout=0):  # held: it is being made
+            shutil.rmtree(leftover, ignore_errors=True)
 
 
 def _check_host(folder: Path, arch: Arch, host_arch: Arch) -> None:
@@ -161,10 +174,8 @@ def _bootstrap(  # noqa: PLR0913 - the inputs of one run
     stage = ("--foreign",) if foreign else ()
     compiling = (f"/usr/bin/python{data.python}", *COMPILE, *PYTHON_FOLDERS)
     try:
-        with tempfile.TemporaryDirectory(prefix="cannery-") as plain:
-            # debootstrap cuts paths at spaces, so it gets the folder under another name.
-            (Path(plain) / "work").symlink_to(work)
-            places = (f"{plain}/work/{tree.relative_to(work)}", f"file://{plain}/work/{mirror.relative_to(work)}")
+        with _without_spaces(work) as plain:
+            places = (plain / tree.relative_to(work), f"file://{plain / mirror.relative_to(work)}")
             command = (*ALONE, *first, *stage, include, data.suite, *places)
             run(command, env=env, timeout=BOOTSTRAP_TIMEOUT)
         if foreign:
@@ -178,6 +189,17 @@ def _bootstrap(  # noqa: PLR0913 - the inputs of one run
         tail = log.read_text(errors="replace").splitlines()[-10:] if log.is_file() else []
         raise UnableError("\n".join([f"the stand-in's Debian system cannot be made: {error}", *tail])) from error
     return tree
+
+
+@contextmanager
+def _without_spaces(work: Path) -> Iterator[Path]:
+    """Give `work` under a name that debootstrap does not cut: at spaces it does."""
+    if not any(map(str.isspace, str(work))):
+        yield work
+        return
+    with tempfile.TemporaryDirectory(prefix="cannery-") as plain:
+        (Path(plain) / "work").symlink_to(work)
+        yield Path(plain) / "work"
 
 
 def _dpkg_options(data: StandIn) -> str:

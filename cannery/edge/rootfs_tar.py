@@ -31,6 +31,8 @@ DROPPED = re.compile(
 )
 SOURCES = "# Emptied: the stand-in base names no mirror. Builds bring the host's own sources.\n"
 DAY = 86400
+# Bytes behind the last member, before they are filled up to a whole record.
+END = 2 * tarfile.BLOCKSIZE
 
 
 def write_tar(tree: Path, target: Path, data: StandIn) -> None:
@@ -60,6 +62,20 @@ def write_tar(tree: Path, target: Path, data: StandIn) -> None:
             info.size = status.st_size
             with path.open("rb") as stream:
                 archive.addfile(info, stream)
+    with target.open("rb") as written:
+        os.fsync(written.fileno())  # whoever renames it next must not give its name to half of it
+
+
+def is_whole(tar: Path) -> bool:
+    """Whether a tar of `write_tar` is there and goes on to its end. Headers are followed, no content is read."""
+    try:
+        with tarfile.open(tar) as archive:
+            for _ in archive:
+                pass
+            end = archive.offset + END
+        return tar.stat().st_size == -(-end // tarfile.RECORDSIZE) * tarfile.RECORDSIZE
+    except (OSError, tarfile.TarError):
+        return False
 
 
 def _walk(tree: Path) -> Iterator[tuple[str, Path]]:

@@ -30,6 +30,7 @@ from cannery.edge.engine_facts import (
     platform_parameter,
 )
 from cannery.edge.engine_stream import pull, push
+from cannery.edge.own_containers import labels, remove_orphans
 from cannery.edge.registry_images import Place, again, place_of, published, put, tags
 from cannery.edge.transfer_view import transfer
 
@@ -98,6 +99,7 @@ def content_faults(dock: Dock, image: EngineImage) -> tuple[str, ...]:
     if image.arch != dock.arch:
         faults.append(f"it is for {image.platform}, and not for linux/{dock.arch}")
     files = [file for file in plan.recipe.base.line.version_files if file.name == "toolkit"]
+    remove_orphans(dock.client)
     for path in (file.at(plan.recipe.target.arch) for file in files):
         fault = version_fault(path, _text_in(dock.client, image.id, path), plan.recipe.target.cann)
         faults += [fault] if fault else []
@@ -108,7 +110,7 @@ def _text_in(client: docker.DockerClient, image: str, path: str) -> str | None:
     """Return a small file's text in an image, None where it is not there. A container is made, and never started."""
     import docker.errors  # noqa: PLC0415 - the SDK is imported when an engine is used
 
-    container = client.api.create_container(image, command=["true"])["Id"]
+    container = client.api.create_container(image, command=["true"], labels=labels())["Id"]
     try:
         blocks, about = client.api.get_archive(container, path)
         if about.get("linkTarget"):

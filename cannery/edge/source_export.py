@@ -29,6 +29,10 @@ GITLINK = "160000"
 SHOWN = 5
 
 
+class DamagedError(UnableError):
+    """A repository of the git cache has lost a part of a commit that had come whole; `where` names it."""
+
+
 @dataclass(frozen=True)
 class Blob:
     """An entry of a commit's tree: what it is, and the object with its content in the repository that has it."""
@@ -52,7 +56,8 @@ def gather(request: SourceRequest, found: Found, obtain: Obtain, env: Mapping[st
     """Return the tree of `found`, submodules filled in by `obtain` (what, commit, hosts).
 
     Content outside the request's paths is looked for and not kept. Raises `FindingsError` for a tree that is not as the
-    request says or that would be written outside itself, `NetworkError` for content that is asked for and not there.
+    request says or that would be written outside itself, `NetworkError` for content that is asked for and not there,
+    `DamagedError` for content that was there.
     """
     tree = Tree(request)
     _add(tree, found, "", obtain, env)
@@ -95,6 +100,8 @@ def _listed(request: SourceRequest, found: Found, env: Mapping[str, str]) -> lis
     try:
         text = read((f"--git-dir={found.git_dir}", "ls-tree", "-r", "-z", "--full-tree", found.commit), env)
     except GitReadError as error:
+        if found.is_whole:
+            raise _damaged(request, found, "a folder") from error
         raise _lacking(request, found, f"its folders cannot be listed: {error}") from error
     entries = []
     for line in text.split(b"\0")[:-1]:
@@ -110,7 +117,7 @@ def _look(tree: Tree, env: Mapping[str, str]) -> None:
     """Take out the blobs that are not asked for and those that are not there."""
     request = tree.request
     trees = {blob.found for blob in tree.blobs.values()}
-    absent = {(found, oid) for found in trees for oid in absent_objects(found.git_dir, found.commit, env)}
+    absent = {(found, oid) for found in trees for oid in _absent(request, found, env)}
     gone = sorted(path for path, blob in tree.blobs.items() if (blob.found, blob.oid) in absent)
     for path in gone:
         found = tree.blobs[path].found
@@ -125,8 +132,17 @@ def _look(tree: Tree, env: Mapping[str, str]) -> None:
     tree.blobs = {path: blob for path, blob in tree.blobs.items() if path in left and is_inside(path, request.paths)}
 
 
+def _absent(request: SourceRequest, found: Found, env: Mapping[str, str]) -> set[str]:
+    try:
+        return absent_objects(found.git_dir, found.commit, env)
+    except GitReadError as error:
+        if found.is_whole:
+            raise _damaged(request, found, "the commit itself") from error
+        raise
+
+
 def read_blob(tree: Tree, path: str, reader: BlobReader) -> bytes:
-    """Return the content of an entry. Raises `UnableError` when it is damaged in the cache, else `NetworkError`."""
+    """Return the content of an entry. Raises `DamagedError` when it is damaged in the cache, else `NetworkError`."""
     blob = tree.blobs[path]
     content = reader.read(blob.found.git_dir, blob.oid)
     if content is None and blob.found.is_whole:
@@ -145,8 +161,8 @@ def _lacking(request: SourceRequest, found: Found, what: str) -> NetworkError:
     )
 
 
-def _damaged(request: SourceRequest, found: Found, path: str) -> UnableError:
-    return UnableError(
+def _damaged(request: SourceRequest, found: Found, path: str) -> DamagedError:
+    return DamagedError(
         f"{request.name}: {path} of {found.commit} is damaged in the git cache",
         where=str(found.git_dir),
         hint="delete that folder; the next run fetches it again",

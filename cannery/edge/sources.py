@@ -22,7 +22,7 @@ from cannery.edge.git_cache import GitCache, locked
 from cannery.edge.git_mirror import in_mirror
 from cannery.edge.git_objects import BlobReader
 from cannery.edge.git_run import GitReadError, StoppedError
-from cannery.edge.source_export import gather, read_blob
+from cannery.edge.source_export import DamagedError, gather, read_blob
 from cannery.edge.source_file import SourceFile, note_text, noted, short
 from cannery.edge.source_local import local_tree
 from cannery.edge.source_tar import write_tar
@@ -140,26 +140,37 @@ def _commit(request: SourceRequest, git: GitCache) -> SourceFile:
         there = noted(request, target, note)
         if there:
             return there
-        began = time.monotonic()
-        found = git.obtain(request.name, commit, request.hosts)
-        tree = gather(request, found, git.obtain, git.env)
-        _refuse_gaps(request, tree.missing, found.repository)
-        entries = {path: blob.kind for path, blob in tree.blobs.items()}
-        with BlobReader(git.env) as reader:
-            written = _write(target, request, entries, lambda path: read_blob(tree, path, reader), git)
-        file = SourceFile(
-            name=request.name,
-            tar=target,
-            sha256=written.sha256,
-            tree=written.tree,
-            commit=commit,
-            repository=found.repository,
-            dirty=False,
-            missing=tuple(sorted({*tree.missing, *written.pointers})),
-            described=f"{short(found.repository, commit)}, {found.how} in {time.monotonic() - began:.1f} s",
-        )
+        try:
+            file = _exported(request, git, target)
+        except DamagedError as error:
+            # Cut off by a lost power, or changed on the disk: nothing of it is lost that its host has not.
+            git.say(f"{error.what}: its repository is fetched again")
+            git.drop(Path(error.where))
+            file = _exported(request, git, target)
         write_atomic(note, note_text(file))
         return file
+
+
+def _exported(request: SourceRequest, git: GitCache, target: Path) -> SourceFile:
+    """Write the tar of a commit. Raises `DamagedError` where the git cache has lost a part of it."""
+    commit, began = str(request.commit), time.monotonic()
+    found = git.obtain(request.name, commit, request.hosts)
+    tree = gather(request, found, git.obtain, git.env)
+    _refuse_gaps(request, tree.missing, found.repository)
+    entries = {path: blob.kind for path, blob in tree.blobs.items()}
+    with BlobReader(git.env) as reader:
+        written = _write(target, request, entries, lambda path: read_blob(tree, path, reader), git)
+    return SourceFile(
+        name=request.name,
+        tar=target,
+        sha256=written.sha256,
+        tree=written.tree,
+        commit=commit,
+        repository=found.repository,
+        dirty=False,
+        missing=tuple(sorted({*tree.missing, *written.pointers})),
+        described=f"{short(found.repository, commit)}, {found.how} in {time.monotonic() - began:.1f} s",
+    )
 
 
 def _refuse_gaps(request: SourceRequest, missing: Sequence[Missing], repository: str) -> None:

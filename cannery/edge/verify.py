@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
+import secrets
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -12,6 +12,7 @@ from cannery.core.container import RunRequest
 from cannery.core.errors import UnableError, VerifyFailedError
 from cannery.core.run_command import run_command
 from cannery.edge.files import sha256_bytes, write_atomic
+from cannery.edge.own_containers import label_words
 from cannery.edge.patience import patience
 from cannery.edge.process import run
 
@@ -129,7 +130,8 @@ def _stem(image_id: str) -> str:
 def _run(  # noqa: PLR0913, PLR0917 - one container run
     context: Context, engine: Engine, request: VerifyRequest, access: ChipAccess, host: HostNpus, options: list[str]
 ) -> tuple[dict[str, Any], int]:
-    name = f"cannery-verify-{os.getpid()}"
+    # Not the pid: in a container that is the same each time, and a killed run's may still be going.
+    name = f"cannery-verify-{secrets.token_hex(6)}"
     command = run_command(
         RunRequest(
             image=request.image,
@@ -143,7 +145,7 @@ def _run(  # noqa: PLR0913, PLR0917 - one container run
         host,
     )
     # Nothing that the image needs may come over the network at start.
-    arguments = (command.arguments[0], "--network", "none", *command.arguments[1:])
+    arguments = (command.arguments[0], "--network", "none", *label_words(), *command.arguments[1:])
     env = engine.client_env(context.env)
     try:
         with patience(context.say, "verifying"):  # under emulation it takes minutes

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Protocol
 
 from filelock import FileLock, Timeout
 
-from cannery.core.errors import FindingsError, NetworkError, UnableError
+from cannery.core.errors import FindingsError, NetworkError
 from cannery.core.lock import DEFAULT_INDEX
 from cannery.edge.download import SILENCE, StoppedError, Transfer, Troubles, Wanted, download_first
 from cannery.edge.indexes import ask
 from cannery.edge.places import bound_places, default_place, extra_places
 from cannery.edge.session import HostSession
 from cannery.edge.wheel_store import is_there, store_path
+from cannery.edge.write_errors import unwritable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -175,7 +176,7 @@ class _Crew:
                 if error is not None:
                     raise error
         except OSError as error:
-            raise UnableError(f"the wheelhouse cannot be written: {error}", where=str(self.fetcher.cache)) from error
+            raise unwritable(error, error.filename or self.fetcher.cache / "wheels") from error
         finally:
             self.fetcher.transfer.stop.set()
 

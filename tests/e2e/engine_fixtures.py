@@ -41,10 +41,14 @@ class Cannery:
     env: dict[str, str]
     root: Path = ROOT
 
+    def command(self, *arguments: str) -> tuple[str, ...]:
+        """The command of build.py on this checkout, to be run in ROOT."""
+        script = ("build.py",) if self.root == ROOT else ("-c", ELSEWHERE, str(self.root))
+        return (sys.executable, *script, *arguments)
+
     def build_py(self, *arguments: str, check: int | None = 0) -> subprocess.CompletedProcess[str]:
         """Run build.py; fail on another exit code than `check`."""
-        script = ("build.py",) if self.root == ROOT else ("-c", ELSEWHERE, str(self.root))
-        command = (sys.executable, *script, *arguments)
+        command = self.command(*arguments)
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
         if check is not None:
             assert done.returncode == check, f"{command}: {done.returncode}\n{done.stdout}\n{done.stderr}"

@@ -27,7 +27,8 @@ from cannery.edge.engine_layout import Layout
 from cannery.edge.files import sha256_file
 from cannery.edge.pipconf import read_pip_settings
 from tests.e2e.engine_fixtures import ELSEWHERE, ROOT, Cannery
-from tests.e2e.ship_fixtures import PROFILE, USER, Flaky, Registry, Shipyard, login, make_checkout
+from tests.e2e.registry import USER, Registry, login
+from tests.e2e.ship_fixtures import PROFILE, Flaky, Shipyard, make_checkout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

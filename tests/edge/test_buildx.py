@@ -132,6 +132,20 @@ def test_success(build: Build) -> None:
     assert all("[" in line for line in log.splitlines())
 
 
+def test_a_killed_run_leaves_nothing_that_counts(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(build.folder / "there is none"))  # nothing stays in a temporary folder for good
+    monkeypatch.setattr("tempfile.tempdir", None)
+    left = build.log.parent / "metadata.json"
+    left.parent.mkdir()
+    left.write_text(json.dumps({"image": {"image.name": "other:1", "containerimage.digest": "sha256:other"}}))
+    left.with_name(".tmp-metadata.json29285333").write_text('{"image":')
+    result = build(f"replay:{DATA / 'rawjson-ok.txt'}")
+    assert [image.digest for image in result.images] == ["sha256:m"]
+    called = json.loads((build.fake.parent / "called.json").read_text())["args"]
+    assert called[called.index("--metadata-file") + 1] == str(left)
+    assert [path.name for path in build.log.parent.iterdir()] == ["build.log"]
+
+
 def test_failure(build: Build) -> None:
     with pytest.raises(BuildFailedError) as caught:
         build(f"replay:{DATA / 'rawjson-fail.txt'}")

@@ -93,6 +93,15 @@ def test_what_has_not_changed_is_fetched_once(stub: StubIndex, tmp_path: Path) -
     assert [*(tmp_path / "cache/wheels").glob(".direct-*")] == []
 
 
+def test_a_file_that_a_disk_cut_off_is_fetched_again(stub: StubIndex, tmp_path: Path) -> None:
+    stub.headers["ETag"] = '"1"'
+    first = lock(stub, tmp_path, direct(stub))
+    (path,) = (tmp_path / "cache/wheels").glob(f"*/*/{FILE}")
+    path.write_bytes(DATA[:-1])
+    assert lock(stub, tmp_path, direct(stub)) == first
+    assert path.read_bytes() == DATA
+
+
 def test_another_file_under_the_url_gives_another_lock(stub: StubIndex, tmp_path: Path) -> None:
     lock(stub, tmp_path, direct(stub))
     stub.body[FILE] = OTHER

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from ipaddress import IPv4Network
@@ -106,8 +107,12 @@ def test_install_unpacks_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest
     assert list(layout.packages.iterdir()) == []
     (tmp_path / "aside").rename(library)
     assert tables.read_bytes() == tables_bytes
+    synced: list[tuple[int, Binaries | None]] = []
+    monkeypatch.setattr(os, "fsync", lambda fd: synced.append((os.fstat(fd).st_ino, installed(layout))))
     binaries = engine_packages.install(layout, tmp_path / "cache", lambda line: None)
     assert installed(layout) == binaries
+    for program in (binaries.dockerd, binaries.proxy):  # on the disk before the folder is taken for whole
+        assert (program.stat().st_ino, None) in synced
     assert binaries.version == "26.1.5+b1"
     assert binaries.dockerd.read_text() == "docker.io"
     assert binaries.proxy == binaries.root / "usr/sbin/docker-proxy"

@@ -25,6 +25,7 @@ from cannery.edge.catalog import load_catalog
 from cannery.edge.context import Context, read_context
 from cannery.edge.engine_api import StreamError
 from cannery.edge.locks import bind
+from cannery.edge.own_containers import LABEL, owner
 from cannery.edge.verify import Verified
 from cannery.edge.wheel_store import is_there, store_path
 
@@ -215,6 +216,12 @@ def test_verify_expects_the_manifest_of_the_base_that_the_image_names(
     image: Image, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
+    gone: list[str] = []
+    boot, namespace, _, start = owner().split()
+    left = [{"Id": "of a killed run", "Labels": {LABEL: f"{boot} {namespace} 4194305 {start}"}}]  # above any pid
+
+    def removed(container: str, *, force: bool) -> None:
+        gone.append(f"{container} {force}")
 
     def no_run(_context: object, _engine: object, request: VerifyRequest, *_more: object) -> Verified:
         asked.append(request.manifest_sha256)
@@ -223,7 +230,9 @@ def test_verify_expects_the_manifest_of_the_base_that_the_image_names(
     def labelled(reference: str) -> None:
         labels = {"org.opencontainers.image.base.name": reference}
         images = SimpleNamespace(get=lambda _reference: SimpleNamespace(id="sha256:1", labels=labels))
-        monkeypatch.setattr(image_command, "docker_client", lambda _engine: SimpleNamespace(images=images))
+        api = SimpleNamespace(containers=lambda **_options: left, remove_container=removed)
+        client = SimpleNamespace(images=images, api=api)
+        monkeypatch.setattr(image_command, "docker_client", lambda _engine: client)
         image.small("verify", "stack", "--json")
 
     monkeypatch.setattr(image_command, "find_engine", lambda *_args, **_more: None)
@@ -232,6 +241,7 @@ def test_verify_expects_the_manifest_of_the_base_that_the_image_names(
     for reference in (first, second, f"{second}@sha256:{'1' * 64}", f"{second}@sha256:{'2' * 64}", "other.example/x:1"):
         labelled(reference)
     assert len(set(asked)) == 4
+    assert gone == ["of a killed run True"] * 5
     assert asked[0] == asked[-1]  # labels that name another base are none of this plan's
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import tempfile
 import threading
 import time
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 from factories import archive_recipe, catalog, inputs, lock, recipe, tools
 
-from cannery.core.errors import UsageError
+from cannery.core.errors import UnableError, UsageError
 from cannery.core.planning import make_plan
 from cannery.core.words import Arch
 from cannery.edge import rendered
@@ -143,6 +144,24 @@ def test_across_file_systems_wheels_are_copied(
     monkeypatch.setattr(os, "link", refuse)
     write_folder(context, catalog(), planned(context), tmp_path / "out")
     assert all(path.read_bytes() == b"0123456789" for path in (tmp_path / "out/wheels").rglob("*.whl"))
+    assert not list((tmp_path / "out").rglob("*.part"))
+
+
+def test_a_full_disk_is_the_copys_and_has_no_part_of_it(
+    context: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EXDEV, "Invalid cross-device link")
+
+    def full(source: Path, path: Path) -> None:
+        path.write_bytes(b"01234")
+        raise OSError(errno.ENOSPC, "No space left on device", str(source))
+
+    monkeypatch.setattr(os, "link", refuse)
+    monkeypatch.setattr(shutil, "copy2", full)
+    with pytest.raises(UnableError, match="cannot be written: no space left on device") as caught:
+        write_folder(context, catalog(), planned(context), tmp_path / "out")
+    assert caught.value.where.startswith(str(tmp_path / "out/wheels"))
     assert not list((tmp_path / "out").rglob("*.part"))
 
 

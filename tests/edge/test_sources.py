@@ -158,6 +158,30 @@ def test_a_damaged_tar_is_written_anew(place: Place, repo: Repo, tmp_path: Path,
     assert sorted(path.suffix for path in (tmp_path / "cache/sources").iterdir() if path.is_file()) == [".json", ".tar"]
 
 
+def test_whatever_a_lost_power_cuts_off_in_the_git_cache_is_fetched_again(
+    place: Place, repo: Repo, tmp_path: Path
+) -> None:
+    other = repo.commit({"a": "other"})
+    commit = repo.commit({"a": "x" * 99, "folder/b": "y" * 99})
+    served(repo, tmp_path / "host", "owner/name.git")
+    (first,) = place(request(commit))
+    place(request(other))
+    cache, whole = tmp_path / "cache", tmp_path / "whole"
+    shutil.copytree(cache, whole)
+    objects = [repo.git("rev-parse", f"{commit}{path}") for path in ("", "^{tree}", ":folder", ":a")]
+    refs = [f"refs/cannery/at/{one}/here" for one in (commit, other)]
+    for number, name in enumerate((*(f"objects/{oid[:2]}/{oid[2:]}" for oid in objects), *refs, "shallow", "HEAD")):
+        shutil.rmtree(cache)
+        shutil.copytree(whole, cache)
+        for tar in (cache / "sources").glob("*.tar"):
+            tar.unlink()
+        path = cache / "git/owner/name.git" / name
+        data = path.read_bytes()
+        path.unlink()
+        path.write_bytes(data[: len(data) // 2 if number % 2 else 0])
+        assert place(request(commit))[0].sha256 == first.sha256, name
+
+
 def test_a_mirror_that_lacks_the_content_of_what_is_asked_for_is_exit_7(
     place: Place, repo: Repo, tmp_path: Path
 ) -> None:

@@ -19,6 +19,7 @@ from cannery.edge import verify as module
 from cannery.edge.context import Context
 from cannery.edge.engine import Engine
 from cannery.edge.npu_host import read_host
+from cannery.edge.own_containers import LABEL, owner
 from cannery.edge.patience import patience
 from cannery.edge.verify import VerifyRequest, has_passed, script_digest, verify
 
@@ -71,9 +72,16 @@ def test_a_fresh_run_is_without_network_and_removed_at_its_end(context: Context,
     found = verify(context, docker.engine, REQUEST, ACCESS, BARE)
     assert (found.report, found.status, found.reused) == (REPORT, 0, False)
     (call,) = docker.calls
-    assert call.startswith("run --network none --rm --init -i --name cannery-verify-")
+    assert call.startswith(f"run --network none --label {LABEL}={owner()} --rm --init -i --name cannery-verify-")
     assert call.endswith(" --shm-size 2g stack:tag /opt/venv/bin/python /opt/cannery/verify.py --json")
     assert "--device" not in call
+
+
+def test_no_two_runs_give_a_container_the_same_name(context: Context, docker: Docker) -> None:
+    for _ in range(2):  # of one pid, as the first process of every CI container has
+        verify(context, docker.engine, replace(REQUEST, again=True), ACCESS, BARE)
+    words = [call.split() for call in docker.calls]
+    assert len({call[call.index("--name") + 1] for call in words}) == 2
 
 
 def test_npus_of_the_host_come_in_with_the_flags_of_run(context: Context, docker: Docker) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import multiprocessing
 import os
@@ -201,8 +202,28 @@ def test_store_that_cannot_be_written(stub: StubIndex, tmp_path: Path) -> None:
     made = make_wheel("a", "1.0")
     stub.add(made)
     (tmp_path / "wheels").write_text("a file in the way")
-    with pytest.raises(UnableError, match="cannot be written"):
+    with pytest.raises(UnableError) as caught:
         get(locked(made), PipSettings(index_url=stub.url), tmp_path)
+    assert str(caught.value).startswith(f"{tmp_path}/wheels")
+    assert "cannot be written: " in caught.value.what
+    assert "Errno" not in str(caught.value)
+    assert "move it away" in caught.value.hint
+
+
+def test_a_full_disk_says_what_to_do(stub: StubIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = make_wheel("a", "1.0")
+    stub.add(made)
+
+    def full(_fd: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(UnableError) as caught:
+        get(locked(made), PipSettings(index_url=stub.url), tmp_path)
+    assert str(caught.value) == (
+        f"{tmp_path}/wheels: cannot be written: no space left on device\n"
+        "  → free some disk space, then run the same command again"
+    )
 
 
 def _fetch_in_child(package: LockedPackage, url: str, cache: Path) -> None:

@@ -1,0 +1,35 @@
+"""Files that are written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from cannery.edge.files import write_atomic
+
+
+def test_what_is_in_a_file_is_on_the_disk_before_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "folder/file"
+    done: list[tuple[str, bool]] = []
+    fsync = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda fd: (fsync(fd), done.append((os.pread(fd, 9, 0).decode(), path.exists()))))
+    assert write_atomic(path, "first")
+    assert write_atomic(path, "second")
+    assert not write_atomic(path, "second")
+    assert done == [("first", False), ("second", True)]
+    assert path.read_text() == "second"
+
+
+def test_an_error_leaves_the_old_file_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "file"
+    write_atomic(path, "old")
+
+    def full(_fd: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_atomic(path, "new")
+    assert [(found.name, found.read_text()) for found in Path(tmp_path).iterdir()] == [("file", "old")]
