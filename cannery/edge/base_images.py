@@ -18,7 +18,9 @@ from cannery.core.words import BaseKind
 from cannery.edge.docker_login import login
 from cannery.edge.engine_images import asked, held, running_client
 from cannery.edge.in_time import begin
-from cannery.edge.registry import LOGIN, Access, Answer, OtherArchError, RefusedError, ask
+from cannery.edge.registry import Answer, ask
+from cannery.edge.registry_calls import Access
+from cannery.edge.registry_errors import LOGIN, OtherArchError, RefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -19,7 +19,9 @@ from cannery.core.oci import read_config, read_published
 from cannery.core.published import Entry, Published
 from cannery.edge.docker_login import auth_header, has_login, login
 from cannery.edge.engine_api import StreamError, answer, request
-from cannery.edge.registry import AbsentError, Access, DeniedError, Limits, PassingError, RefusedError, on_registry
+from cannery.edge.registry import on_registry
+from cannery.edge.registry_calls import Access, Limits
+from cannery.edge.registry_errors import AbsentError, DeniedError, PassingError, RefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -20,7 +20,7 @@ from cannery.core.words import Arch, BaseKind
 from cannery.edge import base_images
 from cannery.edge.base_images import Search, find_base
 from cannery.edge.pipconf import PipSettings
-from cannery.edge.registry import Access, Limits
+from cannery.edge.registry_calls import Access, Limits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,7 +17,9 @@ from cannery.edge import registry_images
 from cannery.edge.context import Context
 from cannery.edge.docker_login import auth_header, has_login, login
 from cannery.edge.pipconf import PipSettings
-from cannery.edge.registry import AbsentError, Access, DeniedError, RefusedError, on_registry
+from cannery.edge.registry import on_registry
+from cannery.edge.registry_calls import Access
+from cannery.edge.registry_errors import AbsentError, DeniedError, RefusedError
 from cannery.edge.registry_images import Place, place_of, published, put, tags
 
 if TYPE_CHECKING:
