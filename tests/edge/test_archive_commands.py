@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cannery.commands import archives
-from cannery.commands.archives import bundle, save_image
+from cannery.commands import load, save
+from cannery.commands.save import bundle, save_image
 from cannery.core.errors import FindingsError, UnableError, UsageError
 from cannery.core.side_file import Held, SideFile
 from cannery.core.words import Arch
@@ -52,7 +52,7 @@ def test_a_place_that_takes_no_file_is_said_before_the_engine_is_asked(
     def asked(*_args: object) -> None:
         raise AssertionError("the engine is asked")
 
-    monkeypatch.setattr(archives, "_held", asked)
+    monkeypatch.setattr(save, "_held", asked)
     (tmp_path / "folder.tar").mkdir()
     (tmp_path / "file").touch()
     for name, words in (
@@ -71,13 +71,13 @@ def test_a_place_that_takes_no_file_is_said_before_the_engine_is_asked(
 
 
 def test_another_image_than_the_side_file_says_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(archives, "find_image", lambda _client, _reference: OTHER)
+    monkeypatch.setattr(load, "find_image", lambda _client, _reference: OTHER)
     with pytest.raises(FindingsError, match="another image than its side file says") as caught:
-        archives._loaded(context(tmp_path), CLIENT, HELD, ("stack:1",), "x.tar")
+        load._loaded(context(tmp_path), CLIENT, HELD, ("stack:1",), "x.tar")
     assert (caught.value.where, "copy both again" in caught.value.hint) == ("x.tar", True)
-    monkeypatch.setattr(archives, "find_image", lambda _client, _reference: None)
+    monkeypatch.setattr(load, "find_image", lambda _client, _reference: None)
     with pytest.raises(UnableError, match="lost it"):
-        archives._loaded(context(tmp_path), CLIENT, HELD, ("stack:1",), "x.tar")
+        load._loaded(context(tmp_path), CLIENT, HELD, ("stack:1",), "x.tar")
 
 
 def test_a_bundle_of_another_image_than_its_side_file_says_is_not_loaded(
@@ -89,7 +89,7 @@ def test_a_bundle_of_another_image_than_its_side_file_says_is_not_loaded(
     with Bundle(str(path)) as opened:
         assert opened.layers == list(made.layers)
         with pytest.raises(FindingsError, match="another image than its side file says"):
-            archives._load_bundle(context(tmp_path), engine, opened, side)
+            load._load_bundle(context(tmp_path), engine, opened, side)
 
 
 @pytest.mark.parametrize("text", ["Bad Ref!!", "a b", "../x.tar", f"a/{'b' * 300}", "a@sha256:0"])
@@ -97,12 +97,12 @@ def test_since_what_is_no_reference_is_not_asked_for(monkeypatch: pytest.MonkeyP
     def asked(*_args: object) -> None:
         raise AssertionError("the engine is asked")
 
-    monkeypatch.setattr(archives, "find_image", asked)
+    monkeypatch.setattr(save, "find_image", asked)
     with pytest.raises(UsageError, match="is no file, and no image on this engine"):
-        archives._on_engine(CLIENT, text)
+        save._on_engine(CLIENT, text)
     for good in ("stack:1", digest("1"), "0123456789ab"):
         with pytest.raises(AssertionError, match="asked"):
-            archives._on_engine(CLIENT, good)
+            save._on_engine(CLIENT, good)
 
 
 def write(folder: Path) -> tuple[Path, Held]:
