@@ -17,7 +17,7 @@ import tarfile
 import threading
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 import pytest
@@ -163,8 +163,8 @@ def sha(data: bytes) -> str:
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
-def archive(layers: Sequence[bytes], about: Mapping[str, str], tag: str, arch: str) -> tuple[str, bytes]:
-    """A Docker archive of an image with these layers and labels; its id, and the archive."""
+def archive(layers: Sequence[bytes], about: Mapping[str, str], tag: str, arch: str) -> bytes:
+    """A Docker archive of an image with these layers and labels."""
     diffs = [sha(one) for one in layers]
     value = {
         "architecture": arch,
@@ -187,7 +187,7 @@ def archive(layers: Sequence[bytes], about: Mapping[str, str], tag: str, arch: s
             entry = tarfile.TarInfo(name)
             entry.size = len(data)
             tar.addfile(entry, io.BytesIO(data))
-    return sha(config), out.getvalue()
+    return out.getvalue()
 
 
 @dataclass
@@ -197,6 +197,7 @@ class Shipyard:
     root: Path
     cache: Path
     client: Any
+    made: dict[str, list[str]] = field(default_factory=dict)
 
     @property
     def plan(self) -> Plan:
@@ -216,7 +217,7 @@ class Shipyard:
         arch: str | None = None,
         about: Mapping[str, str] | None = None,
     ) -> str:
-        """Make the image of the plan on the engine, with `about` in its labels; return its id."""
+        """Make the image of the plan on the engine, with `about` in its labels; return its id there."""
         plan = self.plan_for(arch)
         target = plan.recipe.target
         file = next(file for file in plan.recipe.base.line.version_files if file.name == "toolkit")
@@ -225,9 +226,20 @@ class Shipyard:
         own = layer("opt/own", noise(seed, size))
         last = layer("opt/last", noise("last", size // 10))
         parts = [version, *common, own, last]
-        image, data = archive(parts, {**labels(plan), **(about or {})}, plan.reference, str(target.arch))
+        data = archive(parts, {**labels(plan), **(about or {})}, plan.reference, str(target.arch))
         self.client.images.load(data)
-        return image
+        found = self.client.images.get(plan.reference)
+        self.made[found.id] = found.attrs["RootFS"]["Layers"]
+        return str(found.id)
+
+    def has(self, image: str) -> bool:
+        """Whether the plan's tag on the engine is the image that `make` gave this id.
+
+        An engine with containerd's store gives it another one when it comes back in an index, or with packed layers.
+        """
+        found = self.client.images.get(self.plan.reference)
+        stores = str(self.client.info()["DriverStatus"])
+        return found.id == image or ("containerd" in stores and found.attrs["RootFS"]["Layers"] == self.made[image])
 
     def passes(self, image: str, arch: str | None = None) -> None:
         """Store what verify stores when all has passed."""
