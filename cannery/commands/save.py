@@ -14,6 +14,7 @@ from cannery.core.report import row_lines
 from cannery.core.side_file import Held, SideFile
 from cannery.edge.archive_file import check_place, packer, read_side_of, side_path, whole_file, write_tar
 from cannery.edge.bundle_file import held_in, write_bundle
+from cannery.edge.disk import check_output_space
 from cannery.edge.engine import docker_client, find_engine
 from cannery.edge.engine_api import as_errors
 from cannery.edge.engine_facts import SAVE_PLATFORM, EngineImage, engine_info, find_image, platform_parameter
@@ -37,6 +38,7 @@ def save_image(arguments: argparse.Namespace, context: Context) -> ExitCode:
     path = _output(arguments, "quickstart.tar.gz")
     pack = packer(path)
     client, image, held = _held(arguments, context)
+    check_output_space(path, image.size, packed=path.suffix != ".tar")
     platform = platform_parameter(client, engine_info(client), image.arch, SAVE_PLATFORM)
 
     def side(part: Part) -> SideFile:
@@ -61,6 +63,8 @@ def bundle(arguments: argparse.Namespace, context: Context) -> ExitCode:
         raise UsageError(f"{path.name}: a bundle is a .tar", where=str(path), hint=hint)
     client, image, held = _held(arguments, context)
     base = _base(arguments.since, client, held, context)
+    if base is None:  # engines do not tell how large each layer is
+        check_output_space(path, image.size, packed=True)
     platform = platform_parameter(client, engine_info(client), image.arch, SAVE_PLATFORM)
     made: list[Held] = []
 

@@ -162,7 +162,8 @@ def _client(engine: Future[ImageClient | None]) -> ImageClient | None:
 
 
 def _base(reference: str, answer: Answer, *, held: bool = False) -> BaseImage:
-    return BaseImage(split_digest(reference)[0], answer.digest or None, answer.config, held, answer.unread)
+    name = split_digest(reference)[0]
+    return BaseImage(name, answer.digest or None, answer.config, held, answer.unread, answer.size)
 
 
 def _nowhere(need: BaseNeed, reasons: Reasons) -> CanneryError:

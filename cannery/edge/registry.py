@@ -34,11 +34,15 @@ PASSING = frozenset({State.RESET, State.TIMEOUT, State.SERVER, State.BUSY})
 
 @dataclass(frozen=True)
 class Answer:
-    """An image that a registry has: the digest of its index or manifest; `config` None where `unread` says why."""
+    """An image that a registry has: the digest of its index or manifest; `config` None where `unread` says why.
+
+    `size` are the bytes of its layers, as they are moved; 0 where they are not told.
+    """
 
     digest: str
     config: ImageConfig | None
     unread: str = ""
+    size: int = 0
 
 
 def ask(text: str, arch: Arch, arches: Sequence[Arch], access: Access) -> Answer:
@@ -89,7 +93,7 @@ class Registry:
             return self._read(digest, found.manifests[arch])
         config = read_config(self.blob(found.config))
         refuse_lacking((config.architecture,), arches)
-        return Answer(digest, config)
+        return Answer(digest, config, size=found.size)
 
     def _read(self, index: str, manifest: str) -> Answer:
         """Read the configuration of one image of an index; without it the image can be built upon as well."""
@@ -98,7 +102,7 @@ class Registry:
             found = read_manifest(body)
             if isinstance(found, Index):
                 raise MalformedError("its index leads to an index")
-            return Answer(index, read_config(self.blob(found.config)))
+            return Answer(index, read_config(self.blob(found.config)), size=found.size)
         except (requests.RequestException, HTTPError, OSError, ValueError) as error:
             return Answer(index, None, self._calls.reason(error)[1])
 

@@ -107,7 +107,7 @@ def content_faults(dock: Dock, image: EngineImage) -> tuple[str, ...]:
 def _text_in(client: docker.DockerClient, image: EngineImage, path: str) -> str | None:
     """Return a small file's text in an image, None where it is not there. A container is made, and never started.
 
-    It names the platform: of an index, an engine with containerd's store would look for its own, which may not be there.
+    It names the platform: of an index, containerd's store would look for its own, which may not be there.
     """
     import docker.errors  # noqa: PLC0415 - the SDK is imported when an engine is used
 

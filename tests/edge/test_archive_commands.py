@@ -8,6 +8,7 @@ import io
 import json
 import tarfile
 import tempfile
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from cannery.commands.save import bundle, save_image
 from cannery.core.errors import FindingsError, UnableError, UsageError
 from cannery.core.side_file import Held, SideFile
 from cannery.core.words import Arch
+from cannery.edge import disk
 from cannery.edge.archive_file import whole_file
 from cannery.edge.bundle_file import write_bundle
 from cannery.edge.context import Context
@@ -68,6 +70,38 @@ def test_a_place_that_takes_no_file_is_said_before_the_engine_is_asked(
     for name in ("old.tar", "new/folder/x.tar"):
         with pytest.raises(AssertionError, match="asked"):
             command(argparse.Namespace(output=str(tmp_path / name), since=None), context(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("command", "name", "needed"),
+    [(save_image, "q.tar", "20,000"), (save_image, "q.tar.gz", "5,000"), (bundle, "q.tar", "5,000")],
+)
+def test_a_disk_that_cannot_hold_it_is_said_before_a_byte_is_written(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    command: Callable[[argparse.Namespace, Context], ExitCode],
+    name: str,
+    needed: str,
+) -> None:
+    class AskedError(Exception):
+        pass
+
+    def asked(*_args: object) -> None:
+        raise AskedError
+
+    large = replace(OTHER, size=20 * 10**9)
+    monkeypatch.setattr(save, "_held", lambda *_: (CLIENT, large, HELD))
+    monkeypatch.setattr(save, "engine_info", asked)
+    monkeypatch.setattr(disk, "_free", lambda _: 4_999_000_000)
+    path = tmp_path / "new" / name
+    with pytest.raises(UnableError, match=f"disk for {name}: {needed} MB needed, 4,999 MB free"):
+        command(argparse.Namespace(output=str(path), since=None), context(tmp_path))
+    assert list(tmp_path.iterdir()) == []
+    # Of a few layers nothing is known before they are there.
+    monkeypatch.setattr(save, "_base", lambda *_: HELD)
+    monkeypatch.setattr(disk, "_free", lambda _: 20_000_000_000 if command is save_image else 0)
+    with pytest.raises(AskedError):
+        command(argparse.Namespace(output=str(path), since="x"), context(tmp_path))
 
 
 def test_another_image_than_the_side_file_says_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
