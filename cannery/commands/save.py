@@ -105,19 +105,22 @@ def _held_image(image: EngineImage, plan: Plan) -> Held:
 
 
 def _base(since: str | None, client: docker.DockerClient, held: Held, context: Context) -> Held | None:
-    """Return the image that the other side has: of a file, or on this engine; None where nothing is shared."""
+    """Return the image that the other side has: of a file, or on this engine; None where nothing is shared.
+
+    The same layers are no error: a job that bundles each night wants a file each night, and environment or labels may
+    be what is new.
+    """
     if not since:
         return None
     base = held_in(Path(since)) or _on_engine(client, since)
-    if base.layers == held.layers:
-        raise UsageError(f"{since} has the same layers: there is nothing to ship", where="SINCE")
     if base.platform != held.platform:
         raise UsageError(f"{since} is for {base.platform}, and the image for {held.platform}", where="SINCE")
     lacking = new_layers(held.layers, base.layers)
     if len(lacking) == len(set(held.layers)):
         context.say(f"{since} shares no layer with this image: a complete bundle is written")
         return None
-    context.say(f"{len(lacking)} of {len(set(held.layers))} layers are new since {since}")
+    note = "" if lacking else ": the bundle holds the image's configuration alone, a few KB"
+    context.say(f"{len(lacking)} of {len(set(held.layers))} layers are new since {since}{note}")
     return base
 
 
