@@ -86,7 +86,13 @@ class Docker:
     def info(self) -> dict[str, Any]:
         """Return what the engine says of itself."""
         said = self.ask("info", "--format", "{{json .}}")
-        value = json.loads(said) if said else {}
+        try:
+            value = json.loads(said) if said else {}
+        except ValueError:
+            value = None
+        if not isinstance(value, dict) or "host" in value or "podman" in (said or "").lower():
+            hint = "`podman load -i BUNDLE` and the like take a complete bundle; one made with --since needs Docker"
+            raise LoadError(f"{self.command[0]} answers, and is not Docker's", 4, hint)
         if not value.get("Driver"):
             raise LoadError("no Docker engine answers", 4, "see that it runs, and that you may use it")
         return dict(value)

@@ -281,6 +281,18 @@ def test_another_architecture_is_refused() -> None:
         check_platform("linux/arm64", {"Architecture": "x86_64"})
 
 
+@pytest.mark.parametrize("said", ["podman version 4.3", '{"host": {"arch": "amd64"}, "version": {}}', "[]", '"x"'])
+def test_an_engine_that_is_not_dockers_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str], said: str) -> None:
+    program = tmp_path / "podman"
+    program.write_text(f"#!/bin/sh\necho '{said}'\n")
+    program.chmod(0o755)
+    path = bundle_file(tmp_path, about("ab", "ab"))
+    assert load_bundle.main([str(path), "--docker", str(program)]) == 4
+    told = capsys.readouterr().err
+    assert f"{program} answers, and is not Docker's" in told
+    assert "podman load -i" in told
+
+
 def test_no_docker_at_all() -> None:
     with pytest.raises(LoadError, match="cannot start /nowhere/docker") as caught:
         load_bundle.Docker(["/nowhere/docker"]).info()
