@@ -32,7 +32,8 @@ def load_file(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Load what `save` or `bundle` wrote: looked at first, by its side file."""
     path = Path(arguments.file)
     if not path.is_file():
-        raise UsageError("no such file", where=str(path), hint="name what `build.py save` or `build.py bundle` wrote")
+        what = "it is a folder" if path.is_dir() else "it is no plain file" if path.exists() else "no such file"
+        raise UsageError(what, where=str(path), hint="name what `build.py save` or `build.py bundle` wrote")
     side = read_side_of(path)
     if side is None and not arguments.force:
         hint = "copy it too; where there is none, the archive was cut off or is not ours: --force loads it unchecked"

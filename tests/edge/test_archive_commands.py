@@ -6,6 +6,7 @@ import argparse
 import hashlib
 import io
 import json
+import os
 import tarfile
 import tempfile
 from dataclasses import replace
@@ -57,8 +58,12 @@ def test_a_place_that_takes_no_file_is_said_before_the_engine_is_asked(
     monkeypatch.setattr(save, "_held", asked)
     (tmp_path / "folder.tar").mkdir()
     (tmp_path / "file").touch()
+    (tmp_path / "link.tar").symlink_to("old.tar")
+    os.mkfifo(tmp_path / "pipe.tar")
     for name, words in (
         ("folder.tar", "it is a folder"),
+        ("link.tar", "it is a symbolic link"),
+        ("pipe.tar", "it is no plain file"),
         ("file/x.tar", "file is no folder"),
         ("file/new/x.tar", "file is no folder"),
     ):
