@@ -129,19 +129,19 @@ COMMANDS = {
         (options.as_json, *PLAN, options.registry),
     ),
     "save": Command(
-        "archives",
+        "save",
         "write an image into one file, with its sums",
         "save quickstart --output q.tar.gz",
         (options.as_json, *PLAN, options.archive),
     ),
     "bundle": Command(
-        "archives",
+        "save",
         "write an image, or only what an older one lacks, into one file with its own loader",
         "bundle quickstart --output q.tar --since old.tar.json",
         (options.as_json, *PLAN, options.archive, options.since),
     ),
     "load": Command(
-        "archives",
+        "load",
         "load what save or bundle wrote, looked at first",
         "load q.tar.gz",
         (options.as_json, options.archive_to_load),

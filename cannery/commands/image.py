@@ -24,6 +24,7 @@ from cannery.core.standin import TORCH_NPU, standin_spec
 from cannery.core.training import trainer
 from cannery.core.words import BaseKind
 from cannery.edge.archives import damaged_archives
+from cannery.edge.base_room import base_bytes
 from cannery.edge.buildx import bake
 from cannery.edge.disk import check_cache_space, check_engine_space
 from cannery.edge.engine import docker_client, find_engine
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 
     import docker
 
+    from cannery.core.base_image import BaseImage
     from cannery.core.catalog import Catalog
     from cannery.core.lock import Lock
     from cannery.core.plan import Plan
@@ -97,12 +99,13 @@ def image(arguments: argparse.Namespace, context: Context) -> ExitCode:
     if arguments.reuse and (code := _reuse(arguments, context, catalog, plan)) is not None:
         return code
     check_cache_space(context, plan)
-    plan = _on_found_base(context, plan, is_other_builder=bool(arguments.builder))
+    plan, base = _on_found_base(context, plan, is_other_builder=bool(arguments.builder))
     plan = with_patches(context, catalog, plan)
     engine = find_engine(context.env, context.cache, start=True, say=context.say)
     work = Work(context, arguments, catalog, plan, engine, docker_client(engine))
     folder = context.root / "out" / plan.folder
     with rendered_held(context, folder), _whole_files(context, plan):
+        check_engine_space(work.engine, plan, base_bytes(work.client, plan, base))
         built = _build(work, folder)
     return _proved(work, built)
 
@@ -160,14 +163,14 @@ def _check_emulation(context: Context, plan: Plan, *, is_other_builder: bool) ->
         check_emulation(plan.recipe.target.arch, context.arch)
 
 
-def _on_found_base(context: Context, plan: Plan, *, is_other_builder: bool) -> Plan:
-    """Return the plan on the base that is there, named by its digest. The stand-in is made, not found.
+def _on_found_base(context: Context, plan: Plan, *, is_other_builder: bool) -> tuple[Plan, BaseImage | None]:
+    """Return the plan on the base that is there, named by its digest, and that. The stand-in is made, not found.
 
     Raises `NetworkError` where no registry gives one, `FindingsError` for one that cannot be built upon; --force is no
     help with either.
     """
     if plan.recipe.base.kind is BaseKind.STANDIN:
-        return plan
+        return plan, None
     from cannery.edge.base_images import find_base, search_of  # noqa: PLC0415 - brings network libraries
 
     search = search_of(context, other_builder=is_other_builder)
@@ -177,7 +180,7 @@ def _on_found_base(context: Context, plan: Plan, *, is_other_builder: bool) -> P
         listed = "\n".join(map(str, failed))
         raise FindingsError(f"this base cannot be built upon\n{listed}", where=base.reference)
     show_findings(context, found)
-    return on_base(plan, base.reference, base.digest)
+    return on_base(plan, base.reference, base.digest), base
 
 
 @contextmanager
@@ -196,7 +199,6 @@ def _whole_files(context: Context, plan: Plan) -> Iterator[None]:
 
 def _build(work: Work, folder: Path) -> Built:
     context, catalog, plan = work.context, work.catalog, work.plan
-    check_engine_space(work.engine, plan)
     if plan.recipe.base.kind is BaseKind.STANDIN:
         _standins(work)
     context.say(f"{context.shown(folder)}: {write_folder(context, catalog, plan, folder)}")

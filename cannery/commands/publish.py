@@ -75,8 +75,7 @@ def _planned(context: Context, arguments: argparse.Namespace) -> tuple[Catalog, 
 
 
 def _there_already(dock: Dock, there: Published | None, ids: frozenset[str]) -> Published | None:
-    entry = there.entry(dock.arch) if there else None
-    if entry is None or not entry.is_image(ids):
+    if there is None or not there.has_image(dock.arch, ids):
         return None
     dock.context.say(f"{dock.reference} is there, and is this image: nothing to push")
     return there

@@ -47,7 +47,7 @@ class BaseImage:
     """A base that was found: its reference without digest, the digest of its index or manifest, its configuration.
 
     `digest` is None for an image of the engine that came from no registry; `config` is None where `unread` says why.
-    `held` is an image that the engine has already.
+    `held` is an image that the engine has already. `size` are the bytes that a registry gives of it, 0: not known.
     """
 
     reference: str
@@ -55,6 +55,7 @@ class BaseImage:
     config: ImageConfig | None
     held: bool = False
     unread: str = ""
+    size: int = 0
 
 
 def base_need(plan: Plan, *, own_builder: bool = False) -> BaseNeed:

@@ -39,9 +39,10 @@ class Index:
 
 @dataclass(frozen=True)
 class Manifest:
-    """One image; `config` is the digest of its configuration."""
+    """One image; `config` is the digest of its configuration, `size` the bytes of its layers as they are moved."""
 
     config: str
+    size: int = 0
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,8 @@ def read_manifest(body: bytes) -> Index | Manifest:
     if value.get("schemaVersion") == 1:
         raise MalformedError("it has the image in Docker's old schema 1 only, which BuildKit does not take")
     config = value.get("config")
-    return Manifest(_digest(config.get("digest") if isinstance(config, dict) else None, "the manifest's config"))
+    digest = _digest(config.get("digest") if isinstance(config, dict) else None, "the manifest's config")
+    return Manifest(digest, _size(value.get("layers")))
 
 
 def read_config(body: bytes) -> ImageConfig:
@@ -157,6 +159,13 @@ def _platforms(entries: list[Any]) -> dict[str, str]:
             digest = _digest(entry.get("digest"), "an entry of the index")
             found.setdefault(str(platform.get("architecture")), digest)
     return found
+
+
+def _size(layers: object) -> int:
+    """Return the bytes of layers, 0 where one does not say its own."""
+    sizes = [one.get("size") if isinstance(one, dict) else None for one in (layers if isinstance(layers, list) else ())]
+    numbers = [size for size in sizes if isinstance(size, int) and size >= 0]
+    return sum(numbers) if len(numbers) == len(sizes) else 0
 
 
 def _table(body: bytes, what: str) -> dict[str, Any]:

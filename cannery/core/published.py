@@ -37,10 +37,6 @@ class Entry:
     config: str
     descriptor: Mapping[str, Any]
 
-    def is_image(self, ids: Container[str]) -> bool:
-        """Whether it is the image that an engine knows by one of `ids`: by its configuration, or by its manifest."""
-        return self.config in ids or self.manifest in ids
-
 
 @dataclass(frozen=True)
 class Published:
@@ -54,6 +50,14 @@ class Published:
     def entry(self, arch: str) -> Entry | None:
         """Return the image for `arch`, None where it has none."""
         return next((entry for entry in self.entries if entry.arch == arch), None)
+
+    def has_image(self, arch: str, ids: Container[str]) -> bool:
+        """Whether its image for `arch` is the one that an engine knows by one of `ids`.
+
+        An engine with containerd's store that has pulled an index, or built one, knows its image by the index's digest.
+        """
+        entry = self.entry(arch)
+        return entry is not None and (self.digest in ids or entry.config in ids or entry.manifest in ids)
 
 
 def parse_registry(text: str | None) -> str:
@@ -167,7 +171,7 @@ def version_fault(path: str, text: str | None, cann: str) -> str:
 def push_fault(there: Published | None, arch: str, ids: Container[str]) -> str:
     """Return why the tag may not be pushed to without --force; "" where it may."""
     entry = there.entry(arch) if there else None
-    if entry is None or entry.is_image(ids):
+    if there is None or entry is None or there.has_image(arch, ids):
         return ""
     image = f"image {entry.config[:19]}…, " if entry.config else ""
     return f"the tag is there for {arch} already, and is another image ({image}manifest {entry.manifest[:19]}…)"

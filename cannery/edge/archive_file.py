@@ -52,10 +52,18 @@ def side_path(path: Path) -> Path:
 
 
 def check_place(path: Path) -> None:
-    """Raise `UsageError` where no file can be written at `path`: it is a folder, or below what is none."""
+    """Raise `UsageError` where no file can be written at `path`: it is a folder or below what is none, a link, a pipe.
+
+    A file gets its name by a rename, which puts it in the place of a link or pipe, and not behind it.
+    """
     try:
         if path.is_dir():
             raise UsageError("it is a folder", where=str(path), hint="OUTPUT is a file: name one in it")
+        if path.is_symlink():
+            hint = f"name the file that it leads to: {path.readlink()}"
+            raise UsageError("it is a symbolic link, which the file would replace", where=str(path), hint=hint)
+        if path.exists() and not path.is_file():
+            raise UsageError("it is no plain file", where=str(path), hint="OUTPUT is a file: name another")
         above = next((folder for folder in path.parents if folder.exists()), None)
         if above is not None and not above.is_dir():
             raise UsageError(f"{above} is no folder", where=str(path), hint="name a file in a folder")

@@ -18,7 +18,9 @@ from cannery.core.words import BaseKind
 from cannery.edge.docker_login import login
 from cannery.edge.engine_images import asked, held, running_client
 from cannery.edge.in_time import begin
-from cannery.edge.registry import LOGIN, Access, Answer, OtherArchError, RefusedError, ask
+from cannery.edge.registry import Answer, ask
+from cannery.edge.registry_calls import Access
+from cannery.edge.registry_errors import LOGIN, OtherArchError, RefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -160,7 +162,8 @@ def _client(engine: Future[ImageClient | None]) -> ImageClient | None:
 
 
 def _base(reference: str, answer: Answer, *, held: bool = False) -> BaseImage:
-    return BaseImage(split_digest(reference)[0], answer.digest or None, answer.config, held, answer.unread)
+    name = split_digest(reference)[0]
+    return BaseImage(name, answer.digest or None, answer.config, held, answer.unread, answer.size)
 
 
 def _nowhere(need: BaseNeed, reasons: Reasons) -> CanneryError:

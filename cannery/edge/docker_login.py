@@ -8,6 +8,8 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cannery.edge.credential_helper import ask_helper
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -20,9 +22,10 @@ def login(registry: str, env: Mapping[str, str]) -> tuple[str, str] | None:
     return (user, password) if user and password else None
 
 
-def has_login(registry: str, env: Mapping[str, str]) -> bool:
-    """Whether docker's settings have anything to log in to `registry` with."""
-    return bool(_entry(registry, env))
+def login_state(registry: str, env: Mapping[str, str]) -> tuple[bool, str]:
+    """Return whether docker's settings have anything to log in to `registry` with, and why they may not be read."""
+    entry, fault = _read(registry, env)
+    return bool(entry), fault
 
 
 def auth_header(registry: str, env: Mapping[str, str]) -> str:
@@ -35,16 +38,25 @@ def _entry(registry: str, env: Mapping[str, str]) -> dict[str, Any]:
 
     A file or helper that does not work counts as none: an image that anyone may read needs neither.
     """
+    return _read(registry, env)[0]
+
+
+def _read(registry: str, env: Mapping[str, str]) -> tuple[dict[str, Any], str]:
+    """Return docker's entry for `registry`, and what is wrong with the file or helper that should have it."""
     folder = Path(env["DOCKER_CONFIG"]) if env.get("DOCKER_CONFIG") else Path(env.get("HOME") or "~") / ".docker"
     file = folder.expanduser() / "config.json"
     if not file.is_file():
-        return {}
+        return {}, ""
     from docker.auth import AuthConfig  # noqa: PLC0415 - 0.2 s that a host without a login need not spend
     from docker.errors import DockerException  # noqa: PLC0415
 
     try:
+        json.loads(file.read_text(encoding="utf-8"))  # the SDK takes what is no JSON for a file without logins
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of a helper that is not installed
-            return dict(AuthConfig.load_config(str(file), None, dict(env)).resolve_authconfig(registry) or {})
-    except (DockerException, OSError, ValueError, TypeError, AttributeError, KeyError):
-        return {}
+            warnings.simplefilter("ignore")
+            config = AuthConfig.load_config(str(file), None, dict(env))
+            name = config.get_credential_store(registry)
+            entry, fault = ask_helper(str(name), registry, env) if name else ({}, "")
+            return entry or dict(AuthConfig({"auths": config.auths}).resolve_authconfig(registry) or {}), fault
+    except (DockerException, OSError, ValueError, TypeError, AttributeError, KeyError, RecursionError):
+        return {}, f"{file} cannot be read"

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from cannery.core.errors import UnableError
 from cannery.edge.engine_api import answer, request
 
 if TYPE_CHECKING:
@@ -78,18 +77,9 @@ def platform_parameter(
 ) -> dict[str, str]:
     """Return the parameter that names the platform, {} where the engine's store has one platform a name anyway.
 
-    Raises `UnableError` where the platform is not the engine's own, and the engine is too old to be told.
+    An engine with containerd's store that is too old to be told (Docker 25 to 27) gives all that it has under a name.
+    That is the one platform, since the name is found by its own platform first; what it gives is looked at afterwards.
     """
-    if not stores_by_containerd(info):
+    if not stores_by_containerd(info) or tuple(map(int, str(client.api.api_version).split(".")[:2])) < since:
         return {}
-    version = str(client.api.api_version)
-    if tuple(map(int, version.split(".")[:2])) >= since:
-        return {"platform": json.dumps({"os": "linux", "architecture": arch})}
-    own = {"x86_64": "amd64", "aarch64": "arm64"}.get(str(info.get("Architecture")), str(info.get("Architecture")))
-    if arch == own:
-        return {}
-    wanted = ".".join(map(str, since))
-    raise UnableError(
-        f"this engine (API {version}) stores images by containerd and cannot be told the platform linux/{arch}",
-        hint=f"an engine with API {wanted} or newer can (Docker 28), or one with the classic image store",
-    )
+    return {"platform": json.dumps({"os": "linux", "architecture": arch})}

@@ -11,7 +11,8 @@ from cannery.core.errors import CanneryError
 from cannery.core.image_reference import DIGEST, parse_reference
 from cannery.core.oci import ImageConfig, image_config
 from cannery.edge.engine import docker_client, find_engine
-from cannery.edge.registry import Answer, RefusedError, refuse_lacking
+from cannery.edge.registry import Answer
+from cannery.edge.registry_errors import RefusedError, refuse_lacking
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,9 +17,11 @@ from cannery.core.errors import CanneryError, NetworkError
 from cannery.core.image_reference import DIGEST, parse_reference
 from cannery.core.oci import read_config, read_published
 from cannery.core.published import Entry, Published
-from cannery.edge.docker_login import auth_header, has_login, login
+from cannery.edge.docker_login import auth_header, login, login_state
 from cannery.edge.engine_api import StreamError, answer, request
-from cannery.edge.registry import AbsentError, Access, DeniedError, Limits, PassingError, RefusedError, on_registry
+from cannery.edge.registry import on_registry
+from cannery.edge.registry_calls import Access, Limits
+from cannery.edge.registry_errors import AbsentError, DeniedError, PassingError, RefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -95,8 +97,10 @@ def put(place: Place, reference: str, media_type: str, body: bytes) -> None:
 
 def denied(place: Place, words: str) -> CanneryError:
     """Return the error for a registry that refuses access: whether there is a login is the next thing to look at."""
-    who = "the login that docker's settings have for it" if has_login(place.registry, place.context.env) else ""
-    what = f"{words}; it does not take {who}" if who else f"{words}, and docker's settings have no login for it"
+    is_there, fault = login_state(place.registry, place.context.env)
+    own = "it does not take the login that docker's settings have for it" if is_there else ""
+    what = f"{words}; {own}" if own else f"{words}, and docker's settings have no login for it"
+    what += f" ({fault})" if fault else ""
     hint = f"`docker login {place.registry}` with an account that may, then the same command again"
     return NetworkError(what, where=place.registry, hint=hint)
 

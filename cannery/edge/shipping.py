@@ -101,16 +101,20 @@ def content_faults(dock: Dock, image: EngineImage) -> tuple[str, ...]:
     files = [file for file in plan.recipe.base.line.version_files if file.name == "toolkit"]
     remove_orphans(dock.client)
     for path in (file.at(plan.recipe.target.arch) for file in files):
-        fault = version_fault(path, _text_in(dock.client, image.id, path), plan.recipe.target.cann)
+        fault = version_fault(path, _text_in(dock.client, image, path), plan.recipe.target.cann)
         faults += [fault] if fault else []
     return tuple(faults)
 
 
-def _text_in(client: docker.DockerClient, image: str, path: str) -> str | None:
-    """Return a small file's text in an image, None where it is not there. A container is made, and never started."""
+def _text_in(client: docker.DockerClient, image: EngineImage, path: str) -> str | None:
+    """Return a small file's text in an image, None where it is not there. A container is made, and never started.
+
+    It names the platform: of an index, containerd's store would look for its own, which may not be there.
+    """
     import docker.errors  # noqa: PLC0415 - the SDK is imported when an engine is used
 
-    container = client.api.create_container(image, command=["true"], labels=labels())["Id"]
+    made = client.api.create_container(image.id, command=["true"], platform=image.platform, labels=labels())
+    container = made["Id"]
     try:
         blocks, about = client.api.get_archive(container, path)
         if about.get("linkTarget"):
@@ -189,8 +193,7 @@ def _confirmed(dock: Dock, image: EngineImage, reference: str) -> Published:
     """Return what the registry has now; raise `NetworkError` where that is not what was pushed."""
     now = published(dock.place, reference)
     pushed = find_image(dock.client, image.id) or image  # knows its digest there by now
-    entry = now.entry(dock.arch) if now else None
-    if now is None or entry is None or not entry.is_image(ids_of(pushed.id, pushed.digests, reference)):
+    if now is None or not now.has_image(dock.arch, ids_of(pushed.id, pushed.digests, reference)):
         hint = "another run may have pushed at the same time: run the same command again"
         raise NetworkError("the registry does not have what was pushed", where=reference, hint=hint)
     return now

@@ -77,10 +77,22 @@ class Docker:
         said = self.ask("image", "inspect", "--", reference)
         return json.loads(said)[0] if said else None
 
+    def images(self) -> list[dict[str, Any]]:
+        """Return what the engine says of all its images."""
+        ids = list(dict.fromkeys((self.ask("image", "ls", "--quiet", "--no-trunc") or "").split()))
+        said = self.ask("image", "inspect", "--", *ids) if ids else None
+        return list(json.loads(said)) if said else []
+
     def info(self) -> dict[str, Any]:
         """Return what the engine says of itself."""
         said = self.ask("info", "--format", "{{json .}}")
-        value = json.loads(said) if said else {}
+        try:
+            value = json.loads(said) if said else {}
+        except ValueError:
+            value = None
+        if not isinstance(value, dict) or "host" in value or "podman" in (said or "").lower():
+            hint = "`podman load -i BUNDLE` and the like take a complete bundle; one made with --since needs Docker"
+            raise LoadError(f"{self.command[0]} answers, and is not Docker's", 4, hint)
         if not value.get("Driver"):
             raise LoadError("no Docker engine answers", 4, "see that it runs, and that you may use it")
         return dict(value)
@@ -171,7 +183,8 @@ def _need(is_so: bool) -> None:  # noqa: FBT001 - as `assert`, which a Python ca
 def find_base(bundle: Bundle, docker: Docker, named: str = "") -> dict[str, Any] | None:
     """Return the image that the lacking layers come from; None where the bundle is complete.
 
-    An image serves that has those layers, whatever its name: a layer is known by its digest.
+    An image serves that has those layers, whatever its name: a layer is known by its digest. So where the base's own
+    names are not there (engines give one image different ids, and a moving tag moves on), all images are looked at.
     """
     base = bundle.about["base"]
     lacking = [layer for layer in bundle.layers if layer not in bundle.held]
@@ -190,6 +203,9 @@ def find_base(bundle: Bundle, docker: Docker, named: str = "") -> dict[str, Any]
         seen.append(
             "{} is {}, which lacks {} of the {} layers".format(reference, found["Id"], len(missing), len(lacking))
         )
+    for found in docker.images() if not named else ():
+        if set(lacking) <= set(found["RootFS"].get("Layers") or []):
+            return found
     names = " ".join(base["references"])
     hint = f"load the image or the bundle of {names} ({base['id']}) first, or name it with --base"
     lines = "".join(f"\n  {line}" for line in seen)

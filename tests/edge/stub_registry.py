@@ -21,6 +21,7 @@ REPOSITORY, TAG = "ascend/cann", "8.5.0"
 INDEX = "application/vnd.oci.image.index.v1+json"
 LIST = "application/vnd.docker.distribution.manifest.list.v2+json"
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+LAYERS = [{"digest": f"sha256:{'1' * 64}", "size": 6_000_000_000}, {"digest": f"sha256:{'2' * 64}", "size": 2_000}]
 
 
 def sha(data: bytes) -> str:
@@ -66,7 +67,8 @@ class StubRegistry:
         for arch in arches:
             data = json.dumps({"architecture": arch, "os": "linux", "config": config or {}}).encode()
             self.blobs[sha(data)] = data
-            body = json.dumps({"schemaVersion": 2, "mediaType": MANIFEST, "config": {"digest": sha(data)}}).encode()
+            image = {"schemaVersion": 2, "mediaType": MANIFEST, "config": {"digest": sha(data)}, "layers": LAYERS}
+            body = json.dumps(image).encode()
             self.manifests[sha(body)] = (MANIFEST, body)
             entries.append({"digest": sha(body), "platform": {"os": "linux", "architecture": arch}})
         # What buildx adds beside images.

@@ -6,18 +6,21 @@ import argparse
 import hashlib
 import io
 import json
+import os
 import tarfile
 import tempfile
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cannery.commands import archives
-from cannery.commands.archives import bundle, save_image
+from cannery.commands import load, save
+from cannery.commands.save import bundle, save_image
 from cannery.core.errors import FindingsError, UnableError, UsageError
 from cannery.core.side_file import Held, SideFile
 from cannery.core.words import Arch
+from cannery.edge import disk
 from cannery.edge.archive_file import whole_file
 from cannery.edge.bundle_file import write_bundle
 from cannery.edge.context import Context
@@ -52,11 +55,15 @@ def test_a_place_that_takes_no_file_is_said_before_the_engine_is_asked(
     def asked(*_args: object) -> None:
         raise AssertionError("the engine is asked")
 
-    monkeypatch.setattr(archives, "_held", asked)
+    monkeypatch.setattr(save, "_held", asked)
     (tmp_path / "folder.tar").mkdir()
     (tmp_path / "file").touch()
+    (tmp_path / "link.tar").symlink_to("old.tar")
+    os.mkfifo(tmp_path / "pipe.tar")
     for name, words in (
         ("folder.tar", "it is a folder"),
+        ("link.tar", "it is a symbolic link"),
+        ("pipe.tar", "it is no plain file"),
         ("file/x.tar", "file is no folder"),
         ("file/new/x.tar", "file is no folder"),
     ):
@@ -70,14 +77,46 @@ def test_a_place_that_takes_no_file_is_said_before_the_engine_is_asked(
             command(argparse.Namespace(output=str(tmp_path / name), since=None), context(tmp_path))
 
 
+@pytest.mark.parametrize(
+    ("command", "name", "needed"),
+    [(save_image, "q.tar", "20,000"), (save_image, "q.tar.gz", "5,000"), (bundle, "q.tar", "5,000")],
+)
+def test_a_disk_that_cannot_hold_it_is_said_before_a_byte_is_written(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    command: Callable[[argparse.Namespace, Context], ExitCode],
+    name: str,
+    needed: str,
+) -> None:
+    class AskedError(Exception):
+        pass
+
+    def asked(*_args: object) -> None:
+        raise AskedError
+
+    large = replace(OTHER, size=20 * 10**9)
+    monkeypatch.setattr(save, "_held", lambda *_: (CLIENT, large, HELD))
+    monkeypatch.setattr(save, "engine_info", asked)
+    monkeypatch.setattr(disk, "_free", lambda _: 4_999_000_000)
+    path = tmp_path / "new" / name
+    with pytest.raises(UnableError, match=f"disk for {name}: {needed} MB needed, 4,999 MB free"):
+        command(argparse.Namespace(output=str(path), since=None), context(tmp_path))
+    assert list(tmp_path.iterdir()) == []
+    # Of a few layers nothing is known before they are there.
+    monkeypatch.setattr(save, "_base", lambda *_: HELD)
+    monkeypatch.setattr(disk, "_free", lambda _: 20_000_000_000 if command is save_image else 0)
+    with pytest.raises(AskedError):
+        command(argparse.Namespace(output=str(path), since="x"), context(tmp_path))
+
+
 def test_another_image_than_the_side_file_says_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(archives, "find_image", lambda _client, _reference: OTHER)
+    monkeypatch.setattr(load, "find_image", lambda _client, _reference: OTHER)
     with pytest.raises(FindingsError, match="another image than its side file says") as caught:
-        archives._loaded(context(tmp_path), CLIENT, HELD, ("stack:1",), "x.tar")
+        load._loaded(context(tmp_path), CLIENT, HELD, ("stack:1",), "x.tar")
     assert (caught.value.where, "copy both again" in caught.value.hint) == ("x.tar", True)
-    monkeypatch.setattr(archives, "find_image", lambda _client, _reference: None)
+    monkeypatch.setattr(load, "find_image", lambda _client, _reference: None)
     with pytest.raises(UnableError, match="lost it"):
-        archives._loaded(context(tmp_path), CLIENT, HELD, ("stack:1",), "x.tar")
+        load._loaded(context(tmp_path), CLIENT, HELD, ("stack:1",), "x.tar")
 
 
 def test_a_bundle_of_another_image_than_its_side_file_says_is_not_loaded(
@@ -89,7 +128,7 @@ def test_a_bundle_of_another_image_than_its_side_file_says_is_not_loaded(
     with Bundle(str(path)) as opened:
         assert opened.layers == list(made.layers)
         with pytest.raises(FindingsError, match="another image than its side file says"):
-            archives._load_bundle(context(tmp_path), engine, opened, side)
+            load._load_bundle(context(tmp_path), engine, opened, side)
 
 
 @pytest.mark.parametrize("text", ["Bad Ref!!", "a b", "../x.tar", f"a/{'b' * 300}", "a@sha256:0"])
@@ -97,12 +136,12 @@ def test_since_what_is_no_reference_is_not_asked_for(monkeypatch: pytest.MonkeyP
     def asked(*_args: object) -> None:
         raise AssertionError("the engine is asked")
 
-    monkeypatch.setattr(archives, "find_image", asked)
+    monkeypatch.setattr(save, "find_image", asked)
     with pytest.raises(UsageError, match="is no file, and no image on this engine"):
-        archives._on_engine(CLIENT, text)
+        save._on_engine(CLIENT, text)
     for good in ("stack:1", digest("1"), "0123456789ab"):
         with pytest.raises(AssertionError, match="asked"):
-            archives._on_engine(CLIENT, good)
+            save._on_engine(CLIENT, good)
 
 
 def write(folder: Path) -> tuple[Path, Held]:

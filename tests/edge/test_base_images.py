@@ -20,7 +20,7 @@ from cannery.core.words import Arch, BaseKind
 from cannery.edge import base_images
 from cannery.edge.base_images import Search, find_base
 from cannery.edge.pipconf import PipSettings
-from cannery.edge.registry import Access, Limits
+from cannery.edge.registry_calls import Access, Limits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -127,7 +127,7 @@ def test_the_first_that_has_it_is_taken(two: tuple[StubRegistry, StubRegistry]) 
     first.stall = 0.1  # the order counts, not who is quick
     find = Finder()
     found = find(need(first.reference, second.reference, arches=BOTH))
-    assert (found.reference, found.digest, found.held) == (first.reference, digest, False)
+    assert (found.reference, found.digest, found.held, found.size) == (first.reference, digest, False, 6_000_002_000)
     assert found.config is not None
     assert found.config.env == {"A": "1"}
     assert len(find.said) == 1

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+from schemas import ci_faults
 
 from cannery.arguments import make_parser
 
@@ -57,6 +58,20 @@ def test_profiles_exist_and_logins_are_docker_s(path: Path) -> None:
         assert (ROOT / f"images/profiles/{name}.yaml").is_file()
     assert "--password-stdin" in text
     assert not re.search(r"--password[ =]", text)
+
+
+@pytest.mark.parametrize(
+    ("name", "service", "broken"),
+    [
+        ("github", "github-workflows", {"jobs": {"image": {"steps": [{"runs": "x"}]}}}),
+        ("gitlab", "gitlab-ci", {"a": {"stage": 5, "script": 5}}),
+    ],
+)
+def test_a_services_own_schema_takes_the_file(name: str, service: str, broken: dict[str, Any]) -> None:
+    # YAML 1.1 reads the key `on` as true; services read 1.2.
+    text = (ROOT / f"docs/ci/{name}.yml").read_text(encoding="utf-8").replace("\non:", '\n"on":')
+    assert ci_faults(yaml.safe_load(text), service) == []
+    assert ci_faults({**yaml.safe_load(text), **broken}, service)
 
 
 def test_gitlabs_job_has_a_name_that_is_free() -> None:

@@ -15,7 +15,9 @@ from cannery.core.words import Arch
 from cannery.edge import registry_session
 from cannery.edge.docker_login import login
 from cannery.edge.pipconf import PipSettings
-from cannery.edge.registry import MAX_BODY, Access, Answer, Limits, OtherArchError, RefusedError, ask
+from cannery.edge.registry import Answer, ask
+from cannery.edge.registry_calls import MAX_BODY, Access, Limits
+from cannery.edge.registry_errors import OtherArchError, RefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,9 +15,11 @@ from cannery.core.errors import ExitCode, NetworkError
 from cannery.core.words import Arch
 from cannery.edge import registry_images
 from cannery.edge.context import Context
-from cannery.edge.docker_login import auth_header, has_login, login
+from cannery.edge.docker_login import auth_header, login, login_state
 from cannery.edge.pipconf import PipSettings
-from cannery.edge.registry import AbsentError, Access, DeniedError, RefusedError, on_registry
+from cannery.edge.registry import on_registry
+from cannery.edge.registry_calls import Access
+from cannery.edge.registry_errors import AbsentError, DeniedError, RefusedError
 from cannery.edge.registry_images import Place, place_of, published, put, tags
 
 if TYPE_CHECKING:
@@ -152,11 +154,11 @@ def test_what_the_engine_is_handed_to_log_in_with(tmp_path: Path) -> None:
     env = settings(tmp_path, "registry.example")
     header = json.loads(base64.urlsafe_b64decode(auth_header("registry.example", env)))
     assert (header["username"], header["password"]) == login("registry.example", env) == ("me", "s3cret")
-    assert has_login("registry.example", env)
-    assert not has_login("other.example", env)
+    assert login_state("registry.example", env) == (True, "")
+    assert login_state("other.example", env) == (False, "")
     assert base64.urlsafe_b64decode(auth_header("other.example", env)) == b"{}"
     (tmp_path / "config.json").write_text('{"auths": {"registry.example": {"identitytoken": "t0ken"}}}')
     header = json.loads(base64.urlsafe_b64decode(auth_header("registry.example", env)))
     assert header["IdentityToken"] == "t0ken"
     assert login("registry.example", env) is None
-    assert has_login("registry.example", env)
+    assert login_state("registry.example", env) == (True, "")

@@ -16,16 +16,21 @@ KUBERNETES = ("1.25", "1.37")
 
 
 @cache
-def _compose() -> jsonschema.protocols.Validator:
-    """The Compose specification's schema, as check-jsonschema brings it."""
-    path = resources.files("check_jsonschema") / "builtin_schemas/vendor/compose-spec.json"
+def _brought(name: str) -> jsonschema.protocols.Validator:
+    """A schema of others, as check-jsonschema brings it."""
+    path = resources.files("check_jsonschema") / f"builtin_schemas/vendor/{name}.json"
     schema = json.loads(path.read_text(encoding="utf-8"))
     return jsonschema.validators.validator_for(schema)(schema)
 
 
 def compose_faults(value: dict[str, Any]) -> list[str]:
     """What the Compose specification says against a file."""
-    return [f"{error.json_path}: {error.message}" for error in _compose().iter_errors(value)]
+    return [f"{error.json_path}: {error.message}" for error in _brought("compose-spec").iter_errors(value)]
+
+
+def ci_faults(value: dict[str, Any], service: str) -> list[str]:
+    """What the published schema of a CI service (`github-workflows`, `gitlab-ci`) says against a file."""
+    return [f"{error.json_path}: {error.message}" for error in _brought(service).iter_errors(value)]
 
 
 def kubernetes_faults(value: dict[str, Any]) -> list[str]:

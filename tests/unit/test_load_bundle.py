@@ -114,11 +114,14 @@ class Docker:
     """An engine with these images, by name or id: their layers."""
 
     def __init__(self, images: Mapping[str, str]) -> None:
-        self.images = images
+        self.named = images
 
     def image(self, reference: str) -> dict[str, Any] | None:
-        layers = self.images.get(reference)
+        layers = self.named.get(reference)
         return None if layers is None else {"Id": f"id of {reference}", "RootFS": {"Layers": list(layers)}}
+
+    def images(self) -> list[dict[str, Any]]:
+        return [found for name in self.named if (found := self.image(name))]
 
 
 def based(folder: Path, images: Mapping[str, str], named: str = "", **parts: str) -> dict[str, Any] | None:
@@ -133,6 +136,9 @@ def test_a_base_is_known_by_its_layers(tmp_path: Path) -> None:
         assert set("abd") <= set(found["RootFS"]["Layers"])
     assert based(tmp_path, {}, held="abcd") is None
     assert based(tmp_path, {}, held="abcd", base="") is None
+    elsewhere = based(tmp_path, {"scratch": "", "stack:1": "a", "renamed": "dba"})
+    assert elsewhere is not None
+    assert elsewhere["Id"] == "id of renamed"
     other = based(tmp_path, {"mine": "abd"}, "mine")
     assert other is not None
     assert other["Id"] == "id of mine"
@@ -260,10 +266,31 @@ def test_a_temporary_folder_that_is_not_there_is_said(
     assert "TMPDIR" in said
 
 
+def test_all_images_of_an_engine(tmp_path: Path) -> None:
+    program = tmp_path / "docker"
+    program.write_text('#!/bin/sh\n[ $2 = ls ] && printf "%s\\n" a b a || echo "[{\\"asked\\": \\"$*\\"}]"\n')
+    program.chmod(0o755)
+    assert load_bundle.Docker([str(program)]).images() == [{"asked": "image inspect -- a b"}]
+    program.write_text("#!/bin/sh\n")
+    assert load_bundle.Docker([str(program)]).images() == []
+
+
 def test_another_architecture_is_refused() -> None:
     check_platform("linux/arm64", {"Architecture": "aarch64"})
     with pytest.raises(LoadError, match="the image is for linux/arm64, and this engine runs linux/amd64"):
         check_platform("linux/arm64", {"Architecture": "x86_64"})
+
+
+@pytest.mark.parametrize("said", ["podman version 4.3", '{"host": {"arch": "amd64"}, "version": {}}', "[]", '"x"'])
+def test_an_engine_that_is_not_dockers_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str], said: str) -> None:
+    program = tmp_path / "podman"
+    program.write_text(f"#!/bin/sh\necho '{said}'\n")
+    program.chmod(0o755)
+    path = bundle_file(tmp_path, about("ab", "ab"))
+    assert load_bundle.main([str(path), "--docker", str(program)]) == 4
+    told = capsys.readouterr().err
+    assert f"{program} answers, and is not Docker's" in told
+    assert "podman load -i" in told
 
 
 def test_no_docker_at_all() -> None:

@@ -7,7 +7,16 @@ from typing import Any
 
 import pytest
 
-from cannery.core.oci import Challenge, Index, MalformedError, image_config, parse_challenge, read_config, read_manifest
+from cannery.core.oci import (
+    Challenge,
+    Index,
+    MalformedError,
+    Manifest,
+    image_config,
+    parse_challenge,
+    read_config,
+    read_manifest,
+)
 
 ONE, TWO = (f"sha256:{digit * 64}" for digit in "12")
 
@@ -26,6 +35,12 @@ def test_of_variants_the_first_counts_and_of_systems_linux() -> None:
     ]
     found = read_manifest(json.dumps({"manifests": entries}).encode())
     assert found == Index({"arm64": ONE})
+
+
+def test_a_manifest_is_as_large_as_its_layers_where_each_says_it() -> None:
+    config = {"digest": ONE, "size": 9}
+    for layers, size in (([{"size": 5}, {"size": 7}], 12), ([{"size": 5}, {}], 0), ([5], 0), (None, 0), ({}, 0)):
+        assert read_manifest(json.dumps({"config": config, "layers": layers}).encode()) == Manifest(ONE, size)
 
 
 @pytest.mark.parametrize("value", [{"os": "linux"}, {"architecture": 1}, {"architecture": ""}])

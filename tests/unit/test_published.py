@@ -114,7 +114,9 @@ def test_a_tag_changes_for_no_other_image() -> None:
     assert push_fault(there(entry("arm64", "1")), "amd64", other) == ""
     assert push_fault(there(entry("amd64", "1")), "amd64", ours) == ""
     assert push_fault(there(entry("amd64", "1")), "amd64", {digest("1")}) == ""  # as containerd's store names it
-    fault = push_fault(there(entry("arm64", "2"), entry("amd64", "1")), "amd64", other)
+    index = there(entry("arm64", "2"), entry("amd64", "1"))
+    assert push_fault(index, "amd64", {index.digest}) == ""  # the same store, where it was pulled or built as an index
+    fault = push_fault(index, "amd64", other)
     assert "another image" in fault
     assert digest("1")[:19] in fault
 

@@ -1,36 +1,26 @@
-"""`save`, `load` and `bundle`: images as files, for places that no registry is reached from."""
+"""`save` and `bundle`: images as files, for places that no registry is reached from."""
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cannery.commands.versions import planned
-from cannery.core.errors import ExitCode, FindingsError, UnableError, UsageError
+from cannery.core.errors import ExitCode, UnableError, UsageError
 from cannery.core.image_reference import parse_reference
 from cannery.core.layers_since import new_layers
 from cannery.core.report import row_lines
 from cannery.core.side_file import Held, SideFile
-from cannery.edge.archive_file import (
-    check_file,
-    check_place,
-    packer,
-    read_blocks,
-    read_side_of,
-    side_path,
-    whole_file,
-    write_tar,
-)
+from cannery.edge.archive_file import check_place, packer, read_side_of, side_path, whole_file, write_tar
 from cannery.edge.bundle_file import held_in, write_bundle
+from cannery.edge.disk import check_output_space
 from cannery.edge.engine import docker_client, find_engine
-from cannery.edge.engine_api import StreamError, as_errors, loading
+from cannery.edge.engine_api import as_errors
 from cannery.edge.engine_facts import SAVE_PLATFORM, EngineImage, engine_info, find_image, platform_parameter
-from cannery.edge.engine_stream import load, save
+from cannery.edge.engine_stream import save
 from cannery.edge.shipping import local_image
 from cannery.edge.transfer_view import transfer
-from cannery.standalone import load_bundle
 
 if TYPE_CHECKING:
     import argparse
@@ -40,7 +30,6 @@ if TYPE_CHECKING:
     from cannery.core.plan import Plan
     from cannery.edge.archive_file import Part
     from cannery.edge.context import Context
-    from cannery.edge.engine import Engine
 
 
 @as_errors
@@ -49,6 +38,7 @@ def save_image(arguments: argparse.Namespace, context: Context) -> ExitCode:
     path = _output(arguments, "quickstart.tar.gz")
     pack = packer(path)
     client, image, held = _held(arguments, context)
+    check_output_space(path, image.size, packed=path.suffix != ".tar")
     platform = platform_parameter(client, engine_info(client), image.arch, SAVE_PLATFORM)
 
     def side(part: Part) -> SideFile:
@@ -73,6 +63,8 @@ def bundle(arguments: argparse.Namespace, context: Context) -> ExitCode:
         raise UsageError(f"{path.name}: a bundle is a .tar", where=str(path), hint=hint)
     client, image, held = _held(arguments, context)
     base = _base(arguments.since, client, held, context)
+    if base is None:  # engines do not tell how large each layer is
+        check_output_space(path, image.size, packed=True)
     platform = platform_parameter(client, engine_info(client), image.arch, SAVE_PLATFORM)
     made: list[Held] = []
 
@@ -87,100 +79,6 @@ def bundle(arguments: argparse.Namespace, context: Context) -> ExitCode:
         made.append(write_bundle(part, held, base, blocks, view.moved))
     _print(context, path)
     return ExitCode.DONE
-
-
-@as_errors
-def load_file(arguments: argparse.Namespace, context: Context) -> ExitCode:
-    """Load what `save` or `bundle` wrote: looked at first, by its side file."""
-    path = Path(arguments.file)
-    if not path.is_file():
-        raise UsageError("no such file", where=str(path), hint="name what `build.py save` or `build.py bundle` wrote")
-    side = read_side_of(path)
-    if side is None and not arguments.force:
-        hint = "copy it too; where there is none, the archive was cut off or is not ours: --force loads it unchecked"
-        raise FindingsError(f"{side_path(path).name} is not beside it", where=str(path), hint=hint)
-    engine = find_engine(context.env, context.cache, start=True, say=context.say)
-    if side is not None:
-        _check_platform(engine, side, path, is_forced=arguments.force)
-    try:
-        return _load(context, engine, path, side)
-    except load_bundle.LoadError as error:
-        kinds = {2: UsageError, 3: FindingsError}
-        raise kinds.get(error.code, UnableError)(error.what, where=str(path), hint=error.hint) from error
-
-
-def _load(context: Context, engine: Engine, path: Path, side: SideFile | None) -> ExitCode:
-    client = docker_client(engine)
-    opened = _opened(path, side)
-    if opened is not None:
-        with opened:
-            return _load_bundle(context, engine, opened, side)
-    _check(context, path, side)
-    with transfer(f"loading {path}", path.stat().st_size, sys.stderr, is_terminal=context.is_terminal) as view:
-        try:
-            references = load(client, read_blocks(path), view).loaded
-        except StreamError as error:
-            raise loading(error, str(path), context.pip.redact) from error
-    return _loaded(context, client, side.image if side else None, references, str(path))
-
-
-def _load_bundle(context: Context, engine: Engine, opened: load_bundle.Bundle, side: SideFile | None) -> ExitCode:
-    command = load_bundle.Docker(engine.command(), engine.client_env(context.env))
-    base = load_bundle.find_base(opened, command)  # before a minute goes into sums
-    if side is not None and list(side.image.layers) != opened.layers:
-        raise _other_image(opened.path)
-    _check(context, Path(opened.path), side)
-    with transfer(f"loading {opened.path}", 0, sys.stderr, is_terminal=context.is_terminal):
-        load_bundle.load(opened, command, base, context.say)
-    references = tuple(opened.about["image"]["references"])
-    return _loaded(context, docker_client(engine), side.image if side else None, references, opened.path)
-
-
-def _check(context: Context, path: Path, side: SideFile | None) -> None:
-    if side is not None:
-        size = path.stat().st_size
-        with transfer(f"checking {path}", size, sys.stderr, is_terminal=context.is_terminal) as view:
-            check_file(path, side, view.moved)
-
-
-def _loaded(
-    context: Context, client: docker.DockerClient, held: Held | None, references: tuple[str, ...], where: str
-) -> ExitCode:
-    """Look at what the engine has now, and print it. Raises `FindingsError` for another image than `held`."""
-    found = find_image(client, held.id if held else references[0]) or find_image(client, references[0])
-    if found is None:
-        raise UnableError("the engine has lost it again", where=references[0], hint="load it again")
-    if held is not None and found.id != held.id and found.layers != held.layers:
-        raise _other_image(where)
-    rows = {"image": ", ".join(references), "id": found.id, "platform": found.platform}
-    if context.is_json:
-        print(json.dumps({**rows, "image": list(references)}, indent=2))
-    else:
-        print("\n".join(row_lines(rows.items())))
-    return ExitCode.DONE
-
-
-def _other_image(where: str) -> FindingsError:
-    hint = "one of the two was taken for another's: copy both again, or make both again"
-    return FindingsError("it holds another image than its side file says", where=where, hint=hint)
-
-
-def _opened(path: Path, side: SideFile | None) -> load_bundle.Bundle | None:
-    """Return a file as a bundle; None where its side file says, or where it shows, that it is another archive."""
-    if side is not None:
-        return load_bundle.Bundle(str(path)) if side.kind == "bundle" else None
-    try:
-        return load_bundle.Bundle(str(path))
-    except load_bundle.LoadError:
-        return None
-
-
-def _check_platform(engine: Engine, side: SideFile, path: Path, *, is_forced: bool) -> None:
-    own = f"linux/{engine.arch}"
-    if side.image.platform != own and not is_forced:
-        hint = "--force loads it all the same, as for handing it on to such a machine"
-        what = f"the image is for {side.image.platform}, and this engine runs {own}"
-        raise FindingsError(what, where=str(path), hint=hint)
 
 
 def _output(arguments: argparse.Namespace, example: str) -> Path:
@@ -207,19 +105,22 @@ def _held_image(image: EngineImage, plan: Plan) -> Held:
 
 
 def _base(since: str | None, client: docker.DockerClient, held: Held, context: Context) -> Held | None:
-    """Return the image that the other side has: of a file, or on this engine; None where nothing is shared."""
+    """Return the image that the other side has: of a file, or on this engine; None where nothing is shared.
+
+    The same layers are no error: a job that bundles each night wants a file each night, and environment or labels may
+    be what is new.
+    """
     if not since:
         return None
     base = held_in(Path(since)) or _on_engine(client, since)
-    if base.layers == held.layers:
-        raise UsageError(f"{since} has the same layers: there is nothing to ship", where="SINCE")
     if base.platform != held.platform:
         raise UsageError(f"{since} is for {base.platform}, and the image for {held.platform}", where="SINCE")
     lacking = new_layers(held.layers, base.layers)
     if len(lacking) == len(set(held.layers)):
         context.say(f"{since} shares no layer with this image: a complete bundle is written")
         return None
-    context.say(f"{len(lacking)} of {len(set(held.layers))} layers are new since {since}")
+    note = "" if lacking else ": the bundle holds the image's configuration alone, a few KB"
+    context.say(f"{len(lacking)} of {len(set(held.layers))} layers are new since {since}{note}")
     return base
 
 
@@ -261,4 +162,4 @@ def _print(context: Context, path: Path) -> None:
         print(f"there:    tar -xf {path.name} load.py && python3 load.py {path.name}")
 
 
-COMMANDS = {"save": save_image, "bundle": bundle, "load": load_file}
+COMMANDS = {"save": save_image, "bundle": bundle}

@@ -1,0 +1,125 @@
+"""`load`: what `save` and `bundle` have written, back into an engine, where it is whole and fits."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cannery.core.errors import ExitCode, FindingsError, UnableError, UsageError
+from cannery.core.report import row_lines
+from cannery.edge.archive_file import check_file, read_blocks, read_side_of, side_path
+from cannery.edge.engine import docker_client, find_engine
+from cannery.edge.engine_api import StreamError, as_errors, loading
+from cannery.edge.engine_facts import find_image
+from cannery.edge.engine_stream import load
+from cannery.edge.transfer_view import transfer
+from cannery.standalone import load_bundle
+
+if TYPE_CHECKING:
+    import argparse
+
+    import docker
+
+    from cannery.core.side_file import Held, SideFile
+    from cannery.edge.context import Context
+    from cannery.edge.engine import Engine
+
+
+@as_errors
+def load_file(arguments: argparse.Namespace, context: Context) -> ExitCode:
+    """Load what `save` or `bundle` wrote: looked at first, by its side file."""
+    path = Path(arguments.file)
+    if not path.is_file():
+        what = "it is a folder" if path.is_dir() else "it is no plain file" if path.exists() else "no such file"
+        raise UsageError(what, where=str(path), hint="name what `build.py save` or `build.py bundle` wrote")
+    side = read_side_of(path)
+    if side is None and not arguments.force:
+        hint = "copy it too; where there is none, the archive was cut off or is not ours: --force loads it unchecked"
+        raise FindingsError(f"{side_path(path).name} is not beside it", where=str(path), hint=hint)
+    engine = find_engine(context.env, context.cache, start=True, say=context.say)
+    if side is not None:
+        _check_platform(engine, side, path, is_forced=arguments.force)
+    try:
+        return _load(context, engine, path, side)
+    except load_bundle.LoadError as error:
+        kinds = {2: UsageError, 3: FindingsError}
+        raise kinds.get(error.code, UnableError)(error.what, where=str(path), hint=error.hint) from error
+
+
+def _load(context: Context, engine: Engine, path: Path, side: SideFile | None) -> ExitCode:
+    client = docker_client(engine)
+    opened = _opened(path, side)
+    if opened is not None:
+        with opened:
+            return _load_bundle(context, engine, opened, side)
+    _check(context, path, side)
+    with transfer(f"loading {path}", path.stat().st_size, sys.stderr, is_terminal=context.is_terminal) as view:
+        try:
+            references = load(client, read_blocks(path), view).loaded
+        except StreamError as error:
+            raise loading(error, str(path), context.pip.redact) from error
+    return _loaded(context, client, side.image if side else None, references, str(path))
+
+
+def _load_bundle(context: Context, engine: Engine, opened: load_bundle.Bundle, side: SideFile | None) -> ExitCode:
+    command = load_bundle.Docker(engine.command(), engine.client_env(context.env))
+    base = load_bundle.find_base(opened, command)  # before a minute goes into sums
+    if side is not None and list(side.image.layers) != opened.layers:
+        raise _other_image(opened.path)
+    _check(context, Path(opened.path), side)
+    with transfer(f"loading {opened.path}", 0, sys.stderr, is_terminal=context.is_terminal):
+        load_bundle.load(opened, command, base, context.say)
+    references = tuple(opened.about["image"]["references"])
+    return _loaded(context, docker_client(engine), side.image if side else None, references, opened.path)
+
+
+def _check(context: Context, path: Path, side: SideFile | None) -> None:
+    if side is not None:
+        size = path.stat().st_size
+        with transfer(f"checking {path}", size, sys.stderr, is_terminal=context.is_terminal) as view:
+            check_file(path, side, view.moved)
+
+
+def _loaded(
+    context: Context, client: docker.DockerClient, held: Held | None, references: tuple[str, ...], where: str
+) -> ExitCode:
+    """Look at what the engine has now, and print it. Raises `FindingsError` for another image than `held`."""
+    found = find_image(client, held.id if held else references[0]) or find_image(client, references[0])
+    if found is None:
+        raise UnableError("the engine has lost it again", where=references[0], hint="load it again")
+    if held is not None and found.id != held.id and found.layers != held.layers:
+        raise _other_image(where)
+    rows = {"image": ", ".join(references), "id": found.id, "platform": found.platform}
+    if context.is_json:
+        print(json.dumps({**rows, "image": list(references)}, indent=2))
+    else:
+        print("\n".join(row_lines(rows.items())))
+    return ExitCode.DONE
+
+
+def _other_image(where: str) -> FindingsError:
+    hint = "one of the two was taken for another's: copy both again, or make both again"
+    return FindingsError("it holds another image than its side file says", where=where, hint=hint)
+
+
+def _opened(path: Path, side: SideFile | None) -> load_bundle.Bundle | None:
+    """Return a file as a bundle; None where its side file says, or where it shows, that it is another archive."""
+    if side is not None:
+        return load_bundle.Bundle(str(path)) if side.kind == "bundle" else None
+    try:
+        return load_bundle.Bundle(str(path))
+    except load_bundle.LoadError:
+        return None
+
+
+def _check_platform(engine: Engine, side: SideFile, path: Path, *, is_forced: bool) -> None:
+    own = f"linux/{engine.arch}"
+    if side.image.platform != own and not is_forced:
+        hint = "--force loads it all the same, as for handing it on to such a machine"
+        what = f"the image is for {side.image.platform}, and this engine runs {own}"
+        raise FindingsError(what, where=str(path), hint=hint)
+
+
+COMMANDS = {"load": load_file}
