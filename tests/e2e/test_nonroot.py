@@ -160,7 +160,11 @@ def test_another_user_on_a_read_only_root(cannery: Cannery, built: Image) -> Non
     assert told["import.torch_npu"]["status"] == "passed"
     assert told["static.user"]["message"].endswith("this process is nobody (65534)")
     given = verified(cannery, built, (*options, "--tmpfs", CACHES), "--only", "static.writable")
-    assert given["static.writable"]["status"] == "passed"
+    assert given["static.writable"]["status"] == "warning"
+    assert given["static.writable"]["message"].endswith("start it with -e HOME=/tmp")
+    home = ("--tmpfs", CACHES, "--tmpfs", "/tmp", "--env", "HOME=/tmp")
+    moved = verified(cannery, built, (*options, *home), "--only", "static.writable")
+    assert moved["static.writable"]["status"] == "passed"
 
 
 def test_a_number_without_a_name_is_told(cannery: Cannery, built: Image) -> None:
@@ -168,7 +172,10 @@ def test_a_number_without_a_name_is_told(cannery: Cannery, built: Image) -> None
     told = verified(cannery, built, ("--user", "4321:4321"), "--only", "static.user", "--only", "static.writable")
     assert told["static.user"]["status"] == "warning"
     assert told["static.user"]["message"].startswith("uid 4321 has no line in /etc/passwd: HCCL between several cards")
-    assert told["static.writable"]["status"] == "passed"
+    assert told["static.writable"]["status"] == "warning"
+    assert told["static.writable"]["message"].startswith(f"HOME={HOME}: {HOME} belongs to 1000:0, mode 0775, and Ray")
+    given = verified(cannery, built, ("--user", "4321:0"), "--only", "static.writable")
+    assert given["static.writable"]["status"] == "passed"
 
 
 OURS = f"{USER}:x:1000:"
