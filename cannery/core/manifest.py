@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from cannery import __version__
 from cannery.core.atb import atb_abi
 from cannery.core.image_reference import BASE_DIGEST, BASE_NAME, split_digest
-from cannery.core.image_user import cache_folders, overlay_pth
+from cannery.core.image_user import cache_folders, overlay_files
 from cannery.core.left_out import unlinked
 from cannery.core.markers import package_name
 from cannery.core.training import train_skips
@@ -212,7 +212,7 @@ def _checks(plan: Plan) -> dict[str, Any]:
         # What the compiler makes of it is not known beforehand: that it is there is all that can be held against it.
         "files": [
             *({"path": path, "sha256": None} for step in plan.archives for path in step.files),
-            *({"path": path, "sha256": _sha256(text)} for path, text in overlay_pth(plan.recipe).items()),
+            *({"path": path, "sha256": _sha256(text)} for path, text in overlay_files(plan).items()),
         ],
         "native": [],
         **({"library_allow": patterns} if (patterns := _unlinked(plan)) else {}),
