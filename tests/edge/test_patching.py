@@ -581,6 +581,26 @@ def test_summary_takes_the_lock_of_an_arch_that_has_a_complete_one(stack: Stack)
     assert "Patch File1: engine.core.py" in done.out
 
 
+def test_summary_tries_a_set_on_what_those_before_it_left(stack: Stack, tmp_path: Path) -> None:
+    """As a build does: what the plugin's set brings can be changed, and called, by the user's."""
+    first = PATCHED_FILE.replace("return None", "return self.depth_of_all")
+    core = diff(stack.engine, "engine/core.py", first)
+    over = diff(stack.engine, "engine/new.py", "class Deep:\n    depth_of_all = 3\n")
+    stack.write(plugin_files(stack, core=core, new=over))
+    calls = first.replace("depth + 1", "depth + 2").replace("engine.start()", "engine.depth_of_all")
+    stack.engine.commit({"engine/core.py": first})
+    mine = own_folder(tmp_path, stack.commit[:9], diff(stack.engine, "engine/core.py", calls))
+    done = stack("patches", "summary", "patched", "--patches", str(mine))
+    assert done.code == 0, done.err
+    assert "Not told of" not in done.out
+    mine_told = done.out.partition("= engine Patch Summary (PATCHES) =")[2]
+    assert "method         start" in mine_told
+    assert "method         serve" in mine_told
+    assert "method         stop" not in mine_told, "the plugin's set did that"
+    assert "depth_of_all" not in done.out.partition("Defects")[2], "a patch of the plugin's set defines it"
+    assert stack.render("--patches", str(mine)).code == 0
+
+
 def test_summary_tries_patches_on_the_tree_that_is_there(stack: Stack, tmp_path: Path) -> None:
     fits, new = diff(stack.engine, "engine/core.py", PATCHED_FILE), diff(stack.engine, "engine/new.py", "x = 1\n")
     stack.write(plugin_files(stack, core=fits, new=new))
