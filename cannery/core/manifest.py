@@ -158,6 +158,7 @@ def _patch(plan: Plan, component: str, patch: Patch) -> dict[str, Any]:
                 "after": file.after,
                 "module": file.module,
                 "functions": [{"name": one.qualname, "sha256": one.sha256} for one in file.functions],
+                **({} if file.executable is None else {"executable": file.executable}),
                 **({"standin": reason} if (reason := reasons.get(file.module.partition(".")[0])) else {}),
             }
             for file in patch.files

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from cannery.core.errors import BuildFailedError
 from cannery.core.manifest import manifest_text
+from cannery.core.patch_problem import Problem
 from cannery.core.patch_reverse import without_patch
 from cannery.core.patch_set import Layered, apply_set, find_set
 from cannery.core.patching import (
@@ -38,8 +39,7 @@ if TYPE_CHECKING:
 
     from cannery.core.catalog import Catalog
     from cannery.core.component import Edit
-    from cannery.core.patch_problem import Problem
-    from cannery.core.patch_set import PatchSet
+    from cannery.core.patch_set import PatchSet, SetResult
     from cannery.core.plan import Plan
     from cannery.core.recipe import Chosen, Recipe
     from cannery.core.source_step import SourceStep
@@ -69,7 +69,8 @@ class _Tree:
 class _Applied:
     """One patch or edit: {path: (before it, after it)}; functions are only told of patches.
 
-    `is_there`: a user's own tree had it; before it is then the tree without it.
+    `is_there`: a user's own tree had it; before it is then the tree without it. `modes` are the paths of which it
+    changes whether they can be executed.
     """
 
     name: str
@@ -79,6 +80,7 @@ class _Applied:
     files: Mapping[str, tuple[bytes | None, bytes | None]]
     is_edit: bool = False
     is_there: bool = False
+    modes: frozenset[str] = frozenset()
 
     @property
     def called(self) -> str:
@@ -229,12 +231,14 @@ def _apply(tree: _Tree, patches: PatchSet, own: Path | None) -> None:
     for file in patches.files:
         result = apply_set(replace(patches, files=(file,)), tree.files.read)
         _check_places(tree, result.contents, f"{file.name}.patch", patches.origin)
-        is_there = tree.step.is_local and result.results[0].already
-        refused += () if is_there else result.problems
+        modes = _changed_modes(tree, result)
+        is_there = tree.step.is_local and (result.results[0].already or (result.ok and not _changes(result, modes)))
+        refused += () if is_there else (*result.problems, *_lost(tree, result, modes))
         fuzz = patches.fuzz.get(file.name, 0)
         before = {**result.before, **(without_patch(file, tree.files.read, fuzz=fuzz) if is_there else {})}
         changes = {path: (before[path], after) for path, after in result.contents.items()}
-        tree.applied.append(_Applied(file.name, file.digest, patches.origin, patches.rev, changes, is_there=is_there))
+        told = _Applied(file.name, file.digest, patches.origin, patches.rev, changes, is_there=is_there, modes=modes)
+        tree.applied.append(told)
         tree.files.changed |= result.contents
         for moved in (one.patch for one in result.results[0].files if one.patch.old_path != one.patch.new_path):
             if moved.old_path and moved.new_path:  # a renamed file keeps its mode
@@ -251,6 +255,34 @@ def _apply(tree: _Tree, patches: PatchSet, own: Path | None) -> None:
             where=f"patches of {patches.origin} for {tree.step.name}",
             hint=f"`build.py {port}` shows both sides of each hunk",
         )
+
+
+def _changed_modes(tree: _Tree, result: SetResult) -> frozenset[str]:
+    """Return the paths that can be executed after a patch and could not before it, or the other way round."""
+    return frozenset(
+        path
+        for path, mode in result.modes.items()
+        if (mode == "100755") != tree.modes.get(path, tree.reader.is_executable(path))
+    )
+
+
+def _changes(result: SetResult, modes: Collection[str]) -> bool:
+    """Whether a patch changes a text, or one of `modes` (`_changed_modes`)."""
+    return bool(result.results[0].rewritten or modes)
+
+
+def _lost(tree: _Tree, result: SetResult, modes: Collection[str]) -> Iterator[Problem]:
+    """Give what is wrong with a patch that fits and changes no text: its modes are there, or a wheel loses them."""
+    patch = result.results[0]
+    if result.problems or patch.rewritten:
+        return
+    name, paths = patch.patch.name, ", ".join(patch.changed)
+    if not modes:
+        hint = "it is in this commit: leave the patch out of its set"
+        yield Problem(name, paths, "changes nothing: the modes are the tree's already", hint=hint)
+    elif tree.step.install is Install.WHEEL:
+        hint = "leave the patch out of its set, or give the component `install: editable`"
+        yield Problem(name, paths, "changes nothing but modes, which a wheel does not keep", hint=hint)
 
 
 def _check_places(tree: _Tree, paths: Iterable[str], what: str, origin: str) -> None:
@@ -323,7 +355,8 @@ def _files(tree: _Tree, applied: _Applied, files: Mapping[str, OverlayFile], pyt
         base = None if applied.is_there else tree.reader.read(path)
         final = in_force(base, tree.files.changed[path] or b"", path=f"{last}: {path}") if changed else ()
         functions = tuple(one for one in final if one.qualname in changed)
-        yield RecordedFile(place, file.before, file.after, module, functions)
+        is_told = path in applied.modes and file.after is not None and step.install is not Install.WHEEL
+        yield RecordedFile(place, file.before, file.after, module, functions, file.executable if is_told else None)
 
 
 def _installed(chosen: Chosen, step: SourceStep, path: str) -> str | None:

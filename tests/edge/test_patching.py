@@ -486,6 +486,63 @@ def test_renamed_program_can_be_executed_still(stack: Stack, tmp_path: Path) -> 
     assert files["run.sh"]["after"] is None
 
 
+MODE = "diff --git a/engine/core.py b/engine/core.py\nold mode 100644\nnew mode 100755\n"
+
+
+def test_a_patch_of_modes_alone_is_laid_over_and_told(stack: Stack, tmp_path: Path) -> None:
+    stack.write(plugin_files(stack, core=diff(stack.engine, "engine/core.py", PATCHED_FILE)))
+    sets = own_folder(tmp_path, stack.commit[:9], MODE)
+    done = stack.render("--patches", str(sets))
+    assert done.code == 0, done.err
+    step = json.loads((stack.out / "steps/engine.json").read_text())
+    (file,) = (one for one in step["patched"] if one["path"] == "engine/core.py")
+    assert (file["executable"], file["after"]) == (True, sha(PATCHED_FILE))
+    patches = stack.patches()
+    (told,) = patches["mine"]["files"]
+    assert (told["path"], told["executable"], told["functions"]) == ("/opt/src/engine/engine/core.py", True, [])
+    assert "executable" not in patches["core"]["files"][0], "that one has no word on modes"
+    done = stack("patches", "summary", "patched", "--patches", str(sets))
+    assert "Not told of" not in done.out
+    assert "Patch File1: engine.core.py\n   (updated; its mode only)\n" in done.out
+
+
+def test_a_mode_that_is_there_or_gets_lost_is_refused(stack: Stack, tmp_path: Path) -> None:
+    fits = plugin_files(stack, core=diff(stack.engine, "engine/core.py", PATCHED_FILE))
+    stack.write(fits, install="wheel")
+    sets = str(own_folder(tmp_path, stack.commit[:9], MODE))
+    done = stack.render("--patches", sets)
+    assert (done.code, "changes nothing but modes, which a wheel does not keep" in done.err) == (5, True), done.err
+    stack.write(fits)
+    mine = tmp_path / "mine"
+    shutil.copytree(stack.engine.path, mine)
+    (mine / "engine/core.py").chmod(0o755)
+    done = stack.render("--patches", sets, "--src", f"engine={mine}")
+    assert (done.code, "mine.patch is in your tree already" in done.err) == (0, True), done.err
+    (stack.engine.path / "engine/core.py").chmod(0o755)
+    stack.commit = stack.engine.commit()
+    stack.write(plugin_files(stack, core=diff(stack.engine, "engine/core.py", PATCHED_FILE)))
+    done = stack.render("--patches", str(own_folder(tmp_path / "new", stack.commit[:9], MODE)))
+    assert (done.code, "changes nothing: the modes are the tree's already" in done.err) == (5, True), done.err
+
+
+def test_a_mode_is_kept_by_new_and_port(stack: Stack, tmp_path: Path) -> None:
+    stack.write(plugin_files(stack, core=diff(stack.engine, "engine/core.py", PATCHED_FILE)))
+    mine = tmp_path / "mine"
+    shutil.copytree(stack.engine.path, mine)
+    (mine / "engine/core.py").chmod(0o755)
+    done = stack.small("patches", "new", "engine", "--tree", str(mine), "--output", str(tmp_path / "sets"))
+    assert done.code == 0, done.err
+    made = tmp_path / "sets/engine" / stack.commit[:9] / "core.patch"
+    assert made.read_text() == MODE
+    made.rename(made.with_name("mode.patch"))
+    assert stack.render("--patches", str(tmp_path / "sets")).code == 0
+    moved = stack.engine.commit({"engine/core.py": "# more\n" + ENGINE_FILE})
+    words = ("patches", "port", "engine", stack.commit[:9], moved, "--git-mirror", str(stack.mirror))
+    done = stack.small(*words, "--patches", str(tmp_path / "sets"), "--output", str(tmp_path / "ported"))
+    assert (done.code, "mode: applies" in done.out) == (0, True), done.err
+    assert (tmp_path / "ported/PATCHES/engine" / moved[:9] / "mode.patch").read_text() == MODE
+
+
 def test_tree_at_another_commit_is_told_and_built(stack: Stack, tmp_path: Path) -> None:
     stack.write(plugin_files(stack, core=diff(stack.engine, "engine/core.py", PATCHED_FILE)))
     mine = tmp_path / "mine"
