@@ -21,7 +21,7 @@ from cannery.core.patch_port import (
     port_verdict,
     tried_in_turn,
 )
-from cannery.core.patch_set import apply_set, fitting_sets, no_set_for
+from cannery.core.patch_set import apply_set, fitting_sets, no_set_for, refuse_ambiguous
 from cannery.core.patch_yaml import with_version
 from cannery.core.words import did_you_mean
 
@@ -135,6 +135,7 @@ def _port(arguments: argparse.Namespace, context: Context) -> ExitCode:
     found = fitting_sets(known, start)
     if not found:
         raise FindingsError(no_set_for(repo, start, known), where=f"patches port {repo}", hint="build.py patches list")
+    refuse_ambiguous(found, start)
     if reader:
         return _ported(arguments, context, found, reader.read, to)
     commit = full_commit(context, catalog, component, rest[0])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from itertools import pairwise
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -132,6 +133,16 @@ def fitting_sets(sets: Iterable[PatchSet], commit: str) -> tuple[PatchSet, ...]:
             hint = f"name it by the commit: {SHORTEST} to 40 hex digits"
             raise FindingsError(what, where=one.origin, hint=hint)
     return tuple(one for one in known if wanted.startswith(one.rev.lower()) or one.rev.lower().startswith(wanted))
+
+
+def refuse_ambiguous(sets: Iterable[PatchSet], commit: str) -> None:
+    """Raise `FindingsError` where the short hash `commit` is the beginning of several commits that have sets."""
+    revisions = sorted({one.rev.lower() for one in sets})
+    # Of one commit the folders may have more or fewer digits; sorted, a beginning stands before what it begins.
+    others = [next_ for one, next_ in pairwise(revisions) if not next_.startswith(one)]
+    if others:
+        what = f"{commit!r} is the beginning of several commits that have sets: {', '.join(revisions)}"
+        raise FindingsError(what, hint="give more digits of the one that is meant")
 
 
 def no_set_for(repo: str, commit: str, sets: Iterable[PatchSet]) -> str:

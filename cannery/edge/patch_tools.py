@@ -116,7 +116,7 @@ def some_commit(text: str) -> str:
 def full_commit(context: Context, catalog: Catalog, component: str, text: str) -> str:
     """Return the full commit of a known revision, or of the only one on this host that `text` is the beginning of.
 
-    A full hash is returned as it is. Raises `UsageError` for anything else.
+    A full hash is returned as it is. Raises `UsageError` for anything else, naming the commits if several.
     """
     text = text.lower()
     known = [commit for commit in catalog.components[component].revisions if len(text) >= 7 and commit.startswith(text)]
@@ -124,6 +124,9 @@ def full_commit(context: Context, catalog: Catalog, component: str, text: str) -
         known = sorted(_on_this_host(context, catalog.components[component], text))
     if len(known) == 1:
         return known[0]
+    if known:
+        what = f"{text!r} is the beginning of {len(known)} commits of {component}: {', '.join(known)}"
+        raise UsageError(what, hint="give more digits of the one that is meant")
     if not COMMIT.fullmatch(text):
         names = ", ".join(commit[:12] for commit in catalog.components[component].revisions)
         raise UsageError(

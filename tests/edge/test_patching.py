@@ -728,9 +728,31 @@ def test_a_short_commit_is_looked_up_where_a_fetch_looks(
     monkeypatch.setenv("CANNERY_CACHE", str(cache))
     assert stack.small(*words, moved, *mirror).code == 0, "its tars are in that cache now"
     assert "is no known revision" in stack.small(*words, moved[:9]).err
+    one, other = stack.engine.twins()
+    assert one[:7] == other[:7]
+    done = stack.small(*words, one[:7], *mirror)
+    both = ", ".join(sorted((one, other)))
+    assert (done.code, f"{one[:7]!r} is the beginning of 2 commits of engine: {both}" in done.err) == (2, True), (
+        done.err
+    )
     stack.engine.git("clone", "--quiet", "--bare", str(stack.engine.path), str(cache / "git/made-up/engine.git"))
     done = stack.small(*words, moved[:9])
     assert done.code == 0, done.err
+
+
+def test_a_short_commit_that_two_sets_are_for_is_refused(stack: Stack, tmp_path: Path) -> None:
+    stack.write(plugin_files(stack, core=diff(stack.engine, "engine/core.py", PATCHED_FILE)))
+    one, other = stack.engine.twins()
+    text = diff(stack.engine, "engine/core.py", PATCHED_FILE)
+    for rev in (one[:12], other[:12]):
+        sets = own_folder(tmp_path, rev, text)
+    places = ("--git-mirror", str(stack.mirror), "--patches", str(sets))
+    done = stack.small("patches", "port", "engine", one[:7], stack.commit, *places)
+    both = ", ".join(sorted((one[:12], other[:12])))
+    assert done.code == 3
+    assert f"{one[:7]!r} is the beginning of several commits that have sets: {both}" in done.err
+    done = stack.small("patches", "port", "engine", one[:20], stack.commit, *places)
+    assert (done.code, "1 of 1 applies" in done.out) == (0, True), done.err
 
 
 def test_notes_of_several_sets_say_whose_they_are(stack: Stack, tmp_path: Path) -> None:
