@@ -30,7 +30,7 @@ from cannery.core.words import Install
 from cannery.edge.files import sha256_bytes
 from cannery.edge.patch_folders import plugin_sets
 from cannery.edge.patch_trees import TreeReader
-from cannery.edge.planned_sources import fetch_some
+from cannery.edge.planned_sources import fetch_some, own_tree
 from cannery.edge.rendered import fetch_wheels
 
 if TYPE_CHECKING:
@@ -196,7 +196,7 @@ def _patched(
     fitting = tuple(_fitting(context, plan, step, kept))
     for one in fitting:
         told = len(tree.notes)
-        _apply(tree, one, context.patches)
+        _apply(tree, one, _port_words(context, plan, step, one))
         if len(fitting) > 1:
             tree.notes[told:] = [f"{one.keeper}: {note}" for note in tree.notes[told:]]
     revisions = {one.name: one.commit or one.release or one.content for one in plan.sources}
@@ -225,8 +225,21 @@ def _fitting(context: Context, plan: Plan, step: SourceStep, kept: Kept) -> Iter
     yield from (one for one in context.patch_sets if one.origin in origins)
 
 
-def _apply(tree: _Tree, patches: PatchSet, own: Path | None) -> None:
-    """Apply a set, patch by patch. One that a user's own tree has already is no fault. `own` is what PATCHES names."""
+def _port_words(context: Context, plan: Plan, step: SourceStep, patches: PatchSet) -> str:
+    """Return the command that tries a set on the very tree that a build takes: a commit's, or the user's folder."""
+    chosen = next(one for one in plan.recipe.sources if one.name == step.name)
+    folder = own_tree(context, chosen) if step.is_local else None
+    to = f"--tree {shlex.quote(str(folder))}" if folder else step.commit
+    words = f"patches port {patches.repo} {patches.rev} {to}"
+    is_own = context.patches is not None and patches.origin.startswith(f"{USER_SETS}/")
+    return words + (f" --patches {shlex.quote(str(context.patches))}" if is_own else "")
+
+
+def _apply(tree: _Tree, patches: PatchSet, port: str) -> None:
+    """Apply a set, patch by patch. One that a user's own tree has already is no fault.
+
+    `port` is the command that tells more of a misfit.
+    """
     refused: list[Problem] = []
     for file in patches.files:
         result = apply_set(replace(patches, files=(file,)), tree.files.read)
@@ -247,9 +260,6 @@ def _apply(tree: _Tree, patches: PatchSet, own: Path | None) -> None:
         tree.modes |= {path: mode == "100755" for path, mode in result.modes.items()}
         tree.notes += [f"{file.name}.patch is in your tree already"] if is_there else result.notes
     if refused:
-        port = f"patches port {patches.repo} {patches.rev} {tree.step.commit or 'COMMIT'}"
-        if own is not None and patches.origin.startswith(f"{USER_SETS}/"):
-            port += f" --patches {shlex.quote(str(own))}"
         raise BuildFailedError(
             "\n".join(map(str, refused)),
             where=f"patches of {patches.origin} for {tree.step.name}",

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
+import re
+import shlex
 import shutil
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -753,6 +755,20 @@ def test_a_short_commit_that_two_sets_are_for_is_refused(stack: Stack, tmp_path:
     assert f"{one[:7]!r} is the beginning of several commits that have sets: {both}" in done.err
     done = stack.small("patches", "port", "engine", one[:20], stack.commit, *places)
     assert (done.code, "1 of 1 applies" in done.out) == (0, True), done.err
+
+
+def test_a_misfit_of_ones_own_tree_is_looked_at_in_that_tree(stack: Stack, tmp_path: Path) -> None:
+    stack.write(plugin_files(stack, core=diff(stack.engine, "engine/core.py", PATCHED_FILE)))
+    mine = tmp_path / "my tree"
+    shutil.copytree(stack.engine.path, mine)
+    (mine / "engine/core.py").write_text(ENGINE_FILE.replace("return self.depth", "return 7"))
+    done = stack.render("--src", f"engine={mine}")
+    hint = re.search(r"`build.py (patches port .*)` shows both sides", done.err)
+    assert (done.code, hint is not None) == (5, True), done.err
+    assert hint is not None
+    assert hint[1] == f"patches port engine {stack.commit[:9]} --tree '{mine}'"
+    shown = stack.small(*shlex.split(hint[1]), "--git-mirror", str(stack.mirror))
+    assert (shown.code, "! " in shown.out, "return 7" in shown.out) == (3, True, True), shown.err
 
 
 def test_notes_of_several_sets_say_whose_they_are(stack: Stack, tmp_path: Path) -> None:
