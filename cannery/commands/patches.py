@@ -41,19 +41,13 @@ DIGITS = 9
 
 def patches(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Run one action of `patches`."""
-    action, takes = ACTIONS[arguments.action]
-    words = arguments.words
-    if not takes[0] <= len(words) <= takes[1]:
-        raise UsageError(
-            f"patches {arguments.action}: {len(words)} words", hint=f"build.py {EXAMPLES[arguments.action]}"
-        )
-    return action(arguments, context)
+    return ACTIONS[arguments.action](arguments, context)
 
 
 def _list(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Print every set by component, and which one each profile uses. Nothing is fetched."""
     catalog = context.catalog()
-    wanted = arguments.words[0] if arguments.words else None
+    wanted = arguments.profile
     if wanted is not None and wanted not in catalog.profiles:
         raise UsageError(f"no profile {wanted!r}", hint=did_you_mean(wanted, catalog.profiles))
     found = [one for one in kept_sets(catalog, context.patch_sets) if wanted is None or wanted in one.profiles]
@@ -78,10 +72,9 @@ def _summary(arguments: argparse.Namespace, context: Context) -> ExitCode:
     from cannery.core.patch_summary import summary_page, summary_value  # noqa: PLC0415 - of this action alone
     from cannery.edge.patch_review import review  # noqa: PLC0415 - brings the download libraries
 
-    arguments.profile = arguments.words[0]
     # Patches have no arch.
     catalog, plan, _ = planned(context, arguments, any_arch=True)
-    repo = arguments.words[1] if len(arguments.words) > 1 else None
+    repo = arguments.repo
     found = review(context, catalog, plan, repo)
     if not found.repos and not found.unread:
         raise FindingsError(f"{plan.recipe.name} has no patches{f' for {repo}' if repo else ''}")
@@ -123,11 +116,11 @@ def _port(arguments: argparse.Namespace, context: Context) -> ExitCode:
     from cannery.edge.working_tree import working_commit  # noqa: PLC0415 - of this action alone
 
     catalog = context.catalog()
-    repo, start, *rest = arguments.words
+    repo = arguments.repo
     component = source_component(catalog, repo)
-    if bool(rest) == bool(arguments.tree):
-        raise UsageError("patches port: name the revision to try, or a folder with --tree", hint=EXAMPLES["port"])
-    start = some_commit(start)
+    if bool(arguments.to) == bool(arguments.tree):
+        raise UsageError("patches port: name the revision to try, or a folder with --tree", hint=USAGES["port"])
+    start = some_commit(arguments.start)
     reader = FolderReader(Path(arguments.tree)) if arguments.tree else None
     # A set is kept under the commit that it is for, which a folder has to tell then.
     to = working_commit(context, Path(arguments.tree)) if arguments.tree and arguments.output else arguments.tree
@@ -138,7 +131,7 @@ def _port(arguments: argparse.Namespace, context: Context) -> ExitCode:
     refuse_ambiguous(found, start)
     if reader:
         return _ported(arguments, context, found, reader.read, to)
-    commit = full_commit(context, catalog, component, rest[0])
+    commit = full_commit(context, catalog, component, arguments.to)
     with closing(TreeReader(tree_at(context, catalog, component, commit))) as tree:
         return _ported(arguments, context, found, tree.read, commit)
 
@@ -170,7 +163,7 @@ def _ported(
             context.say(f"{result.set.keeper}: {done}")
     elif arguments.output:
         context.say("nothing written: not all of it applies")
-        again = f"build.py patches new {arguments.words[0]} --tree DIR --output {shlex.quote(arguments.output)}"
+        again = f"build.py patches new {arguments.repo} --tree DIR --output {shlex.quote(arguments.output)}"
         where = "the tree" if arguments.tree else f"a working tree at {to[:SHOWN]}"
         context.say(f"next: make the changes in {where} by hand, then `{again}`")
     return ExitCode.DONE if fits else ExitCode.FINDINGS
@@ -206,10 +199,10 @@ def _new(arguments: argparse.Namespace, context: Context) -> ExitCode:
     from cannery.edge.patch_write import read_told, write_told_set  # noqa: PLC0415 - of this action alone
 
     catalog = context.catalog()
-    (repo,) = arguments.words
+    repo = arguments.repo
     component = source_component(catalog, repo)
     if not arguments.tree:
-        raise UsageError("patches new: name the working tree with --tree", hint=EXAMPLES["new"])
+        raise UsageError("patches new: name the working tree with --tree", hint=USAGES["new"])
     made = new_set(context, repo, Path(arguments.tree))
     root = Path(arguments.output) if arguments.output else context.root / PATCHES
     folder = root / repo / made.rev[:DIGITS]
@@ -220,20 +213,18 @@ def _new(arguments: argparse.Namespace, context: Context) -> ExitCode:
         context.say(f"note: git does not track {name}: it is in no patch (`git add -N {name}`)")
     if made.rev not in catalog.components[component].revisions:
         context.say(f"note: no profile has {component} at {made.rev}, which these patches are for")
-    print("\n".join(f"{context.shown(folder)}/{name}.patch" for name in sorted(made.texts)))
+    paths = [f"{context.shown(folder)}/{name}.patch" for name in sorted(made.texts)]
+    if context.is_json:
+        value = {"repo": repo, "rev": made.rev, "patches": paths, "untracked": made.untracked}
+        print(json.dumps(value, indent=2, ensure_ascii=False))
+    else:
+        print("\n".join(paths))
     return ExitCode.DONE
 
 
-# action: (function, fewest and most words behind it)
-ACTIONS: dict[str, tuple[Callable[[argparse.Namespace, Context], ExitCode], tuple[int, int]]] = {
-    "list": (_list, (0, 1)),
-    "summary": (_summary, (1, 2)),
-    "port": (_port, (2, 3)),
-    "new": (_new, (1, 1)),
-}
-EXAMPLES = {
-    "list": "patches list [PROFILE]",
-    "summary": "patches summary PROFILE [REPO]",
+ACTIONS = {"list": _list, "summary": _summary, "port": _port, "new": _new}
+# Of those of which one option stands for another word.
+USAGES = {
     "port": "patches port REPO FROM TO, or patches port REPO FROM --tree DIR",
     "new": "patches new REPO --tree DIR [--output DIR]",
 }

@@ -836,15 +836,17 @@ def test_port_is_exit_3_where_one_of_two_sets_does_not_apply(stack: Stack, tmp_p
         (("port", "engine", "0000000000"), 2, "name the revision to try, or a folder with --tree"),
         (("port", "engine", "0000000000", "1" * 40), 3, "no patch set of engine is for commit 0000000000"),
         (("port", "engin", "a", "b"), 2, "'engin' is no source component"),
-        (("port", "engine"), 2, "patches port: 1 words"),
-        (("summary",), 2, "patches summary: 0 words"),
+        (("port", "engine"), 2, "the following arguments are required: FROM"),
+        (("summary",), 2, "the following arguments are required: PROFILE"),
+        (("summary", "patched", "engine", "more"), 2, "build.py patches summary: one word too many: 'more'"),
         (("list", "no-such"), 2, "no profile 'no-such'"),
         (("new", "engine"), 2, "name the working tree with --tree"),
     ],
 )
 def test_wrong_words_are_told(stack: Stack, words: tuple[str, ...], code: int, error: str) -> None:
     stack.write(plugin_files(stack, core=diff(stack.engine, "engine/core.py", PATCHED_FILE)))
-    done = stack.small("patches", *words, "--git-mirror", str(stack.mirror))
+    mirror = ("--git-mirror", str(stack.mirror)) if words[0] in {"port", "summary"} else ()
+    done = stack.small("patches", *words, *mirror)
     assert done.code == code, done.err
     assert error in done.err
 
@@ -868,6 +870,10 @@ def test_new_set_of_a_working_tree_can_be_built_with(stack: Stack, tmp_path: Pat
     assert "core" in stack.patches()
     again = stack.small("patches", "new", "engine", "--tree", str(mine), "--output", str(tmp_path / "sets"))
     assert (again.code, "there is a patch set already" in again.err) == (2, True)
+    made = stack.small("patches", "new", "engine", "--tree", str(mine), "--output", str(tmp_path / "other"), "--json")
+    told = json.loads(made.out)
+    assert (told["rev"], told["untracked"]) == (stack.commit, ["engine/new.py"])
+    assert [path.rpartition("/")[2] for path in told["patches"]] == ["core.patch"]
     clean = stack.small(
         "patches", "new", "engine", "--tree", str(stack.engine.path), "--output", str(tmp_path / "more")
     )
