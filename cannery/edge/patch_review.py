@@ -16,7 +16,7 @@ from cannery.core.patch_set import Layered, apply_set, find_set
 from cannery.core.patch_summary import differences, read_summary
 from cannery.core.patching import providers
 from cannery.core.py_changes import PatchChanges, RepoChanges, python_changes
-from cannery.edge.patching import kept_for, kept_in, open_trees, target
+from cannery.edge.patch_origins import kept_for, kept_in, open_trees, target
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
