@@ -104,8 +104,8 @@ def _summary(arguments: argparse.Namespace, context: Context) -> ExitCode:
 
 def _port(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Try the sets for a commit on another one, or on a folder, and say what becomes of each hunk."""
-    from cannery.edge.patch_tools import (  # noqa: PLC0415 - of this action alone
-        FolderReader,
+    from cannery.edge.folder_reader import FolderReader  # noqa: PLC0415 - of this action alone
+    from cannery.edge.patch_revisions import (  # noqa: PLC0415 - of this action alone
         all_sets,
         full_commit,
         some_commit,
@@ -195,7 +195,8 @@ def _written(output: Path, result: SetResult, to: str) -> Path | None:
 
 def _new(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Make a set of a working tree's changes: a patch a file, and the entry of patch_summary.yaml for them."""
-    from cannery.edge.patch_tools import new_set, source_component  # noqa: PLC0415 - of this action alone
+    from cannery.edge.new_set import new_set  # noqa: PLC0415 - of this action alone
+    from cannery.edge.patch_revisions import source_component  # noqa: PLC0415 - of this action alone
     from cannery.edge.patch_write import read_told, write_told_set  # noqa: PLC0415 - of this action alone
 
     catalog = context.catalog()
