@@ -9,9 +9,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from cannery.core.errors import FindingsError
+from cannery.core.file_patch import Change, FilePatch, PatchFile
 from cannery.core.patch_apply import FileResult, HunkResult, Outcome, apply_file
 from cannery.core.patch_problem import Problem, file_problems
-from cannery.core.patch_text import Change, FilePatch, PatchFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 import pytest
 
 from cannery.core.errors import FindingsError
+from cannery.core.file_patch import PatchFile
 from cannery.core.patch_set import PatchSet, SetResult, apply_set, find_set, no_set_for
-from cannery.core.patch_text import PatchFile, parse_patch
+from cannery.core.patch_text import parse_patch
 
 OLD = "".join(f"line {number}\n" for number in range(1, 31))
 COMMIT = "796871d7d092f7cbc6a64e7f4a3796f7a2217f5e"
