@@ -21,15 +21,17 @@ from cannery.core.patch_port import (
     port_verdict,
     tried_in_turn,
 )
-from cannery.core.patch_set import apply_set, fitting_sets, no_set_for, refuse_ambiguous
+from cannery.core.patch_set import fitting_sets, no_set_for, refuse_ambiguous
 from cannery.core.patch_yaml import with_version
+from cannery.core.set_apply import apply_set
 from cannery.core.words import did_you_mean
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Sequence
 
-    from cannery.core.patch_set import PatchSet, SetResult
+    from cannery.core.patch_set import PatchSet
+    from cannery.core.set_result import SetResult
     from cannery.edge.context import Context
 
 # Where sets stand in a checkout.

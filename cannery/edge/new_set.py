@@ -8,9 +8,9 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from cannery.core.errors import FindingsError
-from cannery.core.patch_set import apply_set
 from cannery.core.patch_summary import entry
 from cannery.core.py_changes import python_changes
+from cannery.core.set_apply import apply_set
 from cannery.edge.git_run import GitReadError, read
 from cannery.edge.patch_folders import read_set
 from cannery.edge.working_tree import working_diff

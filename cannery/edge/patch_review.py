@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 
 from cannery.core.errors import CanneryError
 from cannery.core.patch_defects import attribute_names, defects, defined_names
-from cannery.core.patch_set import Layered, apply_set, find_set
+from cannery.core.patch_set import find_set
 from cannery.core.patch_summary import differences, read_summary
 from cannery.core.patching import providers
 from cannery.core.py_changes import PatchChanges, RepoChanges, python_changes
+from cannery.core.set_apply import Layered, apply_set
 from cannery.edge.patch_origins import kept_for, kept_in, open_trees, target
 
 if TYPE_CHECKING:
@@ -23,10 +24,11 @@ if TYPE_CHECKING:
 
     from cannery.core.catalog import Catalog
     from cannery.core.patch_defects import Defect
-    from cannery.core.patch_set import PatchSet, SetResult
+    from cannery.core.patch_set import PatchSet
     from cannery.core.patch_summary import Difference
     from cannery.core.plan import Plan
     from cannery.core.recipe import Chosen
+    from cannery.core.set_result import SetResult
     from cannery.edge.context import Context
     from cannery.edge.patch_trees import TreeReader
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from cannery.core.errors import BuildFailedError
 from cannery.core.patch_problem import Problem
 from cannery.core.patch_reverse import without_patch
-from cannery.core.patch_set import Layered, apply_set
+from cannery.core.set_apply import Layered, apply_set
 from cannery.core.tree_edits import TAKING_OVER, edited
 from cannery.core.words import Install
 from cannery.edge.files import sha256_bytes
@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from cannery.core.component import Edit
-    from cannery.core.patch_set import PatchSet, SetResult
+    from cannery.core.patch_set import PatchSet
     from cannery.core.patching import NotPatched
+    from cannery.core.set_result import SetResult
     from cannery.core.source_step import SourceStep
     from cannery.edge.context import Context
     from cannery.edge.patch_trees import TreeReader

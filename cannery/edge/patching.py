@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from cannery.core.errors import BuildFailedError
 from cannery.core.manifest import manifest_text
-from cannery.core.patch_set import Layered, find_set
+from cannery.core.patch_set import find_set
 from cannery.core.patching import USER_SETS, NotPatched, PatchedTree, providers, unpatched_words
+from cannery.core.set_apply import Layered
 from cannery.edge.files import sha256_bytes
 from cannery.edge.patch_origins import fitting_for, kept_for, kept_in, open_trees
 from cannery.edge.patch_record import recorded
