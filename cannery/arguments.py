@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NoReturn
 
 from cannery import __version__, options
@@ -12,23 +12,58 @@ from cannery.core.errors import UsageError
 from cannery.core.words import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from cannery.options import Options
 
 
 @dataclass(frozen=True)
-class Command:
-    """One command: the module below cannery.commands that has it, what --help says, and what it takes."""
+class Action:
+    """One of several things that a command does: what --help says, and what it takes."""
 
-    module: str
     summary: str
     example: str
     takes: tuple[Options, ...]
 
 
+@dataclass(frozen=True)
+class Command:
+    """One command: the module below cannery.commands that has it, what --help says, and what it takes.
+
+    One with `actions` takes nothing itself.
+    """
+
+    module: str
+    summary: str
+    example: str
+    takes: tuple[Options, ...] = ()
+    actions: Mapping[str, Action] = field(default_factory=dict)
+
+
 # Of those that make a plan, which a tree of the user's is a part of.
 PLAN = (options.profile(), options.target, options.wheelhouse, options.versions, options.sources)
+PATCHES = {
+    "list": Action(
+        "list the patch sets, and which one each profile uses",
+        "patches list verl-npu",
+        (options.as_json, options.profile("?", "only what this profile uses"), options.patch_sets),
+    ),
+    "summary": Action(
+        "say what the patches of a profile do, and what is wrong with them",
+        "patches summary verl-npu transformers",
+        (options.as_json, options.profile(), options.one_repo, *PLAN[1:]),
+    ),
+    "port": Action(
+        "try a patch set on another commit, or on a folder, and say what becomes of each hunk",
+        "patches port verl 796871d7d f50e5c2e8",
+        (options.as_json, options.port, options.git_mirror, options.patch_sets),
+    ),
+    "new": Action(
+        "make a patch set of what differs from HEAD in a working tree",
+        "patches new verl --tree ~/verl",
+        (options.as_json, options.new_set),
+    ),
+}
 COMMANDS = {
     "list": Command("browse", "list the profiles and what they are made for", "list", (options.as_json,)),
     "show": Command(
@@ -90,7 +125,7 @@ COMMANDS = {
         "patches",
         "list patch sets, say what they do, try one on another commit, make one",
         "patches summary verl-npu",
-        (options.as_json, options.patches, *PLAN[1:]),
+        actions=PATCHES,
     ),
     "run": Command(
         "run",
@@ -199,16 +234,25 @@ def make_parser() -> Parser:
     parser.add_argument("--version", action="version", version=f"cannery {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
     for name, command in COMMANDS.items():
-        sub = commands.add_parser(
-            name,
-            help=command.summary,
-            description=command.summary,
-            epilog=f"example: python build.py {command.example}",
-            allow_abbrev=False,
-        )
-        for add in command.takes:
-            add(sub)
+        sub = _add_parser(commands, name, command)
+        if command.actions:
+            actions = sub.add_subparsers(dest="action", metavar="ACTION", parser_class=Parser, required=True)
+            for word, action in command.actions.items():
+                _add_parser(actions, word, action)
     return parser
+
+
+def _add_parser(parsers: argparse._SubParsersAction[Parser], name: str, known: Command | Action) -> Parser:
+    sub = parsers.add_parser(
+        name,
+        help=known.summary,
+        description=known.summary,
+        epilog=f"example: python build.py {known.example}",
+        allow_abbrev=False,
+    )
+    for add in known.takes:
+        add(sub)
+    return sub
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
@@ -219,12 +263,33 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     """
     words = list(argv)
     cut = words.index("--") if "--" in words else len(words)
-    arguments = make_parser().parse_args(words[:cut])
+    parser = make_parser()
+    arguments = parser.parse_args(_action_first(parser, words[:cut]))
     command = words[cut + 1 :]
     if command and arguments.command != "run":
         raise UsageError(f"{command[0]!r} stands behind `--`, which only `build.py run` takes")
     arguments.run_command = command
     return arguments
+
+
+def _children(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """Return the parsers of a parser's commands or actions by name."""
+    # argparse has no other way.
+    return next((dict(one.choices) for one in parser._actions if isinstance(one.choices, dict)), {})  # noqa: SLF001
+
+
+def _action_first(parser: Parser, words: list[str]) -> list[str]:
+    """Return the words with the action right behind its command: options may stand before it, as make has them."""
+    actions = _children(_children(parser).get(words[0], parser)) if words and words[0] in COMMANDS else {}
+    known = [one._option_string_actions for one in actions.values()]  # noqa: SLF001
+    takes_word = {name for options in known for name, option in options.items() if option.nargs != 0}
+    rest = iter(enumerate(words[1:], start=1) if actions else ())
+    for at, word in rest:
+        if word in takes_word:
+            next(rest, None)
+        elif not word.startswith("-"):
+            return [words[0], word, *words[1:at], *words[at + 1 :]]
+    return words
 
 
 def _refuse_unquoted(first: str | None) -> None:
@@ -238,9 +303,9 @@ def _refuse_unquoted(first: str | None) -> None:
 
 def _takers(option: str, prog: str) -> str:
     """Say which commands take an option that the one of `prog` does not; "" when none does."""
-    parser = make_parser()
-    (commands,) = (action.choices for action in parser._actions if isinstance(action.choices, dict))  # noqa: SLF001 - argparse has no other way
-    names = [name for name, sub in commands.items() if option in sub._option_string_actions]  # noqa: SLF001
+    parsers = _children(make_parser())
+    parsers |= {f"{name} {word}": one for name, sub in parsers.items() for word, one in _children(sub).items()}
+    names = [name for name, sub in parsers.items() if option in sub._option_string_actions]  # noqa: SLF001
     if not names:
         return ""
     told = " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)

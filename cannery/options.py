@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 # The verify script's levels (docs/verify-report.schema.json).
 LEVELS = ("static", "import", "npu", "train")
 LEVEL_HELP = "only this level, repeatable (default: all but train, which takes one step of GRPO on a tiny model)"
-PATCHES_ACTIONS = ("list", "summary", "port", "new")
 CLEAN_KINDS = ("wheels", "engine", "rootfs", "locks", "verified", "out")
 
 
@@ -80,12 +79,24 @@ def versions(sub: ArgumentParser) -> None:
     add("--force", action="store_true", help=words)
 
 
+def git_mirror(sub: ArgumentParser) -> None:
+    """Take a folder of repositories."""
+    words = "a folder of git repositories of yours, in place of the network"
+    sub.add_argument("--git-mirror", metavar="DIR", help=words)
+
+
+def patch_sets(sub: ArgumentParser) -> None:
+    """Take a folder of patch sets."""
+    words = "a folder of patch sets of yours, <repo>/<commit>/*.patch"
+    sub.add_argument("--patches", metavar="DIR", help=words)
+
+
 def sources(sub: ArgumentParser) -> None:
     """Take where sources and their patches come from."""
-    add = sub.add_argument
-    add("--git-mirror", metavar="DIR", help="a folder of git repositories of yours, in place of the network")
-    add("--patches", metavar="DIR", help="a folder of patch sets of yours, <repo>/<commit>/*.patch")
-    add("--src", metavar="NAME=DIR", action="append", default=[], help="your own tree of a source (repeatable)")
+    git_mirror(sub)
+    patch_sets(sub)
+    words = "your own tree of a source (repeatable)"
+    sub.add_argument("--src", metavar="NAME=DIR", action="append", default=[], help=words)
 
 
 def upgrade(sub: ArgumentParser) -> None:
@@ -124,16 +135,29 @@ def verified(sub: ArgumentParser) -> None:
     add("--level", action="append", choices=LEVELS, default=[], help=LEVEL_HELP)
 
 
-def patches(sub: ArgumentParser) -> None:
-    """Take an action on patch sets."""
+def one_repo(sub: ArgumentParser) -> None:
+    """Take one of the repositories that a profile's patches are for."""
+    sub.add_argument("repo", nargs="?", metavar="REPO", help="the patches of this source alone")
+
+
+def port(sub: ArgumentParser) -> None:
+    """Take a set, what it is tried on, and where it is written to."""
     add = sub.add_argument
-    add("action", choices=PATCHES_ACTIONS)
-    add("words", nargs="*", metavar="WORD", help="what the action is about, as the usage says")
-    sub.usage = (
-        f"{sub.prog} list [PROFILE] | summary PROFILE [REPO] | port REPO FROM TO | new REPO --tree DIR [options]"
-    )
-    add("--tree", metavar="DIR", help="port: a folder to try the set on; new: the working tree to make it of")
-    add("--output", metavar="DIR", help="port, new: the folder of sets that it is written to (new: images/patches)")
+    add("repo", metavar="REPO", help="a source component, or its distribution")
+    add("start", metavar="FROM", help="the commit that the set is for")
+    add("to", nargs="?", metavar="TO", help="the commit to try it on")
+    add("--tree", metavar="DIR", help="a folder to try it on, in place of TO")
+    add("--output", metavar="DIR", help="a folder of sets that it is written to where all of it applies")
+    sub.usage = f"{sub.prog} [options] REPO FROM (TO | --tree DIR)"
+
+
+def new_set(sub: ArgumentParser) -> None:
+    """Take what a set is made of, and where it is written to."""
+    add = sub.add_argument
+    add("repo", metavar="REPO", help="a source component, or its distribution")
+    add("--tree", metavar="DIR", help="the working tree whose changes since HEAD it is made of")
+    add("--output", metavar="DIR", help="the folder of sets that it is written to (default: images/patches)")
+    sub.usage = f"{sub.prog} [options] REPO --tree DIR"
 
 
 def container(sub: ArgumentParser) -> None:

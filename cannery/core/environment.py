@@ -44,13 +44,12 @@ def image_environment(recipe: Recipe, base: Mapping[str, str]) -> dict[str, str]
 def _for_a_user(env: dict[str, str], recipe: Recipe) -> None:
     """Add what lets another user than root write: the folders of caches, and the environment that pip installs into.
 
-    Python stays /opt/venv's, pip runs as the overlay's. What it brought stands last on PYTHONPATH, which is before
-    /opt/venv: a newer release that a user installs is the one in use.
+    Python stays /opt/venv's; its pip runs as the overlay's (`image_user.PIP_SETTINGS`). What it brought stands last on
+    PYTHONPATH, which is before /opt/venv: a newer release that a user installs is the one in use.
     """
     venv, *rest = env["PATH"].split(":")
     env["PATH"] = ":".join((venv, f"{OVERLAY}/bin", *rest))
     env[PYTHONPATH] = ":".join((env.get(PYTHONPATH, ""), overlay_site(recipe)))
-    env["PIP_PYTHON"] = f"{OVERLAY}/bin/python"
     env |= cache_folders(recipe)
 
 

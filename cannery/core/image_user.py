@@ -17,8 +17,9 @@ from cannery.core.fault import FaultError
 from cannery.core.fields import parsed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
+    from cannery.core.plan import Plan
     from cannery.core.recipe import Recipe
 
 # What every distribution's tools take as a name in /etc/passwd; the driver's user has capitals.
@@ -34,6 +35,11 @@ CACHE_HOME = "/var/cache/cannery"
 OVERLAY = "/opt/user"
 # Run by each Python of /opt/venv at its start: what `pip install -e` left in the overlay is then in force there too.
 OVERLAY_PTH = "cannery-user.pth"
+# Read by the pip of /opt/venv alone. The variable PIP_PYTHON would reach the pip of every environment that somebody
+# makes (`python -m venv`, Ray's runtime_env), and send what is meant for that one to the overlay.
+PIP_SETTINGS = "/opt/venv/pip.conf"
+# uv takes nothing of /opt/venv for installed, and would bring torch again, of another index: it has to be told.
+UV_SETTINGS = "/opt/cannery/uv.toml"
 # Variable -> folder below CACHE_HOME. By their defaults all of these write below the home, into the working folder, or
 # beside the code. CANN wants its own to exist.
 CACHES: Mapping[str, str] = {
@@ -103,9 +109,29 @@ def overlay_site(recipe: Recipe) -> str:
     return f"{OVERLAY}/lib/python{recipe.target.python}/site-packages"
 
 
-def overlay_pth(recipe: Recipe) -> dict[str, str]:
-    """Return {path in the image: text} of the line that lets /opt/venv see the overlay; none without a user."""
+def overlay_files(plan: Plan) -> dict[str, str]:
+    """Return {path in the image: text} of what joins /opt/venv, pip and uv to the overlay; none without a user."""
+    recipe = plan.recipe
     if recipe.profile.user is None:
         return {}
     path = f"/opt/venv/lib/python{recipe.target.python}/site-packages/{OVERLAY_PTH}"
-    return {path: f"import site; site.addsitedir({overlay_site(recipe)!r})\n"}
+    names = {package.name for package in plan.lock.packages} | {step.package for step in plan.sources}
+    return {
+        path: f"import site; site.addsitedir({overlay_site(recipe)!r})\n",
+        PIP_SETTINGS: f"[global]\npython = {OVERLAY}/bin/python\n",
+        UV_SETTINGS: _uv_settings(names),
+    }
+
+
+def _uv_settings(names: Collection[str]) -> str:
+    """Return settings with which `uv pip` installs into the overlay, and lets the packages `names` be as they are."""
+    left = "".join(f'    "{name}",\n' for name in sorted(names))
+    return (
+        "# uv pip install --config-file " + UV_SETTINGS + " NAME\n"
+        "# puts NAME and what it needs into "
+        + OVERLAY
+        + ". What the image has already, listed here, is left as it is,\n"
+        "# NAME too: for another release of one of these take `pip install`.\n"
+        f"exclude-dependencies = [\n{left}]\n\n"
+        f'[pip]\npython = "{OVERLAY}/bin/python"\n'
+    )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from cannery import __version__
 from cannery.core.atb import atb_abi
 from cannery.core.image_reference import BASE_DIGEST, BASE_NAME, split_digest
-from cannery.core.image_user import cache_folders, overlay_pth
+from cannery.core.image_user import cache_folders, overlay_files
 from cannery.core.left_out import unlinked
 from cannery.core.markers import package_name
 from cannery.core.training import train_skips
@@ -158,6 +158,7 @@ def _patch(plan: Plan, component: str, patch: Patch) -> dict[str, Any]:
                 "after": file.after,
                 "module": file.module,
                 "functions": [{"name": one.qualname, "sha256": one.sha256} for one in file.functions],
+                **({} if file.executable is None else {"executable": file.executable}),
                 **({"standin": reason} if (reason := reasons.get(file.module.partition(".")[0])) else {}),
             }
             for file in patch.files
@@ -212,7 +213,7 @@ def _checks(plan: Plan) -> dict[str, Any]:
         # What the compiler makes of it is not known beforehand: that it is there is all that can be held against it.
         "files": [
             *({"path": path, "sha256": None} for step in plan.archives for path in step.files),
-            *({"path": path, "sha256": _sha256(text)} for path, text in overlay_pth(plan.recipe).items()),
+            *({"path": path, "sha256": _sha256(text)} for path, text in overlay_files(plan).items()),
         ],
         "native": [],
         **({"library_allow": patterns} if (patterns := _unlinked(plan)) else {}),

@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from cannery.core.file_patch import Change
 from cannery.core.patch_fit import HunkResult, Outcome, apply_hunks, lines_of
 from cannery.core.patch_hunk import HunkLine
-from cannery.core.patch_text import Change
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cannery.core.patch_text import FilePatch
+    from cannery.core.file_patch import FilePatch
 
 __all__ = ["FileResult", "HunkResult", "Outcome", "apply_file"]
 

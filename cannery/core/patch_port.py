@@ -7,13 +7,14 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from cannery.core.patch_apply import Outcome
-from cannery.core.patch_set import Layered, apply_set
+from cannery.core.set_apply import Layered, apply_set
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from cannery.core.patch_apply import FileResult, HunkResult
-    from cannery.core.patch_set import PatchResult, PatchSet, SetResult
+    from cannery.core.patch_set import PatchSet
+    from cannery.core.set_result import PatchResult, SetResult
 
 # Lines of each side of a conflict that are shown, and their width.
 SHOWN_LINES = 12

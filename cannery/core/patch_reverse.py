@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from cannery.core.file_patch import Change
 from cannery.core.patch_apply import apply_file
 from cannery.core.patch_hunk import HunkLine
-from cannery.core.patch_text import Change
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from cannery.core.file_patch import PatchFile
     from cannery.core.patch_hunk import Hunk
-    from cannery.core.patch_text import PatchFile
 
 _OTHER = {"+": "-", "-": "+", " ": " "}
 

@@ -1,8 +1,8 @@
 """The patch summary: computed changes in the layout that verl_npu prints, as JSON, and as an entry of its yaml.
 
 The layout is the plugin's own ("NPU Patch Summary"), so that the two can be held side by side. Some things it lacks are
-added, in brackets: that a file is no Python, that only comments or layout changed, and whose set it is where there are
-several for one repository.
+added, in brackets: that a file is no Python, that only its mode, comments or layout changed, and whose set it is where
+there are several for one repository.
 """
 
 from __future__ import annotations
@@ -54,7 +54,9 @@ def summary_lines(repo: str, files: Iterable[tuple[str, FileChanges]], keeper: s
 
 
 def _file_lines(path: str, changes: FileChanges) -> Iterator[str]:
-    if not changes.is_python:
+    if changes.is_same_text:
+        yield f"   ({changes.action}; its mode only)"
+    elif not changes.is_python:
         yield f"   ({changes.action}; no Python file)"
     elif not changes.module_members and not changes.classes:
         yield f"   ({changes.action}; comments or layout only)"

@@ -62,7 +62,8 @@ class RecordedFile:
     """What the manifest says of a file that one patch changes.
 
     `path` is in the tree; `before` is the file without any patch and `after` the file with all of them. `module` is its
-    name for an import, "" for what is none; `functions` are those that the patch adds or replaces.
+    name for an import, "" for what is none; `functions` are those that the patch adds or replaces. `executable` is told
+    where the patch changes that, and the image has the tree itself: what a wheel makes of modes is the installer's.
     """
 
     path: str
@@ -70,6 +71,7 @@ class RecordedFile:
     after: str | None
     module: str = ""
     functions: tuple[Function, ...] = ()
+    executable: bool | None = None
 
 
 @dataclass(frozen=True)

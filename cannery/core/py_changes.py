@@ -72,13 +72,17 @@ class ClassChange:
 
 @dataclass(frozen=True)
 class FileChanges:
-    """The changes of one file. Of a file that is no Python only `action` is known."""
+    """The changes of one file. Of a file that is no Python only `action` is known.
+
+    `is_same_text`: its bytes are what they were, so that only its mode can change.
+    """
 
     path: str
     module_members: tuple[Member, ...]
     classes: tuple[ClassChange, ...]
     action: Action = Action.UPDATED
     is_python: bool = True
+    is_same_text: bool = False
 
 
 @dataclass(frozen=True)
@@ -116,6 +120,8 @@ def python_changes(path: str, before: bytes | None, after: bytes | None) -> File
     the new text, and behind them those that are gone, in the order of the old one.
     """
     action = Action.ADDED if before is None else Action.DELETED if after is None else Action.UPDATED
+    if before == after:
+        return FileChanges(path, (), (), action, is_python(path), is_same_text=True)
     if not is_python(path):
         return FileChanges(path, (), (), action, is_python=False)
     with in_depth(path):

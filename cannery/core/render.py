@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import DictLoader, Environment, StrictUndefined
 
 from cannery.core.environment import docker_quote, profile_script
-from cannery.core.image_user import CACHE_HOME, OVERLAY, cache_folders, overlay_pth
+from cannery.core.image_user import CACHE_HOME, OVERLAY, cache_folders, overlay_files
 from cannery.core.manifest import MANIFEST_PATH, labels, manifest_text
 from cannery.core.plan import LayerKind
 from cannery.core.planning import package_family
@@ -69,7 +69,7 @@ def render(plan: Plan, templates: Mapping[str, str], compatibility: Compatibilit
     files |= {f"steps/{step.name}.json": step.text for step in plan.archives}
     files |= {name: text for name, text in templates.items() if name.startswith(("tools/", "rootfs/"))}
     files["rootfs/etc/profile.d/cannery.sh"] = profile_script(plan.env)
-    files |= {f"rootfs{path}": text for path, text in overlay_pth(plan.recipe).items()}
+    files |= {f"rootfs{path}": text for path, text in overlay_files(plan).items()}
     files[f"rootfs{MANIFEST_PATH}"] = manifest_text(plan, compatibility)
     return dict(sorted(files.items()))
 

@@ -1,6 +1,7 @@
 """What the patches of an image do, read from the trees: changes by AST, the plugin's own summary, defects they bring.
 
-Patches that the image is without are tried alone on the tree that there is, so that all of a set can be looked at.
+Sets are tried as a build applies them, each on what those before it left. Patches that the image is without are tried
+alone on the tree that there is, so that all of a set can be looked at.
 """
 
 from __future__ import annotations
@@ -11,21 +12,23 @@ from typing import TYPE_CHECKING
 
 from cannery.core.errors import CanneryError
 from cannery.core.patch_defects import attribute_names, defects, defined_names
-from cannery.core.patch_set import Layered, apply_set, find_set
+from cannery.core.patch_set import find_set
 from cannery.core.patch_summary import differences, read_summary
 from cannery.core.patching import providers
 from cannery.core.py_changes import PatchChanges, RepoChanges, python_changes
-from cannery.edge.patching import kept_for, kept_in, open_trees, target
+from cannery.core.set_apply import Layered, apply_set
+from cannery.edge.patch_origins import kept_for, kept_in, open_trees, target
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from cannery.core.catalog import Catalog
     from cannery.core.patch_defects import Defect
-    from cannery.core.patch_set import PatchSet, SetResult
+    from cannery.core.patch_set import PatchSet
     from cannery.core.patch_summary import Difference
     from cannery.core.plan import Plan
     from cannery.core.recipe import Chosen
+    from cannery.core.set_result import SetResult
     from cannery.edge.context import Context
     from cannery.edge.patch_trees import TreeReader
 
@@ -56,14 +59,17 @@ def review(context: Context, catalog: Catalog, plan: Plan, only: str | None = No
     differing: list[Difference] = []
     with ExitStack() as stack:
         trees = open_trees(context, catalog, plan, stack, set(_needed(context, plan, only)))
-        for patches, tree in _sets(context, plan, trees):
+        left = {name: Layered(tree.read) for name, tree in trees.items()}
+        for patches, component in _sets(context, plan, trees):
             if only is not None and patches.repo != only:
                 continue
             tried.append(patches)
+            tree = trees.get(component)
             if tree is None:
                 unread.append(f"{patches.folder}: there is no source tree of {patches.repo} to try them on")
                 continue
-            changes, words, wrong = _one(patches, tree)
+            is_built = _is_for(plan, component, patches)
+            changes, words, wrong = _one(patches, tree, left[component] if is_built else Layered(tree.read))
             repos.append(changes)
             unread += words
             found += wrong
@@ -103,23 +109,35 @@ def _needed(context: Context, plan: Plan, only: str | None) -> Iterator[str]:
     yield from (step.name for step in plan.sources if any(by.origin in folders for by in step.patched_by))
 
 
-def _sets(
-    context: Context, plan: Plan, trees: Mapping[str, TreeReader]
-) -> Iterator[tuple[PatchSet, TreeReader | None]]:
-    """Give every set that is for the image, or would be, and the tree of what it is for."""
+def _sets(context: Context, plan: Plan, trees: Mapping[str, TreeReader]) -> Iterator[tuple[PatchSet, str]]:
+    """Give every set that is for the image, or would be, in a build's order, and the component that it is for.
+
+    A component that the image has not is "".
+    """
     for _, group, chosen in kept_for(plan.recipe, kept_in(plan.recipe, trees)):
         fitting = find_set(group, chosen.commit) if chosen is not None and chosen.commit else None
         for one in (fitting,) if fitting else group:
-            yield one, trees.get(chosen.name) if chosen else None
+            yield one, chosen.name if chosen else ""
     steps = {origin.origin: step.name for step in plan.sources for origin in step.patched_by}
     for one in context.patch_sets:
         if one.origin in steps:
-            yield one, trees.get(steps[one.origin])
+            yield one, steps[one.origin]
 
 
-def _one(patches: PatchSet, tree: TreeReader) -> tuple[RepoChanges, list[str], list[tuple[str, Defect]]]:
-    """Return what one set does to a tree; of a patch that does not apply, the words why."""
-    files = Layered(tree.read)
+def _is_for(plan: Plan, component: str, patches: PatchSet) -> bool:
+    """Whether a set is for the commit of a component, so that a build applies it."""
+    commit = next((step.commit for step in plan.sources if step.name == component and not step.release), None)
+    return commit is not None and find_set((patches,), commit) is not None
+
+
+def _one(
+    patches: PatchSet, tree: TreeReader, files: Layered
+) -> tuple[RepoChanges, list[str], list[tuple[str, Defect]]]:
+    """Return what one set does to a tree as earlier sets left it in `files`; of a patch that does not apply, why.
+
+    What it changes is in `files` afterwards.
+    """
+    earlier = Layered(tree.read, dict(files.changed))
     applied: dict[str, SetResult] = {}
     words: list[str] = []
     for file in patches.files:
@@ -133,11 +151,18 @@ def _one(patches: PatchSet, tree: TreeReader) -> tuple[RepoChanges, list[str], l
         PatchChanges(name, tuple(python_changes(path, one.before[path], after) for path, after in one.contents.items()))
         for name, one in applied.items()
     ]
-    return RepoChanges(patches.repo, patches.rev, tuple(changes), patches.keeper), words, list(_defects(applied, tree))
+    return (
+        RepoChanges(patches.repo, patches.rev, tuple(changes), patches.keeper),
+        words,
+        list(_defects(applied, tree, earlier)),
+    )
 
 
-def _defects(applied: Mapping[str, SetResult], tree: TreeReader) -> Iterator[tuple[str, Defect]]:
-    """Give what the patches of a set add that can only fail. A name that one of them defines is known to the others."""
+def _defects(applied: Mapping[str, SetResult], tree: TreeReader, earlier: Layered) -> Iterator[tuple[str, Defect]]:
+    """Give what the patches of a set add that can only fail. A name that one of them defines is known to the others.
+
+    `earlier` is the tree as the sets before it left it.
+    """
     changed = {
         (name, path): (one.before[path], after)
         for name, one in applied.items()
@@ -147,18 +172,18 @@ def _defects(applied: Mapping[str, SetResult], tree: TreeReader) -> Iterator[tup
     if not changed:
         return
     new = (defined_names(path, after) for (_, path), (_, after) in changed.items())
-    names = _known_names(tree).union(*new)
+    names = _known_names({*tree.paths, *earlier.changed}, earlier).union(*new)
     for (name, path), (before, after) in changed.items():
         yield from ((name, one) for one in defects(path, before, after, names))
 
 
-def _known_names(tree: TreeReader) -> frozenset[str]:
-    """Return every name that the tree's own Python files know; what is no Python knows none."""
+def _known_names(paths: Iterable[str], files: Layered) -> frozenset[str]:
+    """Return every name that the Python files at `paths` know; what is no Python knows none."""
     names: set[str] = set()
-    for path in tree.paths:
+    for path in paths:
         if path.endswith(".py"):
             try:
-                names |= attribute_names(tree.read(path) or b"")
+                names |= attribute_names(files.read(path) or b"")
             except (CanneryError, SyntaxError, ValueError):
                 continue  # a template, or of another Python
     return frozenset(names)

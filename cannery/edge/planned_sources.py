@@ -38,14 +38,14 @@ def local_trees(context: Context, catalog: Catalog, recipe: Recipe, epoch: int) 
         if all(name not in {one.name, one.package} for one in recipe.sources):
             known = {one.name for one in recipe.sources}
             raise UsageError(f"SRC_{name}: no source of {recipe.name}", hint=did_you_mean(name, known))
-    chosen = [one for one in recipe.sources if _own_tree(context, one) is not None]
+    chosen = [one for one in recipe.sources if own_tree(context, one) is not None]
     for one in chosen:
-        refuse_other_tree(one, Path(str(_own_tree(context, one))))
+        refuse_other_tree(one, Path(str(own_tree(context, one))))
     files = _fetch(context, catalog, chosen, epoch)
     return {one.name: LocalTree(file.tree, file.commit, file.dirty) for one, file in zip(chosen, files, strict=True)}
 
 
-def _own_tree(context: Context, chosen: Chosen) -> Path | None:
+def own_tree(context: Context, chosen: Chosen) -> Path | None:
     """Return the user's folder for a source, named by component or distribution (`SRC_verl` for verl-src)."""
     return context.local.get(chosen.name) or context.local.get(chosen.package)
 
@@ -119,7 +119,7 @@ def _fetch(
     from cannery.edge.sources import fetch_sources  # noqa: PLC0415 - only where there are sources
 
     requests = [
-        source_request(one, catalog.hosts, epoch=epoch, paths=one.component.paths, local=_own_tree(context, one))
+        source_request(one, catalog.hosts, epoch=epoch, paths=one.component.paths, local=own_tree(context, one))
         for one in chosen
     ]
     # Submodules of a native component are sources of its kernels.

@@ -6,6 +6,7 @@ One small profile, built and verified by build.py on the stand-in.
 from __future__ import annotations
 
 import json
+import shutil
 import zipfile
 from typing import TYPE_CHECKING, Any
 
@@ -52,13 +53,18 @@ def built(checkout: Cannery) -> Iterator[Image]:
 
 
 @pytest.fixture(scope="module")
-def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a wheel of one module and one command, and a project for an editable install."""
+def wheels(tmp_path_factory: pytest.TempPathFactory, checkout: Cannery, built: Image) -> Path:
+    """A folder with a wheel of one module and one command, uv's wheel, and a project for an editable install."""
+    assert built.reference
     folder = tmp_path_factory.mktemp("wheels")
+    (uv,) = (checkout.root / "out").glob("nonroot-*/wheels/_tools/uv-*.whl")
+    shutil.copy(uv, folder)
     info = "tiny_thing-1.0.dist-info"
     with zipfile.ZipFile(folder / WHEEL, "w") as wheel:
         wheel.writestr("tiny_thing.py", "def say(): print('tiny')\n")
-        wheel.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: tiny-thing\nVersion: 1.0\n")
+        # numpy is the profile's, and there is no index to fetch it from.
+        needs = "Requires-Dist: numpy\n"
+        wheel.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: tiny-thing\nVersion: 1.0\n{needs}")
         wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
         wheel.writestr(f"{info}/entry_points.txt", "[console_scripts]\ntiny-say = tiny_thing:say\n")
         wheel.writestr(f"{info}/RECORD", "")
@@ -133,6 +139,36 @@ def test_pip_installs_and_verify_tells_it(cannery: Cannery, container: str, user
     assert json.loads(inside(*VERIFY, "--only", "static.wheels"))["result"] == "passed"
 
 
+@pytest.mark.parametrize("user", ["1000", "4321"])
+def test_uv_installs_beside_the_profile(cannery: Cannery, container: str, user: str) -> None:
+    """uv takes nothing of /opt/venv for installed, and is told; without that it may write nowhere, and does nothing."""
+
+    def inside(command: str, code: int = 0) -> str:
+        done = cannery.docker("exec", "--user", user, container, "sh", "-c", command, check=False)
+        assert done.returncode == code, done.stderr
+        return done.stdout
+
+    inside("pip install --no-index /wheels/uv-*.whl")
+    inside(f"uv pip install --no-deps --no-index /wheels/{WHEEL}", 2)
+    inside(f"uv pip install --config-file /opt/cannery/uv.toml --no-index /wheels/{WHEEL}")
+    told = inside("python -c 'import tiny_thing, numpy; print(tiny_thing.__file__, numpy.__file__)'").split()
+    assert told == [f"{SITE}/tiny_thing.py", "/opt/venv/lib/python3.11/site-packages/numpy/__init__.py"]
+    assert inside("tiny-say") == "tiny\n"
+    inside("uv pip uninstall --config-file /opt/cannery/uv.toml tiny-thing")
+    inside("pip uninstall --yes uv")
+    assert json.loads(inside("python /opt/cannery/verify.py --json --only static.wheels"))["result"] == "passed"
+
+
+def test_the_pip_of_an_environment_of_ones_own_installs_there(cannery: Cannery, container: str) -> None:
+    own = f"{HOME}/own/lib/python3.11/site-packages"
+    # The stand-in's Python cannot put pip into an environment.
+    make = f"python -m venv --without-pip {HOME}/own && cp -r /opt/venv/lib/python3.11/site-packages/pip {own}/"
+    install = f"{HOME}/own/bin/python -m pip install --no-index --no-deps /wheels/{WHEEL}"
+    look = f"{HOME}/own/bin/python -c 'import tiny_thing; print(tiny_thing.__file__)'"
+    told = cannery.docker("exec", container, "sh", "-c", f"{make} && {install} && {look}").stdout
+    assert told.splitlines()[-1] == f"{own}/tiny_thing.py"
+
+
 def test_an_editable_install_is_in_force_in_the_venvs_python(cannery: Cannery, container: str) -> None:
     def inside(*command: str) -> str:
         return cannery.docker("exec", container, *command).stdout
@@ -160,7 +196,11 @@ def test_another_user_on_a_read_only_root(cannery: Cannery, built: Image) -> Non
     assert told["import.torch_npu"]["status"] == "passed"
     assert told["static.user"]["message"].endswith("this process is nobody (65534)")
     given = verified(cannery, built, (*options, "--tmpfs", CACHES), "--only", "static.writable")
-    assert given["static.writable"]["status"] == "passed"
+    assert given["static.writable"]["status"] == "warning"
+    assert given["static.writable"]["message"].endswith("start it with -e HOME=/tmp")
+    home = ("--tmpfs", CACHES, "--tmpfs", "/tmp", "--env", "HOME=/tmp")
+    moved = verified(cannery, built, (*options, *home), "--only", "static.writable")
+    assert moved["static.writable"]["status"] == "passed"
 
 
 def test_a_number_without_a_name_is_told(cannery: Cannery, built: Image) -> None:
@@ -168,7 +208,10 @@ def test_a_number_without_a_name_is_told(cannery: Cannery, built: Image) -> None
     told = verified(cannery, built, ("--user", "4321:4321"), "--only", "static.user", "--only", "static.writable")
     assert told["static.user"]["status"] == "warning"
     assert told["static.user"]["message"].startswith("uid 4321 has no line in /etc/passwd: HCCL between several cards")
-    assert told["static.writable"]["status"] == "passed"
+    assert told["static.writable"]["status"] == "warning"
+    assert told["static.writable"]["message"].startswith(f"HOME={HOME}: {HOME} belongs to 1000:0, mode 0775, and Ray")
+    given = verified(cannery, built, ("--user", "4321:0"), "--only", "static.writable")
+    assert given["static.writable"]["status"] == "passed"
 
 
 OURS = f"{USER}:x:1000:"

@@ -231,6 +231,14 @@ def test_clean_lists_kinds_and_removes_the_named_only(build: Build, tmp_path: Pa
         (["clean", "whels"], ["KIND: 'whels'", "wheels"]),
         (["engine", "stat"], ["'stat'", "status"]),
         (["engine"], ["action"]),
+        (["patches"], ["ACTION", "build.py patches --help"]),
+        (["patches", "summry"], ["'summry' is not known", "summary"]),
+        (
+            ["patches", "list", "--tree", "x"],
+            ["unknown option --tree", "patches port and patches new take it, build.py patches list does not"],
+        ),
+        (["patches", "port", "verl", "a", "b", "--chip=a3"], ["unknown option --chip", "and patches summary take it"]),
+        (["patches", "new", "verl", "796871d7d"], ["build.py patches new: one word too many: '796871d7d'"]),
         (["verify", "quickstart", "--level", "npus"], ["'npus'", "npu"]),
         (
             ["verify", "quickstart", "--image", "host/x:1?token=word"],
@@ -395,6 +403,48 @@ def test_help_names_every_command_and_version_is_a_line(build: Build) -> None:
 @pytest.mark.parametrize("name", sorted(n for n, c in arguments.COMMANDS.items() if options.as_json in c.takes))
 def test_commands_that_print_data_have_json(build: Build, name: str) -> None:
     assert "--json" in build(name, "--help").out
+
+
+ACTIONS = [(name, word) for name, command in arguments.COMMANDS.items() for word in command.actions]
+
+
+@pytest.mark.parametrize(("name", "action"), ACTIONS)
+def test_help_of_every_action_is_its_own(build: Build, name: str, action: str) -> None:
+    done = build(name, action, "--help")
+    assert (done.code, done.err) == (0, "")
+    told = " ".join(done.out.split())
+    assert told.startswith(f"usage: build.py {name} {action} ")
+    assert f"example: python build.py {name} {action}" in told
+    assert "--json" in told
+    assert f"\n    {action} " in build(name, "--help").out
+
+
+def test_an_action_has_its_own_options_and_words(build: Build) -> None:
+    told = {action: build("patches", action, "--help").out for action in arguments.PATCHES}
+    assert {action for action, text in told.items() if "--tree DIR" in text} == {"port", "new"}
+    assert {action for action, text in told.items() if "--chip CHIP" in text} == {"summary"}
+    assert {action for action, text in told.items() if "PROFILE" in text} == {"list", "summary"}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--patches", "list", "list", "quickstart"),
+        ("--patches=list", "list", "quickstart"),
+        ("list", "quickstart", "--patches", "list"),
+        ("--json", "--patches", "list", "list", "quickstart"),
+    ],
+)
+def test_options_may_stand_before_an_action(words: tuple[str, ...]) -> None:
+    found = arguments.parse(["patches", *words])
+    assert (found.action, found.patches, found.profile) == ("list", "list", "quickstart")
+
+
+def test_every_example_is_a_command() -> None:
+    for name, command in arguments.COMMANDS.items():
+        known = [command.example, *(action.example for action in command.actions.values())]
+        for example in known:
+            assert arguments.parse(shlex.split(example)).command == name
 
 
 def test_every_command_has_its_function() -> None:

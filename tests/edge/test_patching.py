@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
+import re
+import shlex
 import shutil
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -486,6 +488,63 @@ def test_renamed_program_can_be_executed_still(stack: Stack, tmp_path: Path) -> 
     assert files["run.sh"]["after"] is None
 
 
+MODE = "diff --git a/engine/core.py b/engine/core.py\nold mode 100644\nnew mode 100755\n"
+
+
+def test_a_patch_of_modes_alone_is_laid_over_and_told(stack: Stack, tmp_path: Path) -> None:
+    stack.write(plugin_files(stack, core=diff(stack.engine, "engine/core.py", PATCHED_FILE)))
+    sets = own_folder(tmp_path, stack.commit[:9], MODE)
+    done = stack.render("--patches", str(sets))
+    assert done.code == 0, done.err
+    step = json.loads((stack.out / "steps/engine.json").read_text())
+    (file,) = (one for one in step["patched"] if one["path"] == "engine/core.py")
+    assert (file["executable"], file["after"]) == (True, sha(PATCHED_FILE))
+    patches = stack.patches()
+    (told,) = patches["mine"]["files"]
+    assert (told["path"], told["executable"], told["functions"]) == ("/opt/src/engine/engine/core.py", True, [])
+    assert "executable" not in patches["core"]["files"][0], "that one has no word on modes"
+    done = stack("patches", "summary", "patched", "--patches", str(sets))
+    assert "Not told of" not in done.out
+    assert "Patch File1: engine.core.py\n   (updated; its mode only)\n" in done.out
+
+
+def test_a_mode_that_is_there_or_gets_lost_is_refused(stack: Stack, tmp_path: Path) -> None:
+    fits = plugin_files(stack, core=diff(stack.engine, "engine/core.py", PATCHED_FILE))
+    stack.write(fits, install="wheel")
+    sets = str(own_folder(tmp_path, stack.commit[:9], MODE))
+    done = stack.render("--patches", sets)
+    assert (done.code, "changes nothing but modes, which a wheel does not keep" in done.err) == (5, True), done.err
+    stack.write(fits)
+    mine = tmp_path / "mine"
+    shutil.copytree(stack.engine.path, mine)
+    (mine / "engine/core.py").chmod(0o755)
+    done = stack.render("--patches", sets, "--src", f"engine={mine}")
+    assert (done.code, "mine.patch is in your tree already" in done.err) == (0, True), done.err
+    (stack.engine.path / "engine/core.py").chmod(0o755)
+    stack.commit = stack.engine.commit()
+    stack.write(plugin_files(stack, core=diff(stack.engine, "engine/core.py", PATCHED_FILE)))
+    done = stack.render("--patches", str(own_folder(tmp_path / "new", stack.commit[:9], MODE)))
+    assert (done.code, "changes nothing: the modes are the tree's already" in done.err) == (5, True), done.err
+
+
+def test_a_mode_is_kept_by_new_and_port(stack: Stack, tmp_path: Path) -> None:
+    stack.write(plugin_files(stack, core=diff(stack.engine, "engine/core.py", PATCHED_FILE)))
+    mine = tmp_path / "mine"
+    shutil.copytree(stack.engine.path, mine)
+    (mine / "engine/core.py").chmod(0o755)
+    done = stack.small("patches", "new", "engine", "--tree", str(mine), "--output", str(tmp_path / "sets"))
+    assert done.code == 0, done.err
+    made = tmp_path / "sets/engine" / stack.commit[:9] / "core.patch"
+    assert made.read_text() == MODE
+    made.rename(made.with_name("mode.patch"))
+    assert stack.render("--patches", str(tmp_path / "sets")).code == 0
+    moved = stack.engine.commit({"engine/core.py": "# more\n" + ENGINE_FILE})
+    words = ("patches", "port", "engine", stack.commit[:9], moved, "--git-mirror", str(stack.mirror))
+    done = stack.small(*words, "--patches", str(tmp_path / "sets"), "--output", str(tmp_path / "ported"))
+    assert (done.code, "mode: applies" in done.out) == (0, True), done.err
+    assert (tmp_path / "ported/PATCHES/engine" / moved[:9] / "mode.patch").read_text() == MODE
+
+
 def test_tree_at_another_commit_is_told_and_built(stack: Stack, tmp_path: Path) -> None:
     stack.write(plugin_files(stack, core=diff(stack.engine, "engine/core.py", PATCHED_FILE)))
     mine = tmp_path / "mine"
@@ -581,6 +640,26 @@ def test_summary_takes_the_lock_of_an_arch_that_has_a_complete_one(stack: Stack)
     assert "Patch File1: engine.core.py" in done.out
 
 
+def test_summary_tries_a_set_on_what_those_before_it_left(stack: Stack, tmp_path: Path) -> None:
+    """As a build does: what the plugin's set brings can be changed, and called, by the user's."""
+    first = PATCHED_FILE.replace("return None", "return self.depth_of_all")
+    core = diff(stack.engine, "engine/core.py", first)
+    over = diff(stack.engine, "engine/new.py", "class Deep:\n    depth_of_all = 3\n")
+    stack.write(plugin_files(stack, core=core, new=over))
+    calls = first.replace("depth + 1", "depth + 2").replace("engine.start()", "engine.depth_of_all")
+    stack.engine.commit({"engine/core.py": first})
+    mine = own_folder(tmp_path, stack.commit[:9], diff(stack.engine, "engine/core.py", calls))
+    done = stack("patches", "summary", "patched", "--patches", str(mine))
+    assert done.code == 0, done.err
+    assert "Not told of" not in done.out
+    mine_told = done.out.partition("= engine Patch Summary (PATCHES) =")[2]
+    assert "method         start" in mine_told
+    assert "method         serve" in mine_told
+    assert "method         stop" not in mine_told, "the plugin's set did that"
+    assert "depth_of_all" not in done.out.partition("Defects")[2], "a patch of the plugin's set defines it"
+    assert stack.render("--patches", str(mine)).code == 0
+
+
 def test_summary_tries_patches_on_the_tree_that_is_there(stack: Stack, tmp_path: Path) -> None:
     fits, new = diff(stack.engine, "engine/core.py", PATCHED_FILE), diff(stack.engine, "engine/new.py", "x = 1\n")
     stack.write(plugin_files(stack, core=fits, new=new))
@@ -651,9 +730,45 @@ def test_a_short_commit_is_looked_up_where_a_fetch_looks(
     monkeypatch.setenv("CANNERY_CACHE", str(cache))
     assert stack.small(*words, moved, *mirror).code == 0, "its tars are in that cache now"
     assert "is no known revision" in stack.small(*words, moved[:9]).err
+    one, other = stack.engine.twins()
+    assert one[:7] == other[:7]
+    done = stack.small(*words, one[:7], *mirror)
+    both = ", ".join(sorted((one, other)))
+    assert (done.code, f"{one[:7]!r} is the beginning of 2 commits of engine: {both}" in done.err) == (2, True), (
+        done.err
+    )
     stack.engine.git("clone", "--quiet", "--bare", str(stack.engine.path), str(cache / "git/made-up/engine.git"))
     done = stack.small(*words, moved[:9])
     assert done.code == 0, done.err
+
+
+def test_a_short_commit_that_two_sets_are_for_is_refused(stack: Stack, tmp_path: Path) -> None:
+    stack.write(plugin_files(stack, core=diff(stack.engine, "engine/core.py", PATCHED_FILE)))
+    one, other = stack.engine.twins()
+    text = diff(stack.engine, "engine/core.py", PATCHED_FILE)
+    for rev in (one[:12], other[:12]):
+        sets = own_folder(tmp_path, rev, text)
+    places = ("--git-mirror", str(stack.mirror), "--patches", str(sets))
+    done = stack.small("patches", "port", "engine", one[:7], stack.commit, *places)
+    both = ", ".join(sorted((one[:12], other[:12])))
+    assert done.code == 3
+    assert f"{one[:7]!r} is the beginning of several commits that have sets: {both}" in done.err
+    done = stack.small("patches", "port", "engine", one[:20], stack.commit, *places)
+    assert (done.code, "1 of 1 applies" in done.out) == (0, True), done.err
+
+
+def test_a_misfit_of_ones_own_tree_is_looked_at_in_that_tree(stack: Stack, tmp_path: Path) -> None:
+    stack.write(plugin_files(stack, core=diff(stack.engine, "engine/core.py", PATCHED_FILE)))
+    mine = tmp_path / "my tree"
+    shutil.copytree(stack.engine.path, mine)
+    (mine / "engine/core.py").write_text(ENGINE_FILE.replace("return self.depth", "return 7"))
+    done = stack.render("--src", f"engine={mine}")
+    hint = re.search(r"`build.py (patches port .*)` shows both sides", done.err)
+    assert (done.code, hint is not None) == (5, True), done.err
+    assert hint is not None
+    assert hint[1] == f"patches port engine {stack.commit[:9]} --tree '{mine}'"
+    shown = stack.small(*shlex.split(hint[1]), "--git-mirror", str(stack.mirror))
+    assert (shown.code, "! " in shown.out, "return 7" in shown.out) == (3, True, True), shown.err
 
 
 def test_notes_of_several_sets_say_whose_they_are(stack: Stack, tmp_path: Path) -> None:
@@ -721,15 +836,17 @@ def test_port_is_exit_3_where_one_of_two_sets_does_not_apply(stack: Stack, tmp_p
         (("port", "engine", "0000000000"), 2, "name the revision to try, or a folder with --tree"),
         (("port", "engine", "0000000000", "1" * 40), 3, "no patch set of engine is for commit 0000000000"),
         (("port", "engin", "a", "b"), 2, "'engin' is no source component"),
-        (("port", "engine"), 2, "patches port: 1 words"),
-        (("summary",), 2, "patches summary: 0 words"),
+        (("port", "engine"), 2, "the following arguments are required: FROM"),
+        (("summary",), 2, "the following arguments are required: PROFILE"),
+        (("summary", "patched", "engine", "more"), 2, "build.py patches summary: one word too many: 'more'"),
         (("list", "no-such"), 2, "no profile 'no-such'"),
         (("new", "engine"), 2, "name the working tree with --tree"),
     ],
 )
 def test_wrong_words_are_told(stack: Stack, words: tuple[str, ...], code: int, error: str) -> None:
     stack.write(plugin_files(stack, core=diff(stack.engine, "engine/core.py", PATCHED_FILE)))
-    done = stack.small("patches", *words, "--git-mirror", str(stack.mirror))
+    mirror = ("--git-mirror", str(stack.mirror)) if words[0] in {"port", "summary"} else ()
+    done = stack.small("patches", *words, *mirror)
     assert done.code == code, done.err
     assert error in done.err
 
@@ -753,6 +870,10 @@ def test_new_set_of_a_working_tree_can_be_built_with(stack: Stack, tmp_path: Pat
     assert "core" in stack.patches()
     again = stack.small("patches", "new", "engine", "--tree", str(mine), "--output", str(tmp_path / "sets"))
     assert (again.code, "there is a patch set already" in again.err) == (2, True)
+    made = stack.small("patches", "new", "engine", "--tree", str(mine), "--output", str(tmp_path / "other"), "--json")
+    told = json.loads(made.out)
+    assert (told["rev"], told["untracked"]) == (stack.commit, ["engine/new.py"])
+    assert [path.rpartition("/")[2] for path in told["patches"]] == ["core.patch"]
     clean = stack.small(
         "patches", "new", "engine", "--tree", str(stack.engine.path), "--output", str(tmp_path / "more")
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import tomllib
 from typing import TYPE_CHECKING
 
 import pytest
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 BASE = {"PATH": "/usr/local/python3.11.14/bin:/usr/bin", "PYTHONPATH": "/cann"}
 PTH = "/opt/venv/lib/python3.11/site-packages/cannery-user.pth"
+PIP_CONF, UV_TOML = "/opt/venv/pip.conf", "/opt/cannery/uv.toml"
 
 
 def dockerfile(found: Recipe) -> str:
@@ -85,7 +87,7 @@ def test_python_is_the_venvs_and_what_pip_brings_comes_before_it() -> None:
     env = image_environment(user_recipe(), BASE)
     assert env["PATH"] == "/opt/venv/bin:/opt/user/bin:/usr/local/python3.11.14/bin:/usr/bin"
     assert env["PYTHONPATH"] == "/cann:/opt/user/lib/python3.11/site-packages"
-    assert env["PIP_PYTHON"] == "/opt/user/bin/python"
+    assert "PIP_PYTHON" not in env, "it would rule over the pip of a user's own environment too"
     assert "HOME" not in env, "login shells have the home of whoever logs in"
     assert image_environment(user_recipe(), {"PATH": "/bin"})["PYTHONPATH"] == "/opt/user/lib/python3.11/site-packages"
     root = image_environment(recipe(), BASE)
@@ -104,8 +106,8 @@ def test_the_manifest_says_who_runs_it_and_what_has_to_be_writable() -> None:
     told = manifest(made, compatibility())
     assert told["user"] == {"uid": 1234, "gid": 1235, "name": "me", "home": "/home/me"}
     assert told["checks"]["writable"] == sorted(cache_folders(found))
-    digest = hashlib.sha256(files[f"rootfs{PTH}"].encode()).hexdigest()
-    assert told["checks"]["files"] == [{"path": PTH, "sha256": f"sha256:{digest}"}]
+    digests = {path: hashlib.sha256(files[f"rootfs{path}"].encode()).hexdigest() for path in (PTH, PIP_CONF, UV_TOML)}
+    assert told["checks"]["files"] == [{"path": path, "sha256": f"sha256:{one}"} for path, one in digests.items()]
     root = manifest(plan(), compatibility())
     assert (root["user"], root["checks"]["files"], "writable" in root["checks"]) == (None, [], False)
 
@@ -115,6 +117,20 @@ def test_the_user_is_a_number_and_comes_after_every_layer() -> None:
     assert lines.index("USER 1234") > max(i for i, line in enumerate(lines) if line.startswith(("COPY", "RUN")))
     assert {"ENV HOME=/home/me", "WORKDIR /home/me"} <= {*lines}
     assert not [line for line in dockerfile(recipe()).splitlines() if line.startswith(("USER", "WORKDIR"))]
+
+
+def test_pip_and_uv_are_told_where_to_install_and_uv_what_is_there() -> None:
+    found = user_recipe()
+    made = make_plan(found, inputs(found))
+    files = render(made, TEMPLATES, compatibility())
+    assert files[f"rootfs{PIP_CONF}"] == "[global]\npython = /opt/user/bin/python\n"
+    told = tomllib.loads(files[f"rootfs{UV_TOML}"])
+    assert told["pip"] == {"python": "/opt/user/bin/python"}
+    names = {package.name for package in made.lock.packages} | {step.package for step in made.sources}
+    assert "torch" in names
+    assert told["exclude-dependencies"] == sorted(names)
+    root = render(plan(), TEMPLATES, compatibility())
+    assert not {f"rootfs{PIP_CONF}", f"rootfs{UV_TOML}"} & root.keys()
 
 
 def test_another_number_is_another_system_layer_and_the_same_wheels() -> None:

@@ -6,12 +6,18 @@ import difflib
 import random
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import pytest
 
 from cannery.core.errors import FindingsError
-from cannery.core.patch_set import PatchSet, SetResult, apply_set, find_set, no_set_for
-from cannery.core.patch_text import PatchFile, parse_patch
+from cannery.core.file_patch import PatchFile
+from cannery.core.patch_set import PatchSet, find_set, no_set_for
+from cannery.core.patch_text import parse_patch
+from cannery.core.set_apply import apply_set
+
+if TYPE_CHECKING:
+    from cannery.core.set_result import SetResult
 
 OLD = "".join(f"line {number}\n" for number in range(1, 31))
 COMMIT = "796871d7d092f7cbc6a64e7f4a3796f7a2217f5e"
@@ -153,19 +159,19 @@ def test_modes_are_recorded() -> None:
     assert result.results[0].changed == ("x.py", "n.sh")
 
 
-def test_a_patch_of_modes_alone_is_a_problem() -> None:
+def test_a_patch_of_modes_alone_is_applied() -> None:
     mode = b"diff --git a/x.py b/x.py\nold mode 100644\nnew mode 100755\n"
     result = applied(patches(mode=mode), x="a\n")
-    assert [str(problem) for problem in result.problems] == [
-        (
-            "mode.patch: x.py: changes nothing but modes\n"
-            "  → nothing proves it in an image: leave it out, or put it into a patch that changes what a file holds"
-        )
+    assert (result.ok, result.modes, result.contents) == (True, {"x.py": "100755"}, {"x.py": b"a\n"})
+    assert (result.results[0].changed, result.results[0].rewritten) == (("x.py",), ())
+    twice = applied(patches(mode=mode, more=mode), x="a\n")
+    assert [str(one) for one in twice.problems] == [
+        "more.patch: x.py: changes nothing\n  → leave the patch out of its set"
     ]
-    assert (result.results[0].ok, result.modes) == (True, {"x.py": "100755"})
+    assert [one.what for one in applied(patches(mode=mode)).problems] == ["the file does not exist"]
     change = diff("x.py", OLD, swapped(OLD, 9))
     there = applied(patches(mode=mode + change), x=swapped(OLD, 9))
-    assert [one.what for one in there.problems] == ["changes nothing but modes"]
+    assert (there.ok, there.modes) == (True, {"x.py": "100755"})
     fits = applied(patches(mode=mode + change), x=OLD)
     assert fits.ok
     assert [one.results[0].already for one in (result, there, fits)] == [False, True, False]

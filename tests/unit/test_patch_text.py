@@ -7,7 +7,9 @@ import hashlib
 import pytest
 
 from cannery.core.errors import ExitCode
-from cannery.core.patch_text import Change, FilePatch, HunkLine, PatchError, parse_patch
+from cannery.core.file_patch import Change, FilePatch
+from cannery.core.patch_hunk import HunkLine, PatchError
+from cannery.core.patch_text import parse_patch
 
 HUNK = b"@@ -1,3 +1,3 @@ class Thing:\n one\n-two\n+TWO\n three\n"
 HEADER = b"--- a/pkg/x.py\n+++ b/pkg/x.py\n"

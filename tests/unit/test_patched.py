@@ -105,6 +105,20 @@ def test_what_a_tree_lacks_is_one_line(trees: Trees) -> None:
     assert trees.said() == [f"{start} 2 of 4 patches: workers, dapo (verl/workers.py is not patched; …)"]
 
 
+def test_a_mode_that_a_patch_sets_is_looked_at(trees: Trees) -> None:
+    path = trees.tree / "recipe/dapo.py"
+    (file,) = next(patch for patch in trees.manifest["patches"] if patch["name"] == "dapo")["files"]
+    for wanted, mode, says in (
+        (True, 0o644, "cannot be executed, the patch lets it"),
+        (False, 0o755, "can be executed, the patch takes that away"),
+    ):
+        path.chmod(mode)
+        file["executable"] = wanted
+        assert trees.said() == [f"cannery: {trees.tree} lacks 1 of 4 patches: dapo (recipe/dapo.py {says})"]
+        path.chmod(mode ^ 0o111)
+        assert trees.said() == []
+
+
 @pytest.mark.parametrize(
     ("name", "text", "says"),
     [

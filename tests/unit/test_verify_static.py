@@ -624,6 +624,29 @@ def test_the_images_user_has_to_write_at_home(tree: Tree, monkeypatch: pytest.Mo
     assert tree.check("static.writable").details == ("home /home/me: /home/me is no folder",)
 
 
+def test_a_home_that_another_user_cannot_write_is_told(tree: Tree) -> None:
+    """Ray keeps its token there, and ends where it cannot."""
+    with_user()(tree)
+    tree.env["HOME"] = "/home/me"
+    assert tree.check("static.writable").status == "passed"
+    tree.env["HOME"] = "/home/me/.profile"
+    outcome = tree.check("static.writable")
+    assert outcome.status == "warning"
+    why = "/home/me/.profile is no folder, and Ray writes there, as others do"
+    assert outcome.message == f"HOME=/home/me/.profile: {why}: start it with -e HOME=/tmp"
+    tree.manifest["user"] = None
+    assert tree.check("static.writable").status == "passed", "root's image: its user is who starts it"
+
+
+def test_settings_that_the_manifest_names_are_the_images_own(tree: Tree) -> None:
+    tree.write("/opt/venv/pip.conf", "[global]\n")
+    assert tree.check("static.leftovers").message == "/opt/venv/pip.conf was left in the image"
+    tree.manifest["checks"]["files"].append({"path": "/opt/venv/pip.conf", "sha256": None})
+    assert tree.check("static.leftovers").status == "failed", "nothing holds it to what it should be"
+    tree.manifest["checks"]["files"][-1]["sha256"] = f"sha256:{'0' * 64}"
+    assert tree.check("static.leftovers").status == "passed"
+
+
 def test_caches_younger_than_the_container_are_the_users(tree: Tree) -> None:
     cache = tree.write("/root/.cache/huggingface/x").parent
     os.utime(cache, (2_000_000, 2_000_000))

@@ -112,7 +112,7 @@ def looks(patches: Sequence[Mapping[str, Any]], place: Callable[[str], str]) -> 
     for (patch, file), index in zip(rows, at, strict=True):
         path = place(file["path"])
         content = read(path)
-        fault = file_fault(content, chains[file["path"]], index)
+        fault = file_fault(content, chains[file["path"]], index) or mode_fault(path, file.get("executable"))
         names = {item["name"]: functions[file["path"], item["name"]] for item in file.get("functions", ())}
         whole = not fault or (fault == NEITHER and isinstance(content, bytes) and holds(content, names))
         result.append(Look(patch, file, path, fault, whole))
@@ -150,6 +150,13 @@ def file_fault(content: bytes | OSError, chain: Sequence[str | None], at: int) -
     if chain[at] is None:
         return "still exists, the patch removes it"
     return "is not patched" if reached >= 0 else NEITHER
+
+
+def mode_fault(path: str, executable: object) -> str:
+    """Whether its owner can execute a file otherwise than the patch says; "" where it says nothing."""
+    if not isinstance(executable, bool) or bool(os.stat(path).st_mode & 0o100) == executable:
+        return ""
+    return "cannot be executed, the patch lets it" if executable else "can be executed, the patch takes that away"
 
 
 def holds(data: bytes, names: Mapping[str, Sequence[str]]) -> bool:

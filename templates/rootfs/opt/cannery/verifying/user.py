@@ -56,6 +56,9 @@ def writable_check(image: Image) -> Outcome:
         return warning(f"this container is read-only, and programs write to {', '.join(tops)}: start it with {given}")
     if closed:
         return failed(f"uid {os.geteuid()} cannot write {len(closed)} of {len(places)} folders", closed)
+    home = image.env.get("HOME", "")
+    if user and home and (why := why_closed(image, home)):
+        return warning(f"HOME={home}: {why}, and Ray writes there, as others do: start it with -e HOME=/tmp")
     return passed(f"{len(places)} folders can be written by uid {os.geteuid()}" if places else "no folder is named")
 
 

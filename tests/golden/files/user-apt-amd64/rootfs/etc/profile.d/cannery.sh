@@ -5,7 +5,6 @@ if [ -z "${VIRTUAL_ENV+set}" ]; then
     export LD_LIBRARY_PATH='/lib64'
     export VIRTUAL_ENV='/opt/venv'
     export PYTHONPATH='/opt/user/lib/python3.11/site-packages'
-    export PIP_PYTHON='/opt/user/bin/python'
     export XDG_CACHE_HOME='/var/cache/cannery'
     export HF_HOME='/var/cache/cannery/huggingface'
     export MODELSCOPE_CACHE='/var/cache/cannery/modelscope'

@@ -1,33 +1,26 @@
-"""What `build.py patches` works on: sets wherever they are kept, a tree at a commit, a working tree's diff."""
+"""What `build.py patches port` works on: a component's patch sets, and its tree at a commit."""
 
 from __future__ import annotations
 
 import re
 from contextlib import closing
-from dataclasses import dataclass, replace
-from itertools import count
-from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from cannery.core.errors import FindingsError, UnableError, UsageError
+from cannery.core.errors import UsageError
 from cannery.core.patch_list import SHOWN, component_named
 from cannery.core.patch_port import AT
-from cannery.core.patch_set import SHORTEST, apply_set
-from cannery.core.patch_summary import entry
-from cannery.core.py_changes import python_changes
+from cannery.core.patch_set import SHORTEST
 from cannery.core.recipe import Chosen
 from cannery.core.source_plan import COMMIT, source_request
 from cannery.core.words import did_you_mean
 from cannery.edge.git_cache import cached
 from cannery.edge.git_mirror import is_git_dir, places
 from cannery.edge.git_objects import commits_named
-from cannery.edge.git_run import GitReadError, read
-from cannery.edge.patch_folders import plugin_sets, read_set
+from cannery.edge.patch_folders import plugin_sets
 from cannery.edge.patch_trees import TreeReader
-from cannery.edge.working_tree import working_diff
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from cannery.core.catalog import Catalog
@@ -39,43 +32,7 @@ if TYPE_CHECKING:
 EPOCH = 0
 # A hash that is cut short; shorter ones are not told apart from words.
 SHORT = re.compile(rf"[0-9a-f]{{{SHORTEST},39}}")
-# Bytes of a patch's name; file systems take 255, with its ending and a number.
-LONGEST = 200
 HASH = re.compile(rf"[0-9a-f]{{{SHORTEST},40}}")
-
-
-class FolderReader:
-    """A folder as a tree: the same questions as `TreeReader`'s."""
-
-    def __init__(self, folder: Path) -> None:
-        """Raise `UsageError` for what is no folder."""
-        if not folder.is_dir():
-            what = "is no folder" if folder.exists() else "does not exist"
-            raise UsageError(f"--tree: {str(folder)!r} {what}", hint="name the folder that the patches are tried on")
-        self._folder = folder
-
-    @property
-    def paths(self) -> tuple[str, ...]:
-        """Every file's path."""
-        files = (path for path in sorted(self._folder.rglob("*")) if path.is_file() and not path.is_symlink())
-        return tuple(path.relative_to(self._folder).as_posix() for path in files)
-
-    def read(self, path: str) -> bytes | None:
-        """Return the content of a file; None when there is none. A link is no file, nor is what lies behind one.
-
-        `path` is one that a patch may name (`cannery.core.patch_path.safe`). Raises `UnableError` for a file that
-        cannot be read.
-        """
-        place = self._folder
-        try:
-            for part in PurePosixPath(path).parts:
-                place /= part
-                if place.is_symlink():
-                    return None
-            return place.read_bytes() if place.is_file() else None
-        except OSError as error:
-            reason = error.strerror or str(error)
-            raise UnableError(f"cannot be read: {reason}", where=str(place), hint="make it readable for you") from error
 
 
 def source_component(catalog: Catalog, repo: str) -> str:
@@ -116,7 +73,7 @@ def some_commit(text: str) -> str:
 def full_commit(context: Context, catalog: Catalog, component: str, text: str) -> str:
     """Return the full commit of a known revision, or of the only one on this host that `text` is the beginning of.
 
-    A full hash is returned as it is. Raises `UsageError` for anything else.
+    A full hash is returned as it is. Raises `UsageError` for anything else, naming the commits if several.
     """
     text = text.lower()
     known = [commit for commit in catalog.components[component].revisions if len(text) >= 7 and commit.startswith(text)]
@@ -124,6 +81,9 @@ def full_commit(context: Context, catalog: Catalog, component: str, text: str) -
         known = sorted(_on_this_host(context, catalog.components[component], text))
     if len(known) == 1:
         return known[0]
+    if known:
+        what = f"{text!r} is the beginning of {len(known)} commits of {component}: {', '.join(known)}"
+        raise UsageError(what, hint="give more digits of the one that is meant")
     if not COMMIT.fullmatch(text):
         names = ", ".join(commit[:12] for commit in catalog.components[component].revisions)
         raise UsageError(
@@ -163,66 +123,3 @@ def tree_at(context: Context, catalog: Catalog, component: str, commit: str) -> 
         log=context.cache / "log" / "git.log",
     )
     return file.tar
-
-
-@dataclass(frozen=True)
-class NewSet:
-    """A set made of a working tree: its HEAD, {name: patch}, entries for a summary, and files that are in no patch."""
-
-    rev: str
-    texts: dict[str, bytes]
-    entries: tuple[dict[str, Any], ...]
-    untracked: tuple[str, ...]
-
-
-def new_set(context: Context, repo: str, folder: Path) -> NewSet:
-    """Make a set of what differs from HEAD in a working tree, file by file; each is tried on HEAD before it is given.
-
-    Raises `UsageError` and `FindingsError` as `working_diff`; `FindingsError` for what no patch of texts can hold.
-    """
-    head, diffs, untracked = working_diff(context, folder)
-    names = patch_names(list(diffs))
-    texts = {names[path]: text for path, text in diffs.items()}
-    entries = []
-    for path, text in sorted(diffs.items()):
-        patches = read_set(repo, head, str(folder), {names[path]: text})
-        result = apply_set(patches, lambda name: _at_head(context, folder, name))
-        if result.problems:
-            raise FindingsError("\n".join(map(str, result.problems)), where=str(folder))
-        parts = [python_changes(name, result.before[name], after) for name, after in result.contents.items()]
-        entries.append(entry(names[path], parts))
-    return NewSet(head, texts, tuple(entries), untracked)
-
-
-def _at_head(context: Context, folder: Path, path: str) -> bytes | None:
-    try:
-        return read(("-C", folder, "cat-file", "blob", f"HEAD:{path}"), context.env)
-    except GitReadError:
-        return None
-
-
-def patch_names(paths: list[str]) -> dict[str, str]:
-    """Return {path: name of its patch}, no name twice: the file's own without its ending where no other file has it.
-
-    Otherwise folders stand before it, then its ending behind it, and at last a number.
-    """
-    names: dict[str, str] = {}
-    for path in sorted(paths):
-        taken = set(names.values())
-        names[path] = next(name for name in _names_for(PurePosixPath(path)) if name not in taken)
-    return names
-
-
-def _names_for(path: PurePosixPath) -> Iterator[str]:
-    """Yield names for the patch of one file, the shortest first, without an end."""
-    parts = path.with_suffix("").parts
-    yield from (_fit("_".join(parts[-take:])) for take in range(1, len(parts) + 1))
-    whole = _fit("_".join(path.parts))
-    yield whole
-    yield from (f"{whole}_{number}" for number in count(2))
-
-
-def _fit(name: str) -> str:
-    """Return a name that sets are read with again: no dot in front, nothing that does not print, not too long."""
-    plain = "".join(sign if sign.isprintable() else "_" for sign in name).lstrip(".") or "_"
-    return plain.encode()[:LONGEST].decode(errors="ignore")
