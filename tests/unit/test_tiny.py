@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
 
 import tiny_config
@@ -56,6 +58,7 @@ def test_a_batch_fits_the_cards_and_what_is_generated_the_engine() -> None:
     length = tiny_verl.PROMPT + tiny_verl.RESPONSE
     longest = table["actor_rollout_ref.rollout.max_num_batched_tokens"]
     assert isinstance(longest, int)
+    assert length == table["actor_rollout_ref.rollout.max_model_len"]
     assert length <= min(longest, tiny_model.LONGEST)
     assert tiny_mindspeed_rl.PROMPT + tiny_mindspeed_rl.RESPONSE <= tiny_model.LONGEST
 
@@ -89,6 +92,23 @@ def test_sglang_is_told_its_attention(engine: str, more: tuple[str, ...]) -> Non
 )
 def test_settings_as_hydra_reads_them(value: object, text: str) -> None:
     assert tiny_config.override(("a.b", value)) == f"a.b={text}"
+
+
+@pytest.mark.parametrize(
+    ("engine", "trainer", "error"),
+    [
+        ("vllm", {"use_v1": True}, "made_up_trainer, which the step starts with, cannot be imported: No module named"),
+        ("", {"use_v1": True}, ""),
+        ("vllm", {"use_v1": False}, ""),
+        ("vllm", {}, ""),
+    ],
+)
+def test_a_trainer_that_is_loaded_late_must_be_there(
+    engine: str, trainer: dict[str, object], error: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tiny_verl, "LATE", "made_up_trainer")
+    with pytest.raises(ImportError, match=error) if error else nullcontext():
+        tiny_config.started({"trainer": trainer}, {"engine": engine})
 
 
 def test_a_setting_that_did_not_arrive_is_named() -> None:

@@ -126,6 +126,14 @@ def test_caches_of_the_children_go_to_the_scratch_folder(tree: Tree, tmp_path: P
     assert "RAY_TMPDIR" not in scratch.outside(image).env
 
 
+def test_ray_counts_enough_and_hccl_has_ports_unless_the_image_says_otherwise(tree: Tree) -> None:
+    env = scratch.outside(tree.image()).env
+    assert json.loads(env["RAY_OVERRIDE_RESOURCES"]) == {"CPU": 32}  # the NPUs are still counted by ray itself
+    assert env["HCCL_HOST_SOCKET_PORT_RANGE"] != env["HCCL_NPU_SOCKET_PORT_RANGE"]
+    tree.env["HCCL_NPU_SOCKET_PORT_RANGE"] = "50000-50020"
+    assert scratch.outside(tree.image()).env["HCCL_NPU_SOCKET_PORT_RANGE"] == "50000-50020"
+
+
 @pytest.mark.parametrize(("interfaces", "wanted"), [(("lo",), True), (("lo", "eth0"), False), ((), False)])
 def test_a_container_without_network_is_told_its_own_address(
     tree: Tree, interfaces: tuple[str, ...], wanted: bool
@@ -333,6 +341,41 @@ def test_the_error_of_a_ray_actor_is_the_message() -> None:
     found = judged_step(Step("verl", 1, "ended with code 1 before it was done", text), 1)
     assert found.message.endswith("ray.exceptions.RayTaskError(RuntimeError): see above")
     assert found.details[0].startswith("(WorkerDict pid=12)")
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        (
+            "(vLLMHttpServer pid=7) \x1b[0;36m(Worker pid=8)\x1b[0;0m ERROR 11-28 13:43:48 [core.py:824] OSError: gone",
+            "OSError: gone",
+        ),
+        (
+            "\x1b[33m(autoscaler +1m1s)\x1b[0m Error: No available node types can fulfill resource request {'CPU': 3}",
+            "Error: No available node types can fulfill resource request {'CPU': 3}",
+        ),
+        ("(Worker pid=7, ip=192.0.2.1) ValueError: no", "ValueError: no"),
+    ],
+)
+def test_an_error_behind_the_names_of_processes_is_the_message(line: str, why: str) -> None:
+    """A trainer whose engine died waits until it is ended; only these lines tell why."""
+    found = judged_step(Step("verl", None, "no answer within 1200 s", f"{line}\n(pid=7) still waiting\n"), 1)
+    assert (found.status, found.message) == ("failed", f"verl no answer within 1200 s: {why}")
+
+
+@pytest.mark.parametrize(
+    ("said", "word"),
+    [
+        ("openai_harmony.HarmonyError: failed to download or load vocab file", "TIKTOKEN_ENCODINGS_BASE"),
+        ("ValueError: Total available GPUs 0 is less than total desired GPUs 1", "ray counts no NPU"),
+        ("ValueError: Total available GPUs 1 is less than total desired GPUs 2", ""),
+    ],
+)
+def test_a_known_cause_comes_with_what_to_do(said: str, word: str) -> None:
+    details = judged_step(Step("verl", 1, "ended", said), 1).details
+    assert details[0] == said
+    assert word in details[-1]
+    assert len(details) == (2 if word else 1)
 
 
 def test_the_script_of_the_stages_answers_in_a_file(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Stage config: the trainer's own hydra configuration takes the overrides of the training step, without an NPU."""
 
+import importlib
 import importlib.util
 import json
 import os
@@ -20,6 +21,7 @@ def make(folder: str, facts: dict[str, Any]) -> dict[str, Any]:
         composed = job([*words, "--cfg", "job"])
         checked(composed, pairs)
         validated(composed)
+        started(composed, facts)
         told, cwd = f"{tiny_verl.MODULE} takes {len(pairs)} settings", folder
     else:
         table = tiny_mindspeed_rl.table(folder, facts)
@@ -96,6 +98,19 @@ def checked(config: Mapping[str, Any], pairs: Iterable[tuple[str, object]]) -> N
             faults.append(f"{name} is {found!r}, told {value!r}")
     if faults:
         raise ValueError("; ".join(faults))
+
+
+def started(config: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
+    """Imports the trainer that verl 0.9 loads late, when ray runs already, and whose needs are in no wheel's core.
+
+    Earlier ones load it with their entry point, so the composing has proved it. Without an engine no step needs it.
+    """
+    if not (facts["engine"] and config["trainer"].get("use_v1")):
+        return
+    try:
+        importlib.import_module(tiny_verl.LATE)
+    except ImportError as error:
+        raise ImportError(f"{tiny_verl.LATE}, which the step starts with, cannot be imported: {error}") from error
 
 
 def validated(config: dict[str, Any]) -> None:

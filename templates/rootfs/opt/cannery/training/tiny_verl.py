@@ -6,10 +6,13 @@ from typing import Any
 
 MODULE = "verl.trainer.main_ppo"
 CONFIG = "ppo_trainer"
+LATE = "verl.trainer.ppo.v1"  # the trainer where `trainer.use_v1` is true
 REWARD = os.path.join(os.path.dirname(os.path.realpath(__file__)), "tiny_reward.py")
 PROMPT, RESPONSE = 128, 32  # tokens, which are bytes here
+BUCKET = 64  # MiB in which weights go to the engine: the usual 2048 would lie on the NPU or in /dev/shm
 SAMPLES = 2  # answers to a prompt: GRPO compares them with each other
 AR = "actor_rollout_ref"
+BUCKETS = ("checkpoint_engine.update_weights_bucket_megabytes", "update_weights_bucket_megabytes")
 # Names differ by verl's revision: the first that the image's configuration has is taken (0.5 to 0.9 have one of each).
 Table = tuple[tuple[tuple[str, ...], object], ...]
 
@@ -42,11 +45,14 @@ def table(folder: str, facts: Mapping[str, Any]) -> Table:
         ((f"{AR}.rollout.tensor_model_parallel_size",), 1),
         ((f"{AR}.rollout.gpu_memory_utilization",), 0.3),
         ((f"{AR}.rollout.enforce_eager",), True),
+        # As verl 0.5 has it by itself; newer ones take all positions of the model, more than the batched tokens below.
+        ((f"{AR}.rollout.max_model_len",), PROMPT + RESPONSE),
         ((f"{AR}.rollout.max_num_seqs",), 16),
         ((f"{AR}.rollout.max_num_batched_tokens",), 4 * (PROMPT + RESPONSE)),
         ((f"{AR}.rollout.enable_chunked_prefill",), False),
         ((f"{AR}.rollout.log_prob_micro_batch_size_per_gpu",), 1),
         ((f"{AR}.rollout.agent.num_workers",), 1),
+        ((f"{AR}.rollout.{BUCKETS[0]}", f"{AR}.rollout.{BUCKETS[1]}"), BUCKET),
         (("reward.custom_reward_function.path", "custom_reward_function.path"), REWARD),
         (("reward.custom_reward_function.name", "custom_reward_function.name"), "compute_score"),
         (("trainer.device",), "npu"),

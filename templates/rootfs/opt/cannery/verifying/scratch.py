@@ -12,6 +12,11 @@ from verifying.image import Image
 MARK = "CANNERY_TRAIN"  # by it the processes are known that a trainer left behind: ray's are in sessions of their own
 KEY = "scratch"
 LOOPBACK = "lo"
+# What ray is to count, whatever the container has: MindSpeed-RL asks for 8 CPUs a card and 10 beside, verl for 3 a card
+# and some more, and where fewer are counted they wait without end. Ray starts as many workers ahead, not one a core.
+RESOURCES = {"RAY_OVERRIDE_RESOURCES": '{"CPU": 32}'}
+# A worker and its engine are two processes on one NPU: both can listen only where HCCL has ports to choose from.
+PORTS = {"HCCL_HOST_SOCKET_PORT_RANGE": "60000-60050", "HCCL_NPU_SOCKET_PORT_RANGE": "61000-61050"}
 LONGEST = 30  # characters: ray puts sockets 65 to 75 deeper, and the path of a socket ends at 107
 
 
@@ -33,6 +38,8 @@ def outside(image: Image) -> Image:
     home = os.path.join(folder, "home")
     os.makedirs(home, exist_ok=True)
     env = {
+        **PORTS,
+        **RESOURCES,
         **image.env,
         MARK: folder,
         "HOME": home,

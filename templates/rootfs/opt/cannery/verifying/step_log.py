@@ -11,8 +11,17 @@ COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 LINES = (re.compile(r"\bstep:\d+( - .+)"), re.compile(r"\biteration: \d+ / \d+( \| .+)"))
 SPLIT = re.compile(r" - | \| ")
 NUMBER = re.compile(r"(?:[\w.]+\()?([-+.\w]+)\)?")  # numpy prints np.float64(0.1)
-ERROR = re.compile(r"^(?:\(.*?pid=.*?\) )?((?:\w+\.)*\w*(?:Error|Exception|Exit)\b.*)")
+# ray names the process in front, a vLLM in it its own and the place; lines of ray itself say since when it waits.
+PREFIX = r"(?:\((?:[^()]*pid=[^()]*|autoscaler[^()]*)\) )*(?:ERROR [-\d]+ [:\d]+ \[[^]]*\] )?"
+ERROR = re.compile(rf"^{PREFIX}((?:\w+\.)*\w*(?:Error|Exception|Exit)\b.*)")
 LAST_LINES = 20
+# What a trainer says of a cause that it does not name, and what to do about it.
+VOCABULARY = """verl asks for gpt-oss's vocabulary with vLLM from 0.12 on, whatever the model: without a network, put
+o200k_base.tiktoken into a folder and name that in TIKTOKEN_ENCODINGS_BASE"""
+HINTS = {
+    "failed to download or load vocab file": " ".join(VOCABULARY.split()),
+    "Total available GPUs 0 is less": "ray counts no NPU: it looks for CANN's acl, then for /dev/davinci*",
+}
 
 
 class Step(NamedTuple):
@@ -30,7 +39,8 @@ def judged_step(step: Step, cards: int) -> Outcome:
     last = [line for line in text.splitlines() if line.strip()][-LAST_LINES:]
     if step.code != 0:
         why = [found[1] for line in text.splitlines() if (found := ERROR.match(line.strip()))]
-        return failed(f"{step.trainer} {step.ending}{': ' + why[-1][:200] if why else ''}", last)
+        said = f"{step.trainer} {step.ending}{': ' + why[-1][:200] if why else ''}"
+        return failed(said, [*last, *(hint for sign, hint in HINTS.items() if sign in text)])
     values = metrics(text)
     told = {name: value for name, value in values.items() if "loss" in name or "grad_norm" in name}
     if not any("loss" in name for name in told):
