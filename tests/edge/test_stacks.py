@@ -207,8 +207,13 @@ MORE = {
     "verl-sglang": {"cython", "ml-dtypes", "pathlib2", "pip", "tornado"},
 }
 # What verl's setup.py asks for beside the list that the guide installs, ray[default] and tensorboard, with what these
-# ask for; the numbers are of the guide's list.
+# ask for; the numbers are of the guide's list. MindSpeed-RL asks for ray alone, its profile for ray[default].
 ADDED = {
+    "mindspeed-rl": {
+        "aiohttp-cors", "cachetools", "colorful", "distlib", "google-api-core", "google-auth",
+        "googleapis-common-protos", "opencensus", "opencensus-context", "proto-plus", "py-spy", "pyasn1",
+        "pyasn1-modules", "rsa", "smart-open", "virtualenv", "wrapt",
+    },
     "verl-sglang": {
         "absl-py", "aiohttp-cors", "cachetools", "colorful", "distlib", "google-api-core", "google-auth",
         "googleapis-common-protos", "grpcio", "markdown", "opencensus", "opencensus-context", "proto-plus", "py-spy",
