@@ -16,7 +16,8 @@ import pytest
 import yaml
 
 from tests.e2e.engine_fixtures import ROOT
-from tests.e2e.ship_fixtures import PASSWORD, PROFILE, USER
+from tests.e2e.registry import PASSWORD, USER
+from tests.e2e.ship_fixtures import PROFILE
 from tests.e2e.test_ship import registry, ship, yard
 
 if TYPE_CHECKING:

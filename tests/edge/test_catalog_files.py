@@ -190,7 +190,7 @@ def test_an_unquoted_date_says_how_to_quote_it(images: Path) -> None:
     ("name", "old", "new", "says"),
     [
         (QUICKSTART, "shm_size: 16g", "shm_sise: 16g", "shm_sise: unknown key; did you mean shm_size"),
-        (QUICKSTART, "{name: verl,", "{nmae: verl,", "components.8.nmae: unknown key; did you mean name"),
+        (QUICKSTART, "{name: verl,", "{nmae: verl,", "components.12.nmae: unknown key; did you mean name"),
         (QUICKSTART, "name: tensordict", "name: tensordickt", "or did you mean tensordict"),
         (QUICKSTART, 'cann: "8.5.0"', 'cann: "8.5.9"', "no CANN line '8.5.9'; did you mean 8.5."),
         (QUICKSTART, "chip: 910b", "chip: 910bb", "target.chip: '910bb' is not known"),

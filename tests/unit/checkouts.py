@@ -46,14 +46,18 @@ def quickstart_packages(arch: Arch) -> tuple[LockedPackage, ...]:
     """A lock's content for `quickstart`: its components, what CANN imports, and one package more."""
     tag = f"cp311-cp311-manylinux_2_28_{arch.machine}.whl"
     mine = (
+        package("cachetools", "8.0.2"),
         package("click", "8.1.0", via=("ray",)),
+        package("fastapi", "0.165.0"),
         package("numpy", "2.3.0", file=f"numpy-2.3.0-{tag}", size=16_000_000),
         package("pip", "25.0"),
         package("ray", "2.50.0", file=f"ray-2.50.0-{tag}", size=70_000_000),
         package("tensordict", "0.10.0"),
         package("torch", "2.13.0+cpu", file=f"torch-2.13.0+cpu-{tag}", size=180_000_000, index="pytorch-cpu"),
         package("torch-npu", "2.13.0", file=f"torch_npu-2.13.0-{tag}", size=24_000_000),
+        package("transferqueue", "0.1.11"),
         package("transformers", "4.60.0", size=12_000_000),
+        package("uvicorn", "0.54.0"),
         package("verl", "0.9.1"),
     )
     base = load_catalog(ROOT / "images").bases["8.5.0"]
