@@ -15,7 +15,7 @@ from cannery.core.errors import UnableError, UsageError
 from cannery.core.mounts import Found, Mount, beside, driver_mounts, network_mounts, ranktable_mounts
 from cannery.core.network import HOST_NETWORK, Interface, interface_env
 from cannery.core.npu_host import card_text
-from cannery.core.run_as import RunAs, run_as_notes
+from cannery.core.run_as import RunAs, home_env, run_as_notes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -109,8 +109,8 @@ def make_container(request: RunRequest, access: ChipAccess, host: HostNpus) -> C
     """
     refuse_unfit_words(request.volumes, request.env, request.name)
     given = dict(_entry(text) for text in request.env)
-    interface = () if request.interface is None else interface_env(request.interface)
-    env = (*((name, value) for name, value in interface if name not in given), *given.items())
+    ours = (*home_env(request.run_as, request.user).items(), *interface_env(request.interface))
+    env = (*((name, value) for name, value in ours if name not in given), *given.items())
     if not request.npu:
         if request.runtime:
             raise UsageError(f"the runtime {request.runtime} brings NPUs, and none are wanted", hint="leave out one")

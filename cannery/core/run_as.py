@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 # Every distribution has them in /etc/passwd: root and nobody.
 NAMED = frozenset({0, 65534})
 REPORT = "vllm-project/vllm-ascend issue 9490"
+# The home of who cannot write the image's: every image has it, and every user writes there.
+ANY_HOME = "/tmp"  # noqa: S108 - in a container of one user
 
 
 @dataclass(frozen=True)
@@ -42,11 +44,24 @@ def parse_run_as(text: str, user: ImageUser | None) -> RunAs:
     return RunAs(text, uid, gid)
 
 
+def home_env(run_as: RunAs | None, user: ImageUser | None) -> dict[str, str]:
+    """Return HOME for one who cannot write at the home of an image of `user`, else nothing.
+
+    The home that an image's user has is that user's and group 0's; in root's image another one has none, or / for it.
+    """
+    if run_as is None or run_as.uid == 0 or (user is not None and (run_as.uid == user.uid or run_as.gid == 0)):
+        return {}
+    return {"HOME": ANY_HOME}
+
+
 def run_as_notes(run_as: RunAs | None, user: ImageUser | None, cards: int) -> Iterator[str]:
     """Give what such a user lacks in an image of `user`, with so many cards."""
     if run_as is None or run_as.uid == 0:
         return
     if user is None:
-        yield f"the image is root's: uid {run_as.uid} has no home and no place for caches there (`user` in its profile)"
+        what = f"uid {run_as.uid} has no home and no place for caches there (`user` in its profile)"
+        yield f"the image is root's: {what}; HOME is {ANY_HOME}, unless -e says another"
+    elif home_env(run_as, user):
+        yield f"{run_as.name} cannot write {user.home}: HOME is {ANY_HOME}, unless -e says another"
     if cards > 1 and run_as.uid not in NAMED | ({user.uid} if user else set()):
         yield f"uid {run_as.uid} has no name in the image: HCCL between several cards fails for such a user ({REPORT})"

@@ -347,6 +347,7 @@ def test_no_user_by_number(text: str) -> None:
     [
         ("4321", USER, 2, ["uid 4321 has no name in the image"]),
         ("4321", USER, 1, []),
+        ("4321:4321", USER, 1, [f"4321:4321 cannot write {USER.home}: HOME is /tmp"]),
         ("2000", USER, 8, []),
         ("65534", USER, 8, []),
         ("0", None, 8, []),
@@ -358,6 +359,28 @@ def test_what_another_user_lacks(text: str, user: ImageUser | None, cards: int, 
     container = made(user=user, run_as=parse_run_as(text, user), cards=tuple(range(cards)))
     assert len(container.notes) == len(notes)
     assert all(said.startswith(note) for said, note in zip(container.notes, notes, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("text", "user", "home"),
+    [
+        ("4321", None, "/tmp"),
+        ("65534", None, "/tmp"),
+        ("0", None, None),
+        ("0:4321", USER, None),
+        ("4321", USER, None),  # in group 0, whose the home is too
+        ("4321:4321", USER, "/tmp"),
+        ("2000:4321", USER, None),
+    ],
+)
+def test_who_cannot_write_at_the_images_home_gets_another(text: str, user: ImageUser | None, home: str | None) -> None:
+    run_as = parse_run_as(text, user)
+    for npu in (True, False):
+        container = made(user=user, run_as=run_as, npu=npu)
+        assert dict(container.env).get("HOME") == home
+        assert service(container).get("environment", {}).get("HOME") == home
+    own = made(user=user, run_as=run_as, env=("HOME=/data",))
+    assert [value for name, value in own.env if name == "HOME"] == ["/data"], "what -e says wins, and is said once"
 
 
 # RayCluster
