@@ -271,6 +271,7 @@ def _verify(work: Work, built_id: str) -> Verified:
         image_id=built_id,
         script_digest=script_digest(context.templates()),
         shm_size=plan.recipe.profile.shm_size,
+        arch=plan.recipe.target.arch,
         manifest_sha256=manifest_digest(context, work.catalog, plan),
         require_npu=work.arguments.require_npu,
         again=work.arguments.verify_again,
@@ -308,6 +309,7 @@ def verify_image(arguments: argparse.Namespace, context: Context) -> ExitCode:
         image_id=found,
         script_digest=found,  # the script is the image's own, whatever this checkout holds
         shm_size=plan.recipe.profile.shm_size,
+        arch=plan.recipe.target.arch,
         manifest_sha256="" if arguments.image else manifest_digest(context, catalog, plan),
         levels=tuple(arguments.level),
         require_npu=arguments.require_npu,

@@ -83,6 +83,7 @@ def _start(arguments: argparse.Namespace, context: Context, plan: Plan, containe
     if request.runtime:
         require_runtime(client, request.runtime)
     needed_image(client, plan.reference, arguments.profile)
+    container = replace(container, request=replace(request, platform=engine.foreign(plan.recipe.target.arch)))
     command = docker_command(_with_caches(container, arguments, context, plan, make=True))
     sys.stdout.flush()
     # The container's exit code becomes ours, signals and terminal go straight to the client.

@@ -40,7 +40,8 @@ class RunRequest:
     for a terminal (standard input is handed on either way); `nodes` is how many such containers a job has. `network` is
     docker's word, with `interface` of the host's.
     `trees` and `caches` are folders of the user's; `elsewhere` says that the command is to be carried to another host.
-    `user` is whom the image runs as, None for root; `run_as` is another one in its place.
+    `user` is whom the image runs as, None for root; `run_as` is another one in its place. `platform` is the image's
+    where it is another than the engine's, which engines that store by containerd have to be told.
     """
 
     image: str
@@ -62,6 +63,7 @@ class RunRequest:
     elsewhere: bool = False
     user: ImageUser | None = None
     run_as: RunAs | None = None
+    platform: str | None = None
 
     @property
     def is_root(self) -> bool:

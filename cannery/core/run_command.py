@@ -43,6 +43,7 @@ def docker_command(container: Container) -> RunCommand:
     request = container.request
     # --init: as process 1 a program gets no default signals, Ctrl-C would do nothing, and ray's children stay zombies.
     arguments = ["run", "--rm", "--init", "--detach" if request.detach else "-it" if request.terminal else "-i"]
+    arguments += ["--platform", request.platform] if request.platform else []
     arguments += ["--name", request.name] if request.name else []
     arguments += ["--user", request.run_as.name] if request.run_as else []
     arguments += ["--shm-size", request.shm_size]

@@ -53,6 +53,13 @@ class Engine:
     cert_path: Path | None = None
     user_map: str = ""
 
+    def foreign(self, arch: str) -> str | None:
+        """Return the platform of an image for `arch`, as docker writes it, where it is not the engine's own.
+
+        An engine that stores by containerd looks for its own in an index, and would ask a registry for what it has.
+        """
+        return None if arch == self.arch else f"linux/{arch}"
+
     def command(self, *args: str) -> tuple[str, ...]:
         """A docker client's command line, to be run in `client_env`."""
         return (str(self.docker), *args)

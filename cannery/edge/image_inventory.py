@@ -129,8 +129,8 @@ def _by_container(
 
 def _by_export(engine: Engine, env: Mapping[str, str], config: Config, questions: Questions) -> dict[str, Any]:
     """Read the image's files out of the tar of a container that is never started, as it comes."""
-    platform = ("--platform", f"linux/{config.arch}") if config.arch != engine.arch else ()
-    options = ("--network", "none", *label_words(), *platform)
+    foreign = engine.foreign(config.arch)
+    options = ("--network", "none", *label_words(), *(("--platform", foreign) if foreign else ()))
     made = run(engine.command("create", *options, config.id, "/none"), env=env, check=False)
     if made.returncode:
         said = (made.stderr.strip().splitlines() or [f"status {made.returncode}"])[-1]

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from cannery.core.catalog import ChipAccess
     from cannery.core.image_user import ImageUser
     from cannery.core.npu_host import HostNpus
+    from cannery.core.words import Arch
     from cannery.edge.context import Context
     from cannery.edge.engine import Engine
 
@@ -45,14 +46,15 @@ class VerifyRequest:
     """What is to be verified, and how.
 
     `script_digest` covers the script's modules; `manifest_sha256` is what the manifest in the image must be, so that an
-    image cannot weaken its own proof ("" for an image of another plan); `levels` empty means all but train. `user` is
-    whom the image runs as, None for root.
+    image cannot weaken its own proof ("" for an image of another plan); `levels` empty means all but train. `arch` is
+    the image's, `user` whom it runs as, None for root.
     """
 
     image: str
     image_id: str
     script_digest: str
     shm_size: str
+    arch: Arch
     manifest_sha256: str = ""
     levels: tuple[str, ...] = ()
     require_npu: bool = False
@@ -140,6 +142,7 @@ def _run(  # noqa: PLR0913, PLR0917 - one container run
             name=name,
             command=(PYTHON, SCRIPT, "--json", *options),
             user=request.user,
+            platform=engine.foreign(request.arch),
         ),
         access,
         host,

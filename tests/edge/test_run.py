@@ -99,10 +99,10 @@ class Host:
         assert "Traceback" not in text.out + text.err
         return Done(code, text.out, text.err)
 
-    def start(self, *words: str) -> list[str]:
+    def start(self, *words: str, root: Path | None = None) -> list[str]:
         """What docker is started with, after the program."""
         self.started = []
-        done = self(*words)
+        done = self(*words, root=root)
         assert self.started, done.err
         return self.started[1:]
 
@@ -604,6 +604,15 @@ def test_wrong_use(host: Host, words: list[str], says: list[str]) -> None:
     done = host(words[0], "quickstart", *words[1:cut], *words[cut:])
     assert (done.code, done.out, host.started) == (ExitCode.USAGE, "", [])
     assert all(word in done.err for word in says), done.err
+
+
+def test_the_platform_of_a_foreign_image_is_named(host: Host) -> None:
+    host.has(cards=(0,))
+    foreign = host.start("run", "verl-npu", "--arch", "arm64", "--no-caches", root=ROOT)
+    assert ("--platform", "linux/arm64") in pairwise(foreign)
+    assert "--platform" not in host.start("run", "quickstart", "--no-caches")
+    printed = host("run", "verl-npu", "--arch", "arm64", "--print", root=ROOT).out
+    assert "--platform" not in printed, "the host that it is for may be of that platform"
 
 
 def test_the_printed_arch_is_the_images(host: Host) -> None:

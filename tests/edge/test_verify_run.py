@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 ACCESS = ChipAccess(names="A2", cards=8, managers=MANAGERS, mounts=MOUNTS)
 BARE = HostNpus(frozenset(), frozenset())
 NPUS = HostNpus(frozenset({*MANAGERS, "/dev/davinci0"}), frozenset(MOUNTS))
-REQUEST = VerifyRequest("stack:tag", "sha256:" + "ab" * 32, "script", "2g")
+REQUEST = VerifyRequest("stack:tag", "sha256:" + "ab" * 32, "script", "2g", Arch.AMD64)
 REPORT = {"result": "passed", "counts": {"passed": 1}, "checks": []}
 
 
@@ -75,6 +75,12 @@ def test_a_fresh_run_is_without_network_and_removed_at_its_end(context: Context,
     assert call.startswith(f"run --network none --label {LABEL}={owner()} --rm --init -i --name cannery-verify-")
     assert call.endswith(" --shm-size 2g stack:tag /opt/venv/bin/python /opt/cannery/verify.py --json")
     assert "--device" not in call
+
+
+def test_the_platform_of_a_foreign_image_is_named(context: Context, docker: Docker) -> None:
+    verify(context, docker.engine, replace(REQUEST, arch=Arch.ARM64), ACCESS, BARE)
+    verify(context, docker.engine, replace(REQUEST, again=True), ACCESS, BARE)
+    assert ["--platform linux/arm64 " in call for call in docker.calls] == [True, False]
 
 
 def test_no_two_runs_give_a_container_the_same_name(context: Context, docker: Docker) -> None:
