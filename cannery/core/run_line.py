@@ -12,7 +12,7 @@ from cannery.core.errors import UsageError
 from cannery.core.read_container import Container
 from cannery.core.run_options import CLIENT_VALUES
 from cannery.core.run_words import Misread, Reader
-from cannery.core.shell_inner import inner_texts, of_page
+from cannery.core.shell_inner import inner_texts, of_page, without_documents
 from cannery.core.shell_words import shell_commands
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def run_lines(text: str, known: Iterable[tuple[str, str]] = ()) -> tuple[RunLine
 
     Raises `UsageError` where there is none, or one that names no image.
     """
-    commands = shell_commands(of_page(text), known)
+    commands = shell_commands(without_documents(of_page(text)), known)
     found = _found(commands, MOST_INNER)
     if not found:
         values = [word.value for command in commands for word in command.words]

@@ -18,6 +18,8 @@ _PROMPT = re.compile(r"(?<=\\\n)>[ \t]+")
 _RUNS = re.compile(r"\b(?:docker|podman|nerdctl)\b.*?\b(?:run|create)\b", re.DOTALL)
 _ASSIGNS = re.compile(r"[A-Za-z_]\w*\+?=")
 _OUTPUT = re.compile(rf"{OPEN}", re.DOTALL)
+# `<<EOF`, `<<-'EOF'`; not `<<<`, whose text stands in the line itself.
+_DOCUMENT = re.compile(r"(?<!<)<<(?P<tabs>-?)[ \t]*(?P<quote>['\"]?)(?P<end>[A-Za-z_]\w*)(?P=quote)")
 
 
 def of_page(text: str) -> str:
@@ -35,6 +37,26 @@ def of_page(text: str) -> str:
     if len(fences) < 2 or not _RUNS.search(blocks):
         blocks = "\n".join("" if _FENCE.match(line) else line for line in lines)
     return _PROMPT.sub("", blocks)
+
+
+def without_documents(text: str) -> str:
+    """Return a text with the lines of its here-documents empty, each line where it stood.
+
+    They are what a program reads, Python or prose, in which an apostrophe is no quote. One in which an engine runs
+    something, for a shell elsewhere or for a file, stays; so does one without an end.
+    """
+    lines, at = text.split("\n"), 0
+    while at < len(lines):
+        match = _DOCUMENT.search(lines[at])
+        at += 1
+        if match is None:
+            continue
+        ends = (line.lstrip("\t") if match["tabs"] else line for line in lines[at:])
+        count = next((number for number, line in enumerate(ends) if line.rstrip("\r") == match["end"]), None)
+        if count is not None and not _RUNS.search("\n".join(lines[at : at + count])):
+            lines[at : at + count + 1] = [""] * (count + 1)
+            at += count + 1
+    return "\n".join(lines)
 
 
 def inner_texts(commands: Iterable[ShellCommand]) -> Iterator[tuple[str, tuple[tuple[str, str], ...]]]:

@@ -140,7 +140,8 @@ def _tokens(text: str) -> Iterator[Word | str]:
             continued = False
             yield Word(match[0], "", line)
         if match is None:
-            raise UsageError(f"a quote that begins in line {line} is not closed", where="the command")
+            hint = "close it; an apostrophe in prose between the commands counts as one too"
+            raise UsageError(f"a quote that begins in line {line} is not closed", where="the command", hint=hint)
         line += match[0].count("\n")
         at = match.end()
     yield ""

@@ -127,6 +127,26 @@ def test_a_line_within_another_text_is_found(text: str) -> None:
     assert (found.image, found.cards) == ("image", (0,))
 
 
+@pytest.mark.parametrize(
+    ("text", "command"),
+    [
+        ("docker run -i img python - <<'EOF'\nprint(\"it's\")\n# don't\nEOF\necho ok", ("python", "-")),
+        ("cat > notes.md <<-EOF\n\tdon't\n\tEOF\ndocker run img a", ("a",)),
+        ("cat > run.sh << \"END\"\ndocker run \\\n  img a\nEND\nbash run.sh", ("a",)),
+        ("ssh host <<EOF\r\ndocker run img a\r\nEOF\r\n", ("a",)),
+        ("echo <<X\ndocker run img a", ("a",)),
+    ],
+)
+def test_a_here_document_is_read_only_where_something_is_run_in_it(text: str, command: tuple[str, ...]) -> None:
+    (line,) = run_lines(text)
+    assert (line.image, line.command) == ("img", command)
+
+
+def test_a_cut_behind_a_here_document_is_named_by_its_own_line() -> None:
+    (line,) = run_lines("cat <<EOF\ndon't\nEOF\ndocker run --rm \\ \n  --init img")
+    assert [one.word[:7] for one in line.misread] == ["line 4 "]
+
+
 def test_a_line_of_the_text_itself_counts_before_those_in_its_words() -> None:
     assert line("docker run image sh -c 'docker run other'").container.image == "image"
 
