@@ -19,7 +19,7 @@ from cannery.core.words import Severity
 from cannery.edge.context import template_digests
 from cannery.edge.locks import LockSet, all_locks, bind, read_locks
 from cannery.edge.planned_sources import local_trees
-from cannery.edge.write_errors import unwritable
+from cannery.edge.write_errors import BY_OUTPUT, unwritable
 
 if TYPE_CHECKING:
     import argparse
@@ -172,7 +172,7 @@ def render(arguments: argparse.Namespace, context: Context) -> ExitCode:
         with rendered_held(context, folder):
             changed = write_folder(context, catalog, made, folder)
     except OSError as error:
-        raise unwritable(error, error.filename or folder) from error
+        raise unwritable(error, error.filename or folder, BY_OUTPUT) from error
     print(f"{folder}: {changed}")
     return ExitCode.DONE
 

@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING
 from cannery.core.errors import CanneryError, FindingsError, UnableError, UsageError
 from cannery.core.side_file import SideFile, file_faults, read_side, side_text
 from cannery.edge.files import write_atomic
-from cannery.edge.write_errors import is_of_files, unwritable
+from cannery.edge.write_errors import BY_OUTPUT, is_of_files, unwritable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -68,7 +68,7 @@ def check_place(path: Path) -> None:
         if above is not None and not above.is_dir():
             raise UsageError(f"{above} is no folder", where=str(path), hint="name a file in a folder")
     except OSError as error:
-        raise unwritable(error, path) from error
+        raise unwritable(error, path, BY_OUTPUT) from error
 
 
 @contextmanager
@@ -98,7 +98,7 @@ def whole_file(path: Path, side: Callable[[Part], SideFile]) -> Iterator[Part]:
     except OSError as error:
         if isinstance(error, CanneryError) or not is_of_files(error):
             raise
-        raise unwritable(error, path) from error
+        raise unwritable(error, path, BY_OUTPUT) from error
 
 
 def _held_part(part: Path) -> IO[bytes]:

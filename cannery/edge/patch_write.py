@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from cannery.core.errors import UnableError, UsageError
 from cannery.edge.files import write_atomic
 from cannery.edge.held_signals import signals_held
-from cannery.edge.write_errors import unwritable
+from cannery.edge.write_errors import BY_OUTPUT, unwritable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,7 +31,7 @@ def write_set(folder: Path, texts: Mapping[str, bytes]) -> None:
             (part / name).write_bytes(content)
         part.replace(folder)
     except OSError as error:
-        raise unwritable(error, folder) from error
+        raise unwritable(error, folder, BY_OUTPUT) from error
     finally:
         shutil.rmtree(part, ignore_errors=True)
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import hashlib
-from typing import IO, TYPE_CHECKING
+import os
+from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -12,9 +15,6 @@ from cannery.core.errors import ExitCode, FindingsError, UnableError, UsageError
 from cannery.core.side_file import Held, SideFile
 from cannery.edge import archive_file
 from cannery.edge.archive_file import Part, check_file, packer, read_side_of, side_path, whole_file, write_tar
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 IMAGE = Held(f"sha256:{'1' * 64}", "linux/amd64", ("stack:1",), (f"sha256:{'2' * 64}",))
 
@@ -125,6 +125,17 @@ def test_a_folder_that_cannot_be(tmp_path: Path) -> None:
         write(tmp_path / "file/x.tar")
     assert caught.value.code == ExitCode.UNABLE
     assert "a file is where a folder is wanted" in caught.value.hint
+
+
+def test_a_read_only_file_system_asks_for_another_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path, *_args: object, **_words: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    with pytest.raises(UnableError) as caught:
+        write(tmp_path / "far/x.tar")
+    assert "--output" in caught.value.hint
+    assert "CANNERY_CACHE" not in caught.value.hint
 
 
 @pytest.mark.parametrize("name", ["x.tar", "x.tar.gz", "x.tgz"])

@@ -132,7 +132,7 @@ def test_a_line_within_another_text_is_found(text: str) -> None:
     [
         ("docker run -i img python - <<'EOF'\nprint(\"it's\")\n# don't\nEOF\necho ok", ("python", "-")),
         ("cat > notes.md <<-EOF\n\tdon't\n\tEOF\ndocker run img a", ("a",)),
-        ("cat > run.sh << \"END\"\ndocker run \\\n  img a\nEND\nbash run.sh", ("a",)),
+        ('cat > run.sh << "END"\ndocker run \\\n  img a\nEND\nbash run.sh', ("a",)),
         ("ssh host <<EOF\r\ndocker run img a\r\nEOF\r\n", ("a",)),
         ("echo <<X\ndocker run img a", ("a",)),
     ],
