@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cannery.core.against.seen import Seen
+from cannery.core.docker_words import client_words
 from cannery.core.errors import UnableError, UsageError
 from cannery.edge.image_look import PRUNED, Look
 from cannery.edge.images import image_id
@@ -133,8 +134,9 @@ def _by_export(engine: Engine, env: Mapping[str, str], config: Config, questions
     options = ("--network", "none", *label_words(), *(("--platform", foreign) if foreign else ()))
     made = run(engine.command("create", *options, config.id, "/none"), env=env, check=False)
     if made.returncode:
-        said = (made.stderr.strip().splitlines() or [f"status {made.returncode}"])[-1]
-        raise UnableError(f"the engine makes no container of the image: {said}", where=config.id)
+        said = client_words(made.stderr, made.returncode)
+        hint = f"`docker create {config.id}` by hand has to work first; `build.py doctor` looks at the engine"
+        raise UnableError(f"the engine makes no container of the image: {said}", where=config.id, hint=hint)
     container = made.stdout.strip().splitlines()[-1]
     try:
         return _exported(engine, env, container, questions)

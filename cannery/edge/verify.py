@@ -9,6 +9,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from cannery.core.container import RunRequest
+from cannery.core.docker_words import client_words
 from cannery.core.errors import UnableError, VerifyFailedError
 from cannery.core.run_command import run_command
 from cannery.edge.files import sha256_bytes, write_atomic
@@ -157,8 +158,9 @@ def _run(  # noqa: PLR0913, PLR0917 - one container run
         run(engine.command("rm", "--force", name), env=env, check=False)
         raise
     if done.returncode in DOCKER_S_OWN and not done.stdout:
-        said = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
-        raise UnableError(f"the engine cannot start the verify container: {said}", where=request.image)
+        said = client_words(done.stderr, done.returncode)
+        hint = "`build.py doctor` looks at this host's engine, nodes and driver"
+        raise UnableError(f"the engine cannot start the verify container: {said}", where=request.image, hint=hint)
     try:
         return json.loads(done.stdout), done.returncode
     except ValueError as error:

@@ -247,7 +247,8 @@ def test_a_cut_off_memory_is_no_memory(context: Context, docker: Docker, left: s
 
 
 def test_an_engine_that_cannot_start_the_container_is_no_failed_verify(context: Context, docker: Docker) -> None:
-    docker.program.write_text("#!/bin/sh\necho 'docker: error gathering device information' >&2\nexit 125\n")
+    said = "docker: error gathering device information\nSee 'docker run --help'."
+    docker.program.write_text(f"#!/bin/sh\ncat >&2 <<'END'\n{said}\nEND\nexit 125\n")
     with pytest.raises(UnableError, match="gathering device information"):
         verify(context, docker.engine, REQUEST, ACCESS, BARE)
 
