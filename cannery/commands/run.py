@@ -55,9 +55,10 @@ def run(arguments: argparse.Namespace, context: Context) -> ExitCode:
     if arguments.show:
         container = make_container(request, access, full_model(access, request.cards, host))
         container = _with_caches(container, arguments, context, plan, make=False) if form.is_local else container
+        text = printed(form, container, access, plan)
         for note in printed_notes(form, container, access, host, ray_of(plan.lock.packages)):
             context.say(f"note: {note}")
-        print(printed(form, container, access, plan), end="")
+        print(text, end="")
         return ExitCode.DONE
     container = make_container(request, access, host)
     return _start(arguments, context, plan, container)

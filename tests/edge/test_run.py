@@ -604,6 +604,7 @@ def test_wrong_use(host: Host, words: list[str], says: list[str]) -> None:
     done = host(words[0], "quickstart", *words[1:cut], *words[cut:])
     assert (done.code, done.out, host.started) == (ExitCode.USAGE, "", [])
     assert all(word in done.err for word in says), done.err
+    assert "names no registry" not in done.err, "what is printed is told of when it is printed"
 
 
 def test_the_platform_of_a_foreign_image_is_named(host: Host) -> None:
