@@ -92,7 +92,8 @@ def _of_text(text: str, ground: Ground) -> list[Linted]:
 
 def _of_files(arguments: argparse.Namespace, ground: Ground) -> list[Linted]:
     if arguments.text is not None:
-        raise UsageError("lint-run takes a command or --file, not both")
+        hint = "lint the two one after the other"
+        raise UsageError("lint-run takes a command or --file, not both", hint=hint)
     paths = [Path(name).expanduser() for name in arguments.file]
     for path in paths:
         _check(path)

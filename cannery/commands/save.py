@@ -114,7 +114,11 @@ def _base(since: str | None, client: docker.DockerClient, held: Held, context: C
         return None
     base = held_in(Path(since)) or _on_engine(client, since)
     if base.platform != held.platform:
-        raise UsageError(f"{since} is for {base.platform}, and the image for {held.platform}", where="SINCE")
+        what, hint = (
+            f"{since} is for {base.platform}, and the image for {held.platform}",
+            "name one for the same platform",
+        )
+        raise UsageError(what, where="SINCE", hint=hint)
     lacking = new_layers(held.layers, base.layers)
     if len(lacking) == len(set(held.layers)):
         context.say(f"{since} shares no layer with this image: a complete bundle is written")

@@ -224,7 +224,9 @@ def pull_image(dock: Dock) -> EngineImage | None:
     faults = label_faults(image.labels, dock.plan.recipe.name, tag, target)
     if faults or image.arch != dock.arch:
         words = "; ".join(faults) or f"it is for {image.platform}"
-        raise FindingsError(f"the tag holds another image than it says: {words}", where=dock.reference)
+        name = dock.plan.recipe.name
+        hint = f"somebody put it there by other means: build.py image {name}, then push {name} --force, mends the tag"
+        raise FindingsError(f"the tag holds another image than it says: {words}", where=dock.reference, hint=hint)
     return image
 
 

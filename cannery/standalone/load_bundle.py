@@ -126,7 +126,8 @@ class Bundle:
         except _BROKEN as error:
             raise LoadError(f"{self.path}: cut off, or no bundle", hint="copy it again") from error
         if schema != SCHEMA:
-            raise LoadError(f"{self.path}: schema {str(schema)[:60]} is not known")
+            hint = "another Cannery made it: use the load.py that is in it, or load it with that one"
+            raise LoadError(f"{self.path}: schema {str(schema)[:60]} is not known", hint=hint)
         # A cut file can end behind its last header.
         if os.path.getsize(self.path) < max(member.offset_data + member.size for member in self.members.values()):
             raise LoadError(f"{self.path}: cut off", hint="copy it again")

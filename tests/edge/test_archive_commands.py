@@ -144,6 +144,15 @@ def test_since_what_is_no_reference_is_not_asked_for(monkeypatch: pytest.MonkeyP
             save._on_engine(CLIENT, good)
 
 
+def test_since_an_image_of_another_platform_asks_for_one_of_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(save, "_on_engine", lambda _client, _since: replace(HELD, platform="linux/riscv64"))
+    with pytest.raises(UsageError, match=f"old:1 is for linux/riscv64, and the image for {HELD.platform}") as caught:
+        save._base("old:1", CLIENT, HELD, context(tmp_path))
+    assert "for the same platform" in caught.value.hint
+
+
 def write(folder: Path) -> tuple[Path, Held]:
     """A complete bundle of an image with one layer, out of what an engine saves."""
     layer = io.BytesIO()

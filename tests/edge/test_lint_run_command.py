@@ -149,7 +149,7 @@ def test_a_clean_command(capsys: pytest.CaptureFixture[str]) -> None:
         (["docker run a", "--chpi", "a3"], "unknown option --chpi"),
         (["docker ps"], "there is no `docker run` in it"),
         (["docker run 'a"], "a quote that begins in line 1 is not closed"),
-        (["docker run a", "--file", "x"], "a command or --file, not both"),
+        (["docker run a", "--file", "x"], "a command or --file, not both\n  → lint the two one after the other"),
         (["--file", "no-such-file"], "no-such-file: no such file"),
         (["--file", "/dev/zero"], "/dev/zero: is a device, a pipe or a socket, no file"),
         (["--file", "/"], "/: is a folder, no file"),

@@ -191,8 +191,9 @@ def test_what_is_no_bundle_is_refused(tmp_path: Path) -> None:
             Bundle(str(path))
         assert (caught.value.code, "cut off, or no bundle" in caught.value.what) == (3, True)
     path.write_bytes(tar_of({"cannery.json": b'{"schema": 2}'}).getvalue())
-    with pytest.raises(LoadError, match="schema 2 is not known"):
+    with pytest.raises(LoadError, match="schema 2 is not known") as caught:
         Bundle(str(path))
+    assert "the load.py that is in it" in caught.value.hint
 
 
 def changed(**parts: object) -> str:
