@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cannery.core.compose_forms import filled, listed, merged, whole_services
-from cannery.core.compose_tree import compose_file
 from cannery.core.read_container import Container, Setting
 
 if TYPE_CHECKING:
@@ -31,11 +30,6 @@ _LISTS = {
     "env_file": "env-file",
     "device_cgroup_rules": "device-cgroup-rule",
 }
-
-
-def compose_containers(document: Any, name: str) -> tuple[Container, ...]:  # noqa: ANN401 - YAML
-    """Return the containers of one compose file's services, as `containers_of` does; `name` is how messages call it."""
-    return containers_of([compose_file(document, name)])
 
 
 def containers_of(files: Sequence[ComposeFile], label: str = "") -> tuple[Container, ...]:

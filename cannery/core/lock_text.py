@@ -68,11 +68,6 @@ def format_lock(lock: Lock) -> str:
     return "\n".join(lines) + "\n"
 
 
-def format_requirements(packages: tuple[LockedPackage, ...]) -> str:
-    """Return the entries of `packages` alone: what one layer's stage installs."""
-    return "".join(f"{line}\n" for package in packages for line in _entry(package))
-
-
 def _entry(package: LockedPackage) -> tuple[str, ...]:
     via = f", via {', '.join(package.via)}" if package.via else ""
     pin = f"{package.name}=={package.version}"

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from cannery.core.npu_host import NPU_SMI, RANKTABLE, place_of
+from cannery.core.host_facts import RANKTABLE
+from cannery.core.npu_host import NPU_SMI, place_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cannery.core.errors import UsageError
-from cannery.core.host_facts import ASCEND
+from cannery.core.host_facts import ASCEND, RANKTABLE
+from cannery.core.read_container import CARD
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -15,9 +16,6 @@ if TYPE_CHECKING:
     from cannery.core.catalog import ChipAccess
 
 NPU_SMI = ("/usr/local/bin/npu-smi", "/usr/local/sbin/npu-smi", "/usr/bin/npu-smi")
-CARD = re.compile(r"/dev/davinci([0-9]+)")
-# HCCL's table of ranks. The Ascend Docker runtime mounts it wherever it lies, of whichever version (case D10).
-RANKTABLE = "/etc/hccl_rootinfo.json"
 # HwHiAiUser's, whom the driver's installer makes and gives the nodes to (case U01): taken where no node is seen.
 DRIVER_GROUP = 1000
 

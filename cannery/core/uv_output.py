@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 LINE = re.compile(r"(?P<name>[a-z0-9][a-z0-9-]*)(?:\[[^\]]*\])?==(?P<version>\S+)(?: .*?)?(?:\s+# via (?P<via>.+))?")
 UNSATISFIABLE = "No solution found"
-UNDATED = re.compile(r"`(?P<file>[^`]+)` is missing an upload date")
 # What uv says of a connection, a status or a body that was not what it needed.
 NETWORK = re.compile(
     r"error sending request|[Ff]ailed to fetch|HTTP status|[Rr]equest failed|timed out|dns error|tls|[Cc]ertificate"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from cannery.core.host_facts import INSTALL_INFO, install_folder
-from cannery.core.npu_host import RANKTABLE, HostNpus, place_of
+from cannery.core.host_facts import INSTALL_INFO, RANKTABLE, install_folder
+from cannery.core.npu_host import HostNpus, place_of
 from cannery.edge.host_tree import look, read_text
 
 if TYPE_CHECKING:

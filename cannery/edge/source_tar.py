@@ -84,13 +84,3 @@ def _info(path: str, kind: Kind | None, epoch: int) -> tarfile.TarInfo:
     elif kind is Kind.LINK:
         info.type, info.mode = tarfile.SYMTYPE, 0o777
     return info
-
-
-def read_texts(tar: Path, is_wanted: Callable[[str], bool]) -> dict[str, str]:
-    """Return {path: text} of the files of a source's tar whose path `is_wanted` says yes to."""
-    with tarfile.open(tar, errors="surrogateescape") as archive:
-        return {
-            member.name: found.read().decode(errors="replace")
-            for member in archive
-            if member.isreg() and is_wanted(member.name) and (found := archive.extractfile(member)) is not None
-        }

@@ -17,7 +17,7 @@ from stub_index import StubIndex, make_sdist, make_wheel
 from cannery.core.catalog import Index
 from cannery.core.errors import CanneryError, FindingsError, NetworkError, UnableError, UsageError
 from cannery.core.lock import KnownRelease, Lock, LockRequest
-from cannery.core.lock_text import format_lock, format_requirements, parse_lock
+from cannery.core.lock_text import format_lock, parse_lock
 from cannery.core.uv_input import settings_text
 from cannery.core.words import Arch
 from cannery.edge.index_trouble import State
@@ -419,40 +419,39 @@ def test_pip_and_uv_read_the_lock(stub: StubIndex, tmp_path: Path) -> None:
     found = lock(REQUEST, PipSettings(index_url=stub.url), tmp_path)
     files = fetch(found.packages, {}, PipSettings(index_url=stub.url), tmp_path / "cache", lambda *_: None)
     text = tmp_path / "lock.txt"
-    for content in (format_lock(found), format_requirements(found.packages)):
-        text.write_text(content)
-        links = [f"--find-links={path.parent}" for path in files.values()]
-        common = ["--no-index", "--no-deps", "--require-hashes", "-r", str(text), *links]
-        target = tmp_path / f"target-{len(content)}"
-        subprocess.run(
-            [
-                uv.find_uv_bin(),
-                "pip",
-                "install",
-                "--no-config",
-                "--python",
-                sys.executable,
-                "--target",
-                target,
-                *common,
-            ],
-            check=True,
-            env={"PATH": os.environ["PATH"], "HOME": str(tmp_path)},
-        )
-        assert (target / "thing.py").is_file()
-        done = subprocess.run(
-            [
-                f"{sys.base_prefix}/bin/python3",
-                "-m",
-                "pip",
-                "download",
-                "--isolated",
-                "-q",
-                "-d",
-                target / "pip",
-                *common,
-            ],
-            check=False,
-        )
-        assert done.returncode == 0
-        assert len([*(target / "pip").iterdir()]) == 2
+    text.write_text(format_lock(found))
+    links = [f"--find-links={path.parent}" for path in files.values()]
+    common = ["--no-index", "--no-deps", "--require-hashes", "-r", str(text), *links]
+    target = tmp_path / "target"
+    subprocess.run(
+        [
+            uv.find_uv_bin(),
+            "pip",
+            "install",
+            "--no-config",
+            "--python",
+            sys.executable,
+            "--target",
+            target,
+            *common,
+        ],
+        check=True,
+        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path)},
+    )
+    assert (target / "thing.py").is_file()
+    done = subprocess.run(
+        [
+            f"{sys.base_prefix}/bin/python3",
+            "-m",
+            "pip",
+            "download",
+            "--isolated",
+            "-q",
+            "-d",
+            target / "pip",
+            *common,
+        ],
+        check=False,
+    )
+    assert done.returncode == 0
+    assert len([*(target / "pip").iterdir()]) == 2

@@ -19,7 +19,7 @@ from cannery.core.errors import FindingsError, NetworkError, UnableError
 from cannery.core.source_plan import Missing, SourceRequest, SourceSubmodule, Why, leads_out
 from cannery.edge.git_objects import BlobReader
 from cannery.edge.source_export import gather, read_blob
-from cannery.edge.source_tar import Written, read_texts, write_tar
+from cannery.edge.source_tar import Written, write_tar
 
 NAME = {"here": "owner/name"}
 POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 5\n"
@@ -388,10 +388,3 @@ def kernel_leads_out(tree: Path, path: str) -> bool:
                 raise
             return False
         return not Path(found).is_relative_to(os.path.realpath(tree))
-
-
-def test_texts_are_read_out_of_a_tar(exports: Exports, repo: Repo) -> None:
-    commit = repo.commit({"requirements.txt": "numpy\n", "a/setup.py": "x", "other": "y"})
-    exports.add(repo)
-    tar, _, _ = exports(commit)
-    assert read_texts(tar, lambda path: path != "other") == {"requirements.txt": "numpy\n", "a/setup.py": "x"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cannery.core.compose_services import compose_containers, containers_of
+from cannery.core.compose_services import containers_of
 from cannery.core.compose_tree import OVERRIDE, RESET, compose_file
 from cannery.core.errors import UsageError
 
@@ -29,21 +29,21 @@ from cannery.core.errors import UsageError
 )
 def test_what_is_no_form_of_compose(services: dict[str, object], what: str) -> None:
     with pytest.raises(UsageError) as caught:
-        compose_containers({"services": services}, "compose.yaml")
+        containers_of([compose_file({"services": services}, "compose.yaml")])
     assert str(caught.value).startswith(f"compose.yaml: {what}")
 
 
 def test_a_chain_of_services_has_an_end() -> None:
     services = {"s0": {"image": "i"}, **{f"s{n}": {"extends": f"s{n - 1}"} for n in range(1, 2000)}}
     with pytest.raises(UsageError, match="more than 32 services extend one another"):
-        compose_containers({"services": services}, "x")
+        containers_of([compose_file({"services": services}, "x")])
     few = dict(list(services.items())[:33])
-    assert {one.image for one in compose_containers({"services": few}, "x")} == {"i"}
+    assert {one.image for one in containers_of([compose_file({"services": few}, "x")])} == {"i"}
 
 
 @pytest.mark.parametrize(("text", "on"), [("yes", True), ("On", True), ("no", False), ("true", True)])
 def test_a_text_is_a_boolean_as_compose_reads_it(text: str, on: bool) -> None:
-    (container,) = compose_containers({"services": {"a": {"image": "i", "privileged": text}}}, "x")
+    (container,) = containers_of([compose_file({"services": {"a": {"image": "i", "privileged": text}}}, "x")])
     assert (container.switch("privileged") is not None) is on
 
 
@@ -62,7 +62,7 @@ def test_a_service_takes_over_what_it_extends() -> None:
         "volumes": [{"type": "bind", "source": "/c", "target": "/x"}],
         "environment": ["A=2"],
     }
-    found = compose_containers({"services": {"own": own, "base": base}}, "x")[0]
+    found = containers_of([compose_file({"services": {"own": own, "base": base}}, "x")])[0]
     assert (found.image, found.value("shm-size"), found.cards) == ("i", "32g", (0, 1))
     assert sorted((mount.source, mount.target) for mount in found.mounts) == [("/b", "/y"), ("/c", "/x")]
     assert {name: variable.value for name, variable in found.env.items()} == {"A": "2", "B": "true"}
@@ -71,7 +71,7 @@ def test_a_service_takes_over_what_it_extends() -> None:
 
 def test_what_another_file_brings_may_be_any_setting() -> None:
     service = {"image": "i", "extends": {"file": "other.yaml", "service": "b"}}
-    (found,) = compose_containers({"services": {"a": service}}, "x")
+    (found,) = containers_of([compose_file({"services": {"a": service}}, "x")])
     assert found.opaque == ("services.a.extends",)
 
 
@@ -83,7 +83,7 @@ def test_what_a_service_says_in_a_long_form_is_read() -> None:
         "device_cgroup_rules": ["c 236:* rwm"],
         "deploy": {"resources": {"reservations": reserved}},
     }
-    (found,) = compose_containers({"services": {"a": service}}, "x")
+    (found,) = containers_of([compose_file({"services": {"a": service}}, "x")])
     assert [(setting.key, setting.value) for setting in found.settings] == [
         ("env-file", "./a.env"), ("env-file", "b.env"), ("device-cgroup-rule", "c 236:* rwm"),
         ("device", "huawei.com/npu=0"), ("gpus", "all"),
@@ -122,5 +122,5 @@ def test_a_file_of_another_kind_says_what_it_is(document: object, hint: str) -> 
 @pytest.mark.parametrize("source", ["/a,b", '/a"b', "/a b", "/a\nb"])
 def test_a_path_of_the_long_form_is_read_as_it_is(source: str) -> None:
     volume = {"type": "bind", "source": source, "target": "/x"}
-    (found,) = compose_containers({"services": {"a": {"image": "i", "volumes": [volume]}}}, "x")
+    (found,) = containers_of([compose_file({"services": {"a": {"image": "i", "volumes": [volume]}}}, "x")])
     assert [(mount.source, mount.target, mount.kind) for mount in found.mounts] == [(source, "/x", "bind")]

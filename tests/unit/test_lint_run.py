@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cannery.core.catalog import ChipAccess
-from cannery.core.compose_services import compose_containers
+from cannery.core.compose_services import containers_of
+from cannery.core.compose_tree import compose_file
 from cannery.core.errors import UsageError
 from cannery.core.lint_run import RULES, corrected, lint_container, lint_line, mend
 from cannery.core.lint_run.case import Case, Ground, Remark
@@ -538,7 +539,7 @@ SERVICE = {
 
 
 def test_a_compose_service_is_judged_by_the_same_rules() -> None:
-    (container,) = compose_containers({"services": {"train": SERVICE}}, "compose.yaml")
+    (container,) = containers_of([compose_file({"services": {"train": SERVICE}}, "compose.yaml")])
     found = lint_container(container, GROUND)
     assert [(one.finding.code, one.word) for one in found if one.finding.severity is Severity.ERROR] == [
         ("run.node.unknown", "services.train.devices[1]: /dev/dav_manager:/dev/dav_manager"),
@@ -549,7 +550,7 @@ def test_a_compose_service_is_judged_by_the_same_rules() -> None:
 
 def test_a_default_stands_for_a_variable_of_compose() -> None:
     service = {**SERVICE, "image": f"${{IMAGE:-{OURS}-standin}}", "privileged": "${ALL:-true}"}
-    (container,) = compose_containers({"services": {"a": service}}, "x")
+    (container,) = containers_of([compose_file({"services": {"a": service}}, "x")])
     found = [one.finding.code for one in lint_container(container, GROUND)]
     assert {"run.standin", "run.privileged"} <= {*found}
 
@@ -573,7 +574,7 @@ def test_a_default_stands_for_a_variable_of_compose() -> None:
     ],
 )
 def test_keys_of_a_service(service: dict[str, object], code: str) -> None:
-    (container,) = compose_containers({"services": {"a": {**SERVICE, **service}}}, "compose.yaml")
+    (container,) = containers_of([compose_file({"services": {"a": {**SERVICE, **service}}}, "compose.yaml")])
     assert code in [one.finding.code for one in lint_container(container, GROUND)]
 
 
@@ -602,7 +603,7 @@ YAML = st.recursive(
 @given(YAML)
 def test_no_compose_file_is_a_defect(service: object) -> None:
     try:
-        containers = compose_containers({"services": {"a": service}}, "x")
+        containers = containers_of([compose_file({"services": {"a": service}}, "x")])
     except UsageError:
         return
     for container in containers:
