@@ -9,6 +9,7 @@ import logging
 import os
 import signal
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -155,8 +156,11 @@ def _print_error(error: CanneryError, known: _Known, *, as_json: bool) -> None:
         value = {**{key: known.redact(text) for key, text in texts.items()}, "exit_code": int(error.code)}
         parts = error.parts if isinstance(error, CatalogError) else ()
         value |= {"problems": [{"error": p.what, "where": p.where, "hint": p.hint} for p in parts]} if parts else {}
-        print(json.dumps(value, indent=2, ensure_ascii=False))
-    print(f"error: {error}", file=sys.stderr)
+        # Where standard output has no room, which may be what the error is, it is said below.
+        with suppress(OSError):
+            print(json.dumps(value, indent=2, ensure_ascii=False), flush=True)
+    with suppress(OSError):
+        print(f"error: {error}", file=sys.stderr)
 
 
 def _write_log(error: Exception, known: _Known) -> str:

@@ -622,6 +622,17 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
     assert (done.stdout.strip(), done.stderr) == ("0", "")
 
 
+@pytest.mark.parametrize("words", ["list", "list --json"])
+def test_an_output_without_room_is_said_beside_it(words: str) -> None:
+    command = f"{sys.executable} build.py {words} >/dev/full"
+    done = subprocess.run(["sh", "-c", command], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == ExitCode.UNABLE
+    assert done.stderr.startswith("error: No space left on device\n  → free some disk space")
+    assert "Traceback" not in done.stderr
+    nowhere = subprocess.run(["sh", "-c", f"{command} 2>/dev/full"], cwd=ROOT, check=False)
+    assert nowhere.returncode == ExitCode.UNABLE
+
+
 def test_build_py_gives_the_exit_code_to_the_shell() -> None:
     command = [sys.executable, "build.py", "check", "quikstart"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
