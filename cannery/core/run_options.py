@@ -21,7 +21,11 @@ SWITCHES = frozenset(_SWITCHES.split())
 VALUES = frozenset(_VALUES.split())
 # Options of `build.py run` that docker has not, and docker's way to say the same.
 _CARDS = "name the nodes: --device /dev/davinci0 …; or have the line printed: build.py run PROFILE --npus 0,1 --print"
+_BUILT = "leave it out: the image is what it was built as; build.py image and run take it"
 OURS = {
+    **dict.fromkeys(("as-documented", "base", "force", "git-mirror", "patches", "pin", "python"), _BUILT),
+    **dict.fromkeys(("sources", "src", "wheelhouse"), _BUILT),
+    "dev": "-v DIR:/opt/src/NAME; or have the line printed: build.py run PROFILE --dev NAME=DIR --print",
     "npu": _CARDS,
     "npus": _CARDS,
     "chip": "leave it out: the image is for one chip; build.py lint-run takes --chip behind the command",
@@ -33,7 +37,7 @@ OURS = {
     "print": "leave it out, or have the line printed: build.py run PROFILE --print",
     "no-caches": "leave it out: docker mounts what -v names, and no cache",
 }
-OUR_SWITCHES = frozenset({"print", "no-caches"})
+OUR_SWITCHES = frozenset({"as-documented", "force", "print", "no-caches"})
 ALIASES = {"net": "network", "net-alias": "network-alias", "dns-opt": "dns-option"}
 SHORT_SWITCHES = {"d": "detach", "i": "interactive", "t": "tty", "P": "publish-all", "q": "quiet"}
 SHORT_VALUES = {

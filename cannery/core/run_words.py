@@ -15,6 +15,8 @@ from cannery.core.words import nearest
 if TYPE_CHECKING:
     from cannery.core.shell_words import Word
 
+# How like docker's own an option is that is taken for a slip of it, and written so: less of it is another word.
+SLIP = 0.75
 _IMAGE_NAME = re.compile(r"ima?ge?|tag", re.IGNORECASE)
 # An image that cannot be another thing; what holds options: a command's output, `${MORE:-}`, `${MORE:---rm}`.
 _IMAGE = re.compile(r"[\w.-]+(?::\d+)?(?:/[\w.-]+)*:[\w.-]+(?:@.*)?")
@@ -110,7 +112,7 @@ class Reader:
             what = f"docker run has no option --{name}: it is one of `build.py run`"
             self.misread.append(Misread("run.option", f"--{name}", what, fix=OURS[name]))
             return name
-        near = nearest(name, sorted(SWITCHES | VALUES), count=1)
+        near = nearest(name, sorted(SWITCHES | VALUES), count=1, likeness=SLIP)
         what = f"docker run has no option --{name}"
         self.misread.append(Misread("run.option", word.value, what, f"--{near[0]}" if near else ""))
         return near[0] if near else name

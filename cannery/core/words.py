@@ -134,9 +134,12 @@ CHIP_ALIASES: Mapping[str, Chip] = {
 T = TypeVar("T")
 
 
-def nearest(word: str, known: Iterable[str], *, count: int = 3) -> tuple[str, ...]:
-    """Return up to `count` of `known` that are spelt most like `word`, best first; empty when none comes close."""
-    return tuple(difflib.get_close_matches(word, list(known), n=count, cutoff=0.5))
+def nearest(word: str, known: Iterable[str], *, count: int = 3, likeness: float = 0.5) -> tuple[str, ...]:
+    """Return up to `count` of `known` that are spelt most like `word`, best first; empty when none comes close.
+
+    `likeness` is how close: 1 is equal, 0 has nothing in common.
+    """
+    return tuple(difflib.get_close_matches(word, list(known), n=count, cutoff=likeness))
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cannery.arguments import _children, make_parser
+from cannery.core import run_options
 from cannery.core.catalog import ChipAccess
 from cannery.core.compose_services import containers_of
 from cannery.core.compose_tree import compose_file
@@ -352,7 +354,24 @@ def test_cards_that_cannot_be_read_are_left_to_the_writer(written: str) -> None:
     assert mend(line, GROUND).text == ""
 
 
-@pytest.mark.parametrize("option", ["--npus all", "--npus=0,1", "--npu 0", "--print", "--interface eth0"])
+def test_every_option_of_build_py_run_is_dockers_too_or_told() -> None:
+    run = _children(make_parser())["run"]
+    options = {name: action for name, action in run._option_string_actions.items() if name.startswith("--")}
+    known = {name.removeprefix("--") for name in options} - {"help"}
+    assert known <= run_options.SWITCHES | run_options.VALUES | run_options.OURS.keys()
+    switches = {name.removeprefix("--") for name, action in options.items() if action.nargs == 0} - {"help"}
+    assert switches - run_options.SWITCHES == run_options.OUR_SWITCHES
+
+
+@pytest.mark.parametrize("option", ["--pythn3 x", "--sharing x", "--quux x"])
+def test_what_is_no_slip_of_dockers_is_not_written_as_one(option: str) -> None:
+    (line,) = run_lines(f"docker run {option} img")
+    (one,) = lint_line(line, GROUND)
+    assert one.finding.what == f"docker run has no option {option.split(maxsplit=1)[0]}"
+    assert not one.edits
+
+
+@pytest.mark.parametrize("option", ["--npus all", "--npus=0,1", "--npu 0", "--print", "--interface eth0", "--dev a=/b"])
 def test_an_option_of_build_py_run_is_told_from_dockers(option: str) -> None:
     name = option.replace("=", " ").split()[0]
     (line,) = run_lines(f"docker run {option} img")
