@@ -116,7 +116,7 @@ COMMANDS = {
         (options.as_json, *PLAN, options.proof, options.build, options.registry),
     ),
     "verify": Command(
-        "image",
+        "verify",
         "run the verify script in a built image",
         "verify quickstart --require-npu",
         (options.as_json, options.profile("?"), *PLAN[1:], options.proof, options.verified),

@@ -1,4 +1,4 @@
-"""`image` and `verify`: check, build, prove."""
+"""`image`: check, build, prove."""
 
 from __future__ import annotations
 
@@ -8,41 +8,36 @@ import sys
 import time
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cannery.commands.verify import exit_code, verify_built
 from cannery.commands.versions import lacking_words, planned, show_findings
-from cannery.core.address_fields import REGISTRY_HINT, reference_fault
 from cannery.core.base_image import base_need, compare, on_base, on_labelled_base
 from cannery.core.errors import BuildFailedError, ExitCode, FindingsError, NetworkError, UsageError
 from cannery.core.findings import errors
-from cannery.core.npu_host import wanted_paths
 from cannery.core.progress import layers_new_reused
 from cannery.core.recipe import with_arch
 from cannery.core.report import report_lines, row_lines, summary_line
 from cannery.core.standin import TORCH_NPU, standin_spec
-from cannery.core.training import trainer
 from cannery.core.words import BaseKind
 from cannery.edge.archives import damaged_archives
 from cannery.edge.base_room import base_bytes
 from cannery.edge.buildx import bake
 from cannery.edge.disk import check_cache_space, check_engine_space
 from cannery.edge.engine import docker_client, find_engine
-from cannery.edge.images import image_id, image_labels, needed_image
+from cannery.edge.images import image_id
 from cannery.edge.locks import current_lock
-from cannery.edge.npu_host import read_host
-from cannery.edge.own_containers import remove_orphans
-from cannery.edge.patching import manifest_digest, with_patches
+from cannery.edge.patching import with_patches
 from cannery.edge.progress_view import make_view
 from cannery.edge.rendered import fetch_wheels, rendered_held, write_folder
 from cannery.edge.rootfs import check_emulation
 from cannery.edge.secrets import build_secrets
-from cannery.edge.verify import Verified, VerifyRequest, script_digest, verify
 from cannery.edge.wheel_store import damaged
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
+    from pathlib import Path
 
     import docker
 
@@ -52,6 +47,7 @@ if TYPE_CHECKING:
     from cannery.core.plan import Plan
     from cannery.edge.context import Context
     from cannery.edge.engine import Engine
+    from cannery.edge.verify import Verified
 
 
 @dataclass(frozen=True)
@@ -112,10 +108,10 @@ def image(arguments: argparse.Namespace, context: Context) -> ExitCode:
 
 def _proved(work: Work, built: Built) -> ExitCode:
     """Verify an image, let its moving tags follow, print the table."""
-    verified = None if work.arguments.no_verify else _verify(work, built.id)
-    references = _tagged(work, _exit_code(verified))
+    verified = None if work.arguments.no_verify else verify_built(work, built.id)
+    references = _tagged(work, exit_code(verified))
     _print_table(work.context, work.plan, references, built, verified)
-    return _exit_code(verified)
+    return exit_code(verified)
 
 
 def _reuse(arguments: argparse.Namespace, context: Context, catalog: Catalog, plan: Plan) -> ExitCode | None:
@@ -261,74 +257,6 @@ def _known_layers(client: docker.DockerClient) -> list[str]:
     return [layer for found in client.images.list() for layer in found.attrs["RootFS"].get("Layers") or ()]
 
 
-def _verify(work: Work, built_id: str) -> Verified:
-    context, plan = work.context, work.plan
-    if plan.recipe.target.arch is not context.arch and not work.arguments.builder:
-        context.say("verifying under emulation: some minutes")
-    access = work.catalog.chips[plan.recipe.target.chip]
-    request = VerifyRequest(
-        image=plan.reference,
-        image_id=built_id,
-        script_digest=script_digest(context.templates()),
-        shm_size=plan.recipe.profile.shm_size,
-        arch=plan.recipe.target.arch,
-        manifest_sha256=manifest_digest(context, work.catalog, plan),
-        require_npu=work.arguments.require_npu,
-        again=work.arguments.verify_again,
-        user=plan.recipe.profile.user,
-    )
-    remove_orphans(work.client)
-    return verify(context, work.engine, request, access, read_host(wanted_paths(access), Path("/")))
-
-
-def verify_image(arguments: argparse.Namespace, context: Context) -> ExitCode:
-    """Run the verify script in a built image and print every check; with --against, look into another image."""
-    if arguments.against:
-        from cannery.commands.against import against  # noqa: PLC0415 - another way to the same question
-
-        return against(arguments, context)
-    if not arguments.profile:
-        raise UsageError("PROFILE is missing", hint="build.py verify quickstart, or --against IMAGE for one of yours")
-    fault = reference_fault(arguments.image or "")
-    if fault:
-        raise UsageError(f"--image: {fault}", hint=REGISTRY_HINT)
-    catalog, plan, _ = planned(context, arguments)
-    if {*arguments.level} == {"train"} and not trainer(plan.recipe):
-        raise UsageError(
-            "--level train: this profile has neither verl nor MindSpeed-RL, there is nothing to train with",
-            where=arguments.profile,
-        )
-    engine = find_engine(context.env, context.cache, start=True, say=context.say)
-    reference = arguments.image or plan.reference
-    client = docker_client(engine)
-    found = needed_image(client, reference, arguments.profile)
-    plan = on_labelled_base(plan, image_labels(client, found))
-    access = catalog.chips[plan.recipe.target.chip]
-    request = VerifyRequest(
-        image=reference,
-        image_id=found,
-        script_digest=found,  # the script is the image's own, whatever this checkout holds
-        shm_size=plan.recipe.profile.shm_size,
-        arch=plan.recipe.target.arch,
-        manifest_sha256="" if arguments.image else manifest_digest(context, catalog, plan),
-        levels=tuple(arguments.level),
-        require_npu=arguments.require_npu,
-        again=True,
-        user=plan.recipe.profile.user,
-    )
-    remove_orphans(client)
-    verified = verify(context, engine, request, access, read_host(wanted_paths(access), Path("/")))
-    if context.is_json:
-        print(json.dumps(verified.report, indent=2, ensure_ascii=False))
-    else:
-        print("\n".join(report_lines(verified.report)))
-    return _exit_code(verified)
-
-
-def _exit_code(verified: Verified | None) -> ExitCode:
-    return {0: ExitCode.DONE, 3: ExitCode.UNABLE}.get(verified.status if verified else 0, ExitCode.VERIFY_FAILED)
-
-
 def _print_table(
     context: Context, plan: Plan, references: tuple[str, ...], built: Built, verified: Verified | None
 ) -> None:
@@ -362,4 +290,4 @@ def _print_table(
     print("\n".join(row_lines([*rows.items(), *(("lacks", words) for words in lacking_words(plan))])))
 
 
-COMMANDS = {"image": image, "verify": verify_image}
+COMMANDS = {"image": image}

@@ -19,7 +19,8 @@ from small_checkout import fill, point_at, write_small
 from stub_index import StubIndex
 
 from cannery import cli
-from cannery.commands.image import Work, _verify
+from cannery.commands.image import Work
+from cannery.commands.verify import verify_built
 from cannery.commands.versions import planned
 from cannery.core.manifest import labels, manifest_text
 from cannery.edge.context import read_context
@@ -202,7 +203,7 @@ class Shipyard:
         report = {"result": "passed", "counts": {}, "checks": [], "npu": ""}
         with pytest.MonkeyPatch.context() as monkeypatch:
             monkeypatch.setattr("cannery.edge.verify._run", lambda *_: (report, 0))
-            _verify(Work(context, arguments, context.catalog(), self.plan, engine, self.client), image)
+            verify_built(Work(context, arguments, context.catalog(), self.plan, engine, self.client), image)
 
     def forget(self, *references: str) -> None:
         """Remove images of ours by name."""

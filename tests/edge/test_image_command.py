@@ -15,6 +15,7 @@ from stub_index import StubIndex
 from stub_registry import REPOSITORY, TAG, StubRegistry
 
 from cannery.commands import image as image_command
+from cannery.commands import verify as verify_command
 from cannery.commands.image import _overrides, _tagged, _whole_files
 from cannery.core.base_env import expand_env
 from cannery.core.errors import BuildFailedError, ExitCode, NetworkError, UnableError
@@ -233,11 +234,11 @@ def test_verify_expects_the_manifest_of_the_base_that_the_image_names(
         images = SimpleNamespace(get=lambda _reference: SimpleNamespace(id="sha256:1", labels=labels))
         api = SimpleNamespace(containers=lambda **_options: left, remove_container=removed)
         client = SimpleNamespace(images=images, api=api)
-        monkeypatch.setattr(image_command, "docker_client", lambda _engine: client)
+        monkeypatch.setattr(verify_command, "docker_client", lambda _engine: client)
         image.small("verify", "stack", "--json")
 
-    monkeypatch.setattr(image_command, "find_engine", lambda *_args, **_more: None)
-    monkeypatch.setattr(image_command, "verify", no_run)
+    monkeypatch.setattr(verify_command, "find_engine", lambda *_args, **_more: None)
+    monkeypatch.setattr(verify_command, "verify", no_run)
     first, second = image.references
     for reference in (first, second, f"{second}@sha256:{'1' * 64}", f"{second}@sha256:{'2' * 64}", "other.example/x:1"):
         labelled(reference)

@@ -1,0 +1,100 @@
+"""`verify`: run the verify script in an image, or hold an image of the user's against a profile."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cannery.commands.versions import planned
+from cannery.core.address_fields import REGISTRY_HINT, reference_fault
+from cannery.core.base_image import on_labelled_base
+from cannery.core.errors import ExitCode, UsageError
+from cannery.core.npu_host import wanted_paths
+from cannery.core.report import report_lines
+from cannery.core.training import trainer
+from cannery.edge.engine import docker_client, find_engine
+from cannery.edge.images import image_labels, needed_image
+from cannery.edge.npu_host import read_host
+from cannery.edge.own_containers import remove_orphans
+from cannery.edge.patching import manifest_digest
+from cannery.edge.verify import Verified, VerifyRequest, script_digest, verify
+
+if TYPE_CHECKING:
+    import argparse
+
+    from cannery.commands.image import Work
+    from cannery.edge.context import Context
+
+
+def verify_built(work: Work, built_id: str) -> Verified:
+    """Run the verify script in an image that was built or pulled; one that has passed is remembered by its id."""
+    context, plan = work.context, work.plan
+    if plan.recipe.target.arch is not context.arch and not work.arguments.builder:
+        context.say("verifying under emulation: some minutes")
+    access = work.catalog.chips[plan.recipe.target.chip]
+    request = VerifyRequest(
+        image=plan.reference,
+        image_id=built_id,
+        script_digest=script_digest(context.templates()),
+        shm_size=plan.recipe.profile.shm_size,
+        arch=plan.recipe.target.arch,
+        manifest_sha256=manifest_digest(context, work.catalog, plan),
+        require_npu=work.arguments.require_npu,
+        again=work.arguments.verify_again,
+        user=plan.recipe.profile.user,
+    )
+    remove_orphans(work.client)
+    return verify(context, work.engine, request, access, read_host(wanted_paths(access), Path("/")))
+
+
+def verify_image(arguments: argparse.Namespace, context: Context) -> ExitCode:
+    """Run the verify script in a built image and print every check; with --against, look into another image."""
+    if arguments.against:
+        from cannery.commands.against import against  # noqa: PLC0415 - another way to the same question
+
+        return against(arguments, context)
+    if not arguments.profile:
+        raise UsageError("PROFILE is missing", hint="build.py verify quickstart, or --against IMAGE for one of yours")
+    fault = reference_fault(arguments.image or "")
+    if fault:
+        raise UsageError(f"--image: {fault}", hint=REGISTRY_HINT)
+    catalog, plan, _ = planned(context, arguments)
+    if {*arguments.level} == {"train"} and not trainer(plan.recipe):
+        raise UsageError(
+            "--level train: this profile has neither verl nor MindSpeed-RL, there is nothing to train with",
+            where=arguments.profile,
+        )
+    engine = find_engine(context.env, context.cache, start=True, say=context.say)
+    reference = arguments.image or plan.reference
+    client = docker_client(engine)
+    found = needed_image(client, reference, arguments.profile)
+    plan = on_labelled_base(plan, image_labels(client, found))
+    access = catalog.chips[plan.recipe.target.chip]
+    request = VerifyRequest(
+        image=reference,
+        image_id=found,
+        script_digest=found,  # the script is the image's own, whatever this checkout holds
+        shm_size=plan.recipe.profile.shm_size,
+        arch=plan.recipe.target.arch,
+        manifest_sha256="" if arguments.image else manifest_digest(context, catalog, plan),
+        levels=tuple(arguments.level),
+        require_npu=arguments.require_npu,
+        again=True,
+        user=plan.recipe.profile.user,
+    )
+    remove_orphans(client)
+    verified = verify(context, engine, request, access, read_host(wanted_paths(access), Path("/")))
+    if context.is_json:
+        print(json.dumps(verified.report, indent=2, ensure_ascii=False))
+    else:
+        print("\n".join(report_lines(verified.report)))
+    return exit_code(verified)
+
+
+def exit_code(verified: Verified | None) -> ExitCode:
+    """Return what a verify script's own status means as an exit code; DONE where none was run."""
+    return {0: ExitCode.DONE, 3: ExitCode.UNABLE}.get(verified.status if verified else 0, ExitCode.VERIFY_FAILED)
+
+
+COMMANDS = {"verify": verify_image}
