@@ -1,12 +1,13 @@
 """build.py killed at random moments, over and over, and what the same command makes of what was left.
 
-    CANNERY_CACHE=/a/folder/of/its/own .venv/bin/python -m tests.e2e.kills [--rounds 1] [--seed 6] [--only cold,push]
+    CANNERY_CACHE=/a/folder/of/its/own .venv/bin/python -m tests.e2e.kills [--rounds 1] [--seed 6] [--only push]
 
 builds, pushes, saves, loads and bundles `quickstart`, and ends each command at a random moment: the leader alone or all
-that it has started (SIGKILL), Ctrl-C, SIGTERM, the engine's own daemon. The command is then run again; it has to end
-with 0 and the id of an undisturbed build, and `Bench.faults` looks at what is left. Prints a row for each kill; exit 1
-where there is a fault. It works on Cannery's own engine of that cache alone, whose build cache it removes. The short
-version in the suite (test_kills.py) has a small profile, and any engine.
+that it has started (SIGKILL), Ctrl-C, SIGTERM, the engine's own daemon. What can still speak has to end in order
+(`faults_of_killed`). The command is then run again; it has to end with 0 and the id of an undisturbed build, and
+`Bench.faults` looks at what is left. Prints a row for each kill; exit 1 where there is a fault. It works on Cannery's
+own engine of that cache alone, whose build cache it removes. The short version in the suite (test_kills.py) has a small
+profile, and any engine.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cannery.core.errors import ExitCode
 from cannery.edge.context import read_context
 from cannery.edge.engine import find_engine
 from cannery.edge.files import sha256_file
@@ -86,11 +88,12 @@ class Row:
         found = "; ".join(self.faults) or "the same image, nothing left"
         moment = f"{self.after:.2f} of {self.of:.1f} s"
         return (
-            f"| {self.scene} | {self.how} | {moment} | {self.phase} | {self.again} in {self.seconds:.0f} s | {found} |"
+            f"| {self.scene} | {self.how} | {moment} | {self.phase} | {self.ended} "
+            f"| {self.again} in {self.seconds:.0f} s | {found} |"
         )
 
 
-HEAD = "| command | what ended it | moment | last word | rerun | found |\n|---|---|---|---|---|---|"
+HEAD = "| command | what ended it | moment | last word | exit | rerun | found |\n|---|---|---|---|---|---|---|"
 
 
 @dataclass
@@ -169,16 +172,16 @@ class Bench:
             most /= 2
         else:
             raise AssertionError(f"{scene.name} is over before it can be killed")
-        self._half_written(begun)
+        killed = self.folder / "killed.err"
+        found = faults_of_killed(how, ended, killed.read_text(errors="replace"))
+        found += [f"half-written under its own name: {name}" for name in self._wrong_wheels(begun)]
         if how is How.LEADER:
             time.sleep(self.chance.choice((0.0, 0.5)))
         code, out, seconds = self.run(scene.words)
         self.times[scene.name] = (expected + seconds) / 2
-        found = [] if code == 0 else [f"exit {code}: {self._last()}"]
+        found += [] if code == 0 else [f"exit {code}: {self._last()}"]
         if code == 0 and scene.words[0] == "image" and json.loads(out)["id"] != self.table["id"]:
             found.append(f"another image: {json.loads(out)['id']}")
-        if how in {How.INTERRUPT, How.TERMINATE} and ended != 130:
-            found.append(f"exit {ended} on {how}, not 130")
         found += self.faults(begun)
         return Row(scene.name, how, after, expected, phase, ended, code, seconds, tuple(found))
 
@@ -202,19 +205,11 @@ class Bench:
                 numbers = {How.INTERRUPT: signal.SIGINT, How.TERMINATE: signal.SIGTERM}
                 process.send_signal(numbers.get(how, signal.SIGKILL))
         status = process.wait(PATIENCE)
-        lines = said.read_text(errors="replace").strip().splitlines()
-        ended = [line for line in lines if "Traceback" in line]
+        lines = said.read_text(errors="replace").splitlines()
         log = next(self.cannery.root.glob("out/*/log/build.log"), None)
         if log is not None and log.stat().st_mtime >= begun:  # it is told of all steps, where standard error folds some
             lines += [" ".join(line.split()[1:]) for line in log.read_text(errors="replace").splitlines()]
-        return status, f"{'TRACEBACK ' if ended else ''}{lines[-1][:70] if lines else '(nothing yet)'}".replace(
-            "|", "/"
-        )
-
-    def _half_written(self, since: float) -> None:
-        """Raise `AssertionError` for a file in the wheelhouse that has its name and not its content."""
-        wrong = list(self._wrong_wheels(since))
-        assert not wrong, f"half-written under its own name: {wrong}"
+        return status, last_word(lines)
 
     def _wrong_wheels(self, since: float) -> Iterator[str]:
         for path in (self.cache / "wheels").glob("[0-9a-f][0-9a-f]/*/*"):
@@ -304,6 +299,35 @@ class Bench:
                 for there in (self.cache / "wheels").glob(f"*/*/{path.name}"):
                     there.unlink()
         shutil.rmtree(self.out)
+
+
+def faults_of_killed(how: How, ended: int, said: str) -> list[str]:
+    """Say what is wrong with how a command ended that could still do something about it, and with what it said."""
+    found = ["a traceback"] if "Traceback (most recent call last)" in said else []
+    if how in {How.INTERRUPT, How.TERMINATE} and ended != ExitCode.INTERRUPTED:
+        found.append(f"exit {ended} on {how}, not {ExitCode.INTERRUPTED:d}")
+    if ended == ExitCode.DEFECT:
+        found.append(f"exit {ended} on {how}, as if Cannery were to blame")
+    return found
+
+
+def last_word(lines: Sequence[str]) -> str:
+    """The last line that tells of a phase, for a cell of the table. Findings are printed early, and tell of none."""
+    found = [
+        line.strip() for line in lines if line.strip() and not line.startswith(("note [", "warning [", "    fix:"))
+    ]
+    return found[-1][:70].replace("|", "/") if found else "(nothing yet)"
+
+
+def chosen(wanted: Sequence[str]) -> list[tuple[str, tuple[How, ...]]]:
+    """The part of the plan whose names have one of these words in them; all of it without words.
+
+    Raises `ValueError` for a word that is in no name: a run without a kill would pass for one without a fault.
+    """
+    for word in wanted:
+        if not any(word in name for name, _ in PLAN):
+            raise ValueError(f"no command of the plan has {word!r} in its name: {'; '.join(name for name, _ in PLAN)}")
+    return [(name, hows) for name, hows in PLAN if not wanted or any(word in name for word in wanted)]
 
 
 def is_temporary(name: str) -> bool:
@@ -439,9 +463,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rounds", type=int, default=1, help="how often the plan is gone through")
     parser.add_argument("--seed", type=int, default=6)
-    parser.add_argument("--only", default="", help="words of the commands' names, separated by commas")
+    parser.add_argument(
+        "--only", action="append", default=[], help="a part of a command's name, as in the table; may be repeated"
+    )
     parser.add_argument("--profile", default=PROFILE)
     arguments = parser.parse_args()
+    try:
+        plan = chosen(arguments.only)
+    except ValueError as error:
+        parser.error(str(error))
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the registry is ended then too
     context = read_context(ROOT)
     if "CANNERY_CACHE" not in os.environ:
@@ -450,17 +480,16 @@ def main() -> int:
     if not engine.owned:
         parser.error(f"the engine at {engine.host} is not Cannery's own: its build cache would be removed")
     chance = random.Random(arguments.seed)
-    wanted = [word.strip() for word in arguments.only.split(",") if word.strip()]
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kills-", dir=context.cache.parent)))
         registry = stack.enter_context(Registry(folder / "registry", context.cache))
         os.environ["DOCKER_CONFIG"] = str(login(folder / "docker", [registry.host]))
         cannery = Cannery(engine, dict(engine.client_env(dict(os.environ))))
         bench = Bench(cannery, context.cache, arguments.profile, folder, chance, ("--base", "standin"))
-        plan = [(n, hows) for n, hows in PLAN if not wanted or any(word in n for word in wanted)]
         if MADE in dict(plan):  # a mirror that has newer packages since gives another base
             bench.forget_base()
             bench.forget_rootfs()
+        print("building without a kill first, for what is right", file=sys.stderr, flush=True)
         bench.undisturbed()
         scenes = {scene.name: scene for scene in (*build_scenes(bench), *ship_scenes(bench, registry))}
         rows = []
@@ -470,7 +499,7 @@ def main() -> int:
                 rows.append(bench.turn(scenes[name], how))
                 print(rows[-1], flush=True)
     failed = sum(bool(row.faults) for row in rows)
-    print(f"{len(rows)} kills, {failed} with faults")
+    print(f"{len(rows)} kills with seed {arguments.seed}, {failed} with faults")
     return 1 if failed else 0
 
 
