@@ -148,8 +148,9 @@ def _with_caches(
 ) -> Container:
     """Return `container` with the user's caches in it, unless they are not wanted; `make` makes those that lack."""
     user, request = plan.recipe.profile.user, container.request
-    if arguments.no_caches or (user is None and not request.is_root):  # root's home is closed to others
-        return container
+    is_another_host = arguments.registry is not None
+    if arguments.no_caches or is_another_host or (user is None and not request.is_root):
+        return container  # root's home is closed to others
     found = ready_caches(user_caches(context.env, user), context.say, make=make, user=request.run_as or user)
     return replace(container, request=replace(request, caches=tuple(found)))
 

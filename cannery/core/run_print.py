@@ -53,11 +53,15 @@ def printed_notes(
     guess = _guessed_group(container, host)
     if not form.is_local:
         ray_notes = _of_ray(ray) if form is RunFormat.RAYCLUSTER and ray is not None else []
-        return (*container.notes, *_of_a_cluster(container), *ray_notes, *guess)
+        return (*container.notes, *_of_a_cluster(container, access), *ray_notes, *guess)
     wanted = tuple(range(access.cards)) if request.cards is None else request.cards
     missing = lacking(access, host, wanted, multi_node=request.is_multi_node) if request.npu else ()
     notes = [f"this host lacks {', '.join(missing)}"] if missing else []
     notes += [*_beyond(request, access, host), *guess]
+    notes += _of_registry(request.image)
+    if request.caches:
+        folders = " and ".join(mount.source for mount in request.caches)
+        notes.append(f"{folders}: of this host; where they are not, docker starts nothing: --no-caches leaves them out")
     if request.interface:
         notes.append(f"HCCL_IF_IP is this host's address; another one has its own at {request.interface.name}")
     return (*container.notes, *notes)
@@ -81,7 +85,11 @@ def _guessed_group(container: Container, host: HostNpus) -> list[str]:
     return [f"{what}; that host knows its number: stat -c %g /dev/davinci_manager"]
 
 
-def _of_a_cluster(container: Container) -> list[str]:
+def _of_registry(image: str) -> list[str]:
+    return [f"{image} is there when `build.py push` has brought it"] if "/" in image else []
+
+
+def _of_a_cluster(container: Container, access: ChipAccess) -> list[str]:
     request = container.request
     notes = []
     if request.cards:
@@ -93,9 +101,18 @@ def _of_a_cluster(container: Container) -> list[str]:
         )
     else:
         notes.append(
-            f"{request.image} is there when `build.py push` has brought it; where the registry wants a login, "
+            f"{_of_registry(request.image)[0]}; where the registry wants a login, "
             "give imagePullSecrets to the pods or to their service account"
         )
+    if request.npu:
+        notes.append(
+            f"{access.resource} is what other chips' nodes may have too: in a cluster with several, add to "
+            "nodeSelector what tells this one's nodes (accelerator-type, where Ascend's device plugin labels them)"
+        )
+    if not request.volumes:
+        notes.append("no folder of models or data is mounted: -v SRC:DST takes one of each node")
+    if request.nodes > 1 and not request.interface:
+        notes.append("HCCL between nodes wants their own network: NETWORK=host INTERFACE=name")
     if request.interface:
         name = request.interface.name
         notes.append(f"HCCL_IF_IP is each node's address in the cluster: leave it out where {name} has another one")

@@ -41,7 +41,7 @@ def ready_caches(
                 say(
                     f"warning: the container's user {user.name} ({user.uid}) cannot write {folder}, which is "
                     f"uid {folder.stat().st_uid}'s: it keeps no model there that it downloads; "
-                    f"setfacl -m u:{user.uid}:rwx {folder} lets it"
+                    f"setfacl -m u:{user.uid}:rwx {folder} lets it, --no-caches leaves the image's own in place"
                 )
             yield mount
         else:

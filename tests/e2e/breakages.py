@@ -278,12 +278,13 @@ STATIC = (
 )
 
 EVERY = ("import.*",)  # nothing imports without torch
+QUEUE = ("import.transfer_queue",)  # it stands on ray and tensordict
 IMPORT = (
     Breakage("import.numpy", "gone", not_importable("numpy"), also=EVERY),
     Breakage("import.torch", "gone", not_importable("torch"), also=EVERY),
     Breakage("import.torch_npu", "gone", not_importable("torch_npu"), also=EVERY),
     Breakage("import.torch_npu", "its CANN library gone", f"rm {TOOLKIT}/lib64/libascendcl.so", also=EVERY),
-    Breakage("import.ray", "gone", not_importable("ray"), also=("import.verl", "import.verl.*")),
+    Breakage("import.ray", "gone", not_importable("ray"), also=(*QUEUE, "import.verl", "import.verl.*")),
     Breakage("import.transformers", "gone", not_importable("transformers"), also=("import.verl", "import.verl.*")),
     Breakage(
         "import.tokenizers",
@@ -291,7 +292,11 @@ IMPORT = (
         not_importable("tokenizers"),
         also=("import.transformers", "import.verl", "import.verl.*"),
     ),
-    Breakage("import.tensordict", "gone", not_importable("tensordict"), also=("import.verl", "import.verl.*")),
+    Breakage("import.tensordict", "gone", not_importable("tensordict"), also=(*QUEUE, "import.verl", "import.verl.*")),
+    Breakage("import.transfer_queue", "gone", not_importable("transfer_queue")),
+    Breakage("import.cachetools", "gone", not_importable("cachetools")),
+    Breakage("import.fastapi", "gone", not_importable("fastapi")),
+    Breakage("import.uvicorn", "gone", not_importable("uvicorn")),
     Breakage("import.verl", "gone", not_importable("verl"), also=("import.verl.*",)),
     Breakage("import.verl.protocol", "gone", not_importable("verl.protocol"), also=("import.verl",)),
     Breakage("import.pip", "gone", not_importable("pip")),

@@ -221,7 +221,7 @@ def test_a_cache_that_the_images_user_cannot_write_is_a_warning(tmp_path: Path) 
         os.chown(made, 77, 78)
     assert tuple(ready_caches(mounts, said.append, make=True, user=user)) == mounts
     assert said[-1].startswith(f"warning: the container's user me (4321) cannot write {made}, which is uid ")
-    assert said[-1].endswith(f"setfacl -m u:4321:rwx {made} lets it")
+    assert said[-1].endswith(f"setfacl -m u:4321:rwx {made} lets it, --no-caches leaves the image's own in place")
     made.chmod(0o777)
     assert tuple(ready_caches(mounts, pytest.fail, make=False, user=user)) == mounts
 
@@ -488,6 +488,33 @@ def test_what_is_printed_for_elsewhere_names_the_image_where_a_registry_has_it(h
     assert ("names no registry" in local.err) is is_cluster
     assert "names no registry" not in done.err
     assert ("give imagePullSecrets to the pods" in done.err) is is_cluster
+
+
+def test_a_printed_command_says_whose_caches_it_mounts(
+    host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is printed may be started elsewhere, where docker finds no such folder and starts nothing."""
+    models = tmp_path / "models"
+    models.mkdir()
+    monkeypatch.setenv("HF_HOME", str(models))
+    for form in ("docker", "compose"):
+        done = host("run", "quickstart", "--print", "--format", form)
+        assert str(models) in done.out
+        assert f"{models}: of this host" in done.err or f"{models} and" in done.err
+        assert "--no-caches leaves them out" in done.err
+        for words in (("--no-caches",), ("--registry", "registry.example/team")):
+            without = host("run", "quickstart", "--print", "--format", form, *words)
+            assert str(models) not in without.out + without.err
+    assert "is there when `build.py push` has brought it" in without.err
+
+
+def test_a_cluster_is_told_what_only_its_admin_knows(host: Host) -> None:
+    command = ("run", "quickstart", "--print", "--format", "raycluster", "--nodes", "4")
+    told = ("nodeSelector", "no folder of models or data", "NETWORK=host INTERFACE=name")
+    said = host(*command).err
+    assert [words for words in told if words not in said] == []
+    said = host(*command, "--network", "host", "--interface", "lo", "-v", "/data:/data", "--npus", "none").err
+    assert [words for words in told if words in said] == []
 
 
 def mounts_of(words: list[str]) -> set[tuple[str, ...]]:
