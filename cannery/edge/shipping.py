@@ -244,5 +244,6 @@ def absent(dock: Dock) -> NetworkError:
     near = near_words(dock.plan.tag, tags(dock.place, dock.reference))
     what = f"it has this tag for {has}, not for {dock.arch}" if has else f"it has no such tag; {near}"
     name = dock.plan.recipe.name
-    hint = f"build.py image {name} builds it, and build.py push {name} puts it there"
+    more = " with the same options" if dock.plan.recipe.changes else ""
+    hint = f"build.py image {name}{more} builds it, and build.py push {name}{more} puts it there"
     return NetworkError(what, where=dock.reference, hint=hint)

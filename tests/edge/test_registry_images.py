@@ -6,14 +6,14 @@ import base64
 import json
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from stub_registry import INDEX, LIST, MANIFEST, REPOSITORY, TAG, StubRegistry, sha, tokens_asked
 
 from cannery.core.errors import ExitCode, NetworkError
 from cannery.core.words import Arch
-from cannery.edge import registry_images
+from cannery.edge import registry_images, shipping
 from cannery.edge.context import Context
 from cannery.edge.docker_login import auth_header, login, login_state
 from cannery.edge.pipconf import PipSettings
@@ -162,3 +162,17 @@ def test_what_the_engine_is_handed_to_log_in_with(tmp_path: Path) -> None:
     assert header["IdentityToken"] == "t0ken"
     assert login("registry.example", env) is None
     assert login_state("registry.example", env) == (True, "")
+
+
+@pytest.mark.parametrize(("changes", "words"), [("", "build.py image stack builds"), ("idna==3.10", "with the same")])
+def test_what_is_not_there_is_built_by_the_options_that_were_given(
+    monkeypatch: pytest.MonkeyPatch, changes: str, words: str
+) -> None:
+    monkeypatch.setattr(shipping, "published", lambda *_: None)
+    monkeypatch.setattr(shipping, "tags", lambda *_: ())
+    monkeypatch.setattr(shipping, "near_words", lambda *_: "there is nothing for it")
+    recipe = SimpleNamespace(name="stack", changes=changes)
+    dock: Any = SimpleNamespace(
+        place=None, reference="r/stack:1", arch="amd64", plan=SimpleNamespace(tag="1", recipe=recipe)
+    )
+    assert words in shipping.absent(dock).hint
