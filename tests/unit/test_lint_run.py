@@ -162,6 +162,19 @@ SAID = [
     (f"docker run --shm-size 32g -e ASCEND_VISIBLE_DEVICES=0 {CANN}", ["note run.visible.unread"]),
     (f"{GOOD} --runtime ascend -e ASCEND_VISIBLE_DEVICES=0,1 {CANN}", ["warning run.runtime.mixed"]),
     (f"{RUNTIME} -e ASCEND_RUNTIME_OPTIONS=NODRV {CANN}", ["warning run.driver.missing", "warning run.driver.files"]),
+    (f"{GOOD} --runtime ascend -e ASCEND_VISIBLE_DEVICES=0-3 {CANN}", ["warning run.runtime.mixed"]),
+    (
+        f"{GOOD} --runtime ascend -e ASCEND_VISIBLE_DEVICES=0-3 -e ASCEND_RT_VISIBLE_DEVICES=3 {CANN}",
+        ["warning run.runtime.mixed"],
+    ),
+    (
+        f"{GOOD} --runtime ascend -e ASCEND_VISIBLE_DEVICES=0-3 -e ASCEND_RT_VISIBLE_DEVICES=4 {CANN}",
+        ["error run.visible.index", "warning run.runtime.mixed"],
+    ),
+    (
+        f"{GOOD} --runtime ascend --env-file e -e ASCEND_RT_VISIBLE_DEVICES=3 {CANN}",
+        ["warning run.runtime.mixed"],
+    ),
     (f"docker run --shm-size 32g --device huawei.com/npu=0 {CANN}", []),
     # D15
     (f"{GOOD.replace('--shm-size 32g', '')} {CANN}", ["warning run.shm"]),

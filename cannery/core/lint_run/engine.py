@@ -53,7 +53,8 @@ def mixed(case: Case) -> Iterator[Remark]:
         why = f"the runtime maps the cards of {RUNTIME_DEVICES} and mounts the driver; the nodes come on top"
         fix = f"leave {'its nodes' if case.env(RUNTIME_DEVICES) else 'the runtime'} out (gpustack/gpustack issue 1378)"
         edits = [remove(node.setting) for node in nodes] if case.env(RUNTIME_DEVICES) else []
-        if not edits and case.container.cards:  # without a card of its own the line asks for some by the runtime
+        # Without a card of its own the line asks for some by the runtime; a file may hold the variable that names them.
+        if not edits and case.container.cards and not case.container.all("env-file"):
             edits = [remove(runtime)]
         yield remark(Severity.WARNING, "runtime.mixed", runtime.word, what, why, fix, *edits)
 

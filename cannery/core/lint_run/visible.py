@@ -60,9 +60,11 @@ def runtime_variable(case: Case) -> Iterator[Remark]:
             yield remark(
                 Severity.ERROR, "visible.text", word, what, "numbers of the host's cards", "written like 0,1,4-7"
             )
+    elif _by_runtime(case):
+        return  # which gives its cards on top of the nodes: `mixed` says so
     elif cards and set(named) != set(cards):
         what = f"{word} names cards {_listed(named)}, and the nodes are those of {_listed(cards)}"
-        why = "without the ascend runtime the nodes decide; with it the container gets both"
+        why = "the ascend runtime alone reads the variable; without it the nodes decide"
         edits = () if case.container.value("runtime") else (remove(variable.setting),)
         fix = f"leave {RUNTIME_DEVICES} out, or name the same cards"
         yield remark(Severity.ERROR, "visible.nodes", word, what, why, fix, *edits)
@@ -91,8 +93,10 @@ def own_variable(case: Case) -> Iterator[Remark]:
         fix, edit = f"-e {VISIBLE}={value}", replace(variable.setting, "-e", f"{VISIBLE}={value}")
         why = "a card counts once: a program that starts a process for each finds too few"
         yield remark(Severity.WARNING, "visible.twice", word, what, why, fix, edit)
-    cards = case.container.cards or (runtime_cards(case) or ())
-    if not cards or case.container.opaque:
+    nodes, named = case.container.cards, runtime_cards(case)
+    cards = tuple(sorted({*nodes, *(named or ())})) if _by_runtime(case) else nodes or named or ()
+    unknown = _by_runtime(case) and named is None  # what the image's ENV, or a file, may name
+    if not cards or unknown or case.container.opaque:
         return
     beyond = [number for number in numbers if number >= len(cards)]
     if beyond:
@@ -105,6 +109,11 @@ def own_variable(case: Case) -> Iterator[Remark]:
         # A privileged container sees the host's cards, until it is none.
         severity = Severity.WARNING if case.privileged else Severity.ERROR
         yield remark(severity, "visible.index", word, what, why, fix, *edits)
+
+
+def _by_runtime(case: Case) -> bool:
+    """Whether the ascend runtime is named, so that its cards come on top of the nodes."""
+    return case.container.value("runtime").lower() == "ascend"
 
 
 def other_makers(case: Case) -> Iterator[Remark]:
