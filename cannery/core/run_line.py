@@ -64,6 +64,22 @@ class RunLine:
         command = [word for number, word in enumerate(self.command) if number not in taken]
         return " \\\n    ".join(lines) + "".join(f" {word}" for word in command)
 
+    @property
+    def doubles(self) -> tuple[int, ...]:
+        """The places of options that come again with the same value, but for the last of each, which counts.
+
+        A value with the output of a command is none: it may be another one each time.
+        """
+        last: dict[tuple[str, str], int] = {}
+        found = []
+        for setting in self.container.settings:
+            if setting.value is None or "$(" in setting.value or "`" in setting.value:
+                continue
+            before = last.get((setting.key, setting.value))
+            found += [] if before is None else [before]
+            last[setting.key, setting.value] = setting.at
+        return tuple(found)
+
 
 def run_lines(text: str, known: Iterable[tuple[str, str]] = ()) -> tuple[RunLine, ...]:
     """Return the `docker run` and `docker create` lines of a shell text, in order; `known` variables are set before it.

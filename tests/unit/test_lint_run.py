@@ -453,6 +453,24 @@ def test_a_privileged_line_with_cards_becomes_one_with_their_nodes_alone() -> No
     assert codes(after) == []
 
 
+def test_no_option_comes_twice_with_one_value_into_a_corrected_line() -> None:
+    text = (
+        "docker run --device=/dev/davinci_manger -v /dev/devmm_svm:/dev/devmm_svm --device /dev/davinci0 --privileged "
+        f"--device dev/davinci0 --shm-size 32g {FILES} {CANN} bash"
+    )
+    words = mend(run_lines(text)[0], GROUND).text.split(" \\\n    ")
+    assert sorted(word for word in words if "/dev/d" in word) == [
+        "--device /dev/davinci0", "--device /dev/davinci_manager", "--device /dev/devmm_svm",
+    ]  # fmt: skip
+    # One edit at a time: the manager that a slip means is not added beside it.
+    assert (
+        mended(f"docker run --privileged --device /dev/davinci_manger --device /dev/davinci0 {CANN}").count(
+            "--device /dev/davinci_manager"
+        )
+        == 1
+    )
+
+
 def test_an_index_that_counts_the_hosts_cards_is_counted_anew() -> None:
     """Case D06 (Project-HAMi/HAMi issue 1894)."""
     text = (
@@ -538,6 +556,7 @@ OPTIONS = [
     *("-e ASCEND_VISIBLE_DEVICES=0,1", "-e ASCEND_RT_VISIBLE_DEVICES=4", "-e ASCEND_RT_VISIBLE_DEVICES=0,0"),
     *("--shm-size 1g", "--shm-size=big", "-v /usr/local/Ascend:/usr/local/Ascend", f"-v {DRIVER}:/x", f"-v {DRIVER}"),
     *("-v usr/x:/y", "-v $(f a:b):/x", "-itv '/a b:/c'", "--volum=/q:/q", "-e LD_PRELOAD=/usr/lib64/libjemalloc.so.2"),
+    *("--device=/dev/davinci_manger", "--device /dev/devm_svm", "-v /dev/devmm_svm:/dev/devmm_svm", "--ipc=host"),
     *("-u 65534", "$MORE", "${MORE:-}", "--platform linux/amd64", "\u2014device /dev/davinci1", "-v /a:/opt/venv"),
 ]
 IMAGES = (CANN, OURS, "$IMAGE", "<i>", "i:1")
@@ -558,6 +577,7 @@ def test_a_corrected_line_has_nothing_left_to_correct(options: list[str], image:
     assert again.container.image == line.container.image == image
     kept, had = ([word for word in one.container.command if word in KEPT] for one in (again, line))
     assert kept == had
+    assert again.doubles == ()
 
 
 SERVICE = {

@@ -144,6 +144,8 @@ def mend(line: RunLine, ground: Ground) -> Mended:
             break
         try:
             (line,) = run_lines(changed, line.known)
+            if line.doubles:  # of two slips of one word, or of one that stands there already
+                (line,) = run_lines(line.text(dict.fromkeys(line.doubles, ()), ()), line.known)
         except (UsageError, ValueError):
             # Of words that no engine takes: the line before that is the best there is.
             break

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cannery.core.lint_run.case import RUNTIME_DEVICES, add, remark, remove, replace
+from cannery.core.lint_run.nodes import present_nodes
 from cannery.core.words import Arch, Severity
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ def privileged(case: Case) -> Iterator[Remark]:
         return
     cards = case.container.cards
     beside = f"; the nodes of {', '.join(map(str, cards))} beside it are no limit" if cards else ""
-    present = {device.source for device in case.container.devices}
+    present = present_nodes(case)
     managers = [add("--device", node) for node in case.access.managers if node not in present]
     yield remark(
         Severity.WARNING,

@@ -72,7 +72,7 @@ def _written(device: Device, source: str) -> str:
     return source + target + ("" if device.permissions == "rwm" else f":{device.permissions}")
 
 
-def _present(case: Case) -> set[str]:
+def present_nodes(case: Case) -> set[str]:
     """Return the nodes that are asked for, by whatever means and however they are spelt."""
     paths = [d.source for d in case.container.devices]
     devices = {node for path in paths for node in meant_cards(path) or (meant_node(case, path) or path,)}
@@ -81,7 +81,7 @@ def _present(case: Case) -> set[str]:
 
 def missing_managers(case: Case) -> Iterator[Remark]:
     """Name each manager node of the chip that is not mapped beside a card: no NPU opens without them."""
-    present = _present(case)
+    present = present_nodes(case)
     if case.privileged or case.runtime or case.cdi or not present & {*case.managers, *_cards(present)}:
         return
     unread = f" (unless {' '.join(case.container.opaque)} brings it)" if case.container.opaque else ""
@@ -100,7 +100,7 @@ def missing_managers(case: Case) -> Iterator[Remark]:
 
 def missing_cards(case: Case) -> Iterator[Remark]:
     """Say that no card is given, where all the rest says that one is wanted."""
-    present = _present(case)
+    present = present_nodes(case)
     if (
         _cards(present)
         or any(map(is_open, present))
