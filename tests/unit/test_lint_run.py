@@ -265,6 +265,14 @@ SAID = [
     (f"{GOOD} {CANN} vllm serve --device npu", []),
     (f"{GOOD} {CANN} bash --device /dev/davinci2 -v /a:/b", ["error run.image.behind"] * 2),
     (f"{GOOD} {CANN} /bin/bash -l --privileged", ["error run.image.behind"]),
+    *(
+        (f"{GOOD} {CANN} bash {option}", ["error run.image.behind"])
+        for option in ("--ipc=private", "--net=none", "-l --network none", "--name a", "--rm", "--init -l")
+    ),
+    (f"{GOOD} --entrypoint bash {OURS} --ulimit memlock=-1 -c x", ["error run.image.behind"]),
+    *((f"{GOOD} {CANN} {own}", []) for own in ("bash --login -i", "zsh --interactive", "sh /run.sh --name a")),
+    *((f"{GOOD} {CANN} {own}", []) for own in ("bash -c 'f $0' --name a", "bash --help", "python a.py --net resnet")),
+    (f"{GOOD} {CANN} python a.py --net=host --runtime ascend", ["warning run.image.behind"] * 2),
     (f"{GOOD} {CANN} bash -c 'npu-smi info' --device /dev/davinci2", ["warning run.image.behind"]),
     (f"{GOOD} {CANN} bash /run.sh --device /dev/davinci2", ["warning run.image.behind"]),
     (f"{GOOD} {CANN} python train.py -v http://host/a --device /dev/davinci2", ["warning run.image.behind"]),
@@ -471,6 +479,19 @@ def test_no_option_comes_twice_with_one_value_into_a_corrected_line() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("behind", "note"),
+    [
+        *((words, "note run.network") for words in ("--net=host", "bash --net host", "bash --network=host -l")),
+        *((words, "note run.shm") for words in ("--ipc=host", "bash --ipc=host", "bash -l --ipc host")),
+    ],
+)
+def test_what_is_the_hosts_is_asked_for_before_the_image(behind: str, note: str) -> None:
+    found = [one for one in remarks(f"{GOOD} {CANN} {behind}") if one.finding.code == "run.image.behind"]
+    assert [one.finding.severity for one in found] == [Severity.ERROR]
+    assert codes(mended(f"{GOOD} {CANN} {behind}")) == [note]
+
+
 def test_an_index_that_counts_the_hosts_cards_is_counted_anew() -> None:
     """Case D06 (Project-HAMi/HAMi issue 1894)."""
     text = (
@@ -560,7 +581,14 @@ OPTIONS = [
     *("-u 65534", "$MORE", "${MORE:-}", "--platform linux/amd64", "\u2014device /dev/davinci1", "-v /a:/opt/venv"),
 ]
 IMAGES = (CANN, OURS, "$IMAGE", "<i>", "i:1")
-BEHIND = ("", "bash -c 'a b'", "-it bash", "--device /dev/davinci1 -v '/a c:/b' bash 'q r'", "sh --privileged", "--m x")
+BEHIND = (
+    "",
+    "bash -c 'a b'",
+    "-it bash",
+    "--device /dev/davinci1 -v '/a c:/b' bash 'q r'",
+    "sh --privileged --rm --name n",
+    "--m x",
+)
 KEPT = frozenset({"bash", "sh", "-c", "a b", "q r", "--m", "x"})
 
 

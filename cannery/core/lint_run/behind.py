@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from cannery.core.lint_run.case import Edit, remark
-from cannery.core.run_options import SHORT_SWITCHES, is_option
+from cannery.core.run_options import ALIASES, SHORT_SWITCHES, SWITCHES, VALUES, is_option
 from cannery.core.run_words import Reader
 from cannery.core.shell_words import Word, quoted
 from cannery.core.words import Severity
@@ -29,7 +29,14 @@ DOCKERS = {
     "--shm-size": re.compile(r"\d"),
     "--group-add": re.compile(r"."),
     "--cap-add": re.compile(r"."),
+    "--ipc": re.compile(r"host$"),
+    "--pid": re.compile(r"host$"),
+    "--net": re.compile(r"host$"),
+    "--network": re.compile(r"host$"),
+    "--runtime": re.compile(r"ascend$", re.IGNORECASE),
 }
+# Docker's long options without those that a shell has too (`interactive` is zsh's).
+NO_SHELLS = (SWITCHES | VALUES | {*ALIASES}) - {"help", "interactive"}
 SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh"})
 ENGINES = frozenset({"docker", "podman", "nerdctl"})
 WHY = "docker's own options end where the image stands"
@@ -60,7 +67,8 @@ def behind(case: Case) -> Iterator[Remark]:
     program = PurePosixPath((entry or words or ("",))[0]).name
     if not words or program in ENGINES:
         return
-    lost = lost_options(words)
+    shell = () if program not in SHELLS else words if entry else words[1:]
+    lost = lost_options(words, len(words) - len(shell), len(words) - len(shell) + _shells_own(shell))
     if lost and _is_value_of_entry_point(case):
         yield _entry_words(case)
         return
@@ -68,7 +76,7 @@ def behind(case: Case) -> Iterator[Remark]:
     where = image if is_first or entry else f"{program}, behind {image}"
     moved = _leading(words) if lost and is_first else ()
     for option in lost:
-        sure = is_first or (program in SHELLS and _is_for_shell(words[0 if entry else 1 : option.at]))
+        sure = is_first or (bool(shell) and option.at < len(words) - len(shell) + _shells_own(shell))
         what = f"{option.shown} stands behind {where}: docker hands it to the program, and does nothing of it"
         edit = Edit(-1, tuple(map(quoted, option.words)), option.places)
         edits = [] if not sure or option.at < len(moved) else [edit]
@@ -95,16 +103,35 @@ def _first_word(case: Case) -> Iterator[Remark]:
         yield remark(Severity.WARNING, "image.behind", word, what, WHY, "put it before the image", *edits)
 
 
-def lost_options(words: tuple[str, ...]) -> tuple[Lost, ...]:
-    """Return what of the words behind an image can only have been meant for docker; `--device npu` is one of vllm's."""
-    found = []
-    for at, word in enumerate(words):
-        name, equals, value = word.partition("=")
-        after = value if equals else words[at + 1] if at + 1 < len(words) else ""
-        if (pattern := DOCKERS.get(name)) is not None and pattern.match(after):
-            alone = bool(equals) or name == "--privileged" or not after
-            found.append(Lost(at, words[at : at + (1 if alone else 2)]))
-    return tuple(found)
+def lost_options(words: tuple[str, ...], first: int = 0, end: int = 0) -> tuple[Lost, ...]:
+    """Return what of the words behind an image can only have been meant for docker; `--device npu` is one of vllm's.
+
+    Those from `first` to `end` are a shell's options, where any is docker's that no shell has.
+    """
+    return tuple(
+        Lost(at, words[at : at + count])
+        for at in range(len(words))
+        if (count := _dockers(words, at) or (_no_shells(words, at) if first <= at < end else 0))
+    )
+
+
+def _dockers(words: tuple[str, ...], at: int) -> int:
+    """Return of how many words the option of docker's at `at` is, 0 where it may be a program's."""
+    name, equals, value = words[at].partition("=")
+    after = value if equals else words[at + 1] if at + 1 < len(words) else ""
+    if (pattern := DOCKERS.get(name)) is None or not pattern.match(after):
+        return 0
+    return 1 if equals or name == "--privileged" or not after else 2
+
+
+def _no_shells(words: tuple[str, ...], at: int) -> int:
+    """Return of how many words the option at `at` is that docker has and no shell, 0 for another word."""
+    name, equals, _ = words[at].partition("=")
+    if not name.startswith("--") or name[2:] not in NO_SHELLS:
+        return 0
+    if equals or name[2:] in SWITCHES:
+        return 1
+    return 2 if at + 1 < len(words) and not words[at + 1].startswith("-") else 0
 
 
 def _leading(words: tuple[str, ...]) -> tuple[str, ...]:
@@ -114,10 +141,15 @@ def _leading(words: tuple[str, ...]) -> tuple[str, ...]:
     return () if reader.misread or reader.opaque else words[: len(words) - len(reader.left)]
 
 
-def _is_for_shell(before: tuple[str, ...]) -> bool:
-    """Whether a shell takes what follows for an option of its own, not for an argument of a script or of `-c`."""
-    lost = {place for option in lost_options(before) for place in option.places}
-    return all(word.startswith("-") and "c" not in word for at, word in enumerate(before) if at not in lost)
+def _shells_own(words: tuple[str, ...]) -> int:
+    """Return how many words a shell takes for options of its own: up to a script, or `-c`, whose arguments follow."""
+    at = 0
+    while at < len(words):
+        count = _dockers(words, at) or _no_shells(words, at)
+        if not count and (not words[at].startswith("-") or "c" in words[at]):
+            return at
+        at += count or 1
+    return at
 
 
 def _is_value_of_entry_point(case: Case) -> bool:
