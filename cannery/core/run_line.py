@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
@@ -13,7 +14,7 @@ from cannery.core.read_container import Container
 from cannery.core.run_options import CLIENT_VALUES
 from cannery.core.run_words import Misread, Reader
 from cannery.core.shell_inner import inner_texts, of_page, without_documents
-from cannery.core.shell_words import shell_commands
+from cannery.core.shell_words import cut_fix, not_continued, shell_commands
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -25,6 +26,10 @@ PROGRAMS = frozenset({"docker", "podman", "nerdctl"})
 BEFORE = frozenset({"sudo", "env", "exec", "nohup", "time"})
 # Texts in texts: `ssh HOST "sudo sh -c 'docker run …'"`.
 MOST_INNER = 3
+# Lines that a command is joined of while its image is looked for: each time all its words are read again.
+MOST_JOINED = 100
+# How a line begins that a command without an image goes on with: an option, or the name of an image.
+GOES_ON = re.compile(r"--?[a-zA-Z]|(?![./~])[^=]*[\w}>][/:]\w|[$<][\w{(]")
 # Commands that people give instead, and what to give.
 OTHERS = {
     "exec": "`exec` adds nothing to a container: give the `docker run` that starts it",
@@ -102,7 +107,7 @@ def _found(commands: Sequence[ShellCommand], depth: int) -> list[RunLine]:
     for number, command in enumerate(commands):
         start = _options_at(command.words)
         if start:
-            words, cuts = _joined(commands, number)
+            words, cuts = _joined(commands, number, start)
             found.append(_run_line(words, start, cuts, command.known))
     if not found and depth:
         for text, known in inner_texts(commands):
@@ -127,16 +132,29 @@ def _first(words: Sequence[Word]) -> int:
     return next(n for n, name in enumerate(names) if name in BEFORE | PROGRAMS)
 
 
-def _joined(commands: Sequence[ShellCommand], number: int) -> tuple[tuple[Word, ...], tuple[str, ...]]:
+def _joined(commands: Sequence[ShellCommand], number: int, start: int) -> tuple[tuple[Word, ...], tuple[str, ...]]:
     """Return command `number` with what its writer meant to be a part of it, and why it is none."""
-    words, cuts = list(commands[number].words), []
+    words = list(commands[number].words)
+    cuts: list[str] = []
     for at in range(number, len(commands) - 1):
         before, after = commands[at], commands[at + 1]
-        if not before.cut or not (after.words[0].value.startswith("-") or len(after.words) == 1):
+        likely = before.cut and (after.words[0].value.startswith("-") or len(after.words) == 1)
+        cut = before.cut if likely else _lost_image(words[start:], before, after, len(cuts))
+        if not cut:
             break
-        cuts.append(before.cut)
+        cuts.append(cut)
         words += after.words
     return tuple(words), tuple(cuts)
+
+
+def _lost_image(words: list[Word], before: ShellCommand, after: ShellCommand, joined: int) -> str:
+    """Return why `after`, where the image of `words` may stand, is cut off; "" where they have one, or it may not."""
+    goes_on = before.cut or GOES_ON.match(after.words[0].value)
+    if joined > MOST_JOINED or not goes_on or _options_at(after.words):
+        return ""
+    reader = Reader(list(words))
+    reader.read()
+    return "" if reader.left else before.cut or not_continued(before, after)
 
 
 def _run_line(words: Sequence[Word], start: int, cuts: Sequence[str], known: tuple[tuple[str, str], ...]) -> RunLine:
@@ -146,9 +164,12 @@ def _run_line(words: Sequence[Word], start: int, cuts: Sequence[str], known: tup
         reader = Reader(list(words[start:]), reader.opaque[-1])
         reader.read()
     left = list(reader.left)
-    misread = [Misread("run.cut", cut, f"{cut}: docker never sees the words behind it") for cut in cuts]
+    why = "docker never sees the words behind it"
+    misread = [Misread("run.cut", cut, f"{cut}: {why}", fix=cut_fix(cut)) for cut in cuts]
     if not left:
         hint = "the image stands behind the options; was it taken for the value of the last one?"
+        if cuts:
+            hint = f"{cuts[-1]}: {cut_fix(cuts[-1])}"
         raise UsageError("no image is named", where="the command", hint=hint)
     container = Container(
         image=left[0].value,

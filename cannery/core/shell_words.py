@@ -31,6 +31,19 @@ _QUOTED = re.compile(rf"""('[^']*'|{_DOUBLE}|\\.|\$\({_OUTPUT}*+\)|`[^`]*`)""", 
 _WORD = re.compile(rf"(?:{_PIECE}|(?<=\S)\\\n)+", re.DOTALL)
 _BETWEEN = re.compile(r"(?:[ \t\r\xa0]|\\\n)+")
 _CUT = re.compile(r"\\[ \t]+(?P<comment>#[^\n]*)?(?:\n|$)")
+# Why a command ends too early, and what to do.
+_BLANK = "ends in a backslash and a blank, which is no continuation"
+_BEHIND = "has a comment behind its backslash, which is no continuation then"
+_WITHIN = "is a comment, which ends the command that the line before it continues"
+_NONE = "does not end in a backslash, and the command goes on in the next"
+_EMPTY = "is not continued: a line that is empty, or none of the command, comes next"
+_FIXES = {
+    _BLANK: "remove the blank behind the backslash",
+    _BEHIND: "remove the comment behind the backslash, or write it above the command",
+    _WITHIN: "write the comment above the command",
+    _NONE: "end the line with a backslash",
+    _EMPTY: "take the lines between out, and end the line with a backslash",
+}
 _COMMENT = re.compile(r"#[^\n]*")
 _REDIRECT = re.compile(r"\d*(?:>>?|<<?)&?[ \t]*[^\s;&|]+")
 _OPERATOR = re.compile(r"&&|\|\||[;&|()\n]")
@@ -85,6 +98,19 @@ def is_open(text: str) -> bool:
     return re.search(rf"\$[\w@*]|{OPEN}", text, re.DOTALL) is not None
 
 
+def not_continued(before: ShellCommand, after: ShellCommand) -> str:
+    """Return the cut between two commands of which the second begins in a line of its own, "" for one line."""
+    last, first = before.words[-1].line, after.words[0].line
+    if last == first:
+        return ""
+    return f"line {last} {_NONE if first == last + 1 else _EMPTY}"
+
+
+def cut_fix(cut: str) -> str:
+    """Return what to do about a cut."""
+    return next(fix for why, fix in _FIXES.items() if cut.endswith(why))
+
+
 def quoted(word: str) -> str:
     """Quote a word for the shell; one with a variable is written so that the shell still fills it in."""
     return f'"{word}"' if "$" in word and '"' not in word else shlex.quote(word)
@@ -125,12 +151,10 @@ def _tokens(text: str) -> Iterator[Word | str]:
         if match := _BETWEEN.match(text, at):
             continued = "\n" in match[0]
         elif match := _CUT.match(text, at):
-            ends = "ends in a backslash and a blank, which is no continuation"
-            comment = "has a comment behind its backslash, which is no continuation then"
-            yield f"line {line} {comment if match['comment'] else ends}"
+            yield f"line {line} {_BEHIND if match['comment'] else _BLANK}"
         elif match := _COMMENT.match(text, at):
             if continued:
-                yield f"line {line} is a comment, which ends the command that the line before it continues"
+                yield f"line {line} {_WITHIN}"
         elif match := _REDIRECT.match(text, at) if not _WORD.match(text, at) or text[at].isdigit() else None:
             pass
         elif match := _OPERATOR.match(text, at):

@@ -203,6 +203,40 @@ def test_a_broken_continuation_is_named_and_read_as_meant() -> None:
     assert (found.container.cards, found.container.image) == ((0,), "image")
 
 
+BLANK = "remove the blank behind the backslash"
+END = "end the line with a backslash"
+
+
+@pytest.mark.parametrize(
+    ("text", "line_number", "fix"),
+    [
+        ("docker run --device /dev/davinci0 \\ \nimg:1 bash", 1, BLANK),
+        ("docker run \\\n --device /dev/davinci0 \\ \r\n img:1 \\\r\n bash", 2, BLANK),
+        ("docker run --device /dev/davinci0\n img:1 bash", 1, END),
+        ("docker run --rm\n --device /dev/davinci0 \\\n img:1 bash", 1, END),
+        ("docker run --rm \\\n --device /dev/davinci0 # one\n img:1 bash", 2, END),
+        ("docker run --rm \\\n\n --device /dev/davinci0 \\\n img:1 bash", 1, f"take the lines between out, and {END}"),
+    ],
+)
+def test_a_cut_that_loses_the_image_is_named_and_the_rest_read_as_joined(text: str, line_number: int, fix: str) -> None:
+    found = line(text)
+    assert [(one.code, one.word[:7], one.fix) for one in found.misread] == [("run.cut", f"line {line_number} ", fix)]
+    assert (found.container.image, found.container.cards, found.container.command) == ("img:1", (0,), ("bash",))
+    assert not line(found.text({}, ())).misread
+
+
+def test_a_cut_behind_which_no_image_comes_is_named_too() -> None:
+    with pytest.raises(UsageError, match="no image is named") as error:
+        run_lines("docker run --rm \\ \n --init")
+    assert error.value.hint == f"line 1 ends in a backslash and a blank, which is no continuation: {BLANK}"
+
+
+@pytest.mark.parametrize("after", ["docker run img", "ls -l", "exit", "./x.sh", "A=/b", "/bin/c:d", "- a list"])
+def test_another_command_is_no_rest_of_a_line_without_an_image(after: str) -> None:
+    with pytest.raises(UsageError, match="no image is named"):
+        run_lines(f"docker run --rm\n{after}")
+
+
 def test_changes_and_additions_are_written_in_their_places() -> None:
     found = line("docker run -it -v a:/b --device /dev/x image sh -c 'a b'")
     volume, device = (found.container.all(key)[0].at for key in ("volume", "device"))
