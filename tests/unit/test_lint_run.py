@@ -628,6 +628,35 @@ def test_a_compose_service_is_judged_by_the_same_rules() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("service", "code", "fix"),
+    [
+        ({"shm_size": None}, "run.shm", "shm_size: 16g"),
+        ({"devices": ["/dev/davinci0"]}, "run.node.missing", "devices: [/dev/davinci_manager]"),
+        ({"devices": ["/dev/hisi_hdc"]}, "run.node.none", "devices: [/dev/davinci0, …]"),
+        ({}, "run.driver.missing", f"volumes: [{LIB}:{LIB}:ro]"),
+        (
+            {},
+            "run.driver.files",
+            f"volumes: [{DRIVER}/version.info:{DRIVER}/version.info:ro, {MOUNTS[3]}:{MOUNTS[3]}:ro]",
+        ),
+        ({}, "run.driver.smi", "volumes: [<output of command -v npu-smi>:/usr/local/bin/npu-smi:ro]"),
+        ({"user": "65534"}, "run.user.group", "group_add: [<output of stat -c %g /dev/davinci_manager>]"),
+        ({"runtime": "Ascend"}, "run.runtime.name", "runtime: ascend"),
+        ({"devices": [], "runtime": "ascend"}, "run.visible.none", 'environment: ["ASCEND_VISIBLE_DEVICES=0,1"]'),
+        ({"volumes": ["/dev:/dev"]}, "run.node.mounted", "devices for each node that is needed, and no mount of /dev"),
+        ({"volumes": [{"type": "bind", "source": "/a"}]}, "run.mount.text", "target: /a beside the rest"),
+        ({"volumes": [{"type": "x", "source": "/a", "target": "/b"}]}, "run.mount.text", "type: bind"),
+        ({"command": "bash --privileged"}, "run.image.behind", "privileged: true, as a key of the service"),
+    ],
+)
+def test_the_fix_of_a_service_is_in_the_words_of_its_file(service: dict[str, object], code: str, fix: str) -> None:
+    (container,) = containers_of([compose_file({"services": {"a": {**SERVICE, **service}}}, "compose.yaml")])
+    found = [one.finding for one in lint_container(container, GROUND) if one.finding.code == code]
+    assert found[0].fix == fix
+    assert not [one.what for one in found if "--shm-size" in one.what or "--group-add" in one.what]
+
+
 def test_a_default_stands_for_a_variable_of_compose() -> None:
     service = {**SERVICE, "image": f"${{IMAGE:-{OURS}-standin}}", "privileged": "${ALL:-true}"}
     (container,) = containers_of([compose_file({"services": {"a": service}}, "x")])

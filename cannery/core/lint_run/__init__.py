@@ -14,6 +14,7 @@ from cannery.core.findings import RANK
 from cannery.core.lint_run.behind import behind
 from cannery.core.lint_run.case import Case, Edit, remark
 from cannery.core.lint_run.closed import closed_nodes, mounted_nodes, same_target
+from cannery.core.lint_run.compose_words import of_compose
 from cannery.core.lint_run.driver import driver_mounts, smi_mount
 from cannery.core.lint_run.engine import gpus, mixed, network, platform, privileged
 from cannery.core.lint_run.environment import chip_words, entry_point, lists, preload, split_value
@@ -85,7 +86,8 @@ RULES: tuple[Callable[[Case], Iterable[Remark]], ...] = (
 def lint_container(container: Container, ground: Ground) -> tuple[Remark, ...]:
     """Return every remark about one container, errors first, in the order of the rules."""
     case = Case(container, ground)
-    return _in_order([one for rule in RULES for one in rule(case)])
+    found = [one for rule in RULES for one in rule(case)]
+    return _in_order(map(of_compose, found) if container.where else found)
 
 
 def lint_line(line: RunLine, ground: Ground) -> tuple[Remark, ...]:
