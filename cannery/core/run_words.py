@@ -78,7 +78,7 @@ class Reader:
         if not value.startswith(("$", "`")) or len(self.left) == 1 or value == self._image:
             return False
         after = self.left[1].value
-        holds = after.startswith(("-", "$", "`", "<")) or _IMAGE.fullmatch(after)
+        holds = after.startswith(("-", "$", "`", "<")) or _DASHES.match(after) or _IMAGE.fullmatch(after)
         return _HOLDS_OPTIONS.match(value) is not None or bool(holds and not _IMAGE_NAME.search(value))
 
     def _plain_dash(self, word: Word) -> str:

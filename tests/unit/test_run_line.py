@@ -74,6 +74,7 @@ def test_a_script_with_variables() -> None:
         ("$IMAGE --model x", (), "$IMAGE"),
         ("$MORE $IMAGE bash", ("$MORE",), "$IMAGE"),
         ("$MORE --rm image", ("$MORE",), "image"),
+        ("$MORE \u2014rm image", ("$MORE",), "image"),
         ("$X bash", (), "$X"),
         ("${X:-} image", ("${X:-}",), "image"),
         ("$X <image> bash", ("$X",), "<image>"),
