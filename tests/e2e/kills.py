@@ -62,12 +62,16 @@ class How(StrEnum):
 
 @dataclass(frozen=True)
 class Scene:
-    """A command, what is taken away before it, so that it has something to do, and about how long it takes then."""
+    """A command, what is taken away before it, so that it has something to do, and about how long it takes then.
+
+    `wrong` says what of that which the command has made is not whole.
+    """
 
     name: str
     words: tuple[str, ...]
     prepare: Callable[[], None]
     seconds: float = 4.0
+    wrong: Callable[[], tuple[str, ...]] = tuple
 
 
 @dataclass(frozen=True)
@@ -182,7 +186,7 @@ class Bench:
         found += [] if code == 0 else [f"exit {code}: {self._last()}"]
         if code == 0 and scene.words[0] == "image" and json.loads(out)["id"] != self.table["id"]:
             found.append(f"another image: {json.loads(out)['id']}")
-        found += self.faults(begun)
+        found += [*self.faults(begun), *scene.wrong()]
         return Row(scene.name, how, after, expected, phase, ended, code, seconds, tuple(found))
 
     def _last(self) -> str:
@@ -431,15 +435,40 @@ def ship_scenes(bench: Bench, registry: Registry) -> tuple[Scene, ...]:
         shutil.rmtree(registry.folder / "data", ignore_errors=True)
 
     def gone() -> None:
+        if not saved.exists():
+            code, *_ = bench.run(scenes["save"].words)
+            assert code == 0, (bench.folder / "run.err").read_text()
         bench.forget(*bench.references)
 
+    def unpushed() -> tuple[str, ...]:
+        blobs = (registry.folder / "data/docker/registry/v2/blobs/sha256").glob("*/*/data")
+        return tuple(
+            f"a blob is not whole: {blob.parent.name}" for blob in blobs if sha256_file(blob) != blob.parent.name
+        )
+
+    def unlike(path: Path) -> Callable[[], tuple[str, ...]]:
+        def found() -> tuple[str, ...]:
+            told = json.loads(path.with_name(f"{path.name}.json").read_text())["sha256"]
+            left = [other.name for other in path.parent.glob(f"{path.name}?*") if other.suffix != ".json"]
+            return (*(["its side file tells another sha256"] if told != sha256_file(path) else []), *left)
+
+        return found
+
+    def unloaded() -> tuple[str, ...]:
+        ids = [
+            bench.cannery.docker("image", "inspect", "-f", "{{.Id}}", name).stdout.strip() for name in bench.references
+        ]
+        return tuple(f"another image: {found}" for found in ids if found != bench.table["id"])
+
     place = f"{registry.host}/team"
-    return (
-        Scene("push", ("push", *own, "--registry", place, "--json"), empty, 60),
-        Scene("save", ("save", *own, "--output", str(saved), "--json"), lambda: None, 15),
-        Scene("bundle", ("bundle", *own, "--output", str(bundle), "--json"), lambda: None, 40),
-        Scene("load", ("load", str(saved), "--json"), gone, 20),
+    found = (
+        Scene("push", ("push", *own, "--registry", place, "--json"), empty, 60, unpushed),
+        Scene("save", ("save", *own, "--output", str(saved), "--json"), lambda: None, 15, unlike(saved)),
+        Scene("bundle", ("bundle", *own, "--output", str(bundle), "--json"), lambda: None, 40, unlike(bundle)),
+        Scene("load", ("load", str(saved), "--json"), gone, 20, unloaded),
     )
+    scenes = {scene.name: scene for scene in found}
+    return found
 
 
 # How often which scene is killed in a round, and by what.
