@@ -40,8 +40,9 @@ class Command:
     actions: Mapping[str, Action] = field(default_factory=dict)
 
 
-# Of those that make a plan, which a tree of the user's is a part of.
-PLAN = (options.profile(), options.target, options.wheelhouse, options.versions, options.sources)
+# Of those that make a plan, which a tree of the user's is a part of; with the one profile that most take.
+PLANNED = (options.target, options.wheelhouse, options.versions, options.sources)
+PLAN = (options.profile(), *PLANNED)
 PATCHES = {
     "list": Action(
         "list the patch sets, and which one each profile uses",
@@ -51,7 +52,7 @@ PATCHES = {
     "summary": Action(
         "say what the patches of a profile do, and what is wrong with them",
         "patches summary verl-npu transformers",
-        (options.as_json, options.profile(), options.one_repo, *PLAN[1:]),
+        (options.as_json, options.profile(), options.one_repo, *PLANNED),
     ),
     "port": Action(
         "try a patch set on another commit, or on a folder, and say what becomes of each hunk",
@@ -119,7 +120,7 @@ COMMANDS = {
         "verify",
         "run the verify script in a built image",
         "verify quickstart --require-npu",
-        (options.as_json, options.profile("?"), *PLAN[1:], options.proof, options.verified),
+        (options.as_json, options.profile("?"), *PLANNED, options.proof, options.verified),
     ),
     "patches": Command(
         "patches",

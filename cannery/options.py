@@ -1,9 +1,9 @@
-"""Options of build.py's commands, in groups: each function adds one to the parser of a command."""
+"""Options of build.py's commands, in groups: each adds what it takes to the parser of a command."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cannery.core.errors import UsageError
 from cannery.core.words import RunFormat, did_you_mean
@@ -20,27 +20,39 @@ LEVEL_HELP = "only this level, repeatable (default: all but train, which takes o
 CLEAN_KINDS = ("wheels", "engine", "rootfs", "locks", "verified", "out")
 
 
-def as_json(sub: ArgumentParser) -> None:
-    """Take --json."""
-    sub.add_argument("--json", action="store_true", help="print JSON")
+def _one(*names: str, **about: Any) -> Options:  # noqa: ANN401 - argparse's
+    """Return what takes one option or word, as argparse's `add_argument` is told of it."""
+
+    def add(sub: ArgumentParser) -> None:
+        sub.add_argument(*names, **about)
+
+    return add
+
+
+def _count(text: str) -> int:
+    if not re.fullmatch(r"[1-9][0-9]{0,3}", text):
+        raise UsageError(f"--nodes: {text!r} is no number of nodes", hint="1 to 9999")
+    return int(text)
+
+
+def _clean_kind(word: str) -> str:
+    # Not `choices`: with none given, argparse holds the empty list against them.
+    if word not in CLEAN_KINDS:
+        raise UsageError(f"KIND: {word!r} is not known", hint=did_you_mean(word, CLEAN_KINDS))
+    return word
+
+
+as_json = _one("--json", action="store_true", help="print JSON")
 
 
 def whole_list(words: str) -> Options:
     """Return what takes --all, which shows all of a list that is folded otherwise: `words` say which."""
-
-    def add(sub: ArgumentParser) -> None:
-        sub.add_argument("--all", action="store_true", help=words)
-
-    return add
+    return _one("--all", action="store_true", help=words)
 
 
 def profile(nargs: str | None = None, words: str = "a profile") -> Options:
     """Return what takes profiles: one, or as many as argparse's `nargs` says."""
-
-    def add(sub: ArgumentParser) -> None:
-        sub.add_argument("profile", nargs=nargs, metavar="PROFILE", help=words)
-
-    return add
+    return _one("profile", nargs=nargs, metavar="PROFILE", help=words)
 
 
 def target(sub: ArgumentParser) -> None:
@@ -55,16 +67,10 @@ def target(sub: ArgumentParser) -> None:
     add("--base", metavar="BASE", help="standin, a tag of images/bases, or a full image reference")
 
 
-def wheelhouse(sub: ArgumentParser) -> None:
-    """Take a folder of wheels."""
-    words = "a folder of wheels of yours, looked at before pip's settings"
-    sub.add_argument("--wheelhouse", metavar="DIR", help=words)
-
-
-def documented(sub: ArgumentParser) -> None:
-    """Take --as-documented."""
-    words = "the versions of the profile's guide, and what check says to it"
-    sub.add_argument("--as-documented", action="store_true", help=words)
+wheelhouse = _one("--wheelhouse", metavar="DIR", help="a folder of wheels of yours, looked at before pip's settings")
+documented = _one(
+    "--as-documented", action="store_true", help="the versions of the profile's guide, and what check says to it"
+)
 
 
 def versions(sub: ArgumentParser) -> None:
@@ -79,16 +85,8 @@ def versions(sub: ArgumentParser) -> None:
     add("--force", action="store_true", help=words)
 
 
-def git_mirror(sub: ArgumentParser) -> None:
-    """Take a folder of repositories."""
-    words = "a folder of git repositories of yours, in place of the network"
-    sub.add_argument("--git-mirror", metavar="DIR", help=words)
-
-
-def patch_sets(sub: ArgumentParser) -> None:
-    """Take a folder of patch sets."""
-    words = "a folder of patch sets of yours, <repo>/<commit>/*.patch"
-    sub.add_argument("--patches", metavar="DIR", help=words)
+git_mirror = _one("--git-mirror", metavar="DIR", help="a folder of git repositories of yours, in place of the network")
+patch_sets = _one("--patches", metavar="DIR", help="a folder of patch sets of yours, <repo>/<commit>/*.patch")
 
 
 def sources(sub: ArgumentParser) -> None:
@@ -99,15 +97,14 @@ def sources(sub: ArgumentParser) -> None:
     sub.add_argument("--src", metavar="NAME=DIR", action="append", default=[], help=words)
 
 
-def upgrade(sub: ArgumentParser) -> None:
-    """Take what `lock` may move."""
-    words = "edit the profile so that this package may be newer, or is of this version (repeatable)"
-    sub.add_argument("--upgrade", metavar="NAME[==VERSION]", action="append", default=[], help=words)
-
-
-def folder(sub: ArgumentParser) -> None:
-    """Take the folder that `render` writes."""
-    sub.add_argument("--output", metavar="DIR", help="folder to write (default: out/<profile>-<target>)")
+upgrade = _one(
+    "--upgrade",
+    metavar="NAME[==VERSION]",
+    action="append",
+    default=[],
+    help="edit the profile so that this package may be newer, or is of this version (repeatable)",
+)
+folder = _one("--output", metavar="DIR", help="folder to write (default: out/<profile>-<target>)")
 
 
 def proof(sub: ArgumentParser) -> None:
@@ -135,9 +132,7 @@ def verified(sub: ArgumentParser) -> None:
     add("--level", action="append", choices=LEVELS, default=[], help=LEVEL_HELP)
 
 
-def one_repo(sub: ArgumentParser) -> None:
-    """Take one of the repositories that a profile's patches are for."""
-    sub.add_argument("repo", nargs="?", metavar="REPO", help="the patches of this source alone")
+one_repo = _one("repo", nargs="?", metavar="REPO", help="the patches of this source alone")
 
 
 def port(sub: ArgumentParser) -> None:
@@ -215,15 +210,12 @@ def registry(sub: ArgumentParser) -> None:
     sub.add_argument("--registry", metavar="HOST/PATH", help=f"{words}: HOST/PATH/<profile>:<tag>")
 
 
-def archive(sub: ArgumentParser) -> None:
-    """Take the file that an image is written to."""
-    sub.add_argument("--output", metavar="FILE", help="file to write; FILE.json beside it says what it is")
-
-
-def since(sub: ArgumentParser) -> None:
-    """Take what the other side has already."""
-    words = "only the layers that OLD lacks: a bundle, a side file, or an image on this engine"
-    sub.add_argument("--since", metavar="OLD", help=words)
+archive = _one("--output", metavar="FILE", help="file to write; FILE.json beside it says what it is")
+since = _one(
+    "--since",
+    metavar="OLD",
+    help="only the layers that OLD lacks: a bundle, a side file, or an image on this engine",
+)
 
 
 def archive_to_load(sub: ArgumentParser) -> None:
@@ -233,25 +225,7 @@ def archive_to_load(sub: ArgumentParser) -> None:
     add("--force", action="store_true", help="without a side file, or for another architecture")
 
 
-def engine_action(sub: ArgumentParser) -> None:
-    """Take what is to be done with Cannery's engine."""
-    sub.add_argument("action", choices=("start", "stop", "status", "env"))
+engine_action = _one("action", choices=("start", "stop", "status", "env"))
 
 
-def kinds(sub: ArgumentParser) -> None:
-    """Take what is to be removed."""
-    words = f"what to remove: {' '.join(CLEAN_KINDS)}"
-    sub.add_argument("kinds", nargs="*", type=_clean_kind, metavar="KIND", help=words)
-
-
-def _count(text: str) -> int:
-    if not re.fullmatch(r"[1-9][0-9]{0,3}", text):
-        raise UsageError(f"--nodes: {text!r} is no number of nodes", hint="1 to 9999")
-    return int(text)
-
-
-def _clean_kind(word: str) -> str:
-    # Not `choices`: with none given, argparse holds the empty list against them.
-    if word not in CLEAN_KINDS:
-        raise UsageError(f"KIND: {word!r} is not known", hint=did_you_mean(word, CLEAN_KINDS))
-    return word
+kinds = _one("kinds", nargs="*", type=_clean_kind, metavar="KIND", help=f"what to remove: {' '.join(CLEAN_KINDS)}")
