@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from cannery.commands.verify import exit_code, verify_built
 from cannery.commands.versions import lacking_words, planned, show_findings
+from cannery.commands.work import Work
 from cannery.core.base_image import base_need, compare, on_base, on_labelled_base
 from cannery.core.errors import BuildFailedError, ExitCode, FindingsError, NetworkError, UsageError
 from cannery.core.findings import errors
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
     from cannery.core.lock import Lock
     from cannery.core.plan import Plan
     from cannery.edge.context import Context
-    from cannery.edge.engine import Engine
     from cannery.edge.verify import Verified
 
 
@@ -66,18 +66,6 @@ class Built:
     seconds: float
     log: Path | None
     pulled: str = ""
-
-
-@dataclass(frozen=True)
-class Work:
-    """One run's surroundings, options, plan and engine: what building and verifying both need."""
-
-    context: Context
-    arguments: argparse.Namespace
-    catalog: Catalog
-    plan: Plan
-    engine: Engine
-    client: docker.DockerClient
 
 
 def image(arguments: argparse.Namespace, context: Context) -> ExitCode:

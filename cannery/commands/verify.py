@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cannery.commands.versions import planned
+from cannery.commands.work import Work
 from cannery.core.address_fields import REGISTRY_HINT, reference_fault
 from cannery.core.base_image import on_labelled_base
 from cannery.core.errors import ExitCode, UsageError
@@ -23,7 +24,6 @@ from cannery.edge.verify import Verified, VerifyRequest, script_digest, verify
 if TYPE_CHECKING:
     import argparse
 
-    from cannery.commands.image import Work
     from cannery.edge.context import Context
 
 
@@ -32,20 +32,29 @@ def verify_built(work: Work, built_id: str) -> Verified:
     context, plan = work.context, work.plan
     if plan.recipe.target.arch is not context.arch and not work.arguments.builder:
         context.say("verifying under emulation: some minutes")
-    access = work.catalog.chips[plan.recipe.target.chip]
-    request = VerifyRequest(
+    return _verified(
+        work,
         image=plan.reference,
         image_id=built_id,
         script_digest=script_digest(context.templates()),
-        shm_size=plan.recipe.profile.shm_size,
-        arch=plan.recipe.target.arch,
         manifest_sha256=manifest_digest(context, work.catalog, plan),
-        require_npu=work.arguments.require_npu,
         again=work.arguments.verify_again,
-        user=plan.recipe.profile.user,
+    )
+
+
+def _verified(work: Work, **about: Any) -> Verified:  # noqa: ANN401 - fields of the request
+    """Run the script with what this host has for the plan's chip; `about` is what the plan does not say."""
+    recipe = work.plan.recipe
+    access = work.catalog.chips[recipe.target.chip]
+    request = VerifyRequest(
+        shm_size=recipe.profile.shm_size,
+        arch=recipe.target.arch,
+        require_npu=work.arguments.require_npu,
+        user=recipe.profile.user,
+        **about,
     )
     remove_orphans(work.client)
-    return verify(context, work.engine, request, access, read_host(wanted_paths(access), Path("/")))
+    return verify(work.context, work.engine, request, access, read_host(wanted_paths(access), Path("/")))
 
 
 def verify_image(arguments: argparse.Namespace, context: Context) -> ExitCode:
@@ -70,21 +79,15 @@ def verify_image(arguments: argparse.Namespace, context: Context) -> ExitCode:
     client = docker_client(engine)
     found = needed_image(client, reference, arguments.profile)
     plan = on_labelled_base(plan, image_labels(client, found))
-    access = catalog.chips[plan.recipe.target.chip]
-    request = VerifyRequest(
+    verified = _verified(
+        Work(context, arguments, catalog, plan, engine, client),
         image=reference,
         image_id=found,
         script_digest=found,  # the script is the image's own, whatever this checkout holds
-        shm_size=plan.recipe.profile.shm_size,
-        arch=plan.recipe.target.arch,
         manifest_sha256="" if arguments.image else manifest_digest(context, catalog, plan),
         levels=tuple(arguments.level),
-        require_npu=arguments.require_npu,
         again=True,
-        user=plan.recipe.profile.user,
     )
-    remove_orphans(client)
-    verified = verify(context, engine, request, access, read_host(wanted_paths(access), Path("/")))
     if context.is_json:
         print(json.dumps(verified.report, indent=2, ensure_ascii=False))
     else:

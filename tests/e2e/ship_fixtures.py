@@ -19,9 +19,9 @@ from small_checkout import fill, point_at, write_small
 from stub_index import StubIndex
 
 from cannery import cli
-from cannery.commands.image import Work
 from cannery.commands.verify import verify_built
 from cannery.commands.versions import planned
+from cannery.commands.work import Work
 from cannery.core.manifest import labels, manifest_text
 from cannery.edge.context import read_context
 from cannery.edge.engine import find_engine
