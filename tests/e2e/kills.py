@@ -117,9 +117,8 @@ class Bench:
 
     @property
     def out(self) -> Path:
-        """The rendered folder."""
-        (found,) = (path.parent for path in (self.cannery.root / "out").glob("*/docker-bake.json"))
-        return found
+        """The rendered folder; those of other images may lie beside it."""
+        return Path(str(self.table["log"])).parent.parent
 
     @property
     def references(self) -> tuple[str, ...]:
@@ -210,8 +209,8 @@ class Bench:
                 process.send_signal(numbers.get(how, signal.SIGKILL))
         status = process.wait(PATIENCE)
         lines = said.read_text(errors="replace").splitlines()
-        log = next(self.cannery.root.glob("out/*/log/build.log"), None)
-        if log is not None and log.stat().st_mtime >= begun:  # it is told of all steps, where standard error folds some
+        log = self.out / "log/build.log"
+        if log.is_file() and log.stat().st_mtime >= begun:  # it is told of all steps, where standard error folds some
             lines += [" ".join(line.split()[1:]) for line in log.read_text(errors="replace").splitlines()]
         return status, last_word(lines)
 
