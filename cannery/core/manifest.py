@@ -40,7 +40,8 @@ def size_bytes(text: str) -> int:
 def manifest(plan: Plan, compatibility: Compatibility) -> dict[str, Any]:
     """Return the manifest of the planned image as JSON values."""
     recipe = plan.recipe
-    patches = [_patch(plan, tree.component, patch) for tree in plan.patched for patch in tree.patches]
+    reasons = _not_importable(plan)
+    patches = [_patch(tree.component, patch, reasons) for tree in plan.patched for patch in tree.patches]
     group_of = {package.name: group for group in plan.groups for package in group.packages}
     return {
         "schema": MANIFEST_SCHEMA,
@@ -142,9 +143,11 @@ def _source(plan: Plan, step: SourceStep) -> dict[str, Any]:
     }
 
 
-def _patch(plan: Plan, component: str, patch: Patch) -> dict[str, Any]:
-    """Return what the manifest says of a patch: its files, and which functions of theirs have to be the ones in use."""
-    reasons = _not_importable(plan)
+def _patch(component: str, patch: Patch, reasons: Mapping[str, str]) -> dict[str, Any]:
+    """Return what the manifest says of a patch: its files, and which functions of theirs have to be the ones in use.
+
+    `reasons` are those for which a module cannot be imported, by its first part.
+    """
     return {
         "name": patch.name,
         "digest": patch.digest,
