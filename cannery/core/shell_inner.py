@@ -17,7 +17,7 @@ _FENCE = re.compile(r"[ \t]*(?:```|~~~)")
 _PROMPT = re.compile(r"(?<=\\\n)>[ \t]+")
 _RUNS = re.compile(r"\b(?:docker|podman|nerdctl)\b.*?\b(?:run|create)\b", re.DOTALL)
 _ASSIGNS = re.compile(r"[A-Za-z_]\w*\+?=")
-_OUTPUT = re.compile(rf"{OPEN}", re.DOTALL)
+_OUTPUT = re.compile(OPEN, re.DOTALL)
 # `<<EOF`, `<<-'EOF'`; not `<<<`, whose text stands in the line itself.
 _DOCUMENT = re.compile(r"(?<!<)<<(?P<tabs>-?)[ \t]*(?P<quote>['\"]?)(?P<end>[A-Za-z_]\w*)(?P=quote)")
 

@@ -68,7 +68,9 @@ def behind(case: Case) -> Iterator[Remark]:
     if not words or program in ENGINES:
         return
     shell = () if program not in SHELLS else words if entry else words[1:]
-    lost = lost_options(words, len(words) - len(shell), len(words) - len(shell) + _shells_own(shell))
+    first = len(words) - len(shell)
+    end = first + _shells_own(shell)  # of a shell's own options, which begin at `first`
+    lost = lost_options(words, first, end)
     if lost and _is_value_of_entry_point(case):
         yield _entry_words(case)
         return
@@ -76,7 +78,7 @@ def behind(case: Case) -> Iterator[Remark]:
     where = image if is_first or entry else f"{program}, behind {image}"
     moved = _leading(words) if lost and is_first else ()
     for option in lost:
-        sure = is_first or (bool(shell) and option.at < len(words) - len(shell) + _shells_own(shell))
+        sure = is_first or (bool(shell) and option.at < end)
         what = f"{option.shown} stands behind {where}: docker hands it to the program, and does nothing of it"
         edit = Edit(-1, tuple(map(quoted, option.words)), option.places)
         edits = [] if not sure or option.at < len(moved) else [edit]

@@ -117,11 +117,16 @@ class Case:
         """The manager nodes of every chip."""
         return frozenset(node for access in self.ground.chips.values() for node in access.managers)
 
+    @property
+    def names_runtime(self) -> bool:
+        """Whether the ascend runtime is named, so that its cards come on top of the nodes."""
+        return self.container.value("runtime").lower() == "ascend"
+
     @cached_property
     def runtime(self) -> bool:
         """Whether the ascend runtime brings nodes and driver: it is named, or meant as the engine's default one."""
         if self.container.value("runtime"):
-            return self.container.value("runtime").lower() == "ascend"
+            return self.names_runtime
         return self.env(RUNTIME_DEVICES) not in {"", "void"} and not self.container.cards
 
     @property

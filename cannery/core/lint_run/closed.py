@@ -28,15 +28,16 @@ def mounted_nodes(case: Case) -> Iterator[Remark]:
             yield remark(Severity.NOTE, "node.mounted", word, what, why, "leave the mount out", remove(mount.setting))
         elif source == "/dev" or CARD.fullmatch(source) or source in case.managers:
             whole = source == "/dev"
+            open_in_part = ruled or (whole and bool(case.container.cards))
             what = f"{word} mounts {source}: the container's device rules keep it closed"
             why = "only --device opens a node to a container that is not privileged"
             fix = "--device for each node that is needed, and no mount of /dev" if whole else f"--device {source}"
-            if ruled or (whole and case.container.cards):
+            if open_in_part:
                 what = (
                     f"{word} mounts {source}, of which the container's device rules keep closed what they do not name"
                 )
             edits = [] if whole or ruled else [replace(mount.setting, "--device", source)]
-            severity = Severity.WARNING if ruled or (whole and case.container.cards) else Severity.ERROR
+            severity = Severity.WARNING if open_in_part else Severity.ERROR
             yield remark(severity, "node.mounted", word, what, why, fix, *edits)
 
 

@@ -45,7 +45,7 @@ def runtime_variable(case: Case) -> Iterator[Remark]:
     if variable is None or variable.value is None or is_open(variable.value):
         runtime = case.container.last("runtime")
         elsewhere = case.container.opaque or case.container.all("env-file")  # whence it may come
-        if variable is None and not elsewhere and runtime and (runtime.value or "").lower() == "ascend":
+        if variable is None and not elsewhere and runtime and case.names_runtime:
             what = (
                 f"{runtime.word} without {RUNTIME_DEVICES}: the runtime gives no card, unless the image's ENV names it"
             )
@@ -60,7 +60,7 @@ def runtime_variable(case: Case) -> Iterator[Remark]:
             yield remark(
                 Severity.ERROR, "visible.text", word, what, "numbers of the host's cards", "written like 0,1,4-7"
             )
-    elif _by_runtime(case):
+    elif case.names_runtime:
         return  # which gives its cards on top of the nodes: `mixed` says so
     elif cards and set(named) != set(cards):
         what = f"{word} names cards {_listed(named)}, and the nodes are those of {_listed(cards)}"
@@ -94,8 +94,8 @@ def own_variable(case: Case) -> Iterator[Remark]:
         why = "a card counts once: a program that starts a process for each finds too few"
         yield remark(Severity.WARNING, "visible.twice", word, what, why, fix, edit)
     nodes, named = case.container.cards, runtime_cards(case)
-    cards = tuple(sorted({*nodes, *(named or ())})) if _by_runtime(case) else nodes or named or ()
-    unknown = _by_runtime(case) and named is None  # what the image's ENV, or a file, may name
+    cards = tuple(sorted({*nodes, *(named or ())})) if case.names_runtime else nodes or named or ()
+    unknown = case.names_runtime and named is None  # what the image's ENV, or a file, may name
     if not cards or unknown or case.container.opaque:
         return
     beyond = [number for number in numbers if number >= len(cards)]
@@ -109,11 +109,6 @@ def own_variable(case: Case) -> Iterator[Remark]:
         # A privileged container sees the host's cards, until it is none.
         severity = Severity.WARNING if case.privileged else Severity.ERROR
         yield remark(severity, "visible.index", word, what, why, fix, *edits)
-
-
-def _by_runtime(case: Case) -> bool:
-    """Whether the ascend runtime is named, so that its cards come on top of the nodes."""
-    return case.container.value("runtime").lower() == "ascend"
 
 
 def other_makers(case: Case) -> Iterator[Remark]:
