@@ -93,7 +93,7 @@ def _whole(key: str, file: ComposeFile, above: tuple[tuple[str, str], ...]) -> d
     if len(above) == MOST_ABOVE:
         raise UsageError(f"{where}: more than {MOST_ABOVE} services extend one another", where=name)
     own = {k: v for k, v in service.items() if k != "extends"}
-    return merged(_whole(base, other, (*above, (name, key))), own, {k for name, k in file.alone if name == key})
+    return merged(_whole(base, other, (*above, (name, key))), own, file.alone_in(key))
 
 
 def merged(base: Mapping[str, Any], own: Mapping[str, Any], alone: Collection[str] = ()) -> dict[str, Any]:
@@ -109,7 +109,7 @@ def merged(base: Mapping[str, Any], own: Mapping[str, Any], alone: Collection[st
         if before and after:
             found[key] = [*(item for item in before if _place(item) not in places), *after]
     if below.get("environment") and own.get("environment"):
-        found["environment"] = [*_entries(below["environment"]), *_entries(own["environment"])]
+        found["environment"] = [*entries(below["environment"]), *entries(own["environment"])]
     return found
 
 
@@ -126,7 +126,8 @@ def _place(item: Any) -> str:  # noqa: ANN401 - YAML
     return (rest[0] if rest else "") or source
 
 
-def _entries(found: Any) -> list[Any]:  # noqa: ANN401 - YAML
+def entries(found: Any) -> list[Any]:  # noqa: ANN401 - YAML
+    """Return the entries of an `environment`, `NAME=value` or `NAME`, also where it is a mapping."""
     if not isinstance(found, dict):
         return listed(found)
     booleans = {True: "true", False: "false"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cannery.core.compose_forms import filled, listed, merged, whole_services
+from cannery.core.compose_forms import entries, filled, listed, merged, whole_services
 from cannery.core.read_container import Container, Setting
 
 if TYPE_CHECKING:
@@ -42,8 +42,7 @@ def containers_of(files: Sequence[ComposeFile], label: str = "") -> tuple[Contai
     services: dict[str, dict[str, Any]] = {}
     for file in files:
         for key, service in whole_services(file).items():
-            alone = {k for name, k in file.alone if name == key}
-            services[key] = merged(services[key], service, alone) if key in services else service
+            services[key] = merged(services[key], service, file.alone_in(key)) if key in services else service
     own = tuple(_container(f"{label}services.{key}", value) for key, value in services.items())
     included = (containers_of(entry, f"{entry[0].name}: ") for file in files for entry in file.included)
     return (*own, *(container for containers in included for container in containers))
@@ -96,11 +95,7 @@ def _field(text: str) -> str:
 
 
 def _environment(where: str, found: Any) -> Iterator[Setting]:  # noqa: ANN401 - YAML
-    if isinstance(found, dict):
-        entries = [str(k) if v is None else f"{k}={_text(v)}" for k, v in found.items()]
-    else:
-        entries = [_text(item) for item in listed(found)]
-    for entry in entries:
+    for entry in map(_text, entries(found)):
         yield _setting("env", entry, f"{where}.environment: {entry}")
 
 

@@ -38,6 +38,10 @@ class ComposeFile:
     itself: frozenset[str] = frozenset()
     unread: tuple[str, ...] = ()
 
+    def alone_in(self, service: str) -> set[str]:
+        """Return the keys of a service that are joined with those of no other file."""
+        return {key for name, key in self.alone if name == service}
+
 
 def compose_file(document: Any, name: str, tags: Mapping[Location, str] | None = None) -> ComposeFile:  # noqa: ANN401 - YAML
     """Return a file without those that it names; `tags` are compose's own, by the place of their value.
