@@ -48,9 +48,18 @@ def _is_link(path: Path) -> bool:
 
 def look(root: Path, path: str, closed: set[str]) -> os.stat_result | None:
     """Return what stands at a path, None where nothing does; one that lack of rights hides is put into `closed`."""
+    found = _found(root, path, closed)
+    return None if found is None else found[1]
+
+
+def read_text(root: Path, path: str, closed: set[str]) -> str | None:
+    """Return the text of a file, None where there is none that can be read; `closed` as of `look`."""
+    found = _found(root, path, closed)
+    if found is None or not stat.S_ISREG(found[1].st_mode):
+        return None
     try:
-        real = below(root, path)
-        return None if real is None else real.stat()
+        with found[0].open("rb") as file:
+            return file.read(MOST_BYTES).decode(errors="replace")
     except PermissionError:
         closed.add(path)
     except OSError:
@@ -58,17 +67,11 @@ def look(root: Path, path: str, closed: set[str]) -> os.stat_result | None:
     return None
 
 
-def read_text(root: Path, path: str, closed: set[str]) -> str | None:
-    """Return the text of a file, None where there is none that can be read; `closed` as of `look`."""
-    about = look(root, path, closed)
-    if about is None or not stat.S_ISREG(about.st_mode):
-        return None
+def _found(root: Path, path: str, closed: set[str]) -> tuple[Path, os.stat_result] | None:
+    """Return where a path of the host leads, and what stands there; `closed` as of `look`."""
     try:
         real = below(root, path)
-        if real is None:
-            return None
-        with real.open("rb") as file:
-            return file.read(MOST_BYTES).decode(errors="replace")
+        return None if real is None else (real, real.stat())
     except PermissionError:
         closed.add(path)
     except OSError:

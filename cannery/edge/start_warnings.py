@@ -25,15 +25,17 @@ def start_warnings(container: Container, engine: Engine) -> Iterator[str]:
         told = user_map_text(engine.user_map)
         yield f"{told}: nodes of mode 0660 stay closed; `build.py doctor` says what opens them"
     for volume in container.request.volumes:
-        if _is_absent(host_folder(volume)):
+        folder = host_folder(volume)
+        if folder and _is_absent(Path(folder)):
             yield f"-v {volume}: it is not there, and docker makes an empty folder of it, root's own"
 
 
-def _is_absent(folder: str) -> bool:
-    """Whether a folder of this host is not there, as far as this user may look; "" is none."""
+def _is_absent(folder: Path) -> bool:
+    """Whether a folder of this host is not there, as far as this user may look."""
     try:
-        return bool(folder) and not Path(folder).stat()
+        folder.stat()
     except (FileNotFoundError, NotADirectoryError):
         return True
     except OSError:
-        return False
+        pass  # it is there, and closed
+    return False
