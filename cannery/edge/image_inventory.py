@@ -8,7 +8,6 @@ that takes minutes and runs nothing of the image. Both read the same files (`can
 from __future__ import annotations
 
 import json
-import secrets
 import subprocess
 import tarfile
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from cannery.core.docker_words import client_words
 from cannery.core.errors import UnableError, UsageError
 from cannery.edge.image_look import PRUNED, Look
 from cannery.edge.images import image_id
-from cannery.edge.own_containers import label_words
+from cannery.edge.own_containers import label_words, own_name
 from cannery.edge.process import CommandError, run
 
 if TYPE_CHECKING:
@@ -108,7 +107,7 @@ def _by_container(
     engine: Engine, env: Mapping[str, str], config: Config, questions: Questions
 ) -> dict[str, Any] | None:
     """Walk the image in a container of it; None where no Python of its own starts there."""
-    name = f"cannery-against-{secrets.token_hex(6)}"
+    name = own_name("against")
     asked = json.dumps({"suffixes": questions.suffixes, "folders": questions.folders, "exists": questions.libraries})
     # Nothing that the image's Python would load by itself: it may be what is broken.
     python = ("--env", "LD_PRELOAD=", "--entrypoint", "python3", config.id, "-I", "-S", "-", asked)

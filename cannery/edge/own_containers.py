@@ -7,6 +7,7 @@ and one that was made and not yet started stays for good.
 from __future__ import annotations
 
 import os
+import secrets
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
@@ -35,6 +36,14 @@ def is_gone(text: str, proc: Path = PROC) -> bool:
     if len(words) != 4 or not words[2].isdecimal():
         return False
     return " ".join(words[:2]) == _place(proc) and _start(proc, int(words[2])) != words[3]
+
+
+def own_name(what: str) -> str:
+    """Return a name for a container of this process that is made to do `what`.
+
+    Not by the pid: in a container that is the same each time, and a killed run's may still be going.
+    """
+    return f"cannery-{what}-{secrets.token_hex(6)}"
 
 
 def labels() -> dict[str, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import secrets
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,7 @@ from cannery.core.docker_words import client_words
 from cannery.core.errors import UnableError, VerifyFailedError
 from cannery.core.run_command import run_command
 from cannery.edge.files import sha256_bytes, write_atomic
-from cannery.edge.own_containers import label_words
+from cannery.edge.own_containers import label_words, own_name
 from cannery.edge.patience import patience
 from cannery.edge.process import run
 
@@ -133,8 +132,7 @@ def _stem(image_id: str) -> str:
 def _run(  # noqa: PLR0913, PLR0917 - one container run
     context: Context, engine: Engine, request: VerifyRequest, access: ChipAccess, host: HostNpus, options: list[str]
 ) -> tuple[dict[str, Any], int]:
-    # Not the pid: in a container that is the same each time, and a killed run's may still be going.
-    name = f"cannery-verify-{secrets.token_hex(6)}"
+    name = own_name("verify")
     command = run_command(
         RunRequest(
             image=request.image,
