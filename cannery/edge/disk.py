@@ -27,13 +27,11 @@ BASE_BYTES = 1_500_000_000
 STANDIN_BYTES = 1_100_000_000
 # The own engine's packages (100 MB) and what is unpacked of them (300 MB).
 ENGINE_BYTES = 400_000_000
-HINT = "free some (`build.py clean` shows what Cannery holds), or set CANNERY_CACHE to another disk"
-
-
 # Of a layer of libraries gzip leaves a third (seen: 2.7 GB, 870 MB); less than this it leaves of no image of ours.
 PACKED = 0.25
 # Bytes that a base takes on the engine's disk per byte that a registry gives.
 UNPACKED = 2.5
+HINT = "free some (`build.py clean` shows what Cannery holds), or set CANNERY_CACHE to another disk"
 
 
 def check_output_space(path: Path, size: int, *, packed: bool) -> None:
