@@ -29,9 +29,10 @@ if TYPE_CHECKING:
 DOCKERFILE, BAKE_FILE = "Dockerfile", "docker-bake.json"
 TOOLS_FOLDER = "_tools"
 # Secrets of the build, by id and the variable that names their file. Not the content itself: Linux takes no more than
-# 128 KiB in one environment entry, and a CA bundle is larger. Unset ones are empty.
+# 128 KiB in one environment entry, and a CA bundle is larger. Unset ones are an empty file of the folder itself: from
+# buildx 0.20 on, bake asks before it reads any other, /dev/null too, and ends where nobody answers (0.29, tried).
 SECRETS: Mapping[str, str] = {"apt_sources": "CANNERY_APT_SOURCES_FILE", "ca": "CANNERY_CA_FILE"}
-NO_SECRET = "/dev/null"  # noqa: S105 - an empty file
+NO_SECRET = "no-secret"  # noqa: S105 - the name of a file
 # BuildKit's predefined arguments: they reach RUN steps and leave no trace in history, layers or cache keys.
 PROXIES = ("http_proxy", "https_proxy", "no_proxy")
 
@@ -62,7 +63,12 @@ def stage_name(layer: Layer) -> str:
 
 def render(plan: Plan, templates: Mapping[str, str], compatibility: Compatibility) -> dict[str, str]:
     """Return {path in the rendered folder: text}; wheels are added by whoever writes the folder."""
-    files = {DOCKERFILE: _dockerfile(plan, templates), BAKE_FILE: _bake_file(plan), ".dockerignore": "log\n"}
+    files = {
+        DOCKERFILE: _dockerfile(plan, templates),
+        BAKE_FILE: _bake_file(plan),
+        ".dockerignore": f"log\n{NO_SECRET}\n",
+    }
+    files[NO_SECRET] = ""
     files |= {f"groups/{group.name}.txt": group_text(group) for group in plan.groups}
     patched = {tree.component: tree.files for tree in plan.patched}
     files |= {f"steps/{step.name}.json": step.text(patched.get(step.name, ())) for step in plan.sources}

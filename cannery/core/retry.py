@@ -8,8 +8,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-# What of the environment decides which engine answers: private engines live on sockets of their own.
-_ENGINE_VARIABLES = ("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG", "BUILDX_CONFIG", "BUILDX_BUILDER")
+# What of the environment decides which engine answers (private ones live on sockets of their own), and whether buildx
+# asks before it reads a secret's file.
+_ENGINE_VARIABLES = (
+    *("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG", "BUILDX_CONFIG", "BUILDX_BUILDER"),
+    "BUILDX_BAKE_ENTITLEMENTS_FS",
+)
 
 
 def retry_command(  # noqa: PLR0913 - the parts of one command line

@@ -28,7 +28,8 @@ import base64, json, os, signal, sys, time
 from pathlib import Path
 args = sys.argv[1:]
 here = Path(__file__).parent
-(here / "called.json").write_text(json.dumps({"args": args, "cwd": os.getcwd(), "pgid": os.getpgrp()}))
+said = {"args": args, "cwd": os.getcwd(), "pgid": os.getpgrp(), "env": dict(os.environ)}
+(here / "called.json").write_text(json.dumps(said))
 meta = Path(args[args.index("--metadata-file") + 1])
 mode, _, name = os.environ["FAKE"].partition(":")
 say = lambda text: (sys.stderr.write(text), sys.stderr.flush())
@@ -127,6 +128,8 @@ def test_success(build: Build) -> None:
     assert called["args"][:4] == ["bake", "-f", "docker-bake.json", "--progress=rawjson"]
     assert called["args"][-5:] == ["--builder", "b", "--set", "*.no-cache=true", "image"]
     assert called["pgid"] != os.getpgrp()
+    # buildx 0.20 and newer ask before they read a secret's file outside the folder, and end where nobody answers.
+    assert called["env"]["BUILDX_BAKE_ENTITLEMENTS_FS"] == "0"
     log = build.log.read_text()
     assert "[group-torch] part 1 part 2 part 3\n" in log
     assert all("[" in line for line in log.splitlines())

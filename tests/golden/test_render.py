@@ -146,11 +146,16 @@ def test_nothing_of_this_machine_stands_in_a_rendered_file(case: Case) -> None:
 
 @by_name
 def test_the_bake_file_has_only_keys_that_buildx_knows(case: Case) -> None:
-    target = check_bake(json.loads(texts(case)["docker-bake.json"]), case.name)["target"]["image"]
+    bake = check_bake(json.loads(texts(case)["docker-bake.json"]), case.name)
+    target = bake["target"]["image"]
     assert target["tags"] == list(case.plan.references)
     assert target["platforms"] == [case.plan.recipe.target.arch.platform]
     assert target["context"] == "."
     assert not [word for word in json.dumps(target["secret"]).split('"') if word.startswith("/")], "no host path"
+    # By hand, `docker buildx bake` in the folder: newer ones refuse to read a file outside of it.
+    files = [bake["variable"][name]["default"] for name in ("CANNERY_APT_SOURCES_FILE", "CANNERY_CA_FILE")]
+    assert [texts(case)[file] for file in files] == ["", ""]
+    assert set(files) < set(texts(case)[".dockerignore"].split()), "no part of the context"
 
 
 @by_name
