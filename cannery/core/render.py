@@ -66,9 +66,9 @@ def render(plan: Plan, templates: Mapping[str, str], compatibility: Compatibilit
     files = {
         DOCKERFILE: _dockerfile(plan, templates),
         BAKE_FILE: _bake_file(plan),
+        NO_SECRET: "",
         ".dockerignore": f"log\n{NO_SECRET}\n",
     }
-    files[NO_SECRET] = ""
     files |= {f"groups/{group.name}.txt": group_text(group) for group in plan.groups}
     patched = {tree.component: tree.files for tree in plan.patched}
     files |= {f"steps/{step.name}.json": step.text(patched.get(step.name, ())) for step in plan.sources}
