@@ -28,6 +28,15 @@ class Arch(StrEnum):
         """The OCI platform, `os/arch`."""
         return f"linux/{self}"
 
+    @property
+    def emulation(self) -> str:
+        """The commands after which a Debian or Ubuntu of the other arch runs programs of this one, by QEMU.
+
+        The packages register it through their service, which does not start where no service manager runs (a
+        container, a small VM) or `policy-rc.d` denies it: seen on Debian 12.
+        """
+        return f"apt-get install qemu-user-static binfmt-support && update-binfmts --enable qemu-{self.machine}"
+
 
 class Chip(StrEnum):
     """Ascend chip family, in the words of the CANN image tags."""

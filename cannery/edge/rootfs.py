@@ -118,7 +118,7 @@ def check_emulation(arch: Arch, host_arch: Arch) -> None:
     if arch is not host_arch and not is_registered(arch):
         raise UnableError(
             f"this host cannot run {arch} programs, and some steps of an image for {arch} run on its own platform",
-            hint="apt-get install qemu-user-static binfmt-support",
+            hint=arch.emulation,
         )
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from cannery.core.words import Arch
 from tests.e2e.engine_fixtures import Cannery, Early, Image
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ IMPORTED = (
 @pytest.fixture(scope="module")
 def stack(release_stack: Early | None) -> Image:
     if release_stack is None:
-        pytest.skip("no QEMU for arm64 on this host: apt-get install qemu-user-static binfmt-support")
+        pytest.skip(f"no QEMU for arm64 on this host: {Arch.ARM64.emulation}")
     return Image(json.loads(release_stack.result()))
 
 

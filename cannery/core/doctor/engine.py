@@ -164,11 +164,11 @@ def emulation(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
         yield ok("emulation", f"QEMU runs {other} here")
     elif text.startswith("enabled"):
         message = f"QEMU for {other} is registered without the flag F: containers do not find it"
-        step = "apt-get install qemu-user-static binfmt-support, in place of what registered it"
+        step = f"{other.emulation}, in place of what registered it"
         yield Check("emulation", State.WARNING, message, step)
     elif needs:
         message = f"the target is {other}, the host {facts.arch}, and no QEMU is registered"
-        yield Check("emulation", State.ERROR, message, "apt-get install qemu-user-static binfmt-support")
+        yield Check("emulation", State.ERROR, message, other.emulation)
     else:
         yield ok("emulation", f"no QEMU for {other}: images of {facts.arch} need none")
 
