@@ -30,8 +30,10 @@ if TYPE_CHECKING:
 Network = ipaddress.IPv4Network
 
 # ioctl numbers of linux/sockios.h; used because a small Debian has no iproute2.
-SIOCSIFFLAGS, SIOCSIFADDR, SIOCSIFNETMASK, SIOCBRADDBR, SIOCBRDELBR = 0x8914, 0x8916, 0x891C, 0x89A0, 0x89A1
+SIOCSIFFLAGS, SIOCSIFADDR, SIOCSIFNETMASK, SIOCSIFHWADDR = 0x8914, 0x8916, 0x891C, 0x8924
+SIOCBRADDBR, SIOCBRDELBR = 0x89A0, 0x89A1
 IFF_UP = 0x1
+ARPHRD_ETHER = 1
 IP_FORWARD = Path("/proc/sys/net/ipv4/ip_forward")
 ROUTES = Path("/proc/net/route")
 NET_CLASS = Path("/sys/class/net")
@@ -88,7 +90,7 @@ def choose_subnet(bridge: str, table: str) -> Network:
 
 
 def network_up(layout: Layout, binaries: Binaries, env: Mapping[str, str], say: Callable[[str], None]) -> None:
-    """Make the bridge, the rules and forwarding, where they are not there yet. Safe to repeat.
+    """Make the bridge, its address, the rules and forwarding, where they are not there yet. Safe to repeat.
 
     Says a warning, and goes on, where this kernel or host offers no iptables: images that fetch nothing build anyway.
     """
@@ -96,8 +98,7 @@ def network_up(layout: Layout, binaries: Binaries, env: Mapping[str, str], say: 
     subnet = Network(state["subnet"]) if "subnet" in state else choose_subnet(layout.bridge, ROUTES.read_text())
     forwarding = state.get("ip_forward", IP_FORWARD.read_text().strip())
     write_atomic(layout.network_state, json.dumps({"subnet": str(subnet), "ip_forward": forwarding}))
-    if not (NET_CLASS / layout.bridge).exists():
-        _make_bridge(layout.bridge, subnet)
+    _ensure_bridge(layout.bridge, subnet)
     if IP_FORWARD.read_text().strip() != "1":
         IP_FORWARD.write_text("1")
     iptables = _working_iptables(binaries, env)
@@ -139,15 +140,15 @@ def tool_env(binaries: Binaries, env: Mapping[str, str]) -> dict[str, str]:
 def _working_iptables(binaries: Binaries, env: Mapping[str, str]) -> str | None:
     """The host's iptables, else the unpacked one in the variant that this kernel takes (nft first)."""
     tools = tool_env(binaries, env)
-    for kind in ("nft", "legacy"):
+    for kind in ("nft", "legacy") if "LD_LIBRARY_PATH" in tools else ("the host's",):
+        if kind != "the host's":
+            link_iptables(binaries, kind)
         found = shutil.which("iptables", path=tools["PATH"])
         try:
             if found and run((found, "--wait", "5", "-t", "nat", "-S"), env=tools, check=False).returncode == 0:
                 return found
         except CanneryError:
             return None
-        if kind == "nft" and "LD_LIBRARY_PATH" in tools:
-            link_iptables(binaries, "legacy")
     return None
 
 
@@ -158,10 +159,16 @@ def _read_state(layout: Layout) -> dict[str, str]:
     return {str(key): str(value) for key, value in state.items()}
 
 
-def _make_bridge(name: str, subnet: Network) -> None:
+def _ensure_bridge(name: str, subnet: Network) -> None:
+    """Make the bridge, or give one that is there what a network manager of the host may have taken from it."""
     gateway = next(subnet.hosts())
     try:
-        _ioctl(SIOCBRADDBR, name.encode() + b"\0")
+        if not (NET_CLASS / name).exists():
+            _ioctl(SIOCBRADDBR, name.encode() + b"\0")
+            # Without one of its own a bridge has its lowest port's, and a container that comes or goes may change it:
+            # the others then send to nobody until they ask anew, after up to 45 s.
+            hardware = b"\x02\x42" + gateway.packed
+            _ioctl(SIOCSIFHWADDR, _request(name, struct.pack("H6s", ARPHRD_ETHER, hardware)))
         _ioctl(SIOCSIFADDR, _address(name, str(gateway)))
         _ioctl(SIOCSIFNETMASK, _address(name, str(subnet.netmask)))
         _ioctl(SIOCSIFFLAGS, _request(name, struct.pack("H", IFF_UP)))

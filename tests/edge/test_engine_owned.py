@@ -172,7 +172,7 @@ def test_every_rule_is_ours_by_comment_and_bridge() -> None:
 
 FAKE_IPTABLES = """\
 #!/bin/sh
-echo "$@" >> "$(dirname "$0")/calls"
+echo "$@" >> "${0%/*}/calls"
 case "$*" in *" -C "*) exit 1;; esac
 """
 
@@ -211,6 +211,42 @@ def test_network_is_made_once_and_taken_back(host: Path) -> None:
     assert sorted(line.replace(" -D ", " -I ") for line in removed) == sorted(added)
     assert (host / "ip_forward").read_text() == "0"
     assert not layout.network_state.exists()
+
+
+def test_a_bridge_that_is_there_gets_its_address_back_and_keeps_its_hardware_one(
+    host: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[int, bytes]] = []
+    monkeypatch.setattr(engine_network, "_ioctl", lambda number, argument: asked.append((number, argument)))
+    layout, binaries = Layout.of(host, host / "run"), Binaries(host / "none")
+    env = {"PATH": f"{host}/bin:/usr/bin:/bin"}
+    engine_network.network_up(layout, binaries, env, print)
+    # A new bridge, its hardware address (or it has its lowest port's, and changes with it), address, mask, up.
+    assert [number for number, _ in asked] == [0x89A0, 0x8924, 0x8916, 0x891C, 0x8914]
+    assert asked[1][1][16:24] == b"\x01\x00\x02\x42\x0a\xbb\x4d\x01"
+    repairs = asked[2:]
+    (host / "net" / layout.bridge).mkdir()
+    asked.clear()
+    engine_network.network_up(layout, binaries, env, print)  # as after a restart of the host's network manager
+    assert asked == repairs
+
+
+def test_a_variant_of_iptables_that_failed_once_is_asked_again(host: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_network, "search_path", lambda _env: str(host / "nothing"))
+    programs = host / "engine/usr/sbin"
+    programs.mkdir(parents=True)
+    for kind, text in (("nft", "#!/bin/sh\nexit 4\n"), ("legacy", "#!/bin/sh\nexit 3\n")):
+        (programs / f"xtables-{kind}-multi").write_text(text)
+        (programs / f"xtables-{kind}-multi").chmod(0o755)
+    layout, binaries, said = Layout.of(host, host / "run"), Binaries(host / "engine"), list[str]()
+    engine_network.network_up(layout, binaries, {}, said.append)
+    assert "no network" in "".join(said)
+    (programs / "xtables-nft-multi").write_text(FAKE_IPTABLES)  # the kernel's table is free again
+    said.clear()
+    engine_network.network_up(layout, binaries, {}, said.append)
+    assert said == []
+    assert (binaries.links / "iptables").resolve().name == "xtables-nft-multi"
+    assert sum(" -I " in line for line in (binaries.links / "calls").read_text().splitlines()) == 3
 
 
 @pytest.mark.parametrize(("before", "others"), [("1\n", False), ("0\n", True)])
