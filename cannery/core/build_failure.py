@@ -39,6 +39,11 @@ _REMOTE = re.compile(
     r"|failed to push|pull access denied|dial tcp|i/o timeout|no such host|x509:|tls:|TLS handshake|toomanyrequests"
     r"|httpReadSeeker|unexpected status|401 Unauthorized|403 Forbidden|connection re(set|fused)"
 )
+# apt's and dnf's words for a mirror of system packages that does not answer.
+_MIRROR_AWAY = re.compile(
+    r"Temporary failure resolving|Could not resolve|Couldn't resolve host|Could not connect to|Unable to connect to"
+    r"|Connection (?:timed out|failed|refused)|Network is unreachable|No route to host|Curl error \(\d+\)"
+)
 _URL_HOST = re.compile(r"https?://(?:[^/\s@\"]*@)?([^/\s\"]+)")
 _REFERENCE = re.compile(r"(?:load metadata for|source metadata for|^FROM) (\S+?)(?=:? |:?$)")
 _REASONS = (
@@ -81,7 +86,7 @@ def failure(state: BuildState, context: Context) -> CanneryError:
         return UnableError(f"no space left on the engine's disk{space}\n{_short(text)}", where=where, hint=hint)
     if _EXEC_FORMAT.search(text) or any(_EXEC_FORMAT.search(line) for line in tail[-3:]):
         what = f"a program for another architecture cannot run here\n{_short(text)}"
-        hint = "QEMU for the target's platform is missing: install qemu-user-static and binfmt-support, then try again"
+        hint = "QEMU for the target's platform is missing: `build.py doctor` with the same ARCH says what to install"
         return UnableError(what, where=where, hint=hint)
     if not text.startswith("process ") and (_REMOTE.search(text) or _is_base(step)):
         return _network(step, text)
@@ -123,9 +128,33 @@ def _network(step: Step | None, text: str) -> NetworkError:
     return NetworkError(f"{reason}{image}\n{_short(text)}", where=f"registry {registry}", hint=hint)
 
 
-def _build_failed(step: Step | None, text: str, where: str, state: BuildState, context: Context) -> BuildFailedError:
+def _build_failed(step: Step | None, text: str, where: str, state: BuildState, context: Context) -> CanneryError:
+    what = _what_failed(step, text, state, context)
+    if step and _is_without_mirror(step):
+        hint = (
+            "a build's containers must reach the mirror of system packages, as the host does: see the engine's DNS and "
+            "network, then run the same command again; what was built is kept"
+        )
+        return NetworkError(what, where=where, hint=hint)
+    hints = [f"this stage alone: {context.retry}"] if context.retry else []
+    if _exit_code(text) == "137":
+        hints.append("137 means killed from outside, most often for want of memory: see `dmesg`")
+    return BuildFailedError(what, where=where, hint="\n  → ".join(hints))
+
+
+def _is_without_mirror(step: Step) -> bool:
+    """Whether the step installs system packages, and said that it could not reach whoever has them."""
+    return "/system.sh " in step.name.instruction and any(_MIRROR_AWAY.search(line) for line in step.log.tail)
+
+
+def _exit_code(text: str) -> str:
     code = _EXIT_CODE.search(text) if text.startswith("process ") else None
-    what = [f"build failed: exit code {code[1]}" if code else f"build failed: {_short(text)}"]
+    return code[1] if code else ""
+
+
+def _what_failed(step: Step | None, text: str, state: BuildState, context: Context) -> str:
+    code = _exit_code(text)
+    what = [f"build failed: exit code {code}" if code else f"build failed: {_short(text)}"]
     if step:
         what.append(f"  {step.name.instruction}")
         what += [f"  | {line}" for line in step.log.tail]
@@ -135,10 +164,7 @@ def _build_failed(step: Step | None, text: str, where: str, state: BuildState, c
     if state.clipped:
         what.append(f"  BuildKit dropped output above {state.clipped}: start the builder with")
         what.append("  BUILDKIT_STEP_LOG_MAX_SIZE=-1 BUILDKIT_STEP_LOG_MAX_SPEED=-1 to see all of it")
-    hints = [f"this stage alone: {context.retry}"] if context.retry else []
-    if code and code[1] == "137":
-        hints.append("137 means killed from outside, most often for want of memory: see `dmesg`")
-    return BuildFailedError("\n".join(what), where=where, hint="\n  → ".join(hints))
+    return "\n".join(what)
 
 
 def _where(state: BuildState, step: Step | None) -> str:

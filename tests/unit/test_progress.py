@@ -268,6 +268,30 @@ def test_words_of_the_network_in_a_step_are_the_steps_failure() -> None:
     assert isinstance(failure(state, CONTEXT), BuildFailedError)
 
 
+SYSTEM = "[image 2/2] RUN --mount=type=secret,id=ca sh /run/cannery/system.sh apt 7 libjemalloc2"
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "kind"),
+    [
+        (SYSTEM, "W: Failed to fetch http://h/InRelease  Temporary failure resolving 'h'", NetworkError),
+        (SYSTEM, "E: Failed to fetch http://h/a.deb  Could not connect to h:80 (192.0.2.1), timed out", NetworkError),
+        (SYSTEM.replace("apt", "dnf"), "Curl error (6): Couldn't resolve host name for https://h/r", NetworkError),
+        (SYSTEM, "E: Unable to locate package libjemalloc3", BuildFailedError),
+        ("[source-a 2/2] RUN make", "ssh: Could not resolve hostname h", BuildFailedError),
+    ],
+)
+def test_a_mirror_that_is_away_is_the_network_s_failure(name: str, line: str, kind: type[Exception]) -> None:
+    state = apply(BuildState(), vertex(name=name, started=1.0))
+    state = apply(state, printed(f"{line}\nlast words\n".encode()))
+    end = 'process "/bin/sh -c x" did not complete successfully: exit code: 100'
+    error = failure(apply(state, vertex(name=name, started=1.0, completed=2.0, error=end)), CONTEXT)
+    assert type(error) is kind
+    assert f"  | {line}\n" in error.what
+    assert "exit code 100" in error.what
+    assert ("DNS" in (error.hint or "")) is (kind is NetworkError)
+
+
 @pytest.mark.parametrize(
     ("last", "kind", "word"),
     [
