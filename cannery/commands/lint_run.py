@@ -12,7 +12,7 @@ from cannery.core.compose_services import containers_of
 from cannery.core.errors import ExitCode, UsageError
 from cannery.core.lint_run import Mended, lint_container, lint_line, mend
 from cannery.core.lint_run.case import Ground, remark
-from cannery.core.run_line import run_lines
+from cannery.core.run_line import NO_IMAGE, NoImage, run_lines
 from cannery.core.target import parse_arch, parse_chip
 from cannery.core.words import ComponentKind, Install, Severity
 from cannery.edge.compose_files import read_compose
@@ -85,8 +85,13 @@ def _text(text: str | None) -> str:
 def _of_text(text: str, ground: Ground) -> list[Linted]:
     found = []
     for number, line in enumerate(run_lines(text), start=1):
-        remarks = lint_line(line, ground)
-        found.append(Linted(f"command {number}", remarks, mend(line, ground)))
+        name = f"command {number}"
+        if isinstance(line, NoImage):
+            what = f"{line.words}: {NO_IMAGE}"
+            lost = remark(Severity.ERROR, "image.none", line.words, what, "docker refuses the line", line.hint)
+            found.append(Linted(name, (lost,), NOTHING))
+        else:
+            found.append(Linted(name, lint_line(line, ground), mend(line, ground)))
     return found
 
 

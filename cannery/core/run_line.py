@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 PROGRAMS = frozenset({"docker", "podman", "nerdctl"})
 # What may stand before the program and belongs to the command; a prompt does not.
 BEFORE = frozenset({"sudo", "env", "exec", "nohup", "time"})
+NO_IMAGE = "no image is named"
 # Texts in texts: `ssh HOST "sudo sh -c 'docker run …'"`.
 MOST_INNER = 3
 # Lines that a command is joined of while its image is looked for: each time all its words are read again.
@@ -86,13 +87,24 @@ class RunLine:
         return tuple(found)
 
 
-def run_lines(text: str, known: Iterable[tuple[str, str]] = ()) -> tuple[RunLine, ...]:
+@dataclass(frozen=True)
+class NoImage:
+    """A `docker run` line that names no image: its words before the options, and what may have become of the image."""
+
+    words: str
+    hint: str
+
+
+def run_lines(text: str, known: Iterable[tuple[str, str]] = ()) -> tuple[RunLine | NoImage, ...]:
     """Return the `docker run` and `docker create` lines of a shell text, in order; `known` variables are set before it.
 
-    Raises `UsageError` where there is none, or one that names no image.
+    Raises `UsageError` where there is none, or none that names an image.
     """
     commands = shell_commands(without_documents(of_page(text)), known)
     found = _found(commands, MOST_INNER)
+    lost = [line for line in found if isinstance(line, NoImage)]
+    if lost and len(lost) == len(found):
+        raise UsageError(NO_IMAGE, where="the command", hint=lost[0].hint)
     if not found:
         values = [word.value for command in commands for word in command.words]
         other = next((value for name, value in pairwise(values) if name in PROGRAMS and value in OTHERS), "")
@@ -101,9 +113,9 @@ def run_lines(text: str, known: Iterable[tuple[str, str]] = ()) -> tuple[RunLine
     return tuple(found)
 
 
-def _found(commands: Sequence[ShellCommand], depth: int) -> list[RunLine]:
+def _found(commands: Sequence[ShellCommand], depth: int) -> list[RunLine | NoImage]:
     """Return the lines among `commands`; where there are none, those in texts that their words are."""
-    found = []
+    found: list[RunLine | NoImage] = []
     for number, command in enumerate(commands):
         start = _options_at(command.words)
         if start:
@@ -112,7 +124,8 @@ def _found(commands: Sequence[ShellCommand], depth: int) -> list[RunLine]:
     if not found and depth:
         for text, known in inner_texts(commands):
             with suppress(UsageError):  # of words that only look like it
-                found += _found(shell_commands(text, known), depth - 1)
+                inner = _found(shell_commands(text, known), depth - 1)
+                found += [line for line in inner if isinstance(line, RunLine)]
     return found
 
 
@@ -157,7 +170,9 @@ def _lost_image(words: list[Word], before: ShellCommand, after: ShellCommand, jo
     return "" if reader.left else before.cut or not_continued(before, after)
 
 
-def _run_line(words: Sequence[Word], start: int, cuts: Sequence[str], known: tuple[tuple[str, str], ...]) -> RunLine:
+def _run_line(
+    words: Sequence[Word], start: int, cuts: Sequence[str], known: tuple[tuple[str, str], ...]
+) -> RunLine | NoImage:
     reader = Reader(list(words[start:]))
     reader.read()
     if not reader.left and reader.opaque:  # `$X --model x`: the last of them is the image, not options
@@ -170,7 +185,7 @@ def _run_line(words: Sequence[Word], start: int, cuts: Sequence[str], known: tup
         hint = "the image stands behind the options; was it taken for the value of the last one?"
         if cuts:
             hint = f"{cuts[-1]}: {cut_fix(cuts[-1])}"
-        raise UsageError("no image is named", where="the command", hint=hint)
+        return NoImage(" ".join(word.value for word in words[_first(words) : start]), hint)
     container = Container(
         image=left[0].value,
         settings=tuple(reader.settings),

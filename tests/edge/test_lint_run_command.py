@@ -108,6 +108,22 @@ def test_a_compose_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> N
     assert f"error [run.driver.missing] {DRIVER}/lib64 is not mounted beside services.train.devices[0]" in out
 
 
+def test_a_command_without_an_image_is_one_finding_among_several(capsys: pytest.CaptureFixture[str]) -> None:
+    text = "docker run --rm -it\ndocker run --rm quay.io/ascend/cann:8.5.0 bash"
+    code, out, _ = lint(capsys, text)
+    assert code == 3
+    first, second = out.split("command 2:\n")
+    assert first.startswith("command 1:\nerror [run.image.none] docker run: no image is named\n")
+    assert "run.image.none" not in second
+    code, out, _ = lint(capsys, text, "--json")
+    table = json.loads(out)
+    jsonschema.validate(table, SCHEMA)
+    assert table["containers"][0]["findings"][0]["code"] == "run.image.none"
+    code, out, err = lint(capsys, "docker run --rm -it")
+    assert (code, out) == (2, "")
+    assert "no image is named" in err
+
+
 def test_several_files_and_those_that_are_not_read(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     base, over = tmp_path / "compose.yaml", tmp_path / "compose.override.yaml"
     base.write_text("include: [missing.yaml]\nservices: {a: {image: 'nginx:1'}}")

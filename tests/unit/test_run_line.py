@@ -5,7 +5,7 @@ import re
 import pytest
 
 from cannery.core.errors import UsageError
-from cannery.core.run_line import RunLine, run_lines
+from cannery.core.run_line import NoImage, RunLine, run_lines
 from cannery.core.run_options import ALIASES, SHORT_SWITCHES, SHORT_VALUES, SWITCHES, VALUES
 
 LOOP = "$(for i in 0 1; do echo --device=/dev/davinci$i; done)"
@@ -13,6 +13,7 @@ LOOP = "$(for i in 0 1; do echo --device=/dev/davinci$i; done)"
 
 def line(text: str) -> RunLine:
     (found,) = run_lines(text)
+    assert isinstance(found, RunLine)
     return found
 
 
@@ -232,7 +233,15 @@ def test_a_cut_behind_which_no_image_comes_is_named_too() -> None:
     assert error.value.hint == f"line 1 ends in a backslash and a blank, which is no continuation: {BLANK}"
 
 
-@pytest.mark.parametrize("after", ["docker run img", "ls -l", "exit", "./x.sh", "A=/b", "/bin/c:d", "- a list"])
+def test_a_line_without_an_image_does_not_hide_the_others() -> None:
+    lost, found = run_lines("sudo docker run --rm -it\ndocker run --rm img")
+    hint = "the image stands behind the options; was it taken for the value of the last one?"
+    assert lost == NoImage("sudo docker run", hint)
+    assert isinstance(found, RunLine)
+    assert found.image == "img"
+
+
+@pytest.mark.parametrize("after", ["docker run -it", "ls -l", "exit", "./x.sh", "A=/b", "/bin/c:d", "- a list"])
 def test_another_command_is_no_rest_of_a_line_without_an_image(after: str) -> None:
     with pytest.raises(UsageError, match="no image is named"):
         run_lines(f"docker run --rm\n{after}")

@@ -31,7 +31,7 @@ from cannery.core.lint_run.nodes import (
 )
 from cannery.core.lint_run.user import caches, group
 from cannery.core.lint_run.visible import other_makers, own_variable, runtime_variable
-from cannery.core.run_line import run_lines
+from cannery.core.run_line import NO_IMAGE, NoImage, run_lines
 from cannery.core.words import Severity
 
 if TYPE_CHECKING:
@@ -145,14 +145,22 @@ def mend(line: RunLine, ground: Ground) -> Mended:
         if changed in {"", text}:
             break
         try:
-            (line,) = run_lines(changed, line.known)
+            line = _read_again(changed, line)
             if line.doubles:  # of two slips of one word, or of one that stands there already
-                (line,) = run_lines(line.text(dict.fromkeys(line.doubles, ()), ()), line.known)
+                line = _read_again(line.text(dict.fromkeys(line.doubles, ()), ()), line)
         except (UsageError, ValueError):
             # Of words that no engine takes: the line before that is the best there is.
             break
         text, left = line.text({}, ()), lint_line(line, ground)
     return Mended(text, left)
+
+
+def _read_again(text: str, before: RunLine) -> RunLine:
+    """Read one line that was written from `before`. Raises `UsageError` or `ValueError` where it is none any more."""
+    (line,) = run_lines(text, before.known)
+    if isinstance(line, NoImage):
+        raise UsageError(NO_IMAGE, hint=line.hint)
+    return line
 
 
 def _in_order(remarks: Iterable[Remark]) -> tuple[Remark, ...]:
