@@ -50,7 +50,8 @@ def clean(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Show what Cannery holds on disk by kind; remove the kinds that are named."""
     places = _places(context)
     for kind in arguments.kinds:
-        if kind == "engine":
+        if kind == "engine" and any(place.is_dir() for place in places[kind]):
+            context.say("removing the engine with its images, containers, build cache: of many GB it takes minutes")
             owned_engine.stop(context.cache, context.env, context.say)
             owned_engine.remove_data(context.cache, context.env, context.say, packages=True)
         for place in places[kind]:

@@ -185,6 +185,15 @@ def test_clean_lists_kinds_and_removes_the_named_only(build: Build, tmp_path: Pa
     assert (tmp_path / "cache/rootfs/file").exists()
 
 
+def test_clean_says_what_takes_it_so_long(build: Build, tmp_path: Path) -> None:
+    assert "takes minutes" not in build("clean", "engine").err
+    (tmp_path / "cache/engine/data").mkdir(parents=True)
+    done = build("clean", "engine")
+    assert "images, containers, build cache" in done.err
+    assert "takes minutes" in done.err
+    assert not (tmp_path / "cache/engine").exists()
+
+
 # Wrong use: exit code 2
 
 
