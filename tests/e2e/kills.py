@@ -32,6 +32,7 @@ from cannery.core.errors import ExitCode
 from cannery.edge.context import read_context
 from cannery.edge.engine import find_engine
 from cannery.edge.files import sha256_file
+from cannery.edge.own_containers import LABEL, is_gone
 from tests.e2e.engine_fixtures import PROFILE, ROOT, Cannery
 from tests.e2e.registry import Registry, login
 
@@ -264,16 +265,21 @@ class Bench:
         """Processes of killed runs and containers, as far as they do not end by themselves."""
         end = time.monotonic() + GRACE
         while True:
-            found = [
-                *marked(),
-                *self.cannery.docker("ps", "--all", "--format", "{{.Names}} {{.State}}").stdout.splitlines(),
-            ]
+            found = [*marked(), *self._containers()]
             if not found or time.monotonic() > end:
                 return found
             time.sleep(0.2)
 
-    def _dangling(self) -> str:
-        return self.cannery.docker("images", "--quiet", "--filter", "dangling=true").stdout
+    def _containers(self) -> list[str]:
+        """Containers, but for those whose run goes on: it is another's, on the same engine."""
+        form = '{{.Names}} {{.State}}\t{{.Label "' + LABEL + '"}}'
+        lines = self.cannery.docker("ps", "--all", "--format", form).stdout.splitlines()
+        pairs = [line.partition("\t")[::2] for line in lines]
+        return [name for name, owner in pairs if not owner or is_gone(owner)]
+
+    def _dangling(self) -> list[str]:
+        """The ids of images without a name: sorted, for the engine lists those of one time in any order."""
+        return sorted(self.cannery.docker("images", "--quiet", "--filter", "dangling=true").stdout.splitlines())
 
     def _builders(self) -> str:
         done = subprocess.run(

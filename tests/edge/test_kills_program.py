@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import random
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
 import pytest
 
-from tests.e2e.kills import PLAN, How, chosen, faults_of_killed, last_word
+from cannery.edge.own_containers import owner
+from tests.e2e.kills import PLAN, Bench, How, chosen, faults_of_killed, last_word
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 def test_a_word_that_is_in_no_name_is_refused() -> None:
@@ -34,3 +43,20 @@ def test_the_last_word_tells_of_a_phase_not_of_a_finding() -> None:
     assert last_word(said) == "stand-in: making it"
     assert last_word(said[1:]) == "(nothing yet)"
     assert last_word(["    0.6 s  a|b"]) == "0.6 s  a/b"
+
+
+def bench(answers: Iterator[str]) -> Bench:
+    """A bench on an engine that answers so, one after the other."""
+    engine: Any = SimpleNamespace(docker=lambda *_words, **_options: SimpleNamespace(stdout=next(answers)))
+    return Bench(engine, Path("/nowhere"), "killed", Path("/nowhere"), random.Random(1))
+
+
+def test_images_of_one_time_come_in_any_order() -> None:
+    found = bench(iter(["b\na\nc\n", "c\nb\na\n"]))
+    assert found._dangling() == found._dangling() == ["a", "b", "c"]
+
+
+def test_a_container_of_a_run_that_goes_on_is_no_leftover() -> None:
+    place = owner().rsplit(" ", 2)[0]
+    lines = f"cannery-verify-1 running\t{owner()}\ncannery-verify-2 running\t{place} 4194304 7\nmine exited\t\n"
+    assert bench(iter([lines]))._containers() == ["cannery-verify-2 running", "mine exited"]
