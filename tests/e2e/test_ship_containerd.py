@@ -17,7 +17,7 @@ import pytest
 from cannery.edge import engine_process
 from cannery.edge.context import read_context
 from cannery.edge.engine_layout import Layout, daemon_config
-from cannery.edge.engine_network import tool_env
+from cannery.edge.engine_network import network_down, network_up, tool_env
 from cannery.edge.engine_packages import install, installed
 from cannery.edge.engine_shell import write_wrapper
 from tests.e2e.engine_fixtures import ROOT
@@ -80,10 +80,11 @@ def yard(programs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
     layout = Layout.of(folder / "cache")
     layout.root.mkdir(parents=True)
     layout.run.mkdir()
-    # Nothing is run or built on it: it needs no bridge.
-    settings = {"features": {"containerd-snapshotter": True}, "bridge": "none"}
+    settings = {"features": {"containerd-snapshotter": True}}
     layout.config.write_text(json.dumps(daemon_config(layout, binaries.proxy, 10**9, {}) | settings))
     env = tool_env(binaries, {"PATH": os.environ["PATH"], "HOME": str(folder)})
+    # Without a bridge of its own it would need none, but dockerd then removes docker0, whoever has that.
+    network_up(layout, binaries, env, print)
     engine_process.launch((str(binaries.dockerd), "--config-file", str(layout.config)), layout.log, env)
     try:
         for _ in range(600):
@@ -97,5 +98,6 @@ def yard(programs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
             yield found
     finally:
         engine_process.end((int((layout.run / "docker.pid").read_text()),), patience=30)
+        network_down(layout, binaries, env)
         shutil.rmtree(layout.run)
         shutil.rmtree(layout.root)
