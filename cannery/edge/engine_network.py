@@ -140,8 +140,9 @@ def tool_env(binaries: Binaries, env: Mapping[str, str]) -> dict[str, str]:
 def _working_iptables(binaries: Binaries, env: Mapping[str, str]) -> str | None:
     """The host's iptables, else the unpacked one in the variant that this kernel takes (nft first)."""
     tools = tool_env(binaries, env)
-    for kind in ("nft", "legacy") if "LD_LIBRARY_PATH" in tools else ("the host's",):
-        if kind != "the host's":
+    is_unpacked = "LD_LIBRARY_PATH" in tools
+    for kind in ("nft", "legacy") if is_unpacked else ("the host's",):
+        if is_unpacked:
             link_iptables(binaries, kind)
         found = shutil.which("iptables", path=tools["PATH"])
         try:
