@@ -86,10 +86,14 @@ class Image:
     @property
     def site(self) -> str:
         """The site-packages folder of the venv, on this machine."""
-        found = self.find(f"{VENV}/lib/python3*/site-packages")
-        if not found:
-            raise LookupError(f"{VENV}/lib/python3*/site-packages does not exist")
-        return self.path(found[0])
+
+        def look() -> str:
+            found = self.find(f"{VENV}/lib/python3*/site-packages")
+            if not found:
+                raise LookupError(f"{VENV}/lib/python3*/site-packages does not exist")
+            return self.path(found[0])
+
+        return self.remember("site", look)  # asked for once a file of the manifest's distributions
 
     def tree(self, path: str) -> list[Entry]:
         """All names below an absolute path of the image, links not followed; walked once."""
