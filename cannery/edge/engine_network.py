@@ -23,7 +23,7 @@ from cannery.edge.files import write_atomic
 from cannery.edge.process import run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from cannery.edge.engine_layout import Layout
 
@@ -101,7 +101,7 @@ def network_up(layout: Layout, binaries: Binaries, env: Mapping[str, str], say: 
     _ensure_bridge(layout.bridge, subnet)
     if IP_FORWARD.read_text().strip() != "1":
         IP_FORWARD.write_text("1")
-    iptables = _working_iptables(binaries, env)
+    iptables = next(_working_iptables(binaries, env), None)
     if iptables is None:
         say("warning: iptables does not work on this host, so containers of Cannery's engine have no network")
         return
@@ -114,9 +114,9 @@ def network_down(layout: Layout, binaries: Binaries | None, env: Mapping[str, st
     """Take back what `network_up` did. Forwarding goes off again only if it was off and no other bridge is there."""
     state = _read_state(layout)
     if "subnet" in state and binaries is not None:
-        iptables = _working_iptables(binaries, env)
-        for rule in rules(layout.bridge, Network(state["subnet"])) if iptables else ():
-            run((str(iptables), *rule.command("-D")), env=tool_env(binaries, env), check=False)
+        for iptables in _working_iptables(binaries, env):  # a rule may be where the first choice failed for a time
+            for rule in rules(layout.bridge, Network(state["subnet"])):
+                run((iptables, *rule.command("-D")), env=tool_env(binaries, env), check=False)
     if (NET_CLASS / layout.bridge).exists():
         _ioctl(SIOCSIFFLAGS, _request(layout.bridge, struct.pack("H", 0)))
         _ioctl(SIOCBRDELBR, layout.bridge.encode() + b"\0")
@@ -137,8 +137,11 @@ def tool_env(binaries: Binaries, env: Mapping[str, str]) -> dict[str, str]:
     return result
 
 
-def _working_iptables(binaries: Binaries, env: Mapping[str, str]) -> str | None:
-    """The host's iptables, else the unpacked one in the variant that this kernel takes (nft first)."""
+def _working_iptables(binaries: Binaries, env: Mapping[str, str]) -> Iterator[str]:
+    """The host's iptables, else the unpacked one in each variant that this kernel takes, nft first.
+
+    The program is that variant until the next one is asked for.
+    """
     tools = tool_env(binaries, env)
     is_unpacked = "LD_LIBRARY_PATH" in tools
     for kind in ("nft", "legacy") if is_unpacked else ("the host's",):
@@ -147,10 +150,9 @@ def _working_iptables(binaries: Binaries, env: Mapping[str, str]) -> str | None:
         found = shutil.which("iptables", path=tools["PATH"])
         try:
             if found and run((found, "--wait", "5", "-t", "nat", "-S"), env=tools, check=False).returncode == 0:
-                return found
+                yield found
         except CanneryError:
-            return None
-    return None
+            return
 
 
 def _read_state(layout: Layout) -> dict[str, str]:

@@ -249,6 +249,23 @@ def test_a_variant_of_iptables_that_failed_once_is_asked_again(host: Path, monke
     assert sum(" -I " in line for line in (binaries.links / "calls").read_text().splitlines()) == 3
 
 
+def test_rules_are_taken_back_from_each_variant(host: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_network, "search_path", lambda _env: str(host / "nothing"))
+    programs = host / "engine/usr/sbin"
+    programs.mkdir(parents=True)
+    for kind in ("nft", "legacy"):
+        text = FAKE_IPTABLES.replace('"$@"', f'{kind} "$@"')
+        (programs / f"xtables-{kind}-multi").write_text("#!/bin/sh\nexit 4\n" if kind == "nft" else text)
+        (programs / f"xtables-{kind}-multi").chmod(0o755)
+    layout, binaries = Layout.of(host, host / "run"), Binaries(host / "engine")
+    engine_network.network_up(layout, binaries, {}, print)
+    (programs / "xtables-nft-multi").write_text(FAKE_IPTABLES.replace('"$@"', 'nft "$@"'))  # it failed for a time
+    engine_network.network_down(layout, binaries, {})
+    lines = (binaries.links / "calls").read_text().splitlines()
+    assert [line.partition(" ")[0] for line in lines if " -I " in line] == ["legacy"] * 3
+    assert [line.partition(" ")[0] for line in lines if " -D " in line] == ["nft"] * 3 + ["legacy"] * 3
+
+
 @pytest.mark.parametrize(("before", "others"), [("1\n", False), ("0\n", True)])
 def test_forwarding_stays_where_somebody_else_may_need_it(host: Path, before: str, others: bool) -> None:
     (host / "ip_forward").write_text(before)
