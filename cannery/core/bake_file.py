@@ -19,6 +19,10 @@ _TARGET = frozenset(
     }
 )  # fmt: skip
 
+# From buildx 0.20 on, bake asks before it reads a file outside its folder. The host's CA bundle and the list of its
+# mirrors lie there, and the bake file is our own: no question. (0.29 asks none with rawjson, but does with plain.)
+NO_QUESTION = {"BUILDX_BAKE_ENTITLEMENTS_FS": "0"}
+
 
 def check_bake(document: object, where: str) -> dict[str, Any]:
     """Return `document` as a table. Raises UsageError that names every key no buildx knows, with the nearest one."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Any
 
+from cannery.core.bake_file import NO_QUESTION
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -12,7 +14,7 @@ if TYPE_CHECKING:
 # asks before it reads a secret's file.
 _ENGINE_VARIABLES = (
     *("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG", "BUILDX_CONFIG", "BUILDX_BUILDER"),
-    "BUILDX_BAKE_ENTITLEMENTS_FS",
+    *NO_QUESTION,
 )
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from cannery.core.bake_file import check_bake
+from cannery.core.bake_file import NO_QUESTION, check_bake
 from cannery.core.build_failure import Context, failure, needs_newer_buildx
 from cannery.core.errors import UsageError
 from cannery.core.progress import BuildState, apply, close, counts, settled
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
 _BAKE_FILE = "docker-bake.json"
-# The host's CA bundle and the list of its mirrors lie outside the folder, and the bake file is our own: no question.
-# 0.29 asks none with rawjson, but does in the command for one stage alone.
-_ALL_FILES = {"BUILDX_BAKE_ENTITLEMENTS_FS": "0"}
 
 
 class View(Protocol):
@@ -90,7 +87,7 @@ def bake(  # noqa: PLR0913 - one request to buildx
     full, engine away, QEMU missing), UsageError (the bake file). SIGINT and SIGTERM cancel the build, then
     KeyboardInterrupt is raised.
     """
-    document, env = _read_bake(folder), {**env, **_ALL_FILES}
+    document, env = _read_bake(folder), {**env, **NO_QUESTION}
     redact = redactor(secrets)
     # Beside the log, and not in a temporary folder: what a killed run leaves is the next one's to overwrite.
     metadata = log.with_name("metadata.json").absolute()
