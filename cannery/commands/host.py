@@ -50,9 +50,7 @@ def clean(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Show what Cannery holds on disk by kind; remove the kinds that are named."""
     places = _places(context)
     for kind in arguments.kinds:
-        if kind == "engine" and any(place.is_dir() for place in places[kind]):
-            context.say("removing the engine with its images, containers, build cache: of many GB it takes minutes")
-            owned_engine.stop(context.cache, context.env, context.say)
+        if kind == "engine":
             owned_engine.remove_data(context.cache, context.env, context.say, packages=True)
         for place in places[kind]:
             shutil.rmtree(place, ignore_errors=False) if place.is_dir() else place.unlink(missing_ok=True)

@@ -127,6 +127,7 @@ def remove_data(cache: Path, env: Mapping[str, str], say: Callable[[str], None],
     layout = Layout.of(cache)
     if not layout.root.is_dir():
         return
+    say("removing the engine with its images, containers, build cache: of many GB it takes minutes")
     with _locked(layout, say):
         _stop(layout, env, say)
         for folder in (layout.data, *((layout.bin, layout.packages) if packages else ())):
