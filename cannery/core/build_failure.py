@@ -86,7 +86,7 @@ def failure(state: BuildState, context: Context) -> CanneryError:
         return UnableError(f"no space left on the engine's disk{space}\n{_short(text)}", where=where, hint=hint)
     if _EXEC_FORMAT.search(text) or any(_EXEC_FORMAT.search(line) for line in tail[-3:]):
         what = f"a program for another architecture cannot run here\n{_short(text)}"
-        hint = "QEMU for the target's platform is missing: `build.py doctor` with the same ARCH says what to install"
+        hint = "QEMU for the target's platform is missing: `build.py doctor PROFILE` with the same ARCH says what to do"
         return UnableError(what, where=where, hint=hint)
     if not text.startswith("process ") and (_REMOTE.search(text) or _is_base(step)):
         return _network(step, text)
