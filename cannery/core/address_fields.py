@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 REPOSITORY = "{repository}"
 FILE = "{file}"
 # `git@host:path`, as ssh has it: the user's name is everybody's.
-SCP = re.compile(r"[A-Za-z0-9_.-]+@[A-Za-z0-9.-]+:[^\s@:?#]+")
-SSH_USER = re.compile(r"(?<=^ssh://)[A-Za-z0-9_.-]+@")
-HOST = re.compile(r"[\w.-]+|\[[0-9A-Fa-f:.]+\]")
+# A user or a host that begins with - is an option to ssh.
+SCP = re.compile(r"(?!-)[A-Za-z0-9_.-]+@(?!-)[A-Za-z0-9.-]+:[^\s@:?#]+")
+SSH_USER = re.compile(r"(?<=^ssh://)(?!-)[A-Za-z0-9_.-]+@")
+HOST = re.compile(r"(?!-)[\w.-]+|\[[0-9A-Fa-f:.]+\]")
 CREDENTIALS = "credentials stand in an address, or an @ that looks like them"
 INDEX_HINT = "leave them out here, and put them into the pip settings of the host (or its netrc); an @ in a path is %40"
 GIT_HINT = "leave them out here, and put them into git's credential helper of the host; an @ in a path is %40"

@@ -22,14 +22,27 @@ from cannery.core.fields import (
     CheckId,
     CommitText,
     DateText,
+    DeviceText,
+    EnvLine,
     EnvName,
     EnvValue,
+    FileText,
+    FullPythonText,
+    GlobText,
+    LineText,
+    MachinePathText,
     Name,
     OsText,
+    PackageText,
+    PathText,
     PatternText,
     PythonText,
+    RelativeText,
     RequirementText,
+    ResourceText,
     SizeText,
+    SocText,
+    SuiteText,
     TagText,
     Text,
     VersionText,
@@ -133,7 +146,8 @@ class TargetDefaults(Closed):
 class Profile(Closed):
     """One file of images/profiles: a stack."""
 
-    summary: Text
+    # The description that the image's label has.
+    summary: LineText
     documents: tuple[Text, ...] = ()
     # `cann`: the CANN image of the target; `standin`: the stand-in base.
     base: Literal["cann", "standin"] = "cann"
@@ -182,7 +196,7 @@ class Profile(Closed):
 class BaseTag(Closed):
     """One CANN image tag: its interpreter's full version and the C++ ABI of ATB that its ENV names."""
 
-    python: VersionText
+    python: FullPythonText
     atb_abi: Literal[0, 1]
 
 
@@ -193,9 +207,9 @@ class VersionFile(Closed):
     version as CANN writes it (8.3.RC1).
     """
 
-    name: Text
-    path: Text
-    line: Text
+    name: Name
+    path: MachinePathText
+    line: LineText
 
     def at(self, arch: Arch) -> str:
         """Return the file's path in an image of `arch`."""
@@ -207,12 +221,12 @@ class BaseLine(Closed):
 
     cann: CannText
     source: Text
-    toolkit_home: Text
-    set_env: tuple[Text, ...]
+    toolkit_home: PathText
+    set_env: tuple[PathText, ...]
     version_files: tuple[VersionFile, ...]
     # ENV lines in the order in which the image sets them, by OS; `${NAME}` refers to what was set before,
     # `{python_home}` to /usr/local/python<full version>, `{atb_abi}` to the tag's C++ ABI of ATB.
-    env: dict[OsText, tuple[Text, ...]]
+    env: dict[OsText, tuple[EnvLine, ...]]
     # What CANN's own Python code imports and these images do not bring into a virtual environment.
     python_packages: tuple[RequirementText, ...]
     tags: dict[TagText, BaseTag]
@@ -249,17 +263,17 @@ class StandIn(Closed):
 
     # Raised when the code that makes the image changes what it makes.
     schema_number: int = Field(alias="schema", ge=1)
-    suite: Text
+    suite: SuiteText
     python: PythonText
     # Seconds since 1970: the mtime of every file.
     epoch: int = Field(ge=0, le=LATEST_EPOCH)
-    packages: tuple[Text, ...] = Field(min_length=1)
+    packages: tuple[PackageText, ...] = Field(min_length=1)
     # Globs of absolute paths that stay out of the image, and of those below them that come in all the same.
-    leave_out: tuple[Text, ...] = ()
-    keep: tuple[Text, ...] = ()
+    leave_out: tuple[GlobText, ...] = ()
+    keep: tuple[GlobText, ...] = ()
     # Empty folders below the toolkit that CANN's own scripts and torch_npu look for.
-    folders: tuple[Text, ...] = ()
-    libraries: dict[Text, StubLibrary] = Field(min_length=1)
+    folders: tuple[RelativeText, ...] = ()
+    libraries: dict[FileText, StubLibrary] = Field(min_length=1)
 
 
 class Tools(Closed):
@@ -272,17 +286,17 @@ class Tools(Closed):
 class ChipAccess(Closed):
     """How a container reaches the NPUs of one chip family: device nodes and host paths that it needs."""
 
-    names: Text
+    names: LineText
     cards: int = Field(ge=1, le=1024)
-    managers: tuple[Text, ...] = Field(min_length=1)
-    mounts: tuple[Text, ...]
+    managers: tuple[DeviceText, ...] = Field(min_length=1)
+    mounts: tuple[PathText, ...]
     # What HCCL reads to reach other hosts, and the version of the ranktable that it takes (None: none is known).
-    network: tuple[Text, ...] = ()
+    network: tuple[PathText, ...] = ()
     ranktable: Text | None = None
     # What the Ascend device plugin calls the chip's cards in Kubernetes.
-    resource: Text | None = None
+    resource: ResourceText | None = None
     # What native builds call the chip, the usual one first: the value of SOC_VERSION and the like.
-    socs: tuple[Text, ...] = ()
+    socs: tuple[SocText, ...] = ()
 
 
 class Catalog(Closed):

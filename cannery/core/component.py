@@ -16,9 +16,12 @@ from cannery.core.fields import (
     DateText,
     EnvName,
     EnvValue,
+    LineText,
+    LinkText,
     LocalText,
     ModuleText,
     Name,
+    PackageText,
     PathText,
     ProgramText,
     RelativeText,
@@ -119,7 +122,7 @@ class PatchSets(Closed):
 
     folder: RelativeText
     summary: RelativeText | None = None
-    repos: dict[Text, Name] = Field(min_length=1)
+    repos: dict[Name, Name] = Field(min_length=1)
     fuzz: dict[Text, Literal[1, 2]] = {}
 
 
@@ -225,11 +228,11 @@ class Component(Closed):
     """One file of images/components: where a part comes from, how it is installed and checked."""
 
     kind: ComponentKind
-    summary: Text
+    summary: LineText
     package: Name | None = None
     extras: tuple[Name, ...] = ()
     # The only index this package may come from (a name in images/indexes.yaml); None is the host's default index.
-    index: Text | None = None
+    index: Name | None = None
     # By arch: versions (a range) whose wanted builds the default index has. They come from there, without the local
     # segment, and so does what `binds` names.
     index_except: dict[Arch, SpecifierText] = {}
@@ -279,8 +282,8 @@ class Component(Closed):
     programs: tuple[ProgramText, ...] = ()
     env: dict[EnvName, EnvValue] = {}
     # System packages by family: `apt`, `dnf`; and `links`: path in the image -> target, by family and arch.
-    system: dict[Literal["apt", "dnf"], tuple[Text, ...]] = {}
-    links: dict[PathText, dict[Literal["apt", "dnf"], dict[Arch, PathText]]] = {}
+    system: dict[Literal["apt", "dnf"], tuple[PackageText, ...]] = {}
+    links: dict[LinkText, dict[Literal["apt", "dnf"], dict[Arch, PathText]]] = {}
 
     @model_validator(mode="after")
     def _fields_of_its_kind(self) -> Self:
@@ -336,7 +339,7 @@ class Component(Closed):
             if name in STEP_WORDS:
                 raise FaultError(f"{{{name}}} has a meaning already", "take another word", ("by_arch", name))
         for position, path in enumerate(self.files):
-            if not path.startswith(LAYER_HOMES) or ".." in path.split("/"):
+            if not path.startswith(LAYER_HOMES):
                 what = f"{path} is outside of what layers write to, which is {' and '.join(LAYER_HOMES)}"
                 raise FaultError(what, "install it there", ("files", position))
         return self

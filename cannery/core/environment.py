@@ -11,6 +11,7 @@ import re
 from typing import TYPE_CHECKING
 
 from cannery.core.atb import known_abi, with_abi
+from cannery.core.errors import UsageError
 from cannery.core.image_user import OVERLAY, cache_folders, overlay_site
 from cannery.core.trees import python_folders
 
@@ -93,6 +94,11 @@ def shell_quote(value: str) -> str:
 
 
 def docker_quote(value: str) -> str:
-    """Quote `value` for a Dockerfile's ENV or LABEL: double quotes, nothing expanded."""
+    """Quote `value` for a Dockerfile's ENV or LABEL: double quotes, nothing expanded.
+
+    Raises `UsageError` for more than one line, since the second would be an instruction.
+    """
+    if "\n" in value or "\r" in value:
+        raise UsageError(f"{value!r} has more than one line", hint="a value of ENV or LABEL is one line")
     escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("$", "\\$")
     return f'"{escaped}"'

@@ -223,20 +223,25 @@ SpecifierText = Annotated[str, parsed(specifier)]
 ExactText = Annotated[str, parsed(_exact)]
 CommitText = Annotated[str, _matching(r"[0-9a-f]{40}", "a full commit: 40 lower-case hex digits")]
 Sha256Text = Annotated[str, _matching(r"[0-9a-f]{64}", "a sha256: 64 lower-case hex digits")]
-RepositoryText = Annotated[str, _matching(r"(?!\.)[\w.-]+/(?!\.)[\w.-]+", "a repository, like volcengine/verl")]
+RepositoryText = Annotated[str, _matching(r"(?![.-])[\w.-]+/(?!\.)[\w.-]+", "a repository, like volcengine/verl")]
 # No part of it leads up or nowhere: `..` and `.`.
-PART = r"(?!\.\.?(?:/|$))[\w.-]+"
-RelativeText = Annotated[str, _matching(rf"{PART}(?:/{PART})*", "a path inside the repository")]
+NO_DOTS = r"(?!\.\.?(?:/|$))"
+PART = rf"{NO_DOTS}[\w.-]+"
+# A leading - would be an option of the command that gets the path.
+RelativeText = Annotated[str, _matching(rf"(?!-){PART}(?:/{PART})*", "a path inside the repository")]
 PatternText = Annotated[str, parsed(_pattern)]
 CheckId = Annotated[str, parsed(_check_id)]
 PythonText = Annotated[str, parsed(parse_python)]
 CannText = Annotated[str, parsed(parse_cann)]
 OsText = Annotated[str, parsed(parse_os)]
+# A text that is written into one line of a Dockerfile or another file.
+LineText = Annotated[str, _matching(r"[^\r\n]+", "one line of text that is not empty")]
 # Both go into an ENV instruction and a shell script, a line each.
 EnvName = Annotated[
     str, _matching(r"[A-Za-z_][A-Za-z0-9_]*", "the name of an environment variable (letters, digits, _)")
 ]
 EnvValue = Annotated[str, _matching(r"[^\r\n]*", "one line, which a value of the environment has to be")]
+EnvLine = Annotated[str, _matching(r"[A-Za-z_][A-Za-z0-9_]*=[^\r\n]*", "an ENV line, written NAME=value")]
 # One argument of a command that a build stage runs; there is no shell to read it.
 CommandWord = Annotated[str, _matching(r"[^\r\n]+", "one argument of a command: a line that is not empty")]
 # As docker writes sizes: a number, and k, m or g (1024 based).
@@ -247,7 +252,30 @@ ModuleText = Annotated[
     str, _matching(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*", "a module or attribute, like torch_npu or verl.protocol")
 ]
 ProgramText = Annotated[str, _matching(r"\w[\w.+-]*", "the name of a program, like g++")]
-PathText = Annotated[str, _matching(r"/[^\r\n]*", "an absolute path")]
+# Paths, packages and names below reach command lines, which nothing quotes: they hold no character of the shell.
+FOLDERS = rf"(?:/{NO_DOTS}[\w.+-]+)+"
+PLAIN = "of letters, digits and . _ + -, without `..` or `//`"
+PathText = Annotated[str, _matching(FOLDERS, f"an absolute path {PLAIN}")]
+LinkText = Annotated[str, _matching(rf"/(?:opt|usr/local){FOLDERS}", f"a path below /opt or /usr/local, {PLAIN}")]
+DeviceText = Annotated[str, _matching(rf"/dev{FOLDERS}", f"a path below /dev, {PLAIN}")]
+MachinePathText = Annotated[
+    str, _matching(rf"(?:/{NO_DOTS}(?:[\w.+-]|{{machine}})+)+", f"an absolute path {PLAIN}; it may hold {{machine}}")
+]
+GlobText = Annotated[
+    str, _matching(rf"(?:/{NO_DOTS}[\w.+*?-]+)+", f"a glob of absolute paths {PLAIN}, with * and ? as wildcards")
+]
+FileText = Annotated[str, _matching(r"\w[\w.+-]*", "the name of a file, like libhccl.so")]
+# The names that Debian and RPM allow, without a version. apt-get removes a package whose name has a - behind it.
+PackageText = Annotated[
+    str,
+    _matching(r"[A-Za-z0-9][A-Za-z0-9._+-]*(?<!-)", "a system package, like libgomp1 or g++, without a version"),
+]
+SuiteText = Annotated[str, _matching(r"[a-z][a-z0-9-]*", "a suite of Debian, like bookworm")]
+SocText = Annotated[str, _matching(r"\w[\w.-]*", "a name of a chip, like ascend910b1")]
+ResourceText = Annotated[
+    str, _matching(r"[a-z0-9][a-z0-9.-]*/[A-Za-z0-9][\w.-]*", "a resource of Kubernetes, like huawei.com/Ascend910")
+]
+FullPythonText = Annotated[str, _matching(r"3\.\d{1,2}\.\d{1,2}", 'a full Python version, like "3.11.14"')]
 # Keys of tables that other files name.
 TagText = Annotated[str, _matching(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", "a tag of an image")]
 

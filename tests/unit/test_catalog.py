@@ -168,7 +168,7 @@ ARCHIVE = {
         ({"by_arch": {"bits": {"amd64": "12"}}}, "bits says nothing for arm64"),
         ({"by_arch": {**ARCHIVE["by_arch"], "jobs": {"amd64": "1", "arm64": "1"}}}, "{jobs} has a meaning already"),
         ({"files": ["/usr/lib/a.so"]}, "/usr/lib/a.so is outside of what layers write to"),
-        ({"files": ["/opt/../etc/a.so"]}, "/opt/../etc/a.so is outside of what layers write to"),
+        ({"files": ["/opt/../etc/a.so"]}, "'/opt/../etc/a.so' is not an absolute path"),
         ({"archives": {"1.0": {**ARCHIVE["archives"]["1.0"], "sha256": "A" * 64}}}, "is not a sha256: 64 lower-case"),
         ({"archives": {"1.0": {**ARCHIVE["archives"]["1.0"], "file": "../a"}}}, "is not a path inside"),
         ({"archives": {"1.0": {**ARCHIVE["archives"]["1.0"], "file": "a/.."}}}, "is not a path inside"),
