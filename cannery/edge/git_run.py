@@ -58,6 +58,9 @@ QUIET = {
 # A partial clone must not fetch what it lacks in the middle of a read. Git before 2.39.4 knows only the second.
 OFFLINE = {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none"}
 
+# Programs that a repository may name for a read: a monitor of its files, and hooks.
+NO_PROGRAMS = ("-c", "core.fsmonitor=false", "-c", f"core.hooksPath={os.devnull}")
+
 
 class StoppedError(Exception):
     """The run was stopped: leave everything as it is."""
@@ -79,9 +82,9 @@ def quiet_env(env: Mapping[str, str]) -> dict[str, str]:
 def read(arguments: Sequence[str | Path], env: Mapping[str, str], *, stdin: bytes = b"") -> bytes:
     """Return the output of `git ARGUMENTS`, which must need no network.
 
-    Raises `GitReadError` when it fails, `UnableError` when there is no git.
+    Neither a monitor nor a hook is run. Raises `GitReadError` when it fails, `UnableError` when there is no git.
     """
-    command = ("git", *map(str, arguments))
+    command = ("git", *NO_PROGRAMS, *map(str, arguments))
     try:
         done = subprocess.run(command, env=quiet_env(env) | OFFLINE, input=stdin, capture_output=True, check=False)
     except FileNotFoundError as error:

@@ -11,9 +11,8 @@ from cannery.core.errors import FindingsError
 from cannery.core.patch_summary import entry
 from cannery.core.py_changes import python_changes
 from cannery.core.set_apply import apply_set
-from cannery.edge.git_run import GitReadError, read
 from cannery.edge.patch_folders import read_set
-from cannery.edge.working_tree import working_diff
+from cannery.edge.working_tree import working_diff, working_tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,27 +37,21 @@ class NewSet:
 def new_set(context: Context, repo: str, folder: Path) -> NewSet:
     """Make a set of what differs from HEAD in a working tree, file by file; each is tried on HEAD before it is given.
 
-    Raises `UsageError` and `FindingsError` as `working_diff`; `FindingsError` for what no patch of texts can hold.
+    Raises `UsageError` as `working_tree`, `FindingsError` as `working_diff` and for what no patch of texts can hold.
     """
-    head, diffs, untracked = working_diff(context, folder)
-    names = patch_names(list(diffs))
-    texts = {names[path]: text for path, text in diffs.items()}
-    entries = []
-    for path, text in sorted(diffs.items()):
-        patches = read_set(repo, head, str(folder), {names[path]: text})
-        result = apply_set(patches, lambda name: _at_head(context, folder, name))
-        if result.problems:
-            raise FindingsError("\n".join(map(str, result.problems)), where=str(folder))
-        parts = [python_changes(name, result.before[name], after) for name, after in result.contents.items()]
-        entries.append(entry(names[path], parts))
-    return NewSet(head, texts, tuple(entries), untracked)
-
-
-def _at_head(context: Context, folder: Path, path: str) -> bytes | None:
-    try:
-        return read(("-C", folder, "cat-file", "blob", f"HEAD:{path}"), context.env)
-    except GitReadError:
-        return None
+    with working_tree(context, folder) as tree:
+        diffs, untracked = working_diff(tree, context.env)
+        names = patch_names(list(diffs))
+        texts = {names[path]: text for path, text in diffs.items()}
+        entries = []
+        for path, text in sorted(diffs.items()):
+            patches = read_set(repo, tree.head, str(folder), {names[path]: text})
+            result = apply_set(patches, tree.at_head)
+            if result.problems:
+                raise FindingsError("\n".join(map(str, result.problems)), where=str(folder))
+            parts = [python_changes(name, result.before[name], after) for name, after in result.contents.items()]
+            entries.append(entry(names[path], parts))
+        return NewSet(tree.head, texts, tuple(entries), untracked)
 
 
 def patch_names(paths: list[str]) -> dict[str, str]:

@@ -1,6 +1,6 @@
 """A user's own tree as it is on disk, in place of a commit: of a git work tree what git tracks or does not ignore.
 
-git only reads here. It is told where the repository is, so it does not ask whose it is ("dubious ownership").
+git only reads here, and without the tree's own configuration: no program that it names is run (see `foreign_tree`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from cannery.core.errors import UnableError, UsageError
 from cannery.core.source_plan import Missing, Why, is_inside, leads_to, unmatched
-from cannery.edge.git_run import GitReadError, read
+from cannery.edge.foreign_tree import opened
+from cannery.edge.git_run import GitReadError
 from cannery.edge.source_tar import Kind
 
 if TYPE_CHECKING:
@@ -124,18 +125,17 @@ def _add_repository(
     tree: LocalTree, prefix: str, paths: tuple[str, ...], env: Mapping[str, str]
 ) -> tuple[str | None, bool]:
     """Add the files of the work tree at `prefix` and of those inside it; return its HEAD and whether it differs."""
-    place = tree.folder / prefix
-    # Submodules are looked at one by one; a monitor that the repository names is a program to run.
-    git = ("-C", place, f"--git-dir={place / '.git'}", f"--work-tree={place}", "-c", "core.fsmonitor=false")
-    status = read((*git, "status", "--porcelain", "-z", "--ignore-submodules=all"), env)
-    try:
-        commit = read((*git, "rev-parse", "--verify", "HEAD^{commit}"), env).decode().strip()
-    except GitReadError:
-        commit = None  # nothing was committed yet
+    # Submodules are looked at one by one.
+    with opened(tree.folder / prefix, env) as git:
+        status = git.read("status", "--porcelain", "-z", "--ignore-submodules=all")
+        try:
+            commit = git.read("rev-parse", "--verify", "HEAD^{commit}").decode().strip()
+        except GitReadError:
+            commit = None  # nothing was committed yet
+        links = _gitlinks(git.read("ls-files", "-z", "--stage"))
+        tracked = set(_names(git.read("ls-files", "-z", "--cached")))
+        others = set(_names(git.read("ls-files", "-z", "--others", "--exclude-standard")))
     dirty = bool(status) or commit is None
-    links = _gitlinks(read((*git, "ls-files", "-z", "--stage"), env))
-    tracked = set(_names(read((*git, "ls-files", "-z", "--cached"), env)))
-    others = set(_names(read((*git, "ls-files", "-z", "--others", "--exclude-standard"), env)))
     for name in sorted(tracked | others):
         # A repository that this one does not know of is listed as a folder.
         path = f"{prefix}{name}".rstrip("/")

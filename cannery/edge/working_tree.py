@@ -1,20 +1,65 @@
-"""A developer's working tree, as `build.py patches` reads it: its commit, and what differs from that."""
+"""A developer's working tree, as `build.py patches` reads it: its commit, and what differs from that.
+
+It is read without its own configuration (see `foreign_tree`).
+"""
 
 from __future__ import annotations
 
-from pathlib import Path
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cannery.core.errors import FindingsError, UsageError
-from cannery.edge.git_run import GitReadError, read
+from cannery.edge.foreign_tree import ForeignTree, opened, tree_root
+from cannery.edge.git_run import GitReadError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
     from cannery.edge.context import Context
 
 FATAL = "fatal: "
-# What git says of a repository of another user, and of one in which nothing was committed.
-DISTRUSTED = "dubious ownership"
+# What git reports of a repository in which nothing was committed.
 NO_COMMIT = "Needed a single revision"
+GITLINK = b"160000 "
+PLAIN = ("diff", "--no-ext-diff", "--no-textconv", "--no-color", "--no-renames")
+# Without it git runs `git status` in each submodule, with the configuration of that one.
+OUTSIDE_SUBMODULES = "--ignore-submodules=dirty"
+
+
+@dataclass(frozen=True)
+class WorkingTree:
+    """A working tree that is open: HEAD, its root, and git for it."""
+
+    head: str
+    git: ForeignTree
+
+    @property
+    def top(self) -> Path:
+        """The root of the tree."""
+        return self.git.folder
+
+    def at_head(self, path: str) -> bytes | None:
+        """Return the content of a file at HEAD, None where it has none."""
+        try:
+            return self.git.read("cat-file", "blob", f"HEAD:{path}")
+        except GitReadError:
+            return None
+
+
+@contextmanager
+def working_tree(context: Context, folder: Path) -> Iterator[WorkingTree]:
+    """Give the working tree that `folder` is in while the block runs.
+
+    Raises `UsageError` for a folder that is in none, or whose tree git cannot read.
+    """
+    try:
+        with opened(tree_root(folder), context.env) as git:
+            head = git.read("rev-parse", "--verify", "HEAD^{commit}").decode().strip()
+            yield WorkingTree(head, git)
+    except GitReadError as error:
+        raise _unread(folder, error) from error
 
 
 def working_commit(context: Context, folder: Path) -> str:
@@ -22,53 +67,43 @@ def working_commit(context: Context, folder: Path) -> str:
 
     Raises `UsageError` for another folder: a repository somewhere above it says nothing of what is in it.
     """
-    head, top = _root(context, folder)
-    if top.resolve() != folder.resolve():
-        raise UsageError(f"--tree: {str(folder)!r} is a folder inside a working tree", hint=f"name its root, {top}")
-    return head
+    with working_tree(context, folder) as tree:
+        if tree.top.resolve() != folder.resolve():
+            what = f"--tree: {str(folder)!r} is a folder inside a working tree"
+            raise UsageError(what, hint=f"name its root, {tree.top}")
+        return tree.head
 
 
-def working_diff(context: Context, folder: Path) -> tuple[str, dict[str, bytes], tuple[str, ...]]:
-    """Return HEAD of a working tree, {path: its diff from HEAD} of what is changed, and files that git does not track.
+def working_diff(tree: WorkingTree, env: Mapping[str, str]) -> tuple[dict[str, bytes], tuple[str, ...]]:
+    """Return {path: its diff from HEAD} of what is changed in a working tree, and files that git does not track.
 
-    Raises `UsageError` for a folder that is no working tree, `FindingsError` for one without changes.
+    Raises `FindingsError` for a tree without changes and for one with changes inside a submodule, `GitReadError`.
     """
-    head, top = _root(context, folder)
-    plain = (
-        "-c",
-        "core.quotePath=true",
-        "-C",
-        top,
-        "diff",
-        "--no-ext-diff",
-        "--no-textconv",
-        "--no-color",
-        "--no-renames",
-    )
-    try:
-        names = read((*plain, "--name-only", "-z", "HEAD"), context.env).decode(errors="surrogateescape")
-        changed = [name for name in names.split("\0") if name]
-        diffs = {
-            name: read((*plain, "--full-index", "HEAD", "--", f":(literal){name}"), context.env) for name in changed
-        }
-        others = read(("-C", top, "ls-files", "--others", "--exclude-standard", "-z"), context.env)
-    except GitReadError as error:
-        raise _unread(folder, error) from error
+    plain = (*PLAIN, OUTSIDE_SUBMODULES)
+    names = tree.git.read(*plain, "--name-only", "-z", "HEAD").decode(errors="surrogateescape")
+    changed = [name for name in names.split("\0") if name]
+    _refuse_submodules(tree, env)
+    diffs = {name: tree.git.read(*plain, "--full-index", "HEAD", "--", f":(literal){name}") for name in changed}
+    others = tree.git.read("ls-files", "--others", "--exclude-standard", "-z")
     untracked = tuple(name for name in others.decode(errors="replace").split("\0") if name)
     if not diffs:
         new = f"; git does not track {', '.join(untracked[:3])}: `git add -N` it" if untracked else ""
-        raise FindingsError(f"nothing differs from HEAD{new}", where=str(folder), hint="change what is to be patched")
-    return head, diffs, untracked
+        hint = "change what is to be patched"
+        raise FindingsError(f"nothing differs from HEAD{new}", where=str(tree.top), hint=hint)
+    return diffs, untracked
 
 
-def _root(context: Context, folder: Path) -> tuple[str, Path]:
-    """Return HEAD and the root of the working tree that `folder` is in."""
-    try:
-        top = read(("-C", folder, "rev-parse", "--show-toplevel"), context.env).decode(errors="surrogateescape")
-        head = read(("-C", folder, "rev-parse", "--verify", "HEAD^{commit}"), context.env).decode()
-    except GitReadError as error:
-        raise _unread(folder, error) from error
-    return head.strip(), Path(top.rstrip("\n"))
+def _refuse_submodules(tree: WorkingTree, env: Mapping[str, str]) -> None:
+    """Refuse a tree with changes inside a submodule: no patch of this tree can hold them."""
+    for line in tree.git.read("ls-files", "-z", "--stage").split(b"\0"):
+        name = line.partition(b"\t")[2].decode(errors="surrogateescape")
+        folder = tree.top / name
+        if not line.startswith(GITLINK) or folder.is_symlink() or not (folder / ".git").exists():
+            continue
+        with opened(folder, env) as git:
+            if git.read("status", "--porcelain", "--untracked-files=no", "--ignore-submodules=all"):
+                hint = f"make its patches with --tree {folder}, or take the changes back"
+                raise FindingsError(f"submodule {name} has changes of its own", where=str(tree.top), hint=hint)
 
 
 def _unread(folder: Path, error: GitReadError) -> UsageError:
@@ -78,6 +113,4 @@ def _unread(folder: Path, error: GitReadError) -> UsageError:
         hint = "patches are for a commit: commit the state that they change"
         return UsageError(f"--tree: nothing was committed yet in {str(folder)!r}", hint=hint)
     hint = "name the working tree that you develop in"
-    if DISTRUSTED in reason:
-        hint = f"it is another user's; if you trust it: {str(error).strip()}"
     return UsageError(f"--tree: git cannot read {str(folder)!r}: {reason}", hint=hint)

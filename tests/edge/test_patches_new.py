@@ -211,10 +211,50 @@ def test_new_tells_what_git_refuses(stack: Stack, tmp_path: Path, monkeypatch: p
     code, said = new(stack, plain, out)
     assert (code, "not a git repository" in said, "name the working tree" in said) == (2, True, True), said
     mine = changed(stack, tmp_path, {"engine/core.py": PATCHED_FILE})
+    (mine / ".git/HEAD").write_text("ref: elsewhere")
+    code, said = new(stack, mine, out)
+    assert (code, "bad reference" in said, "name the working tree" in said) == (2, True, True), said
+    assert not out.exists()
+
+
+def test_new_reads_a_tree_of_another_owner(stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = changed(stack, tmp_path, {"engine/core.py": PATCHED_FILE})
     for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"):
         monkeypatch.setenv(name, os.devnull)  # the settings of a machine for tests may trust every folder
     monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")  # git's own switch for this case
-    code, said = new(stack, mine, out)
-    assert (code, "dubious ownership" in said) == (2, True), said
-    assert f"it is another user's; if you trust it: git config --global --add safe.directory {mine}" in said
-    assert not out.exists()
+    code, said = new(stack, mine, tmp_path / "sets")
+    assert code == 0, said
+    assert [path.name for path in (tmp_path / "sets").rglob("*.patch")] == ["core.patch"]
+
+
+def test_new_runs_no_program_that_a_tree_names(stack: Stack, tmp_path: Path) -> None:
+    """A filter, a monitor, textconv and hooks, of the tree and of a submodule in it."""
+    sub = Repo(tmp_path / "sub")
+    stack.engine.commit({".gitattributes": "* filter=x diff=x\n"})
+    head = stack.engine.gitlink("sub", sub.commit({"s": "x\n"}))
+    mine = changed(stack, tmp_path, {})
+    shutil.rmtree(mine / "sub", ignore_errors=True)
+    stack.engine.git("clone", "--quiet", str(sub.path), str(mine / "sub"))
+    program = tmp_path / "program"
+    program.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\ncat\n")
+    program.chmod(0o755)
+    (mine / "sub/.git/info/attributes").write_text("* filter=x\n")
+    for tree in (mine, mine / "sub"):
+        (tree / ".git/hooks").mkdir(exist_ok=True)
+        shutil.copy(program, tree / ".git/hooks/post-index-change")
+        for name in ("filter.x.clean", "core.fsmonitor", "diff.x.textconv", "diff.x.command", "diff.external"):
+            stack.engine.git("-C", str(tree), "config", name, str(program))
+    (mine / "engine/core.py").write_text(PATCHED_FILE)
+    os.utime(mine / "sub/s", (1, 1))  # not changed, but git has to look
+    code, said = new(stack, mine, tmp_path / "sets")
+    assert (code, (tmp_path / "ran").exists()) == (0, False), said
+    (patch,) = (tmp_path / "sets").rglob("*.patch")
+    stack.engine.git("apply", "--check", str(patch))
+    assert patch.parent.name == head[:9]
+    words = ("--tree", str(mine), "--output", str(tmp_path / "ported"))
+    code, said = port(stack, stack.commit[:9], *words)
+    assert not (tmp_path / "ran").exists(), said
+    (mine / "sub/s").write_text("changed\n")
+    code, said = new(stack, mine, tmp_path / "other")
+    assert (code, "submodule sub has changes of its own" in said) == (3, True), said
+    assert not (tmp_path / "ran").exists()
