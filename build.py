@@ -27,7 +27,7 @@ def enter_venv() -> None:
 if __name__ == "__main__":
     try:
         enter_venv()
-        from cannery.cli import main
+        from cannery.cli.main import main
     except KeyboardInterrupt:  # from there on it is main's
         sys.exit(130)
     sys.exit(main(sys.argv[1:], ROOT))

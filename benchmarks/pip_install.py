@@ -24,9 +24,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from cannery.edge.context import read_context  # noqa: E402
-from cannery.edge.engine import find_engine  # noqa: E402
-from cannery.edge.secrets import build_secrets  # noqa: E402
+from cannery.build.io.secrets import build_secrets  # noqa: E402
+from cannery.context import read_context  # noqa: E402
+from cannery.engine.io.find import find_engine  # noqa: E402
 
 # What install guides and most public images do, with the wheels at hand so that the network plays no part.
 DOCKERFILE = """\

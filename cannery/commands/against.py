@@ -5,29 +5,29 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from cannery.commands.versions import options_of
-from cannery.core.address_fields import REGISTRY_HINT, reference_fault
-from cannery.core.against.comparison import compare, nearest
-from cannery.core.against.expected import asked_files, expected
-from cannery.core.against.inventory import take_inventory
-from cannery.core.against.report import report_lines, report_value
-from cannery.core.errors import CanneryError, ExitCode, FindingsError, UsageError
-from cannery.core.lock_request import lock_request
-from cannery.core.recipe import STANDIN, Options
-from cannery.core.selection import find_profile, select
-from cannery.core.target import parse_arch
-from cannery.core.words import BaseKind
-from cannery.edge.engine import docker_client, find_engine
-from cannery.edge.image_inventory import Questions, read_config, read_image
-from cannery.edge.locks import lock_path, present_lock
+from cannery.against.compare import compare, nearest
+from cannery.against.expected import asked_files, expected
+from cannery.against.facts import take_inventory
+from cannery.against.io.inventory import Questions, read_config, read_image
+from cannery.against.report import report_lines, report_value
+from cannery.catalog.address_fields import REGISTRY_HINT, reference_fault
+from cannery.catalog.target import parse_arch
+from cannery.commands.check import options_of
+from cannery.engine.io.find import docker_client, find_engine
+from cannery.errors import CanneryError, ExitCode, FindingsError, UsageError
+from cannery.lock.io.store import lock_path, present_lock
+from cannery.lock.request import lock_request
+from cannery.recipe.recipe import STANDIN, Options
+from cannery.recipe.select import find_profile, select
+from cannery.vocab import BaseKind
 
 if TYPE_CHECKING:
     import argparse
 
-    from cannery.core.against.comparison import Comparison
-    from cannery.core.against.inventory import Inventory
-    from cannery.core.catalog import Catalog
-    from cannery.edge.context import Context
+    from cannery.against.compare import Comparison
+    from cannery.against.facts import Inventory
+    from cannery.catalog.catalog import Catalog
+    from cannery.context import Context
 
 # Options of verify that mean a built image of Cannery's, or a set that would have to be resolved.
 ELSEWHERE = (

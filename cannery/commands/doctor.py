@@ -7,27 +7,27 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cannery.commands.versions import options_of
-from cannery.core.compatibility import DRIVER
-from cannery.core.doctor import counts, diagnose, report_lines
-from cannery.core.doctor.check import DriverWish, State, Wanted
-from cannery.core.errors import ExitCode, UsageError
-from cannery.core.lint_run.memory import size
-from cannery.core.lock_request import lock_request
-from cannery.core.rules.driver import asking, who
-from cannery.core.rules.subject import Subject
-from cannery.core.rules.table import cited
-from cannery.core.words import BaseKind
-from cannery.edge.disk import BASE_BYTES, layers_bytes
-from cannery.edge.host_facts import read_facts
-from cannery.edge.locks import bind, lock_path, present_lock
+from cannery.build.io.disk import BASE_BYTES, layers_bytes
+from cannery.catalog.compatibility import DRIVER
+from cannery.commands.check import options_of
+from cannery.compat.rules.driver import asking, who
+from cannery.compat.subject import Subject
+from cannery.compat.table import cited
+from cannery.doctor import counts, diagnose, report_lines
+from cannery.doctor.check import DriverWish, State, Wanted
+from cannery.errors import ExitCode, UsageError
+from cannery.host.io.look import read_facts
+from cannery.lint.rules.memory import size
+from cannery.lock.io.store import bind, lock_path, present_lock
+from cannery.lock.request import lock_request
+from cannery.vocab import BaseKind
 
 if TYPE_CHECKING:
     import argparse
 
-    from cannery.core.catalog import Catalog
-    from cannery.core.host_facts import HostFacts
-    from cannery.edge.context import Context
+    from cannery.catalog.catalog import Catalog
+    from cannery.context import Context
+    from cannery.host.facts import HostFacts
 
 SCHEMA = 1
 

@@ -8,17 +8,17 @@ import shutil
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from cannery.core.errors import ExitCode
-from cannery.edge import owned_engine
-from cannery.edge.engine import find_engine
-from cannery.edge.engine_shell import shell_text
+from cannery.engine.io.find import find_engine
+from cannery.engine.own import engine as owned_engine
+from cannery.engine.own.shell import shell_text
+from cannery.errors import ExitCode
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping
     from pathlib import Path
 
-    from cannery.edge.context import Context
+    from cannery.context import Context
 
 
 def engine(arguments: argparse.Namespace, context: Context) -> ExitCode:

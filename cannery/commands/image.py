@@ -10,30 +10,30 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
+from cannery.base.io.base_room import base_bytes
+from cannery.base.real import base_need, compare, on_base, on_labelled_base
+from cannery.build.io.buildx import bake
+from cannery.build.io.disk import check_cache_space, check_engine_space
+from cannery.build.io.secrets import build_secrets
+from cannery.build.io.view import make_view
+from cannery.build.progress import layers_new_reused
+from cannery.cli.table import report_lines, row_lines, summary_line
+from cannery.commands.check import lacking_words, planned, show_findings
 from cannery.commands.verify import exit_code, verify_built
-from cannery.commands.versions import lacking_words, planned, show_findings
 from cannery.commands.work import Work
-from cannery.core.base_image import base_need, compare, on_base, on_labelled_base
-from cannery.core.errors import BuildFailedError, ExitCode, FindingsError, NetworkError, UsageError
-from cannery.core.findings import errors
-from cannery.core.progress import layers_new_reused
-from cannery.core.recipe import with_arch
-from cannery.core.report import report_lines, row_lines, summary_line
-from cannery.core.standin import TORCH_NPU, standin_spec
-from cannery.core.words import BaseKind
-from cannery.edge.archives import damaged_archives
-from cannery.edge.base_room import base_bytes
-from cannery.edge.buildx import bake
-from cannery.edge.disk import check_cache_space, check_engine_space
-from cannery.edge.engine import docker_client, find_engine
-from cannery.edge.images import image_id
-from cannery.edge.locks import current_lock
-from cannery.edge.patching import with_patches
-from cannery.edge.progress_view import make_view
-from cannery.edge.rendered import fetch_wheels, rendered_held, write_folder
-from cannery.edge.rootfs import check_emulation
-from cannery.edge.secrets import build_secrets
-from cannery.edge.wheel_store import damaged
+from cannery.compat.findings import errors
+from cannery.engine.io.find import docker_client, find_engine
+from cannery.engine.io.images import image_id
+from cannery.errors import BuildFailedError, ExitCode, FindingsError, NetworkError, UsageError
+from cannery.lock.io.store import current_lock
+from cannery.lock.io.wheel_store import damaged
+from cannery.patches.io.patching import with_patches
+from cannery.recipe.recipe import with_arch
+from cannery.render.io.folder import fetch_wheels, rendered_held, write_folder
+from cannery.sources.io.archives import damaged_archives
+from cannery.standin.io.rootfs import check_emulation
+from cannery.standin.spec import TORCH_NPU, standin_spec
+from cannery.vocab import BaseKind
 
 if TYPE_CHECKING:
     import argparse
@@ -42,12 +42,12 @@ if TYPE_CHECKING:
 
     import docker
 
-    from cannery.core.base_image import BaseImage
-    from cannery.core.catalog import Catalog
-    from cannery.core.lock import Lock
-    from cannery.core.plan import Plan
-    from cannery.edge.context import Context
-    from cannery.edge.verify import Verified
+    from cannery.base.real import BaseImage
+    from cannery.catalog.catalog import Catalog
+    from cannery.context import Context
+    from cannery.lock.lock import Lock
+    from cannery.plan.plan import Plan
+    from cannery.verify.io.run import Verified
 
 
 @dataclass(frozen=True)
@@ -104,9 +104,9 @@ def _proved(work: Work, built: Built) -> ExitCode:
 
 def _reuse(arguments: argparse.Namespace, context: Context, catalog: Catalog, plan: Plan) -> ExitCode | None:
     """Pull and verify the prebuilt image of this plan; None where it has to be built, which is said with the reason."""
-    from cannery.core.published import parse_registry  # noqa: PLC0415 - a build without a registry does without
-    from cannery.edge.engine_api import StreamError  # noqa: PLC0415
-    from cannery.edge.shipping import dock_of, pull_image, tag_locally  # noqa: PLC0415
+    from cannery.engine.io.client import StreamError  # noqa: PLC0415
+    from cannery.ship.io.shipping import dock_of, pull_image, tag_locally  # noqa: PLC0415
+    from cannery.ship.published import parse_registry  # noqa: PLC0415 - a build without a registry does without
 
     registry = parse_registry(arguments.registry)
     engine = find_engine(context.env, context.cache, start=True, say=context.say)
@@ -155,7 +155,7 @@ def _on_found_base(context: Context, plan: Plan, *, is_other_builder: bool) -> t
     """
     if plan.recipe.base.kind is BaseKind.STANDIN:
         return plan, None
-    from cannery.edge.base_images import find_base, search_of  # noqa: PLC0415 - brings network libraries
+    from cannery.base.io.find import find_base, search_of  # noqa: PLC0415 - brings network libraries
 
     search = search_of(context, other_builder=is_other_builder)
     base = find_base(base_need(plan, own_builder=is_other_builder), search)
@@ -222,7 +222,7 @@ def _standins(work: Work) -> None:
     wanted = [pair for pair in _standin_locks(work) if image_id(work.client, pair[0]) is None]
     if not wanted:
         return
-    from cannery.edge.standin import StandInRequest, ensure_standin  # noqa: PLC0415 - a base that is there spares it
+    from cannery.standin.io.load import StandInRequest, ensure_standin  # noqa: PLC0415 - a base that is there spares it
 
     for reference, lock in wanted:
         spec = standin_spec(with_arch(plan.recipe, lock.arch), lock, catalog.standin)

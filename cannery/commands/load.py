@@ -7,24 +7,24 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cannery.core.errors import ExitCode, FindingsError, UnableError, UsageError
-from cannery.core.report import row_lines
-from cannery.edge.archive_file import check_file, read_blocks, read_side_of, side_path
-from cannery.edge.engine import docker_client, find_engine
-from cannery.edge.engine_api import StreamError, as_errors, loading
-from cannery.edge.engine_facts import find_image
-from cannery.edge.engine_stream import load
-from cannery.edge.transfer_view import transfer
-from cannery.standalone import load_bundle
+from cannery.build.io.transfer_view import transfer
+from cannery.cli.table import row_lines
+from cannery.engine.io.client import StreamError, as_errors, loading
+from cannery.engine.io.engine_stream import load
+from cannery.engine.io.find import docker_client, find_engine
+from cannery.engine.io.inspect import find_image
+from cannery.errors import ExitCode, FindingsError, UnableError, UsageError
+from cannery.ship.io.archive import check_file, read_blocks, read_side_of, side_path
+from cannery.ship.standalone import load as load_bundle
 
 if TYPE_CHECKING:
     import argparse
 
     import docker
 
-    from cannery.core.side_file import Held, SideFile
-    from cannery.edge.context import Context
-    from cannery.edge.engine import Engine
+    from cannery.context import Context
+    from cannery.engine.io.find import Engine
+    from cannery.ship.archive import Held, SideFile
 
 
 @as_errors

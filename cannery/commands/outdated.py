@@ -6,18 +6,18 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from cannery.commands.versions import options_of
-from cannery.core.errors import ExitCode
-from cannery.core.outdated import table
-from cannery.edge.locks import bind, current_lock
-from cannery.edge.outdated import look
+from cannery.commands.check import options_of
+from cannery.errors import ExitCode
+from cannery.lock.io.store import bind, current_lock
+from cannery.upgrade.io.outdated import look
+from cannery.upgrade.outdated import table
 
 if TYPE_CHECKING:
     import argparse
 
-    from cannery.core.recipe import Recipe
-    from cannery.edge.context import Context
-    from cannery.edge.outdated import Report
+    from cannery.context import Context
+    from cannery.recipe.recipe import Recipe
+    from cannery.upgrade.io.outdated import Report
 
 
 def outdated(arguments: argparse.Namespace, context: Context) -> ExitCode:

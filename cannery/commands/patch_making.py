@@ -9,9 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cannery.core.errors import ExitCode, FindingsError, UsageError
-from cannery.core.patch_list import SHOWN
-from cannery.core.patch_port import (
+from cannery.errors import ExitCode, FindingsError, UsageError
+from cannery.patches.patch_list import SHOWN
+from cannery.patches.patch_port import (
     made_patch,
     origin_folders,
     patch_modes,
@@ -20,17 +20,17 @@ from cannery.core.patch_port import (
     port_verdict,
     tried_in_turn,
 )
-from cannery.core.patch_set import fitting_sets, no_set_for, refuse_ambiguous
-from cannery.core.patch_yaml import with_version
-from cannery.core.set_apply import apply_set
+from cannery.patches.patch_yaml import with_version
+from cannery.patches.set_apply import apply_set
+from cannery.patches.sets import fitting_sets, no_set_for, refuse_ambiguous
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Sequence
 
-    from cannery.core.patch_set import PatchSet
-    from cannery.core.set_result import SetResult
-    from cannery.edge.context import Context
+    from cannery.context import Context
+    from cannery.patches.result import SetResult
+    from cannery.patches.sets import PatchSet
 
 # Where sets stand in a checkout.
 PATCHES = Path("images/patches")
@@ -46,16 +46,16 @@ USAGES = {
 
 def port(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Try the sets for a commit on another one, or on a folder, and say what becomes of each hunk."""
-    from cannery.edge.folder_reader import FolderReader  # noqa: PLC0415 - of this action alone
-    from cannery.edge.patch_revisions import (  # noqa: PLC0415 - of this action alone
+    from cannery.patches.io.folder_reader import FolderReader  # noqa: PLC0415 - of this action alone
+    from cannery.patches.io.port import (  # noqa: PLC0415 - of this action alone
         all_sets,
         full_commit,
         some_commit,
         source_component,
         tree_at,
     )
-    from cannery.edge.patch_trees import TreeReader  # noqa: PLC0415 - of this action alone
-    from cannery.edge.working_tree import working_commit  # noqa: PLC0415 - of this action alone
+    from cannery.patches.io.trees import TreeReader  # noqa: PLC0415 - of this action alone
+    from cannery.patches.io.working_tree import working_commit  # noqa: PLC0415 - of this action alone
 
     catalog = context.catalog()
     repo = arguments.repo
@@ -116,7 +116,7 @@ def _written(output: Path, result: SetResult, to: str) -> Path | None:
 
     Return its folder, None where no patch is left.
     """
-    from cannery.edge.patch_write import write_set  # noqa: PLC0415 - of this action alone
+    from cannery.patches.io.patch_write import write_set  # noqa: PLC0415 - of this action alone
 
     found = result.set
     state = dict(result.before)
@@ -137,9 +137,9 @@ def _written(output: Path, result: SetResult, to: str) -> Path | None:
 
 def new(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Make a set of a working tree's changes: a patch a file, and the entry of patch_summary.yaml for them."""
-    from cannery.edge.new_set import new_set  # noqa: PLC0415 - of this action alone
-    from cannery.edge.patch_revisions import source_component  # noqa: PLC0415 - of this action alone
-    from cannery.edge.patch_write import read_told, write_told_set  # noqa: PLC0415 - of this action alone
+    from cannery.patches.io.new_set import new_set  # noqa: PLC0415 - of this action alone
+    from cannery.patches.io.patch_write import read_told, write_told_set  # noqa: PLC0415 - of this action alone
+    from cannery.patches.io.port import source_component  # noqa: PLC0415 - of this action alone
 
     catalog = context.catalog()
     repo = arguments.repo

@@ -6,16 +6,16 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from cannery.commands.check import planned
 from cannery.commands.patch_making import new, port
-from cannery.commands.versions import planned
-from cannery.core.errors import ExitCode, FindingsError, UsageError
-from cannery.core.patch_list import kept_sets, pinned
-from cannery.core.words import did_you_mean
+from cannery.errors import ExitCode, FindingsError, UsageError
+from cannery.patches.patch_list import kept_sets, pinned
+from cannery.vocab import did_you_mean
 
 if TYPE_CHECKING:
     import argparse
 
-    from cannery.edge.context import Context
+    from cannery.context import Context
 
 
 def patches(arguments: argparse.Namespace, context: Context) -> ExitCode:
@@ -48,8 +48,8 @@ def _list(arguments: argparse.Namespace, context: Context) -> ExitCode:
 
 def _summary(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Print what the patches of a profile do, how the plugin's own summary differs, and defects that they bring."""
-    from cannery.core.patch_summary import summary_page, summary_value  # noqa: PLC0415 - of this action alone
-    from cannery.edge.patch_review import review  # noqa: PLC0415 - brings the download libraries
+    from cannery.patches.io.patch_review import review  # noqa: PLC0415 - brings the download libraries
+    from cannery.patches.patch_summary import summary_page, summary_value  # noqa: PLC0415 - of this action alone
 
     # Patches have no arch.
     catalog, plan, _ = planned(context, arguments, any_arch=True)

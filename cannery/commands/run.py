@@ -8,35 +8,35 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cannery.commands.versions import planned
-from cannery.core.container import GIVEN, VISIBLE, Container, RunRequest, make_container
-from cannery.core.dev_trees import dev_mounts, dev_names, dev_notes
-from cannery.core.errors import ExitCode, UsageError
-from cannery.core.network import ADDRESS, HOST_NETWORK, Interface
-from cannery.core.npu_host import full_model, parse_cards, wanted_paths
-from cannery.core.published import parse_registry, published_reference
-from cannery.core.ray_cluster import ray_of
-from cannery.core.run_as import parse_run_as
-from cannery.core.run_command import docker_command
-from cannery.core.run_print import printed, printed_notes
-from cannery.core.user_caches import user_caches
-from cannery.core.words import BaseKind, RunFormat
-from cannery.edge.context import named_folders
-from cannery.edge.docker_runtime import require_runtime
-from cannery.edge.engine import docker_client, find_engine
-from cannery.edge.images import needed_image
-from cannery.edge.interfaces import interface_names, read_interface
-from cannery.edge.npu_host import read_host
-from cannery.edge.planned_sources import refuse_other_tree
-from cannery.edge.start_warnings import start_warnings
-from cannery.edge.user_caches import ready_caches
+from cannery.commands.check import planned
+from cannery.context import named_folders
+from cannery.engine.io.docker_runtime import require_runtime
+from cannery.engine.io.find import docker_client, find_engine
+from cannery.engine.io.images import needed_image
+from cannery.errors import ExitCode, UsageError
+from cannery.host.io.npus import read_host
+from cannery.host.npus import full_model, parse_cards, wanted_paths
+from cannery.run.container import GIVEN, VISIBLE, Container, RunRequest, make_container
+from cannery.run.dev_trees import dev_mounts, dev_names, dev_notes
+from cannery.run.docker import docker_command
+from cannery.run.io.mounts import ready_caches
+from cannery.run.io.network import interface_names, read_interface
+from cannery.run.io.start_warnings import start_warnings
+from cannery.run.network import ADDRESS, HOST_NETWORK, Interface
+from cannery.run.print import printed, printed_notes
+from cannery.run.ray import ray_of
+from cannery.run.user import parse_run_as
+from cannery.run.user_caches import user_caches
+from cannery.ship.published import parse_registry, published_reference
+from cannery.sources.io.planned_sources import refuse_other_tree
+from cannery.vocab import BaseKind, RunFormat
 
 if TYPE_CHECKING:
     import argparse
 
-    from cannery.core.mounts import Mount
-    from cannery.core.plan import Plan
-    from cannery.edge.context import Context
+    from cannery.context import Context
+    from cannery.plan.plan import Plan
+    from cannery.run.mounts import Mount
 
 NO_NPUS, ALL_NPUS = "none", "all"
 SHELL = ("bash", "-l")

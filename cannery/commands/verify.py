@@ -6,25 +6,25 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cannery.commands.versions import planned
+from cannery.base.real import on_labelled_base
+from cannery.catalog.address_fields import REGISTRY_HINT, reference_fault
+from cannery.cli.table import report_lines
+from cannery.commands.check import planned
 from cannery.commands.work import Work
-from cannery.core.address_fields import REGISTRY_HINT, reference_fault
-from cannery.core.base_image import on_labelled_base
-from cannery.core.errors import ExitCode, UsageError
-from cannery.core.npu_host import wanted_paths
-from cannery.core.report import report_lines
-from cannery.core.training import trainer
-from cannery.edge.engine import docker_client, find_engine
-from cannery.edge.images import image_labels, needed_image
-from cannery.edge.npu_host import read_host
-from cannery.edge.own_containers import remove_orphans
-from cannery.edge.patching import manifest_digest
-from cannery.edge.verify import Verified, VerifyRequest, script_digest, verify
+from cannery.engine.io.containers import remove_orphans
+from cannery.engine.io.find import docker_client, find_engine
+from cannery.engine.io.images import image_labels, needed_image
+from cannery.errors import ExitCode, UsageError
+from cannery.host.io.npus import read_host
+from cannery.host.npus import wanted_paths
+from cannery.patches.io.patching import manifest_digest
+from cannery.plan.train import trainer
+from cannery.verify.io.run import Verified, VerifyRequest, script_digest, verify
 
 if TYPE_CHECKING:
     import argparse
 
-    from cannery.edge.context import Context
+    from cannery.context import Context
 
 
 def verify_built(work: Work, built_id: str) -> Verified:

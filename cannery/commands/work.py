@@ -10,10 +10,10 @@ if TYPE_CHECKING:
 
     import docker
 
-    from cannery.core.catalog import Catalog
-    from cannery.core.plan import Plan
-    from cannery.edge.context import Context
-    from cannery.edge.engine import Engine
+    from cannery.catalog.catalog import Catalog
+    from cannery.context import Context
+    from cannery.engine.io.find import Engine
+    from cannery.plan.plan import Plan
 
 
 @dataclass(frozen=True)

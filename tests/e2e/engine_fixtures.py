@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cannery.core.words import Arch
-from cannery.edge.context import read_context
-from cannery.edge.engine import Engine, find_engine
-from cannery.edge.rootfs import is_registered
+from cannery.context import read_context
+from cannery.engine.io.find import Engine, find_engine
+from cannery.standin.io.rootfs import is_registered
+from cannery.vocab import Arch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -30,7 +30,7 @@ NODES = (*(f"/dev/davinci{n}" for n in range(8)), "/dev/davinci_manager", "/dev/
 # A major number that no driver of Linux has: such a node exists, and opens with ENXIO.
 UNUSED_MAJOR = 511
 # build.py's own work on another checkout than the one that it stands in.
-ELSEWHERE = "import sys, pathlib, cannery.cli as c; sys.exit(c.main(sys.argv[2:], pathlib.Path(sys.argv[1])))"
+ELSEWHERE = "import sys, pathlib, cannery.cli.main as c; sys.exit(c.main(sys.argv[2:], pathlib.Path(sys.argv[1])))"
 
 
 @dataclass(frozen=True)

@@ -28,11 +28,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cannery.core.errors import ExitCode
-from cannery.edge.context import read_context
-from cannery.edge.engine import find_engine
-from cannery.edge.files import sha256_file
-from cannery.edge.own_containers import LABEL, is_gone
+from cannery.context import read_context
+from cannery.engine.io.containers import LABEL, is_gone
+from cannery.engine.io.find import find_engine
+from cannery.errors import ExitCode
+from cannery.util.io.files import sha256_file
 from tests.e2e.engine_fixtures import PROFILE, ROOT, Cannery
 from tests.e2e.registry import Registry, login
 

@@ -18,21 +18,21 @@ import pytest
 from small_checkout import fill, point_at, write_small
 from stub_index import StubIndex
 
-from cannery import cli
+from cannery.cli import main as cli
+from cannery.commands.check import planned
 from cannery.commands.verify import verify_built
-from cannery.commands.versions import planned
 from cannery.commands.work import Work
-from cannery.core.manifest import labels, manifest_text
-from cannery.edge.context import read_context
-from cannery.edge.engine import find_engine
-from cannery.edge.files import sha256_bytes
-from cannery.edge.verify import ASKED
+from cannery.context import read_context
+from cannery.engine.io.find import find_engine
+from cannery.plan.manifest import labels, manifest_text
+from cannery.util.io.files import sha256_bytes
+from cannery.verify.io.run import ASKED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from cannery.core.plan import Plan
+    from cannery.plan.plan import Plan
 
 PROFILE = "cannery-ship-test"
 
@@ -202,7 +202,7 @@ class Shipyard:
         arguments = argparse.Namespace(builder=None, require_npu=False, verify_again=False)
         report = {"result": "passed", "counts": {}, "checks": [], "npu": ""}
         with pytest.MonkeyPatch.context() as monkeypatch:
-            monkeypatch.setattr("cannery.edge.verify._run", lambda *_: (report, 0))
+            monkeypatch.setattr("cannery.verify.io.run._run", lambda *_: (report, 0))
             verify_built(Work(context, arguments, context.catalog(), self.plan, engine, self.client), image)
 
     def forget(self, *references: str) -> None:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cannery.edge.context import read_context
-from cannery.edge.engine_layout import Layout
+from cannery.context import read_context
+from cannery.engine.own.layout import Layout
 from tests.e2e.engine_fixtures import ROOT, Cannery, small_checkout
 from tests.e2e.kills import PATIENCE, Bench, How, build_scenes
 from tests.images.test_lines import profile_text

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cannery.edge.context import read_context
+from cannery.context import read_context
 from tests.e2e.engine_fixtures import ROOT, Cannery, Image, small_checkout, started
 from tests.images.test_lines import profile_text
 

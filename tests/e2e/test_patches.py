@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from cannery.edge.context import read_context
+from cannery.context import read_context
 from tests.e2e.engine_fixtures import ROOT, Cannery, Image, started
 from tests.edge.git_trees import Repo
 from tests.images.test_lines import profile_text

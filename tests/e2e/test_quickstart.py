@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cannery.core.tags import parse_tag
+from cannery.plan.tags import parse_tag
 from tests.e2e.engine_fixtures import PROFILE, ROOT, Cannery, Image
 
 if TYPE_CHECKING:

@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING
 import pytest
 from small_checkout import Done
 
-from cannery import cli
-from cannery.core.words import Arch
-from cannery.edge import context as context_module
-from cannery.edge import registry_images
-from cannery.edge.context import read_context
-from cannery.edge.engine import docker_client, find_engine
-from cannery.edge.engine_layout import Layout
-from cannery.edge.files import sha256_file
-from cannery.edge.pipconf import read_pip_settings
+from cannery import context as context_module
+from cannery.cli import main as cli
+from cannery.context import read_context
+from cannery.engine.io.find import docker_client, find_engine
+from cannery.engine.own.layout import Layout
+from cannery.ship.io import registry as registry_images
+from cannery.util.io.files import sha256_file
+from cannery.util.io.pip_settings import read_pip_settings
+from cannery.vocab import Arch
 from tests.e2e.engine_fixtures import ELSEWHERE, ROOT, Cannery
 from tests.e2e.registry import USER, Registry, login
 from tests.e2e.ship_fixtures import PROFILE, Flaky, Shipyard, make_checkout

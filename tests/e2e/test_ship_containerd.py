@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cannery.edge import engine_process
-from cannery.edge.context import read_context
-from cannery.edge.engine_layout import Layout, daemon_config
-from cannery.edge.engine_network import network_down, network_up, tool_env
-from cannery.edge.engine_packages import install, installed
-from cannery.edge.engine_shell import write_wrapper
+from cannery.context import read_context
+from cannery.engine.own import process as engine_process
+from cannery.engine.own.layout import Layout, daemon_config
+from cannery.engine.own.network import network_down, network_up, tool_env
+from cannery.engine.own.packages import install, installed
+from cannery.engine.own.shell import write_wrapper
 from tests.e2e.engine_fixtures import ROOT
 from tests.e2e.test_ship import (
     registry,

@@ -13,8 +13,8 @@ import subprocess
 import threading
 from typing import TYPE_CHECKING
 
-from cannery.core.catalog import Host
-from cannery.edge.git_cache import GitCache
+from cannery.catalog.catalog import Host
+from cannery.sources.io.git_cache import GitCache
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -14,8 +14,8 @@ import pytest
 import yaml
 from stub_index import StubIndex, make_wheel
 
-from cannery import cli
-from cannery.core.lock_text import parse_lock
+from cannery.cli import main as cli
+from cannery.lock.text import parse_lock
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 TODAY = "2026-08-01"

@@ -16,14 +16,14 @@ import docker.errors
 import jsonschema
 import pytest
 
-from cannery import cli
+from cannery.against.io import inventory as image_inventory
+from cannery.against.io.inventory import Config, Questions, look_at_tar, read_config, read_image
+from cannery.against.io.look import Look, walk
+from cannery.cli import main as cli
 from cannery.commands import against as command
-from cannery.core.errors import UnableError, UsageError
-from cannery.core.lock_text import parse_lock
-from cannery.edge import image_inventory
-from cannery.edge.engine import Engine
-from cannery.edge.image_inventory import Config, Questions, look_at_tar, read_config, read_image
-from cannery.edge.image_look import Look, walk
+from cannery.engine.io.find import Engine
+from cannery.errors import UnableError, UsageError
+from cannery.lock.text import parse_lock
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

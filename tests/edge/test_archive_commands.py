@@ -15,24 +15,25 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cannery.commands import load, save
-from cannery.commands.save import bundle, save_image
-from cannery.core.errors import FindingsError, UnableError, UsageError
-from cannery.core.side_file import Held, SideFile
-from cannery.core.words import Arch
-from cannery.edge import disk
-from cannery.edge.archive_file import whole_file
-from cannery.edge.bundle_file import write_bundle
-from cannery.edge.context import Context
-from cannery.edge.engine_facts import EngineImage
-from cannery.standalone.load_bundle import Bundle
+from cannery.build.io import disk
+from cannery.commands import archive as save
+from cannery.commands import load
+from cannery.commands.archive import bundle, save_image
+from cannery.context import Context
+from cannery.engine.io.inspect import EngineImage
+from cannery.errors import FindingsError, UnableError, UsageError
+from cannery.ship.archive import Held, SideFile
+from cannery.ship.io.archive import whole_file
+from cannery.ship.io.bundle import write_bundle
+from cannery.ship.standalone.load import Bundle
+from cannery.vocab import Arch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from cannery.core.errors import ExitCode
-    from cannery.edge.archive_file import Part
+    from cannery.errors import ExitCode
+    from cannery.ship.io.archive import Part
 
 
 def digest(digit: str) -> str:

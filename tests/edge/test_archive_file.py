@@ -11,10 +11,10 @@ from typing import IO
 
 import pytest
 
-from cannery.core.errors import ExitCode, FindingsError, UnableError, UsageError
-from cannery.core.side_file import Held, SideFile
-from cannery.edge import archive_file
-from cannery.edge.archive_file import Part, check_file, packer, read_side_of, side_path, whole_file, write_tar
+from cannery.errors import ExitCode, FindingsError, UnableError, UsageError
+from cannery.ship.archive import Held, SideFile
+from cannery.ship.io import archive as archive_file
+from cannery.ship.io.archive import Part, check_file, packer, read_side_of, side_path, whole_file, write_tar
 
 IMAGE = Held(f"sha256:{'1' * 64}", "linux/amd64", ("stack:1",), (f"sha256:{'2' * 64}",))
 

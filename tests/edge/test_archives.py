@@ -12,21 +12,21 @@ import pytest
 from factories import archive_recipe, catalog, components, inputs
 from stub_index import StubIndex
 
-from cannery.core.catalog import Host
-from cannery.core.errors import ExitCode, FindingsError, NetworkError, UnableError
-from cannery.core.planning import make_plan
-from cannery.core.words import Arch
-from cannery.edge import download
-from cannery.edge.archives import archive_path, damaged_archives, fetch_archives
-from cannery.edge.context import Context
-from cannery.edge.pipconf import PipSettings
+from cannery.catalog.catalog import Host
+from cannery.context import Context
+from cannery.errors import ExitCode, FindingsError, NetworkError, UnableError
+from cannery.lock.io import download
+from cannery.plan.make import make_plan
+from cannery.sources.io.archives import archive_path, damaged_archives, fetch_archives
+from cannery.util.io.pip_settings import PipSettings
+from cannery.vocab import Arch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from cannery.core.catalog import Catalog
-    from cannery.core.plan import Plan
+    from cannery.catalog.catalog import Catalog
+    from cannery.plan.plan import Plan
 
 FILE = "allocator-5.3.0.tar.bz2"
 

@@ -14,13 +14,13 @@ import docker.errors
 import pytest
 from stub_registry import REPOSITORY, TAG, StubRegistry, sha
 
-from cannery.core.base_image import BaseImage, BaseNeed
-from cannery.core.errors import CanneryError, ExitCode, FindingsError, NetworkError, UsageError
-from cannery.core.words import Arch, BaseKind
-from cannery.edge import base_images
-from cannery.edge.base_images import Search, find_base
-from cannery.edge.pipconf import PipSettings
-from cannery.edge.registry_calls import Access, Limits
+from cannery.base.io import find as base_images
+from cannery.base.io.find import Search, find_base
+from cannery.base.real import BaseImage, BaseNeed
+from cannery.engine.io.registry_calls import Access, Limits
+from cannery.errors import CanneryError, ExitCode, FindingsError, NetworkError, UsageError
+from cannery.util.io.pip_settings import PipSettings
+from cannery.vocab import Arch, BaseKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cannery.core.base_env import expand_env
-from cannery.core.standin import StandInSpec, entrypoint
-from cannery.core.standin_tree import cann_tree
-from cannery.core.target import Target
-from cannery.core.words import Arch, Chip
-from cannery.edge.catalog import load_catalog
+from cannery.catalog.io.read import load_catalog
+from cannery.catalog.target import Target
+from cannery.recipe.base_env import expand_env
+from cannery.standin.spec import StandInSpec, entrypoint
+from cannery.standin.tree import cann_tree
+from cannery.vocab import Arch, Chip
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from cannery.core.catalog import Catalog
-    from cannery.core.standin_tree import Entry
+    from cannery.catalog.catalog import Catalog
+    from cannery.standin.tree import Entry
 
 IMAGES = Path(__file__).parents[2] / "images"
 TAG = re.compile(r"(?P<cann>.+?)-(?P<chip>910b|910|a3|310p)-(?P<os>[^-]+)-py(?P<python>.+)")

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from cannery.core.errors import BuildFailedError, NetworkError, UnableError, UsageError
-from cannery.core.progress import BuildState, Status
-from cannery.edge.buildx import BakeResult, View, bake
-from cannery.edge.progress_view import LiveView, PlainView, make_view
+from cannery.build.io.buildx import BakeResult, View, bake
+from cannery.build.io.view import LiveView, PlainView, make_view
+from cannery.build.progress import BuildState, Status
+from cannery.errors import BuildFailedError, NetworkError, UnableError, UsageError
 
 DATA = Path(__file__).parents[1] / "unit" / "data"
 ROOT = Path(__file__).parents[2]
@@ -262,7 +262,7 @@ def test_interrupt_cancels_once_and_leaves_nothing(build: Build, number: int) ->
 
 
 def test_a_build_that_ignores_the_interrupt_is_killed(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cannery.edge.child.CANCEL_SECONDS", 0.3)
+    monkeypatch.setattr("cannery.util.io.child.CANCEL_SECONDS", 0.3)
     _view, group = interrupted_build(build, "stubborn", signal.SIGINT)
     assert (build.fake.parent / "signals").read_text() == "INT\n"
     with pytest.raises(ProcessLookupError):
@@ -353,5 +353,5 @@ def test_live_table(build: Build, no_color: bool, monkeypatch: pytest.MonkeyPatc
 
 
 def test_rich_is_not_imported_before_it_draws() -> None:
-    code = "import sys, cannery.edge.buildx, cannery.edge.progress_view; sys.exit('rich' in sys.modules)"
+    code = "import sys, cannery.build.io.buildx, cannery.build.io.view; sys.exit('rich' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0

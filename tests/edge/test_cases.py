@@ -13,7 +13,7 @@ import yaml
 from small_checkout import ROOT, Small, make_small
 from stub_index import StubIndex, make_wheel
 
-from cannery.core.errors import ExitCode
+from cannery.errors import ExitCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -18,20 +18,20 @@ import yaml
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from cannery.core.errors import CanneryError, ExitCode
-from cannery.core.fault import CatalogError
-from cannery.core.lock_request import lock_request, tools_request
-from cannery.core.recipe import Options
-from cannery.core.rules import check_recipe
-from cannery.core.selection import select
-from cannery.core.uv_input import UvIndex, project_text, settings_text
-from cannery.core.words import Arch
-from cannery.edge.catalog import load_catalog
+from cannery.catalog.fault import CatalogError
+from cannery.catalog.io.read import load_catalog
+from cannery.compat.rules import check_recipe
+from cannery.errors import CanneryError, ExitCode
+from cannery.lock.request import lock_request, tools_request
+from cannery.lock.uv_input import UvIndex, project_text, settings_text
+from cannery.recipe.recipe import Options
+from cannery.recipe.select import select
+from cannery.vocab import Arch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cannery.core.catalog import Catalog
+    from cannery.catalog.catalog import Catalog
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 FILES = (

@@ -14,19 +14,19 @@ import yaml
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from cannery import cli
-from cannery.core.compatibility import Rank
-from cannery.core.errors import ExitCode
-from cannery.core.fault import CatalogError, as_line
-from cannery.core.lock_request import lock_request
-from cannery.core.recipe import Options
-from cannery.core.selection import select
-from cannery.core.target import parse_cann, parse_chip
-from cannery.core.words import Arch, Chip, Severity
-from cannery.edge.catalog import load_catalog
+from cannery.catalog.compatibility import Rank
+from cannery.catalog.fault import CatalogError, as_line
+from cannery.catalog.io.read import load_catalog
+from cannery.catalog.target import parse_cann, parse_chip
+from cannery.cli import main as cli
+from cannery.errors import ExitCode
+from cannery.lock.request import lock_request
+from cannery.recipe.recipe import Options
+from cannery.recipe.select import select
+from cannery.vocab import Arch, Chip, Severity
 
 if TYPE_CHECKING:
-    from cannery.core.catalog import Catalog
+    from cannery.catalog.catalog import Catalog
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 QUICKSTART = "profiles/quickstart.yaml"

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from cannery.core.errors import UnableError
-from cannery.edge.child import end, lines, start
+from cannery.errors import UnableError
+from cannery.util.io.child import end, lines, start
 
 ROOT = Path(__file__).parents[2]
 PARENT = """\
 import os, pathlib
-from cannery.edge.child import lines, start
+from cannery.util.io.child import lines, start
 process = start(("sh", "-c", "echo $$; while :; do sleep 1; done"), dict(os.environ), pathlib.Path.cwd())
 for line in lines(process):
     if line:

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from schemas import ci_faults
 
-from cannery.arguments import make_parser
+from cannery.cli.arguments import make_parser
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")

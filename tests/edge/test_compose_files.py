@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cannery.core.compose_services import containers_of
-from cannery.core.errors import UsageError
-from cannery.edge.compose_files import read_compose
+from cannery.errors import UsageError
+from cannery.lint.compose import containers_of
+from cannery.lint.io.compose_files import read_compose
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cannery.core.read_container import Container
+    from cannery.lint.container import Container
 
 
 def written(folder: Path, files: dict[str, str]) -> Path:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cannery.core.errors import UsageError
-from cannery.edge import context as module
-from cannery.edge.context import Given, read_context
-from cannery.edge.pipconf import PipSettings
+from cannery import context as module
+from cannery.context import Given, read_context
+from cannery.errors import UsageError
+from cannery.util.io.pip_settings import PipSettings
 
 if TYPE_CHECKING:
     from pathlib import Path

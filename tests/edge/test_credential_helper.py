@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cannery.edge import credential_helper
-from cannery.edge.docker_login import login, login_state
+from cannery.engine.io import credential_helper
+from cannery.engine.io.docker_login import login, login_state
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 import pytest
 from stub_index import StubIndex, make_wheel
 
-from cannery.core.catalog import Index
-from cannery.core.errors import FindingsError, NetworkError, UnableError
-from cannery.core.lock import Lock, LockRequest
-from cannery.core.lock_check import lock_problems
-from cannery.core.lock_text import format_lock
-from cannery.core.words import Arch
-from cannery.edge.hashes import local_sha256
-from cannery.edge.pipconf import PipSettings
-from cannery.edge.resolve import resolve
-from cannery.edge.wheelhouse import fetch
+from cannery.catalog.catalog import Index
+from cannery.errors import FindingsError, NetworkError, UnableError
+from cannery.lock.check import lock_problems
+from cannery.lock.io.resolve import resolve
+from cannery.lock.io.wheelhouse import fetch
+from cannery.lock.lock import Lock, LockRequest
+from cannery.lock.text import format_lock
+from cannery.util.io.hashes import local_sha256
+from cannery.util.io.pip_settings import PipSettings
+from cannery.vocab import Arch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -185,7 +185,7 @@ def test_a_disk_that_gets_full_on_the_way(stub: StubIndex, tmp_path: Path, monke
     def full(*_args: object, **_options: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("cannery.edge.direct.tempfile.mkstemp", full)
+    monkeypatch.setattr("cannery.lock.io.direct.tempfile.mkstemp", full)
     with pytest.raises(UnableError) as caught:
         lock(stub, tmp_path, direct(stub))
     assert str(caught.value).startswith(

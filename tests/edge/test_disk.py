@@ -10,16 +10,16 @@ import pytest
 from factories import plan
 from fake_daemon import Answer, FakeDaemon, message
 
-from cannery.core.base_image import BaseImage
-from cannery.core.errors import ExitCode, UnableError
-from cannery.core.recipe import Options
-from cannery.core.words import Arch
-from cannery.edge import disk
-from cannery.edge.base_room import base_bytes
-from cannery.edge.context import Context
-from cannery.edge.disk import check_cache_space, check_engine_space, check_output_space
-from cannery.edge.engine import Engine
-from cannery.edge.wheel_store import store_path
+from cannery.base.io.base_room import base_bytes
+from cannery.base.real import BaseImage
+from cannery.build.io import disk
+from cannery.build.io.disk import check_cache_space, check_engine_space, check_output_space
+from cannery.context import Context
+from cannery.engine.io.find import Engine
+from cannery.errors import ExitCode, UnableError
+from cannery.lock.io.wheel_store import store_path
+from cannery.recipe.recipe import Options
+from cannery.vocab import Arch
 
 GB = 10**9
 

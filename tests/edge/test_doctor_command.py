@@ -14,13 +14,14 @@ import jsonschema
 import pytest
 from host_trees import Tree, healthy_a2, healthy_a3, without_npu
 
-from cannery import cli
-from cannery.core.host_facts import HostFacts
-from cannery.core.host_users import User
-from cannery.edge import host_facts, host_tree
-from cannery.edge.context import read_context
-from cannery.edge.host_facts import read_facts
-from cannery.edge.host_tree import below
+from cannery.cli import main as cli
+from cannery.context import read_context
+from cannery.host.facts import HostFacts
+from cannery.host.io import host_tree
+from cannery.host.io import look as host_facts
+from cannery.host.io.host_tree import below
+from cannery.host.io.look import read_facts
+from cannery.host.users import User
 
 if TYPE_CHECKING:
     from collections.abc import Callable

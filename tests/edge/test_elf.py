@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from cannery.core.elf_write import SYM_SIZE, shared_library
-from cannery.core.errors import UnableError
-from cannery.core.words import Arch
-from cannery.edge.elf import read_library, wheel_libraries
+from cannery.errors import UnableError
+from cannery.standin.elf import SYM_SIZE, shared_library
+from cannery.standin.io.wheel_symbols import read_library, wheel_libraries
+from cannery.vocab import Arch
 
 if TYPE_CHECKING:
     from pathlib import Path

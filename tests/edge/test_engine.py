@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from docker.errors import DockerException
 
-from cannery.core.errors import UnableError, UsageError
-from cannery.edge import engine as engine_module
-from cannery.edge import engine_endpoint, engine_requirements, owned_engine
-from cannery.edge.engine import Engine, docker_client, find_engine, free_disk
-from cannery.edge.engine_layout import Layout
-from cannery.edge.engine_packages import Binaries
-from cannery.edge.engine_probe import Endpoint, Server, UnreachableError, numbers, probe
+from cannery.engine.io import endpoint as engine_endpoint
+from cannery.engine.io import find as engine_module
+from cannery.engine.io.find import Engine, docker_client, find_engine, free_disk
+from cannery.engine.io.probe import Endpoint, Server, UnreachableError, numbers, probe
+from cannery.engine.own import engine as owned_engine
+from cannery.engine.own import requirements as engine_requirements
+from cannery.engine.own.layout import Layout
+from cannery.engine.own.packages import Binaries
+from cannery.errors import UnableError, UsageError
 from tests.edge.engine_fakes import BUILDX, VERSION, serve
 from tests.edge.engine_fakes import docker_client as fake_client
 

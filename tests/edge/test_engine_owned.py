@@ -11,12 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from cannery.core.errors import UnableError
-from cannery.edge import engine_network, engine_packages, engine_process, owned_engine
-from cannery.edge.apt import HostRelease
-from cannery.edge.engine_layout import Layout, daemon_config
-from cannery.edge.engine_network import CANDIDATES, choose_subnet, routed_networks, rules
-from cannery.edge.engine_packages import Binaries, PackageSet, installed, missing_libraries, package_sets
+from cannery.engine.own import engine as owned_engine
+from cannery.engine.own import network as engine_network
+from cannery.engine.own import packages as engine_packages
+from cannery.engine.own import process as engine_process
+from cannery.engine.own.apt import HostRelease
+from cannery.engine.own.layout import Layout, daemon_config
+from cannery.engine.own.network import CANDIDATES, choose_subnet, routed_networks, rules
+from cannery.engine.own.packages import Binaries, PackageSet, installed, missing_libraries, package_sets
+from cannery.errors import UnableError
 
 
 def test_names_fit_the_kernel_however_deep_the_cache_lies() -> None:
@@ -352,7 +355,7 @@ def test_stop_says_which_containers_it_waits_for(tmp_path: Path, monkeypatch: py
             shutil.rmtree(proc / str(pid), ignore_errors=True)
 
     monkeypatch.setattr(engine_process, "PROC", proc)
-    monkeypatch.setattr("cannery.edge.engine_process.os.kill", kill)
+    monkeypatch.setattr("cannery.engine.own.process.os.kill", kill)
     monkeypatch.setattr(engine_process, "NOTICE", 0.1)
     monkeypatch.setattr(owned_engine, "STOP_PATIENCE", 0.4)
     monkeypatch.setattr(engine_process, "unmount_below", lambda *folders: None)
@@ -390,7 +393,7 @@ def test_launcher_that_is_becoming_the_daemon_is_no_end(tmp_path: Path, monkeypa
             (proc / "4194311/cmdline").write_bytes(named)
 
     monkeypatch.setattr(engine_process, "PROC", proc)
-    monkeypatch.setattr("cannery.edge.engine_process.time.sleep", sleep)
+    monkeypatch.setattr("cannery.engine.own.process.time.sleep", sleep)
     assert engine_process.starting(layout) is False
     assert engine_process.starting(layout, patience=60.0) is True
     assert len(looks) == 3

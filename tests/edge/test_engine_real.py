@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cannery.edge import owned_engine
-from cannery.edge.apt import distribution_sources, fetch_debs, host_release, unpack
-from cannery.edge.engine import Engine, _own_engine
-from cannery.edge.engine_layout import Layout
-from cannery.edge.engine_process import CGROUPS, daemons, remnants
-from cannery.edge.process import run
+from cannery.engine.io.find import Engine, _own_engine
+from cannery.engine.own import engine as owned_engine
+from cannery.engine.own.apt import distribution_sources, fetch_debs, host_release, unpack
+from cannery.engine.own.layout import Layout
+from cannery.engine.own.process import CGROUPS, daemons, remnants
+from cannery.util.io.process import run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from cannery.edge.engine import Engine
-from cannery.edge.engine_layout import Layout
-from cannery.edge.engine_packages import Binaries
-from cannery.edge.engine_shell import shell_settings, shell_text, write_wrapper
+from cannery.engine.io.find import Engine
+from cannery.engine.own.layout import Layout
+from cannery.engine.own.packages import Binaries
+from cannery.engine.own.shell import shell_settings, shell_text, write_wrapper
 
 ECHO = """\
 #!/bin/sh

@@ -14,16 +14,16 @@ import docker
 import pytest
 from fake_daemon import Answer, FakeDaemon, events, message
 
-from cannery.core.docker_stream import StreamState, Trouble, apply_line
-from cannery.core.errors import ExitCode, FindingsError, NetworkError, UnableError
-from cannery.core.words import Arch
-from cannery.edge.archive_file import packer, whole_file, write_tar
-from cannery.edge.context import Context
-from cannery.edge.engine_api import StreamError, loading, told
-from cannery.edge.engine_facts import engine_info, find_image, plain_registries, platform_parameter
-from cannery.edge.engine_stream import load, pull, push, save
-from cannery.edge.registry_images import Place, again, place_of, published
-from cannery.edge.transfer_view import BarView, PlainView, transfer
+from cannery.build.io.transfer_view import BarView, PlainView, transfer
+from cannery.context import Context
+from cannery.engine.io.client import StreamError, loading, told
+from cannery.engine.io.engine_stream import load, pull, push, save
+from cannery.engine.io.inspect import engine_info, find_image, plain_registries, platform_parameter
+from cannery.engine.stream import StreamState, Trouble, apply_line
+from cannery.errors import ExitCode, FindingsError, NetworkError, UnableError
+from cannery.ship.io.archive import packer, whole_file, write_tar
+from cannery.ship.io.registry import Place, again, place_of, published
+from cannery.vocab import Arch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,22 +12,22 @@ import factories
 import pytest
 from stub_index import StubIndex, make_wheel
 
-from cannery.core.candidate import Candidate
-from cannery.core.catalog import Catalog, Index
-from cannery.core.component import Component
-from cannery.core.errors import CanneryError, FindingsError, NetworkError
-from cannery.core.lock import KnownRelease, LockRequest
-from cannery.core.lock_request import lock_request
-from cannery.core.words import Arch
-from cannery.edge.nearest import try_sets
-from cannery.edge.pipconf import PipSettings
-from cannery.edge.resolve import resolve
+from cannery.catalog.catalog import Catalog, Index
+from cannery.catalog.component import Component
+from cannery.errors import CanneryError, FindingsError, NetworkError
+from cannery.explain.candidate import Candidate
+from cannery.explain.io.nearest import try_sets
+from cannery.lock.io.resolve import resolve
+from cannery.lock.lock import KnownRelease, LockRequest
+from cannery.lock.request import lock_request
+from cannery.util.io.pip_settings import PipSettings
+from cannery.vocab import Arch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from cannery.core.recipe import Options, Recipe
+    from cannery.recipe.recipe import Options, Recipe
 
 DEAD = "http://127.0.0.1:9/simple"
 ARM = "cp311-cp311-manylinux_2_28_aarch64"

@@ -10,7 +10,7 @@ import pytest
 from small_checkout import Small, make_small
 from stub_index import StubIndex, make_wheel
 
-from cannery.core.errors import ExitCode
+from cannery.errors import ExitCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

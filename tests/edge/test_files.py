@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cannery.edge.files import write_atomic
+from cannery.util.io.files import write_atomic
 
 
 def test_what_is_in_a_file_is_on_the_disk_before_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import pytest
 from git_trees import Repo, git_cache, served
 
-from cannery.core.errors import NetworkError, UsageError
-from cannery.core.source_plan import SourceRequest
-from cannery.edge.git_objects import BlobReader
-from cannery.edge.source_export import gather, read_blob
-from cannery.edge.source_local import LocalTree, local_tree
+from cannery.errors import NetworkError, UsageError
+from cannery.sources.io.export import gather, read_blob
+from cannery.sources.io.git_objects import BlobReader
+from cannery.sources.io.local import LocalTree, local_tree
+from cannery.sources.plan import SourceRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 import pytest
 from git_trees import Repo, closed_port, file_host, git_cache, git_env, hosts, served, silent, web
 
-from cannery.core.errors import NetworkError, UnableError, UsageError
-from cannery.edge.git_objects import has
-from cannery.edge.git_run import StoppedError, quiet_env
+from cannery.errors import NetworkError, UnableError, UsageError
+from cannery.sources.io.git import StoppedError, quiet_env
+from cannery.sources.io.git_objects import has
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cannery.edge.git_mirror import Found
+    from cannery.sources.io.git_mirror import Found
 
 NAME = {"here": "owner/name"}
 ABSENT = "0123456789" * 4

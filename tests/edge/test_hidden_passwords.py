@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from small_checkout import Small, make_small
 from stub_index import StubIndex
 
-from cannery.core.errors import ExitCode
-from cannery.edge import pipconf
+from cannery.errors import ExitCode
+from cannery.util.io import pip_settings as pipconf
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,28 +14,30 @@ from small_checkout import make_small
 from stub_index import StubIndex
 from stub_registry import REPOSITORY, TAG, StubRegistry
 
+from cannery.base.io import find as base_images
+from cannery.catalog.io.read import load_catalog
 from cannery.commands import image as image_command
 from cannery.commands import verify as verify_command
 from cannery.commands.image import _overrides, _tagged, _whole_files
-from cannery.core.base_env import expand_env
-from cannery.core.errors import BuildFailedError, ExitCode, NetworkError, UnableError
-from cannery.core.recipe import Options
-from cannery.core.words import Arch
-from cannery.edge import base_images, rootfs, shipping
-from cannery.edge.catalog import load_catalog
-from cannery.edge.context import Context, read_context
-from cannery.edge.engine_api import StreamError
-from cannery.edge.locks import bind
-from cannery.edge.own_containers import LABEL, owner
-from cannery.edge.verify import Verified
-from cannery.edge.wheel_store import is_there, store_path
+from cannery.context import Context, read_context
+from cannery.engine.io.client import StreamError
+from cannery.engine.io.containers import LABEL, owner
+from cannery.errors import BuildFailedError, ExitCode, NetworkError, UnableError
+from cannery.lock.io.store import bind
+from cannery.lock.io.wheel_store import is_there, store_path
+from cannery.recipe.base_env import expand_env
+from cannery.recipe.recipe import Options
+from cannery.ship.io import shipping
+from cannery.standin.io import rootfs
+from cannery.verify.io.run import Verified
+from cannery.vocab import Arch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from small_checkout import Done, Small
 
-    from cannery.edge.verify import VerifyRequest
+    from cannery.verify.io.run import VerifyRequest
 
 BASE_TAG = "8.5.0-910b-ubuntu22.04-py3.11"
 

@@ -12,7 +12,7 @@ from git_trees import closed_port
 from small_checkout import Small, make_small
 from stub_index import StubIndex, make_wheel
 
-from cannery.core.errors import ExitCode
+from cannery.errors import ExitCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

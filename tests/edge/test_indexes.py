@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 import pytest
 from stub_index import StubIndex, make_sdist, make_wheel
 
-from cannery.core.catalog import Index
-from cannery.core.errors import NetworkError
-from cannery.core.index_url import shown
-from cannery.edge.index_checks import remote_size, unreached
-from cannery.edge.index_trouble import State
-from cannery.edge.indexes import Asked, ask, ask_all, probe
-from cannery.edge.pipconf import PROXY_VARIABLES, PipSettings
-from cannery.edge.places import Place, as_url, extra_places
-from cannery.edge.session import HostSession
+from cannery.catalog.catalog import Index
+from cannery.errors import NetworkError
+from cannery.lock.io.index_checks import remote_size, unreached
+from cannery.lock.io.indexes import Asked, ask, ask_all, probe
+from cannery.lock.io.places import Place, as_url, extra_places
+from cannery.lock.io.trouble import State
+from cannery.util.io.http import HostSession
+from cannery.util.io.pip_settings import PROXY_VARIABLES, PipSettings
+from cannery.util.urls import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -323,7 +323,7 @@ def test_a_defect_in_a_thread_is_raised_where_it_can_be_told(stub: StubIndex, mo
     def broken(*_args: object) -> None:
         raise AttributeError("ours")
 
-    monkeypatch.setattr("cannery.edge.indexes.list_files", broken)
+    monkeypatch.setattr("cannery.lock.io.indexes.list_files", broken)
     with pytest.raises(AttributeError, match="ours"):
         ask_all([(place(stub.url), "x")], SETTINGS)
 

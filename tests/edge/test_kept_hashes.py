@@ -8,8 +8,8 @@ import pytest
 from small_checkout import Small, make_small
 from stub_index import StubIndex, make_wheel
 
-from cannery.core.errors import ExitCode
-from cannery.core.lock_text import parse_lock
+from cannery.errors import ExitCode
+from cannery.lock.text import parse_lock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

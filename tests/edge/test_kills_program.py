@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cannery.edge.own_containers import owner
+from cannery.engine.io.containers import owner
 from tests.e2e.kills import PLAN, Bench, How, chosen, faults_of_killed, last_word
 
 if TYPE_CHECKING:

@@ -19,11 +19,12 @@ from small_checkout import STACK, Small, make_small
 from small_process import AS_A_USER, WITHOUT_SIGINT, command, meanwhile, run, running_in
 from stub_index import StubIndex
 
-from cannery.commands import locking, versions
-from cannery.core.errors import CanneryError, ExitCode, FindingsError
-from cannery.core.findings import Finding
-from cannery.core.words import Severity
-from cannery.edge.lock_jobs import WORKERS, run_jobs
+from cannery.commands import check as versions
+from cannery.commands import lock as locking
+from cannery.compat.findings import Finding
+from cannery.errors import CanneryError, ExitCode, FindingsError
+from cannery.lock.io.resolve_all import WORKERS, run_jobs
+from cannery.vocab import Severity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -307,7 +308,7 @@ def test_a_cache_without_room_is_exit_4_with_a_reason(small: Small, monkeypatch:
     def full(*_args: object, **_more: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("cannery.edge.uv_job.write_atomic", full)
+    monkeypatch.setattr("cannery.lock.io.uv.write_atomic", full)
     done = small("lock", "stack")
     assert done.code == ExitCode.UNABLE
     assert "/cache: cannot be written: no space left on device\n  → free some disk space" in done.err
@@ -372,7 +373,7 @@ def test_twelve_notes_are_not_folded(small: Small, many: Callable[[int], None]) 
 
 
 def test_a_plan_reads_each_lock_once(small: Small, monkeypatch: pytest.MonkeyPatch) -> None:
-    from cannery.edge import locks  # noqa: PLC0415
+    from cannery.lock.io import store as locks  # noqa: PLC0415
 
     read: list[str] = []
     real = locks.read_lock

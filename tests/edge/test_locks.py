@@ -7,21 +7,21 @@ import pytest
 from checkouts import write_lock
 from factories import catalog, lock, package, packages, recipe, tools
 
-from cannery.core.errors import FindingsError, UsageError
-from cannery.core.lock import PROFILE_VIA
-from cannery.core.lock_request import lock_request, tools_request
-from cannery.core.recipe import Options, with_arch
-from cannery.core.words import Arch, Severity
-from cannery.edge import locks
-from cannery.edge.context import Context
-from cannery.edge.locks import all_locks, bind, current_lock, lock_path, read_lock, read_locks, tools_lock
-from cannery.edge.pipconf import PipSettings
+from cannery.context import Context
+from cannery.errors import FindingsError, UsageError
+from cannery.lock.io import store as locks
+from cannery.lock.io.store import all_locks, bind, current_lock, lock_path, read_lock, read_locks, tools_lock
+from cannery.lock.lock import PROFILE_VIA
+from cannery.lock.request import lock_request, tools_request
+from cannery.recipe.recipe import Options, with_arch
+from cannery.util.io.pip_settings import PipSettings
+from cannery.vocab import Arch, Severity
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from cannery.core.lock import Lock, LockedPackage, LockRequest
+    from cannery.lock.lock import Lock, LockedPackage, LockRequest
 
 
 @pytest.fixture
@@ -189,13 +189,13 @@ def test_an_answer_of_the_resolver_that_was_not_asked_is_not_written(
 ) -> None:
     request = lock_request(recipe())
     answer = replace(lock(recipe()), inputs=request.digest, packages=tuple(p for p in whole() if p.name != "attrs"))
-    monkeypatch.setattr("cannery.edge.resolve.resolve", lambda *_args, **_more: answer)
+    monkeypatch.setattr("cannery.lock.io.resolve.resolve", lambda *_args, **_more: answer)
     monkeypatch.setattr(Context, "pip", PipSettings())
     path = lock_path(context, request)
     with pytest.raises(FindingsError, match="attrs: not in the lock"):
         locks.make_lock(context, catalog(), request, path)
     assert not path.exists()
-    monkeypatch.setattr("cannery.edge.resolve.resolve", lambda *_args, **_more: replace(answer, packages=whole()))
+    monkeypatch.setattr("cannery.lock.io.resolve.resolve", lambda *_args, **_more: replace(answer, packages=whole()))
     assert locks.make_lock(context, catalog(), request, path)[1]
 
 

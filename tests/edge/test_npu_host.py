@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 import pytest
 from host_trees import ASCEND, Tree, healthy_a2
 
-from cannery.core.container import RunRequest
-from cannery.core.npu_host import full_model, lacking, wanted_paths
-from cannery.core.run_command import RunCommand, run_command
-from cannery.edge.catalog import load_catalog
-from cannery.edge.npu_host import read_host
+from cannery.catalog.io.read import load_catalog
+from cannery.host.io.npus import read_host
+from cannery.host.npus import full_model, lacking, wanted_paths
+from cannery.run.container import RunRequest
+from cannery.run.docker import RunCommand, run_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cannery.core.npu_host import HostNpus
+    from cannery.host.npus import HostNpus
 
 A2 = load_catalog(Path(__file__).resolve().parent.parent.parent / "images").chips["910b"]
 NOBODY = 65534

@@ -11,11 +11,11 @@ from packaging.version import Version
 from small_checkout import LATER, TODAY, Small, make_small
 from stub_index import StubIndex, make_sdist, make_wheel
 
-from cannery.core.catalog import Index
-from cannery.core.errors import ExitCode
-from cannery.core.words import Arch
-from cannery.edge.pipconf import PipSettings
-from cannery.edge.releases import list_releases
+from cannery.catalog.catalog import Index
+from cannery.errors import ExitCode
+from cannery.lock.io.releases import list_releases
+from cannery.util.io.pip_settings import PipSettings
+from cannery.vocab import Arch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

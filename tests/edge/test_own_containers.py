@@ -11,10 +11,10 @@ from typing import Any
 import docker.errors
 import pytest
 
-from cannery.edge.own_containers import LABEL, is_gone, label_words, owner, remove_orphans
+from cannery.engine.io.containers import LABEL, is_gone, label_words, owner, remove_orphans
 
 ROOT = Path(__file__).parents[2]
-SAY = "from cannery.edge.own_containers import owner; print(owner(), flush=True)"
+SAY = "from cannery.engine.io.containers import owner; print(owner(), flush=True)"
 
 
 @pytest.fixture(scope="module")

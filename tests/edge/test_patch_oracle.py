@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cannery.core.patch_apply import FileResult, HunkResult, Outcome, apply_file
-from cannery.core.patch_text import parse_patch
+from cannery.patches.apply import FileResult, HunkResult, Outcome, apply_file
+from cannery.patches.patch_text import parse_patch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

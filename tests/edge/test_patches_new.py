@@ -10,11 +10,11 @@ import pytest
 from git_trees import Repo
 from test_patching import ENGINE_FILE, PATCHED_FILE, Stack, diff, made_stack, plugin_files
 
-from cannery.core.errors import UnableError, UsageError
-from cannery.edge.folder_reader import FolderReader
-from cannery.edge.new_set import patch_names
-from cannery.edge.patch_folders import folder_sets
-from cannery.edge.patch_write import read_told, write_set, write_told_set
+from cannery.errors import UnableError, UsageError
+from cannery.patches.io.folder_reader import FolderReader
+from cannery.patches.io.folders import folder_sets
+from cannery.patches.io.new_set import patch_names
+from cannery.patches.io.patch_write import read_told, write_set, write_told_set
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

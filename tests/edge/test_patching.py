@@ -20,15 +20,15 @@ from git_trees import Repo
 from small_checkout import Done, Small, make_small
 from stub_index import StubIndex, make_sdist
 
-from cannery.arguments import parse
-from cannery.commands import publish
-from cannery.commands.versions import planned
-from cannery.core.errors import FindingsError
-from cannery.core.lock_text import format_lock, parse_lock
-from cannery.edge.context import Given, read_context
-from cannery.edge.files import write_atomic
-from cannery.edge.patching import manifest_digest, with_patches
-from cannery.edge.verify import ASKED
+from cannery.cli.arguments import parse
+from cannery.commands import registry as publish
+from cannery.commands.check import planned
+from cannery.context import Given, read_context
+from cannery.errors import FindingsError
+from cannery.lock.text import format_lock, parse_lock
+from cannery.patches.io.patching import manifest_digest, with_patches
+from cannery.util.io.files import write_atomic
+from cannery.verify.io.run import ASKED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

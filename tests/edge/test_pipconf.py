@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cannery.core.errors import UnableError, UsageError
-from cannery.core.index_url import without_credentials
-from cannery.edge.pipconf import (
+from cannery.errors import UnableError, UsageError
+from cannery.lock.io.places import default_place
+from cannery.util.io.pip_settings import (
     PipSettings,
     environment_secrets,
     index_credentials,
@@ -18,7 +18,7 @@ from cannery.edge.pipconf import (
     read_pip_settings,
     uv_environment,
 )
-from cannery.edge.places import default_place
+from cannery.util.urls import without_credentials
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from cannery.core.catalog import Host, Index, Later, Pin, Profile, Reasoned, TargetDefaults, Warned
-from cannery.core.component import (
+from cannery.catalog.catalog import Host, Index, Later, Pin, Profile, Reasoned, TargetDefaults, Warned
+from cannery.catalog.component import (
     FIELDS_OF,
     Archive,
     Component,
@@ -26,16 +26,16 @@ from cannery.core.component import (
     StandInMetadata,
     Submodule,
 )
-from cannery.core.fields import LONGEST_NAME, NPU_CHECKS
-from cannery.core.image_user import ImageUser
-from cannery.core.lock_request import lock_request
-from cannery.core.recipe import Options
-from cannery.core.selection import select
-from cannery.core.words import Arch, BaseKind, Chip, ComponentKind, Install
-from cannery.edge.catalog import load_catalog
+from cannery.catalog.fields import LONGEST_NAME, NPU_CHECKS
+from cannery.catalog.io.read import load_catalog
+from cannery.lock.request import lock_request
+from cannery.plan.overlay import ImageUser
+from cannery.recipe.recipe import Options
+from cannery.recipe.select import select
+from cannery.vocab import Arch, BaseKind, Chip, ComponentKind, Install
 
 if TYPE_CHECKING:
-    from cannery.core.component import Closed
+    from cannery.catalog.component import Closed
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAGE = (ROOT / "docs/profiles.md").read_text(encoding="utf-8")

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 import pytest
 from stub_registry import INDEX, LIST, MANIFEST, REPOSITORY, TAG, StubRegistry, make_certificate, sha, tokens_asked
 
-from cannery.core.words import Arch
-from cannery.edge import registry_session
-from cannery.edge.docker_login import login
-from cannery.edge.pipconf import PipSettings
-from cannery.edge.registry import Answer, ask
-from cannery.edge.registry_calls import MAX_BODY, Access, Limits
-from cannery.edge.registry_errors import OtherArchError, RefusedError
+from cannery.engine.io import registry_session
+from cannery.engine.io.docker_login import login
+from cannery.engine.io.registry import Answer, ask
+from cannery.engine.io.registry_calls import MAX_BODY, Access, Limits
+from cannery.engine.io.registry_errors import OtherArchError, RefusedError
+from cannery.util.io.pip_settings import PipSettings
+from cannery.vocab import Arch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

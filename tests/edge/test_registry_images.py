@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from stub_registry import INDEX, LIST, MANIFEST, REPOSITORY, TAG, StubRegistry, sha, tokens_asked
 
-from cannery.core.errors import ExitCode, NetworkError
-from cannery.core.words import Arch
-from cannery.edge import registry_images, shipping
-from cannery.edge.context import Context
-from cannery.edge.docker_login import auth_header, login, login_state
-from cannery.edge.pipconf import PipSettings
-from cannery.edge.registry import on_registry
-from cannery.edge.registry_calls import Access
-from cannery.edge.registry_errors import AbsentError, DeniedError, RefusedError
-from cannery.edge.registry_images import Place, place_of, published, put, tags
+from cannery.context import Context
+from cannery.engine.io.docker_login import auth_header, login, login_state
+from cannery.engine.io.registry import on_registry
+from cannery.engine.io.registry_calls import Access
+from cannery.engine.io.registry_errors import AbsentError, DeniedError, RefusedError
+from cannery.errors import ExitCode, NetworkError
+from cannery.ship.io import registry as registry_images
+from cannery.ship.io import shipping
+from cannery.ship.io.registry import Place, place_of, published, put, tags
+from cannery.util.io.pip_settings import PipSettings
+from cannery.vocab import Arch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING
 import pytest
 from factories import archive_recipe, catalog, inputs, lock, recipe, tools
 
-from cannery.core.errors import UnableError, UsageError
-from cannery.core.planning import make_plan
-from cannery.core.words import Arch
-from cannery.edge import rendered
-from cannery.edge.archives import archive_path
-from cannery.edge.context import Context
-from cannery.edge.rendered import Download, rendered_held, write_folder
-from cannery.edge.wheel_store import store_path
+from cannery.context import Context
+from cannery.errors import UnableError, UsageError
+from cannery.lock.io.wheel_store import store_path
+from cannery.plan.make import make_plan
+from cannery.render.io import folder as rendered
+from cannery.render.io.folder import Download, rendered_held, write_folder
+from cannery.sources.io.archives import archive_path
+from cannery.vocab import Arch
 
 if TYPE_CHECKING:
-    from cannery.core.lock import Lock
-    from cannery.core.plan import Plan
+    from cannery.lock.lock import Lock
+    from cannery.plan.plan import Plan
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 

@@ -14,20 +14,20 @@ import pytest
 import uv
 from stub_index import StubIndex, make_sdist, make_wheel
 
-from cannery.core.catalog import Index
-from cannery.core.errors import CanneryError, FindingsError, NetworkError, UnableError, UsageError
-from cannery.core.lock import KnownRelease, Lock, LockRequest
-from cannery.core.lock_text import format_lock, parse_lock
-from cannery.core.uv_input import settings_text
-from cannery.core.words import Arch
-from cannery.edge.index_trouble import State
-from cannery.edge.indexes import Answer, Asked
-from cannery.edge.listing import Listed
-from cannery.edge.pipconf import PipSettings
-from cannery.edge.places import Place
-from cannery.edge.resolve import Resolver, _shared, resolve
-from cannery.edge.uv_job import HangsError, Job
-from cannery.edge.wheelhouse import fetch
+from cannery.catalog.catalog import Index
+from cannery.errors import CanneryError, FindingsError, NetworkError, UnableError, UsageError
+from cannery.lock.io.indexes import Answer, Asked
+from cannery.lock.io.listing import Listed
+from cannery.lock.io.places import Place
+from cannery.lock.io.resolve import Resolver, _shared, resolve
+from cannery.lock.io.trouble import State
+from cannery.lock.io.uv import HangsError, Job
+from cannery.lock.io.wheelhouse import fetch
+from cannery.lock.lock import KnownRelease, Lock, LockRequest
+from cannery.lock.text import format_lock, parse_lock
+from cannery.lock.uv_input import settings_text
+from cannery.util.io.pip_settings import PipSettings
+from cannery.vocab import Arch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,16 +12,16 @@ import factories
 import pytest
 from filelock import FileLock
 
-from cannery.core.errors import UnableError
-from cannery.core.words import Arch
-from cannery.edge import rootfs
-from cannery.edge.rootfs import check_space, ensure_rootfs, is_registered, rootfs_key
-from cannery.edge.rootfs_tar import is_whole, write_tar
+from cannery.errors import UnableError
+from cannery.standin.io import rootfs
+from cannery.standin.io.rootfs import check_space, ensure_rootfs, is_registered, rootfs_key
+from cannery.standin.io.rootfs_tar import is_whole, write_tar
+from cannery.vocab import Arch
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cannery.core.catalog import StandIn
+    from cannery.catalog.catalog import StandIn
 
 EPOCH = 1735689600  # 20089 days
 REGISTERED = """\

@@ -17,23 +17,23 @@ from hypothesis import strategies as st
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from cannery.core.compatibility import CANN, DRIVER, PYTHON
-from cannery.core.component import Component
-from cannery.core.errors import UsageError
-from cannery.core.findings import Finding, errors
-from cannery.core.recipe import Options
-from cannery.core.rules import check_recipe
-from cannery.core.rules.fit import fits
-from cannery.core.selection import select
-from cannery.core.versions import canonical, order
-from cannery.core.words import Arch, Severity
-from cannery.edge.catalog import load_catalog
+from cannery.catalog.compatibility import CANN, DRIVER, PYTHON
+from cannery.catalog.component import Component
+from cannery.catalog.io.read import load_catalog
+from cannery.catalog.versions import canonical, order
+from cannery.compat.findings import Finding, errors
+from cannery.compat.rules import check_recipe
+from cannery.compat.rules.fit import fits
+from cannery.errors import UsageError
+from cannery.recipe.recipe import Options
+from cannery.recipe.select import select
+from cannery.vocab import Arch, Severity
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from cannery.core.catalog import Catalog
-    from cannery.core.compatibility import Row
+    from cannery.catalog.catalog import Catalog
+    from cannery.catalog.compatibility import Row
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PYTHONS = [f"3.{minor}" for minor in range(8, 15)]

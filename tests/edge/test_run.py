@@ -18,21 +18,21 @@ from checkouts import copy_checkout
 from hosts import DCMI, DRIVER, HCCN, MANAGERS
 from schemas import compose_faults, kubernetes_faults, ray_faults
 
-from cannery import cli
+from cannery.catalog.io.read import load_catalog
+from cannery.cli import main as cli
 from cannery.commands import run as module
-from cannery.core.container import RunRequest, make_container
-from cannery.core.errors import ExitCode, UnableError
-from cannery.core.image_user import ImageUser
-from cannery.core.mounts import Mount
-from cannery.core.network import Interface
-from cannery.core.npu_host import RANKTABLE, full_model, wanted_paths
-from cannery.core.words import Arch, Chip
-from cannery.edge import interfaces
-from cannery.edge.catalog import load_catalog
-from cannery.edge.docker_runtime import require_runtime
-from cannery.edge.engine import Engine
-from cannery.edge.npu_host import read_host
-from cannery.edge.user_caches import ready_caches
+from cannery.engine.io.docker_runtime import require_runtime
+from cannery.engine.io.find import Engine
+from cannery.errors import ExitCode, UnableError
+from cannery.host.io.npus import read_host
+from cannery.host.npus import RANKTABLE, full_model, wanted_paths
+from cannery.plan.overlay import ImageUser
+from cannery.run.container import RunRequest, make_container
+from cannery.run.io import network as interfaces
+from cannery.run.io.mounts import ready_caches
+from cannery.run.mounts import Mount
+from cannery.run.network import Interface
+from cannery.vocab import Arch, Chip
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 CATALOG = load_catalog(ROOT / "images")

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from cannery.core.errors import UsageError
-from cannery.core.render import NO_SECRET, PROXIES, SECRETS
-from cannery.core.words import Arch
-from cannery.edge import secrets
-from cannery.edge.apt import HostRelease, Source
-from cannery.edge.context import Context
-from cannery.edge.pipconf import PipSettings
-from cannery.edge.secrets import MAX_SECRET, build_secrets
+from cannery.build.io import secrets
+from cannery.build.io.secrets import MAX_SECRET, build_secrets
+from cannery.context import Context
+from cannery.engine.own.apt import HostRelease, Source
+from cannery.errors import UsageError
+from cannery.render.render import NO_SECRET, PROXIES, SECRETS
+from cannery.util.io.pip_settings import PipSettings
+from cannery.vocab import Arch
 
 CERTIFICATE = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
 CA, APT = SECRETS["ca"], SECRETS["apt_sources"]

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cannery.core.component import Revision
-from cannery.core.errors import UnableError
-from cannery.edge.source_check import requirement_doubts
+from cannery.catalog.component import Revision
+from cannery.errors import UnableError
+from cannery.sources.io.source_check import requirement_doubts
 
 if TYPE_CHECKING:
     from pathlib import Path

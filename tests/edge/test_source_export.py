@@ -15,11 +15,11 @@ from git_trees import EPOCH, Repo, file_host, git_cache, git_env, served
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from cannery.core.errors import FindingsError, NetworkError, UnableError
-from cannery.core.source_plan import Missing, SourceRequest, SourceSubmodule, Why, leads_out
-from cannery.edge.git_objects import BlobReader
-from cannery.edge.source_export import gather, read_blob
-from cannery.edge.source_tar import Written, write_tar
+from cannery.errors import FindingsError, NetworkError, UnableError
+from cannery.sources.io.export import gather, read_blob
+from cannery.sources.io.git_objects import BlobReader
+from cannery.sources.io.tar import Written, write_tar
+from cannery.sources.plan import Missing, SourceRequest, SourceSubmodule, Why, leads_out
 
 NAME = {"here": "owner/name"}
 POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 5\n"

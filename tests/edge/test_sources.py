@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING
 import pytest
 from git_trees import EPOCH, Repo, closed_port, file_host, git_env, hosts, served, silent
 
-from cannery.core.errors import FindingsError, NetworkError, UnableError, UsageError
-from cannery.core.source_plan import Missing, SourceRequest, SourceSubmodule, Why
-from cannery.edge import source_local
-from cannery.edge.files import sha256_file
-from cannery.edge.sources import KEPT, fetch_sources
+from cannery.errors import FindingsError, NetworkError, UnableError, UsageError
+from cannery.sources.io import local as source_local
+from cannery.sources.io.fetch import KEPT, fetch_sources
+from cannery.sources.plan import Missing, SourceRequest, SourceSubmodule, Why
+from cannery.util.io.files import sha256_file
 
 if TYPE_CHECKING:
-    from cannery.edge.source_file import SourceFile
+    from cannery.sources.io.store import SourceFile
 
 NAME = {"here": "owner/name"}
 ABSENT = "0123456789" * 4
@@ -285,8 +285,8 @@ def test_what_is_wrong_with_a_tree_comes_before_what_the_network_said(place: Pla
 def test_ctrl_c_ends_at_once_and_leaves_no_child(tmp_path: Path, root: Path) -> None:
     script = (
         "import os, sys\nfrom pathlib import Path\n"
-        "from cannery.core.catalog import Host\nfrom cannery.core.source_plan import SourceRequest\n"
-        "from cannery.edge.sources import fetch_sources\n"
+        "from cannery.catalog.catalog import Host\nfrom cannery.sources.plan import SourceRequest\n"
+        "from cannery.sources.io.fetch import fetch_sources\n"
         f"wanted = SourceRequest('verl', {ABSENT!r}, {{'mute': 'owner/name'}}, 1)\n"
         "fetch_sources([wanted], {'mute': Host(url=sys.argv[1])}, cache=Path(sys.argv[2]), env=dict(os.environ),\n"
         "              mirror=None, say=lambda text: print(text, flush=True), log=Path(sys.argv[2]) / 'log')\n"

@@ -11,9 +11,9 @@ from git_trees import Repo
 from small_checkout import Small, make_small
 from stub_index import StubIndex, make_sdist, make_wheel
 
-from cannery.commands import versions
-from cannery.core.lock_text import parse_lock
-from cannery.edge import planned_sources
+from cannery.commands import check as versions
+from cannery.lock.text import parse_lock
+from cannery.sources.io import planned_sources
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

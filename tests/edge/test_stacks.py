@@ -15,29 +15,29 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from cannery.core.atb import atb_abi
-from cannery.core.catalog import Pin
-from cannery.core.chains import chain, denied
-from cannery.core.findings import errors
-from cannery.core.left_out import left_out
-from cannery.core.lock import PROFILE_VIA
-from cannery.core.lock_check import lock_problems
-from cannery.core.lock_request import lock_request
-from cannery.core.lock_text import parse_lock
-from cannery.core.recipe import Options
-from cannery.core.rules import check_recipe
-from cannery.core.selection import select
-from cannery.core.source_step import source_steps
-from cannery.core.trees import python_folders, tree_links
-from cannery.core.words import Arch, ComponentKind
-from cannery.edge.catalog import load_catalog
+from cannery.catalog.catalog import Pin
+from cannery.catalog.io.read import load_catalog
+from cannery.compat.findings import errors
+from cannery.compat.rules import check_recipe
+from cannery.lock.chains import chain, denied
+from cannery.lock.check import lock_problems
+from cannery.lock.lock import PROFILE_VIA
+from cannery.lock.request import lock_request
+from cannery.lock.text import parse_lock
+from cannery.plan.source_step import source_steps
+from cannery.recipe.atb import atb_abi
+from cannery.recipe.left_out import left_out
+from cannery.recipe.recipe import Options
+from cannery.recipe.select import select
+from cannery.recipe.trees import python_folders, tree_links
+from cannery.vocab import Arch, ComponentKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cannery.core.catalog import Catalog
-    from cannery.core.lock import Lock
-    from cannery.core.recipe import Recipe
+    from cannery.catalog.catalog import Catalog
+    from cannery.lock.lock import Lock
+    from cannery.recipe.recipe import Recipe
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 # Profile -> Pythons that it is locked for.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from cannery.core.errors import ExitCode, UnableError
-from cannery.core.words import Arch
-from cannery.edge import rootfs
-from cannery.edge.rootfs import check_emulation
+from cannery.errors import ExitCode, UnableError
+from cannery.standin.io import rootfs
+from cannery.standin.io.rootfs import check_emulation
+from cannery.vocab import Arch
 
 
 def test_without_an_emulator_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,14 +18,14 @@ import factories
 import pytest
 import requests
 
-from cannery.core.elf_write import shared_library
-from cannery.core.errors import BuildFailedError, UnableError
-from cannery.core.recipe import Options
-from cannery.core.standin import standin_spec
-from cannery.core.words import Arch
-from cannery.edge import standin
-from cannery.edge.files import sha256_file
-from cannery.edge.standin import StandInRequest, cann_layer, docker_archive, ensure_standin
+from cannery.errors import BuildFailedError, UnableError
+from cannery.recipe.recipe import Options
+from cannery.standin.elf import shared_library
+from cannery.standin.io import load as standin
+from cannery.standin.io.load import StandInRequest, cann_layer, docker_archive, ensure_standin
+from cannery.standin.spec import standin_spec
+from cannery.util.io.files import sha256_file
+from cannery.vocab import Arch
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,9 +14,9 @@ from small_checkout import LATER, STACK, TODAY, Small, make_small
 from small_process import AS_A_USER, AT_RENAME, command, kill_at, meanwhile, run
 from stub_index import StubIndex, make_wheel
 
-from cannery.core.errors import ExitCode, FindingsError, NetworkError
-from cannery.edge import upgrade as upgrade_module
-from cannery.edge.write_set import TEMPORARY
+from cannery.errors import ExitCode, FindingsError, NetworkError
+from cannery.upgrade.io import upgrade as upgrade_module
+from cannery.util.io.write_set import TEMPORARY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -471,7 +471,7 @@ def test_locks_that_another_run_made_meanwhile_are_what_the_change_is_told_from(
 
 
 def test_failures_have_the_worst_exit_code() -> None:
-    from cannery.edge.lock_jobs import raise_failures  # noqa: PLC0415
+    from cannery.lock.io.resolve_all import raise_failures  # noqa: PLC0415
 
     raise_failures([], 3)
     with pytest.raises(NetworkError, match=r"2 of 3 locks could not be made\nno set\nx: no index"):

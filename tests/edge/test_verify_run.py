@@ -1,4 +1,4 @@
-"""`cannery.edge.verify` with a docker that is a shell script: what it is called with, what becomes of its answer."""
+"""`cannery.verify.io.run` with a docker that is a shell script: what it is called with, what becomes of its answer."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from factories import MANAGERS, MOUNTS
 
-from cannery.core.catalog import ChipAccess
-from cannery.core.errors import UnableError, VerifyFailedError
-from cannery.core.npu_host import HostNpus
-from cannery.core.words import Arch
-from cannery.edge import patience as patience_module
-from cannery.edge import verify as module
-from cannery.edge.context import Context
-from cannery.edge.engine import Engine
-from cannery.edge.npu_host import read_host
-from cannery.edge.own_containers import LABEL, owner
-from cannery.edge.patience import patience
-from cannery.edge.verify import VerifyRequest, has_passed, script_digest, verify
+from cannery.catalog.catalog import ChipAccess
+from cannery.context import Context
+from cannery.engine.io.containers import LABEL, owner
+from cannery.engine.io.find import Engine
+from cannery.errors import UnableError, VerifyFailedError
+from cannery.host.io.npus import read_host
+from cannery.host.npus import HostNpus
+from cannery.util.io import patience as patience_module
+from cannery.util.io.patience import patience
+from cannery.verify.io import run as module
+from cannery.verify.io.run import VerifyRequest, has_passed, script_digest, verify
+from cannery.vocab import Arch
 
 if TYPE_CHECKING:
     from pathlib import Path

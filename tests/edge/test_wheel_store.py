@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from factories import package
 
-from cannery.edge.wheel_store import damaged, is_there, store_path
+from cannery.lock.io.wheel_store import damaged, is_there, store_path
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cannery.core.lock import LockedPackage
+    from cannery.lock.lock import LockedPackage
 
 
 def stored(cache: Path, name: str, data: bytes) -> LockedPackage:

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING
 import pytest
 from stub_index import StubIndex, make_wheel
 
-from cannery.core.catalog import Index
-from cannery.core.errors import FindingsError, NetworkError, UnableError
-from cannery.core.lock import LockedPackage
-from cannery.edge import download
-from cannery.edge.pipconf import PipSettings
-from cannery.edge.wheel_store import missing_bytes, store_path
-from cannery.edge.wheelhouse import fetch
+from cannery.catalog.catalog import Index
+from cannery.errors import FindingsError, NetworkError, UnableError
+from cannery.lock.io import download
+from cannery.lock.io.wheel_store import missing_bytes, store_path
+from cannery.lock.io.wheelhouse import fetch
+from cannery.lock.lock import LockedPackage
+from cannery.util.io.pip_settings import PipSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -251,8 +251,8 @@ def test_interrupt_leaves_a_part_and_a_rerun_goes_on(stub: StubIndex, tmp_path: 
     stub.slow = 0.2
     package = locked(made)
     code = (
-        "import sys; from pathlib import Path; from cannery.core.lock import LockedPackage as L\n"
-        "from cannery.edge.pipconf import PipSettings; from cannery.edge.wheelhouse import fetch\n"
+        "import sys; from pathlib import Path; from cannery.lock.lock import LockedPackage as L\n"
+        "from cannery.util.io.pip_settings import PipSettings; from cannery.lock.io.wheelhouse import fetch\n"
         f"fetch([{package!r}], {{}}, PipSettings(index_url={stub.url!r}), Path({str(tmp_path)!r}), lambda *_: None)\n"
     ).replace("LockedPackage(", "L(")
     root = Path(__file__).parents[2]

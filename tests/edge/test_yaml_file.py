@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cannery.core.errors import UsageError
-from cannery.core.yaml_text import DEEPEST, MOST_NODES, YamlDocument
-from cannery.edge.yaml_file import MOST_BYTES, read_yaml
+from cannery.catalog.io.yaml_file import MOST_BYTES, read_yaml
+from cannery.catalog.yaml_text import DEEPEST, MOST_NODES, YamlDocument
+from cannery.errors import UsageError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -19,27 +19,27 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from cannery.core.bake_file import check_bake
-from cannery.core.errors import FindingsError
-from cannery.core.findings import errors
-from cannery.core.lint import lint
-from cannery.core.plan import Inputs
-from cannery.core.planning import make_plan
-from cannery.core.recipe import Options
-from cannery.core.render import BAKE_FILE, DOCKERFILE, render
-from cannery.core.rules import check_recipe
-from cannery.core.selection import select
-from cannery.core.words import Arch
-from cannery.edge.context import Context
-from cannery.edge.locks import read_locks
+from cannery.compat.findings import errors
+from cannery.compat.rules import check_recipe
+from cannery.context import Context
+from cannery.errors import FindingsError
+from cannery.lock.io.store import read_locks
+from cannery.plan.make import make_plan
+from cannery.plan.plan import Inputs
+from cannery.recipe.recipe import Options
+from cannery.recipe.select import select
+from cannery.render.bake_file import check_bake
+from cannery.render.lint import lint
+from cannery.render.render import BAKE_FILE, DOCKERFILE, render
+from cannery.vocab import Arch
 from tests.golden.test_render import TEMPLATES, compare, tool
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cannery.core.catalog import Catalog
-    from cannery.core.plan import Plan
-    from cannery.edge.locks import LockSet
+    from cannery.catalog.catalog import Catalog
+    from cannery.lock.io.store import LockSet
+    from cannery.plan.plan import Plan
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 IMAGES = ROOT / "images"

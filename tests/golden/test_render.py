@@ -18,18 +18,18 @@ from typing import TYPE_CHECKING
 import pytest
 from factories import archive_recipe, compatibility, inputs, recipe, source_recipe, user_recipe
 
-from cannery.core.bake_file import check_bake
-from cannery.core.planning import make_plan
-from cannery.core.recipe import Options
-from cannery.core.render import DOCKERFILE, render, wheel_paths
-from cannery.core.words import Arch
-from cannery.edge.context import Context, template_digests
+from cannery.context import Context, template_digests
+from cannery.plan.make import make_plan
+from cannery.recipe.recipe import Options
+from cannery.render.bake_file import check_bake
+from cannery.render.render import DOCKERFILE, render, wheel_paths
+from cannery.vocab import Arch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cannery.core.plan import Plan
-    from cannery.core.recipe import Recipe
+    from cannery.plan.plan import Plan
+    from cannery.recipe.recipe import Recipe
 
 FILES = Path(__file__).parent / "files"
 ROOT = Path(__file__).resolve().parent.parent.parent

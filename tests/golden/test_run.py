@@ -16,19 +16,19 @@ import yaml
 from hosts import HOSTS
 from schemas import compose_faults, kubernetes_faults, ray_faults
 
-from cannery.core.container import RunRequest, make_container
-from cannery.core.network import Interface
-from cannery.core.npu_host import HostNpus, full_model
-from cannery.core.published import published_reference
-from cannery.core.ray_cluster import ray_of
-from cannery.core.run_command import docker_command
-from cannery.core.run_print import printed, printed_notes
-from cannery.core.words import Chip, RunFormat
+from cannery.host.npus import HostNpus, full_model
+from cannery.run.container import RunRequest, make_container
+from cannery.run.docker import docker_command
+from cannery.run.network import Interface
+from cannery.run.print import printed, printed_notes
+from cannery.run.ray import ray_of
+from cannery.ship.published import published_reference
+from cannery.vocab import Chip, RunFormat
 from tests.golden.test_matrix import PROFILES, Cell, catalog, outcome, raw
 from tests.golden.test_render import compare
 
 if TYPE_CHECKING:
-    from cannery.core.plan import Plan
+    from cannery.plan.plan import Plan
 
 GOLDENS = Path(__file__).parent / "runs"
 # Of the profile `quickstart`: arm64 locks of the rest are whole.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from cannery.edge.context import read_context
+from cannery.context import read_context
 from tests.e2e.engine_fixtures import ROOT, Cannery, Image, layers_of, small_checkout, started
 from tests.images.test_quickstart import PYTHON, environment
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cannery.core.words import Arch
+from cannery.vocab import Arch
 from tests.e2e.engine_fixtures import Cannery, Early, Image
 
 if TYPE_CHECKING:

@@ -10,13 +10,13 @@ from factories import package
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from cannery.core.lock import Lock, LockedPackage, LockRequest
-from cannery.core.lock_request import lock_request, tools_request
-from cannery.core.lock_text import format_lock
-from cannery.core.recipe import Options, with_arch
-from cannery.core.selection import select
-from cannery.core.words import Arch
-from cannery.edge.catalog import load_catalog
+from cannery.catalog.io.read import load_catalog
+from cannery.lock.lock import Lock, LockedPackage, LockRequest
+from cannery.lock.request import lock_request, tools_request
+from cannery.lock.text import format_lock
+from cannery.recipe.recipe import Options, with_arch
+from cannery.recipe.select import select
+from cannery.vocab import Arch
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 

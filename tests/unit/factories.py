@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from cannery.core.catalog import (
+from cannery.catalog.catalog import (
     BaseLine,
     Catalog,
     ChipAccess,
@@ -19,14 +19,14 @@ from cannery.core.catalog import (
     StandIn,
     Tools,
 )
-from cannery.core.lock import DEFAULT_INDEX, PROFILE_VIA, Lock, LockedPackage
-from cannery.core.lock_request import lock_request, tools_request
-from cannery.core.plan import Inputs, Plan
-from cannery.core.planning import make_plan
-from cannery.core.recipe import Options, Recipe, with_arch
-from cannery.core.rules.subject import Subject
-from cannery.core.selection import select
-from cannery.core.words import Arch, BaseKind
+from cannery.compat.subject import Subject
+from cannery.lock.lock import DEFAULT_INDEX, PROFILE_VIA, Lock, LockedPackage
+from cannery.lock.request import lock_request, tools_request
+from cannery.plan.make import make_plan
+from cannery.plan.plan import Inputs, Plan
+from cannery.recipe.recipe import Options, Recipe, with_arch
+from cannery.recipe.select import select
+from cannery.vocab import Arch, BaseKind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import factories
 
-from cannery.core.against.seen import Seen
+from cannery.against.seen import Seen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from cannery.core.catalog import Catalog
+    from cannery.catalog.catalog import Catalog
 
 HOME = "/usr/local/python3.11.14"
 SITE = f"{HOME}/lib/python3.11/site-packages"

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from cannery.core.address_fields import reference_fault
-from cannery.core.catalog import Host, Index, Registries
-from cannery.core.catalog_errors import sentence
-from cannery.core.fault import FaultError, without_secrets
+from cannery.catalog.address_fields import reference_fault
+from cannery.catalog.catalog import Host, Index, Registries
+from cannery.catalog.errors import sentence
+from cannery.catalog.fault import FaultError, without_secrets
 
 if TYPE_CHECKING:
-    from cannery.core.component import Closed
+    from cannery.catalog.component import Closed
 
 PASSWORD = "s3cr3t"
 

@@ -13,21 +13,21 @@ import pytest
 from factories import ENGINE, KERNELS, PLUGIN, package
 from seen_images import ENV, HOME, SITE, STACK, bases, git_tree, metadata, origin, seen, system
 
-from cannery.core.against.comparison import Comparison, compare, nearest
-from cannery.core.against.difference import Difference, Kind
-from cannery.core.against.expected import Expected, asked_files, expected
-from cannery.core.against.inventory import take_inventory
-from cannery.core.against.packages import is_equal
-from cannery.core.against.report import report_lines, report_value
-from cannery.core.component import Component, Import
-from cannery.core.recipe import Options
-from cannery.core.words import Install
+from cannery.against.compare import Comparison, compare, nearest
+from cannery.against.difference import Difference, Kind
+from cannery.against.expected import Expected, asked_files, expected
+from cannery.against.facts import take_inventory
+from cannery.against.packages import is_equal
+from cannery.against.report import report_lines, report_value
+from cannery.catalog.component import Component, Import
+from cannery.recipe.recipe import Options
+from cannery.vocab import Install
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from cannery.core.against.seen import Seen
-    from cannery.core.recipe import Recipe
+    from cannery.against.seen import Seen
+    from cannery.recipe.recipe import Recipe
 
 SCHEMA = json.loads((Path(__file__).resolve().parent.parent.parent / "docs/against-report.schema.json").read_text())
 WITHOUT_OTHERS = {"vllm": "0.1", "pip": "25.0"}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from seen_images import CANN, ENV, HOME, SITE, STACK, bases, git_tree, metadata, origin, seen, system
 
-from cannery.core.against.inventory import Inventory, take_inventory
-from cannery.core.against.pythons import pythons
-from cannery.core.against.seen import Seen
-from cannery.core.against.trees import GitTree, git_trees
+from cannery.against.facts import Inventory, take_inventory
+from cannery.against.git_trees import GitTree, git_trees
+from cannery.against.pythons import pythons
+from cannery.against.seen import Seen
 
 HASH = "0123456789abcdef0123456789abcdef01234567"
 

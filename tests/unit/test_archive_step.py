@@ -6,22 +6,22 @@ from typing import TYPE_CHECKING
 import pytest
 from factories import archive_recipe, catalog, components, inputs, profile, subject
 
-from cannery.core.archive_step import archive_steps
-from cannery.core.errors import UsageError
-from cannery.core.lock_request import lock_request
-from cannery.core.manifest import manifest
-from cannery.core.plan import LayerKind
-from cannery.core.planning import make_plan
-from cannery.core.recipe import Options
-from cannery.core.rules import check_recipe
-from cannery.core.rules.emulation import emulation
-from cannery.core.selection import select
-from cannery.core.words import Arch, Severity
+from cannery.compat.rules import check_recipe
+from cannery.compat.rules.emulation import emulation
+from cannery.errors import UsageError
+from cannery.lock.request import lock_request
+from cannery.plan.make import make_plan
+from cannery.plan.manifest import manifest
+from cannery.plan.plan import LayerKind
+from cannery.plan.steps import archive_steps
+from cannery.recipe.recipe import Options
+from cannery.recipe.select import select
+from cannery.vocab import Arch, Severity
 
 if TYPE_CHECKING:
-    from cannery.core.catalog import Catalog
-    from cannery.core.component import Component
-    from cannery.core.plan import Plan
+    from cannery.catalog.catalog import Catalog
+    from cannery.catalog.component import Component
+    from cannery.plan.plan import Plan
 
 
 def planned(found: Catalog | None = None, options: Options | None = None, version: str = "5.3.0") -> Plan:

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 from pydantic import ValidationError
 
-from cannery.core.base_env import DEFAULT_PATH, expand_env, python_home
-from cannery.core.catalog import BaseLine, BaseTag, VersionFile
-from cannery.core.errors import FindingsError, UsageError
-from cannery.core.target import Target
-from cannery.core.words import Arch, Chip
+from cannery.catalog.catalog import BaseLine, BaseTag, VersionFile
+from cannery.catalog.target import Target
+from cannery.errors import FindingsError, UsageError
+from cannery.recipe.base_env import DEFAULT_PATH, expand_env, python_home
+from cannery.vocab import Arch, Chip
 
 TARGET = Target("8.5.0", Chip.A2, "ubuntu22.04", "3.11", Arch.AMD64)
 TAG = BaseTag(python="3.11.14", atb_abi=1)

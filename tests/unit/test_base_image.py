@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 import pytest
 from factories import catalog, compatibility, plan, recipe
 
-from cannery.core.base_env import expand_env
-from cannery.core.base_image import BaseImage, base_need, compare, on_base, on_labelled_base
-from cannery.core.image_reference import BASE_DIGEST, BASE_NAME
-from cannery.core.manifest import labels, manifest, manifest_text
-from cannery.core.oci import ImageConfig
-from cannery.core.recipe import Options
-from cannery.core.words import Arch, BaseKind, Severity
+from cannery.base.real import BaseImage, base_need, compare, on_base, on_labelled_base
+from cannery.engine.oci import ImageConfig
+from cannery.plan.manifest import labels, manifest, manifest_text
+from cannery.recipe.base_env import expand_env
+from cannery.recipe.recipe import Options
+from cannery.util.image_reference import BASE_DIGEST, BASE_NAME
+from cannery.vocab import Arch, BaseKind, Severity
 
 if TYPE_CHECKING:
-    from cannery.core.findings import Finding
-    from cannery.core.recipe import Recipe
+    from cannery.compat.findings import Finding
+    from cannery.recipe.recipe import Recipe
 
 DIGEST = f"sha256:{'0f' * 32}"
 TAG = "8.5.0-910b-ubuntu22.04-py3.11"

@@ -6,10 +6,10 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cannery.core.bundle import ABOUT, SCHEMA, PackedLayer, blob, documents
-from cannery.core.layers_since import new_layers
-from cannery.core.side_file import Held
-from cannery.standalone import load_bundle
+from cannery.ship.archive import Held
+from cannery.ship.bundle import ABOUT, SCHEMA, PackedLayer, blob, documents
+from cannery.ship.layers_since import new_layers
+from cannery.ship.standalone import load as load_bundle
 
 CONFIG = b'{"rootfs": {}}'
 

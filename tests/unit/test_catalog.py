@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from cannery.core.catalog import BaseTag, Component, Host, Pin, Profile, Reasoned, StandIn
-from cannery.core.catalog_errors import key_path, sentence
-from cannery.core.compatibility import Compatibility, Row, contradictions
-from cannery.core.fields import (
+from cannery.catalog.catalog import BaseTag, Component, Host, Pin, Profile, Reasoned, StandIn
+from cannery.catalog.compatibility import Compatibility, Row, contradictions
+from cannery.catalog.errors import key_path, sentence
+from cannery.catalog.fields import (
     NPU_CHECKS,
     chip_name_fault,
     component_name_fault,
@@ -20,8 +20,8 @@ from cannery.core.fields import (
     profile_name_fault,
     yaml_kind,
 )
-from cannery.core.rules.table import holds
-from cannery.core.words import Arch, BaseKind, Chip
+from cannery.compat.table import holds
+from cannery.vocab import Arch, BaseKind, Chip
 from verifying.checks import CHECKS
 
 

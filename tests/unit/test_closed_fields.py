@@ -11,18 +11,18 @@ import yaml
 from factories import base_line, components, profile, standin
 from pydantic import TypeAdapter, ValidationError
 
-from cannery.core.address_fields import HostUrl
-from cannery.core.catalog import BaseLine, ChipAccess, Profile, StandIn
-from cannery.core.catalog_errors import key_path
-from cannery.core.component import Component
-from cannery.core.environment import docker_quote
-from cannery.core.errors import UsageError
-from cannery.core.fault import CatalogError
-from cannery.core.fields import RelativeText, RepositoryText
-from cannery.edge.catalog import load_catalog
+from cannery.catalog.address_fields import HostUrl
+from cannery.catalog.catalog import BaseLine, ChipAccess, Profile, StandIn
+from cannery.catalog.component import Component
+from cannery.catalog.errors import key_path
+from cannery.catalog.fault import CatalogError
+from cannery.catalog.fields import RelativeText, RepositoryText
+from cannery.catalog.io.read import load_catalog
+from cannery.errors import UsageError
+from cannery.recipe.environment import docker_quote
 
 if TYPE_CHECKING:
-    from cannery.core.component import Closed
+    from cannery.catalog.component import Closed
 
 YamlValue = Any  # what YAML holds
 IMAGES = Path(__file__).resolve().parent.parent.parent / "images"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from cannery.core.compose_services import containers_of
-from cannery.core.compose_tree import OVERRIDE, RESET, compose_file
-from cannery.core.errors import UsageError
+from cannery.errors import UsageError
+from cannery.lint.compose import containers_of
+from cannery.lint.compose_tree import OVERRIDE, RESET, compose_file
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,13 @@ from pathlib import Path
 import factories
 import pytest
 
-from cannery.core.conflict import Conflict, find_conflict, headline, is_written, movable, told
-from cannery.core.lock import KnownRelease, LockRequest
-from cannery.core.lock_request import lock_request
-from cannery.core.profile_items import ItemKind, profile_items
-from cannery.core.recipe import Options
-from cannery.core.uv_reason import parse_reasons
-from cannery.core.words import Arch
+from cannery.explain.conflict import Conflict, find_conflict, headline, is_written, movable, told
+from cannery.explain.derivation import parse_reasons
+from cannery.explain.profile_items import ItemKind, profile_items
+from cannery.lock.lock import KnownRelease, LockRequest
+from cannery.lock.request import lock_request
+from cannery.recipe.recipe import Options
+from cannery.vocab import Arch
 
 TEXTS = Path(__file__).parent / "data/uv_reasons"
 REQUEST = LockRequest("q", "3.11", Arch.AMD64, (), (), (), (), "2026-06-01", (), ())

@@ -11,13 +11,9 @@ from hosts import FULL_A2, FULL_A3, HCCN, MANAGERS, OTHERWISE, PARTIAL, nodes
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cannery.core.catalog import ChipAccess
-from cannery.core.container import Container, RunRequest, make_container
-from cannery.core.container_words import host_folder
-from cannery.core.errors import UnableError, UsageError
-from cannery.core.mounts import Mount
-from cannery.core.network import Interface
-from cannery.core.npu_host import (
+from cannery.catalog.catalog import ChipAccess
+from cannery.errors import UnableError, UsageError
+from cannery.host.npus import (
     DRIVER_GROUP,
     NPU_SMI,
     RANKTABLE,
@@ -28,7 +24,11 @@ from cannery.core.npu_host import (
     parse_cards,
     wanted_paths,
 )
-from cannery.core.run_command import docker_command
+from cannery.run.container import Container, RunRequest, make_container
+from cannery.run.container_words import host_folder
+from cannery.run.docker import docker_command
+from cannery.run.mounts import Mount
+from cannery.run.network import Interface
 
 MOUNTS = ("/usr/local/dcmi", "/usr/local/Ascend/driver/lib64")
 ACCESS = ChipAccess(names="A2", cards=8, managers=MANAGERS, mounts=MOUNTS, network=(HCCN,), ranktable="1.0")

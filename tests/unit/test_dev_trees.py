@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 import pytest
 from factories import catalog, inputs, source_components, source_recipe
 
-from cannery.core.dev_trees import dev_mounts, dev_names, dev_notes
-from cannery.core.errors import UsageError
-from cannery.core.mounts import Mount
-from cannery.core.patching import PatchedBy
-from cannery.core.planning import make_plan
-from cannery.core.words import Install
+from cannery.errors import UsageError
+from cannery.plan.make import make_plan
+from cannery.plan.patched import PatchedBy
+from cannery.run.dev_trees import dev_mounts, dev_names, dev_notes
+from cannery.run.mounts import Mount
+from cannery.vocab import Install
 
 if TYPE_CHECKING:
-    from cannery.core.plan import Plan
+    from cannery.plan.plan import Plan
 
 # engine and kernels are wheels, plugin is editable.
 PLAN = make_plan(source_recipe(), inputs(source_recipe()))

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from cannery.core.docker_stream import MAX_LINE, LineBuffer, StreamState, Trouble, apply_line, trouble_of
+from cannery.engine.stream import MAX_LINE, LineBuffer, StreamState, Trouble, apply_line, trouble_of
 
 DIGEST = f"sha256:{'1' * 64}"
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from cannery.core.docker_words import client_words
+from cannery.engine.words import client_words
 
 
 @pytest.mark.parametrize(

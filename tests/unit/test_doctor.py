@@ -7,15 +7,15 @@ from dataclasses import replace
 
 import pytest
 
-from cannery.core.catalog import ChipAccess
-from cannery.core.doctor import CHECKS, counts, diagnose, report_lines
-from cannery.core.doctor.check import Check, DriverWish, State, Wanted
-from cannery.core.drivers import Drivers
-from cannery.core.host_facts import KEPT_PORTS, PORT_RANGE, EngineState, HostFacts, Node, info_fields, install_folder
-from cannery.core.host_users import User, user_in
-from cannery.core.image_user import ImageUser
-from cannery.core.target import Target
-from cannery.core.words import Arch, Chip
+from cannery.catalog.catalog import ChipAccess
+from cannery.catalog.drivers import Drivers
+from cannery.catalog.target import Target
+from cannery.doctor import CHECKS, counts, diagnose, report_lines
+from cannery.doctor.check import Check, DriverWish, State, Wanted
+from cannery.host.facts import KEPT_PORTS, PORT_RANGE, EngineState, HostFacts, Node, info_fields, install_folder
+from cannery.host.users import User, user_in
+from cannery.plan.overlay import ImageUser
+from cannery.vocab import Arch, Chip
 
 MANAGERS = ("/dev/davinci_manager", "/dev/devmm_svm", "/dev/hisi_hdc")
 DRIVER = "/usr/local/Ascend/driver"

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from cannery.core.drivers import Drivers, newest, series_of
-from cannery.core.words import Chip
-from cannery.edge.catalog import load_catalog
+from cannery.catalog.drivers import Drivers, newest, series_of
+from cannery.catalog.io.read import load_catalog
+from cannery.vocab import Chip
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SOURCES = {"notes": {"what": "the notes", "date": "2026-01-02"}}

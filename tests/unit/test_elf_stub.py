@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from cannery.core.catalog import StubLibrary
-from cannery.core.elf_stub import Library, Stub, is_foreign, outermost, owner, plan_stubs, stub_library
-from cannery.core.elf_write import PAGE, shared_library
-from cannery.core.words import Arch
+from cannery.catalog.catalog import StubLibrary
+from cannery.standin.elf import PAGE, shared_library
+from cannery.standin.stubs import Library, Stub, is_foreign, outermost, owner, plan_stubs, stub_library
+from cannery.vocab import Arch
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -21,16 +21,16 @@ from factories import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cannery.core.atb import atb_abi, known_abi
-from cannery.core.component import Component, CxxAbi
-from cannery.core.environment import docker_quote, image_environment, profile_script, shell_quote
-from cannery.core.errors import FindingsError
-from cannery.core.manifest import manifest
-from cannery.core.plan import Link
-from cannery.core.planning import make_plan
-from cannery.core.recipe import Options, Recipe, with_arch
-from cannery.core.trees import python_folders, tree_links
-from cannery.core.words import Arch
+from cannery.catalog.component import Component, CxxAbi
+from cannery.errors import FindingsError
+from cannery.plan.make import make_plan
+from cannery.plan.manifest import manifest
+from cannery.plan.plan import Link
+from cannery.recipe.atb import atb_abi, known_abi
+from cannery.recipe.environment import docker_quote, image_environment, profile_script, shell_quote
+from cannery.recipe.recipe import Options, Recipe, with_arch
+from cannery.recipe.trees import python_folders, tree_links
+from cannery.vocab import Arch
 
 BASE = {"PATH": "/usr/local/python3.11.14/bin:/usr/bin", "LD_LIBRARY_PATH": "/lib64"}
 names = st.text("ABC_019", max_size=4).map(lambda n: f"X_{n}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cannery.core.git_messages import Reason, Trouble, reason, said
+from cannery.sources.git_messages import Reason, Trouble, reason, said
 
 URL = "https://host.invalid/owner/name.git"
 ACCESS = f"fatal: unable to access '{URL}/': "

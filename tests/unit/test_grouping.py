@@ -6,8 +6,8 @@ from factories import package
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cannery.core.grouping import MAX_GROUPS, OWN_LAYER_BYTES, make_groups
-from cannery.core.lock import PROFILE_VIA, LockedPackage
+from cannery.lock.lock import PROFILE_VIA, LockedPackage
+from cannery.plan.grouping import MAX_GROUPS, OWN_LAYER_BYTES, make_groups
 
 if TYPE_CHECKING:
     import random

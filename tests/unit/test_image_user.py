@@ -11,19 +11,19 @@ import pytest
 from factories import catalog, compatibility, components, inputs, plan, profile, recipe, user_recipe
 from pydantic import ValidationError
 
-from cannery.core.catalog import Profile
-from cannery.core.catalog_errors import sentence
-from cannery.core.component import Component
-from cannery.core.environment import image_environment
-from cannery.core.image_user import CACHE_HOME, CACHES, ImageUser, cache_folders
-from cannery.core.manifest import manifest
-from cannery.core.planning import make_plan
-from cannery.core.render import DOCKERFILE, render
-from cannery.edge.catalog import load_catalog
+from cannery.catalog.catalog import Profile
+from cannery.catalog.component import Component
+from cannery.catalog.errors import sentence
+from cannery.catalog.io.read import load_catalog
+from cannery.plan.make import make_plan
+from cannery.plan.manifest import manifest
+from cannery.plan.overlay import CACHE_HOME, CACHES, ImageUser, cache_folders
+from cannery.recipe.environment import image_environment
+from cannery.render.render import DOCKERFILE, render
 from tests.golden.test_render import ROOT, TEMPLATES
 
 if TYPE_CHECKING:
-    from cannery.core.recipe import Recipe
+    from cannery.recipe.recipe import Recipe
 
 BASE = {"PATH": "/usr/local/python3.11.14/bin:/usr/bin", "PYTHONPATH": "/cann"}
 PTH = "/opt/venv/lib/python3.11/site-packages/cannery-user.pth"

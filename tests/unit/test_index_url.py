@@ -9,7 +9,8 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from cannery.core.index_url import (
+from cannery.util.redact import redactor
+from cannery.util.urls import (
     PROXY_SCHEMES,
     file_path,
     shown,
@@ -19,7 +20,6 @@ from cannery.core.index_url import (
     url_secrets,
     without_credentials,
 )
-from cannery.core.redact import redactor
 
 # Letters that stand in no message, and every sign that a URL parser may stop at.
 PASSWORDS = st.text(alphabet="QZXJV/#?@:%[]&=+$!'\"\\;,", min_size=6, max_size=16)

@@ -7,11 +7,11 @@ import re
 import pytest
 from factories import catalog, compatibility, components, inputs, source_components, source_recipe
 
-from cannery.core.catalog import Component
-from cannery.core.left_out import LeftOut, left_out, unlinked
-from cannery.core.manifest import manifest
-from cannery.core.planning import make_plan
-from cannery.core.recipe import Options, Recipe
+from cannery.catalog.catalog import Component
+from cannery.plan.make import make_plan
+from cannery.plan.manifest import manifest
+from cannery.recipe.left_out import LeftOut, left_out, unlinked
+from cannery.recipe.recipe import Options, Recipe
 
 REASON = "there is no CANN to compile against"
 LACKING = LeftOut("kernels", REASON, ("kernels", "kernels.ops"))

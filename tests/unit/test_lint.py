@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from cannery.core.lint import instructions, lint
-from cannery.core.words import Severity
+from cannery.render.lint import instructions, lint
+from cannery.vocab import Severity
 
 
 def test_instructions_are_joined_and_numbered_from_their_first_line() -> None:

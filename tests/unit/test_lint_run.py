@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cannery.arguments import _children, make_parser
-from cannery.core import run_options
-from cannery.core.catalog import ChipAccess
-from cannery.core.compose_services import containers_of
-from cannery.core.compose_tree import compose_file
-from cannery.core.errors import UsageError
-from cannery.core.lint_run import RULES, corrected, lint_container, lint_line, mend
-from cannery.core.lint_run.case import Case, Ground, Remark
-from cannery.core.lint_run.memory import size
-from cannery.core.run_line import run_lines
-from cannery.core.words import Arch, Chip, Severity
+from cannery.catalog.catalog import ChipAccess
+from cannery.cli.arguments import _children, make_parser
+from cannery.errors import UsageError
+from cannery.lint import run_options
+from cannery.lint.case import Case, Ground, Remark
+from cannery.lint.command import run_lines
+from cannery.lint.compose import containers_of
+from cannery.lint.compose_tree import compose_file
+from cannery.lint.rules import RULES, corrected, lint_container, lint_line, mend
+from cannery.lint.rules.memory import size
+from cannery.vocab import Arch, Chip, Severity
 
 MANAGERS = ("/dev/davinci_manager", "/dev/devmm_svm", "/dev/hisi_hdc")
 DRIVER = "/usr/local/Ascend/driver"

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cannery.core.errors import FindingsError
-from cannery.edge.bundle_file import held_in
-from cannery.standalone import load_bundle
-from cannery.standalone.load_bundle import Bundle, LoadError, _ready, check_platform, find_base, layers_of
+from cannery.errors import FindingsError
+from cannery.ship.io.bundle import held_in
+from cannery.ship.standalone import load as load_bundle
+from cannery.ship.standalone.load import Bundle, LoadError, _ready, check_platform, find_base, layers_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

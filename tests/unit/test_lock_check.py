@@ -11,12 +11,12 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from packaging.version import Version
 
-from cannery.core.errors import UsageError
-from cannery.core.lock import PROFILE_VIA, Lock, LockedPackage, LockRequest
-from cannery.core.lock_check import contradictions, lock_problems
-from cannery.core.lock_text import format_lock, parse_lock
-from cannery.core.wheel_tags import wheel_rank
-from cannery.core.words import Arch
+from cannery.errors import UsageError
+from cannery.lock.check import contradictions, lock_problems
+from cannery.lock.lock import PROFILE_VIA, Lock, LockedPackage, LockRequest
+from cannery.lock.text import format_lock, parse_lock
+from cannery.lock.wheel_tags import wheel_rank
+from cannery.vocab import Arch
 
 INDEXES = {"cpu", "other"}
 NATIVE = "cp311-cp311-manylinux_2_28_x86_64.whl"

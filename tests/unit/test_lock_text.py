@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from packaging.requirements import Requirement
 
-from cannery.core.chains import chain, denied
-from cannery.core.errors import CanneryError, UsageError
-from cannery.core.lock import PROFILE_VIA, Lock, LockedPackage, LockRequest
-from cannery.core.lock_text import format_lock, parse_lock
-from cannery.core.wheel_tags import best_wheel
-from cannery.core.words import Arch
+from cannery.errors import CanneryError, UsageError
+from cannery.lock.chains import chain, denied
+from cannery.lock.lock import PROFILE_VIA, Lock, LockedPackage, LockRequest
+from cannery.lock.text import format_lock, parse_lock
+from cannery.lock.wheel_tags import best_wheel
+from cannery.vocab import Arch
 
 SHA = "0123456789abcdef" * 4
 NAMES = st.from_regex(r"[a-z0-9]{1,6}(-[a-z0-9]{1,4}){0,2}", fullmatch=True)

@@ -6,10 +6,10 @@ import tomllib
 
 import pytest
 
-from cannery.core.lock import KnownRelease, LockRequest
-from cannery.core.uv_input import UvIndex, exact_pin, project_text, settings_text
-from cannery.core.uv_output import explain, parse_pylock, parse_via
-from cannery.core.words import Arch
+from cannery.lock.lock import KnownRelease, LockRequest
+from cannery.lock.uv_input import UvIndex, exact_pin, project_text, settings_text
+from cannery.lock.uv_output import explain, parse_pylock, parse_via
+from cannery.vocab import Arch
 
 REQUEST = LockRequest(
     "q",

@@ -24,20 +24,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cannery import __version__
-from cannery.core.manifest import labels, manifest, manifest_text, size_bytes
-from cannery.core.patching import Patch, PatchedTree, RecordedFile
-from cannery.core.planning import make_plan
-from cannery.core.py_changes import Function
-from cannery.core.recipe import Options
-from cannery.core.source_step import LocalTree
-from cannery.core.words import Arch
+from cannery.patches.py_changes import Function
+from cannery.plan.make import make_plan
+from cannery.plan.manifest import labels, manifest, manifest_text, size_bytes
+from cannery.plan.patched import Patch, PatchedTree, RecordedFile
+from cannery.plan.source_step import LocalTree
+from cannery.recipe.recipe import Options
+from cannery.vocab import Arch
 from verifying.form import form_faults
 from verifying.manifest import FORM
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cannery.core.plan import Plan
+    from cannery.plan.plan import Plan
 
 STANDIN = Options(base="standin")
 

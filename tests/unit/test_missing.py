@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import factories
 import pytest
 
-from cannery.core.missing import distance, lag, near, usable, why_not
-from cannery.core.words import Arch
+from cannery.explain.missing import distance, lag, near, usable, why_not
+from cannery.vocab import Arch
 
 BOUND = "2026-06-01"
 NO_FILE = (

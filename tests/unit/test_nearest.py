@@ -7,13 +7,13 @@ import dataclasses
 import factories
 import pytest
 
-from cannery.core.candidate import Candidate, objection, offer
-from cannery.core.component import Component
-from cannery.core.conflict import Conflict
-from cannery.core.lock_request import lock_request
-from cannery.core.nearest import candidates, recipe_of
-from cannery.core.profile_items import profile_items
-from cannery.core.recipe import Options, Recipe
+from cannery.catalog.component import Component
+from cannery.explain.candidate import Candidate, objection, offer
+from cannery.explain.conflict import Conflict
+from cannery.explain.nearest import candidates, recipe_of
+from cannery.explain.profile_items import profile_items
+from cannery.lock.request import lock_request
+from cannery.recipe.recipe import Options, Recipe
 
 COMMITS = {version: digit * 40 for version, digit in (("0.11.0", "a"), ("0.12.0", "b"), ("0.9.0", "c"), ("0.8.0", "d"))}
 CATALOG = factories.catalog()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cannery.core.oci import (
+from cannery.engine.oci import (
     Challenge,
     Index,
     MalformedError,

@@ -7,13 +7,15 @@ from dataclasses import replace
 import pytest
 from factories import catalog, components, lock, package, packages, profile
 
-from cannery.core.compatibility import Row
-from cannery.core.component import Component
-from cannery.core.errors import ExitCode, NetworkError
-from cannery.core.lock import Lock, LockedPackage, LockRequest
-from cannery.core.lock_change import Moved, lock_change, refuse_losses, with_known_files
-from cannery.core.lock_request import lock_request
-from cannery.core.outdated import (
+from cannery.catalog.compatibility import Row
+from cannery.catalog.component import Component
+from cannery.errors import ExitCode, NetworkError
+from cannery.lock.lock import Lock, LockedPackage, LockRequest
+from cannery.lock.request import lock_request
+from cannery.recipe.recipe import Options, Recipe
+from cannery.recipe.select import select
+from cannery.upgrade.change import Moved, lock_change, refuse_losses, with_known_files
+from cannery.upgrade.outdated import (
     Evidence,
     Newest,
     Outdated,
@@ -25,9 +27,7 @@ from cannery.core.outdated import (
     table,
     upgrade_targets,
 )
-from cannery.core.recipe import Options, Recipe
-from cannery.core.selection import select
-from cannery.core.words import Arch
+from cannery.vocab import Arch
 
 DAY = "2026-06-01"
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from cannery.core.file_patch import Change, FilePatch
-from cannery.core.patch_apply import FileResult, Outcome, apply_file
-from cannery.core.patch_text import parse_patch
+from cannery.patches.apply import FileResult, Outcome, apply_file
+from cannery.patches.patch_text import parse_patch
+from cannery.patches.values import Change, FilePatch
 
 OLD = "".join(f"line {number}\n" for number in range(1, 41))
 

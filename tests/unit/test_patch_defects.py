@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cannery.core.errors import FindingsError
-from cannery.core.patch_defects import Defect, added_lines, attribute_names, defects, defined_names
+from cannery.errors import FindingsError
+from cannery.patches.patch_defects import Defect, added_lines, attribute_names, defects, defined_names
 
 KNOWN = frozenset({"unsqueeze", "contiguous", "requires_grad", "enable", "npu_v1", "get_size", "to_json", "shape"})
 

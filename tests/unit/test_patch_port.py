@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cannery.core.patch_port import made_patch, patch_modes
-from cannery.core.patch_set import PatchSet
-from cannery.core.patch_text import parse_patch
-from cannery.core.set_apply import apply_set
+from cannery.patches.patch_port import made_patch, patch_modes
+from cannery.patches.patch_text import parse_patch
+from cannery.patches.set_apply import apply_set
+from cannery.patches.sets import PatchSet
 
 if TYPE_CHECKING:
-    from cannery.core.set_result import SetResult
+    from cannery.patches.result import SetResult
 
 MODE = b"diff --git a/x.sh b/x.sh\nold mode 100755\nnew mode 100644\n"
 TEXT = b"--- a/x.sh\n+++ b/x.sh\n@@ -1 +1 @@\n-a\n+b\n"

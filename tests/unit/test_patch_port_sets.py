@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from cannery.core.patch_port import origin_folders, port_verdict, tried_in_turn
-from cannery.core.patch_set import PatchSet
-from cannery.core.patch_text import parse_patch
+from cannery.patches.patch_port import origin_folders, port_verdict, tried_in_turn
+from cannery.patches.patch_text import parse_patch
+from cannery.patches.sets import PatchSet
 
 REV = "796871d7d"
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import difflib
 
-from cannery.core.patch_reverse import without_patch
-from cannery.core.patch_set import PatchSet
-from cannery.core.patch_text import parse_patch
-from cannery.core.set_apply import apply_set
+from cannery.patches.patch_reverse import without_patch
+from cannery.patches.patch_text import parse_patch
+from cannery.patches.set_apply import apply_set
+from cannery.patches.sets import PatchSet
 
 OLD = "".join(f"line {number}\n" for number in range(1, 41))
 NEW = OLD.replace("line 5\n", "").replace("line 20\n", "line 20\nmore\n").replace("line 40\n", "last")

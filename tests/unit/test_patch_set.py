@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cannery.core.errors import FindingsError
-from cannery.core.file_patch import PatchFile
-from cannery.core.patch_set import PatchSet, find_set, no_set_for
-from cannery.core.patch_text import parse_patch
-from cannery.core.set_apply import apply_set
+from cannery.errors import FindingsError
+from cannery.patches.patch_text import parse_patch
+from cannery.patches.set_apply import apply_set
+from cannery.patches.sets import PatchSet, find_set, no_set_for
+from cannery.patches.values import PatchFile
 
 if TYPE_CHECKING:
-    from cannery.core.set_result import SetResult
+    from cannery.patches.result import SetResult
 
 OLD = "".join(f"line {number}\n" for number in range(1, 31))
 COMMIT = "796871d7d092f7cbc6a64e7f4a3796f7a2217f5e"

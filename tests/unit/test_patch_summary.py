@@ -8,8 +8,8 @@ import textwrap
 import pytest
 import yaml
 
-from cannery.core.errors import UsageError
-from cannery.core.patch_summary import (
+from cannery.errors import UsageError
+from cannery.patches.patch_summary import (
     Difference,
     HandWritten,
     differences,
@@ -19,7 +19,7 @@ from cannery.core.patch_summary import (
     summary_page,
     summary_value,
 )
-from cannery.core.py_changes import (
+from cannery.patches.py_changes import (
     Action,
     ClassChange,
     FileChanges,

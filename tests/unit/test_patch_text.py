@@ -6,10 +6,10 @@ import hashlib
 
 import pytest
 
-from cannery.core.errors import ExitCode
-from cannery.core.file_patch import Change, FilePatch
-from cannery.core.patch_hunk import HunkLine, PatchError
-from cannery.core.patch_text import parse_patch
+from cannery.errors import ExitCode
+from cannery.patches.patch_hunk import HunkLine, PatchError
+from cannery.patches.patch_text import parse_patch
+from cannery.patches.values import Change, FilePatch
 
 HUNK = b"@@ -1,3 +1,3 @@ class Thing:\n one\n-two\n+TWO\n three\n"
 HEADER = b"--- a/pkg/x.py\n+++ b/pkg/x.py\n"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from cannery.core.errors import UsageError
-from cannery.core.patch_yaml import HEAD, with_version
+from cannery.errors import UsageError
+from cannery.patches.patch_yaml import HEAD, with_version
 
 REV = "1234567890" * 4  # which YAML reads as a number where no quotes are
 OTHER = "abcdef0123" * 4

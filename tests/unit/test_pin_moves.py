@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from factories import catalog, components, profile
 
-from cannery.core.catalog import Compatibility
-from cannery.core.component import Component
-from cannery.core.pin_moves import PinMoves, newest_pins, with_pins
-from cannery.core.recipe import Options, Recipe
-from cannery.core.selection import select
-from cannery.core.words import Arch
+from cannery.catalog.catalog import Compatibility
+from cannery.catalog.component import Component
+from cannery.compat.pin_moves import PinMoves, newest_pins, with_pins
+from cannery.recipe.recipe import Options, Recipe
+from cannery.recipe.select import select
+from cannery.vocab import Arch
 
 if TYPE_CHECKING:
     from collections.abc import Collection

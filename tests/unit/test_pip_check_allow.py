@@ -7,8 +7,8 @@ import re
 import pytest
 from factories import compatibility, inputs, source_recipe
 
-from cannery.core.manifest import manifest
-from cannery.core.planning import make_plan
+from cannery.plan.make import make_plan
+from cannery.plan.manifest import manifest
 
 OVERRIDES = [{"requirement": "torch-npu==2.9.0", "reason": "the build that is there"}]
 EXCLUDES = [{"requirement": "nvidia-modelopt", "reason": "CUDA alone uses it"}]

@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 from factories import catalog, components, inputs, lock, package, plan, profile, recipe
 
-from cannery.core.errors import FindingsError
-from cannery.core.plan import LayerKind, Plan
-from cannery.core.planning import make_plan, package_family
-from cannery.core.recipe import Options, with_arch
-from cannery.core.tags import parse_tag
-from cannery.core.words import Arch
+from cannery.errors import FindingsError
+from cannery.plan.make import make_plan, package_family
+from cannery.plan.plan import LayerKind, Plan
+from cannery.plan.tags import parse_tag
+from cannery.recipe.recipe import Options, with_arch
+from cannery.vocab import Arch
 
 
 def digests(made: Plan) -> dict[str, str]:

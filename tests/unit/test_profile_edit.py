@@ -7,9 +7,9 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cannery.core.catalog import Profile
-from cannery.core.errors import UsageError
-from cannery.core.profile_edit import (
+from cannery.catalog.catalog import Profile
+from cannery.errors import UsageError
+from cannery.upgrade.edit import (
     Edit,
     SetBound,
     SetDate,

@@ -11,10 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cannery.core.bake_file import check_bake
-from cannery.core.build_failure import Context, failure, needs_newer_buildx, registry_of
-from cannery.core.errors import BuildFailedError, CanneryError, NetworkError, UnableError, UsageError
-from cannery.core.progress import (
+from cannery.build.failure import Context, failure, needs_newer_buildx, registry_of
+from cannery.build.progress import (
     BuildState,
     Status,
     apply,
@@ -24,11 +22,13 @@ from cannery.core.progress import (
     layers_new_reused,
     settled,
 )
-from cannery.core.rawjson import Chunk, Event, Other, Vertex, read_line
-from cannery.core.redact import redactor
-from cannery.core.retry import default_target, retry_command
-from cannery.core.stages import Stage, stages
-from cannery.core.stepname import parse_name
+from cannery.build.rawjson import Chunk, Event, Other, Vertex, read_line
+from cannery.build.retry import default_target, retry_command
+from cannery.build.stages import Stage, stages
+from cannery.build.stepname import parse_name
+from cannery.errors import BuildFailedError, CanneryError, NetworkError, UnableError, UsageError
+from cannery.render.bake_file import check_bake
+from cannery.util.redact import redactor
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from cannery.core.errors import UsageError
-from cannery.core.image_reference import parse_reference
-from cannery.core.published import (
+from cannery.errors import UsageError
+from cannery.plan.tags import parse_tag
+from cannery.ship.published import (
     DOCKER_MANIFEST,
     INDEX_TYPE,
     LIST_TYPE,
@@ -22,7 +22,7 @@ from cannery.core.published import (
     push_fault,
     version_fault,
 )
-from cannery.core.tags import parse_tag
+from cannery.util.image_reference import parse_reference
 
 OCI_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 TAG = parse_tag("8.5.0-910b-ubuntu22.04-py3.11-0123456789ab")

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cannery.core.errors import FindingsError
-from cannery.core.patch_defects import defects
-from cannery.core.py_changes import Action, FileChanges, Function, in_force, python_changes
+from cannery.errors import FindingsError
+from cannery.patches.patch_defects import defects
+from cannery.patches.py_changes import Action, FileChanges, Function, in_force, python_changes
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from cannery.core.read_container import Container, Device, Mount, Setting
+from cannery.lint.container import Container, Device, Mount, Setting
 
 
 def container(*pairs: tuple[str, str | None]) -> Container:

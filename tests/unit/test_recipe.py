@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 from packaging.requirements import Requirement
 from pydantic import ValidationError
 
-from cannery.core.component import Component
-from cannery.core.errors import FindingsError, UsageError
-from cannery.core.lock_request import lock_request, set_aside, tools_request
-from cannery.core.recipe import Options, Recipe, with_arch
-from cannery.core.selection import find_profile, parse_pin, select
-from cannery.core.words import Arch, BaseKind, Chip
+from cannery.catalog.component import Component
+from cannery.errors import FindingsError, UsageError
+from cannery.lock.request import lock_request, set_aside, tools_request
+from cannery.recipe.recipe import Options, Recipe, with_arch
+from cannery.recipe.select import find_profile, parse_pin, select
+from cannery.vocab import Arch, BaseKind, Chip
 
 
 def test_the_profile_decides_what_the_user_leaves_open() -> None:

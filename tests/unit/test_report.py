@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cannery.core.report import report_lines, row_lines, summary_line
+from cannery.cli.table import report_lines, row_lines, summary_line
 
 
 def check(name: str, level: str, status: str, **more: object) -> dict[str, Any]:

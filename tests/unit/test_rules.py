@@ -8,16 +8,16 @@ from factories import catalog, compatibility, lock, package, plan, profile, reci
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cannery.core.errors import FindingsError
-from cannery.core.findings import Finding, errors, in_order
-from cannery.core.recipe import Options, Recipe
-from cannery.core.rules import check_recipe
-from cannery.core.rules.few import few
-from cannery.core.words import Severity
+from cannery.compat.few import few
+from cannery.compat.findings import Finding, errors, in_order
+from cannery.compat.rules import check_recipe
+from cannery.errors import FindingsError
+from cannery.recipe.recipe import Options, Recipe
+from cannery.vocab import Severity
 
 if TYPE_CHECKING:
-    from cannery.core.compatibility import Compatibility, Row
-    from cannery.core.lock import Lock
+    from cannery.catalog.compatibility import Compatibility, Row
+    from cannery.lock.lock import Lock
 
 ROWS = compatibility().rows
 

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 import pytest
 from factories import KERNELS, KERNELS_OLD, catalog, source_components, source_profile, source_recipe, subject
 
-from cannery.core.component import Component
-from cannery.core.findings import Finding, in_order
-from cannery.core.recipe import Options
-from cannery.core.rules.chips import chips, socs
-from cannery.core.rules.emulation import emulation
-from cannery.core.words import Arch, Severity
+from cannery.catalog.component import Component
+from cannery.compat.findings import Finding, in_order
+from cannery.compat.rules.chips import chips, socs
+from cannery.compat.rules.emulation import emulation
+from cannery.recipe.recipe import Options
+from cannery.vocab import Arch, Severity
 
 if TYPE_CHECKING:
-    from cannery.core.catalog import Catalog
-    from cannery.core.recipe import Recipe
+    from cannery.catalog.catalog import Catalog
+    from cannery.recipe.recipe import Recipe
 
 
 def kernels(**changes: object) -> Catalog:

@@ -18,16 +18,16 @@ from factories import (
     subject,
 )
 
-from cannery.core.compatibility import Compatibility
-from cannery.core.component import CxxAbi
-from cannery.core.findings import Finding, in_order
-from cannery.core.recipe import Options
-from cannery.core.rules.atb import atb
-from cannery.core.rules.environment import environment, set_variables
-from cannery.core.words import Arch, Severity
+from cannery.catalog.compatibility import Compatibility
+from cannery.catalog.component import CxxAbi
+from cannery.compat.findings import Finding, in_order
+from cannery.compat.rules.atb import atb
+from cannery.compat.rules.environment import environment, set_variables
+from cannery.recipe.recipe import Options
+from cannery.vocab import Arch, Severity
 
 if TYPE_CHECKING:
-    from cannery.core.catalog import Catalog
+    from cannery.catalog.catalog import Catalog
 
 NAMES = {"variable": "RAY_VERSION", "beside": "ray", "reason": "what is said is what is there"}
 NEVER = {

@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING
 import pytest
 from factories import catalog, profile, subject
 
-from cannery.core.compatibility import Compatibility
-from cannery.core.findings import Finding, in_order
-from cannery.core.recipe import Options
-from cannery.core.rules.driver import driver
-from cannery.core.rules.fit import fits
-from cannery.core.rules.offers import NO_SET
-from cannery.core.rules.table import holds, listed
-from cannery.core.selection import select
-from cannery.core.words import Arch, Severity
+from cannery.catalog.compatibility import Compatibility
+from cannery.compat.findings import Finding, in_order
+from cannery.compat.rules.driver import driver
+from cannery.compat.rules.fit import fits
+from cannery.compat.solve import NO_SET
+from cannery.compat.table import holds, listed
+from cannery.recipe.recipe import Options
+from cannery.recipe.select import select
+from cannery.vocab import Arch, Severity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from cannery.core.catalog import Catalog
-    from cannery.core.rules.subject import Subject
+    from cannery.catalog.catalog import Catalog
+    from cannery.compat.subject import Subject
 
     Rule = Callable[[Subject], Iterator[Finding]]
 

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 import pytest
 from factories import catalog, compatibility, package, packages, recipe, source_profile, source_recipe, subject
 
-from cannery.core.compatibility import Compatibility
-from cannery.core.findings import Finding, in_order
-from cannery.core.recipe import Options
-from cannery.core.rules import check_recipe
-from cannery.core.rules.locks import incomplete, one_arch
-from cannery.core.rules.packages import denied, excluded, exclusive
-from cannery.core.rules.torch_free import torch_free
-from cannery.core.words import Arch, Severity
+from cannery.catalog.compatibility import Compatibility
+from cannery.compat.findings import Finding, in_order
+from cannery.compat.rules import check_recipe
+from cannery.compat.rules.locks import incomplete, one_arch
+from cannery.compat.rules.packages import denied, excluded, exclusive
+from cannery.compat.rules.torch_free import torch_free
+from cannery.recipe.recipe import Options
+from cannery.vocab import Arch, Severity
 
 if TYPE_CHECKING:
-    from cannery.core.recipe import Recipe
+    from cannery.recipe.recipe import Recipe
 
 BOTH = (
     package("torch", "2.9.0"),

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from factories import catalog, package, profile, recipe, subject
 
-from cannery.core.catalog import Index
-from cannery.core.findings import Finding
-from cannery.core.rules import check_recipe
-from cannery.core.rules.locks import incomplete
-from cannery.core.rules.warned import warned
-from cannery.core.words import Severity
+from cannery.catalog.catalog import Index
+from cannery.compat.findings import Finding
+from cannery.compat.rules import check_recipe
+from cannery.compat.rules.locks import incomplete
+from cannery.compat.rules.warned import warned
+from cannery.vocab import Severity
 
 
 def test_a_profiles_own_warning_is_a_finding_of_check() -> None:

@@ -16,15 +16,15 @@ from factories import (
     subject,
 )
 
-from cannery.core.compatibility import Compatibility
-from cannery.core.component import Component
-from cannery.core.findings import Finding, in_order
-from cannery.core.recipe import Options, Recipe
-from cannery.core.rules import check_recipe
-from cannery.core.rules.overrides import overrides
-from cannery.core.rules.python import pythons
-from cannery.core.rules.requires import requirements
-from cannery.core.words import Arch, Severity
+from cannery.catalog.compatibility import Compatibility
+from cannery.catalog.component import Component
+from cannery.compat.findings import Finding, in_order
+from cannery.compat.rules import check_recipe
+from cannery.compat.rules.overrides import overrides
+from cannery.compat.rules.python import pythons
+from cannery.compat.rules.requires import requirements
+from cannery.recipe.recipe import Options, Recipe
+from cannery.vocab import Arch, Severity
 
 REASON = "made up for this test"
 CONTENT = (package("torch", "2.9.0+cpu"), package("torch-npu", "2.9.0"), package("numpy", "2.3.0", via=("engine",)))

@@ -19,15 +19,15 @@ from factories import (
     subject,
 )
 
-from cannery.core.component import Component
-from cannery.core.findings import Finding, in_order
-from cannery.core.rules import RULES, check_recipe
-from cannery.core.rules.order import order
-from cannery.core.rules.sources import patches, releases, submodules
-from cannery.core.words import Severity
+from cannery.catalog.component import Component
+from cannery.compat.findings import Finding, in_order
+from cannery.compat.rules import RULES, check_recipe
+from cannery.compat.rules.order import order
+from cannery.compat.rules.sources import patches, releases, submodules
+from cannery.vocab import Severity
 
 if TYPE_CHECKING:
-    from cannery.core.recipe import Recipe
+    from cannery.recipe.recipe import Recipe
 
 
 def arranged(*names: str) -> Recipe:

@@ -7,11 +7,11 @@ from factories import MANAGERS, MOUNTS
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cannery.core.catalog import ChipAccess
-from cannery.core.container import RunRequest
-from cannery.core.errors import UnableError, UsageError
-from cannery.core.npu_host import NPU_SMI, HostNpus, full_model, lacking, parse_cards, wanted_paths
-from cannery.core.run_command import RunCommand, run_command
+from cannery.catalog.catalog import ChipAccess
+from cannery.errors import UnableError, UsageError
+from cannery.host.npus import NPU_SMI, HostNpus, full_model, lacking, parse_cards, wanted_paths
+from cannery.run.container import RunRequest
+from cannery.run.docker import RunCommand, run_command
 
 ACCESS = ChipAccess(names="A2", cards=8, managers=MANAGERS, mounts=MOUNTS)
 REQUEST = RunRequest(image="stack:tag", shm_size="2g")

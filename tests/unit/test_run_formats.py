@@ -23,22 +23,22 @@ from hypothesis import strategies as st
 from ruamel.yaml import YAML
 from schemas import compose_faults, kubernetes_faults, ray_faults
 
-from cannery.core.catalog import ChipAccess
-from cannery.core.compose_file import compose_file
-from cannery.core.container import Container, RunRequest, make_container
-from cannery.core.errors import UsageError
-from cannery.core.image_user import ImageUser
-from cannery.core.kubernetes import dns_name, job, pod, size
-from cannery.core.lock import LockedPackage
-from cannery.core.mounts import Mount
-from cannery.core.network import Interface
-from cannery.core.npu_host import HostNpus, full_model
-from cannery.core.ray_cluster import Ray, ray_cluster, ray_of
-from cannery.core.run_as import parse_run_as
-from cannery.core.run_command import docker_command
-from cannery.core.run_print import printed, printed_notes
-from cannery.core.words import Arch, RunFormat
-from cannery.core.yaml_output import yaml_output
+from cannery.catalog.catalog import ChipAccess
+from cannery.errors import UsageError
+from cannery.host.npus import HostNpus, full_model
+from cannery.lock.lock import LockedPackage
+from cannery.plan.overlay import ImageUser
+from cannery.run.compose import compose_file
+from cannery.run.container import Container, RunRequest, make_container
+from cannery.run.docker import docker_command
+from cannery.run.kubernetes import dns_name, job, pod, size
+from cannery.run.mounts import Mount
+from cannery.run.network import Interface
+from cannery.run.print import printed, printed_notes
+from cannery.run.ray import Ray, ray_cluster, ray_of
+from cannery.run.user import parse_run_as
+from cannery.util.yaml_output import yaml_output
+from cannery.vocab import Arch, RunFormat
 
 if TYPE_CHECKING:
     from types import TracebackType

@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from cannery.core.errors import UsageError
-from cannery.core.run_line import NoImage, RunLine, run_lines
-from cannery.core.run_options import ALIASES, SHORT_SWITCHES, SHORT_VALUES, SWITCHES, VALUES
+from cannery.errors import UsageError
+from cannery.lint.command import NoImage, RunLine, run_lines
+from cannery.lint.run_options import ALIASES, SHORT_SWITCHES, SHORT_VALUES, SWITCHES, VALUES
 
 LOOP = "$(for i in 0 1; do echo --device=/dev/davinci$i; done)"
 

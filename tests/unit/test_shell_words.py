@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cannery.core.errors import UsageError
-from cannery.core.shell_words import shell_commands
+from cannery.errors import UsageError
+from cannery.lint.shell_words import shell_commands
 
 OUTPUTS = ['$(cd $(dirname "$0") && pwd):/w', '$(cd "$(dirname x)"; pwd)/a b']
 LOOP = "$(for i in {0..3}; do echo -d$i; done)"

@@ -6,8 +6,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from cannery.core.errors import FindingsError
-from cannery.core.side_file import Held, SideFile, file_faults, read_side, side_text
+from cannery.errors import FindingsError
+from cannery.ship.archive import Held, SideFile, file_faults, read_side, side_text
 
 SCHEMA = json.loads((Path(__file__).resolve().parent.parent.parent / "docs/archive.schema.json").read_text())
 

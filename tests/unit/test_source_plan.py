@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from cannery.core.component import Component, Release, Revision, Submodule
-from cannery.core.errors import UsageError
-from cannery.core.recipe import Chosen
-from cannery.core.source_plan import (
+from cannery.catalog.component import Component, Release, Revision, Submodule
+from cannery.errors import UsageError
+from cannery.recipe.recipe import Chosen
+from cannery.sources.plan import (
     SourceRequest,
     SourceSubmodule,
     is_bad_path,
@@ -21,7 +21,7 @@ from cannery.core.source_plan import (
     unmatched,
     with_folders,
 )
-from cannery.core.words import Arch, ComponentKind, Install
+from cannery.vocab import Arch, ComponentKind, Install
 
 ONE, TWO = "1" * 40, "2" * 40
 

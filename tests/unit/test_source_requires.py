@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from packaging.requirements import InvalidRequirement
 
-from cannery.core.source_requires import Difference, compare, is_requirement_file
+from cannery.sources.requires import Difference, compare, is_requirement_file
 
 PYPROJECT = """\
 [build-system]

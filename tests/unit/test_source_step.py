@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 import pytest
 from factories import ENGINE_OLD, catalog, inputs, lock, package, source_components, source_profile, source_recipe
 
-from cannery.core.manifest import manifest
-from cannery.core.plan import LayerKind, Plan
-from cannery.core.planning import make_plan
-from cannery.core.recipe import Options, Recipe
-from cannery.core.source_step import LocalTree, SourceStep, source_steps
-from cannery.core.words import Arch, Install
+from cannery.plan.make import make_plan
+from cannery.plan.manifest import manifest
+from cannery.plan.plan import LayerKind, Plan
+from cannery.plan.source_step import LocalTree, SourceStep, source_steps
+from cannery.recipe.recipe import Options, Recipe
+from cannery.vocab import Arch, Install
 
 if TYPE_CHECKING:
-    from cannery.core.catalog import Catalog
+    from cannery.catalog.catalog import Catalog
 
 SOCS = ("ascend910b1", "ascend910b2")
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 from factories import ENGINE, KERNELS, PLUGIN, catalog, lock, package, recipe, source_components, source_recipe
 
-from cannery.core.catalog import Component
-from cannery.core.errors import UsageError
-from cannery.core.lock_check import lock_problems
-from cannery.core.lock_request import lock_request
-from cannery.core.recipe import Options
+from cannery.catalog.catalog import Component
+from cannery.errors import UsageError
+from cannery.lock.check import lock_problems
+from cannery.lock.request import lock_request
+from cannery.recipe.recipe import Options
 
 
 def released(**sdists: bool) -> dict[str, Component]:

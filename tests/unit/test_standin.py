@@ -12,14 +12,14 @@ from pathlib import PurePosixPath
 import factories
 import pytest
 
-from cannery.core.catalog import BaseLine, BaseTag, StandIn
-from cannery.core.elf_stub import Stub
-from cannery.core.errors import FindingsError
-from cannery.core.recipe import Options
-from cannery.core.standin import StandInSpec, entrypoint, image_config, standin_reference, standin_spec
-from cannery.core.standin_tree import Entry, cann_tree, tree_tar, with_parents
-from cannery.core.target import Target
-from cannery.core.words import Arch, Chip
+from cannery.catalog.catalog import BaseLine, BaseTag, StandIn
+from cannery.catalog.target import Target
+from cannery.errors import FindingsError
+from cannery.recipe.recipe import Options
+from cannery.standin.spec import StandInSpec, entrypoint, image_config, standin_reference, standin_spec
+from cannery.standin.stubs import Stub
+from cannery.standin.tree import Entry, cann_tree, tree_tar, with_parents
+from cannery.vocab import Arch, Chip
 
 LATEST = "/usr/local/Ascend/ascend-toolkit/latest"
 ATB = "/usr/local/Ascend/nnal/atb"

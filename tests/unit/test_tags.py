@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cannery.core.errors import UsageError
-from cannery.core.tags import ImageTag, parse_tag
-from cannery.core.target import parse_cann, parse_os, parse_python
-from cannery.core.words import Chip
+from cannery.catalog.target import parse_cann, parse_os, parse_python
+from cannery.errors import UsageError
+from cannery.plan.tags import ImageTag, parse_tag
+from cannery.vocab import Chip
 
 # What Docker takes for a tag.
 DOCKER_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", re.ASCII)

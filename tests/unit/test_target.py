@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cannery.core.errors import UsageError
-from cannery.core.target import Target, parse_arch, parse_cann, parse_chip, parse_os, parse_python
-from cannery.core.words import Arch, Chip
+from cannery.catalog.target import Target, parse_arch, parse_cann, parse_chip, parse_os, parse_python
+from cannery.errors import UsageError
+from cannery.vocab import Arch, Chip
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from factories import catalog, compatibility, components, inputs, profile, recipe
 
-from cannery.core.catalog import Component
-from cannery.core.fields import NPU_CHECKS, TRAIN_CHECKS
-from cannery.core.manifest import manifest
-from cannery.core.planning import make_plan
-from cannery.core.recipe import Options, Recipe
-from cannery.core.training import ENGINES, TRAINERS, train_skips, trainer
+from cannery.catalog.catalog import Component
+from cannery.catalog.fields import NPU_CHECKS, TRAIN_CHECKS
+from cannery.plan.make import make_plan
+from cannery.plan.manifest import manifest
+from cannery.plan.train import ENGINES, TRAINERS, train_skips, trainer
+from cannery.recipe.recipe import Options, Recipe
 from verifying import train
 
 STANDIN_WORD = "it imports acl"

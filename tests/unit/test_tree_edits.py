@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from cannery.core.component import Edit
-from cannery.core.errors import BuildFailedError
-from cannery.core.tree_edits import edited
+from cannery.catalog.component import Edit
+from cannery.errors import BuildFailedError
+from cannery.patches.tree_edits import edited
 
 INIT = b"import logging\n\nfrom .utils.device import is_npu_available\n\n__all__ = []\n"
 

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 import pytest
 from factories import catalog, components, profile
 
-from cannery.core.catalog import Component
-from cannery.core.compatibility import Row
-from cannery.core.errors import FindingsError, NetworkError, UsageError
-from cannery.core.outdated import Newest
-from cannery.core.profile_edit import SetBound, SetDate, SetVersion
-from cannery.core.recipe import Options
-from cannery.core.selection import select
-from cannery.core.upgrade import asked_names, upgrade_edits
-from cannery.core.upgrade_reason import HELD, LATER, reason_after
-from cannery.core.wishes import Editable, Wish, checked_wishes, parse_wishes
-from cannery.core.words import Arch
+from cannery.catalog.catalog import Component
+from cannery.catalog.compatibility import Row
+from cannery.errors import FindingsError, NetworkError, UsageError
+from cannery.recipe.recipe import Options
+from cannery.recipe.select import select
+from cannery.upgrade.edit import SetBound, SetDate, SetVersion
+from cannery.upgrade.outdated import Newest
+from cannery.upgrade.upgrade import asked_names, upgrade_edits
+from cannery.upgrade.upgrade_reason import HELD, LATER, reason_after
+from cannery.upgrade.wishes import Editable, Wish, checked_wishes, parse_wishes
+from cannery.vocab import Arch
 
 if TYPE_CHECKING:
     from packaging.specifiers import SpecifierSet

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from cannery.core.image_user import ImageUser
-from cannery.core.mounts import Mount
-from cannery.core.user_caches import user_caches
+from cannery.plan.overlay import ImageUser
+from cannery.run.mounts import Mount
+from cannery.run.user_caches import user_caches
 
 
 def test_the_users_own_folders_are_those_of_the_images_user() -> None:

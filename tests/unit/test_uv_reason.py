@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cannery.core.lock import PROFILE_VIA
-from cannery.core.uv_reason import BOUND, Fact, FactKind, parse_reasons
+from cannery.explain.derivation import BOUND, Fact, FactKind, parse_reasons
+from cannery.lock.lock import PROFILE_VIA
 
 TEXTS = Path(__file__).parent / "data/uv_reasons"
 

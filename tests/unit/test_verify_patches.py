@@ -17,8 +17,8 @@ import jsonschema
 import pytest
 from data.verify_tree import MINOR, REPOSITORY, Tree
 
-from cannery.core.manifest import patch_skips
-from cannery.core.py_changes import in_force
+from cannery.patches.py_changes import in_force
+from cannery.plan.manifest import patch_skips
 from patched import definitions
 from verifying import readable
 from verifying.checks import check_ids, run_checks

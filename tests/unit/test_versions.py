@@ -7,10 +7,10 @@ from factories import recipe
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cannery.core.errors import UsageError
-from cannery.core.recipe import Options
-from cannery.core.target import parse_cann
-from cannery.core.versions import canonical, order, without_build
+from cannery.catalog.target import parse_cann
+from cannery.catalog.versions import canonical, order, without_build
+from cannery.errors import UsageError
+from cannery.recipe.recipe import Options
 
 # Oldest first, each written as its makers do.
 CANN = [

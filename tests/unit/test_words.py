@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cannery.core.errors import UsageError
-from cannery.core.words import ARCH_ALIASES, CHIP_ALIASES, Arch, Chip, did_you_mean, nearest, parse_word
+from cannery.errors import UsageError
+from cannery.vocab import ARCH_ALIASES, CHIP_ALIASES, Arch, Chip, did_you_mean, nearest, parse_word
 
 
 @pytest.mark.parametrize(

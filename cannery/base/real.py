@@ -1,0 +1,172 @@
+"""The image that a build really stands on, and how it differs from what images/bases/ records of its target."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from cannery.catalog.versions import without_build
+from cannery.compat.findings import Finding, in_order
+from cannery.recipe.base_env import expand_env, python_home
+from cannery.util.image_reference import BASE_DIGEST, BASE_NAME, parse_reference, pinned, split_digest
+from cannery.vocab import BaseKind, Severity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from cannery.engine.oci import ImageConfig
+    from cannery.plan.plan import Plan
+    from cannery.recipe.recipe import Recipe
+    from cannery.vocab import Arch
+
+_PYTHON = re.compile(r"(/usr/local/python[0-9][0-9.]*)/bin")
+# A tag as CANN images have it, which copies under other names keep: <cann>-<chip>-<os>-py<python>.
+_TAG = re.compile(
+    r"(?P<cann>\d+\.\d+(?:\.\w+)?)-(?P<chip>910b|910|a3|a5|310p)-(?P<os>[a-z]+[\d.]+)-py(?P<python>3\.\d+)"
+)
+# What the file /etc/os-release is to a container, base images of distributions say in these two labels.
+_OS_LABELS = ("org.opencontainers.image.ref.name", "org.opencontainers.image.version")
+
+
+@dataclass(frozen=True)
+class BaseNeed:
+    """What a build asks of its base: one of `references`, the first that is there, for every one of `arches`.
+
+    `arch` is the target's, which is among `arches` (the stages run on the build host's own); `kind` as in the recipe.
+    """
+
+    references: tuple[str, ...]
+    arch: Arch
+    arches: tuple[Arch, ...]
+    kind: BaseKind
+
+
+@dataclass(frozen=True)
+class BaseImage:
+    """A base that was found: its reference without digest, the digest of its index or manifest, its configuration.
+
+    `digest` is None for an image of the engine that came from no registry; `config` is None where `unread` says why.
+    `held` is an image that the engine has already. `size` are the bytes that a registry gives of it, 0: not known.
+    """
+
+    reference: str
+    digest: str | None
+    config: ImageConfig | None
+    held: bool = False
+    unread: str = ""
+    size: int = 0
+
+
+def base_need(plan: Plan, *, own_builder: bool = False) -> BaseNeed:
+    """Return what `plan` asks. Another builder (`own_builder`) runs its stages on an arch that is not known here."""
+    recipe = plan.recipe
+    arches = {recipe.target.arch} if own_builder else {recipe.target.arch, plan.build_arch}
+    return BaseNeed(recipe.base.references, recipe.target.arch, tuple(sorted(arches)), recipe.base.kind)
+
+
+def on_base(plan: Plan, reference: str, digest: str | None) -> Plan:
+    """Return `plan` on that very image: FROM names it by digest. The tag stays: it names the recipe's references."""
+    exact = pinned(reference, digest)
+    return replace(plan, base_reference=exact, build_reference=exact)
+
+
+def on_labelled_base(plan: Plan, labels: Mapping[str, str]) -> Plan:
+    """Return `plan` on the base that the labels of an image built from it name, so that their manifests are equal."""
+    if plan.recipe.base.kind is BaseKind.STANDIN or BASE_NAME not in labels:
+        return plan
+    name, digest = split_digest(labels[BASE_NAME])
+    known = {split_digest(reference)[0] for reference in plan.recipe.base.references}
+    return on_base(plan, name, labels.get(BASE_DIGEST) or digest) if name in known else plan
+
+
+def compare(recipe: Recipe, base: BaseImage) -> tuple[Finding, ...]:
+    """Return how the base differs from what is recorded of the recipe's target; errors are what no build can outlive.
+
+    These are the CPU architecture and the interpreter's folder, in which the stages run. All else is a warning, since
+    tags are rewritten in place, and images of others are others.
+    """
+    tag = _tag_findings(recipe, base) if recipe.base.kind is BaseKind.CUSTOM else ()
+    if base.config is None:
+        what = f"the configuration of {base.reference} could not be read: {base.unread}"
+        return in_order([*tag, Finding(Severity.WARNING, "base.unread", what, "it is not compared with images/bases")])
+    return in_order([*tag, *_config_findings(recipe, base.reference, base.config)])
+
+
+def _config_findings(recipe: Recipe, reference: str, config: ImageConfig) -> Iterator[Finding]:
+    arch, home = recipe.target.arch, python_home(recipe.base.tag)
+    if config.architecture != arch:
+        what = f"{reference} is for {config.architecture}, the target is {arch}"
+        yield Finding(Severity.ERROR, "base.arch", what, fix=f"ARCH={config.architecture}, or another base")
+    homes = tuple(dict.fromkeys(_PYTHON.findall(config.env.get("PATH", ""))))
+    if home not in homes:
+        yield _no_python(recipe, reference, home, homes)
+    expected = expand_env(recipe.base.line, recipe.target, recipe.base.tag)
+    if "ASCEND_TOOLKIT_HOME" not in config.env:
+        what = f"{reference} sets no ASCEND_TOOLKIT_HOME: is it a CANN image?"
+        yield _warning(recipe, "base.toolkit", what)
+        return
+    yield from _env_findings(recipe, reference, config.env, expected)
+    yield from _os_findings(recipe, reference, config.labels)
+
+
+def _no_python(recipe: Recipe, reference: str, home: str, homes: tuple[str, ...]) -> Finding:
+    instead = f"it has {' and '.join(homes)}" if homes else "its PATH names none"
+    is_custom = recipe.base.kind is BaseKind.CUSTOM
+    return Finding(
+        Severity.ERROR,
+        "base.python",
+        f"{reference} has no Python in {home}: {instead}",
+        "the stages run that interpreter, and the environment names its folder",
+        "CANN, CHIP, OS and PYTHON say whose image it is like"
+        if is_custom
+        else f"BASE=<an older digest of the image>, or record what it has in images/bases/{recipe.base.line.cann}.yaml",
+    )
+
+
+def _env_findings(
+    recipe: Recipe, reference: str, env: Mapping[str, str], expected: Mapping[str, str]
+) -> Iterator[Finding]:
+    told = {
+        "ASCEND_TOOLKIT_HOME": ("base.toolkit", "CANN's home"),
+        "ATB_HOME_PATH": ("base.atb", "ATB's folder, which names its C++ ABI,"),
+    }
+    for name, (code, words) in told.items():
+        if name in expected and env.get(name) != expected[name]:
+            what = f"{words} is {env.get(name, 'not set')} in {reference}, recorded is {expected[name]}"
+            yield _warning(recipe, code, what)
+    others = [name for name, value in expected.items() if name not in told and env.get(name) != value]
+    # Paths follow from the two above: one difference is told once.
+    if others and all(env.get(name) == expected.get(name) for name in told):
+        shown = ", ".join(others[:6]) + (f" and {len(others) - 6} more" if len(others) > 6 else "")
+        yield _warning(recipe, "base.env", f"the environment of {reference} differs from the recorded one in {shown}")
+
+
+def _os_findings(recipe: Recipe, reference: str, labels: Mapping[str, str]) -> Iterator[Finding]:
+    name, version = (labels.get(label, "").lower() for label in _OS_LABELS)
+    if name in {"ubuntu", "openeuler", "debian"} and version and recipe.target.os != f"{name}{version}":
+        what = f"the labels of {reference} say {name} {version}, the target is {recipe.target.os}"
+        yield _warning(recipe, "base.os", what, "OS decides which package manager is used")
+
+
+def _tag_findings(recipe: Recipe, base: BaseImage) -> Iterator[Finding]:
+    """Compare what the tag of the user's own reference says with the target."""
+    found = _TAG.search(parse_reference(base.reference).tag.lower())
+    target = recipe.target
+    says = found.groupdict() if found else {}
+    mine = {"cann": without_build(target.cann), "chip": str(target.chip), "os": target.os, "python": target.python}
+    wrong = {name: value for name, value in says.items() if value != mine[name]}
+    if wrong:
+        words = ", ".join(f"{name} {value} (target: {mine[name]})" for name, value in wrong.items())
+        fix = " ".join(f"{name.upper()}={value}" for name, value in wrong.items())
+        what = f"the tag of {base.reference} says {words}"
+        yield Finding(Severity.WARNING, "base.tag", what, "checks and locks are the target's", fix)
+
+
+def _warning(recipe: Recipe, code: str, what: str, why: str = "") -> Finding:
+    if recipe.base.kind is BaseKind.CUSTOM:
+        fix = "CANN, CHIP, OS and PYTHON say whose image it is like"
+        return Finding(Severity.WARNING, code, what, why or "the image gets the target's environment", fix)
+    why = "tags are rewritten in place: the pushed image is not the one that was recorded"
+    fix = f"compare with images/bases/{recipe.base.line.cann}.yaml"
+    return Finding(Severity.WARNING, code, what, why, fix)

@@ -1,0 +1,183 @@
+"""Why a build ended: the state of a failed bake turned into the error of its kind.
+
+The texts were recorded from buildx 0.13.1 with Docker 26.1.5 (tests/unit/data) or are BuildKit's own messages.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cannery.build.stages import labeller
+from cannery.errors import BuildFailedError, CanneryError, NetworkError, UnableError, UsageError
+from cannery.util.image_reference import registry_of
+
+if TYPE_CHECKING:
+    from cannery.build.progress import BuildState, Step
+
+NEEDED_BUILDX = "0.13"
+# The stream from the engine broke off: gRPC's words for a daemon that ended.
+_AWAY = re.compile(r"error reading from server: EOF|code = Unavailable|Unavailable: |transport is closing")
+_NO_SPACE = re.compile(r"no space left on device|disk quota exceeded", re.IGNORECASE)
+_EXEC_FORMAT = re.compile(r"exec format error", re.IGNORECASE)
+_EXIT_CODE = re.compile(r"exit code: (\d+)")
+_OLD_BUILDX = re.compile(r"invalid progress|unknown flag: --(progress|metadata-file)", re.IGNORECASE)
+_PLAIN_PROGRESS = re.compile(r"#\d+ \[")
+# A docker without the plugin takes `bake` or its options for its own.
+_NO_BUILDX = re.compile(
+    r"unknown command: docker (buildx|bake)|'buildx' is not a docker command|unknown shorthand flag: 'f' in -f"
+)
+_ENGINE = re.compile(
+    r"cannot connect to the docker daemon|error during connect|no builder \"[^\"]*\" found|docker daemon socket"
+    r"|builder instance .* not found|failed to find driver",
+    re.IGNORECASE,
+)
+_BAKE_FILE = re.compile(r"^(docker-bake\.json:\d+|unknown key:|failed to find target|could not find any target)")
+_REMOTE = re.compile(
+    r"failed to resolve source metadata|failed to do request|failed to authorize|failed to fetch \w+ token"
+    r"|failed to push|pull access denied|dial tcp|i/o timeout|no such host|x509:|tls:|TLS handshake|toomanyrequests"
+    r"|httpReadSeeker|unexpected status|401 Unauthorized|403 Forbidden|connection re(set|fused)"
+)
+# apt's and dnf's words for a mirror of system packages that does not answer.
+_MIRROR_AWAY = re.compile(
+    r"Temporary failure resolving|Could not resolve|Couldn't resolve host|Could not connect to|Unable to connect to"
+    r"|Connection (?:timed out|failed|refused)|Network is unreachable|No route to host|Curl error \(\d+\)"
+)
+_URL_HOST = re.compile(r"https?://(?:[^/\s@\"]*@)?([^/\s\"]+)")
+_REFERENCE = re.compile(r"(?:load metadata for|source metadata for|^FROM) (\S+?)(?=:? |:?$)")
+_REASONS = (
+    (re.compile(r"x509|tls:|TLS handshake|certificate"), "its TLS certificate is not accepted",
+     "make the registry's CA known to the engine (/etc/docker/certs.d/<registry>/ca.crt)"),
+    (re.compile(r"toomanyrequests|429 "), "it limits the rate of requests", "wait, log in, or use a mirror"),
+    (re.compile(r"401|403|unauthorized|denied|failed to authorize", re.IGNORECASE), "it refuses access",
+     "`docker login` there, and see that the name is right"),
+    (re.compile(r"no match for platform"), "it has the image, but not for this platform", "see that ARCH is right"),
+    (re.compile(r"not found|manifest unknown|404"), "it has no such image", "see that name and tag are right"),
+    (re.compile(""), "it cannot be reached",
+     "check the network and the engine's proxy; a mirror or BASE=<reference> can take its place"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Context:
+    """What the message needs beside the state: log path, command for the stage alone, free space, all as text."""
+
+    log: str
+    retry: str = ""
+    space: str = ""
+
+
+def failure(state: BuildState, context: Context) -> CanneryError:
+    """Return the error for a bake that ended with a status other than 0: usage, unable, network or build failed."""
+    step = state.failed
+    text = _text(state, step)
+    if _AWAY.search(text):
+        hint = "run the same command again: what was built before is kept"
+        return UnableError(f"the engine went away during the build\n{_short(text)}", where="engine", hint=hint)
+    tail = step.log.tail if step else ()
+    early = _cannot_start(state, text) if step is None else None
+    if early is not None:
+        return early
+    where = _where(state, step)
+    if _NO_SPACE.search(text) or any(_NO_SPACE.search(line) for line in tail):
+        space = f" ({context.space})" if context.space else ""
+        hint = f"free some space there (`build.py clean` shows what Cannery holds); full log: {context.log}"
+        return UnableError(f"no space left on the engine's disk{space}\n{_short(text)}", where=where, hint=hint)
+    if _EXEC_FORMAT.search(text) or any(_EXEC_FORMAT.search(line) for line in tail[-3:]):
+        what = f"a program for another architecture cannot run here\n{_short(text)}"
+        hint = "QEMU for the target's platform is missing: `build.py doctor PROFILE` with the same ARCH says what to do"
+        return UnableError(what, where=where, hint=hint)
+    if not text.startswith("process ") and (_REMOTE.search(text) or _is_base(step)):
+        return _network(step, text)
+    return _build_failed(step, text, where, state, context)
+
+
+def needs_newer_buildx(state: BuildState) -> bool:
+    """Whether this is a buildx before 0.13: it either refuses `rawjson` or writes plain progress instead."""
+    return not state.events and any(_OLD_BUILDX.search(line) or _PLAIN_PROGRESS.match(line) for line in state.other)
+
+
+def _cannot_start(state: BuildState, text: str) -> CanneryError | None:
+    spoken = "\n".join(state.other)
+    if needs_newer_buildx(state):
+        hint = f"install docker-buildx {NEEDED_BUILDX} or newer, or let Cannery start its own engine"
+        return UnableError(f"this buildx does not know --progress=rawjson: {NEEDED_BUILDX} is needed", hint=hint)
+    if _NO_BUILDX.search(spoken) and not state.events:
+        hint = "install the package docker-buildx (or docker-buildx-plugin), or let Cannery start its own engine"
+        return UnableError("docker has no buildx, and so no BuildKit builds", hint=hint)
+    if _ENGINE.search(text):
+        return UnableError(_short(text), where="engine", hint="is it running, and may this user reach it?")
+    if _BAKE_FILE.search(text):
+        return UsageError(_short(text), where="docker-bake.json", hint="`build.py render` writes the file anew")
+    return None
+
+
+def _is_base(step: Step | None) -> bool:
+    """Whether the step only fetches the base image: whatever goes wrong there is the registry's answer."""
+    return step is not None and (step.name.stage == "base image" or step.name.instruction.startswith("FROM "))
+
+
+def _network(step: Step | None, text: str) -> NetworkError:
+    named = step.name.instruction if step else ""
+    reference = _REFERENCE.search(named) or _REFERENCE.search(text)
+    url = _URL_HOST.search(text)
+    registry = registry_of(reference[1]) if reference else url[1] if url else "registry"
+    reason, hint = next((reason, hint) for pattern, reason, hint in _REASONS if pattern.search(text))
+    image = f" ({reference[1]})" if reference else ""
+    return NetworkError(f"{reason}{image}\n{_short(text)}", where=f"registry {registry}", hint=hint)
+
+
+def _build_failed(step: Step | None, text: str, where: str, state: BuildState, context: Context) -> CanneryError:
+    what = _what_failed(step, text, state, context)
+    if step and _is_without_mirror(step):
+        hint = (
+            "a build's containers must reach the mirror of system packages, as the host does: see the engine's DNS and "
+            "network, then run the same command again; what was built is kept"
+        )
+        return NetworkError(what, where=where, hint=hint)
+    hints = [f"this stage alone: {context.retry}"] if context.retry else []
+    if _exit_code(text) == "137":
+        hints.append("137 means killed from outside, most often for want of memory: see `dmesg`")
+    return BuildFailedError(what, where=where, hint="\n  → ".join(hints))
+
+
+def _is_without_mirror(step: Step) -> bool:
+    """Whether the step installs system packages, and said that it could not reach whoever has them."""
+    return "/system.sh " in step.name.instruction and any(_MIRROR_AWAY.search(line) for line in step.log.tail)
+
+
+def _exit_code(text: str) -> str:
+    code = _EXIT_CODE.search(text) if text.startswith("process ") else None
+    return code[1] if code else ""
+
+
+def _what_failed(step: Step | None, text: str, state: BuildState, context: Context) -> str:
+    code = _exit_code(text)
+    what = [f"build failed: exit code {code}" if code else f"build failed: {_short(text)}"]
+    if step:
+        what.append(f"  {step.name.instruction}")
+        what += [f"  | {line}" for line in step.log.tail]
+    else:
+        what += [f"  | {line}" for line in state.other[-12:]]
+    what.append(f"  full log: {context.log}")
+    if state.clipped:
+        what.append(f"  BuildKit dropped output above {state.clipped}: start the builder with")
+        what.append("  BUILDKIT_STEP_LOG_MAX_SIZE=-1 BUILDKIT_STEP_LOG_MAX_SPEED=-1 to see all of it")
+    return "\n".join(what)
+
+
+def _where(state: BuildState, step: Step | None) -> str:
+    return f"stage {labeller(state)(step.name)}" if step and step.name.number else step.name.stage if step else ""
+
+
+def _text(state: BuildState, step: Step | None) -> str:
+    if step:
+        return step.error
+    errors = [n for n, line in enumerate(state.other) if line.startswith("ERROR: ")]
+    text = "\n".join(state.other[errors[-1] :] if errors else state.other[-5:])
+    return text.removeprefix("ERROR: ").removeprefix("failed to solve: ") or "no reason given"
+
+
+def _short(text: str, limit: int = 1000) -> str:
+    return text if len(text) <= limit else f"{text[:limit]} …"

@@ -1,0 +1,88 @@
+"""Free disk, looked at before the first step, so that no build dies of it after half an hour."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from cannery.engine.io.find import free_disk
+from cannery.errors import UnableError
+from cannery.lock.io.wheel_store import missing_bytes
+from cannery.vocab import BaseKind
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cannery.context import Context
+    from cannery.engine.io.find import Engine
+    from cannery.lock.lock import Lock
+    from cannery.plan.plan import Plan
+
+# Bytes on the engine's disk per byte of wheel: unpacked with .pyc about 3.4 (seen: 420 MB of wheels, 1.4 GB), once in
+# the stage and once in the image, and the build context's copy of the wheels.
+ENGINE_FACTOR = 8
+# The stand-in as a base, with room to spare: the least that any base takes. A CANN base is many times that.
+BASE_BYTES = 1_500_000_000
+# Debian packages, the system that is made of them and its tar: 360 MB at the end, about three times that between.
+STANDIN_BYTES = 1_100_000_000
+# The own engine's packages (100 MB) and what is unpacked of them (300 MB).
+ENGINE_BYTES = 400_000_000
+# Of a layer of libraries gzip leaves a third (seen: 2.7 GB, 870 MB); less than this it leaves of no image of ours.
+PACKED = 0.25
+# Bytes that a base takes on the engine's disk per byte that a registry gives.
+UNPACKED = 2.5
+HINT = "free some (`build.py clean` shows what Cannery holds), or set CANNERY_CACHE to another disk"
+
+
+def check_output_space(path: Path, size: int, *, packed: bool) -> None:
+    """Raise `UnableError` with numbers where an archive of an image of `size` bytes cannot fit at `path`.
+
+    The least that it can take is asked for, so that nothing is refused that would fit; `packed` archives are as gzip.
+    What stands at `path` keeps its room until the new one is whole.
+    """
+    needed = int(size * PACKED) if packed else size
+    hint = "free some, or name a file on another disk with --output; .tar.gz and bundles take about a third of a .tar"
+    _need(path.parent, _free(path.parent), needed, path.name, hint)
+
+
+def check_cache_space(context: Context, plan: Plan) -> None:
+    """Raise `UnableError` with numbers when the cache cannot hold what is still to be fetched: before anything is."""
+    needed = missing_bytes(plan.lock.packages, context.cache)
+    if plan.recipe.base.kind is BaseKind.STANDIN and not any((context.cache / "rootfs").glob("*.tar")):
+        needed += STANDIN_BYTES
+    if not (context.cache / "engine").is_dir():
+        needed += ENGINE_BYTES
+    _need(context.cache, _free(context.cache), needed, "what is to be fetched")
+
+
+def check_engine_space(engine: Engine, plan: Plan, base: int | None) -> None:
+    """Raise `UnableError` with numbers when the engine's data root cannot hold what the build adds.
+
+    `base` are the bytes that a registry gives of the base, 0 where the engine has it, None where nothing is known: then
+    the least that any takes. Layers that the engine already has are not known before the build, so a rebuild is asked
+    for the same room: half of their estimate is let pass.
+    """
+    room = free_disk(engine)
+    if room is None:
+        return
+    below = BASE_BYTES // 2 if base is None else int(base * UNPACKED)
+    words = f"layers, {below / 1e6:,.0f} MB of it for the base" if base else "layers"
+    _need(engine.data_root, room, layers_bytes(plan.lock) // 2 + below, words)
+
+
+def layers_bytes(lock: Lock) -> int:
+    """Return the bytes that building the layers of a lock's wheels takes on the engine's disk, about."""
+    return sum(package.size for package in lock.packages) * ENGINE_FACTOR
+
+
+def _need(place: Path | None, free: int, needed: int, what: str, hint: str = HINT) -> None:
+    if free < needed:
+        words = f"not enough disk for {what}: {needed / 1e6:,.0f} MB needed, {free / 1e6:,.0f} MB free"
+        raise UnableError(words, where=str(place), hint=hint)
+
+
+def _free(path: Path) -> int:
+    while not path.exists():
+        path = path.parent
+    found = os.statvfs(path)
+    return found.f_bavail * found.f_frsize

@@ -1,0 +1,74 @@
+"""The full log of a build: text for people, each line with its time and stage, written as it comes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cannery.build.progress import Status
+from cannery.build.stages import labeller
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import TracebackType
+    from typing import Self
+
+    from cannery.build.progress import BuildState
+
+
+class BuildLog:
+    """Writes what each new state brought: steps that began or ended, lines they printed, what bake said.
+
+    The state is already free of secrets (`apply` redacts). Every update is flushed, so that a killed run leaves a
+    log up to its last moment.
+    """
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = path.open("w", encoding="utf-8", errors="replace")
+        self._told: dict[str, Status] = {}
+        self._other: tuple[str, ...] = ()
+        self._warnings = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+    def write(self, state: BuildState) -> None:
+        """Write what `state` brought since the last call. Call it once for every event."""
+        labels = labeller(state)
+        names = {step.key: labels(step.name) for step in state.steps}
+        begun = [step for step in state.steps if self._begun(step.key, step.status)]
+        lines = [(step.key, f"--- {step.name.instruction}") for step in begun]
+        lines += state.fresh
+        for step in state.steps:
+            ended = step.status not in {Status.WAITING, Status.RUNNING}
+            # A vertex that ends a second time (BuildKit probes, then works) is news only when it failed.
+            told = self._told.get(step.key)
+            if ended and (told is Status.RUNNING or (step.error and told is not step.status)):
+                self._told[step.key] = step.status
+                error = f": {step.error}" if step.error else ""
+                lines.append((step.key, f"--- {step.status}{error}"))
+        text = [f"{state.seconds:8.2f} [{names[key]}] {line}\n" for key, line in lines]
+        if state.other != self._other:
+            text.append(f"{state.seconds:8.2f} [bake] {state.other[-1]}\n")
+            self._other = state.other
+        text += [f"{state.seconds:8.2f} [warning] {line}\n" for line in state.warnings[self._warnings :]]
+        self._warnings = len(state.warnings)
+        if text:
+            self._file.write("".join(text))
+            self._file.flush()
+
+    def note(self, text: str) -> None:
+        """Write a line of Cannery's own."""
+        self._file.write(f"{'':8} [cannery] {text}\n")
+        self._file.flush()
+
+    def _begun(self, key: str, status: Status) -> bool:
+        new = status is not Status.WAITING and key not in self._told
+        if new:
+            self._told[key] = Status.RUNNING
+        return new

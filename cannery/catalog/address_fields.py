@@ -1,0 +1,123 @@
+"""Fields of the catalog that hold addresses: of package indexes, git hosts and image registries.
+
+None may hold credentials, which the host's own settings have (pip's, git's credential helper, docker's login): files of
+the catalog are committed. A message about an address that might hold some does not show it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Annotated
+from urllib.parse import urlsplit
+
+from cannery.catalog.fault import FaultError
+from cannery.catalog.fields import parsed
+from cannery.errors import UsageError
+from cannery.util.image_reference import parse_reference
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+REPOSITORY = "{repository}"
+FILE = "{file}"
+# `git@host:path`, as ssh has it: the user's name is everybody's.
+# A user or a host that begins with - is an option to ssh.
+SCP = re.compile(r"(?!-)[A-Za-z0-9_.-]+@(?!-)[A-Za-z0-9.-]+:[^\s@:?#]+")
+SSH_USER = re.compile(r"(?<=^ssh://)(?!-)[A-Za-z0-9_.-]+@")
+HOST = re.compile(r"(?!-)[\w.-]+|\[[0-9A-Fa-f:.]+\]")
+CREDENTIALS = "credentials stand in an address, or an @ that looks like them"
+INDEX_HINT = "leave them out here, and put them into the pip settings of the host (or its netrc); an @ in a path is %40"
+GIT_HINT = "leave them out here, and put them into git's credential helper of the host; an @ in a path is %40"
+REGISTRY_HINT = "leave them out here, and use `docker login` on the host"
+
+
+HASH = re.compile(r"(?<=\.whl)#sha256=[0-9a-f]{64}$")
+
+
+def checked_url(text: str, schemes: Collection[str], example: str) -> None:
+    """Raise `FaultError` unless `text` is a URL of one of `schemes`: a host (not of `file`), a path, and no more."""
+    fault = FaultError(f"{text!r} is not a URL", f"written like {example}")
+    if not text.isprintable() or re.search(r"\s", text):
+        raise fault
+    try:
+        parts = urlsplit(text)
+        _ = parts.port  # raises for what is no port
+    except ValueError as error:
+        raise FaultError(f"{text!r} is not a URL: {error}", f"written like {example}") from error
+    if parts.scheme not in schemes:
+        raise FaultError(f"{text!r} is not a URL of {' or '.join(schemes)}", f"written like {example}")
+    host = parts.netloc.rpartition(":")[0] if re.search(r":\d*$", parts.netloc) else parts.netloc
+    if parts.scheme == "file" and not (parts.path.startswith("/") and parts.netloc in {"", "localhost"}):
+        raise FaultError(f"{text!r} names no absolute path", "a file's URL is file:///folder")
+    if parts.scheme != "file" and not HOST.fullmatch(host):
+        raise fault
+    if "?" in text or "#" in text:
+        raise FaultError(
+            f"{text.partition('?')[0].partition('#')[0]!r} has a query or a fragment behind it", "leave it out"
+        )
+
+
+def _index_url(value: str, _option: str) -> str:
+    if "@" in value:
+        raise FaultError(CREDENTIALS, INDEX_HINT)
+    # An index that is one wheel may tell its hash, as pip's own links do.
+    checked_url(HASH.sub("", value), ("https", "http", "file"), "https://host/simple")
+    return value
+
+
+def _host_url(value: str, _option: str) -> str:
+    is_scp = SCP.fullmatch(value.replace(REPOSITORY, "r"))
+    plain = value if is_scp else SSH_USER.sub("", value)
+    if "@" in plain and not is_scp:
+        raise FaultError(CREDENTIALS, GIT_HINT)
+    example = f"https://host/{REPOSITORY}.git"
+    if re.findall(r"\{[^{}]*\}|[{}]", value) != [REPOSITORY]:
+        what = f"{value!r} has to hold {REPOSITORY} once, which stands for owner/name, and no other braces"
+        raise FaultError(what, f"written like {example}")
+    if not is_scp:
+        checked_url(plain.replace(REPOSITORY, "owner/name"), ("https", "http", "ssh", "file"), example)
+    return value
+
+
+def _files_url(value: str, _option: str) -> str:
+    example = f"https://host/{REPOSITORY}/releases/download/{FILE}"
+    if "@" in value:
+        raise FaultError(CREDENTIALS, GIT_HINT)
+    if sorted(re.findall(r"\{[^{}]*\}|[{}]", value)) != [FILE, REPOSITORY]:
+        what = f"{value!r} has to hold {REPOSITORY} and {FILE} once each, and no other braces"
+        raise FaultError(what, f"written like {example}")
+    checked_url(value.replace(REPOSITORY, "owner/name").replace(FILE, "file"), ("https", "http", "file"), example)
+    return value
+
+
+def _registry(value: str, _option: str) -> str:
+    if "@" in value or "://" in value:
+        raise FaultError(
+            "a repository of a registry is a host and a path, without scheme and credentials", REGISTRY_HINT
+        )
+    try:
+        parse_reference(f"{value}:tag")
+    except UsageError as error:
+        raise FaultError(
+            f"{value!r} is no repository of a registry", "written like registry.example/ascend/cann"
+        ) from error
+    return value
+
+
+def reference_fault(text: str) -> str:
+    """Say why an image reference of a user is not even read, without what may be secret in it; "" when it is.
+
+    It has a scheme or credentials, or the query of an address, where tokens stand.
+    """
+    named, _, digest = text.rpartition("@")
+    if "://" in text:
+        return "an image reference has no scheme (https://)" + ("" if "@" not in text else " and no credentials")
+    if "?" in text or "#" in text:
+        return "an image reference has nothing behind a ? or #, as addresses have"
+    return "" if "@" not in text or (digest.startswith("sha256:") and "@" not in named) else "credentials stand in it"
+
+
+IndexUrl = Annotated[str, parsed(_index_url)]
+FilesUrl = Annotated[str, parsed(_files_url)]
+HostUrl = Annotated[str, parsed(_host_url)]
+RegistryText = Annotated[str, parsed(_registry)]

@@ -1,0 +1,316 @@
+"""The catalog: closed, frozen models of the files below images/. Reading them is `cannery.catalog.io.read`'s work.
+
+Unknown keys are refused; what single values must look like is `cannery.catalog.fields`'s. docs/profiles.md explains the
+fields of profiles and components.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from packaging.utils import canonicalize_name
+from pydantic import Field, field_validator
+
+from cannery.catalog.address_fields import FilesUrl, HostUrl, IndexUrl, RegistryText
+from cannery.catalog.compatibility import Compatibility
+from cannery.catalog.component import Closed, Component
+from cannery.catalog.drivers import Drivers
+from cannery.catalog.fault import FaultError
+from cannery.catalog.fields import (
+    NAME,
+    CannText,
+    CheckId,
+    CommitText,
+    DateText,
+    DeviceText,
+    EnvLine,
+    EnvName,
+    EnvValue,
+    FileText,
+    FullPythonText,
+    GlobText,
+    LineText,
+    MachinePathText,
+    Name,
+    OsText,
+    PackageText,
+    PathText,
+    PatternText,
+    PythonText,
+    RelativeText,
+    RequirementText,
+    ResourceText,
+    SizeText,
+    SocText,
+    SuiteText,
+    TagText,
+    Text,
+    VersionText,
+    parsed,
+)
+from cannery.catalog.target import parse_arch, parse_chip
+from cannery.plan.overlay import UserField
+from cannery.vocab import Arch, BaseKind, Chip
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+# Seconds since 1970 that every file system and archive can hold.
+LATEST_EPOCH = 2**31 - 1
+
+
+def _only_once(words: Iterable[str]) -> None:
+    """Raise `FaultError` at the first of `words` that stood before."""
+    seen: set[str] = set()
+    for position, word in enumerate(words):
+        if word in seen:
+            raise FaultError(f"{word} stands twice", "remove one of them", (position,))
+        seen.add(word)
+
+
+class Index(Closed):
+    """A package index that the stacks name: its URLs in the order in which they are tried.
+
+    Without a URL it stands nowhere: what is bound to it are files of the user's own (WHEELHOUSE, find-links).
+    """
+
+    urls: tuple[IndexUrl, ...]
+    # Distributions that are known to stand there and may be missing elsewhere; a message can then say so.
+    serves: tuple[Name, ...] = ()
+    note: Text = ""
+
+
+class Host(Closed):
+    """A git host: the URL of a repository there, `{repository}` standing for `owner/name`.
+
+    `files` is the URL of a file that a repository publishes beside its commits, `{file}` standing for its path.
+    """
+
+    url: HostUrl
+    files: FilesUrl | None = None
+
+
+class Reasoned(Closed):
+    """A requirement that bends the resolution, with the reason it is there."""
+
+    requirement: RequirementText
+    reason: Text = Field(min_length=8)
+
+
+class Warned(Closed):
+    """What somebody who takes the stack has to know, as `check` prints it: a warning, and why it is so."""
+
+    what: Text
+    reason: Text = Field(min_length=8)
+
+
+class Pin(Closed):
+    """A component that a profile takes, at which version and why."""
+
+    name: Name
+    # Of wheels and archives: the exact version. Of a source: the full commit, or the release on the package index in
+    # its place.
+    version: VersionText | None = None
+    commit: CommitText | None = None
+    release: VersionText | None = None
+    extras: tuple[Name, ...] = ()
+    reason: Text = ""
+    # The version that the profile's guide names, where it is another one (`--as-documented`).
+    documented: VersionText | None = None
+
+
+class Later(Closed):
+    """A package whose uploads count up to another day than the profile's, with the reason."""
+
+    date: DateText
+    reason: Text = Field(min_length=8)
+
+
+class TargetDefaults(Closed):
+    """The target a profile is made for, and what else it may be built for."""
+
+    cann: CannText
+    chip: Annotated[Chip, parsed(parse_chip)]
+    os: OsText
+    python: PythonText
+    arch: tuple[Annotated[Arch, parsed(parse_arch)], ...] = Field((Arch.ARM64, Arch.AMD64), min_length=1)
+    pythons: tuple[PythonText, ...] = ()
+
+    @field_validator("arch", "pythons")
+    @classmethod
+    def _once(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        _only_once(value)
+        return value
+
+
+class Profile(Closed):
+    """One file of images/profiles: a stack."""
+
+    # The description that the image's label has.
+    summary: LineText
+    documents: tuple[Text, ...] = ()
+    # `cann`: the CANN image of the target; `standin`: the stand-in base.
+    base: Literal["cann", "standin"] = "cann"
+    target: TargetDefaults
+    exclude_newer: DateText
+    exclude_newer_packages: dict[Name, Later] = Field(default_factory=dict)
+    components: tuple[Pin, ...] = Field(min_length=1)
+    constraints: tuple[Reasoned, ...] = ()
+    overrides: tuple[Reasoned, ...] = ()
+    excludes: tuple[Reasoned, ...] = ()
+    warnings: tuple[Warned, ...] = ()
+    env: dict[EnvName, EnvValue] = Field(default_factory=dict)
+    shm_size: SizeText = "16g"
+    # Who the image runs as: a name, or {name, uid, gid}. None: root.
+    user: UserField | None = None
+    # Regular expressions of lines that `pip check` may print in the image.
+    pip_check_allow: tuple[PatternText, ...] = ()
+    may_skip: dict[BaseKind, tuple[CheckId, ...]] = Field(default_factory=dict)
+
+    @field_validator("excludes")
+    @classmethod
+    def _name_alone(cls, value: tuple[Reasoned, ...]) -> tuple[Reasoned, ...]:
+        for position, item in enumerate(value):
+            if not NAME.fullmatch(item.requirement):
+                what = f"{item.requirement!r}: a name alone is wanted here, since every version of it is left out"
+                raise FaultError(what, path=(position, "requirement"))
+        return value
+
+    @field_validator("exclude_newer_packages")
+    @classmethod
+    def _one_spelling(cls, value: dict[str, Later]) -> dict[str, Later]:
+        known: dict[str, str] = {}
+        for name in value:
+            other = known.setdefault(canonicalize_name(name), name)
+            if other != name:
+                raise FaultError(f"{name} and {other} are one package", "remove one of them", (name,))
+        return value
+
+    @field_validator("components")
+    @classmethod
+    def _once(cls, value: tuple[Pin, ...]) -> tuple[Pin, ...]:
+        _only_once(canonicalize_name(pin.name) for pin in value)
+        return value
+
+
+class BaseTag(Closed):
+    """One CANN image tag: its interpreter's full version and the C++ ABI of ATB that its ENV names."""
+
+    python: FullPythonText
+    atb_abi: Literal[0, 1]
+
+
+class VersionFile(Closed):
+    """A file of the base that tells the version of one CANN part.
+
+    `path` may hold `{machine}` (x86_64, aarch64); `line` is the line that tells it, `{version}` standing for the
+    version as CANN writes it (8.3.RC1).
+    """
+
+    name: Name
+    path: MachinePathText
+    line: LineText
+
+    def at(self, arch: Arch) -> str:
+        """Return the file's path in an image of `arch`."""
+        return self.path.replace("{machine}", arch.machine)
+
+
+class BaseLine(Closed):
+    """One file of images/bases: what the images of one CANN version have in common."""
+
+    cann: CannText
+    source: Text
+    toolkit_home: PathText
+    set_env: tuple[PathText, ...]
+    version_files: tuple[VersionFile, ...]
+    # ENV lines in the order in which the image sets them, by OS; `${NAME}` refers to what was set before,
+    # `{python_home}` to /usr/local/python<full version>, `{atb_abi}` to the tag's C++ ABI of ATB.
+    env: dict[OsText, tuple[EnvLine, ...]]
+    # What CANN's own Python code imports and these images do not bring into a virtual environment.
+    python_packages: tuple[RequirementText, ...]
+    tags: dict[TagText, BaseTag]
+
+
+class Registries(Closed):
+    """Where CANN images are published: full repositories, in the order in which they are tried."""
+
+    repositories: tuple[RegistryText, ...] = Field(min_length=1)
+    # By OS, where its images have repositories of their own.
+    by_os: dict[OsText, tuple[RegistryText, ...]] = Field(default_factory=dict)
+    source: Text
+
+    def of(self, os: str) -> tuple[str, ...]:
+        """Return the repositories of images on `os`."""
+        return self.by_os.get(os) or self.repositories
+
+
+class StubLibrary(Closed):
+    """A CANN library that the stand-in has as a stub, and which undefined symbols of torch_npu belong to it.
+
+    A symbol belongs to the library with the longest matching prefix (C names) or with the outermost namespace (C++).
+    `opened`: torch_npu opens it by name at run time, so that no NEEDED entry asks for it.
+    """
+
+    prefixes: tuple[Text, ...] = ()
+    namespaces: tuple[Text, ...] = ()
+    home: Literal["toolkit", "atb"] = "toolkit"
+    opened: bool = False
+
+
+class StandIn(Closed):
+    """images/standin/recipe.yaml: what the stand-in base is made of (DESIGN, "Stand-in base")."""
+
+    # Raised when the code that makes the image changes what it makes.
+    schema_number: int = Field(alias="schema", ge=1)
+    suite: SuiteText
+    python: PythonText
+    # Seconds since 1970: the mtime of every file.
+    epoch: int = Field(ge=0, le=LATEST_EPOCH)
+    packages: tuple[PackageText, ...] = Field(min_length=1)
+    # Globs of absolute paths that stay out of the image, and of those below them that come in all the same.
+    leave_out: tuple[GlobText, ...] = ()
+    keep: tuple[GlobText, ...] = ()
+    # Empty folders below the toolkit that CANN's own scripts and torch_npu look for.
+    folders: tuple[RelativeText, ...] = ()
+    libraries: dict[FileText, StubLibrary] = Field(min_length=1)
+
+
+class Tools(Closed):
+    """Build tools of the stages (uv, setuptools …); they never enter an image."""
+
+    requirements: tuple[RequirementText, ...]
+    exclude_newer: DateText
+
+
+class ChipAccess(Closed):
+    """How a container reaches the NPUs of one chip family: device nodes and host paths that it needs."""
+
+    names: LineText
+    cards: int = Field(ge=1, le=1024)
+    managers: tuple[DeviceText, ...] = Field(min_length=1)
+    mounts: tuple[PathText, ...]
+    # What HCCL reads to reach other hosts, and the version of the ranktable that it takes (None: none is known).
+    network: tuple[PathText, ...] = ()
+    ranktable: Text | None = None
+    # What the Ascend device plugin calls the chip's cards in Kubernetes.
+    resource: ResourceText | None = None
+    # What native builds call the chip, the usual one first: the value of SOC_VERSION and the like.
+    socs: tuple[SocText, ...] = ()
+
+
+class Catalog(Closed):
+    """Everything below images/, read and checked."""
+
+    chips: dict[str, ChipAccess]
+
+    profiles: dict[str, Profile]
+    components: dict[str, Component]
+    bases: dict[str, BaseLine]
+    registries: Registries
+    indexes: dict[str, Index]
+    hosts: dict[str, Host]
+    tools: Tools
+    standin: StandIn
+    compatibility: Compatibility
+    drivers: Drivers = Field(default_factory=Drivers)

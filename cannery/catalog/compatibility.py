@@ -1,0 +1,199 @@
+"""images/compatibility.yaml: a table of rows that say what fits what, each with its source and date."""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from functools import cached_property
+from typing import TYPE_CHECKING, Self
+
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+from pydantic import Field, field_validator, model_validator
+
+from cannery.catalog.component import Closed
+from cannery.catalog.fault import FaultError
+from cannery.catalog.fields import DateText, EnvName, ExactText, Name, PatternText, Text, specifier, version
+from cannery.catalog.requirement import package_name
+from cannery.catalog.target import parse_cann, parse_python
+from cannery.catalog.versions import canonical
+from cannery.errors import UsageError
+from cannery.vocab import Severity, did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+CANN, PYTHON, DRIVER = "cann", "python", "driver"
+BOUND = re.compile(r"(>=|<=|==|!=|>|<)\s*(.+)")
+
+
+class Rank(StrEnum):
+    """How much a source of rows weighs where two disagree; the first weighs most.
+
+    A release's own metadata wins over its makers' table, and that over a page or an image that shows a set in use.
+    """
+
+    METADATA = "metadata"
+    TABLE = "table"
+    DOCUMENT = "document"
+
+
+class RowSource(Closed):
+    """Where rows were read, and when."""
+
+    what: Text
+    rank: Rank
+    date: DateText
+
+    def __str__(self) -> str:
+        return f"{self.what}, {self.date}"
+
+
+def _distribution_cell(text: str) -> str:
+    return version(text) if text[:1].isdigit() else _range(text)
+
+
+def _range(text: str) -> str:
+    if not text:
+        raise FaultError("a version or a range of versions is wanted here", "like 2.7.1, or >=3.10,<3.12")
+    return specifier(text)
+
+
+def _cann_cell(text: str) -> str:
+    return parse_cann(text, "")
+
+
+def _python_cell(text: str) -> str:
+    return parse_python(text, "") if text[:1].isdigit() else _range(text)
+
+
+def _driver_cell(text: str) -> str:
+    bounds = [BOUND.fullmatch(part.strip()) for part in text.split(",")]
+    words = [text] if text[:1].isdigit() else [match[2] if match else "" for match in bounds]
+    try:
+        versions = [canonical(word) for word in words]
+    except ValueError as error:
+        raise FaultError(f"{text!r} is not a driver version", "written like 25.3.rc1, or >=25.0.rc1,<26.0.0") from error
+    return versions[0] if text[:1].isdigit() else text
+
+
+# What stands beside a release and is no distribution, and how its cell is read. A cell is a version or a range of them.
+CELLS: Mapping[str, Callable[[str], str]] = {CANN: _cann_cell, PYTHON: _python_cell, DRIVER: _driver_cell}
+
+
+class Row(Closed):
+    """What one release fits: `of` is `NAME==VERSION`, `fits` maps what stands beside it to a version or a range.
+
+    The keys of `fits` are distributions, and `cann`, `python`, `driver`. A version alone means that public version
+    (`2.7.1` holds for `2.7.1+cpu`), for `driver` the oldest; a range is a PEP 440 specifier (`>=3.9,<3.12`).
+    """
+
+    of: ExactText
+    fits: dict[Name, Text] = Field(min_length=1)
+    source: Text
+    note: Text = ""
+
+    @field_validator("fits")
+    @classmethod
+    def _spelt_one_way(cls, value: dict[str, str]) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for written, fit in value.items():
+            name = canonicalize_name(written)
+            if name in found:
+                raise FaultError(f"{name} stands here in two spellings", "remove one of them", (written,))
+            try:
+                found[name] = CELLS.get(name, _distribution_cell)(fit.strip())
+            except (FaultError, UsageError) as error:
+                raise FaultError(error.what.removeprefix(": "), error.hint, (written,)) from error
+        return found
+
+    @cached_property
+    def name(self) -> str:
+        """The normalised name of the release's distribution."""
+        return package_name(self.of)
+
+    @cached_property
+    def version(self) -> str:
+        """The release's version."""
+        (specifier,) = Requirement(self.of).specifier
+        return specifier.version
+
+
+class Denied(Closed):
+    """A glob of distribution names that must not come into an image, with the reason."""
+
+    pattern: Text
+    reason: Text
+
+
+class EnvRule(Closed):
+    """A variable that must not say something beside a distribution.
+
+    `value` is a pattern that the variable must not match; without it the variable has to name the version of `beside`.
+    """
+
+    variable: EnvName
+    beside: Name
+    value: PatternText | None = None
+    reason: Text
+    severity: Severity = Severity.ERROR
+
+
+class Compatibility(Closed):
+    """The table. A release in no row is unknown, never ok."""
+
+    sources: dict[Name, RowSource]
+    rows: tuple[Row, ...] = Field(min_length=1)
+    deny: tuple[Denied, ...] = ()
+    # Distributions that must not be installed beside each other.
+    exclusive: tuple[tuple[Text, ...], ...] = ()
+    env: tuple[EnvRule, ...] = ()
+
+    @model_validator(mode="after")
+    def _sources_exist(self) -> Self:
+        for position, row in enumerate(self.rows):
+            if row.source not in self.sources:
+                what = f"a source that `sources` has not: {row.source}"
+                raise FaultError(what, did_you_mean(row.source, self.sources), ("rows", position, "source"))
+        return self
+
+
+def contradictions(table: Compatibility) -> Iterator[FaultError]:
+    """Give a fault for each row that another one of its source contradicts or repeats.
+
+    Rows of one source about one release are sets to choose from when each is of another CANN, and so are those of a
+    document, which shows sets in use. Everything else that a release's metadata or its makers' table says of a release
+    holds at once.
+    """
+    known: dict[tuple[str, str, Version], list[tuple[int, Row]]] = {}
+    for position, row in enumerate(table.rows):
+        before = known.setdefault((row.source, row.name, Version(row.version)), [])
+        for number, other in before:
+            what = _against(row, other, is_choice=table.sources[row.source].rank is Rank.DOCUMENT)
+            if what:
+                hint = f"remove one of rows.{number} and rows.{position}, or correct it"
+                yield FaultError(f"{row.of} of {row.source}: {what}", hint, ("rows", position))
+                break
+        before.append((position, row))
+
+
+def _against(row: Row, other: Row, *, is_choice: bool) -> str:
+    if row.fits == other.fits:
+        return "this row stands twice"
+    shared = [key for key in row.fits if key in other.fits and not _agree(key, row.fits[key], other.fits[key])]
+    if is_choice or not shared or CANN in shared:
+        return ""
+    return f"{shared[0]} is {row.fits[shared[0]]} here and {other.fits[shared[0]]} in another row"
+
+
+def _agree(key: str, one: str, other: str) -> bool:
+    """Whether two cells can both be so: equal, or a version and a range that holds it; of two ranges, equal ones."""
+    if one == other or key == DRIVER:  # a driver's versions are not PEP 440's
+        return one == other
+    exact = [cell for cell in (one, other) if cell[0].isdigit()]
+    ranges = [cell for cell in (one, other) if not cell[0].isdigit()]
+    if len(ranges) == 1:
+        return SpecifierSet(ranges[0]).contains(exact[0], prereleases=True)
+    return not exact and SpecifierSet(one) == SpecifierSet(other)

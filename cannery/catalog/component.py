@@ -1,0 +1,364 @@
+"""Components of the catalog: where a part comes from, what it asks for, how it is installed and checked."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal, Self
+
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from cannery.catalog.fault import FaultError
+from cannery.catalog.fields import (
+    CommandWord,
+    CommitText,
+    DateText,
+    EnvName,
+    EnvValue,
+    LineText,
+    LinkText,
+    LocalText,
+    ModuleText,
+    Name,
+    PackageText,
+    PathText,
+    ProgramText,
+    RelativeText,
+    RepositoryText,
+    RequirementText,
+    Sha256Text,
+    SpecifierText,
+    Text,
+    VersionText,
+    parsed,
+)
+from cannery.catalog.target import parse_chip
+from cannery.vocab import Arch, Chip, ComponentKind, Install, did_you_mean
+
+ChipWord = Annotated[Chip, parsed(parse_chip)]
+OPEN_WORD = re.compile(r"\{([^{}]*)\}")
+SOURCE_FIELDS = frozenset(
+    {
+        "hosts",
+        "install",
+        "build_env",
+        "subdirectory",
+        "paths",
+        "tree_links",
+        "stubs",
+        "patch_sets",
+        "edits",
+        "revisions",
+        "releases",
+    }
+)
+# Fields that only some kinds have; what nothing would read is refused.
+FIELDS_OF: dict[ComponentKind, frozenset[str]] = {
+    ComponentKind.WHEELS: frozenset({"extras", "index", "index_except", "local", "binds", "metadata", "cxx_abi"}),
+    ComponentKind.SYSTEM: frozenset({"system", "links"}),
+    ComponentKind.SOURCE: SOURCE_FIELDS,
+    ComponentKind.NATIVE: SOURCE_FIELDS | {"before", "soc_variable", "standin"},
+    ComponentKind.ARCHIVE: frozenset({"hosts", "archives", "steps", "by_arch", "files"}),
+}
+# What a command of `before` may leave open, as `{name}`: the Python of the image's environment, how many jobs this
+# machine runs at once, the value of `soc_variable`, and CANN's home in this base.
+BEFORE_WORDS = frozenset({"python", "jobs", "soc", "toolkit_home"})
+# What a command of `steps` may leave open, beside the words of `by_arch`: how many jobs this machine runs at once, and
+# the folder that stands for / when the steps install.
+STEP_WORDS = frozenset({"jobs", "destdir"})
+# Where layers write: a COPY does not follow the links that other folders of a base may be.
+LAYER_HOMES = ("/opt/", "/usr/local/lib/")
+
+
+Command = Annotated[tuple[CommandWord, ...], Field(min_length=1)]
+
+
+class Closed(BaseModel):
+    """Base of every catalog model: frozen, unknown keys refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=False)
+
+
+class Import(Closed):
+    """An import that verify makes in the image; `attribute` (dotted) must exist, and equal `equals` when given.
+
+    `standin` says why it cannot work on a stand-in, where it is then not tried.
+    """
+
+    module: ModuleText
+    attribute: ModuleText | None = None
+    equals: Text | None = None
+    standin: Text | None = None
+
+
+class StandInMetadata(Closed):
+    """Requirements of a release, for locking where its index cannot be reached. `source` says where they were read."""
+
+    requires: tuple[RequirementText, ...]
+    source: Text
+
+
+class CxxAbi(Closed):
+    """The C++ ABI that a distribution's wheels are built with, by arch and range of versions; the first that fits."""
+
+    by_release: dict[Arch, dict[SpecifierText, Literal[0, 1]]]
+    source: Text
+
+
+class Submodule(Closed):
+    """A git submodule of a revision: its repository (`owner/name`) and the commit that the revision wants of it."""
+
+    repository: RepositoryText
+    commit: CommitText
+
+
+class PatchSets(Closed):
+    """How a plugin's tree keeps patch sets for other components: `<folder>/<repo>/<revision>/*.patch`.
+
+    `repos` says which component is meant by a repo; `summary` is the plugin's own, hand-written file about them; `fuzz`
+    is the number of context lines that may be off, by the name of a patch.
+    """
+
+    folder: RelativeText
+    summary: RelativeText | None = None
+    repos: dict[Name, Name] = Field(min_length=1)
+    fuzz: dict[Text, Literal[1, 2]] = {}
+
+
+class Edit(Closed):
+    """An edit of a tree that a plugin's setup.py would make (`cannery.patches.tree_edits`); one of these, and why.
+
+    `imports` a module at the end of the file, where the name `when` is true; `comments_out` a statement; `typing_names`
+    of generics are written otherwise (`list` as `List`); `takes_over` functions: a module of ours has them then.
+    """
+
+    name: Name
+    component: Name
+    file: RelativeText
+    imports: ModuleText | None = None
+    when: ModuleText | None = None
+    comments_out: Text | None = None
+    typing_names: dict[ModuleText, ModuleText] = {}
+    takes_over: tuple[ModuleText, ...] = ()
+    reason: Text = Field(min_length=8)
+
+    @model_validator(mode="after")
+    def _one_action(self) -> Self:
+        actions = ("imports", "comments_out", "typing_names", "takes_over")
+        given = [name for name in actions if getattr(self, name)]
+        if len(given) != 1:
+            raise FaultError(f"an edit does one thing, this one {len(given)}", f"give one of {', '.join(actions)}")
+        if (self.imports is None) != (self.when is None):
+            raise FaultError("imports and when go together", "`when` is the name that is asked before the import")
+        return self
+
+
+class Known(Closed):
+    """What is known of a source component at one commit, or of one of its releases, without fetching it.
+
+    `build_requires` is what its build asks for; `chips` are the chips that its ready-made kernels are for (empty: it
+    has none); `patches` names, by component, the commits that it keeps patch sets for; `source` says where all this
+    was read.
+    """
+
+    requires: tuple[RequirementText, ...] = ()
+    # The places of the tree that say so (`cannery.sources.requires`): what is built is held against them.
+    requires_from: tuple[Text, ...] = ()
+    requires_python: SpecifierText | None = None
+    build_requires: tuple[RequirementText, ...] = ()
+    submodules: dict[RelativeText, Submodule] = {}
+    chips: tuple[ChipWord, ...] = ()
+    patches: dict[Name, tuple[CommitText, ...]] = {}
+    date: DateText | None = None
+    note: Text = ""
+    source: Text
+
+
+class Revision(Known):
+    """One commit of a repository; `version` is what the distribution calls itself there.
+
+    `release` is the release on the package index that may stand in for it (`SOURCES=release`): the nearest one.
+    """
+
+    version: VersionText
+    release: VersionText | None = None
+
+
+class Release(Known):
+    """A release on the package index. With `sdist` its source distribution is built: its wheels are another build."""
+
+    sdist: bool = False
+
+
+class OnStandIn(Closed):
+    """How a native component is built where there is no CANN to compile against, and why that is all that can be done.
+
+    `build_env` takes the place of the component's own values, `install` of its way. With `leave_out` there is no way,
+    and a stand-in image does without it.
+    """
+
+    build_env: dict[EnvName, EnvValue] = {}
+    install: Install | None = None
+    leave_out: bool = False
+    reason: Text
+
+    @model_validator(mode="after")
+    def _one_or_the_other(self) -> Self:
+        if self.leave_out and (self.build_env or self.install):
+            raise ValueError("leave_out says that it is not built: build_env and install say how")
+        return self
+
+
+class Archive(Closed):
+    """One version of a tarball: its path among the files that its repository's hosts publish, and what it has to be.
+
+    `size` is in bytes; `source` says where the hash was read.
+    """
+
+    file: RelativeText
+    sha256: Sha256Text
+    size: int = Field(ge=1)
+    date: DateText | None = None
+    note: Text = ""
+    source: Text
+
+
+class Component(Closed):
+    """One file of images/components: where a part comes from, how it is installed and checked."""
+
+    kind: ComponentKind
+    summary: LineText
+    package: Name | None = None
+    extras: tuple[Name, ...] = ()
+    # The only index this package may come from (a name in images/indexes.yaml); None is the host's default index.
+    index: Name | None = None
+    # By arch: versions (a range) whose wanted builds the default index has. They come from there, without the local
+    # segment, and so does what `binds` names.
+    index_except: dict[Arch, SpecifierText] = {}
+    # Local version segment that the wanted build carries on that index (torch: `cpu`), added to the pin.
+    local: LocalText | None = None
+    # Distributions that follow this one and are bound to the same index.
+    binds: tuple[Name, ...] = ()
+    metadata: dict[VersionText, StandInMetadata] = {}
+    # Of torch_npu: ATB's build in the image's environment has to be that of this ABI (`cannery.recipe.atb`).
+    cxx_abi: CxxAbi | None = None
+    # Of source, native and archive: a host (a name in images/hosts.yaml) -> `owner/name` there, in the order they are
+    # tried.
+    hosts: dict[Name, RepositoryText] = {}
+    install: Install | None = None
+    build_env: dict[EnvName, EnvValue] = {}
+    # Where the project stands in the repository; the repository's top where it is not given.
+    subdirectory: RelativeText | None = None
+    # What of the repository is exported: files and folders, all when none is named.
+    paths: tuple[RelativeText, ...] = ()
+    # Links in its tree to what stands in other trees of the image: path in this one -> component/path in that one.
+    tree_links: dict[RelativeText, RelativeText] = {}
+    # Modules that its setup.py imports and does not use; the stage puts empty ones in their place.
+    stubs: tuple[ModuleText, ...] = ()
+    # Patch sets for other components that its tree keeps, and edits of trees that its setup.py would make.
+    patch_sets: PatchSets | None = None
+    edits: tuple[Edit, ...] = ()
+    standin: OnStandIn | None = None
+    # The variable that tells a native build which chip to compile for; its value follows from the target's chip.
+    soc_variable: EnvName | None = None
+    # Of native: commands that have to run before its build hook, at the top of its tree: argument lists, no shell.
+    before: tuple[Command, ...] = ()
+    revisions: dict[CommitText, Revision] = {}
+    releases: dict[VersionText, Release] = {}
+    # Of archive: its tarballs by version; commands that build it at the top of its tree and install it below {destdir};
+    # words for these commands that differ by arch; and the installed files that come into the image.
+    archives: dict[VersionText, Archive] = {}
+    steps: tuple[Command, ...] = ()
+    by_arch: dict[Name, dict[Arch, CommandWord]] = {}
+    files: tuple[PathText, ...] = ()
+    # Components that have to stand before this one in a profile: it is built or installed with them in place.
+    after: tuple[Name, ...] = ()
+    # The chips it works on; empty: every one.
+    chips: tuple[ChipWord, ...] = ()
+    imports: tuple[Import, ...] = ()
+    libraries: tuple[PathText, ...] = ()
+    # What it calls at run time, found on PATH: compilers of what is built on first use (fact T27).
+    programs: tuple[ProgramText, ...] = ()
+    env: dict[EnvName, EnvValue] = {}
+    # System packages by family: `apt`, `dnf`; and `links`: path in the image -> target, by family and arch.
+    system: dict[Literal["apt", "dnf"], tuple[PackageText, ...]] = {}
+    links: dict[LinkText, dict[Literal["apt", "dnf"], dict[Arch, PathText]]] = {}
+
+    @model_validator(mode="after")
+    def _fields_of_its_kind(self) -> Self:
+        """A field that nothing would read is refused, and so is a source that comes from nowhere."""
+        special = frozenset().union(*FIELDS_OF.values())
+        unread = [name for name in sorted(special - FIELDS_OF[self.kind]) if getattr(self, name)]
+        if not self.kind.is_package and self.package:
+            unread.append("package")
+        if unread:
+            raise FaultError(f"kind {self.kind} has no {', '.join(unread)}", path=(unread[0],))
+        if self.kind.is_source and not (self.revisions or self.releases):
+            raise FaultError(f"kind {self.kind} wants revisions or releases: what the build asks for is known by them")
+        if self.revisions and not self.hosts:
+            raise FaultError("revisions are commits of a repository", "name the hosts that have it", ("revisions",))
+        for commit, revision in self.revisions.items():
+            if revision.release and revision.release not in self.releases:
+                what = f"a revision's release {revision.release} is not among the releases"
+                raise FaultError(what, "add it there", ("revisions", commit, "release"))
+        if self.kind.is_source and self.install is None:
+            raise FaultError(f"kind {self.kind} wants install", f"one of {', '.join(Install)}")
+        for name in ("binds", "metadata", "index_except"):
+            if self.index is None and getattr(self, name):
+                raise FaultError(f"{name} says more about an index, and there is none", "name one as index", (name,))
+        return self
+
+    @model_validator(mode="after")
+    def _words_of_commands(self) -> Self:
+        """What a command leaves open is filled in by somebody."""
+        for position, command in enumerate(self.before):
+            for place, word in enumerate(command):
+                path = ("before", position, place)
+                _check_words(word, BEFORE_WORDS, path)
+                if "{soc}" in word and self.soc_variable is None:
+                    what = "{soc} is the value of soc_variable, and there is none"
+                    raise FaultError(what, "name the variable that tells its build the chip", path)
+        for position, command in enumerate(self.steps):
+            for place, word in enumerate(command):
+                _check_words(word, STEP_WORDS | self.by_arch.keys(), ("steps", position, place))
+        return self
+
+    @model_validator(mode="after")
+    def _archive_is_whole(self) -> Self:
+        """An archive can be had, built on every arch, and leaves files where a layer may write."""
+        if self.kind is not ComponentKind.ARCHIVE:
+            return self
+        for name in ("hosts", "archives", "steps", "files"):
+            if not getattr(self, name):
+                raise FaultError(f"kind {self.kind} wants {name}")
+        for name, values in self.by_arch.items():
+            lacking = [arch for arch in Arch if arch not in values]
+            if lacking:
+                raise FaultError(f"{name} says nothing for {' and '.join(lacking)}", path=("by_arch", name))
+            if name in STEP_WORDS:
+                raise FaultError(f"{{{name}}} has a meaning already", "take another word", ("by_arch", name))
+        for position, path in enumerate(self.files):
+            if not path.startswith(LAYER_HOMES):
+                what = f"{path} is outside of what layers write to, which is {' and '.join(LAYER_HOMES)}"
+                raise FaultError(what, "install it there", ("files", position))
+        return self
+
+    def index_on(self, arch: Arch, version: str | None) -> str | None:
+        """Return the only index that `version` (None: not pinned) may come from on `arch`; None is the default one.
+
+        A version with a local part names a build of `index`, so it is no exception.
+        """
+        excepted = self.index_except.get(arch)
+        if excepted is None or version is None:
+            return self.index
+        wanted = Version(version)
+        is_except = wanted.local is None and SpecifierSet(excepted).contains(wanted, prereleases=True)
+        return None if is_except else self.index
+
+
+def _check_words(text: str, known: frozenset[str], path: tuple[str | int, ...]) -> None:
+    """Raise `FaultError` for a `{word}` in a command that nobody fills in."""
+    for word in OPEN_WORD.findall(text):
+        if word not in known:
+            raise FaultError(f"nothing fills in {{{word}}}", did_you_mean(word, known), path)

@@ -1,0 +1,317 @@
+"""Scalar fields of the catalog's models: each is a text that a function has checked, and says in words what is wrong.
+
+YAML reads an unquoted `3.10` as the number 3.1, so a number where a text belongs is an error that says to quote it.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import date
+from typing import TYPE_CHECKING, Annotated
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.version import Version
+from pydantic import BeforeValidator
+
+from cannery.catalog.fault import FaultError
+from cannery.catalog.requirement import marker_environment
+from cannery.catalog.target import parse_cann, parse_os, parse_python
+from cannery.errors import CanneryError
+from cannery.lock.lock import DEFAULT_INDEX
+from cannery.vocab import Arch, Chip, did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+TEXT_WANTED = "a text is wanted here"
+# The verify script's checks that need an NPU: the only ones that are skipped where there is none.
+NPU_CHECKS = ("npu.nodes", "npu.driver", "npu.smi", "npu.visible", "npu.count", "npu.tensor")
+# Those of the level train: the step needs an NPU, and on a stand-in some trainers cannot make their data.
+TRAIN_CHECKS = ("train.model", "train.data", "train.config", "train.step")
+LONGEST_NAME = 60
+IMAGE_NAME = re.compile(r"[a-z0-9]+(?:[._-][a-z0-9]+)*")
+COMPONENT_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+# What no file or command line can hold; line ends and tabs are a text's own.
+CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
+# A user in a web address, or a user and a password in any. A password may hold what ends a host; a port does not.
+CREDENTIALS = re.compile(r"https?://[^/\s]*@|://[^/\s:@]*:(?!\d{1,5}(?:[/?#]|$))\S*@")
+IN_TEXT = "credentials stand in this text, and files of the catalog are committed"
+IN_TEXT_HINT = "leave them out, and put them into the pip settings or git's credential helper of the host"
+# Resolvers keep the numbers of a version in 64 bits.
+LONG_NUMBER = re.compile(r"[0-9]{19}")
+# Days on which packages can have been uploaded; resolvers count no further than four digits of a year.
+FIRST_DAY, LAST_DAY = "2000-01-01", "2099-12-31"
+# PEP 508's names, of distributions and of extras.
+NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
+
+
+def yaml_kind(value: object) -> str | None:
+    """Return what an unquoted scalar of YAML became, in words, where that is no text; else None."""
+    if isinstance(value, bool):
+        return "a truth value"
+    if isinstance(value, int | float):
+        return "a number"
+    return "a date" if isinstance(value, date) else None
+
+
+def text(value: object) -> str:
+    """Return `value`, a text without control characters and credentials; raise `FaultError` for anything else.
+
+    The message does not hold the credentials.
+    """
+    kind = yaml_kind(value)
+    if kind is not None:
+        raise FaultError(f"unquoted {value} is {kind} to YAML", f'quote it: "{value}"')
+    if not isinstance(value, str):
+        raise FaultError(TEXT_WANTED)
+    control = CONTROL.search(value)
+    if control is not None:
+        raise FaultError(f"the control character U+{ord(control[0]):04X} stands in this text", "remove it")
+    if CREDENTIALS.search(value):
+        raise FaultError(IN_TEXT, IN_TEXT_HINT)
+    return value
+
+
+def parsed(parse: Callable[[str, str], object]) -> BeforeValidator:
+    """Return a validator that hands a text to `parse` (text, option), and tells its error without the option."""
+
+    def validate(value: object) -> object:
+        found = text(value)
+        try:
+            return parse(found, "value")
+        except FaultError:
+            raise
+        except CanneryError as error:
+            raise FaultError(error.what.removeprefix("value: "), error.hint) from error
+        except Exception as error:  # whatever a parser of `packaging` or `re` raises for an odd text
+            raise FaultError(f"{found!r} cannot be read: {error}") from error
+
+    return BeforeValidator(validate)
+
+
+def _matching(pattern: str, what: str) -> BeforeValidator:
+    """Return a validator of texts that `pattern` matches whole; `what` says what such a text is."""
+    compiled = re.compile(pattern, re.ASCII)
+
+    def check(value: str, _option: str) -> str:
+        if not compiled.fullmatch(value):
+            raise FaultError(f"{value!r} is not {what}")
+        return value
+
+    return parsed(check)
+
+
+def _requirement(value: str, _option: str) -> str:
+    # A direct reference (`name @ URL`) is in no index, and so in no lock. It is not shown: it may hold a password.
+    name, at, _ = value.partition("@")
+    if at and not re.search(r"[;'\"]", name):
+        known = name.strip() if NAME.fullmatch(name.strip()) else "something"
+        what = f"{known} is asked for by an address, and a lock has only what an index has"
+        raise FaultError(
+            what, "write its version, like ray>=2.50; an own tree or wheel is given by SRC_<name> or WHEELHOUSE"
+        )
+    try:
+        wanted = Requirement(value)
+    except InvalidRequirement as error:
+        reason = str(error).partition("\n")[0]
+        raise FaultError(f"{value!r} is not a requirement: {reason}", "written like ray>=2.50") from error
+    if wanted.marker is not None:
+        try:
+            wanted.marker.evaluate(marker_environment("3.11", Arch.AMD64))
+        except Exception as error:
+            raise FaultError(f"{value!r} has a condition that cannot be judged: {error}") from error
+    _countable(str(wanted.specifier))
+    return value
+
+
+def _exact(value: str, _option: str) -> str:
+    fault = FaultError(f"{value!r} is not NAME==VERSION")
+    try:
+        wanted = Requirement(value)
+    except InvalidRequirement as error:
+        raise fault from error
+    if wanted.marker or wanted.extras or [part.operator for part in wanted.specifier] != ["=="]:
+        raise fault
+    (part,) = wanted.specifier
+    _version(part.version, "")
+    return value
+
+
+def specifier(value: str, _option: str = "") -> str:
+    """Return `value`, a range of versions; raise `FaultError` for anything else."""
+    try:
+        SpecifierSet(value)
+    except InvalidSpecifier as error:
+        raise FaultError(f"{value!r} is not a range of versions, like >=3.10,<3.12") from error
+    return _countable(value)
+
+
+def _countable(value: str) -> str:
+    """Refuse what `packaging` takes in a range and a resolver does not. Raises `FaultError`."""
+    strange = [part.version for part in SpecifierSet(value) if part.operator == "===" and not _is_version(part.version)]
+    if strange:
+        raise FaultError(f"==={strange[0]} names no version", "name a version, with ==")
+    return _short(value)
+
+
+def _short(value: str) -> str:
+    if LONG_NUMBER.search(value):
+        raise FaultError(f"{value!r} has a number that no version has", "numbers of a version have at most 18 digits")
+    return value
+
+
+def _is_version(value: str) -> bool:
+    try:
+        Version(value)
+    except ValueError:  # also of a number that is too long for Python
+        return False
+    return True
+
+
+def version(value: str, _option: str = "") -> str:
+    """Return `value`, a version in normal form, since versions are compared as texts; raise `FaultError` for others."""
+    _version(value, "")
+    normal = str(Version(value))
+    if normal != value:
+        raise FaultError(f"{value!r} is not how this version is written", f'write "{normal}"')
+    return value
+
+
+def _version(value: str, _option: str) -> str:
+    if not _is_version(value):
+        raise FaultError(f"{value!r} is not a version", "written like 2.7.1, 2.7.1.post2 or 0.13.0rc1")
+    return _short(value)
+
+
+def _date(value: str, _option: str) -> str:
+    try:
+        found = date.fromisoformat(value).isoformat()
+    except ValueError:
+        found = ""
+    if found != value:
+        raise FaultError(f"{value!r} is not a date written like 2026-11-20")
+    if not FIRST_DAY <= value <= LAST_DAY:
+        raise FaultError(f"{value} is no day on which packages are uploaded", f"a day from {FIRST_DAY} to {LAST_DAY}")
+    return value
+
+
+def _pattern(value: str, _option: str) -> str:
+    try:
+        re.compile(value)
+    except re.error as error:
+        raise FaultError(f"{value!r} is not a regular expression: {error}") from error
+    return value
+
+
+def _check_id(value: str, _option: str) -> str:
+    if not re.fullmatch(r"(static|import|npu|train)\.[A-Za-z0-9_.-]+", value, re.ASCII):
+        raise FaultError(f"{value!r} is not a check of the verify script", f"like {NPU_CHECKS[0]} or import.torch")
+    if value.startswith("npu.") and value not in NPU_CHECKS:
+        raise FaultError(f"no check {value!r}", did_you_mean(value, NPU_CHECKS))
+    if value.startswith("train.") and value not in TRAIN_CHECKS:
+        raise FaultError(f"no check {value!r}", did_you_mean(value, TRAIN_CHECKS))
+    return value
+
+
+Text = Annotated[str, BeforeValidator(text)]
+DateText = Annotated[str, parsed(_date)]
+VersionText = Annotated[str, parsed(version)]
+RequirementText = Annotated[str, parsed(_requirement)]
+SpecifierText = Annotated[str, parsed(specifier)]
+# `NAME==VERSION`, as rows of the compatibility table name a release.
+ExactText = Annotated[str, parsed(_exact)]
+CommitText = Annotated[str, _matching(r"[0-9a-f]{40}", "a full commit: 40 lower-case hex digits")]
+Sha256Text = Annotated[str, _matching(r"[0-9a-f]{64}", "a sha256: 64 lower-case hex digits")]
+RepositoryText = Annotated[str, _matching(r"(?![.-])[\w.-]+/(?!\.)[\w.-]+", "a repository, like volcengine/verl")]
+# No part of it leads up or nowhere: `..` and `.`.
+NO_DOTS = r"(?!\.\.?(?:/|$))"
+PART = rf"{NO_DOTS}[\w.-]+"
+# A leading - would be an option of the command that gets the path.
+RelativeText = Annotated[str, _matching(rf"(?!-){PART}(?:/{PART})*", "a path inside the repository")]
+PatternText = Annotated[str, parsed(_pattern)]
+CheckId = Annotated[str, parsed(_check_id)]
+PythonText = Annotated[str, parsed(parse_python)]
+CannText = Annotated[str, parsed(parse_cann)]
+OsText = Annotated[str, parsed(parse_os)]
+# A text that is written into one line of a Dockerfile or another file.
+LineText = Annotated[str, _matching(r"[^\r\n]+", "one line of text that is not empty")]
+# Both go into an ENV instruction and a shell script, a line each.
+EnvName = Annotated[
+    str, _matching(r"[A-Za-z_][A-Za-z0-9_]*", "the name of an environment variable (letters, digits, _)")
+]
+EnvValue = Annotated[str, _matching(r"[^\r\n]*", "one line, which a value of the environment has to be")]
+EnvLine = Annotated[str, _matching(r"[A-Za-z_][A-Za-z0-9_]*=[^\r\n]*", "an ENV line, written NAME=value")]
+# One argument of a command that a build stage runs; there is no shell to read it.
+CommandWord = Annotated[str, _matching(r"[^\r\n]+", "one argument of a command: a line that is not empty")]
+# As docker writes sizes: a number, and k, m or g (1024 based).
+SizeText = Annotated[str, _matching(r"[1-9][0-9]{0,11}[kKmMgG]?", "a size: a number, then k, m or g, like 16g")]
+Name = Annotated[str, _matching(NAME.pattern, "a name: letters and digits, with . _ or - between them")]
+LocalText = Annotated[str, _matching(r"[a-z0-9]+(?:[._-][a-z0-9]+)*", "a local version segment, like cpu")]
+ModuleText = Annotated[
+    str, _matching(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*", "a module or attribute, like torch_npu or verl.protocol")
+]
+ProgramText = Annotated[str, _matching(r"\w[\w.+-]*", "the name of a program, like g++")]
+# Paths, packages and names below reach command lines, which nothing quotes: they hold no character of the shell.
+FOLDERS = rf"(?:/{NO_DOTS}[\w.+-]+)+"
+PLAIN = "of letters, digits and . _ + -, without `..` or `//`"
+PathText = Annotated[str, _matching(FOLDERS, f"an absolute path {PLAIN}")]
+LinkText = Annotated[str, _matching(rf"/(?:opt|usr/local){FOLDERS}", f"a path below /opt or /usr/local, {PLAIN}")]
+DeviceText = Annotated[str, _matching(rf"/dev{FOLDERS}", f"a path below /dev, {PLAIN}")]
+MachinePathText = Annotated[
+    str, _matching(rf"(?:/{NO_DOTS}(?:[\w.+-]|{{machine}})+)+", f"an absolute path {PLAIN}; it may hold {{machine}}")
+]
+GlobText = Annotated[
+    str, _matching(rf"(?:/{NO_DOTS}[\w.+*?-]+)+", f"a glob of absolute paths {PLAIN}, with * and ? as wildcards")
+]
+FileText = Annotated[str, _matching(r"\w[\w.+-]*", "the name of a file, like libhccl.so")]
+# The names that Debian and RPM allow, without a version. apt-get removes a package whose name has a - behind it.
+PackageText = Annotated[
+    str,
+    _matching(r"[A-Za-z0-9][A-Za-z0-9._+-]*(?<!-)", "a system package, like libgomp1 or g++, without a version"),
+]
+SuiteText = Annotated[str, _matching(r"[a-z][a-z0-9-]*", "a suite of Debian, like bookworm")]
+SocText = Annotated[str, _matching(r"\w[\w.-]*", "a name of a chip, like ascend910b1")]
+ResourceText = Annotated[
+    str, _matching(r"[a-z0-9][a-z0-9.-]*/[A-Za-z0-9][\w.-]*", "a resource of Kubernetes, like huawei.com/Ascend910")
+]
+FullPythonText = Annotated[str, _matching(r"3\.\d{1,2}\.\d{1,2}", 'a full Python version, like "3.11.14"')]
+# Keys of tables that other files name.
+TagText = Annotated[str, _matching(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", "a tag of an image")]
+
+
+def index_name_fault(name: str) -> str:
+    """Say why an index may not be called so (it is a name in settings of the resolver, and in locks); or ""."""
+    if name == DEFAULT_INDEX:
+        return f"{name!r} is the index of the host's pip settings; give this one another name"
+    return "" if NAME.fullmatch(name) else f"{name!r} is not a name: letters and digits, with . _ or - between them"
+
+
+def host_name_fault(name: str) -> str:
+    """Say why a git host may not be called so; or ""."""
+    return "" if NAME.fullmatch(name) else f"{name!r} is not a name: letters and digits, with . _ or - between them"
+
+
+def chip_name_fault(name: str) -> str:
+    """Say that there is no such chip, with the nearest; or ""."""
+    return "" if name in [*Chip] else f"no chip {name!r}; {did_you_mean(name, [*Chip])}"
+
+
+def profile_name_fault(name: str) -> str:
+    """Say why a profile's file may not have this name (it is the image's name in an engine and registries); or ""."""
+    if IMAGE_NAME.fullmatch(name) and len(name) <= LONGEST_NAME:
+        return ""
+    rule = f"lower-case letters and digits, with single . _ or - between them, at most {LONGEST_NAME} characters"
+    return f"{name!r} cannot be the name of an image: {rule}{_offer(name)}"
+
+
+def component_name_fault(name: str) -> str:
+    """Say why a component's file may not have this name (a normalised distribution name); or ""."""
+    if COMPONENT_NAME.fullmatch(name):
+        return ""
+    return f"a component's name is lower-case letters and digits, with single - between them{_offer(name)}"
+
+
+def _offer(name: str) -> str:
+    near = re.sub(r"[^a-z0-9]+", "-", name.lower())[:LONGEST_NAME].strip("-")
+    return f"; name the file {near}.yaml" if near else ""

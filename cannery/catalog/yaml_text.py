@@ -1,0 +1,155 @@
+"""YAML texts with positions: values plus the line of every key, so that an error can say file:line.
+
+Duplicate keys, which YAML libraries silently let win, are errors here, and so is a text of a depth or number of aliases
+(`*name`, which a few lines can multiply without end) that no file read here has.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from cannery.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Location = tuple[str | int, ...]
+# The largest file has 3,100 nodes and 8 levels: whoever meets one of these bounds has another kind of file.
+MOST_NODES = 100_000
+DEEPEST = 50
+# What YAML makes of a text by itself. Of all other tags (`!!set`, `!!binary`, anyone's own) nothing here has any use.
+TAGS = frozenset(
+    f"tag:yaml.org,2002:{kind}" for kind in ("map", "seq", "str", "int", "float", "bool", "null", "timestamp", "merge")
+)
+# What a value with a tag of a file's own kind is without it; a scalar is the text that stands there.
+_PLAIN = {
+    yaml.MappingNode: "tag:yaml.org,2002:map",
+    yaml.SequenceNode: "tag:yaml.org,2002:seq",
+    yaml.ScalarNode: "tag:yaml.org,2002:str",
+}
+QUOTE = "quote dates, versions and whatever else is no number"
+
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc] # chosen at run time: C where it is
+    """The safe loader, which says where a value stands that cannot be made: what a tag or a date raises has no line."""
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:  # noqa: ANN401, FBT001, FBT002 - PyYAML's
+        try:
+            return super().construct_object(node, deep)
+        except (yaml.YAMLError, RecursionError):
+            raise
+        except Exception as error:  # PyYAML's constructors raise whatever their parsing of a text does
+            raise _ValueFault(node, error) from error
+
+
+class _ValueFault(yaml.YAMLError):
+    """A scalar whose text its tag (written, or guessed from the text) cannot be made of."""
+
+    def __init__(self, node: yaml.Node, error: Exception) -> None:
+        kind = node.tag.rpartition(":")[2]
+        reason = f": {error}" if isinstance(error, ValueError | OverflowError) else ""
+        super().__init__(f"{str(node.value)[:40]!r} cannot be read as {kind}{reason}")
+        self.problem_mark = node.start_mark
+
+
+@dataclass(frozen=True)
+class YamlDocument:
+    """One parsed file: its value, the 1-based line of each key or list item, and each scalar as it is written.
+
+    `tags` are those of the file's own kind, which leave their value as it is.
+    """
+
+    name: str
+    value: Any
+    lines: Mapping[Location, int]
+    texts: Mapping[Location, str]
+    tags: Mapping[Location, str] = field(default_factory=dict)
+
+    def where(self, location: Location) -> str:
+        """Return `file:line` of `location`, or of its nearest parent that has a line."""
+        path = location
+        while path and path not in self.lines:
+            path = path[:-1]
+        return f"{self.name}:{self.lines.get(path, 1)}"
+
+
+def parse_yaml(text: str, name: str, tags: frozenset[str] = frozenset()) -> YamlDocument:
+    """Read one YAML text; `name` is how messages call its file, `tags` are those that it may have beside YAML's own.
+
+    Raises `UsageError` with file:line for broken YAML, duplicate keys, values that cannot be made, an empty text, and
+    one that is nested too deeply; never anything else.
+    """
+    index = _Index(name, tags)
+    try:
+        loader = _Loader(text)
+        node = loader.get_single_node()
+        if node is None:
+            raise UsageError("the file is empty", where=name, hint="fill it, or remove it")
+        index.add(node, ())
+        value = loader.construct_document(node)
+    except _ValueFault as error:
+        raise UsageError(str(error), where=f"{name}:{error.problem_mark.line + 1}", hint=QUOTE) from error
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"{name}:{mark.line + 1}" if mark else name
+        problem = getattr(error, "problem", None) or str(error)
+        raise UsageError(f"broken YAML: {problem}", where=where, hint="check indentation, colons and quotes") from error
+    except RecursionError as error:
+        raise _too_deep(f"{name}:1") from error
+    return YamlDocument(name, value, index.lines, index.texts, index.tags)
+
+
+def _too_deep(where: str) -> UsageError:
+    hint = "no file here is: check the brackets, and aliases (*) inside their own anchors (&)"
+    return UsageError(f"nested more than {DEEPEST} levels deep", where=where, hint=hint)
+
+
+@dataclass
+class _Index:
+    """Where every key and item of a file stands; what an alias names is counted wherever the alias stands."""
+
+    name: str
+    own: frozenset[str]
+    lines: dict[Location, int] = field(default_factory=dict)
+    tags: dict[Location, str] = field(default_factory=dict)
+    texts: dict[Location, str] = field(default_factory=dict)
+    count: int = 0
+
+    def add(self, node: yaml.Node, path: Location) -> None:
+        """Note `node` and all that is below it. Raises `UsageError` for keys that are no words or stand twice."""
+        line = node.start_mark.line + 1
+        self.lines.setdefault(path, line)
+        self.count += 1
+        if self.count > MOST_NODES:
+            hint = "aliases (*) that name others multiply: write out what is meant"
+            raise UsageError(f"more than {MOST_NODES} values, aliases counted in full", where=self.name, hint=hint)
+        if len(path) > DEEPEST:
+            raise _too_deep(f"{self.name}:{line}")
+        if node.tag in self.own:
+            self.tags[path] = node.tag
+            node.tag = _PLAIN[type(node)]
+        if node.tag not in TAGS:
+            tag = node.tag.replace("tag:yaml.org,2002:", "!!")
+            raise UsageError(f"the tag {tag} has no use here", where=f"{self.name}:{line}", hint="remove it")
+        if isinstance(node, yaml.MappingNode):
+            self._pairs(node, path)
+        elif isinstance(node, yaml.SequenceNode):
+            for position, item in enumerate(node.value):
+                self.add(item, (*path, position))
+        else:
+            self.texts[path] = node.value
+
+    def _pairs(self, node: yaml.MappingNode, path: Location) -> None:
+        seen: set[str] = set()
+        for key, value in node.value:
+            where = f"{self.name}:{key.start_mark.line + 1}"
+            if not isinstance(key, yaml.ScalarNode):
+                raise UsageError("a key is a single word here", where=where, hint="write name: value")
+            if key.value in seen:
+                raise UsageError(f"key {key.value!r} stands twice", where=where, hint="remove one of them")
+            seen.add(key.value)
+            self.lines[(*path, key.value)] = key.start_mark.line + 1
+            self.add(value, (*path, key.value))

@@ -1,0 +1,314 @@
+"""The commands of build.py and their parser."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NoReturn
+
+from cannery import __version__
+from cannery.cli import options
+from cannery.errors import UsageError
+from cannery.vocab import did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from cannery.cli.options import Options
+
+
+@dataclass(frozen=True)
+class Action:
+    """One of several things that a command does: what --help says, and what it takes."""
+
+    summary: str
+    example: str
+    takes: tuple[Options, ...]
+
+
+@dataclass(frozen=True)
+class Command:
+    """One command: the module below cannery.commands that has it, what --help says, and what it takes.
+
+    One with `actions` takes nothing itself.
+    """
+
+    module: str
+    summary: str
+    example: str
+    takes: tuple[Options, ...] = ()
+    actions: Mapping[str, Action] = field(default_factory=dict)
+
+
+# Of those that make a plan, which a tree of the user's is a part of; with the one profile that most take.
+PLANNED = (options.target, options.wheelhouse, options.versions, options.sources)
+PLAN = (options.profile(), *PLANNED)
+PATCHES = {
+    "list": Action(
+        "list the patch sets, and which one each profile uses",
+        "patches list verl-npu",
+        (options.as_json, options.profile("?", "only what this profile uses"), options.patch_sets),
+    ),
+    "summary": Action(
+        "say what the patches of a profile do, and what is wrong with them",
+        "patches summary verl-npu transformers",
+        (options.as_json, options.profile(), options.one_repo, *PLANNED),
+    ),
+    "port": Action(
+        "try a patch set on another commit, or on a folder, and say what becomes of each hunk",
+        "patches port verl 796871d7d f50e5c2e8",
+        (options.as_json, options.port, options.git_mirror, options.patch_sets),
+    ),
+    "new": Action(
+        "make a patch set of what differs from HEAD in a working tree",
+        "patches new verl --tree ~/verl",
+        (options.as_json, options.new_set),
+    ),
+}
+COMMANDS = {
+    "list": Command("list", "list the profiles and what they are made for", "list", (options.as_json,)),
+    "show": Command(
+        "list",
+        "show one profile: components, pins, reasons",
+        "show quickstart",
+        (options.as_json, options.profile(), options.documented),
+    ),
+    "check": Command(
+        "check",
+        "say whether a version set can work, and why not",
+        "check quickstart",
+        (
+            *(options.as_json, options.profile(), options.target, options.wheelhouse, options.versions),
+            options.whole_list("every note, where a long list is folded"),
+        ),
+    ),
+    "lock": Command(
+        "lock",
+        "resolve the exact set, with hashes",
+        "lock quickstart",
+        (options.profile("*"), options.target, options.wheelhouse, options.versions, options.upgrade),
+    ),
+    "outdated": Command(
+        "outdated",
+        "say what is newer, and what an upgrade would change",
+        "outdated quickstart",
+        # Of the committed lock only: no other versions.
+        (
+            *(options.as_json, options.profile(), options.target, options.wheelhouse),
+            options.whole_list("every package that would change, not only those that the profile names"),
+        ),
+    ),
+    "plan": Command(
+        "check",
+        "show the image's layers before anything is built",
+        "plan quickstart",
+        (options.as_json, *PLAN),
+    ),
+    "render": Command(
+        "check",
+        "write the Dockerfile, bake file and wheels of an image",
+        "render quickstart",
+        (*PLAN, options.folder),
+    ),
+    "image": Command(
+        "image",
+        "check, build and verify an image",
+        "image quickstart",
+        (options.as_json, *PLAN, options.proof, options.build, options.registry),
+    ),
+    "verify": Command(
+        "verify",
+        "run the verify script in a built image",
+        "verify quickstart --require-npu",
+        (options.as_json, options.profile("?"), *PLANNED, options.proof, options.verified),
+    ),
+    "patches": Command(
+        "patches",
+        "list patch sets, say what they do, try one on another commit, make one",
+        "patches summary verl-npu",
+        actions=PATCHES,
+    ),
+    "run": Command(
+        "run",
+        "start a container with this host's NPUs",
+        "run quickstart --print",
+        (*PLAN, options.container, options.command_in_container, options.registry),
+    ),
+    "shell": Command(
+        "run",
+        "open a shell in a container with this host's NPUs",
+        "shell quickstart --npus 0,1",
+        (*PLAN, options.container, options.shell_in_container),
+    ),
+    "lint-run": Command(
+        "lint",
+        "say what is wrong with a docker run line of yours",
+        "lint-run 'docker run …'",
+        (options.as_json, options.own_command),
+    ),
+    "doctor": Command(
+        "doctor",
+        "say what this host has and lacks for NPUs, and what to do",
+        "doctor quickstart",
+        (options.as_json, options.profile("?", "a profile whose image is to run here"), options.target, options.host),
+    ),
+    "push": Command(
+        "registry",
+        "push a verified image to REGISTRY",
+        "push quickstart --registry host/team",
+        (options.as_json, *PLAN, options.registry),
+    ),
+    "pull": Command(
+        "registry",
+        "pull the prebuilt image of exactly this plan",
+        "pull quickstart --registry host/team",
+        (options.as_json, *PLAN, options.registry),
+    ),
+    "save": Command(
+        "archive",
+        "write an image into one file, with its sums",
+        "save quickstart --output q.tar.gz",
+        (options.as_json, *PLAN, options.archive),
+    ),
+    "bundle": Command(
+        "archive",
+        "write an image, or only what an older one lacks, into one file with its own loader",
+        "bundle quickstart --output q.tar --since old.tar.json",
+        (options.as_json, *PLAN, options.archive, options.since),
+    ),
+    "load": Command(
+        "load",
+        "load what save or bundle wrote, looked at first",
+        "load q.tar.gz",
+        (options.as_json, options.archive_to_load),
+    ),
+    "engine": Command(
+        "host",
+        "start, stop, look at or use Cannery's own Docker engine",
+        "engine env",
+        (options.as_json, options.engine_action),
+    ),
+    "clean": Command(
+        "host",
+        "show what Cannery holds on disk; remove what is named",
+        "clean wheels",
+        (options.as_json, options.kinds),
+    ),
+}
+INVALID_CHOICE = re.compile(r"argument (?P<what>.+?): invalid choice: '(?P<word>.*)' \(choose from (?P<known>.*)\)")
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse that raises instead of exiting, and names the nearest word."""
+
+    # Python 3.14's help has colours, whose signs are those that no text may have here.
+    color = property(lambda _self: False, lambda _self, _value: None)
+
+    def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN201 - argparse's overloads
+        """Parse; words that nothing takes are refused here, by the command's own parser, which knows its options."""
+        found, extra = super().parse_known_args(args, namespace)
+        if not extra:
+            return found, extra
+        if self.prog.endswith(" lint-run"):
+            _refuse_unquoted(found.text)
+        known = [o for action in self._actions for o in action.option_strings if o.startswith("--")]
+        unknown = next((word for word in extra if word.startswith("-")), None)
+        if unknown is not None:
+            name = unknown.split("=")[0]
+            raise UsageError(f"unknown option {name}", hint=_takers(name, self.prog) or did_you_mean(name, known))
+        hint = "a command for the container stands behind `--`" if self.prog.endswith(" run") else f"{self.prog} --help"
+        raise UsageError(f"{self.prog}: one word too many: {extra[0]!r}", hint=hint)
+
+    def error(self, message: str) -> NoReturn:
+        """Turn argparse's message into a `UsageError`, with the nearest word where one was to be chosen."""
+        choice = INVALID_CHOICE.fullmatch(message)
+        if choice is not None:
+            known = [word.strip("' ") for word in choice["known"].split(",")]
+            word = choice["word"]
+            raise UsageError(f"{choice['what']}: {word!r} is not known", hint=did_you_mean(word, known))
+        raise UsageError(message, hint=f"{self.prog} --help")
+
+
+def make_parser() -> Parser:
+    """Return the parser of all commands."""
+    parser = Parser(prog="build.py", description="Container images for RL on Ascend NPUs.", allow_abbrev=False)
+    parser.add_argument("--version", action="version", version=f"cannery {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
+    for name, command in COMMANDS.items():
+        sub = _add_parser(commands, name, command)
+        if command.actions:
+            actions = sub.add_subparsers(dest="action", metavar="ACTION", parser_class=Parser, required=True)
+            for word, action in command.actions.items():
+                _add_parser(actions, word, action)
+    return parser
+
+
+def _add_parser(parsers: argparse._SubParsersAction[Parser], name: str, known: Command | Action) -> Parser:
+    sub = parsers.add_parser(
+        name,
+        help=known.summary,
+        description=known.summary,
+        epilog=f"example: python build.py {known.example}",
+        allow_abbrev=False,
+    )
+    for add in known.takes:
+        add(sub)
+    return sub
+
+
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """Parse the words behind `build.py`; what stands behind `--` is the container's command, no option in it is ours.
+
+    Raises `UsageError` for a word or an option that is unknown, missing or one too many, and `SystemExit` when --help
+    or --version has been printed.
+    """
+    words = list(argv)
+    cut = words.index("--") if "--" in words else len(words)
+    parser = make_parser()
+    arguments = parser.parse_args(_action_first(parser, words[:cut]))
+    command = words[cut + 1 :]
+    if command and arguments.command != "run":
+        raise UsageError(f"{command[0]!r} stands behind `--`, which only `build.py run` takes")
+    arguments.run_command = command
+    return arguments
+
+
+def _children(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """Return the parsers of a parser's commands or actions by name."""
+    # argparse has no other way.
+    return next((dict(one.choices) for one in parser._actions if isinstance(one.choices, dict)), {})  # noqa: SLF001
+
+
+def _action_first(parser: Parser, words: list[str]) -> list[str]:
+    """Return the words with the action right behind its command: options may stand before it, as make has them."""
+    actions = _children(_children(parser).get(words[0], parser)) if words and words[0] in COMMANDS else {}
+    known = [one._option_string_actions for one in actions.values()]  # noqa: SLF001
+    takes_word = {name for options in known for name, option in options.items() if option.nargs != 0}
+    rest = iter(enumerate(words[1:], start=1) if actions else ())
+    for at, word in rest:
+        if word in takes_word:
+            next(rest, None)
+        elif not word.startswith("-"):
+            return [words[0], word, *words[1:at], *words[at + 1 :]]
+    return words
+
+
+def _refuse_unquoted(first: str | None) -> None:
+    """Refuse a command that came as words of its own: `lint-run docker run -it IMAGE`."""
+    from cannery.lint.command import BEFORE, PROGRAMS  # noqa: PLC0415 - one command's
+
+    if first in BEFORE | PROGRAMS:
+        hint = "put quotes around it: build.py lint-run 'docker run …'"
+        raise UsageError("lint-run: the command has to be one argument", hint=hint)
+
+
+def _takers(option: str, prog: str) -> str:
+    """Say which commands take an option that the one of `prog` does not; "" when none does."""
+    parsers = _children(make_parser())
+    parsers |= {f"{name} {word}": one for name, sub in parsers.items() for word, one in _children(sub).items()}
+    names = [name for name, sub in parsers.items() if option in sub._option_string_actions]  # noqa: SLF001
+    if not names:
+        return ""
+    told = " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
+    return f"{told} {'takes' if len(names) == 1 else 'take'} it, {prog} does not"

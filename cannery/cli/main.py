@@ -1,0 +1,183 @@
+"""Running one command: printing, exit codes; the one place that catches errors. Each is imported when it is called."""
+
+from __future__ import annotations
+
+import importlib
+import io
+import json
+import logging
+import os
+import signal
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import TYPE_CHECKING, NoReturn
+
+from cannery.catalog.fault import CatalogError
+from cannery.cli.arguments import COMMANDS, make_parser, parse
+from cannery.cli.output import clean_streams
+from cannery.cli.system_error import system_error
+from cannery.errors import CanneryError, ExitCode
+from cannery.util.io.pip_settings import environment_secrets
+from cannery.util.redact import redactor
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from cannery.context import Context
+    from cannery.util.io.pip_settings import PipSettings
+
+# Folders that a run is given (`cannery.context.Given`), and the options that name them.
+FOLDERS = {"wheelhouse": "wheelhouse", "mirror": "git_mirror", "patches": "patches"}
+# Signals that end a run in order.
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def main(argv: Sequence[str], root: Path) -> int:
+    """Run one command and return its exit code. No traceback leaves this function, and no secret of pip's settings."""
+    _prepare_streams()
+    before = {number: signal.getsignal(number) for number in ENDING}
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if before[number] is not signal.SIG_IGN:  # nohup
+            signal.signal(number, _interrupt)
+    known = _Known()
+    try:
+        with clean_streams(known.redact):
+            return int(_guarded(argv, root, known))
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)  # None: not set by Python
+
+
+@dataclass
+class _Known:
+    """What a command has read when it fails: its surroundings, whose pip settings say what is secret."""
+
+    context: Context | None = None
+
+    @property
+    def pip(self) -> PipSettings | None:
+        """The settings of pip, if they were read: what was not read can stand in no output."""
+        # A cached property keeps its value there; to ask for it would ask pip.
+        return vars(self.context).get("pip") if self.context else None
+
+    def redact(self, text: str) -> str:
+        """Return `text` without secrets: of pip's settings, and of proxies in the environment."""
+        secrets = self.pip.credentials() if self.pip else environment_secrets(os.environ)
+        return _redactor(secrets)(text)
+
+
+# Asked for at every write, and to be made anew only when more is known.
+_redactor = lru_cache(maxsize=2)(redactor)
+
+
+def _guarded(argv: Sequence[str], root: Path, known: _Known) -> ExitCode:
+    try:
+        code = _dispatch(argv, root, known)
+        sys.stdout.flush()  # here, where a reader that has gone makes no traceback
+    except CanneryError as error:
+        _print_error(error, known, as_json="--json" in argv)
+        code = error.code
+    except KeyboardInterrupt:
+        for number in ENDING:
+            signal.signal(number, signal.SIG_IGN)  # the run ends now, and a second Ctrl-C would be a traceback
+        print("interrupted: nothing half-written is used; the same command goes on from here", file=sys.stderr)
+        code = ExitCode.INTERRUPTED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains at its own end
+        code = ExitCode.DONE
+    except OSError as error:
+        found = system_error(error)
+        log = _write_log(error, known)
+        found.hint = "; ".join(part for part in (found.hint, f"details: {log}") if part)
+        _print_error(found, known, as_json="--json" in argv)
+        code = found.code
+    except Exception as error:  # noqa: BLE001 - the promise: no traceback reaches a user
+        code = _unexpected(error, known)
+    return code
+
+
+def _prepare_streams() -> None:
+    """Make printing safe: a stream that was closed gets /dev/null, a character that it has no code for a `?`."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115 - open to the end
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+def _interrupt(_number: int, _frame: object) -> NoReturn:
+    """Take SIGTERM and SIGHUP as Ctrl-C, so that a build, an engine start or a container ends in order."""
+    raise KeyboardInterrupt
+
+
+def _dispatch(argv: Sequence[str], root: Path, known: _Known) -> ExitCode:
+    try:
+        arguments = parse(argv)
+    except SystemExit:  # --help or --version, which have printed
+        return ExitCode.DONE
+    if arguments.command is None:
+        make_parser().print_help()
+        return ExitCode.USAGE
+    return _call(arguments, root, known)
+
+
+def today() -> str:
+    """Read the clock: the day in UTC, in which date bounds count."""
+    return datetime.now(UTC).date().isoformat()
+
+
+def _call(arguments: argparse.Namespace, root: Path, known: _Known) -> ExitCode:
+    from cannery.context import Given, read_context  # noqa: PLC0415 - `--help` must not load the catalog's libraries
+
+    folders = {name: getattr(arguments, option, None) for name, option in FOLDERS.items()}
+    given = Given(**folders, local=getattr(arguments, "src", ()))
+    context = read_context(root, given, is_json=getattr(arguments, "json", False))
+    known.context = context
+    if context.env.get("CANNERY_DEBUG"):
+        logging.basicConfig(level=logging.DEBUG, stream=sys.stderr, format="%(name)s %(message)s")
+    arguments.today = today()
+    module = importlib.import_module(f"cannery.commands.{COMMANDS[arguments.command].module}")
+    try:
+        return ExitCode(module.COMMANDS[arguments.command](arguments, context))
+    finally:
+        for note in known.pip.notes if known.pip else ():
+            context.say(note)
+
+
+def _print_error(error: CanneryError, known: _Known, *, as_json: bool) -> None:
+    if as_json:
+        texts = {"error": error.what, "where": error.where, "hint": error.hint}
+        value = {**{key: known.redact(text) for key, text in texts.items()}, "exit_code": int(error.code)}
+        parts = error.parts if isinstance(error, CatalogError) else ()
+        value |= {"problems": [{"error": p.what, "where": p.where, "hint": p.hint} for p in parts]} if parts else {}
+        # Where standard output has no room, which may be what the error is, it is said below.
+        with suppress(OSError):
+            print(json.dumps(value, indent=2, ensure_ascii=False), flush=True)
+    with suppress(OSError):
+        print(f"error: {error}", file=sys.stderr)
+
+
+def _write_log(error: Exception, known: _Known) -> str:
+    """Write the traceback into a log, without secrets; return its name, or how to see it where there is no room."""
+    import tempfile  # noqa: PLC0415 - only here
+    import traceback  # noqa: PLC0415
+
+    try:
+        with tempfile.NamedTemporaryFile("w", prefix="cannery-", suffix=".log", delete=False) as log:
+            log.write(known.redact("".join(traceback.format_exception(error))))
+    except OSError:  # no disk space left, most likely, and that is what is said beside it
+        return "CANNERY_DEBUG=1 in the environment"
+    return log.name
+
+
+def _unexpected(error: Exception, known: _Known) -> ExitCode:
+    name = _write_log(error, known)
+    print(f"error: a defect in Cannery: {type(error).__name__}: {error}", file=sys.stderr)
+    print(f"  → please report it with {name}", file=sys.stderr)
+    return ExitCode.DEFECT

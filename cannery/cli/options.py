@@ -1,0 +1,231 @@
+"""Options of build.py's commands, in groups: each adds what it takes to the parser of a command."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from cannery.errors import UsageError
+from cannery.vocab import RunFormat, did_you_mean
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser
+    from collections.abc import Callable
+
+    Options = Callable[[ArgumentParser], None]
+
+# The verify script's levels (docs/verify-report.schema.json).
+LEVELS = ("static", "import", "npu", "train")
+LEVEL_HELP = "only this level, repeatable (default: all but train, which takes one step of GRPO on a tiny model)"
+CLEAN_KINDS = ("wheels", "engine", "rootfs", "locks", "verified", "out")
+
+
+def _one(*names: str, **about: Any) -> Options:  # noqa: ANN401 - argparse's
+    """Return what takes one option or word, as argparse's `add_argument` is told of it."""
+
+    def add(sub: ArgumentParser) -> None:
+        sub.add_argument(*names, **about)
+
+    return add
+
+
+def _count(text: str) -> int:
+    if not re.fullmatch(r"[1-9][0-9]{0,3}", text):
+        raise UsageError(f"--nodes: {text!r} is no number of nodes", hint="1 to 9999")
+    return int(text)
+
+
+def _clean_kind(word: str) -> str:
+    # Not `choices`: with none given, argparse holds the empty list against them.
+    if word not in CLEAN_KINDS:
+        raise UsageError(f"KIND: {word!r} is not known", hint=did_you_mean(word, CLEAN_KINDS))
+    return word
+
+
+as_json = _one("--json", action="store_true", help="print JSON")
+
+
+def whole_list(words: str) -> Options:
+    """Return what takes --all, which shows all of a list that is folded otherwise: `words` say which."""
+    return _one("--all", action="store_true", help=words)
+
+
+def profile(nargs: str | None = None, words: str = "a profile") -> Options:
+    """Return what takes profiles: one, or as many as argparse's `nargs` says."""
+    return _one("profile", nargs=nargs, metavar="PROFILE", help=words)
+
+
+def target(sub: ArgumentParser) -> None:
+    """Take what an image is for: CANN, chip, system, Python, architecture, base."""
+    add = sub.add_argument
+    add("--cann", metavar="VERSION", help="CANN line, as 8.5.0 or 8.3.rc1")
+    add("--chip", metavar="CHIP", help="910b a3 310p 910 a5, or a name that npu-smi prints")
+    add("--os", metavar="OS", help="as ubuntu22.04, openeuler24.03")
+    add("--python", metavar="X.Y", help='as "3.11"')
+    arch = "every one of the profile" if sub.prog.endswith(" lock") else "this host's"
+    add("--arch", metavar="ARCH", help=f"amd64 or arm64 (default: {arch})")
+    add("--base", metavar="BASE", help="standin, a tag of images/bases, or a full image reference")
+
+
+wheelhouse = _one("--wheelhouse", metavar="DIR", help="a folder of wheels of yours, looked at before pip's settings")
+documented = _one(
+    "--as-documented", action="store_true", help="the versions of the profile's guide, and what check says to it"
+)
+
+
+def versions(sub: ArgumentParser) -> None:
+    """Take other versions than the profile's, and --force."""
+    add = sub.add_argument
+    add("--pin", metavar="NAME==VERSION", action="append", default=[], help="another version, this time (repeatable)")
+    words = "release: releases of the package index in place of git commits; release:NAME,NAME of these alone"
+    add("--sources", metavar="WHICH", help=words)
+    documented(sub)
+    more = "; put the image in the place of another under a pushed tag" if sub.prog.endswith(" push") else ""
+    words = f"go on in spite of findings; stamped into manifest, tag and labels{more}"
+    add("--force", action="store_true", help=words)
+
+
+git_mirror = _one("--git-mirror", metavar="DIR", help="a folder of git repositories of yours, in place of the network")
+patch_sets = _one("--patches", metavar="DIR", help="a folder of patch sets of yours, <repo>/<commit>/*.patch")
+
+
+def sources(sub: ArgumentParser) -> None:
+    """Take where sources and their patches come from."""
+    git_mirror(sub)
+    patch_sets(sub)
+    words = "your own tree of a source (repeatable)"
+    sub.add_argument("--src", metavar="NAME=DIR", action="append", default=[], help=words)
+
+
+upgrade = _one(
+    "--upgrade",
+    metavar="NAME[==VERSION]",
+    action="append",
+    default=[],
+    help="edit the profile so that this package may be newer, or is of this version (repeatable)",
+)
+folder = _one("--output", metavar="DIR", help="folder to write (default: out/<profile>-<target>)")
+
+
+def proof(sub: ArgumentParser) -> None:
+    """Take how a built image is verified."""
+    add = sub.add_argument
+    add("--verify-again", action="store_true", help="run verify even when this very image has passed")
+    add("--require-npu", action="store_true", help="an NPU level that cannot run is exit 4, not a skip")
+
+
+def build(sub: ArgumentParser) -> None:
+    """Take how an image is built."""
+    add = sub.add_argument
+    add("--no-verify", action="store_true", help="build only")
+    add("--no-cache", action="store_true", help="build every stage anew")
+    add("--builder", metavar="NAME", help="a buildx builder of yours (real bases only); the image is loaded back")
+    add("--reuse", action="store_true", help="pull the prebuilt image from REGISTRY where it is there, else build")
+
+
+def verified(sub: ArgumentParser) -> None:
+    """Take what `verify` looks at."""
+    add = sub.add_argument
+    add("--image", metavar="REF", help="another image than the profile's")
+    words = "an image of yours, as docker commit makes one: what differs from PROFILE, or which profile is nearest"
+    add("--against", metavar="IMAGE", help=words)
+    add("--level", action="append", choices=LEVELS, default=[], help=LEVEL_HELP)
+
+
+one_repo = _one("repo", nargs="?", metavar="REPO", help="the patches of this source alone")
+
+
+def port(sub: ArgumentParser) -> None:
+    """Take a set, what it is tried on, and where it is written to."""
+    add = sub.add_argument
+    add("repo", metavar="REPO", help="a source component, or its distribution")
+    add("start", metavar="FROM", help="the commit that the set is for")
+    add("to", nargs="?", metavar="TO", help="the commit to try it on")
+    add("--tree", metavar="DIR", help="a folder to try it on, in place of TO")
+    add("--output", metavar="DIR", help="a folder of sets that it is written to where all of it applies")
+    sub.usage = f"{sub.prog} [options] REPO FROM (TO | --tree DIR)"
+
+
+def new_set(sub: ArgumentParser) -> None:
+    """Take what a set is made of, and where it is written to."""
+    add = sub.add_argument
+    add("repo", metavar="REPO", help="a source component, or its distribution")
+    add("--tree", metavar="DIR", help="the working tree whose changes since HEAD it is made of")
+    add("--output", metavar="DIR", help="the folder of sets that it is written to (default: images/patches)")
+    sub.usage = f"{sub.prog} [options] REPO --tree DIR"
+
+
+def container(sub: ArgumentParser) -> None:
+    """Take what a container has: cards, network, mounts, variables."""
+    add = sub.add_argument
+    add("--npus", metavar="CARDS", help="cards, as 0,1,4-7, all (the default: all present), or none")
+    words = "let the Ascend Docker runtime bring them, in place of single device nodes"
+    add("--runtime", choices=("ascend",), help=words)
+    add("--network", choices=("host", "none"), help="host: for jobs on several hosts (default: a network of its own)")
+    words = "with --network host: what HCCL, gloo and the rest talk by"
+    add("--interface", metavar="NAME", help=words)
+    words = "your working tree of a source over the image's (repeatable)"
+    add("--dev", metavar="NAME=DIR", action="append", default=[], help=words)
+    add("-v", "--volume", action="append", default=[], metavar="SRC:DST", help="as docker's -v (repeatable)")
+    add("-e", "--env", action="append", default=[], metavar="NAME[=VALUE]", help="as docker's -e (repeatable)")
+    add("--no-caches", action="store_true", help="without your caches of models (huggingface, modelscope)")
+    add("--name", help="name of the container")
+    add("--user", metavar="UID[:GID]", help="as docker's --user, by number (default: whom the image runs as)")
+
+
+def command_in_container(sub: ArgumentParser) -> None:
+    """Take a command behind `--`, and how it is started or printed."""
+    add = sub.add_argument
+    sub.usage = f"{sub.prog} [options] PROFILE [-- COMMAND ...]"
+    add("--detach", action="store_true", help="in the background; prints the container's id")
+    add("--print", action="store_true", dest="show", help="print what starts it with the chip's full model")
+    words = "what --print prints (default: docker)"
+    add("--format", choices=[form.value for form in RunFormat], help=words)
+    add("--nodes", type=_count, metavar="N", help="nodes of the RayCluster (default: 1)")
+
+
+def shell_in_container(sub: ArgumentParser) -> None:
+    """Take nothing: a shell is started here and at once."""
+    sub.set_defaults(show=False, format=None, nodes=None, detach=False, registry=None)
+
+
+def own_command(sub: ArgumentParser) -> None:
+    """Take a command of the user's, or a compose file, and what is to run it."""
+    add = sub.add_argument
+    add("text", nargs="?", metavar="COMMAND", help="the docker run line, as one argument; - reads standard input")
+    add("--file", action="append", metavar="FILE", help="a compose file, in place of a command; repeatable, as with -f")
+    add("--chip", metavar="CHIP", help="the chip of the host that is to run it")
+    add("--arch", metavar="ARCH", help="the CPU architecture of that host")
+
+
+def host(sub: ArgumentParser) -> None:
+    """Take another host than this one, and another user."""
+    sub.add_argument("--root", metavar="DIR", help="a tree copied from another host, in place of this one")
+    sub.add_argument("--user", metavar="USER", help="who uses the NPUs, by name or number (default: who runs this)")
+
+
+def registry(sub: ArgumentParser) -> None:
+    """Take where images are pushed to and pulled from."""
+    words = "with --print: where the nodes find the image" if sub.prog.endswith(" run") else "where images are"
+    sub.add_argument("--registry", metavar="HOST/PATH", help=f"{words}: HOST/PATH/<profile>:<tag>")
+
+
+archive = _one("--output", metavar="FILE", help="file to write; FILE.json beside it says what it is")
+since = _one(
+    "--since",
+    metavar="OLD",
+    help="only the layers that OLD lacks: a bundle, a side file, or an image on this engine",
+)
+
+
+def archive_to_load(sub: ArgumentParser) -> None:
+    """Take a file that has an image in it."""
+    add = sub.add_argument
+    add("file", metavar="FILE", help="what save or bundle wrote, with its FILE.json beside it")
+    add("--force", action="store_true", help="without a side file, or for another architecture")
+
+
+engine_action = _one("action", choices=("start", "stop", "status", "env"))
+
+
+kinds = _one("kinds", nargs="*", type=_clean_kind, metavar="KIND", help=f"what to remove: {' '.join(CLEAN_KINDS)}")

@@ -1,0 +1,44 @@
+"""An error of the operating system that no part of Cannery has turned into one of its own, in a user's words."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import sys
+
+from cannery.errors import CanneryError, NetworkError, UnableError
+from cannery.util.io.write_errors import is_of_files, unwritable
+
+_OF_NETWORK = (ConnectionError, TimeoutError, socket.gaierror, socket.herror)
+_NEXT = {
+    errno.ENOENT: "it was there before, or should be: make it, then run the same command again",
+    errno.EMFILE: "more files may be open at once with `ulimit -n 4096`",
+    errno.ENFILE: "this host has too many open files: end what holds them",
+    errno.ENOMEM: "make room in memory, then run the same command again",
+    errno.ENAMETOOLONG: "use a folder with a shorter name",
+    errno.ELOOP: "a symbolic link leads back to itself: remove it",
+}
+
+
+def system_error(error: OSError) -> CanneryError:
+    """Return the error to tell a user: which file, why, what next."""
+    if isinstance(error, _OF_NETWORK) or _is_of_requests(error):
+        reason = error.strerror or type(error).__name__
+        return NetworkError(f"a connection failed: {reason[:1].lower()}{reason[1:]}", hint="run the same command again")
+    reason = os.strerror(error.errno) if error.errno else str(error) or type(error).__name__
+    where = _path(error.filename)
+    if error.filename2:
+        where += f" → {_path(error.filename2)}"
+    hint = unwritable(error, where).hint if is_of_files(error) else _NEXT.get(error.errno or 0, "")
+    return UnableError(f"cannot be used: {reason[:1].lower()}{reason[1:]}" if where else reason, where=where, hint=hint)
+
+
+def _path(name: object) -> str:
+    return os.fsdecode(name) if isinstance(name, str | bytes | os.PathLike) else ""
+
+
+def _is_of_requests(error: OSError) -> bool:
+    """Whether it is an error of a request; the library is loaded wherever one was made."""
+    requests = sys.modules.get("requests")
+    return requests is not None and isinstance(error, requests.RequestException)

@@ -1,0 +1,169 @@
+"""`save` and `bundle`: images as files, for places that no registry is reached from."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cannery.build.io.disk import check_output_space
+from cannery.build.io.transfer_view import transfer
+from cannery.cli.table import row_lines
+from cannery.commands.check import planned
+from cannery.engine.io.client import as_errors
+from cannery.engine.io.engine_stream import save
+from cannery.engine.io.find import docker_client, find_engine
+from cannery.engine.io.inspect import SAVE_PLATFORM, EngineImage, engine_info, find_image, platform_parameter
+from cannery.errors import ExitCode, UnableError, UsageError
+from cannery.ship.archive import Held, SideFile
+from cannery.ship.io.archive import check_place, packer, read_side_of, side_path, whole_file, write_tar
+from cannery.ship.io.bundle import held_in, write_bundle
+from cannery.ship.io.shipping import local_image
+from cannery.ship.layers_since import new_layers
+from cannery.util.image_reference import parse_reference
+
+if TYPE_CHECKING:
+    import argparse
+
+    import docker
+
+    from cannery.context import Context
+    from cannery.plan.plan import Plan
+    from cannery.ship.io.archive import Part
+
+
+@as_errors
+def save_image(arguments: argparse.Namespace, context: Context) -> ExitCode:
+    """Write a profile's image into one file, with a side file that says what it is."""
+    path = _output(arguments, "quickstart.tar.gz")
+    pack = packer(path)
+    client, image, held = _held(arguments, context)
+    check_output_space(path, image.size, packed=path.suffix != ".tar")
+    platform = platform_parameter(client, engine_info(client), image.arch, SAVE_PLATFORM)
+
+    def side(part: Part) -> SideFile:
+        return SideFile("image", path.name, part.bytes, part.sha256, held)
+
+    with (
+        whole_file(path, side) as part,
+        transfer(f"saving {path}", image.size, sys.stderr, is_terminal=context.is_terminal) as view,
+        save(client, held.references, platform) as blocks,
+    ):
+        write_tar(part, blocks, pack, view.moved)
+    _print(context, path)
+    return ExitCode.DONE
+
+
+@as_errors
+def bundle(arguments: argparse.Namespace, context: Context) -> ExitCode:
+    """Write a profile's image into one file that carries its own loader; with --since, only what OLD lacks."""
+    path = _output(arguments, "quickstart.tar")
+    if path.suffix != ".tar":
+        hint = "name it FILE.tar: its layers are packed one by one, as gzip"
+        raise UsageError(f"{path.name}: a bundle is a .tar", where=str(path), hint=hint)
+    client, image, held = _held(arguments, context)
+    base = _base(arguments.since, client, held, context)
+    if base is None:  # engines do not tell how large each layer is
+        check_output_space(path, image.size, packed=True)
+    platform = platform_parameter(client, engine_info(client), image.arch, SAVE_PLATFORM)
+    made: list[Held] = []
+
+    def side(part: Part) -> SideFile:
+        return SideFile("bundle", path.name, part.bytes, part.sha256, made[0], base)
+
+    with (
+        whole_file(path, side) as part,
+        transfer(f"bundling {path}", image.size, sys.stderr, is_terminal=context.is_terminal) as view,
+        save(client, held.references, platform) as blocks,
+    ):
+        made.append(write_bundle(part, held, base, blocks, view.moved))
+    _print(context, path)
+    return ExitCode.DONE
+
+
+def _output(arguments: argparse.Namespace, example: str) -> Path:
+    if not arguments.output:
+        raise UsageError("OUTPUT is not set", hint=f"--output FILE, as --output {example}")
+    path = Path(arguments.output)
+    check_place(path)
+    return path
+
+
+def _held(arguments: argparse.Namespace, context: Context) -> tuple[docker.DockerClient, EngineImage, Held]:
+    """Return the engine's client, and the profile's image on it with the names that are its own."""
+    _, plan, _ = planned(context, arguments)
+    engine = find_engine(context.env, context.cache, start=True, say=context.say)
+    client = docker_client(engine)
+    image = local_image(client, plan)
+    return client, image, _held_image(image, plan)
+
+
+def _held_image(image: EngineImage, plan: Plan) -> Held:
+    names = tuple(name for name in plan.references if name == plan.reference or name in image.tags)
+    digest = next((name.partition("@")[2] for name in image.digests), "")
+    return Held(image.id, image.platform, names, image.layers, digest)
+
+
+def _base(since: str | None, client: docker.DockerClient, held: Held, context: Context) -> Held | None:
+    """Return the image that the other side has: of a file, or on this engine; None where nothing is shared.
+
+    The same layers are no error: a job that bundles each night wants a file each night, and environment or labels may
+    be what is new.
+    """
+    if not since:
+        return None
+    base = held_in(Path(since)) or _on_engine(client, since)
+    if base.platform != held.platform:
+        what, hint = (
+            f"{since} is for {base.platform}, and the image for {held.platform}",
+            "name one for the same platform",
+        )
+        raise UsageError(what, where="SINCE", hint=hint)
+    lacking = new_layers(held.layers, base.layers)
+    if len(lacking) == len(set(held.layers)):
+        context.say(f"{since} shares no layer with this image: a complete bundle is written")
+        return None
+    note = "" if lacking else ": the bundle holds the image's configuration alone, a few KB"
+    context.say(f"{len(lacking)} of {len(set(held.layers))} layers are new since {since}{note}")
+    return base
+
+
+def _on_engine(client: docker.DockerClient, reference: str) -> Held:
+    image = find_image(client, reference) if _is_name(reference) else None
+    if image is None:
+        hint = "SINCE is a bundle or its side file, an archive of `save` or its side file, or an image on this engine"
+        raise UsageError(f"{reference} is no file, and no image on this engine", where="SINCE", hint=hint)
+    return Held(image.id, image.platform, image.tags or (reference,), image.layers)
+
+
+def _is_name(text: str) -> bool:
+    """Whether an engine can be asked for it: other texts it calls an error, and not an image that is not there."""
+    try:
+        parse_reference(text, "SINCE")
+    except UsageError:
+        return False
+    return True
+
+
+def _print(context: Context, path: Path) -> None:
+    side = read_side_of(path)
+    if side is None:
+        raise UnableError("its side file was not written", where=str(path), hint="run the same command again")
+    rows = {
+        "file": str(path),
+        "bytes": str(side.bytes),
+        "sha256": side.sha256,
+        "image": ", ".join(side.image.references),
+        "id": side.image.id,
+        "platform": side.image.platform,
+        "needs": ", ".join(side.base.references) if side.base else "",
+    }
+    if context.is_json:
+        print(side_path(path).read_text(encoding="utf-8"), end="")
+        return
+    print("\n".join(row_lines(rows.items())))
+    if side.kind == "bundle":
+        print(f"there:    tar -xf {path.name} load.py && python3 load.py {path.name}")
+
+
+COMMANDS = {"save": save_image, "bundle": bundle}

@@ -1,0 +1,116 @@
+"""`list` and `show`: what the catalog holds."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from typing import TYPE_CHECKING, Any
+
+from cannery.catalog.pythons import further_pythons
+from cannery.catalog.versions import without_build
+from cannery.errors import ExitCode
+from cannery.recipe.recipe import Options
+from cannery.recipe.select import find_profile, select
+from cannery.vocab import ComponentKind
+
+if TYPE_CHECKING:
+    import argparse
+
+    from cannery.catalog.catalog import Catalog, Profile
+    from cannery.context import Context
+
+
+def list_profiles(_arguments: argparse.Namespace, context: Context) -> ExitCode:
+    """Print every profile with its target and summary."""
+    catalog = context.catalog()
+    if context.is_json:
+        rows = [
+            {"name": n, "summary": p.summary, "target": _target(p), "pythons": _pythons(p, catalog)}
+            for n, p in catalog.profiles.items()
+        ]
+        print(json.dumps(rows, indent=2, ensure_ascii=False))
+        return ExitCode.DONE
+    width = max(map(len, catalog.profiles))
+    for name, profile in catalog.profiles.items():
+        target = _target(profile)
+        where = f"CANN {target['cann']}, {target['chip']}, {target['os']}, Python {target['python']}"
+        print(f"{name:<{width}}  {profile.summary}")
+        print(f"{'':<{width}}  {where}, {' '.join(target['arch'])}; base {profile.base}")
+        for other in _pythons(profile, catalog):
+            words = f"OS={other['os']} " if other["os"] not in {"", profile.target.os} else ""
+            print(f"{'':<{width}}  also {words}PYTHON={other['python']}")
+    return ExitCode.DONE
+
+
+def show_profile(arguments: argparse.Namespace, context: Context) -> ExitCode:
+    """Print one profile: components with pin, source and reason, bounds, environment."""
+    catalog = context.catalog()
+    profile = find_profile(catalog, arguments.profile)
+    recipe = select(catalog, arguments.profile, Options(as_documented=arguments.as_documented), context.arch)
+    rows: list[dict[str, Any]] = [
+        {
+            "name": c.name,
+            "kind": str(c.component.kind),
+            "pin": c.full_version or "",
+            "index": c.index or ("default" if c.component.kind == "wheels" or c.release else ""),
+            "commit": c.commit or "",
+            "release": c.release or "",
+            "hosts": dict(c.component.hosts) if c.commit or c.archive else {},
+            **({"file": c.archive.file, "sha256": c.archive.sha256} if c.archive else {}),
+            "asks": list(c.known.requires) if c.known else [],
+            "reason": c.reason,
+            "summary": c.component.summary,
+        }
+        for c in recipe.chosen
+    ]
+    if context.is_json:
+        value = {"name": arguments.profile, "profile": profile.model_dump(mode="json"), "components": rows}
+        print(json.dumps(value, indent=2, ensure_ascii=False))
+        return ExitCode.DONE
+    print(f"{arguments.profile}: {profile.summary}")
+    print(f"target: {recipe.target}, base {profile.base}, packages as of {profile.exclude_newer}")
+    for document in profile.documents:
+        print(f"document: {document}")
+    if recipe.changes:
+        print(f"with {recipe.changes}")
+    width = max(len(str(row["name"])) for row in rows)
+    indent = " " * (width + 4)
+    for row in rows:
+        is_system = row["kind"] == ComponentKind.SYSTEM
+        pin = f"== {row['pin']}" if row["pin"] else "of the base's OS" if is_system else "locked"
+        index = f", index {row['index']}" if row["index"] else ""
+        if row["hosts"]:
+            index += f", {_hosts(row)} {row['file']}" if "file" in row else f", {_hosts(row)} at {row['commit']}"
+        print(f"  {row['name']:<{width}}  {pin:<16} {row['kind']}{index}: {row['summary']}")
+        if row["asks"]:
+            print(
+                textwrap.fill(
+                    ", ".join(row["asks"]), 118, initial_indent=f"{indent}asks for: ", subsequent_indent=indent
+                )
+            )
+        if row["reason"]:
+            print(f"  {'':<{width}}  because: {row['reason']}")
+    for title in ("constraints", "overrides", "excludes"):
+        for item in getattr(profile, title):
+            print(f"{title.removesuffix('s')}: {item.requirement} because {item.reason}")
+    print(f"shared memory: {profile.shm_size}")
+    return ExitCode.DONE
+
+
+def _hosts(row: dict[str, Any]) -> str:
+    """Return where a source is, as `github:volcengine/verl`."""
+    return " ".join(f"{host}:{repository}" for host, repository in row["hosts"].items())
+
+
+def _pythons(profile: Profile, catalog: Catalog) -> list[dict[str, str]]:
+    """Return the further Pythons of a profile, each with the OS that has an image with it."""
+    line = catalog.bases[without_build(profile.target.cann)]
+    return [{"python": python, "os": os} for python, os in further_pythons(profile, line)]
+
+
+def _target(profile: Profile) -> dict[str, Any]:
+    target = profile.target.model_dump(mode="json")
+    return {key: target[key] for key in ("cann", "chip", "os", "python", "arch")}
+
+
+COMMANDS = {"list": list_profiles, "show": show_profile}

@@ -1,0 +1,137 @@
+"""`push` and `pull`: images of a profile in a registry."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from cannery.base.real import on_labelled_base
+from cannery.cli.table import row_lines
+from cannery.commands.check import planned
+from cannery.engine.io.client import as_errors
+from cannery.engine.io.find import docker_client, find_engine
+from cannery.errors import ExitCode, FindingsError
+from cannery.patches.io.patching import manifest_digest
+from cannery.ship.io.registry import published
+from cannery.ship.io.shipping import (
+    Dock,
+    absent,
+    content_faults,
+    dock_of,
+    local_image,
+    move_alias,
+    pull_image,
+    push_image,
+    tag_locally,
+)
+from cannery.ship.published import ids_of, parse_registry, push_fault
+from cannery.verify.io.run import has_passed
+
+if TYPE_CHECKING:
+    from cannery.catalog.catalog import Catalog
+    from cannery.context import Context
+    from cannery.engine.io.inspect import EngineImage
+    from cannery.plan.plan import Plan
+    from cannery.ship.published import Published
+
+
+@as_errors
+def push(arguments: argparse.Namespace, context: Context) -> ExitCode:
+    """Push the image of a profile under its tag, then let the moving tag follow.
+
+    Refused (exit 3) for an image that verify has not passed, that is not what its tag says, or whose tag is taken.
+    """
+    registry = parse_registry(arguments.registry)
+    catalog, plan = _planned(context, arguments)
+    engine = find_engine(context.env, context.cache, start=True, say=context.say)
+    client = docker_client(engine)
+    image = local_image(client, plan)
+    dock = dock_of(context, client, plan, registry, is_push=True)
+    _refuse_unfit(dock, catalog, image)
+    there = published(dock.place, dock.reference)
+    ids = ids_of(image.id, image.digests, dock.reference)
+    fault = push_fault(there, dock.arch, ids)
+    if fault and not arguments.force:
+        hint = "a pushed tag never changes: whoever pulled it has the other one. --force puts this one in its place"
+        raise FindingsError(fault, where=dock.reference, hint=hint)
+    if fault:
+        context.say(f"{dock.reference}: {fault}: replaced, since --force is given")
+    now = _there_already(dock, there, ids) or push_image(dock, image, there)
+    for alias in dock.aliases:
+        move_alias(dock, image, now, alias)
+    _print(context, dock, now, image)
+    return ExitCode.DONE
+
+
+def _planned(context: Context, arguments: argparse.Namespace) -> tuple[Catalog, Plan]:
+    """Return the plan. --force is for the tag first; a set with findings, which it lets through, has another tag."""
+    if arguments.force:
+        unforced = argparse.Namespace(**{**vars(arguments), "force": False})
+        with suppress(FindingsError):
+            return planned(context, unforced)[:2]
+    return planned(context, arguments)[:2]
+
+
+def _there_already(dock: Dock, there: Published | None, ids: frozenset[str]) -> Published | None:
+    if there is None or not there.has_image(dock.arch, ids):
+        return None
+    dock.context.say(f"{dock.reference} is there, and is this image: nothing to push")
+    return there
+
+
+def _refuse_unfit(dock: Dock, catalog: Catalog, image: EngineImage) -> None:
+    """Raise `FindingsError` where an image is not what its tag says, or where that is not proved."""
+    plan = dock.plan
+    faults = content_faults(dock, image)
+    if faults:
+        listed = "".join(f"\n  {fault}" for fault in faults)
+        hint = f"build.py image {plan.recipe.name} makes the image of this tag"
+        raise FindingsError(f"this image is not what its tag says{listed}", where=plan.reference, hint=hint)
+    digest = manifest_digest(dock.context, catalog, on_labelled_base(plan, dict(image.labels)))
+    if not has_passed(dock.context.cache, image.id, digest):
+        hint = f"build.py verify {plan.recipe.name}, with the same options"
+        raise FindingsError(f"verify has not passed for this image ({image.id[:19]}…)", where=plan.reference, hint=hint)
+
+
+@as_errors
+def pull(arguments: argparse.Namespace, context: Context) -> ExitCode:
+    """Pull the prebuilt image of exactly this plan, and give it the tags that `image` gives."""
+    registry = parse_registry(arguments.registry)
+    _, plan, _ = planned(context, arguments)
+    engine = find_engine(context.env, context.cache, start=True, say=context.say)
+    dock = dock_of(context, docker_client(engine), plan, registry)
+    image = pull_image(dock)
+    if image is None:
+        raise absent(dock)
+    tag_locally(dock, image, plan.references)
+    _print(context, dock, published(dock.place, dock.reference), image)
+    return ExitCode.DONE
+
+
+def _print(context: Context, dock: Dock, now: Published | None, image: EngineImage) -> None:
+    digest = now.digest if now else ""
+    if context.is_json:
+        value = {
+            "reference": dock.reference,
+            "digest": digest,
+            "id": image.id,
+            "platform": image.platform,
+            "aliases": dock.aliases,
+            "local": dock.plan.reference,
+        }
+        print(json.dumps(value, indent=2))
+        return
+    rows = {
+        "image": dock.reference,
+        "digest": digest,
+        "id": image.id,
+        "platform": image.platform,
+        "also tagged": ", ".join(dock.aliases),
+        "here": dock.plan.reference,
+    }
+    print("\n".join(row_lines(rows.items())))
+
+
+COMMANDS = {"push": push, "pull": pull}

@@ -1,0 +1,76 @@
+"""Rules over a recipe and its lock: small pure functions, each yielding findings.
+
+They read the data files and the lock only; no version stands here. What no row of the table has is unknown, never ok.
+Each module holds the rules of one subject; `RULES` lists them all.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cannery.compat.few import few
+from cannery.compat.rules.atb import atb
+from cannery.compat.rules.chips import chips, socs
+from cannery.compat.rules.driver import driver
+from cannery.compat.rules.emulation import emulation
+from cannery.compat.rules.environment import environment
+from cannery.compat.rules.files import files
+from cannery.compat.rules.fit import fits
+from cannery.compat.rules.locks import incomplete, one_arch
+from cannery.compat.rules.order import order
+from cannery.compat.rules.overrides import overrides
+from cannery.compat.rules.packages import denied, excluded, exclusive
+from cannery.compat.rules.python import pythons
+from cannery.compat.rules.requires import requirements
+from cannery.compat.rules.sources import patches, releases, submodules
+from cannery.compat.rules.target import base_tag
+from cannery.compat.rules.torch_free import torch_free
+from cannery.compat.rules.warned import warned
+from cannery.compat.subject import Subject
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from cannery.catalog.catalog import Catalog
+    from cannery.compat.findings import Finding
+    from cannery.lock.lock import Lock
+    from cannery.recipe.recipe import Recipe
+    from cannery.vocab import Arch
+
+RULES: tuple[Callable[[Subject], Iterable[Finding]], ...] = (
+    base_tag,
+    pythons,
+    fits,
+    driver,
+    torch_free,
+    requirements,
+    overrides,
+    exclusive,
+    denied,
+    excluded,
+    chips,
+    socs,
+    environment,
+    atb,
+    order,
+    files,
+    patches,
+    submodules,
+    releases,
+    emulation,
+    incomplete,
+    one_arch,
+    warned,
+)
+
+
+def check_recipe(
+    recipe: Recipe, catalog: Catalog, locks: dict[Arch, Lock] | None = None, build_arch: Arch | None = None
+) -> tuple[Finding, ...]:
+    """Return every finding about `recipe`, from its pins and, when given, its locks; errors first, notes kept few.
+
+    `locks` are those of the profile's arches, the recipe's own among them; `build_arch` is the arch of the machine
+    that would build.
+    """
+    subject = Subject(recipe, catalog, locks or {}, build_arch)
+    return few(finding for rule in RULES for finding in rule(subject))

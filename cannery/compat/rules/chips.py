@@ -1,0 +1,98 @@
+"""What a chip can run. The chip is one word of the target: tag, kernels and what builds call it follow from it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cannery.compat.findings import Finding
+from cannery.compat.rules.compiled import compiled
+from cannery.compat.table import listed
+from cannery.vocab import ComponentKind, Severity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from cannery.compat.subject import Subject
+    from cannery.recipe.recipe import Chosen
+
+# Who reported that a build has to be told its chip.
+REPORT = "vllm-project/vllm-ascend pull 7278"
+
+
+def chips(subject: Subject) -> Iterator[Finding]:
+    """Refuse what does not work on the target's chip, and ready-made kernels for another one."""
+    chip = subject.recipe.target.chip
+    for chosen in subject.recipe.chosen:
+        file, known = f"images/components/{chosen.name}.yaml", chosen.known
+        if chosen.component.chips and chip not in chosen.component.chips:
+            names = listed(chosen.component.chips, "or")
+            yield Finding(
+                Severity.ERROR,
+                "chip",
+                f"{chosen.name} does not work on chip {chip}: it is for {names}",
+                file,
+                f"leave it out of {subject.recipe.file}, or build for {names}",
+            )
+        elif known and known.chips and chip not in known.chips:
+            made, whose = listed(known.chips, "or"), f"{chosen.name} {chosen.version}"
+            yield Finding(
+                Severity.ERROR,
+                "chip",
+                f"{whose} has ready-made kernels for chip {made} alone, the target has {chip}",
+                f"{file}: {known.source}",
+                _from_source(subject, chosen) or f"build for {made}",
+            )
+
+
+def _from_source(subject: Subject, chosen: Chosen) -> str:
+    """Say how it comes to have kernels for the chip; "" when no commit of it is known that would be compiled."""
+    component, chip = chosen.component, subject.recipe.target.chip
+    commits = [(revision.version, commit) for commit, revision in component.revisions.items() if not revision.chips]
+    if component.kind is not ComponentKind.NATIVE or not commits:
+        return ""
+    commits.sort(key=lambda pair: pair[0] != chosen.version)
+    pins = " or ".join(f"{commit} ({version})" for version, commit in commits)
+    socs = _socs(subject).get(chip, ())
+    value = f", with {component.soc_variable}={socs[0]}" if component.soc_variable and socs else ""
+    return f"pin a commit in the release's place, so that it is compiled for {chip}{value}: {pins}"
+
+
+def socs(subject: Subject) -> Iterator[Finding]:
+    """What a native build calls the chip follows from the target: nothing may say another, and one must be known."""
+    chip = subject.recipe.target.chip
+    known = _socs(subject).get(chip, ())
+    built = {c.name for c in compiled(subject.recipe)}
+    for chosen in subject.recipe.chosen:
+        variable = chosen.component.soc_variable
+        if variable and known:
+            for where, value in _settings(subject, chosen, variable).items():
+                if value.lower() not in {soc.lower() for soc in known}:
+                    yield Finding(
+                        Severity.ERROR,
+                        "soc",
+                        f"{where} sets {variable}={value}, which is not the target's chip {chip}",
+                        f"{chosen.name} is compiled for what {variable} says; tag and wheels follow CHIP ({REPORT})",
+                        f"leave {variable} out, it follows from CHIP; values of {chip}: {', '.join(known)}",
+                    )
+        elif variable and chosen.name in built:
+            usual = ", ".join(f"{values[0]} ({name})" for name, values in sorted(_socs(subject).items()))
+            yield Finding(
+                Severity.ERROR,
+                "soc",
+                f"nothing says what {variable} is for chip {chip}, and {chosen.name} is compiled for it",
+                f"no build host can ask npu-smi ({REPORT})",
+                f"add `socs` of {chip} to images/chips.yaml; the values of other chips: {usual or 'none'}",
+            )
+
+
+def _socs(subject: Subject) -> Mapping[str, tuple[str, ...]]:
+    """Chip → what native builds call it, of the chips of which that is known."""
+    return {str(chip): access.socs for chip, access in subject.catalog.chips.items() if access.socs}
+
+
+def _settings(subject: Subject, chosen: Chosen, variable: str) -> dict[str, str]:
+    """Where the variable is set → its value: the profile's environment, components', and the build's own."""
+    found = {f"env of {subject.recipe.file}": subject.recipe.profile.env}
+    found |= {f"env of images/components/{c.name}.yaml": c.component.env for c in subject.recipe.chosen}
+    found[f"build_env of images/components/{chosen.name}.yaml"] = chosen.component.build_env
+    return {where: env[variable] for where, env in found.items() if variable in env}

@@ -1,0 +1,106 @@
+"""The image's environment against the set: variables that contradict what is installed, and trees named twice."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from packaging.version import Version
+
+from cannery.compat.findings import Finding
+from cannery.recipe.environment import PYTHONPATH, REFERENCE
+from cannery.recipe.trees import python_folders
+from cannery.vocab import Severity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from cannery.catalog.compatibility import EnvRule
+    from cannery.compat.subject import Subject
+    from cannery.recipe.recipe import Recipe
+
+MEGATRON = "MEGATRON_LM_PATH"
+BEFORE = "${PYTHONPATH}"
+VERSIONS = re.compile(r"\d+(?:\.[0-9A-Za-z]+)*")
+
+
+def environment(subject: Subject) -> Iterator[Finding]:
+    """Hold the table's rules on variables against what profile and components set, and the two names of one tree."""
+    env = set_variables(subject.recipe)
+    for rule in subject.table.env:
+        version = subject.versions.get(rule.beside)
+        # What a build gets counts as what is built: kernels that it leaves out are not there.
+        build = [c.component.build_env for c in subject.recipe.sources if c.package == rule.beside]
+        for value in dict.fromkeys(values[rule.variable] for values in (env, *build) if rule.variable in values):
+            what = _contradiction(rule, value, version) if version else ""
+            if what:
+                fix = f"take {rule.variable} out of {subject.recipe.file} or of the component that sets it"
+                yield Finding(rule.severity, "env", what, rule.reason, fix)
+    trees = python_folders(subject.recipe)
+    yield from _lost(env, trees)
+    yield from _megatron(env, trees)
+    yield from _appended(env)
+
+
+def set_variables(recipe: Recipe) -> Mapping[str, str]:
+    """Return what components and profile set, as in the image; `${NAME}` stays where only the base can have set it."""
+    env: dict[str, str] = {}
+    for values in (*(chosen.component.env for chosen in recipe.chosen), recipe.profile.env):
+        for name, value in values.items():
+            env[name] = REFERENCE.sub(lambda match: env.get(match[1], match[0]), value)
+    return env
+
+
+def _contradiction(rule: EnvRule, value: str, version: str) -> str:
+    if rule.value is not None:
+        return f"{rule.variable}={value} beside {rule.beside} {version}" if re.search(rule.value, value) else ""
+    public = Version(version).public
+    named = public in VERSIONS.findall(value)
+    return "" if named else f"{rule.variable}={value} does not name {rule.beside} {public}, which is in the set"
+
+
+def _lost(env: Mapping[str, str], trees: tuple[str, ...]) -> Iterator[Finding]:
+    value = env.get(PYTHONPATH, BEFORE)
+    entries = [_folder(entry) for entry in value.split(":")]
+    lost = [] if BEFORE in value else [tree for tree in trees if tree not in entries]
+    if lost:
+        yield Finding(
+            Severity.ERROR,
+            "env",
+            f"{PYTHONPATH}={value} leaves out {', '.join(lost)}",
+            "a source of `install: tree` can be imported from there alone",
+            f"end it with :{BEFORE}, what stands there before",
+        )
+
+
+def _megatron(env: Mapping[str, str], trees: tuple[str, ...]) -> Iterator[Finding]:
+    """Hold the variable's tree against PYTHONPATH, in which the image has the trees beside what the base has."""
+    value = env.get(PYTHONPATH, BEFORE if trees else "")
+    if not value or MEGATRON not in env:
+        return
+    path = value.replace(BEFORE, ":".join((BEFORE, *trees)))
+    if _folder(env[MEGATRON]) not in [_folder(entry) for entry in path.split(":")]:
+        yield Finding(
+            Severity.ERROR,
+            "env",
+            f"{MEGATRON}={env[MEGATRON]} is no entry of {PYTHONPATH}={path}",
+            "two trees of Megatron: what is imported is another one than what the variable names (ms-swift pull 9245)",
+            f"put {env[MEGATRON]} into {PYTHONPATH}, before {BEFORE}",
+        )
+
+
+def _appended(env: Mapping[str, str]) -> Iterator[Finding]:
+    _, found, behind = env.get(PYTHONPATH, "").partition(BEFORE)
+    entries = [entry for entry in behind.split(":") if entry]
+    if found and entries:
+        yield Finding(
+            Severity.WARNING,
+            "env",
+            f"{PYTHONPATH} has {', '.join(entries)} behind what the base sets",
+            "a module of the same name in the base would come first (ms-swift pull 9245)",
+            f"write it before: {PYTHONPATH}={':'.join(entries)}:{BEFORE}",
+        )
+
+
+def _folder(path: str) -> str:
+    return path.rstrip("/")

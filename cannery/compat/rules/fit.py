@@ -1,0 +1,89 @@
+"""The rule over the compatibility table: what each release fits, and what stands beside it here.
+
+One row says that a release (`of`) fits versions of other things. Rows of one release may come from several sources.
+Where one of them has what is here, a disagreement is a warning that shows all, the weightiest first; but a page or an
+image says nothing against the release's own metadata. Where none has, a CANN is a warning, since sets that no table
+has are in use, and a distribution is an error. An override excuses it, and `overrides` then shows who wants what, but
+for an extension of the other's very release. Pythons are the subject of `python`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from cannery.catalog.compatibility import CANN
+from cannery.catalog.versions import order
+from cannery.compat.findings import Finding
+from cannery.compat.judgement import judged
+from cannery.compat.rules.disagreement import disagreement
+from cannery.compat.rules.unknown import unknown
+from cannery.compat.solve import offers
+from cannery.compat.table import (
+    cited,
+    departure,
+    here,
+    holds,
+    judging,
+    listed,
+    rows_of,
+    said,
+)
+from cannery.vocab import Severity
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
+    from cannery.catalog.compatibility import Row
+    from cannery.compat.subject import Subject
+
+
+def fits(subject: Subject) -> Iterator[Finding]:
+    """Judge every release of the set that the table has rows of, or has other releases of."""
+    for name in subject.with_rows():
+        version = subject.versions[name]
+        rows = judging(subject, name)
+        if rows:
+            yield from _judge(subject, name, version, rows)
+        else:
+            yield from unknown(subject, name, version)
+
+
+def _judge(subject: Subject, name: str, version: str, rows: Sequence[Row]) -> Iterator[Finding]:
+    found = judged(subject, name, rows)
+    wrong, beside = found.wrong, found.beside
+    if beside:
+        yield disagreement(subject, f"{name} {version}", rows, beside)
+    if CANN in wrong - beside.keys():
+        other = _other_cann(subject, name, version, rows)
+        # The error below has the ways out, which are for this CANN.
+        yield replace(other, fix="") if wrong - {CANN} else other
+    if wrong - {CANN}:
+        yield _misfit(subject, name, version, wrong - {CANN}, rows)
+
+
+def _misfit(subject: Subject, name: str, version: str, wrong: Collection[str], rows: Sequence[Row]) -> Finding:
+    wants = {key: row.fits[key] for row in reversed(rows) for key in row.fits if key in wrong}
+    keys = [key for key in dict.fromkeys(key for row in rows for key in row.fits) if key in wrong]
+    have = listed([*(said(key, here(subject, key) or "") for key in keys), f"{name} {version}"])
+    return Finding(
+        Severity.ERROR,
+        "fit",
+        f"{have} do not fit: {name} {version} is made for {listed(said(key, wants[key]) for key in keys)}",
+        cited(subject.table, [row for row in rows if wrong & row.fits.keys()]),
+        offers(subject, name, rows, wrong),
+    )
+
+
+def _other_cann(subject: Subject, name: str, version: str, rows: Sequence[Row]) -> Finding:
+    near = min(departure(subject, row) for row in rows if CANN in row.fits)
+    every = [row for row in rows_of(subject, name) if departure(subject, row) == near]
+    every = [row for row in every if CANN in row.fits and not holds(CANN, row.fits[CANN], subject.recipe.target.cann)]
+    canns = listed(sorted((row.fits[CANN] for row in every), key=order), "or")
+    return Finding(
+        Severity.WARNING,
+        "fit-cann",
+        f"{name} {version} is made for {said(CANN, canns)}, the target has {subject.recipe.target.cann}",
+        cited(subject.table, every),
+        offers(subject, name, rows, {CANN}),
+    )

@@ -1,0 +1,86 @@
+"""Distributions that must not be installed, or not beside each other, or not at whatever version is newest."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from packaging.utils import canonicalize_name
+
+from cannery.catalog.requirement import package_name
+from cannery.compat.findings import Finding
+from cannery.compat.table import listed
+from cannery.lock.chains import chain
+from cannery.vocab import Severity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cannery.compat.subject import Subject
+
+NAMED = 5
+
+
+def exclusive(subject: Subject) -> Iterator[Finding]:
+    """Of each group that shares files, one distribution may be there."""
+    asked = {chosen.package for chosen in subject.recipe.chosen}
+    for names in _clashes(subject):
+        extra = next((name for name in names if name not in asked), "")
+        way = (
+            f"`excludes: [{{requirement: {extra}, reason: …}}]`" if extra else f"{listed(names, 'or')} of `components`"
+        )
+        yield Finding(
+            Severity.ERROR,
+            "exclusive",
+            f"{listed(f'{name} {subject.versions[name]}' for name in names)} are both in the set; who asks: "
+            + "; ".join(_chain(subject, name) for name in names),
+            "they install files of the same names: the later overwrites the earlier, and removing one breaks the other",
+            f"take one out: {way} in {subject.recipe.file}",
+        )
+
+
+def denied(subject: Subject) -> Iterator[Finding]:
+    """Refuse what has no place on an NPU image, a finding for each pattern. What `exclusive` refuses is left to it."""
+    told = {name for names in _clashes(subject) for name in names}
+    for item in subject.table.deny:
+        hits = [name for name in sorted(subject.versions) if fnmatchcase(name, item.pattern) and name not in told]
+        if not hits:
+            continue
+        told |= {*hits}
+        more = f"; and {len(hits) - NAMED} more" if len(hits) > NAMED else ""
+        each = "; ".join(f"{name} {subject.versions[name]}: {_chain(subject, name)}" for name in hits[:NAMED])
+        yield Finding(
+            Severity.ERROR,
+            "denied",
+            f"no place on an NPU image ({item.pattern}): {each}{more}",
+            item.reason,
+            f"bind the first of a chain to an index with another build of it, or exclude the last in "
+            f"{subject.recipe.file}",
+        )
+
+
+def excluded(subject: Subject) -> Iterator[Finding]:
+    """Refuse to exclude what is asked for by name: a resolver leaves it out, and the lock is then no answer."""
+    recipe = subject.recipe
+    components = {c.package: c.name for c in recipe.chosen if c.component.kind.is_package}
+    of_cann = {package_name(text) for text in recipe.base.line.python_packages}
+    for item in recipe.profile.excludes:
+        name = package_name(item.requirement)
+        if name in components:
+            who, fix = f"has it as component {components[name]}", f"take {name} out of `components` or of `excludes`"
+        elif name in of_cann:
+            who, fix = f"is for CANN {recipe.target.cann}, which imports it", f"take {name} out of `excludes`"
+        else:
+            continue
+        yield Finding(Severity.ERROR, "excluded", f"{recipe.file} excludes {name}, and {who}", item.reason, fix)
+
+
+def _clashes(subject: Subject) -> Iterator[list[str]]:
+    for group in subject.table.exclusive:
+        names = [name for name in map(canonicalize_name, group) if name in subject.versions]
+        if len(names) > 1:
+            yield [str(name) for name in names]
+
+
+def _chain(subject: Subject, name: str) -> str:
+    return " → ".join(("profile", *chain(subject.packages, name)))

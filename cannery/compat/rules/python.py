@@ -1,0 +1,100 @@
+"""Whether each part runs on the target's Python: by what a source says of itself, then by the table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from packaging.specifiers import SpecifierSet
+
+from cannery.catalog.compatibility import PYTHON, Rank
+from cannery.compat.findings import Finding
+from cannery.compat.rules.target import near
+from cannery.compat.table import holds, judging
+from cannery.vocab import Severity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cannery.compat.subject import Subject
+
+
+class Range(NamedTuple):
+    """The Pythons of a release, who says so, and whether that is no more than a page or an image."""
+
+    wanted: str
+    source: str
+    is_weak: bool = False
+
+
+def pythons(subject: Subject) -> Iterator[Finding]:
+    """Refuse what does not run on the target's Python.
+
+    Both have to hold: what a source says of itself and what the weightiest row says, for a package that sets no upper
+    bound does not say that the next Python works. A page alone against the package's own word is a disagreement.
+    """
+    target = subject.recipe.target
+    own, rows = _own(subject), _rows(subject)
+    for name in sorted({*own, *rows}):
+        ranges = [*rows.get(name, []), *own.get(name, [])]
+        deciding = [*rows.get(name, [])[:1], *own.get(name, [])]
+        wrong = [one for one in deciding if not _contains(one.wanted, target.python)]
+        heavy = wrong if len(wrong) == len(deciding) else [one for one in wrong if not one.is_weak]
+        release = f"{name} {subject.versions[name]}"
+        if heavy:
+            yield Finding(
+                Severity.ERROR,
+                "python-range",
+                f"{release} does not fit Python {target.python}: it is for Python {heavy[0].wanted}",
+                heavy[0].source,
+                _bases(subject, heavy[0].wanted),
+            )
+        elif not all(_contains(one.wanted, target.python) for one in ranges):
+            yield Finding(
+                Severity.WARNING,
+                "fit-disagree",
+                f"sources disagree about the Pythons of {release}: "
+                + "; ".join(f"{one.wanted} ({one.source})" for one in ranges),
+                f"the target has Python {target.python}",
+            )
+
+
+def _own(subject: Subject) -> dict[str, list[Range]]:
+    """Distribution → what a source says of its Pythons at its commit or release."""
+    return {
+        one.package: [Range(one.known.requires_python, f"images/components/{one.name}.yaml: {one.known.source}")]
+        for one in subject.recipe.sources
+        if one.known and one.known.requires_python and one.package in subject.versions
+    }
+
+
+def _rows(subject: Subject) -> dict[str, list[Range]]:
+    """Distribution → what rows of the table say of the Pythons of its release, the weightiest source first."""
+    sources = subject.table.sources
+    return {
+        name: [
+            Range(row.fits[PYTHON], str(sources[row.source]), sources[row.source].rank is Rank.DOCUMENT)
+            for row in judging(subject, name)
+            if PYTHON in row.fits
+        ]
+        for name in subject.with_rows(PYTHON)
+    }
+
+
+def _contains(wanted: str, python: str) -> bool:
+    """Whether Pythons `X.Y` are in a range or are the ones named; a bound like >=3.9.2 leaves out no later patch."""
+    if wanted[0].isdigit():
+        return holds(PYTHON, wanted, python)
+    return SpecifierSet(wanted).contains(python) or SpecifierSet(wanted).contains(f"{python}.99")
+
+
+def _bases(subject: Subject, wanted: str) -> str:
+    """Name the CANN images whose Python fits, those first that are most like the target's."""
+    tags = [
+        tag
+        for line in subject.catalog.bases.values()
+        for tag, found in line.tags.items()
+        if _contains(wanted, ".".join(found.python.split(".")[:2]))
+    ]
+    return (
+        f"bases that fit: {', '.join(near(tags, subject.recipe.target))}" if tags else "no CANN image has such a Python"
+    )

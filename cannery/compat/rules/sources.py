@@ -1,0 +1,90 @@
+"""Sources: what else has to be fetched, what is a release in a commit's place, and patches for another commit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from packaging.utils import canonicalize_name
+
+from cannery.compat.findings import Finding
+from cannery.compat.table import listed
+from cannery.vocab import Severity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cannery.compat.subject import Subject
+    from cannery.recipe.recipe import Chosen
+
+
+def submodules(subject: Subject) -> Iterator[Finding]:
+    """A pinned commit with submodules wants other repositories too, from hosts of their own."""
+    for chosen in subject.recipe.sources:
+        if chosen.commit and chosen.known and chosen.known.submodules:
+            each = listed(
+                f"{path} ({module.repository} at {module.commit})" for path, module in chosen.known.submodules.items()
+            )
+            what = f"{chosen.name} brings submodules: {each}"
+            yield Finding(Severity.NOTE, "submodule", what, f"their host has to be reachable too; {_origin(chosen)}")
+
+
+def releases(subject: Subject) -> Iterator[Finding]:
+    """A release on the package index in the place of a commit is said, since the two may differ."""
+    for chosen in subject.recipe.sources:
+        if chosen.release:
+            known = ", ".join(f"{commit} ({one.version})" for commit, one in chosen.component.revisions.items())
+            yield Finding(
+                Severity.NOTE,
+                "release",
+                f"{chosen.name} {chosen.release} is a release from the package index, no commit",
+                chosen.reason or (chosen.known.note if chosen.known else ""),
+                f"commits that are known: {known}" if known else "",
+            )
+
+
+def patches(subject: Subject) -> Iterator[Finding]:
+    """A patch set keeps to the commits that it was made for: on others patches fail, or change nothing unseen."""
+    by_name = {chosen.name: chosen for chosen in subject.recipe.chosen}
+    for chosen in subject.recipe.sources:
+        for name, commits in (chosen.known.patches if chosen.known else {}).items():
+            patched = by_name.get(name) or _same_package(subject, name)
+            if patched and patched.commit:
+                if patched.commit not in commits:
+                    yield Finding(
+                        Severity.ERROR,
+                        "patches",
+                        f"{patched.name} is at commit {patched.commit}, the patches of {chosen.name} are for "
+                        f"{listed(commits, 'or')}",
+                        _origin(chosen),
+                        f"pin {patched.name} to that commit, or take a commit of {chosen.name} that is for this one",
+                    )
+            else:
+                yield from _on_a_release(subject, chosen, name, commits)
+
+
+def _on_a_release(subject: Subject, chosen: Chosen, name: str, commits: tuple[str, ...]) -> Iterator[Finding]:
+    package = _package(subject, name)
+    if package in subject.versions:
+        yield Finding(
+            Severity.WARNING,
+            "patches",
+            f"the patches of {chosen.name} are for {name} at commit {listed(commits, 'or')}, "
+            f"the set has release {subject.versions[package]}",
+            f"on another tree they fail, or are passed over without a word; {_origin(chosen)}",
+            f"take {name} at that commit in {subject.recipe.file}",
+        )
+
+
+def _same_package(subject: Subject, name: str) -> Chosen | None:
+    """Return the component of the profile that brings the same distribution under another name."""
+    package = _package(subject, name)
+    return next((chosen for chosen in subject.recipe.sources if chosen.package == package), None)
+
+
+def _package(subject: Subject, name: str) -> str:
+    component = subject.catalog.components.get(name)
+    return canonicalize_name(component.package or name if component else name)
+
+
+def _origin(chosen: Chosen) -> str:
+    return f"images/components/{chosen.name}.yaml: {chosen.known.source if chosen.known else ''}"

@@ -1,0 +1,158 @@
+"""Ways out of a misfit: whole sets that no row of the table speaks against, those first that change the set least."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from packaging.version import Version
+
+from cannery.catalog.compatibility import CANN, PYTHON
+from cannery.compat.judgement import misfits
+from cannery.compat.table import here, is_held, listed, said, weight
+from cannery.explain.missing import distance
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+    from cannery.catalog.compatibility import Row
+    from cannery.compat.subject import Subject
+
+OFFERED = 3
+# What another version costs when it is a build of the same release (2.7.1, 2.7.1.post2), and when it is another one.
+SAME, OTHER = 0.5, 1.0
+NO_SET = "the table has no set near this one that every row of it agrees with"
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A row that is offered, and what else of the set goes with it, by name; `cost` is how much it changes."""
+
+    row: Row
+    more: Mapping[str, str]
+    cost: float
+
+
+def offers(subject: Subject, name: str, own: Sequence[Row], clash: Collection[str] = ()) -> str:
+    """Return sets that the table has, in words: `use torch 2.8.0 with torch-npu 2.8.0.post2, or …`.
+
+    `own` are the rows of the release that does not fit, `clash` the keys that it clashes with. There is a way out to
+    either side: that release with what it is made for, and another one for what is here; each is offered unless an
+    offer brings the same. No row speaks against a set that is offered; without any the words say so.
+    """
+    releases = _releases(subject, name)
+    if not releases:
+        return ""
+    rows = _distinct(subject, releases)
+    kept = _nearest(subject, rows)
+    if not any(is_held(subject, whole.row, clash) for whole in kept):
+        kept += _first(_wholes(subject, (row for row in rows if is_held(subject, row, clash))), OFFERED - 1)
+    mine = [row for row in releases if own and row.version == own[0].version]
+    present = [_beside(subject, whole.row) for whole in kept]
+    kept += _wholes(subject, (row for row in mine if _beside(subject, row) not in present))
+    return "use " + ", or ".join(dict.fromkeys(_words(subject, whole) for whole in kept)) if kept else NO_SET
+
+
+def completed(subject: Subject, moved: Mapping[str, str], cann: str = "") -> Mapping[str, str] | None:
+    """Return `moved` (name → version) with what else has to move so that no row speaks against the set; None without.
+
+    `cann` takes the place of the target's. A CANN that a release is in use on already, against its row, stays.
+    """
+    known = {(name, key) for name, key in misfits(subject) if key == CANN}
+    every = dict(moved)
+    while True:
+        proposed = subject.moved_to(every, cann)
+        wrong = [name for name, key in misfits(proposed) if name in every or (name, key) not in known]
+        if not wrong:
+            return every
+        name = next((name for name in wrong if name not in every and name not in subject.overridden), None)
+        version = _fitting(proposed, name) if name else None
+        if name is None or version is None:
+            return None
+        every[name] = version
+
+
+def _fitting(proposed: Subject, name: str) -> str | None:
+    """Return the release of `name` that is nearest to the one that is there and made for all else of the set."""
+    present = proposed.versions[name]
+    fitting = {row.version for row in _releases(proposed, name) if is_held(proposed, row, row.fits)}
+    return min(fitting, key=lambda v: (Version(v).is_prerelease, distance(present, v), Version(v)), default=None)
+
+
+def _nearest(subject: Subject, rows: Sequence[Row]) -> list[Whole]:
+    """Return the sets that change least, a few; `rows` are in the order of what each alone changes."""
+    found: list[Whole] = []
+    for row in rows:
+        if found and _cost(subject, row) > min(whole.cost for whole in found) + SAME:
+            break
+        found += _wholes(subject, (row,))
+    found.sort(key=lambda whole: whole.cost)
+    return [whole for whole in found if whole.cost <= found[0].cost + SAME][:OFFERED]
+
+
+def _wholes(subject: Subject, rows: Iterable[Row]) -> Iterator[Whole]:
+    """Give the rows with which a whole set can be, and that set."""
+    for row in rows:
+        wanted = {key: fit for key, fit in _beside(subject, row).items() if fit[0].isdigit()}
+        moved = {row.name: row.version, **{k: fit for k, fit in wanted.items() if not is_held(subject, row, (k,))}}
+        found = completed(subject, moved, row.fits.get(CANN, ""))
+        if found is not None:
+            more = {name: version for name, version in found.items() if name not in moved}
+            yield Whole(row, more, _cost(subject, row) + len(more) * OTHER)
+
+
+def _first(found: Iterator[Whole], count: int) -> list[Whole]:
+    return [whole for whole, _number in zip(found, range(count), strict=False)]
+
+
+def _releases(subject: Subject, name: str) -> list[Row]:
+    """Return one row for each release of `name`: what its sources say together, the weightiest first where they differ.
+
+    Of one source's rows the one counts that changes the set least.
+    """
+    nearest: dict[str, dict[str, Row]] = {}
+    for row in sorted(subject.rows.get(name, ()), key=lambda row: _cost(subject, row)):
+        nearest.setdefault(row.version, {}).setdefault(row.source, row)
+    found = []
+    for by_source in nearest.values():
+        heavy = sorted(by_source.values(), key=lambda row: weight(subject.table, row))
+        cells = {key: wanted for row in reversed(heavy) for key, wanted in row.fits.items()}
+        order = dict.fromkeys(key for row in heavy for key in row.fits)
+        found.append(heavy[0].model_copy(update={"fits": {key: cells[key] for key in order}}))
+    return found
+
+
+def _distinct(subject: Subject, releases: Sequence[Row]) -> list[Row]:
+    """Return releases, least change and weightiest source first; of builds of one release for one set the first.
+
+    The table has 2.8.0.post2 and post3 for the same torch and CANN: one of them is enough of an offer.
+    """
+    found: dict[tuple[str, str, str], Row] = {}
+    for row in sorted(releases, key=lambda row: (_cost(subject, row), weight(subject.table, row))):
+        same = Version(row.version).base_version, str(_beside(subject, row)), row.fits.get(CANN, "")
+        found.setdefault(same, row)
+    return list(found.values())
+
+
+def _cost(subject: Subject, row: Row) -> float:
+    """How much of the set another row changes: each thing that it wants otherwise counts."""
+    version = Version(subject.versions[row.name])
+    cost = 0.0
+    if Version(row.version) != Version(version.public):
+        cost = SAME if Version(row.version).base_version == version.base_version else OTHER
+    return cost + sum(1 for key in row.fits if not is_held(subject, row, (key,)))
+
+
+def _beside(subject: Subject, row: Row) -> dict[str, str]:
+    """The distributions of a row that are in the set."""
+    return {key: value for key, value in row.fits.items() if key not in {CANN, PYTHON} and here(subject, key)}
+
+
+def _words(subject: Subject, whole: Whole) -> str:
+    row = whole.row
+    beside = [said(key, value) for key, value in {**_beside(subject, row), **whole.more}.items()]
+    words = f"{listed(beside)} with {row.name} {row.version}" if beside else f"{row.name} {row.version}"
+    for key in (CANN, PYTHON):
+        if key in row.fits and not is_held(subject, row, (key,)):
+            words += f" on {said(key, row.fits[key])}"
+    return words

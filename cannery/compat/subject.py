@@ -1,0 +1,88 @@
+"""What the rules look at: a recipe, the catalog it is from, and its locks as far as they are there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from cannery.catalog.requirement import live, marker_environment, package_name
+from cannery.lock.request import set_aside
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from packaging.requirements import Requirement
+
+    from cannery.catalog.catalog import Catalog
+    from cannery.catalog.compatibility import Compatibility, Row
+    from cannery.lock.lock import Lock, LockedPackage
+    from cannery.recipe.recipe import Recipe
+    from cannery.vocab import Arch
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One set to judge. `locks` is empty while only the pins are looked at; `build_arch` is None where unknown."""
+
+    recipe: Recipe
+    catalog: Catalog
+    locks: Mapping[Arch, Lock]
+    build_arch: Arch | None = None
+    # Versions that take the place of those of the recipe and its lock, of a set that is thought of.
+    moved: Mapping[str, str] = field(default_factory=dict)
+
+    def moved_to(self, versions: Mapping[str, str], cann: str = "") -> Subject:
+        """Return the set with other versions of what is in it, and on another CANN when one is named."""
+        target = replace(self.recipe.target, cann=cann) if cann else self.recipe.target
+        return replace(self, recipe=replace(self.recipe, target=target), moved={**self.moved, **versions})
+
+    @property
+    def table(self) -> Compatibility:
+        """The compatibility table."""
+        return self.catalog.compatibility
+
+    @cached_property
+    def rows(self) -> Mapping[str, tuple[Row, ...]]:
+        """Normalised name → the table's rows of its releases, in the table's order."""
+        found: dict[str, list[Row]] = {}
+        for row in self.table.rows:
+            found.setdefault(row.name, []).append(row)
+        return {name: tuple(rows) for name, rows in found.items()}
+
+    def with_rows(self, *keys: str) -> list[str]:
+        """Return the names of the set, sorted, that the table has rows of with all of `keys`."""
+        wanted = {*keys}
+        return sorted(
+            name for name in self.versions if any(wanted <= row.fits.keys() for row in self.rows.get(name, ()))
+        )
+
+    @property
+    def lock(self) -> Lock | None:
+        """The lock of the recipe's own arch, when it is there."""
+        return self.locks.get(self.recipe.target.arch)
+
+    @property
+    def packages(self) -> tuple[LockedPackage, ...]:
+        """The packages of that lock; empty while there is none."""
+        return self.lock.packages if self.lock else ()
+
+    @cached_property
+    def versions(self) -> Mapping[str, str]:
+        """Normalised name → version of all that would be installed: the lock's and the sources', else the pins."""
+        pinned = {c.package: c.version for c in self.recipe.chosen if c.version and c.component.kind.is_package}
+        if self.lock is None:
+            return {**dict(pin.split("==") for pin in self.recipe.pins), **pinned, **self.moved}
+        sources = {c.package: c.version for c in self.recipe.sources if c.version}
+        return {**sources, **{p.name: p.version for p in self.packages}, **self.moved}
+
+    @cached_property
+    def overridden(self) -> frozenset[str]:
+        """Normalised names of what the profile overrides and no pin by hand sets aside."""
+        texts = [o.requirement for o in self.recipe.profile.overrides if not set_aside(o.requirement, self.recipe.pins)]
+        return frozenset(package_name(text) for text in texts)
+
+    def live(self, texts: Iterable[str]) -> Iterator[Requirement]:
+        """Give the requirements, PEP 508 texts, that count on the target."""
+        target = self.recipe.target
+        return live(texts, marker_environment(target.python, target.arch))

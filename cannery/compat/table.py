@@ -1,0 +1,129 @@
+"""Reading the compatibility table: the rows of a release, and whether a set holds what a row wants."""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING
+
+from packaging.version import Version
+
+from cannery.catalog.compatibility import BOUND, CANN, DRIVER, PYTHON, Rank
+from cannery.catalog.versions import order, without_build
+from cannery.recipe.bounds import same_release, takes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from cannery.catalog.compatibility import Compatibility, Row
+    from cannery.catalog.versions import Key
+    from cannery.compat.subject import Subject
+
+WORDS = {CANN: "CANN", PYTHON: "Python", DRIVER: "driver"}
+WEIGHT = {rank: number for number, rank in enumerate(Rank)}
+COMPARE: dict[str, Callable[[Key, Key], bool]] = {
+    ">=": operator.ge,
+    "<=": operator.le,
+    "==": operator.eq,
+    "!=": operator.ne,
+    ">": operator.gt,
+    "<": operator.lt,
+}
+
+
+def rows_of(subject: Subject, name: str) -> tuple[Row, ...]:
+    """Return the rows of the release of `name` that is in the set, the weightiest source first."""
+    found = [row for row in subject.rows.get(name, ()) if same_release(row.version, subject.versions[name])]
+    return tuple(sorted(found, key=lambda row: weight(subject.table, row)))
+
+
+def judging(subject: Subject, name: str) -> tuple[Row, ...]:
+    """Return, of each source's `rows_of` a release, the one that the set departs from least.
+
+    Several rows of one source are sets to choose from, so the others say nothing against this one.
+    """
+    closest: dict[str, Row] = {}
+    for row in rows_of(subject, name):
+        other = closest.setdefault(row.source, row)
+        if departure(subject, row) < departure(subject, other):
+            closest[row.source] = row
+    return tuple(closest.values())
+
+
+def departure(subject: Subject, row: Row) -> int:
+    """How far the set is from a row. CANN weighs least: sets that no table has are in use."""
+    wrong = [key for key in row.fits if not is_held(subject, row, (key,))]
+    return sum(1 if key == CANN else 2 for key in wrong)
+
+
+def is_held(subject: Subject, row: Row, keys: Iterable[str]) -> bool:
+    """Whether the set has what a row wants of `keys`. What the row says nothing of, or the set has not, is held."""
+    cells = [(key, row.fits[key], here(subject, key)) for key in keys if key in row.fits]
+    return all(version is None or holds(key, wanted, version) for key, wanted, version in cells)
+
+
+def keys_of(subject: Subject, name: str) -> tuple[str, ...]:
+    """Return the cells that rows of `name` have, without those of the host and of the interpreter."""
+    keys = dict.fromkeys(key for row in subject.rows.get(name, ()) for key in row.fits)
+    return tuple(key for key in keys if key not in {PYTHON, DRIVER})
+
+
+def followed(subject: Subject, name: str) -> tuple[str, ...]:
+    """Return the distributions whose number the releases of `name` carry, in every row that has them.
+
+    torch_npu X.Y.Z is an extension of torch X.Y.Z alone: no reason makes another one work.
+    """
+    rows = subject.rows.get(name, ())
+    return tuple(
+        key
+        for key in keys_of(subject, name)
+        if key != CANN and all(Version(row.version).base_version == row.fits[key] for row in rows if key in row.fits)
+    )
+
+
+def weight(table: Compatibility, row: Row) -> int:
+    """Return the place of the row's source among the ranks; the least weighs most."""
+    return WEIGHT[table.sources[row.source].rank]
+
+
+def here(subject: Subject, key: str) -> str | None:
+    """Return what stands in the set for a key of a row: a version, the CANN, the Python; None when it is not there.
+
+    The driver is the host's: it is never there.
+    """
+    target = subject.recipe.target
+    known = {CANN: target.cann, PYTHON: target.python, DRIVER: None}
+    return known[key] if key in known else subject.versions.get(key)
+
+
+def holds(key: str, wanted: str, version: str) -> bool:
+    """Whether `version` is what a row wants for `key`. Of `driver` a version alone is the oldest that works."""
+    if key == DRIVER:
+        bounds = wanted.split(",") if BOUND.match(wanted) else [f">={wanted}"]
+        return all(_within(bound.strip(), version) for bound in bounds)
+    if key == CANN and wanted[0].isdigit():
+        return without_build(wanted) == without_build(version)
+    if key == PYTHON and wanted[0].isdigit():
+        return wanted == version
+    return takes(wanted, version)
+
+
+def _within(bound: str, version: str) -> bool:
+    match = BOUND.fullmatch(bound)
+    wanted = order(match[2]) if match else ()
+    return match is not None and wanted != () and COMPARE[match[1]](order(version), wanted)
+
+
+def said(key: str, wanted: str) -> str:
+    """Return a cell of a row in words: `torch 2.7.1`, `Python >=3.9,<3.12`, `CANN 8.5.0`."""
+    return f"{WORDS.get(key, key)} {wanted}"
+
+
+def listed(words: Iterable[str], last: str = "and") -> str:
+    """Return words as a sentence has them: `a`, `a and b`, `a, b and c`."""
+    *before, end = dict.fromkeys(words)
+    return f"{', '.join(before)} {last} {end}" if before else end
+
+
+def cited(table: Compatibility, rows: Iterable[Row]) -> str:
+    """Return the sources of rows with their dates, each once."""
+    return "; ".join(dict.fromkeys(str(table.sources[row.source]) for row in rows))

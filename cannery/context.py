@@ -1,0 +1,157 @@
+"""What is read once, at the start: environment, folders, host arch, terminal. Everything after takes it as a value."""
+
+from __future__ import annotations
+
+import functools
+import os
+import platform
+import re
+import sys
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cannery.catalog.io.read import load_catalog
+from cannery.errors import UnableError, UsageError
+from cannery.util.io.files import sha256_bytes
+from cannery.util.io.pip_settings import read_pip_settings
+from cannery.vocab import ARCH_ALIASES, Arch
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from cannery.catalog.catalog import Catalog
+    from cannery.patches.sets import PatchSet
+    from cannery.util.io.pip_settings import PipSettings
+
+
+# What tools leave beside templates: caches and editors' files.
+IGNORED = re.compile(r"(^|/)(__pycache__|\.[^/]+)(/|$)|(~|\.pyc|\.orig|\.rej)$")
+
+
+@dataclass(frozen=True)
+class Context:
+    """One run's surroundings.
+
+    `root` is the checkout, `cache` holds wheels, engine and base rootfs, `wheelhouse` is a folder of the user's wheels.
+    """
+
+    root: Path
+    cache: Path
+    env: Mapping[str, str]
+    arch: Arch
+    is_terminal: bool
+    is_json: bool = False
+    wheelhouse: Path | None = None
+    # GIT_MIRROR, PATCHES, and SRC_<component>: folder.
+    mirror: Path | None = None
+    patches: Path | None = None
+    local: Mapping[str, Path] = field(default_factory=dict)
+
+    def say(self, text: str) -> None:
+        """Print a line for the user on standard error, so that standard output stays data."""
+        print(text, file=sys.stderr, flush=True)
+
+    def shown(self, path: Path) -> Path:
+        """Return how a path is shown to the user: relative to the checkout where it lies in it."""
+        return path.relative_to(self.root) if path.is_relative_to(self.root) else path
+
+    @functools.cached_property
+    def pip(self) -> PipSettings:
+        """The host's pip settings, asked for once: it takes pip a good part of a second.
+
+        The user's wheelhouse is one more find-links folder, the first.
+        """
+        found = read_pip_settings(self.env)
+        links = (str(self.wheelhouse), *found.find_links) if self.wheelhouse else found.find_links
+        return replace(found, find_links=links)
+
+    @functools.cached_property
+    def patch_sets(self) -> tuple[PatchSet, ...]:
+        """The patch sets of images/patches and of the user's folder, read once."""
+        from cannery.patches.io.folders import folder_sets  # noqa: PLC0415 - most commands want none
+
+        return folder_sets(self.root / "images", self.patches)
+
+    def catalog(self) -> Catalog:
+        """Read images/."""
+        return load_catalog(self.root / "images")
+
+    def templates(self) -> dict[str, str]:
+        """Read templates/ into {relative path: text}."""
+        folder = self.root / "templates"
+        paths = sorted(p for p in folder.rglob("*") if p.is_file() and not IGNORED.search(str(p.relative_to(folder))))
+        return {str(p.relative_to(folder)): p.read_text(encoding="utf-8") for p in paths}
+
+
+@dataclass(frozen=True)
+class Given:
+    """Folders as they were given: WHEELHOUSE, GIT_MIRROR, PATCHES, and `NAME=DIR` of each SRC_<name>."""
+
+    wheelhouse: str | None = None
+    mirror: str | None = None
+    patches: str | None = None
+    local: Sequence[str] = ()
+
+
+def read_context(root: Path, given: Given = Given(), *, is_json: bool = False) -> Context:
+    """Read the process's surroundings.
+
+    Raises `UnableError` on a CPU architecture that no CANN image is made for, `UsageError` for a wheelhouse that is no
+    folder.
+    """
+    env = dict(os.environ)
+    machine = platform.machine().lower()
+    if machine not in ARCH_ALIASES:
+        raise UnableError(f"no CANN image is made for {machine}", hint="amd64 (x86_64) and arm64 (aarch64) are")
+    named = env.get("CANNERY_CACHE") or Path(env.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cannery"
+    try:
+        cache = Path(named).expanduser().absolute()
+    except RuntimeError as error:
+        raise UsageError(f"CANNERY_CACHE: {str(named)!r} names no user of this host", hint="name a folder") from error
+    return Context(
+        root=root,
+        cache=cache,
+        env=env,
+        arch=ARCH_ALIASES[machine],
+        is_terminal=sys.stderr.isatty(),
+        is_json=is_json,
+        wheelhouse=_folder("WHEELHOUSE", given.wheelhouse, "your wheels"),
+        mirror=_folder("GIT_MIRROR", given.mirror, "your git repositories"),
+        patches=_folder("PATCHES", given.patches, "your patch sets"),
+        local=named_folders(given.local),
+    )
+
+
+def _folder(option: str, text: str | None, what: str) -> Path | None:
+    if not text:
+        return None
+    try:
+        folder = Path(text).expanduser().absolute()
+    except RuntimeError:  # ~user, and there is no such user
+        folder = None
+    if folder is None or not folder.is_dir():
+        raise UsageError(f"{option}: {text!r} is no folder", hint=f"name the folder that holds {what}")
+    return folder
+
+
+def named_folders(texts: Sequence[str], option: str = "--src", prefix: str = "SRC_") -> dict[str, Path]:
+    """Read `NAME=DIR` of each tree that stands in for a source; `option` and `prefix` are how messages call it.
+
+    Raises `UsageError` for another form, a folder that is none, and a name that is given twice.
+    """
+    found: dict[str, Path] = {}
+    for text in texts:
+        name, equals, folder = text.partition("=")
+        path = _folder(f"{prefix}{name}", folder, f"the source of {name}")
+        if not name or not equals or path is None:
+            raise UsageError(f"{option}: {text!r} is not NAME=DIR", hint=f"for example {option} verl-src=~/verl")
+        if found.setdefault(name, path) != path:
+            what = f"{prefix}{name}: named twice, {str(found[name])!r} and {str(path)!r}"
+            raise UsageError(what, hint="leave one out")
+    return found
+
+
+def template_digests(templates: Mapping[str, str]) -> dict[str, str]:
+    """Return {path: hex SHA-256} of {path: text}."""
+    return {name: sha256_bytes(text.encode()) for name, text in templates.items()}

@@ -1,0 +1,114 @@
+"""What `doctor` says: one check a line, with its state and the next step; and what it measures a host by."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from cannery.vocab import Chip
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cannery.catalog.catalog import ChipAccess
+    from cannery.catalog.drivers import Drivers
+    from cannery.catalog.target import Target
+    from cannery.host.facts import HostFacts
+    from cannery.plan.overlay import ImageUser
+
+
+NO_JSON = "is no JSON"
+AS_ROOT = "run doctor as root"
+
+
+class State(StrEnum):
+    """What a check found. `unknown`: nothing here shows it, so it counts as neither."""
+
+    OK = "ok"
+    WARNING = "warning"
+    ERROR = "error"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Check:
+    """One line: a stable id, the state, what is so, and what to do next ("" where nothing is to be done)."""
+
+    id: str
+    state: State
+    message: str
+    next: str = ""
+
+
+@dataclass(frozen=True)
+class DriverWish:
+    """What the releases of a set ask of the driver: a cell of the compatibility table, who asks, and its sources."""
+
+    wanted: str
+    who: str
+    source: str
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the host is measured by.
+
+    `target` is None without a profile; `image_bytes` is what building its image takes on the engine's disk, None where
+    that is not known, with `layers_only` its layers alone: how large a CANN base is shows when it is pulled;
+    `shm_bytes` the shared memory of its containers; `user` whom they run as, None for root.
+    """
+
+    chips: Mapping[str, ChipAccess]
+    drivers: Drivers
+    target: Target | None = None
+    profile: str = ""
+    wish: DriverWish | None = None
+    shm_bytes: int | None = None
+    shm_size: str = ""
+    image_bytes: int | None = None
+    layers_only: bool = False
+    user: ImageUser | None = None
+
+    def chip(self, facts: HostFacts) -> Chip | None:
+        """Return the host's chip where the PCI bus shows one known kind alone, else the target's."""
+        seen = seen_chips(facts, self.drivers)
+        if len(seen) == 1:
+            return seen[0]
+        return self.target.chip if self.target else None
+
+    def access(self, facts: HostFacts) -> ChipAccess:
+        """Return how that chip is reached; where it is not known as A2, which all but the newest equal."""
+        return self.chips[self.chip(facts) or Chip.A2]
+
+
+def seen_chips(facts: HostFacts, drivers: Drivers) -> tuple[Chip, ...]:
+    """Return the chips that the PCI bus shows, each once."""
+    return tuple(dict.fromkeys(drivers.pci[device] for device, _ in facts.pci or () if device in drivers.pci))
+
+
+def ok(name: str, message: str) -> Check:
+    """Return a check that found nothing to do."""
+    return Check(name, State.OK, message)
+
+
+def json_object(text: str) -> tuple[dict[str, Any], str]:
+    """Return the object of a JSON text, and "" or what is wrong with the text, as the end of a sentence."""
+    try:
+        found = json.loads(text)
+    except RecursionError:
+        return {}, "is nested too deep to be read"
+    except ValueError:
+        return {}, NO_JSON
+    return (found, "") if isinstance(found, dict) else ({}, "is JSON, and no object")
+
+
+def closed(name: str, *paths: str) -> Check:
+    """Return a check of what cannot be judged, since this user may not look at `paths`."""
+    return Check(name, State.UNKNOWN, f"this user may not look at {', '.join(paths)}", AS_ROOT)
+
+
+def gigabytes(number: int) -> str:
+    """Return bytes in words."""
+    return f"{number / (1 << 30):,.1f} GB"

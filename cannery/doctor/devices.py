@@ -1,0 +1,232 @@
+"""The NPUs: on the bus, as nodes, and who may open them; which chip they are."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from cannery.doctor.check import Check, State, closed, ok, seen_chips
+from cannery.host.facts import DEV, MODULES, PASSWD
+from cannery.host.users import User
+from cannery.run.user import REPORT
+from cannery.vocab import CHIP_ALIASES, Chip
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cannery.doctor.check import Wanted
+    from cannery.host.facts import HostFacts, Node
+
+# PCI class of a processing accelerator; the vendor's network cards have others.
+ACCELERATOR = "0x1200"
+REINSTALL = "install the Ascend driver, or install it again for this kernel; then restart"
+OWNERS = "the driver's installer makes them HwHiAiUser's, 0660: install it again, or chgrp and chmod them so"
+# Names that npu-smi prints, and that say something else elsewhere, or nothing: 910B alone is of the first family (its
+# rows show DDR beside 32 GB of HBM, as in vllm-project/vllm-ascend issue 3010; an A2 prints 910B1 to 910B4), and each
+# die of an A3 is Ascend910 (issues 2082 and 12980 there).
+SMI_CHIPS = {"910b": Chip.A1, "ascend910": Chip.A3}
+SMI_A5 = re.compile(r"(?:ascend)?950[a-z]*")
+SMI_NAME = re.compile(r"^\|\s*\d+\s+(\S+)\s*\|", re.MULTILINE)
+
+
+def _npus(facts: HostFacts, wanted: Wanted) -> list[str]:
+    """Return the device ids of the NPUs on the bus."""
+    return [
+        device
+        for device, kind in facts.pci or ()
+        if device in wanted.drivers.pci or (kind.startswith(ACCELERATOR) and device.startswith("0xd"))
+    ]
+
+
+def cards(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
+    """Compare the NPUs on the PCI bus with the nodes that the driver made of them."""
+    npus, nodes = _npus(facts, wanted), facts.cards
+    listed = (
+        f"/dev/davinci{{{','.join(map(str, nodes))}}}" if len(nodes) > 1 else f"/dev/davinci{''.join(map(str, nodes))}"
+    )
+    if nodes and npus and len(nodes) < len(npus):
+        message = f"{len(npus)} NPUs on the PCI bus, {len(nodes)} nodes: {listed}"
+        yield Check(
+            "devices.cards", State.WARNING, message, "`npu-smi info` and `dmesg | grep -i davinci` name the rest"
+        )
+    elif nodes:
+        wrong = [node.path for node in facts.nodes if facts.live and not node.is_device]
+        if wrong:
+            message = f"{', '.join(wrong)} is no device: a mount of a missing file has made it"
+            yield Check("devices.cards", State.ERROR, message, f"remove it; {REINSTALL}")
+        else:
+            yield ok("devices.cards", f"{len(nodes)} cards: {listed}")
+    elif DEV in facts.unreadable:
+        yield closed("devices.cards", DEV)
+    elif npus:
+        loaded = re.search(r"^drv_", facts.texts.get(MODULES, ""), re.MULTILINE)
+        why = "" if MODULES not in facts.texts or loaded else "; the kernel has no module of the driver loaded"
+        message = f"{len(npus)} NPUs on the PCI bus, and no /dev/davinciN{why}"
+        yield Check("devices.cards", State.ERROR, message, REINSTALL)
+    elif facts.driver:
+        bus = "the PCI bus shows none" if facts.pci is not None else "the PCI bus is not shown"
+        message = f"the driver is installed, and there is no /dev/davinciN; {bus}"
+        where = "in a container, give them with --device; else `lspci -d 19e5:` shows whether the host has NPUs"
+        yield Check("devices.cards", State.ERROR, message, where)
+    else:
+        message = "no NPU on this host: no /dev/davinciN, no driver, and none on the PCI bus"
+        step = "images can be built here; run them with `--npus none`, or on a host with NPUs"
+        yield Check("devices.cards", State.WARNING, message, step)
+
+
+def managers(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
+    """Name the manager nodes that are missing beside cards."""
+    if not facts.cards:
+        return
+    present = {node.path for node in facts.nodes}
+    needed = wanted.access(facts).managers
+    missing = [path for path in needed if path not in present]
+    hidden = [path for path in missing if path in facts.unreadable]
+    if missing and missing == hidden:
+        yield closed("devices.managers", *hidden)
+    elif missing:
+        message = f"missing beside the cards: {', '.join(missing)}"
+        yield Check("devices.managers", State.ERROR, message, f"no NPU opens without them: {REINSTALL}")
+    else:
+        yield ok("devices.managers", ", ".join(needed))
+
+
+def access(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
+    """Say who owns the nodes, and whether the user may open them, also as a user other than root in a container."""
+    del wanted
+    if not facts.nodes:
+        return
+    shown = [_owned(facts, node) for node in facts.nodes]
+    same = (
+        shown[0]
+        if len(set(shown)) == 1
+        else "; ".join(f"{n.path} {t}" for n, t in zip(facts.nodes, shown, strict=True))
+    )
+    gids = {node.gid for node in facts.nodes} - {0}
+    if facts.user is None:
+        message = f"nodes: {same}; which user is meant a tree does not tell"
+        yield Check(
+            "devices.access",
+            State.UNKNOWN,
+            message,
+            "--user NAME looks one up in its /etc/passwd, --user NUMBER takes any",
+        )
+        return
+    closed = [node.path for node in facts.nodes if not _opens(facts.user, node)]
+    group = " ".join(f"--group-add {gid}" for gid in sorted(gids))
+    if closed:
+        names = " or ".join(filter(None, (facts.group_name(gid) for gid in sorted(gids))))
+        which = ", ".join(closed) if len(closed) < len(facts.nodes) else "any of the nodes"
+        message = f"user {facts.user.name} cannot open {which} ({same})"
+        can_join = names and facts.user.is_named
+        join = f"`sudo usermod -aG {names} {facts.user.name}`, then log in again; " if can_join else ""
+        step = f"{join}containers of a user other than root: {group}" if group else OWNERS
+        yield Check("devices.access", State.WARNING, message, step)
+    else:
+        yield ok("devices.access", f"user {facts.user.name} may open the nodes ({same})")
+    if not facts.user.is_named and (facts.live or PASSWD in facts.texts):
+        yield _nameless(facts.user)
+    nameless = [gid for gid in sorted(gids) if not facts.group_name(gid)]
+    if nameless:
+        message = f"the nodes belong to group {nameless[0]}, which /etc/group does not name"
+        step = f"groupadd -g {nameless[0]} HwHiAiUser; until then, containers by number: {group}"
+        yield Check("devices.group", State.WARNING, message, step)
+
+
+def _nameless(user: User) -> Check:
+    """Warn of a number without a name (case U01)."""
+    message = f"uid {user.uid} has no name here: HCCL between several cards fails for such a user ({REPORT})"
+    step = f"`useradd -u {user.uid} NAME`; in a container its image has to name it: `user` of the profile"
+    return Check("devices.user", State.WARNING, message, step)
+
+
+def _owned(facts: HostFacts, node: Node) -> str:
+    return f"{facts.user_name(node.uid)}:{facts.group_name(node.gid) or node.gid} {node.mode & 0o777:04o}"
+
+
+def _opens(user: User, node: Node) -> bool:
+    """Whether a user may read and write a node, by its owner, group and permission bits."""
+    if user.uid == 0:
+        return True
+    if user.uid == node.uid:
+        return node.mode & 0o600 == 0o600
+    if node.gid in user.groups:
+        return node.mode & 0o060 == 0o060
+    return node.mode & 0o006 == 0o006
+
+
+def image_user(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
+    """Say whether the user of an image that is not root's opens the nodes, in the group that `run` adds."""
+    user = wanted.user
+    if user is None or not facts.nodes:
+        return
+    added = min({node.gid for node in facts.nodes} - {0}, default=0)
+    somebody = User(user.name, user.uid, frozenset({user.gid, added}))
+    shut = [node for node in facts.nodes if not _opens(somebody, node)]
+    named = f"{user.name} ({user.uid}), as whom the image of {wanted.profile} runs"
+    if shut:
+        message = f"{named}, cannot open {', '.join(f'{node.path} {_owned(facts, node)}' for node in shut)}"
+        yield Check("devices.image-user", State.ERROR, message, OWNERS)
+    else:
+        yield ok("devices.image-user", f"{named}, may open the nodes with --group-add {added}, which `run` says")
+
+
+def chip(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
+    """Say which chip the host has, from its PCI ids, else from npu-smi, and whether the image is for it."""
+    strange = [device for device in _npus(facts, wanted) if device not in wanted.drivers.pci]
+    seen, source = seen_chips(facts, wanted.drivers), "PCI id"
+    if not seen:
+        named = (_printed_chip(name.lower()) for name in SMI_NAME.findall(facts.smi or ""))
+        seen, source = tuple(dict.fromkeys(found for found in named if found)), "npu-smi"
+    target = wanted.target.chip if wanted.target else None
+    if len(seen) > 1:
+        message = f"several chips: {', '.join(seen)} ({source})"
+        yield Check("chip", State.WARNING, message, "one container takes cards of one chip: choose them with NPUS")
+    elif not seen:
+        if facts.cards or strange:
+            known = f"; PCI id {strange[0]} is in no row of images/drivers.yaml" if strange else ""
+            message = f"which chip it is, neither the PCI bus nor npu-smi shows{known}"
+            yield Check("chip", State.UNKNOWN, message, "`npu-smi info` prints it; CHIP=… says it to every command")
+    elif target is not None and target is not seen[0]:
+        message = f"the host has {_named(seen[0], wanted)} ({source}), {wanted.profile} is for {target}"
+        step = f"CHIP={seen[0]}; kernels of one chip do not run on another (vllm-ascend issue 2725)"
+        yield Check("chip", State.ERROR, message, step)
+    else:
+        yield ok("chip", f"{_named(seen[0], wanted)} ({source})")
+
+
+def _printed_chip(name: str) -> Chip | None:
+    """Return the chip that npu-smi means by a name, in small letters."""
+    if SMI_A5.fullmatch(name):
+        return Chip.A5
+    return SMI_CHIPS.get(name) or CHIP_ALIASES.get(name)
+
+
+def _named(found: Chip, wanted: Wanted) -> str:
+    return f"{found}, {wanted.chips[found].names}"
+
+
+def smi(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
+    """Say what npu-smi answers."""
+    del wanted
+    place = next((path for path in sorted(facts.paths) if path.endswith("/npu-smi")), "")
+    if not place:
+        hidden = sorted(path for path in facts.unreadable if path.endswith("/npu-smi"))
+        if hidden:
+            yield closed("npu-smi", *hidden)
+        elif facts.driver or facts.cards:
+            step = "it comes with the driver: install that again, or look for it with `find / -name npu-smi`"
+            yield Check("npu-smi", State.WARNING, "npu-smi is at none of its places", step)
+    elif facts.smi is None:
+        message = f"{place} is there; what it answers only the running host tells"
+        yield Check("npu-smi", State.UNKNOWN, message, "run doctor on the host itself")
+    elif busy := re.search(r"-80(?:05|20)\b", facts.smi):
+        message = f"{place} answers {busy[0]}: a card is held by another container, or not given to this one"
+        yield Check("npu-smi", State.WARNING, message, "`docker ps` names the containers; one card, one container")
+    elif (version := re.search(r"npu-smi\s+(\d\S*)", facts.smi)) is None:
+        first = next(iter(facts.smi.strip().splitlines()), "nothing")
+        message = f"{place} answers: {first[:200]}"
+        step = "the driver does not answer: `dmesg | grep -i davinci`, then restart the host"
+        yield Check("npu-smi", State.ERROR, message, step)
+    else:
+        yield ok("npu-smi", f"{place} {version[1]}")

@@ -1,0 +1,152 @@
+"""The rest of the host: kernel, pages, memory, shared memory, and what several machines need to train together."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from cannery.doctor.check import Check, State, closed, gigabytes, json_object, ok
+from cannery.host.facts import HCCN, KEPT_PORTS, OS_RELEASE, PORT_RANGE, RANKTABLE, RELEASE
+from cannery.vocab import Chip
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cannery.doctor.check import Wanted
+    from cannery.host.facts import HostFacts
+
+# What a container of docker's own gets, and what a host that is a container has.
+LONGEST_VERSION = 40  # of what is shown
+DOCKER_SHM = 64 << 20
+# Where HCCL gathers what the machines of a job have, unless HCCL_IF_BASE_PORT says otherwise (CANN's training guide).
+HCCL_PORTS = range(60000, 60016)
+SHM = "/dev/shm"  # noqa: S108 - looked at, not written to
+# Chips whose NPUs have network cards of their own.
+WITH_NETWORK = frozenset({Chip.A1, Chip.A2, Chip.A3})
+
+
+def kernel(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
+    """Say which system this is."""
+    del wanted
+    release = facts.texts.get(RELEASE, "").strip()
+    name = re.search(r'^PRETTY_NAME="?([^"\n]+)', facts.texts.get(OS_RELEASE, ""), re.MULTILINE)
+    system = ", ".join(filter(None, (name[1] if name else "", str(facts.arch or ""))))
+    if release:
+        yield ok("kernel", f"{release}{f' ({system})' if system else ''}")
+    else:
+        yield Check("kernel", State.UNKNOWN, f"{RELEASE} is not there", "uname -r")
+
+
+def page_size(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
+    """Warn of large pages, for which jemalloc has to be made (Kunpeng machines often have them)."""
+    del wanted
+    if facts.page is None:
+        yield Check("page-size", State.UNKNOWN, "nothing here shows it", "getconf PAGESIZE")
+    elif facts.page > 4096:
+        message = f"{facts.page // 1024} KB: jemalloc that was made on a machine of 4 KB pages does not run here"
+        step = (
+            "one built from source needs --with-lg-page=16; "
+            "an image whose jemalloc does not fit prints `Unsupported system page size` at each start"
+        )
+        yield Check("page-size", State.WARNING, message, step)
+    else:
+        yield ok("page-size", f"{facts.page // 1024} KB")
+
+
+def memory(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
+    """Compare the memory with the shared memory of a container, which is a part of it."""
+    total = facts.memory.get("MemTotal")
+    if total is None:
+        yield Check("memory", State.UNKNOWN, "/proc/meminfo is not there", "free -g")
+        return
+    free = facts.memory.get("MemAvailable", total)
+    message = f"{gigabytes(total)}, {gigabytes(free)} of it available"
+    if wanted.shm_bytes and free < wanted.shm_bytes:
+        message += f"; a container of {wanted.profile} may fill {wanted.shm_size} of shared memory alone"
+        yield Check("memory", State.WARNING, message, "end what holds it, or take a larger machine")
+    else:
+        yield ok("memory", message)
+
+
+def shared_memory(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
+    """Look at the host's /dev/shm, which containers with --ipc host take; others have one of --shm-size."""
+    if facts.shm is None:
+        yield Check("shm", State.UNKNOWN, f"{SHM} is not there, or nothing shows its size", f"df -h {SHM}")
+        return
+    needed = wanted.shm_bytes or DOCKER_SHM + 1
+    if facts.shm < needed:
+        size = wanted.shm_size or "16g"
+        message = f"{SHM} has {gigabytes(facts.shm)}" + (f"; {wanted.profile} takes {size}" if wanted.shm_bytes else "")
+        step = f"start containers with --shm-size {size} and without --ipc host (`build.py run` does)"
+        yield Check("shm", State.WARNING, message, step)
+    else:
+        yield ok("shm", f"{SHM} has {gigabytes(facts.shm)}")
+
+
+def hccn(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
+    """Look at /etc/hccn.conf, the addresses of the NPUs' own network cards: several machines need it."""
+    if not facts.cards or wanted.chip(facts) not in WITH_NETWORK:
+        return
+    if HCCN in facts.unreadable:
+        yield closed("hccn", HCCN)
+        return
+    text = facts.texts.get(HCCN, "")
+    found = {int(number) for number in re.findall(r"^address_([0-9]{1,9})=\S", text, re.MULTILINE)}
+    lacking = [card for card in facts.cards if card not in found]
+    if not text:
+        message = f"no {HCCN}: the NPUs' network cards have no address; one machine needs none"
+        step = "for several: hccn_tool -i 0 -ip -s address A netmask M, for each card"
+        yield Check("hccn", State.OK, message, step)
+    elif lacking:
+        message = f"{HCCN} has no address of card {', '.join(map(str, lacking))}"
+        yield Check("hccn", State.WARNING, message, "hccn_tool -i N -ip -s address A netmask M, for each of them")
+    else:
+        yield ok("hccn", f"{HCCN} has an address of each of {len(facts.cards)} cards")
+
+
+def ports(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
+    """Say whether the ports that HCCL listens at are kept from other programs, as jobs on several machines need it."""
+    if not facts.cards or wanted.chip(facts) not in WITH_NETWORK or PORT_RANGE not in facts.texts:
+        return
+    low, high = ([int(word) for word in re.findall(r"[0-9]{1,5}", facts.texts[PORT_RANGE])] + [0, 0])[:2]
+    given = {port for port in HCCL_PORTS if low <= port <= high} - _ports(facts.texts.get(KEPT_PORTS, ""))
+    span = f"{HCCL_PORTS[0]}-{HCCL_PORTS[-1]}"
+    if given:
+        message = f"other programs may be given HCCL's ports, {span}; one machine needs none"
+        step = f"for several, with --network host: sysctl -w net.ipv4.ip_local_reserved_ports={span}"
+        yield Check("hccl.ports", State.OK, message, step)
+    else:
+        yield ok("hccl.ports", f"{span} are kept from programs that take any port")
+
+
+def _ports(text: str) -> set[int]:
+    """Return the ports of `a,b-c`, as the kernel writes what it keeps."""
+    spans = re.findall(r"([0-9]{1,5})(?:-([0-9]{1,5}))?", text)
+    return {port for first, last in spans for port in range(int(first), int(last or first) + 1)}
+
+
+def ranktable(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
+    """Warn of a ranktable of another chip generation, which HCCL refuses (case D10)."""
+    text, chip = facts.texts.get(RANKTABLE), wanted.chip(facts)
+    if RANKTABLE in facts.unreadable:
+        yield closed("ranktable", RANKTABLE)
+    if text is None:
+        return
+    table, wrong = json_object(text)
+    version = str(table.get("version", ""))[:LONGEST_VERSION]
+    if wrong:
+        message = f"{RANKTABLE} {wrong}"
+        yield Check(
+            "ranktable", State.WARNING, message, f"HCCL fails at it: move it away, mv {RANKTABLE} {RANKTABLE}.old"
+        )
+        return
+    taken = wanted.drivers.ranktables.get(chip) if chip else None
+    if taken is None:
+        message = f"{RANKTABLE} has version {version or 'none'}; which one chip {chip or '?'} takes is not known"
+        yield Check("ranktable", State.UNKNOWN, message, "move it away where HCCL refuses it (EI0014)")
+    elif version != taken:
+        message = f"{RANKTABLE} has version {version or 'none'}, and HCCL of chip {chip} takes {taken} alone"
+        step = f"it is left from another chip: mv {RANKTABLE} {RANKTABLE}.old (gpustack/runtime pull 27)"
+        yield Check("ranktable", State.WARNING, message, step)
+    else:
+        yield ok("ranktable", f"{RANKTABLE}, version {version}")

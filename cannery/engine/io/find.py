@@ -1,0 +1,262 @@
+"""The Docker engine that builds run on: the one the user's settings reach, else Cannery's own.
+
+`find_engine` decides once; everything after works with the frozen `Engine` it gives. A user's engine is called exactly
+as the user's own docker commands would call it; its images, settings and current builder are never changed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cannery.engine.io.endpoint import INSTALL, resolve_endpoint
+from cannery.engine.io.probe import Endpoint, Server, UnreachableError, numbers, probe
+from cannery.engine.own import engine as owned_engine
+from cannery.engine.own.layout import RUN_BASE, Layout
+from cannery.engine.own.requirements import refuse_unless_possible
+from cannery.engine.own.shell import REDIRECTING
+from cannery.errors import CanneryError, UnableError, UsageError
+from cannery.util.io.process import run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    import docker
+
+MIN_API_BUILDKIT = (1, 39)  # Docker 18.09, the first with BuildKit
+MIN_API = (1, 42)  # Docker 23: the first whose BuildKit knows COPY --link
+MIN_BUILDX = (0, 13)  # the first with --progress=rawjson
+
+
+@dataclass(frozen=True)
+class Engine:
+    """A reachable engine with BuildKit and buildx.
+
+    `host` is its DOCKER_HOST, `docker` the client's program, `buildx` the plugin's program where it is called directly,
+    `builder` buildx's name for the engine's own builder, `arch` Docker's word (amd64), `data_root` a folder of this
+    host or None when the engine stores elsewhere, `cert_path` the TLS folder, `user_map` as of `Server`.
+    """
+
+    host: str
+    docker: Path
+    buildx: Path | None
+    owned: bool
+    server_version: str
+    api_version: str
+    arch: str
+    data_root: Path | None
+    storage_driver: str = ""
+    builder: str = "default"
+    cert_path: Path | None = None
+    user_map: str = ""
+
+    def foreign(self, arch: str) -> str | None:
+        """Return the platform of an image for `arch`, as docker writes it, where it is not the engine's own.
+
+        An engine that stores by containerd looks for its own in an index, and would ask a registry for what it has.
+        """
+        return None if arch == self.arch else f"linux/{arch}"
+
+    def command(self, *args: str) -> tuple[str, ...]:
+        """A docker client's command line, to be run in `client_env`."""
+        return (str(self.docker), *args)
+
+    def buildx_command(self, *args: str, builder: str = "") -> tuple[str, ...]:
+        """A buildx command line, to be run in `client_env`.
+
+        `builder` is the user's BUILDER. Without it the engine's own one is named, because the user's *current* builder
+        may be another that leaves no image in the engine.
+        """
+        head = (str(self.buildx),) if self.buildx else (str(self.docker), "buildx")
+        return (*head, "--builder", builder or self.builder, *args)
+
+    def client_env(self, env: Mapping[str, str]) -> dict[str, str]:
+        """Environment for client commands: `env` as it is for a user's engine, pointed at the socket for our own.
+
+        DOCKER_CONFIG is left alone either way, so that the user's registry credentials hold.
+        """
+        if not self.owned:
+            return dict(env)
+        kept = {key: value for key, value in env.items() if key not in REDIRECTING}
+        return {**kept, "DOCKER_HOST": self.host}
+
+
+def find_engine(env: Mapping[str, str], cache: Path, *, start: bool, say: Callable[[str], None]) -> Engine:
+    """The engine to use: the one that DOCKER_HOST, the docker context or the default socket reaches, else our own.
+
+    `start` allows to fetch and start our own, which `say` tells in one line; without it only a running one is taken.
+    A setting that names our own socket means our own, running or not.
+    Raises `UnableError` where a named engine does not answer (another is never used silently), one that answers lacks
+    BuildKit or buildx, and where our own cannot run; `NetworkError` where its packages cannot be fetched.
+    """
+    client = _docker_client_program(env)
+    endpoint = resolve_endpoint(env, client)
+    if _socket(endpoint) == _own_socket(cache):  # `engine env` was evaluated, or a context made for it
+        return _own_engine(env, cache, start=start, say=say, named=endpoint.origin)
+    server = _probe_or_none(endpoint, env, client)
+    if server is None:
+        return _own_engine(env, cache, start=start, say=say)
+    _require_buildkit(server, endpoint)
+    if client is None:
+        raise UnableError(
+            f"{endpoint.origin} answers (Docker {server.version}), but this host has no docker client",
+            hint="install docker-cli and docker-buildx (their names on Debian)",
+        )
+    _require_buildx(client, env, endpoint)
+    root = Path(server.data_root) if server.data_root else None
+    local = endpoint.host.startswith("unix://") and root is not None and root.is_dir()
+    return Engine(
+        host=endpoint.host,
+        docker=client,
+        buildx=None,
+        owned=False,
+        server_version=server.version,
+        api_version=server.api_version,
+        arch=server.arch,
+        data_root=root if local else None,
+        storage_driver=server.storage_driver,
+        builder=endpoint.builder,
+        cert_path=endpoint.cert_path,
+        user_map=server.user_map,
+    )
+
+
+def docker_client(engine: Engine) -> docker.DockerClient:
+    """A docker SDK client of `engine`, without time limit: exports and pushes take minutes.
+
+    Raises `UsageError` for settings of docker's (config.json) that the SDK cannot read.
+    """
+    import docker  # noqa: PLC0415 - 0.2 s that most commands need not spend
+    from docker.errors import InvalidConfigFile  # noqa: PLC0415
+    from docker.utils.config import find_config_file  # noqa: PLC0415
+
+    tls: docker.tls.TLSConfig | bool = False
+    if engine.cert_path is not None:
+        tls = docker.tls.TLSConfig(
+            client_cert=(str(engine.cert_path / "cert.pem"), str(engine.cert_path / "key.pem")),
+            ca_cert=str(engine.cert_path / "ca.pem"),
+            verify=True,
+        )
+    ssh = engine.host.startswith("ssh://")
+    try:
+        # the SDK reads None as "no limit"; its stubs do not know that
+        return docker.DockerClient(base_url=engine.host, timeout=None, tls=tls, use_ssh_client=ssh)  # type: ignore[arg-type]
+    except (InvalidConfigFile, ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
+        # The SDK reads the file without a look at its shape. Its words may hold what stands there, and that is secret.
+        path = find_config_file()
+        if path is None:
+            raise
+        hint = "`docker login` writes it anew once it is moved away; DOCKER_CONFIG names its folder"
+        what = "docker's settings cannot be read (look at auths and proxies)"
+        raise UsageError(what, where=str(path), hint=hint) from error
+
+
+def free_disk(engine: Engine) -> int | None:
+    """Free bytes where the engine stores images, or None when that is not on this host."""
+    return None if engine.data_root is None else shutil.disk_usage(engine.data_root).free
+
+
+def _probe_or_none(endpoint: Endpoint, env: Mapping[str, str], client: Path | None) -> Server | None:
+    """The server, or None where nobody named an engine and nothing listens: then ours may take its place."""
+    try:
+        return probe(endpoint, env, client)
+    except UnreachableError as error:
+        if endpoint.chosen or not error.absent:
+            raise _unreachable(endpoint, error) from error
+        return None
+
+
+def _own_engine(
+    env: Mapping[str, str], cache: Path, *, start: bool, say: Callable[[str], None], named: str = ""
+) -> Engine:
+    """Our own engine; `named` is the user's setting that asks for it, "" where no other engine answers."""
+    own = owned_engine.running(cache)
+    if own is None:
+        if not start:
+            raise UnableError("no Docker engine answers", where=named, hint=f"`build.py engine start`, or {INSTALL}")
+        refuse_unless_possible(env, Layout.of(cache).root)
+        why = (
+            f"{named} is Cannery's own engine: starting it"
+            if named
+            else "no Docker engine found: starting Cannery's own"
+        )
+        say(f"{why} (nothing is installed; `build.py engine stop` ends it)")
+    if start:
+        own = owned_engine.start(cache, env, say)
+    assert own is not None  # noqa: S101 - one of the two above gave it; for the type checker
+    return Engine(
+        host=own.layout.host,
+        docker=own.binaries.docker,
+        buildx=own.binaries.buildx,
+        owned=True,
+        server_version=own.server.version,
+        api_version=own.server.api_version,
+        arch=own.server.arch,
+        data_root=own.layout.data,
+        storage_driver=own.server.storage_driver,
+    )
+
+
+def _docker_client_program(env: Mapping[str, str]) -> Path | None:
+    found = shutil.which("docker", path=env.get("PATH", os.defpath))
+    return Path(found) if found else None
+
+
+def _own_socket(cache: Path) -> Path:
+    return Layout.of(cache).socket
+
+
+def _socket(endpoint: Endpoint) -> Path | None:
+    return Path(endpoint.host.removeprefix("unix://")) if endpoint.host.startswith("unix://") else None
+
+
+def _unreachable(endpoint: Endpoint, error: UnreachableError) -> UnableError:
+    if error.denied:
+        hint = "join the group docker (`sudo usermod -aG docker $USER`, then log in again), or run as root"
+    elif _is_other_own(endpoint):
+        hint = "that is Cannery's engine for another CANNERY_CACHE: set that again, or unset DOCKER_HOST"
+    elif endpoint.chosen:
+        hint = "start that engine, or unset the setting to let Cannery look for another"
+    else:
+        hint = "restart the Docker engine of this host (its socket is there, but it does not answer as Docker does)"
+    return UnableError(f"no Docker engine answers: {error}", where=endpoint.origin, hint=hint)
+
+
+def _is_other_own(endpoint: Endpoint) -> bool:
+    socket = _socket(endpoint)
+    return socket is not None and socket.parent.parent == RUN_BASE and socket.parent.name.startswith("cannery-")
+
+
+def _require_buildkit(server: Server, endpoint: Endpoint) -> None:
+    if server.podman:
+        raise UnableError(
+            f"Podman {server.version} answers there; it has no BuildKit", where=endpoint.origin, hint=INSTALL
+        )
+    if server.api < MIN_API_BUILDKIT:
+        raise UnableError(f"Docker {server.version} has no BuildKit", where=endpoint.origin, hint=INSTALL)
+    if server.api < MIN_API:
+        raise UnableError(
+            f"Docker {server.version} is too old: its BuildKit does not know COPY --link",
+            where=endpoint.origin,
+            hint=INSTALL,
+        )
+
+
+def _require_buildx(client: Path, env: Mapping[str, str], endpoint: Endpoint) -> None:
+    try:
+        words = run((client, "buildx", "version"), env=env, timeout=10).stdout.split()
+    except CanneryError as error:
+        raise UnableError(
+            f"{endpoint.origin} answers, but the docker client has no buildx plugin",
+            where=str(client),
+            hint="install docker-buildx (Debian, Ubuntu) or docker-buildx-plugin (Docker's packages)",
+        ) from error
+    version = words[1] if len(words) > 1 else ""
+    if numbers(version)[:2] < MIN_BUILDX:
+        wanted = ".".join(map(str, MIN_BUILDX))
+        raise UnableError(
+            f"buildx {version or 'of unknown version'} is older than {wanted}", hint="update docker-buildx"
+        )

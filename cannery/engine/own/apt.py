@@ -1,0 +1,232 @@
+"""Debian packages without installing anything: fetched by the host's own apt, verified by its keys, unpacked beside.
+
+apt runs with its state, lists and archives in folders below Cannery's cache; the host's sources, lists and dpkg state
+are neither read for the choice of packages nor written. The host's apt.conf (proxies, certificates, netrc) stays in
+force.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote, unquote
+
+from filelock import FileLock
+
+from cannery.engine.own.apt_errors import explain
+from cannery.engine.own.apt_sources import (
+    HostRelease,
+    Source,
+    distribution_sources,
+    for_suite,
+    host_release,
+    source_lines,
+)
+from cannery.errors import NetworkError, UnableError
+from cannery.util.io.files import sha256_bytes, write_atomic
+from cannery.util.io.process import CommandError, run
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = [
+    "HostRelease",
+    "Source",
+    "distribution_sources",
+    "fetch_debs",
+    "host_release",
+    "source_lines",
+    "unpack",
+]
+
+# Enough for every package Cannery takes; other components would only cost time.
+FETCH_COMPONENTS = ("main", "universe")
+UPDATE_TIMEOUT = 180.0  # seconds
+DOWNLOAD_TIMEOUT = 1800.0
+LOCK_TRIES = 30
+
+# Read by apt-get -c, that is after the host's own apt.conf. Hooks are cleared because they would run the host's
+# programs on the host's state; a default release of the host would name a suite that this apt does not have. Words
+# without quotation marks may hold %XX, so that any folder's name can stand there.
+CONFIG = """\
+#clear APT::Update::Pre-Invoke;
+#clear APT::Update::Post-Invoke;
+#clear APT::Update::Post-Invoke-Success;
+#clear DPkg::Pre-Invoke;
+#clear DPkg::Post-Invoke;
+#clear APT::Architectures;
+APT::Architecture "{arch}";
+APT::Architectures {{ "{arch}"; }};
+APT::Default-Release "";
+APT::Get::AllowUnauthenticated "false";
+APT::Install-Recommends "false";
+APT::Sandbox::User "root";
+APT::Update::Error-Mode "any";
+Acquire::AllowInsecureRepositories "false";
+Acquire::Languages "none";
+Acquire::PDiffs "false";
+Acquire::Retries "1";
+Acquire::http::Timeout "8";
+Acquire::https::Timeout "8";
+Acquire::ftp::Timeout "8";
+Dir::State {folder}/state;
+Dir::State::lists {folder}/state/lists;
+Dir::State::status {folder}/state/status;
+Dir::State::extended_states {folder}/state/extended_states;
+Dir::Cache {folder}/cache;
+Dir::Cache::archives {folder}/cache/archives;
+Dir::Cache::pkgcache "";
+Dir::Cache::srcpkgcache "";
+Dir::Etc::sourcelist {folder}/sources.list;
+Dir::Etc::sourceparts "/dev/null";
+Dir::Etc::preferences "/dev/null";
+Dir::Etc::preferencesparts "/dev/null";
+Dir::Log {folder}/log;
+"""
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """One line of `apt-get download --print-uris`."""
+
+    file: str
+    size: int
+    algorithm: str
+    digest: str
+
+    @property
+    def request(self) -> str:
+        name, version = self.file.split("_")[:2]
+        return f"{name}={unquote(version)}"
+
+    def matches(self, path: Path) -> bool:
+        if not path.is_file() or path.stat().st_size != self.size:
+            return False
+        with path.open("rb") as stream:
+            return hashlib.file_digest(stream, self.algorithm).hexdigest() == self.digest
+
+
+def fetch_debs(  # noqa: PLR0913 - what to fetch, for whom, from where
+    names: Sequence[str],
+    *,
+    suite: str,
+    arch: str,
+    cache: Path,
+    sources: Sequence[Source] = (),
+    dependencies: bool = False,
+) -> tuple[Path, ...]:
+    """Newest .deb of each of `names` in `suite` for `arch` (Debian's word: amd64, arm64), kept below `cache`/apt.
+
+    `sources` are the host's distribution sources when empty. With `dependencies`, everything they depend on comes
+    along, down to libc (without recommended ones). A file already there is taken when its hash is the index's; a new
+    one is moved there when it is whole. The paths come in apt's order, not in that of `names`. Raises `NetworkError`
+    naming the mirror that does not answer, and `UnableError` where a package does not exist, a signature is not good
+    or apt is missing.
+    """
+    sources = for_suite(sources or distribution_sources(host_release()), suite, arch=arch, components=FETCH_COMPONENTS)
+    if not sources:
+        raise UnableError(f"the host's package sources serve no {arch} packages of {suite}", where="/etc/apt")
+    folder = _apt_folder(sources, suite, arch, cache)
+    archives = cache / "apt" / "archives"
+    archives.mkdir(parents=True, exist_ok=True)
+    with FileLock(folder / "cannery.lock"):
+        try:
+            _apt(folder, "update", timeout=UPDATE_TIMEOUT)
+            ask = ("install", "--yes", "--download-only") if dependencies else ("download",)
+            listing = _apt(folder, *ask, "--print-uris", *names, timeout=UPDATE_TIMEOUT)
+            if dependencies:
+                # `install` names no hash for an index that has SHA-256 alone (bookworm-security); `download` does.
+                listing = _apt(folder, "download", "--print-uris", *_requests(listing), timeout=UPDATE_TIMEOUT)
+            wanted = _parse_uris(listing)
+            if unnamed := set(_requests(listing)) - {item.request for item in wanted}:
+                raise UnableError(f"the index of {suite} has no hash of {' '.join(sorted(unnamed))}")
+            missing = [item for item in wanted if not item.matches(archives / item.file)]
+            if missing:
+                _download(folder, missing, archives)
+        except CommandError as error:
+            explain(error, suite, sources)
+    return tuple(archives / item.file for item in wanted)
+
+
+def unpack(deb: Path, dest: Path) -> None:
+    """Unpack the files of `deb` below `dest`; no maintainer script runs. Raises `UnableError` when it is no package."""
+    dest.mkdir(parents=True, exist_ok=True)
+    try:
+        run(("dpkg-deb", "-x", deb, dest))
+    except CommandError as error:
+        raise UnableError(f"{deb.name} cannot be unpacked: {error.stderr.strip()}", where=str(deb)) from error
+
+
+def _apt_folder(sources: Sequence[Source], suite: str, arch: str, cache: Path) -> Path:
+    """Folder of a private apt for exactly these sources, with its configuration written."""
+    base = (cache / "apt").resolve()
+    text = "".join(
+        source_lines(suite, (source,), signed_by=_key_file(source, base), extra="lang=none target=Packages")
+        for source in sources
+    )
+    folder = base / f"{suite}-{arch}-{sha256_bytes(text.encode())[:8]}"
+    for name in ("state/lists/partial", "cache/archives/partial"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    (folder / "state/status").touch()
+    write_atomic(folder / "sources.list", text, mode=0o600)  # may hold a mirror's password
+    write_atomic(folder / "apt.conf", CONFIG.format(arch=arch, folder=quote(str(folder))))
+    return folder
+
+
+def _key_file(source: Source, base: Path) -> str:
+    """Path of the entry's key, an inline one put into a file; "" where the host's apt goes by its trusted keys."""
+    if "\n" not in source.signed_by:
+        return source.signed_by
+    path = base / "keys" / f"{sha256_bytes(source.signed_by.encode())[:16]}.asc"
+    write_atomic(path, source.signed_by + "\n")
+    return str(path)
+
+
+def _apt(folder: Path, *args: str, timeout: float, cwd: Path | None = None) -> str:
+    """Run the private apt-get. One that a killed run left behind holds apt's own lock for a moment: wait for it."""
+    env = {**os.environ, "LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"}
+    command: tuple[str | Path, ...] = ("apt-get", "-q", "-c", folder / "apt.conf", *args)
+    for _ in range(LOCK_TRIES):
+        try:
+            return run(command, env=env, cwd=cwd, timeout=timeout).stdout
+        except CommandError as error:
+            if "Could not get lock" not in error.stderr:
+                raise
+            time.sleep(1)
+    return run(command, env=env, cwd=cwd, timeout=timeout).stdout
+
+
+def _requests(listing: str) -> tuple[str, ...]:
+    """`name=version` of every file that `apt-get install --print-uris` would fetch."""
+    files = re.findall(r"^'[^']*' (\S+\.deb) \d+", listing, re.MULTILINE)
+    return tuple(_Wanted(file, 0, "", "").request for file in files)
+
+
+def _parse_uris(listing: str) -> tuple[_Wanted, ...]:
+    lines = re.findall(r"^'[^']*' (\S+\.deb) (\d+) (\w+):([0-9a-f]+)$", listing, re.MULTILINE)
+    return tuple(
+        _Wanted(file, int(size), algorithm.lower().replace("md5sum", "md5"), digest)
+        for file, size, algorithm, digest in lines
+    )
+
+
+def _download(folder: Path, missing: Sequence[_Wanted], archives: Path) -> None:
+    """Download into a folder beside, check, and only then move into place. apt's hash check comes on top."""
+    for stale in folder.glob("get-*"):  # of a run that was killed: this one holds the folder's lock
+        shutil.rmtree(stale, ignore_errors=True)
+    scratch = Path(tempfile.mkdtemp(prefix="get-", dir=folder))
+    try:
+        _apt(folder, "download", *(item.request for item in missing), timeout=DOWNLOAD_TIMEOUT, cwd=scratch)
+        for item in missing:
+            if not item.matches(scratch / item.file):
+                raise NetworkError(f"{item.file} arrived incomplete or altered", hint="run the command again")
+            (scratch / item.file).replace(archives / item.file)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)

@@ -1,0 +1,49 @@
+"""apt's own words turned into errors of Cannery's kinds."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NoReturn
+
+from cannery.errors import NetworkError, UnableError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cannery.engine.own.apt_sources import Source
+    from cannery.util.io.process import CommandError
+
+
+def explain(error: CommandError, suite: str, sources: Sequence[Source]) -> NoReturn:
+    """Turn apt's own words into the error of its kind, without credentials."""
+    text = without_credentials(f"{error.stderr}\n{error.stdout}")
+    mirror = without_credentials(sources[0].uris[0])
+    gone = re.search(r"Unable to locate package (\S+)|Package '?([^\s']+)'? has no installation candidate", text)
+    if gone:
+        raise UnableError(f"{suite} has no package {gone[1] or gone[2]}", where=mirror) from error
+    if re.search(r"NO_PUBKEY|GPG error|is not signed|EXPKEYSIG|BADSIG|OpenPGP signature verification failed", text):
+        raise UnableError(
+            f"the signature of {suite} cannot be verified with the host's keys",
+            where=mirror,
+            hint="update the package debian-archive-keyring or ubuntu-keyring",
+        ) from error
+    if "does not have a Release file" in text:
+        raise UnableError(f"the mirror has no release {suite}", where=mirror) from error
+    if "No space left" in text:
+        raise UnableError(
+            "no space left while fetching packages", hint="free some space, or set CANNERY_CACHE"
+        ) from error
+    failed = re.search(r"Failed to fetch (\S+?)(?:/dists/\S*|/pool/\S*)?\s+(.+)", text)
+    if failed or error.returncode == 124:
+        reason = failed[2].strip() if failed else "no answer in time"
+        raise NetworkError(
+            f"the package mirror does not deliver {suite}: {reason}",
+            where=failed[1] if failed else mirror,
+            hint="look at /etc/apt/sources.list* and the proxy in apt.conf",
+        ) from error
+    raise UnableError(f"apt failed for {suite}:\n{text.strip()[-1500:]}", where=mirror) from error
+
+
+def without_credentials(text: str) -> str:
+    """`text` with the user and password of every URL left out."""
+    return re.sub(r"//[^/@\s]+@", "//", text)

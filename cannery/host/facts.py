@@ -1,0 +1,184 @@
+"""What a host, or a tree in its place, shows: read by `cannery.host.io.look`, judged by `cannery.doctor`.
+
+Files come as texts and are taken apart here, where no file is needed to test it.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from cannery.lint.container import CARD
+from cannery.vocab import Arch
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cannery.host.users import User
+
+INSTALL_INFO = "/etc/ascend_install.info"
+ASCEND = "/usr/local/Ascend"
+PASSWD, GROUP = "/etc/passwd", "/etc/group"
+DEV = "/dev"
+DAEMON_JSON, HCCN = "/etc/docker/daemon.json", "/etc/hccn.conf"
+# HCCL's table of ranks. The Ascend Docker runtime mounts it wherever it lies, of whichever version (case D10).
+RANKTABLE = "/etc/hccl_rootinfo.json"
+RELEASE, MEMINFO, CPUINFO = "/proc/sys/kernel/osrelease", "/proc/meminfo", "/proc/cpuinfo"
+FILESYSTEMS, MOUNTS, MODULES, OS_RELEASE = "/proc/filesystems", "/proc/mounts", "/proc/modules", "/etc/os-release"
+PORT_RANGE, KEPT_PORTS = "/proc/sys/net/ipv4/ip_local_port_range", "/proc/sys/net/ipv4/ip_local_reserved_ports"
+BINFMT = "/proc/sys/fs/binfmt_misc"
+RUNTIME_PROGRAMS = (
+    f"{ASCEND}/Ascend-Docker-Runtime/ascend-docker-runtime",
+    "/usr/bin/ascend-docker-runtime",
+)
+DOCKER_PROGRAMS = ("/usr/bin/dockerd", "/usr/bin/docker", "/usr/local/bin/docker", "/usr/bin/podman")
+# Of docker, podman, Kubernetes.
+CONTAINER_MARKS = ("/.dockerenv", "/run/.containerenv", "/var/run/secrets/kubernetes.io")
+# Read whatever the driver's place; those of the driver follow from INSTALL_INFO.
+TEXTS = (
+    *(INSTALL_INFO, PASSWD, GROUP, DAEMON_JSON, HCCN, RANKTABLE, RELEASE, MEMINFO, CPUINFO, FILESYSTEMS, MOUNTS),
+    *(MODULES, OS_RELEASE, PORT_RANGE, KEPT_PORTS, f"{BINFMT}/qemu-aarch64", f"{BINFMT}/qemu-x86_64"),
+)
+# Default huge page of an arm64 kernel, in kB → its page, in bytes: one table of the lowest level holds 8 bytes a page.
+_HUGE_TO_PAGE = {2048: 4096, 32768: 16384, 524288: 65536}
+_SIZES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+
+
+@dataclass(frozen=True)
+class Node:
+    """A device node: who owns it, and its permission bits. In a tree it may be a plain file."""
+
+    path: str
+    uid: int
+    gid: int
+    mode: int
+    is_device: bool = True
+
+    @property
+    def card(self) -> int | None:
+        """The NPU's number, None for a manager."""
+        match = CARD.fullmatch(self.path)
+        return int(match[1]) if match else None
+
+
+@dataclass(frozen=True)
+class EngineState:
+    """What became of asking for a Docker engine: its version and storage driver, or what hinders and what next.
+
+    `user_map` is why users of its containers are none of the host's, "" where they are.
+    """
+
+    version: str = ""
+    storage_driver: str = ""
+    problem: str = ""
+    hint: str = ""
+    user_map: str = ""
+
+
+@dataclass(frozen=True)
+class HostFacts:
+    """A host. `live` is false for a tree: what only a running host shows is then None.
+
+    `pci` are (device id, class) of vendor 0x19e5; `texts` the files that are there; `paths` those of the wanted paths
+    that exist; `unreadable` what the looker has no right to look at, of which nothing is known; `disk_free` bytes at
+    `disk_at`, where images are kept; `smi` what npu-smi prints.
+    """
+
+    live: bool = False
+    nodes: tuple[Node, ...] = ()
+    pci: tuple[tuple[str, str], ...] | None = None
+    texts: Mapping[str, str] = field(default_factory=dict)
+    paths: frozenset[str] = frozenset()
+    unreadable: frozenset[str] = frozenset()
+    user: User | None = None
+    engine: EngineState | None = None
+    disk_free: int | None = None
+    disk_at: str = ""
+    shm_bytes: int | None = None
+    page_bytes: int | None = None
+    smi: str | None = None
+
+    @property
+    def cards(self) -> tuple[int, ...]:
+        """The numbers of the NPUs' nodes, ascending."""
+        return tuple(sorted(node.card for node in self.nodes if node.card is not None))
+
+    @cached_property
+    def install(self) -> str:
+        """The folder that the driver is installed in."""
+        return install_folder(self.texts.get(INSTALL_INFO, ""))
+
+    @cached_property
+    def driver(self) -> dict[str, str]:
+        """The fields of the driver's version.info; empty where there is none."""
+        return info_fields(self.texts.get(f"{self.install}/driver/version.info", ""))
+
+    @cached_property
+    def firmware(self) -> dict[str, str]:
+        """The fields of the firmware's version.info; empty where there is none."""
+        return info_fields(self.texts.get(f"{self.install}/firmware/version.info", ""))
+
+    @cached_property
+    def memory(self) -> dict[str, int]:
+        """/proc/meminfo in bytes; HugePages_Total and the like are left out."""
+        found = re.findall(r"^(\w+):\s+([0-9]{1,18}) kB$", self.texts.get(MEMINFO, ""), re.MULTILINE)
+        return {name: int(number) * 1024 for name, number in found}
+
+    @cached_property
+    def arch(self) -> Arch | None:
+        """The CPU architecture, as /proc/cpuinfo shows it."""
+        text = self.texts.get(CPUINFO, "")
+        if re.search(r"^CPU implementer\s*:", text, re.MULTILINE):
+            return Arch.ARM64
+        return Arch.AMD64 if re.search(r"^vendor_id\s*:", text, re.MULTILINE) else None
+
+    @property
+    def page(self) -> int | None:
+        """Bytes of a memory page: as the kernel says, else as its huge pages show (on arm64, of its default size)."""
+        if self.page_bytes is not None:
+            return self.page_bytes
+        if self.arch is Arch.AMD64:
+            return 4096
+        return _HUGE_TO_PAGE.get(self.memory.get("Hugepagesize", 0) // 1024) if self.arch else None
+
+    @property
+    def shm(self) -> int | None:
+        """Bytes of the host's /dev/shm: as it says itself, else as it was mounted (half of the memory by default)."""
+        if self.shm_bytes is not None:
+            return self.shm_bytes
+        match = re.search(r"^\S+ /dev/shm tmpfs (\S+)", self.texts.get(MOUNTS, ""), re.MULTILINE)
+        if match is None:
+            return None
+        size = re.search(r"(?:^|,)size=([0-9]{1,18})([kmg]?)(?:,|$)", match[1])
+        if size:
+            return int(size[1]) * _SIZES[size[2]]
+        return self.memory["MemTotal"] // 2 if "MemTotal" in self.memory else None
+
+    def group_name(self, gid: int) -> str:
+        """Return a group's name, "" where /etc/group has none of that number."""
+        match = re.search(rf"^([^:\n]+):[^:]*:{gid}:", self.texts.get(GROUP, ""), re.MULTILINE)
+        return match[1] if match else ""
+
+    def user_name(self, uid: int) -> str:
+        """Return a user's name, its number where /etc/passwd has none."""
+        match = re.search(rf"^([^:\n]+):[^:]*:{uid}:", self.texts.get(PASSWD, ""), re.MULTILINE)
+        return match[1] if match else str(uid)
+
+
+def user_map_text(user_map: str) -> str:
+    """Say what an engine's `user_map` means for device nodes."""
+    return f"the engine has users of its own ({user_map}): nobody in its containers is in a group of the host"
+
+
+def install_folder(text: str) -> str:
+    """Return the driver's folder of /etc/ascend_install.info, the usual one where it says none."""
+    match = re.search(r"^Driver_Install_Path_Param=(/\S*)", text, re.MULTILINE)
+    return posixpath.normpath(match[1]) if match else ASCEND
+
+
+def info_fields(text: str) -> dict[str, str]:
+    """Return `NAME=value` lines of a version.info."""
+    return dict(re.findall(r"^(\w+)=(.*?)\s*$", text, re.MULTILINE))

@@ -1,0 +1,212 @@
+"""Look at a host for `doctor`: the running one, or a tree of files that was copied from one or made up."""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cannery.engine.io.find import find_engine
+from cannery.errors import CanneryError
+from cannery.host.facts import (
+    CONTAINER_MARKS,
+    DEV,
+    DOCKER_PROGRAMS,
+    GROUP,
+    INSTALL_INFO,
+    PASSWD,
+    RUNTIME_PROGRAMS,
+    TEXTS,
+    EngineState,
+    HostFacts,
+    Node,
+    install_folder,
+)
+from cannery.host.io.host_tree import below, look, read_text
+from cannery.host.npus import NPU_SMI
+from cannery.host.users import User, nameless, uid_of, user_in
+from cannery.lint.container import CARD
+from cannery.util.io.process import run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from cannery.context import Context
+
+HUAWEI = "0x19e5"
+SMI_SECONDS = 30.0
+LIBRARIES = ("lib64", "lib64/driver", "lib64/common")
+# Where images are kept when no engine says it.
+DATA_ROOT = "/var/lib/docker"
+
+
+def read_facts(context: Context, root: Path | None, chip_paths: Iterable[str], user: str | None) -> HostFacts:
+    """Return what the running host shows, or what a tree at `root` does.
+
+    `chip_paths` are the manager nodes and mounts of every chip; `user` is another user than the one who runs this, by
+    name or number; a name that the host has not is none (`HostFacts.user`). What the caller may not look at is
+    `HostFacts.unreadable`.
+    """
+    top = root or Path("/")
+    wanted = [path for path in chip_paths if not path.startswith("/dev/")]
+    nodes = {path for path in chip_paths if path.startswith("/dev/")}
+    closed: set[str] = set()
+    texts = dict(_texts(top, TEXTS, closed))
+    home = install_folder(texts.get(INSTALL_INFO, ""))
+    texts |= _texts(top, (f"{home}/driver/version.info", f"{home}/firmware/version.info"), closed)
+    places = [*wanted, *(path.replace("/usr/local/Ascend", home, 1) for path in wanted), *NPU_SMI, f"{home}/driver/"]
+    places += [*RUNTIME_PROGRAMS, *DOCKER_PROGRAMS, *CONTAINER_MARKS]
+    places += [f"{home}/driver/{folder}/libascend_hal.so" for folder in LIBRARIES]
+    found = HostFacts(
+        live=root is None,
+        nodes=tuple(_nodes(top, nodes, closed)),
+        pci=_pci(top),
+        texts=texts,
+        paths=frozenset(path for path in places if _exists(top, path, closed)),
+        unreadable=frozenset(closed),
+        user=user_in(texts.get(PASSWD, ""), texts.get(GROUP, ""), user) if user else None,
+    )
+    return _live(context, found, user) if root is None else found
+
+
+def _live(context: Context, found: HostFacts, user: str | None) -> HostFacts:
+    """Add what only a running host shows."""
+    engine, data_root = _engine(context)
+    place = data_root if data_root and _is_there(data_root) else _existing(Path(DATA_ROOT))
+    disk = os.statvfs(place)
+    return HostFacts(
+        live=True,
+        nodes=found.nodes,
+        pci=found.pci,
+        texts=found.texts,
+        paths=found.paths,
+        unreadable=found.unreadable,
+        user=_named(user) if user else _me(),
+        engine=engine,
+        disk_free=disk.f_bavail * disk.f_frsize,
+        disk_at=str(place),
+        shm_bytes=_size(Path("/dev/shm")),  # noqa: S108 - looked at, not written to
+        page_bytes=os.sysconf("SC_PAGE_SIZE"),
+        smi=_smi(found.paths, context.env),
+    )
+
+
+def _exists(root: Path, path: str, closed: set[str]) -> bool:
+    return look(root, path, closed) is not None
+
+
+def _texts(root: Path, paths: Iterable[str], closed: set[str]) -> Iterator[tuple[str, str]]:
+    """Give the files that are there and can be read, as texts; `closed` gets those that lack of rights hides."""
+    for path in paths:
+        text = read_text(root, path, closed)
+        if text is not None:
+            yield path, text
+
+
+def _nodes(root: Path, managers: Iterable[str], closed: set[str]) -> Iterator[Node]:
+    """Give the device nodes of NPUs, cards first, in their order. A tree may have plain files in their place.
+
+    `closed` gets what lack of rights hides.
+    """
+    try:
+        folder = below(root, DEV)
+        names = [entry.name for entry in os.scandir(folder)] if folder is not None else []
+    except PermissionError:
+        closed.add(DEV)
+        names = []
+    except OSError:
+        names = []
+    paths = (f"{DEV}/{name}" for name in names)
+    cards = sorted((int(match[1]), path) for path in paths if (match := CARD.fullmatch(path)))
+    for path in (*(path for _, path in cards), *sorted(managers)):
+        about = look(root, path, closed)
+        if about is not None:
+            yield Node(path, about.st_uid, about.st_gid, stat.S_IMODE(about.st_mode), stat.S_ISCHR(about.st_mode))
+
+
+def _pci(root: Path) -> tuple[tuple[str, str], ...] | None:
+    """Return (device id, class) of each device of the vendor; None where the bus is not shown."""
+    try:
+        folder = below(root, "/sys/bus/pci/devices")
+        names = sorted(entry.name for entry in os.scandir(folder)) if folder is not None else []
+    except OSError:
+        return None
+    found = []
+    for name in names:
+        place = f"/sys/bus/pci/devices/{name}"
+        wanted = [f"{place}/{word}" for word in ("vendor", "device", "class")]
+        words = {key: text.strip() for key, text in _texts(root, wanted, set())}
+        if words.get(f"{place}/vendor") == HUAWEI:
+            found.append((words.get(f"{place}/device", ""), words.get(f"{place}/class", "")))
+    return tuple(found)
+
+
+def _me() -> User:
+    uid = os.geteuid()
+    groups = frozenset({os.getegid(), *os.getgroups()})
+    try:
+        return User(pwd.getpwuid(uid).pw_name, uid, groups)
+    except KeyError:
+        return User(str(uid), uid, groups, is_named=False)
+
+
+def _named(text: str) -> User | None:
+    """Return a user, by name or number, as the host knows it, whose users need not stand in /etc/passwd."""
+    uid = uid_of(text)
+    try:
+        entry = pwd.getpwnam(text)
+    except KeyError:
+        try:
+            entry = pwd.getpwuid(-1 if uid is None else uid)
+        except (KeyError, OverflowError):
+            return nameless(uid)
+    others = {group.gr_gid for group in grp.getgrall() if entry.pw_name in group.gr_mem}
+    return User(entry.pw_name, entry.pw_uid, frozenset({entry.pw_gid, *others}))
+
+
+def _engine(context: Context) -> tuple[EngineState, Path | None]:
+    """Ask for an engine, and start none."""
+    try:
+        found = find_engine(context.env, context.cache, start=False, say=lambda _text: None)
+    except CanneryError as error:
+        return EngineState(problem=error.what, hint=error.hint), None
+    state = EngineState(found.server_version, found.storage_driver, user_map=found.user_map)
+    return state, found.data_root
+
+
+def _smi(paths: Iterable[str], env: Mapping[str, str]) -> str | None:
+    """Return what `npu-smi info` prints, None where it is not there. It hangs where the driver does."""
+    program = next((path for path in NPU_SMI if path in paths), None)
+    if program is None:
+        return None
+    try:
+        done = run((program, "info"), env=env, timeout=SMI_SECONDS, check=False)
+    except CanneryError:
+        return f"no answer within {SMI_SECONDS:g} s"
+    except OSError as error:
+        return f"it cannot be started: {error.strerror}"
+    return done.stdout + done.stderr
+
+
+def _existing(path: Path) -> Path:
+    while not _is_there(path):
+        path = path.parent
+    return path
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # below a folder that this user may not enter
+        return False
+
+
+def _size(path: Path) -> int | None:
+    try:
+        found = os.statvfs(path)
+    except OSError:
+        return None
+    return found.f_blocks * found.f_frsize if path.is_mount() else None

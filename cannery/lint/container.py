@@ -1,0 +1,184 @@
+"""What somebody asks an engine for, as a command or as a service of a compose file: settings by docker's names."""
+
+from __future__ import annotations
+
+import csv
+import re
+from dataclasses import dataclass
+from functools import cached_property
+
+from cannery.lint.shell_words import OPEN, is_open
+
+# How guides write the number that is their reader's.
+_ANY_CARD = re.compile(r"/dev/davinci(?:[NXnx]|\{[^{}]*\})")
+# Longer numbers are no card of any machine.
+CARD = re.compile(r"/dev/davinci([0-9]{1,4})")
+_PERMISSIONS = re.compile(r"[rwm]{1,3}")
+# A part between colons: those of `$(…)`, `${NAME:-x}` and a placeholder are no ends of one.
+_PART = re.compile(rf"(?:{OPEN}|[^:])*", re.DOTALL)
+_MOUNT_KEYS = {"src": "source", "dst": "target", "destination": "target"}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting: docker's long name for it, its value (None for a switch), and how it is written.
+
+    `word` is what a message shows of it; `at` is its place among the options of the command, -1 in a compose file.
+    """
+
+    key: str
+    value: str | None
+    word: str
+    at: int = -1
+
+
+@dataclass(frozen=True)
+class Device:
+    """A device node: the host's path, the container's, and what may be done with it (of `rwm`)."""
+
+    source: str
+    target: str
+    permissions: str
+    setting: Setting
+
+    @property
+    def card(self) -> int | None:
+        """The number of an NPU's node, None for any other node."""
+        match = CARD.fullmatch(self.source)
+        return int(match[1]) if match else None
+
+    @property
+    def is_open_card(self) -> bool:
+        """Whether it is an NPU's node of a number that is still to be filled in: `/dev/davinci$i`, `/dev/davinciN`."""
+        return is_open_card(self.source)
+
+
+@dataclass(frozen=True)
+class Mount:
+    """A mount: `source` is a path of the host, a volume's name, or "" for what has none (tmpfs, anonymous volumes)."""
+
+    source: str
+    target: str
+    kind: str
+    setting: Setting
+
+    def gives(self, path: str) -> bool:
+        """Whether the host's `path` stands at the same place in the container because of it."""
+        return bool(self.source and self.target) and self.hides(path) and self._outside(path) == path
+
+    def _outside(self, path: str) -> str:
+        """Return the host's path of what stands at `path` in the container, below this mount."""
+        return self.source.rstrip("/") + path[len(self.target.rstrip("/")) :]
+
+    def hides(self, path: str) -> bool:
+        """Whether what the image has at `path` cannot be seen because of it."""
+        target = self.target.rstrip("/")
+        return path == target or path.startswith(f"{target}/")
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A variable of the container's environment; `value` is None where the host's is handed on."""
+
+    name: str
+    value: str | None
+    setting: Setting
+
+
+@dataclass(frozen=True)
+class Container:
+    """One container that is asked for. `where` names its service ("" for a command).
+
+    `opaque` are words that only the shell can read (`$DEVICES`): they may bring any setting.
+    """
+
+    image: str
+    settings: tuple[Setting, ...]
+    command: tuple[str, ...] = ()
+    where: str = ""
+    opaque: tuple[str, ...] = ()
+
+    def all(self, key: str) -> tuple[Setting, ...]:
+        """Return the settings of a name, in order."""
+        return tuple(setting for setting in self.settings if setting.key == key)
+
+    def last(self, key: str) -> Setting | None:
+        """Return the setting of a name that counts where it is given twice, or None."""
+        return next(reversed(self.all(key)), None)
+
+    def value(self, key: str) -> str:
+        """Return the value of that one, "" where there is none."""
+        found = self.last(key)
+        return (found.value or "") if found else ""
+
+    def switch(self, key: str) -> Setting | None:
+        """Return the setting that turns a switch on, or None."""
+        found = self.last(key)
+        return found if found and found.value in {None, "true", "1", "True"} else None
+
+    @cached_property
+    def devices(self) -> tuple[Device, ...]:
+        """The device nodes; names of CDI devices (`vendor/class=name`) are none."""
+        found = (s for s in self.all("device") if s.value and "=" not in s.value)
+        return tuple(_device(setting, setting.value or "") for setting in found)
+
+    @cached_property
+    def cards(self) -> tuple[int, ...]:
+        """The numbers of the NPUs whose nodes are given, ascending."""
+        return tuple(sorted({d.card for d in self.devices if d.card is not None}))
+
+    @cached_property
+    def mounts(self) -> tuple[Mount, ...]:
+        """What is mounted, of every spelling."""
+        volumes = [_volume(s, s.value) for s in self.all("volume") if s.value]
+        mounts = [_mount(s, s.value) for s in self.all("mount") if s.value]
+        tmpfs = [Mount("", (s.value or "").partition(":")[0], "tmpfs", s) for s in self.all("tmpfs")]
+        return (*volumes, *mounts, *tmpfs)
+
+    @cached_property
+    def env(self) -> dict[str, Variable]:
+        """Name → variable; of a name that is given twice, the last."""
+        found = {}
+        for setting in self.all("env"):
+            name, equals, value = (setting.value or "").partition("=")
+            found[name] = Variable(name, value if equals else None, setting)
+        return found
+
+
+def is_open_card(path: str) -> bool:
+    """Whether `path` is an NPU's node whose number a shell fills in, or who follows a guide."""
+    return path.startswith("/dev/davinci") and (is_open(path) or _ANY_CARD.fullmatch(path) is not None)
+
+
+def colon_parts(text: str) -> list[str]:
+    """Return the parts of `SOURCE:TARGET:MODE`, of which one may hold what only a shell can fill in."""
+    return [match[0] for match in _PART.finditer(text) if match.start() == 0 or text[match.start() - 1] == ":"]
+
+
+def _device(setting: Setting, text: str) -> Device:
+    source, *rest = colon_parts(text)
+    permissions = rest.pop() if rest and _PERMISSIONS.fullmatch(rest[-1]) else "rwm"
+    return Device(source, rest[0] if rest else source, permissions, setting)
+
+
+def _volume(setting: Setting, text: str) -> Mount:
+    source, *rest = colon_parts(text)
+    if not rest:
+        return Mount("", source, "volume", setting)
+    kind = "bind" if "/" in source or source[:1] in {".", "~"} or is_open(source) else "volume"
+    return Mount(source, rest[0], kind, setting)
+
+
+def _mount(setting: Setting, text: str) -> Mount:
+    fields = mount_fields(text) or {}
+    return Mount(fields.get("source", ""), fields.get("target", ""), fields.get("type", "volume"), setting)
+
+
+def mount_fields(text: str) -> dict[str, str] | None:
+    """Return the fields of a value of --mount by their long names; None where quotes in it make it no line of CSV."""
+    try:
+        parts = next(csv.reader([text], strict=True), [])
+    except csv.Error:
+        return None
+    pairs = (part.partition("=") for part in parts)
+    return {_MOUNT_KEYS.get(name, name): value for name, _, value in pairs}

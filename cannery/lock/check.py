@@ -1,0 +1,143 @@
+"""Whether a lock answers its request. A lock is a text file: a merge, a copy or an editor can make it another one.
+
+Its digest of the request says only what the header claims, so the packages are held against the request themselves.
+What is left to the download is the hash: a file that is not the lock's stops there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from packaging.utils import (
+    InvalidSdistFilename,
+    InvalidWheelFilename,
+    canonicalize_name,
+    parse_sdist_filename,
+    parse_wheel_filename,
+)
+from packaging.version import Version
+
+from cannery.catalog.requirement import live, marker_environment
+from cannery.lock.lock import DEFAULT_INDEX, PROFILE_VIA
+from cannery.lock.wheel_tags import wheel_rank
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from packaging.requirements import Requirement
+
+    from cannery.lock.lock import Lock, LockedPackage, LockRequest
+
+# What a lock has of a source, in words.
+_WORDS = {"": "nothing, since it comes from git", "sdist": "its source distribution", "wheel": "its wheel"}
+CHANGED = "the profile, its components or its base have changed since the lock was made"
+
+
+def lock_problems(lock: Lock, request: LockRequest, indexes: Collection[str]) -> tuple[str, ...]:
+    """Say why `lock` is not the answer to `request`; empty when it is. `indexes` are the catalog's index names.
+
+    Header and packages are compared with the request: target, date bound, digest; requirements, constraints, overrides
+    and excludes; who asked; file names and their tags; indexes. Hashes and sizes are not looked at.
+    """
+    return (*_header(lock, request), *_asked(lock, request), *_via(lock, request), *_files(lock, request, indexes))
+
+
+def contradictions(request: LockRequest) -> tuple[str, ...]:
+    """Say what a request both asks for and excludes: a resolver leaves it out, so no lock can be the answer."""
+    excluded = {canonicalize_name(text) for text in request.excludes}
+    names = dict.fromkeys(name for name, _wanted in _live(request.requirements, request) if name in excluded)
+    return tuple(f"{name} is asked for and excluded" for name in names)
+
+
+def file_problem(package: LockedPackage) -> str:
+    """Say why the file's name does not go with the package, "" when it does.
+
+    A file of another name or version under an entry would be installed in its place.
+    """
+    file = package.file
+    try:
+        name, version = parse_wheel_filename(file)[:2] if file.endswith(".whl") else parse_sdist_filename(file)
+    except (InvalidWheelFilename, InvalidSdistFilename):
+        return f"{package.name}: {file!r} is neither a wheel's nor an sdist's name"
+    if name != package.name or version != Version(package.version):
+        return f"{package.name}=={package.version} does not go with the file {file}"
+    return ""
+
+
+def is_for(lock: Lock, request: LockRequest) -> bool:
+    """Whether the lock says that it is of the request's profile, Python and arch, from whatever inputs."""
+    return (lock.profile, lock.python, lock.arch) == (request.profile, request.python, request.arch)
+
+
+def _header(lock: Lock, request: LockRequest) -> Iterator[str]:
+    if lock.inputs != request.digest and is_for(lock, request):
+        yield CHANGED
+    pairs = (
+        ("profile", lock.profile, request.profile),
+        ("Python", lock.python, request.python),
+        ("arch", lock.arch, request.arch),
+        ("date bound", lock.exclude_newer, request.exclude_newer),
+    )
+    yield from (f"{what}: the lock has {has}, {wants} is asked" for what, has, wants in pairs if has != wants)
+
+
+def _asked(lock: Lock, request: LockRequest) -> Iterator[str]:
+    """An override takes the place of every requirement of its package; constraints hold beside it, as for uv."""
+    versions = {package.name: Version(package.version) for package in lock.packages}
+    overrides = _live(request.overrides, request)
+    overridden = {name for name, _wanted in overrides}
+    from_git: set[str] = {source.name for source in request.sources if not source.file}
+    requirements = [pair for pair in _live(request.requirements, request) if pair[0] not in from_git]
+    excluded = {canonicalize_name(text) for text in request.excludes}
+    for name, wanted in requirements:
+        if name not in versions:
+            yield f"{wanted}: {'asked for, and excluded' if name in excluded else 'not in the lock'}"
+    bounds = [pair for pair in requirements if pair[0] not in overridden]
+    for name, wanted in (*bounds, *overrides, *_live(request.constraints, request)):
+        version = versions.get(name)
+        if version is not None and not wanted.specifier.contains(version, prereleases=True):
+            yield f"{wanted}: the lock has {version}"
+    for text in request.excludes:
+        if canonicalize_name(text) in versions:
+            yield f"{text}: in the lock, and excluded"
+
+
+def _live(texts: tuple[str, ...], request: LockRequest) -> list[tuple[str, Requirement]]:
+    """Return normalised name and requirement of the texts that count on the target."""
+    environment = marker_environment(request.python, request.arch)
+    return [(canonicalize_name(one.name), one) for one in live(texts, environment)]
+
+
+def _via(lock: Lock, request: LockRequest) -> Iterator[str]:
+    """Every package was asked for by one that is there; by the profile if, and only if, the request names it."""
+    names = {package.name for package in lock.packages} | {source.name for source in request.sources}
+    direct = {name for name, _wanted in _live(request.requirements, request)}
+    for package in lock.packages:
+        askers = {text.partition("[")[0] for text in package.via}
+        if not askers:
+            yield f"{package.name}: nothing in the lock asks for it"
+        for asker in sorted(askers - names - {PROFILE_VIA}):
+            yield f"{package.name}: asked for by {asker}, which is not in the lock"
+        if (PROFILE_VIA in askers) is not (package.name in direct):
+            yield f"{package.name}: the profile {'asks for it' if package.name in direct else 'does not ask for it'}"
+
+
+def _files(lock: Lock, request: LockRequest, indexes: Collection[str]) -> Iterator[str]:
+    bindings: dict[str, str] = {canonicalize_name(name): index for name, index in request.bindings}
+    kinds: dict[str, str] = {source.name: source.file for source in request.sources}
+    for package in lock.packages:
+        index = bindings.get(package.name, DEFAULT_INDEX)
+        if package.index != index:
+            yield f"{package.name}: from index {package.index} in the lock, it is to come from index {index}"
+        elif index != DEFAULT_INDEX and index not in indexes:
+            yield f"{package.name}: index {index} is not in the catalog"
+        if not package.complete:
+            continue
+        problem = file_problem(package)
+        if not problem and not package.is_sdist and wheel_rank(package.file, request.python, request.arch) is None:
+            problem = f"{package.name}: {package.file} does not fit Python {request.python} on {request.arch}"
+        wanted = kinds.get(package.name)
+        if not problem and wanted is not None and wanted != ("sdist" if package.is_sdist else "wheel"):
+            problem = f"{package.name}: {package.file} in the lock, {_WORDS[wanted]} is to be there"
+        if problem:
+            yield problem

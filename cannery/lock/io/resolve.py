@@ -1,0 +1,232 @@
+"""Resolve a request into a lock with `uv pip compile`, for the target's Python and platform, from any host.
+
+Which place serves what, so that a lock depends as little as possible on the host that makes it:
+
+- A bound package (torch → pytorch-cpu) comes from its index or the host's own files; see `edge.bound`.
+- Everything else comes from the main index of the host's pip settings. Extra indexes and find-links serve only packages
+  that the main index does not have at all: uv takes the first index in the list that knows a name (`first-index`), and
+  they stand behind it. pip would merge their versions instead, and a host with stale copies on its disk would then lock
+  another set.
+- The date bound holds for every index that tells upload times. Files without a time (folders, plain HTML) would not
+  exist for uv, so extra places and bound indexes of that kind are taken without the bound; a main index of that kind
+  is an error.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cannery.catalog.requirement import package_name
+from cannery.errors import CanneryError, FindingsError, NetworkError, UnableError
+from cannery.explain.io.explain import Known, explained
+from cannery.lock.chains import denied
+from cannery.lock.io.bound import Binder, NoFileError, UnreachedError, bound_questions, index_of, known_sources
+from cannery.lock.io.index_checks import HINT, check_main, unreached, usual_projects
+from cannery.lock.io.indexes import Asked
+from cannery.lock.io.locked import locked
+from cannery.lock.io.places import default_place, extra_places
+from cannery.lock.io.uv import LONGEST, PROBE, HangsError, Job, UnsolvedError, UvRun
+from cannery.lock.lock import DEFAULT_INDEX
+from cannery.lock.uv_input import UvIndex, direct_names
+from cannery.lock.uv_output import parse_pylock, parse_via
+from cannery.util.io.files import write_atomic
+from cannery.util.urls import without_credentials
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from cannery.catalog.catalog import Catalog, Index
+    from cannery.lock.io.bound import Source
+    from cannery.lock.io.indexes import Answer
+    from cannery.lock.io.places import Place
+    from cannery.lock.lock import Lock, LockRequest
+    from cannery.lock.uv_output import Resolved
+    from cannery.recipe.recipe import Recipe
+    from cannery.util.io.pip_settings import PipSettings
+
+
+class Resolver:
+    """One resolution in a folder of its own. `resolve` is the function to call."""
+
+    def __init__(self, job: Job, folder: Path, longest: float = LONGEST) -> None:
+        self.job = job
+        self.request = job.request
+        self.uv = UvRun(job, folder, longest=longest)
+        self.via: dict[str, tuple[str, tuple[str, ...]]] = {}
+
+    def resolve(self) -> Lock:
+        """Return the lock. Raises `UnsolvedError`, `NoFileError` and what the module's `resolve` raises."""
+        sources = self.choose()
+        by_name = {source.package: source for source in sources}
+        return locked(self.job, [(package, self.via[package.name][1]) for package in self._files()], by_name)
+
+    def choose(self) -> list[Source]:
+        """Let uv choose versions (`via`), again while a package comes in that is bound and was not known to be."""
+        bindings = index_of(self.request)
+        direct = direct_names(self.request)
+        names = sorted(direct & {*bindings})
+        while True:
+            shared, sources = self._places(names)
+            # uv forgets a package's index when the package is overridden, as a forced pin is; an index that is not
+            # explicit stands before the shared ones, so the package still comes from it.
+            free = {package_name(text) for text in self.request.overrides}
+            bound = {s.package: replace(s.uv, explicit=s.uv.explicit and s.package not in free) for s in sources}
+            self.uv.prepare(shared, sources, bound, [name for name in names if name not in direct])
+            self.via = parse_via(self.uv.must("--no-header", "--annotation-style", "line").stdout)
+            late = sorted({*self.via} & {*bindings} - {*names})
+            if not late:
+                return sources
+            names = sorted({*names, *late})
+
+    def _places(self, names: Sequence[str]) -> tuple[list[tuple[UvIndex, Place]], list[Source]]:
+        """Ask every index that matters, at once, and say which serves what; raise `NetworkError` for dead ones."""
+        request, settings = self.request, self.job.settings
+        usual = usual_projects(request, names)
+        places = (default_place(settings), *extra_places(settings))
+        questions = [(place, project) for place in places for project in usual]
+        bound = bound_questions(sorted(index_of(request)), request, self.job.indexes, settings)
+        answers = self.job.asked.ask([*questions, *bound], settings, PROBE)
+        mine = [answers[number * len(usual) : (number + 1) * len(usual)] for number in range(len(places))]
+        sources, lost, absent = self._bound(names, answers[len(questions) :])
+        dead = [*(f"not reached: {text}" for answer in mine for text in unreached(answer)), *lost]
+        if dead:
+            pip = any(not answer.reached for answers in mine for answer in answers)
+            raise NetworkError("\n  ".join(dead), where=self.job.where, hint=HINT if pip else "")
+        check_main(mine[0], request.exclude_newer)
+        if absent:
+            raise absent[0]
+        shared = [(_shared(number, place, mine[number]), place) for number, place in enumerate(places)]
+        return shared, [*sources, *known_sources(request, self.uv.folder / "sources")]
+
+    def _bound(
+        self, names: Sequence[str], answers: Sequence[Answer]
+    ) -> tuple[list[Source], list[str], list[NoFileError]]:
+        """Where each bound package comes from; what was not reached, and what is not there: all of it at once."""
+        binder = Binder(self.request, answers, self.uv.folder / "releases", self.job.settings, self.job.cache)
+        sources: list[Source] = []
+        lost: list[str] = []
+        absent: list[NoFileError] = []
+        for name in names:
+            try:
+                sources.append(binder.source(name))
+            except UnreachedError as error:
+                lost.append(error.what)
+            except NoFileError as error:
+                error.askers = self.via.get(name, ("", ()))[1]
+                absent.append(error)
+        return sources, lost, absent
+
+    def _files(self) -> list[Resolved]:
+        """Run uv again, with all in its cache, for the files of what it chose."""
+        files = ("--format", "pylock.toml", "--output-file", "pylock.toml")
+        # Offline, since some indexes want every page asked for again; but one may also forbid to keep its pages.
+        if not self.uv.succeeds(*files, "--offline"):
+            self.uv.must(*files)
+        try:
+            packages = parse_pylock((self.uv.folder / "pylock.toml").read_text())
+        except (OSError, ValueError) as error:
+            raise FindingsError(f"the resolver's answer cannot be used: {error}", where=self.job.where) from error
+        if {name: version for name, (version, _asked) in self.via.items()} != {p.name: p.version for p in packages}:
+            raise NetworkError("the indexes changed while they were read", where=self.job.where, hint="lock again")
+        return [*packages]
+
+
+def _shared(number: int, place: Place, answers: Sequence[Answer]) -> UvIndex:
+    """The host's place as uv's index; the first one is the main index."""
+    # A plain HTML index or folder has no times; of an index that lacks the usual projects one cannot tell.
+    dated = any(answer.dated for answer in answers)
+    # Plain http is a server of one's own: near, and written to at any time.
+    kept = place.url.startswith("https:") and not place.links and not any(answer.ages for answer in answers)
+    name = f"extra-{number}" if number else DEFAULT_INDEX
+    return UvIndex(name, without_credentials(place.url), place.links, dated=dated, kept=kept)
+
+
+def resolve(  # noqa: PLR0913 - what a resolution depends on
+    request: LockRequest,
+    indexes: Mapping[str, Index],
+    settings: PipSettings,
+    *,
+    env: Mapping[str, str],
+    cache: Path,
+    log: Path,
+    deny: Sequence[str] = (),
+    asked: Asked | None = None,
+    catalog: Catalog | None = None,
+    recipe: Recipe | None = None,
+) -> Lock:
+    """Return the lock that answers `request`; the same request on the same indexes gives the same lock.
+
+    `indexes` is the catalog's name → index, `env` the process's environment, `cache` Cannery's cache folder, `log` the
+    file that gets uv's whole output, `deny` are globs of packages that must not come in (`nvidia-*`). `asked` may be
+    shared by the locks of one run: what indexes have said is not asked again. `catalog` and `recipe` (what the request
+    was made from) are looked at only when no set works: sets near it are tried then.
+
+    Raises `FindingsError` when no set of versions works or a denied package comes in (naming who asked), `NetworkError`
+    naming every index that fails, `UsageError` for an index that the catalog does not have, what `UvRun.must` raises.
+    An index that is bound and not reached makes its packages incomplete instead; the lock says so.
+    """
+    cache = cache.absolute()
+    cache.mkdir(parents=True, exist_ok=True)
+    job = Job(request, indexes, settings, env, cache, asked or Asked())
+    with tempfile.TemporaryDirectory(prefix="resolve-", dir=cache) as name:
+        resolver = Resolver(job, Path(name))
+        output = resolver.uv.log
+        try:
+            lock = resolver.resolve()
+        except (UnsolvedError, NoFileError) as error:
+            found = explained(
+                error, job, Known(catalog, recipe), lambda *asks: _attempt(job, Path(name), output, *asks)
+            )
+            _add_log(found, log, output)
+            raise found from error
+        except CanneryError as error:
+            _add_log(error, log, output)
+            raise
+        finally:
+            if output:
+                write_atomic(log, settings.redact("\n".join(output)) + "\n")
+    _check_denied(lock, deny, job.where)
+    return lock
+
+
+def _attempt(
+    job: Job, folder: Path, output: list[str], request: LockRequest, longest: float
+) -> Mapping[str, str] | None:
+    """Return name → version of what uv chooses for another request in `longest` seconds; None where nothing works.
+
+    Raises `NetworkError` when it cannot be told.
+    """
+    with tempfile.TemporaryDirectory(prefix="try-", dir=folder) as name:
+        resolver = Resolver(replace(job, request=request), Path(name), longest)
+        try:
+            resolver.choose()
+        except HangsError:
+            return None  # whoever sets the limit knows
+        except NetworkError:
+            raise
+        except UnableError as error:
+            raise NetworkError(error.what, where=error.where) from error
+        except CanneryError:
+            return None
+        finally:
+            output += ["", f"another set: {', '.join(request.requirements)}", *resolver.uv.log]
+    return {name: version for name, (version, _asked) in resolver.via.items()}
+
+
+def _add_log(error: CanneryError, log: Path, output: Sequence[str]) -> None:
+    if output:
+        error.hint = "; ".join(part for part in (error.hint, f"the resolver's full output: {log}") if part)
+
+
+def _check_denied(lock: Lock, deny: Sequence[str], where: str) -> None:
+    lines = denied(lock.packages, deny)
+    if lines:
+        more = [f"and {len(lines) - 10} more"] if len(lines) > 10 else []
+        raise FindingsError(
+            "\n  ".join(["packages came in that do not belong in an Ascend image:", *lines[:10], *more]),
+            where=where,
+            hint="bind the first of each chain to an index with another build of it, or exclude the last",
+        )

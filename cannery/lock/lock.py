@@ -1,0 +1,106 @@
+"""Locks: what is asked of the resolver, and the exact files that it chose. Their text form is `core.lock_text`'s."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from cannery.vocab import Arch
+
+LOCK_SCHEMA = 1
+DEFAULT_INDEX = "default"
+# What `via` says of a package that the profile itself asks for; no distribution can have this name.
+PROFILE_VIA = "<profile>"
+
+
+@dataclass(frozen=True)
+class KnownRelease:
+    """What a release asks for, known without its index: (normalised name, version, PEP 508 texts, range of Pythons).
+
+    `file` of a source: what the lock has of it. "" is a commit, which is no package of the lock.
+    """
+
+    name: str
+    version: str
+    requires: tuple[str, ...]
+    requires_python: str = ""
+    file: Literal["", "sdist", "wheel"] = ""
+
+
+@dataclass(frozen=True)
+class LockRequest:
+    """What is asked of the resolver for one (profile, Python, arch). Everything that may change the answer is in it.
+
+    `requirements`, `constraints` and `overrides` are PEP 508 texts; `excludes` are names that must not come in;
+    `bindings` are (distribution, index name) pairs: those come from that index only, and nothing else comes from it;
+    `exclude_newer` is an ISO date: later uploads do not exist for the resolver; `package_dates` are (distribution, ISO
+    date) pairs that take its place. `stand_ins` are used where a bound package's index is not reached. `sources` are
+    built: what they are known to ask for counts, and those that come from git are no packages of the lock.
+    """
+
+    profile: str
+    python: str
+    arch: Arch
+    requirements: tuple[str, ...]
+    constraints: tuple[str, ...]
+    overrides: tuple[str, ...]
+    excludes: tuple[str, ...]
+    exclude_newer: str
+    bindings: tuple[tuple[str, str], ...]
+    stand_ins: tuple[KnownRelease, ...]
+    sources: tuple[KnownRelease, ...] = ()
+    package_dates: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def digest(self) -> str:
+        """Hex SHA-256 of the request: a lock made from another one is stale."""
+        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class LockedPackage:
+    """One package of a lock and the one file that provides it.
+
+    `file` is the wheel's or sdist's file name, `sha256` its hash and `size` its bytes; all three are empty (`""`, `""`,
+    0) in an incomplete lock, where the package's index could not be reached. `index` is the name of the index that
+    served it, `via` who asked for it (sorted names; `PROFILE_VIA` for a profile's own requirement).
+    """
+
+    name: str
+    version: str
+    file: str
+    sha256: str
+    size: int
+    index: str
+    via: tuple[str, ...]
+
+    @property
+    def complete(self) -> bool:
+        """Whether the file is known by hash."""
+        return bool(self.sha256)
+
+    @property
+    def is_sdist(self) -> bool:
+        """Whether the package exists as a source distribution only, so that a stage has to make its wheel."""
+        return bool(self.file) and not self.file.endswith(".whl")
+
+
+@dataclass(frozen=True)
+class Lock:
+    """The exact set for one (profile, Python, arch); `packages` are sorted by normalised name."""
+
+    profile: str
+    python: str
+    arch: Arch
+    inputs: str
+    exclude_newer: str
+    resolver: str
+    packages: tuple[LockedPackage, ...]
+
+    @property
+    def complete(self) -> bool:
+        """Whether every file is known by hash."""
+        return all(package.complete for package in self.packages)

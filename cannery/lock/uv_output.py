@@ -1,0 +1,104 @@
+"""What uv answers: the files it chose, who asked for what, and what its explanation of a failure comes down to."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+import tomllib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+from cannery.lock.lock import PROFILE_VIA
+from cannery.lock.uv_input import PROJECT
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+LINE = re.compile(r"(?P<name>[a-z0-9][a-z0-9-]*)(?:\[[^\]]*\])?==(?P<version>\S+)(?: .*?)?(?:\s+# via (?P<via>.+))?")
+UNSATISFIABLE = "No solution found"
+# What uv says of a connection, a status or a body that was not what it needed.
+NETWORK = re.compile(
+    r"error sending request|[Ff]ailed to fetch|HTTP status|[Rr]equest failed|timed out|dns error|tls|[Cc]ertificate"
+    r"|[Cc]onnect(ion)? (error|refused)|[Rr]eceived some unexpected|error decoding response",
+)
+
+
+@dataclass(frozen=True)
+class ResolvedFile:
+    """A file that uv may install. `sha256` is "" and `size` 0 where the index does not tell."""
+
+    file: str
+    url: str
+    sha256: str
+    size: int
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """A package that uv chose, with its files for the target."""
+
+    name: str
+    version: str
+    wheels: tuple[ResolvedFile, ...]
+    sdist: ResolvedFile | None
+
+
+def parse_pylock(text: str) -> tuple[Resolved, ...]:
+    """Read a pylock.toml (PEP 751) as uv writes it for one target.
+
+    Raises `ValueError` when it is none, or has a package that comes from no index (a repository, a folder).
+    """
+    data = tomllib.loads(text)
+    packages = data.get("packages", [])
+    return tuple(sorted((_resolved(package) for package in packages), key=lambda package: package.name))
+
+
+def _resolved(package: Mapping[str, Any]) -> Resolved:
+    if "version" not in package or not (package.get("wheels") or package.get("sdist")):
+        raise ValueError(f"{package.get('name')} does not come from an index")
+    sdist = package.get("sdist")
+    wheels = tuple(_file(wheel) for wheel in package.get("wheels", ()))
+    return Resolved(package["name"], package["version"], wheels, _file(sdist) if sdist else None)
+
+
+def _file(entry: Mapping[str, Any]) -> ResolvedFile:
+    url = str(entry.get("url") or entry.get("path") or "")
+    name = str(entry.get("name") or unquote(urlsplit(url).path.rpartition("/")[2]))
+    return ResolvedFile(name, url, str(entry.get("hashes", {}).get("sha256", "")), int(entry.get("size", 0)))
+
+
+def parse_via(text: str) -> dict[str, tuple[str, tuple[str, ...]]]:
+    """Read requirements text with one-line annotations: name → (version, sorted names of who asked)."""
+    found: dict[str, tuple[str, tuple[str, ...]]] = {}
+    for line in text.splitlines():
+        match = LINE.fullmatch(line.strip())
+        if match:
+            askers = (match["via"] or "").split(", ")
+            found[match["name"]] = (match["version"], tuple(sorted({name for a in askers if (name := _asker(a))})))
+    return found
+
+
+def _asker(text: str) -> str:
+    if text.startswith(PROJECT):
+        return PROFILE_VIA
+    # `-c (workspace)`, `--override (workspace)`: a bound, not somebody who asks
+    return "" if text.startswith("-") else text
+
+
+def explain(stderr: str, profile: str, *, lines: int = 20, width: int = 110) -> str:
+    """Cut uv's explanation down to what matters: at most `lines` lines, in the words of the profile.
+
+    uv's advice about its own options is left out, since its user is not the one who calls uv.
+    """
+    kept: list[str] = []
+    for raw in stderr.splitlines():
+        line = re.sub(r"^\s*(error:|cause:|×|╰─▶|│)\s*", "", raw).strip()
+        if not line or line.startswith(("Resolved ", "warning:", "Using ", UNSATISFIABLE)):
+            continue
+        line = re.sub(r"\s*(Consider using|A compatible version may be available) .*$", "", line).replace(
+            PROJECT, profile
+        )
+        line = re.sub(r",? we can conclude that your requirements are unsatisfiable\.?", ": that cannot be met.", line)
+        kept += textwrap.wrap(line, width, subsequent_indent="  ", break_long_words=False)
+    return "\n".join(kept[:lines] if len(kept) <= lines else [*kept[: lines - 1], "…"])

@@ -1,0 +1,113 @@
+"""Patch sets in folders, `<repo>/<revision>/*.patch`: images/patches, and a user's own (PATCHES=folder)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cannery.errors import UnableError, UsageError
+from cannery.patches.patch_text import parse_patch
+from cannery.patches.sets import PatchSet
+from cannery.plan.patched import USER_SETS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from cannery.catalog.component import PatchSets
+    from cannery.patches.io.trees import Tree
+
+SUFFIX = ".patch"
+OURS = "images/patches"
+# What may stand beside sets: what `patches new` keeps about them, a page for people, and verl_npu's own marker.
+BESIDE = frozenset({"patch_summary.yaml", "README.md", "__init__.py"})
+SHOWN = 3
+LAYOUT = "a folder of patch sets is laid out as <repo>/<commit>/<name>.patch"
+
+
+def folder_sets(images: Path, own: Path | None) -> tuple[PatchSet, ...]:
+    """Return the patch sets of images/patches and of the user's folder, in that order.
+
+    Raises `FindingsError` for what is no patch, `UsageError` for a user's folder without a set and for files that would
+    be passed over, `UnableError` for what this user may not read.
+    """
+    found = _sets(images / "patches", OURS)
+    if own is None:
+        return found
+    mine = _sets(own, USER_SETS)
+    if not mine:
+        raise UsageError(f"{USER_SETS}: there is no patch set in {str(own)!r}", hint=LAYOUT)
+    return (*found, *mine)
+
+
+def _sets(folder: Path, origin: str) -> tuple[PatchSet, ...]:
+    by_set: dict[tuple[str, str], dict[str, bytes]] = {}
+    strange: list[str] = []
+    for path in _files(folder):
+        parts = path.relative_to(folder).parts
+        if len(parts) == 3 and path.suffix == SUFFIX and path.is_file():
+            by_set.setdefault((parts[0], parts[1]), {})[_name(path)] = _content(path)
+        elif path.name not in BESIDE:
+            strange.append("/".join(parts))
+    if strange:
+        # What somebody has put there is meant: nothing of it is passed over.
+        more = f" and {len(strange) - SHOWN} more" if len(strange) > SHOWN else ""
+        what = f"{', '.join(strange[:SHOWN])}{more} in {origin}: no patch that would be applied"
+        raise UsageError(what, where=str(folder), hint=LAYOUT)
+    return tuple(read_set(repo, rev, f"{origin}/{repo}/{rev}", texts) for (repo, rev), texts in sorted(by_set.items()))
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """Give all below `folder` that is no folder, without what begins with a dot; nothing where it is no folder."""
+    if not folder.is_dir():
+        return
+    try:
+        entries = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+    except OSError as error:
+        raise _unreadable(folder, error) from error
+    for path in entries:
+        if path.is_dir() and not path.is_symlink() and path.suffix != SUFFIX:
+            yield from _files(path)
+        else:
+            yield path
+
+
+def _name(path: Path) -> str:
+    name = path.name.removesuffix(SUFFIX)
+    if not name or not name.isprintable():
+        raise UsageError(f"{path.name!a} is no name for a patch", where=str(path.parent), hint="name it anew")
+    return name
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: OSError) -> UnableError:
+    hint = "let the user who runs this read it, or take it away"
+    return UnableError(f"cannot be read: {error.strerror}", where=str(path), hint=hint)
+
+
+def read_set(
+    repo: str, rev: str, origin: str, texts: Mapping[str, bytes], fuzz: Mapping[str, int] | None = None
+) -> PatchSet:
+    """Return a set of {name: content of its file}. Raises `FindingsError` for a patch that cannot be read."""
+    files = tuple(parse_patch(name, text) for name, text in sorted(texts.items()))
+    return PatchSet(repo=repo, rev=rev, origin=origin, files=files, fuzz=dict(fuzz or {}))
+
+
+def plugin_sets(plugin: str, kept: PatchSets | None, tree: Tree) -> dict[str, tuple[PatchSet, ...]]:
+    """Return by repo the patch sets that the tree of a plugin keeps. Raises `FindingsError` for what is no patch."""
+    if kept is None:
+        return {}
+    found: dict[tuple[str, str], dict[str, bytes]] = {}
+    for path in tree.paths:
+        inner = path.removeprefix(f"{kept.folder}/").split("/")
+        if path.startswith(f"{kept.folder}/") and len(inner) == 3 and path.endswith(SUFFIX):
+            found.setdefault((inner[0], inner[1]), {})[inner[2].removesuffix(SUFFIX)] = tree.read(path) or b""
+    sets: dict[str, tuple[PatchSet, ...]] = {}
+    for (repo, rev), texts in sorted(found.items()):
+        sets[repo] = (*sets.get(repo, ()), read_set(repo, rev, plugin, texts, kept.fuzz))
+    return sets

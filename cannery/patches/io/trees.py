@@ -1,0 +1,100 @@
+"""Reading single files out of a source as it came: a commit's tar, a local tree's, or a source distribution."""
+
+from __future__ import annotations
+
+import tarfile
+import zipfile
+from typing import TYPE_CHECKING, Protocol
+
+from cannery.errors import UnableError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+class Tree(Protocol):
+    """What can be asked of a tree's files, wherever they are."""
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Every file's path."""
+
+    def read(self, path: str) -> bytes | None:
+        """Return the content of a file; None when there is none."""
+
+
+class TreeReader:
+    """The files of one archive by their path in the tree. A source distribution's one top folder is left away.
+
+    Symbolic links and folders are no files here. Raises `UnableError` for an archive that cannot be read.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        try:
+            self._archive: zipfile.ZipFile | tarfile.TarFile = (
+                zipfile.ZipFile(file) if file.suffix == ".zip" else tarfile.open(file)  # noqa: SIM115 - close() does
+            )
+            names = dict(self._members())
+            links = tuple(self._links())
+        except (OSError, tarfile.TarError, zipfile.BadZipFile) as error:
+            raise UnableError(f"{file.name} cannot be read: {error}", where=str(file.parent)) from error
+        # As templates/tools/hook.py unpacks it: only what is compressed is a source distribution.
+        is_sdist = file.suffix != ".tar" and len({name.split("/")[0] for name in names}) == 1
+        self._names = {name.partition("/")[2] if is_sdist else name: member for name, member in names.items()}
+        self.links = frozenset(name.partition("/")[2] if is_sdist else name for name in links)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._archive.close()
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Every file's path."""
+        return tuple(self._names)
+
+    def read(self, path: str) -> bytes | None:
+        """Return the content of a file; None when there is none."""
+        member = self._names.get(path)
+        if member is None:
+            return None
+        try:
+            if isinstance(self._archive, zipfile.ZipFile):
+                return self._archive.read(str(member))
+            stream = self._archive.extractfile(str(member))
+            return stream.read() if stream else None
+        except (OSError, tarfile.TarError, zipfile.BadZipFile) as error:
+            raise UnableError(f"{self._file.name} cannot be read: {error}", where=str(self._file.parent)) from error
+
+    def is_executable(self, path: str) -> bool:
+        """Whether a file may be executed; False for one that is not there."""
+        member = self._names.get(path)
+        if member is None or isinstance(self._archive, zipfile.ZipFile):
+            return False
+        return bool(self._archive.getmember(member).mode & 0o100)
+
+    def trouble(self, path: str) -> str:
+        """Say why no file can be written at `path`: a symlink on the way, or a file and a folder of one name; "" if so.
+
+        What is written through a symlink lands in another file.
+        """
+        parts = path.split("/")
+        ways = ["/".join(parts[:count]) for count in range(1, len(parts) + 1)]
+        link = next((way for way in ways if way in self.links), None)
+        if link is not None:
+            return f"{link} is a symlink in the tree"
+        file = next((way for way in ways[:-1] if way in self._names), None)
+        if file is not None:
+            return f"{file} is a file in the tree, and no folder"
+        return f"{path} is a folder in the tree" if any(name.startswith(f"{path}/") for name in self._names) else ""
+
+    def _links(self) -> Iterator[str]:
+        if not isinstance(self._archive, zipfile.ZipFile):
+            yield from (member.name for member in self._archive if member.issym() or member.islnk())
+
+    def _members(self) -> Iterator[tuple[str, str]]:
+        if isinstance(self._archive, zipfile.ZipFile):
+            yield from ((info.filename, info.filename) for info in self._archive.infolist() if not info.is_dir())
+        else:
+            yield from ((member.name, member.name) for member in self._archive if member.isreg())

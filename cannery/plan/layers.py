@@ -1,0 +1,127 @@
+"""The layers of a plan, and the digests of all that decides what is in them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from cannery.plan.patched import words_of
+from cannery.plan.plan import Inputs, Layer, LayerKind, Plan
+from cannery.plan.tags import PLAN_DIGITS
+from cannery.recipe.base_env import expand_env
+from cannery.recipe.environment import image_environment
+from cannery.recipe.recipe import with_arch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from cannery.plan.grouping import Group
+    from cannery.plan.source_step import SourceStep
+    from cannery.recipe.recipe import Chosen, Recipe
+
+
+def planned_environment(recipe: Recipe) -> Mapping[str, str]:
+    """Return the complete environment of an image: that of its base, and what the profile adds."""
+    return image_environment(recipe, expand_env(recipe.base.line, recipe.target, recipe.base.tag))
+
+
+def _digest(value: Any) -> str:  # noqa: ANN401 - JSON
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:PLAN_DIGITS]
+
+
+def plan_digest(recipe: Recipe, inputs: Inputs, sources: tuple[SourceStep, ...]) -> str:
+    """Return the digest of everything that goes into an image: 12 hex digits, the same for every arch."""
+    return _digest(_arch_independent(recipe, inputs, sources))
+
+
+def _arch_independent(recipe: Recipe, inputs: Inputs, sources: tuple[SourceStep, ...]) -> dict[str, Any]:
+    """Return what decides an image's content in every arch; the arch itself is left out."""
+    patched = {step.name: [asdict(one) for one in step.patched_by] for step in sources if step.patched_by}
+    target = {k: v for k, v in asdict(recipe.target).items() if k != "arch"}
+    return {
+        "profile": recipe.name,
+        "target": target,
+        "base": [recipe.base.kind, recipe.base.line.model_dump(mode="json"), recipe.base.references],
+        "components": [[c.name, *_told(c)] for c in recipe.chosen],
+        "profile_file": recipe.profile.model_dump(
+            mode="json", exclude={"summary", "documents", "warnings"}, exclude_defaults=True
+        ),
+        "locks": {arch: [asdict(p) for p in lock.packages] for arch, lock in sorted(inputs.locks.items())},
+        # ATB's C++ ABI differs by arch (`cannery.recipe.atb`).
+        "env": {arch: planned_environment(with_arch(recipe, arch)) for arch in sorted(inputs.locks)},
+        "templates": dict(inputs.templates),
+        "forced": inputs.forced,
+        **({"patched": patched} if patched else {}),
+        **({"local": {name: asdict(tree) for name, tree in sorted(inputs.local.items())}} if inputs.local else {}),
+    }
+
+
+def _told(chosen: Chosen) -> tuple[Any, ...]:
+    """What a component's file says of the pin; what it knows of other revisions changes no image."""
+    others = {"summary", "metadata", "revisions", "releases", "archives"}
+    file = chosen.component.model_dump(mode="json", exclude=others, exclude_defaults=True)
+    told = chosen.known or chosen.archive
+    known = (
+        told.model_dump(mode="json", exclude={"source", "note", "requires_from"}, exclude_defaults=True)
+        if told
+        else None
+    )
+    return file, known, chosen.version, chosen.commit, chosen.release
+
+
+def make_layers(plan: Plan, inputs: Inputs) -> Iterator[Layer]:
+    """Give the layers of `plan` in the order in which they stand on the base, each with the digest of its inputs."""
+    # uv, the interpreter's minor version and stage.py decide how wheels become files; the other build tools only
+    # matter to built groups.
+    uv = [p.version for p in inputs.tools.packages if p.name == "uv"]
+    common = [plan.epoch, _of(inputs, "tools/stage.py"), inputs.tools.python, uv]
+    built_by = [[p.name, p.sha256] for p in inputs.tools.packages]
+    summary = f"system packages: {' '.join(plan.system_packages) or 'none'}"
+    user = plan.recipe.profile.user
+    # The environment is written into profile.d too.
+    system = [plan.base_reference, plan.system_packages, plan.env, user.model_dump() if user else None]
+    below = [_digest([plan.epoch, _of(inputs, "tools/system.sh"), system])]
+    yield Layer("system", LayerKind.SYSTEM, below[0], summary)
+    yield Layer("venv", LayerKind.VENV, _digest([common, plan.base_reference]), "an empty virtual environment")
+    for archive in plan.archives:
+        # It is compiled on the system alone.
+        made_by = [asdict(archive), [_of(inputs, f"tools/{name}") for name in ("archive.py", "hook.py")], below[0]]
+        summary = f"{', '.join(archive.files)} of {archive.file}"
+        yield Layer(archive.name, LayerKind.ARCHIVE, _digest([common, made_by]), summary)
+    for group in plan.groups:
+        kind = LayerKind.BUILT if group.built else LayerKind.GROUP
+        content = [[p.name, p.version, p.sha256] for p in group.packages]
+        below.append(_digest([common, kind, content, built_by if group.built else []]))
+        yield Layer(group.name, kind, below[-1], _names(group), len(group.packages), group.size)
+    for step in plan.sources:
+        tools = ("source.py", "hook.py", "overlay.py", *(("native.py",) if step.native else ()))
+        # What is native is compiled on the system, with the wheels of every group in place.
+        # What is only told of a source, in the manifest, changes no file of its layer.
+        built = {key: value for key, value in asdict(step).items() if key not in {"commit", "dirty"}}
+        made_by = [built, [_of(inputs, f"tools/{name}") for name in tools], built_by, below * step.native]
+        yield Layer(step.name, LayerKind.SOURCE, _digest([common, made_by]), _source_words(step))
+    if plan.links:
+        summary = ", ".join(link.path for link in plan.links)
+        yield Layer("links", LayerKind.LINKS, _digest([common, [asdict(link) for link in plan.links]]), summary)
+    files = [plan.digest, list(plan.forced), str(plan.recipe.target.arch), _of(inputs, "rootfs/")]
+    yield Layer("files", LayerKind.FILES, _digest([common, files]), "manifest and verify script")
+
+
+def _source_words(step: SourceStep) -> str:
+    if step.is_local:
+        at = f" at {step.commit[:12]}" if step.commit else ""
+        changed = ", with changes" if step.dirty else ""
+        return f"{step.package}, {step.install} of your own tree{at}{changed}{words_of(step.patched_by)}"
+    origin = f"release {step.release}" if step.release else f"commit {(step.commit or 'none')[:12]}"
+    return f"{step.package} {step.version}, {step.install} of {origin}{words_of(step.patched_by)}"
+
+
+def _of(inputs: Inputs, prefix: str) -> list[tuple[str, str]]:
+    return sorted((name, digest) for name, digest in inputs.templates.items() if name.startswith(prefix))
+
+
+def _names(group: Group) -> str:
+    names = [f"{p.name} {p.version}" for p in group.packages]
+    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")

@@ -1,0 +1,131 @@
+"""Make a plan: what a layer holds, and the digest of its inputs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from cannery.errors import FindingsError
+from cannery.plan.grouping import make_groups
+from cannery.plan.layers import make_layers, plan_digest, planned_environment
+from cannery.plan.patched import with_patchers
+from cannery.plan.plan import Family, Inputs, Link, Plan
+from cannery.plan.source_step import source_steps
+from cannery.plan.steps import archive_steps
+from cannery.recipe.left_out import left_out
+from cannery.recipe.trees import tree_links
+from cannery.standin.spec import standin_reference
+from cannery.vocab import Arch, BaseKind, ComponentKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from cannery.lock.lock import Lock, LockedPackage
+    from cannery.recipe.recipe import Chosen, Recipe
+
+
+def make_plan(recipe: Recipe, inputs: Inputs) -> Plan:
+    """Plan the image of `recipe`. Raises `FindingsError` when a lock that it needs is missing or incomplete."""
+    lock = inputs.locks.get(recipe.target.arch)
+    if lock is None:
+        raise FindingsError(f"no lock for {recipe.name} on {recipe.target.arch}", hint="run `python build.py lock`")
+    if not lock.complete:
+        raise FindingsError(
+            f"the lock of {recipe.name} for {recipe.target.arch} is incomplete: {', '.join(_open(lock.packages))}",
+            hint=_completed(recipe, lock, inputs),
+        )
+    base, build = _references(recipe, lock, inputs)
+    sources = with_patchers(recipe, tuple(source_steps(recipe, lock, inputs.socs, inputs.local)), inputs.patch_sets)
+    archives = tuple(archive_steps(recipe))
+    stepped = {step.package for step in sources}
+    stepped |= {lacking.name for lacking in left_out(recipe)}
+    packages_of = tuple(package for package in lock.packages if package.name not in stepped)
+    groups = make_groups(packages_of, tuple(c.package for c in (*recipe.wheels, *recipe.sources)))
+    family = package_family(recipe)
+    system = [c for c in recipe.chosen if c.component.kind is ComponentKind.SYSTEM]
+    packages = sorted({p for c in system for p in _packages(c, family)})
+    links = [link for c in system for link in _links(c, family, recipe.target.arch)]
+    links += [Link(path, target) for path, target in tree_links(recipe)]
+    plan = Plan(
+        recipe=recipe,
+        lock=lock,
+        tools=inputs.tools,
+        base_reference=base,
+        build_reference=build,
+        build_arch=inputs.build_arch,
+        groups=groups,
+        archives=archives,
+        sources=sources,
+        layers=(),
+        system_packages=tuple(packages),
+        links=tuple(links),
+        env=planned_environment(recipe),
+        epoch=plan_epoch(recipe),
+        digest=plan_digest(recipe, inputs, sources),
+        forced=inputs.forced,
+    )
+    return replace(plan, layers=tuple(make_layers(plan, inputs)))
+
+
+def _completed(recipe: Recipe, lock: Lock, inputs: Inputs) -> str:
+    """Say how to come to a complete lock: on a host that reaches the indexes, or for an arch that has one already."""
+    indexes = ", ".join(sorted({package.index for package in lock.packages if not package.complete}))
+    hint = f"make lock PROFILE={recipe.name} where index {indexes} can be reached (images/indexes.yaml)"
+    complete = [arch for arch, other in inputs.locks.items() if other.complete]
+    return hint + (f"; the lock for ARCH={complete[0]} is complete" if complete else "")
+
+
+def plan_epoch(recipe: Recipe) -> int:
+    """Return the mtime (seconds) of all that the layers add: the start of the profile's date bound in UTC."""
+    return int(datetime.fromisoformat(recipe.profile.exclude_newer).replace(tzinfo=UTC).timestamp())
+
+
+def package_family(recipe: Recipe) -> Family:
+    """Return the package manager's family of the base: apt on Ubuntu and on the stand-in, which is Debian; else dnf."""
+    is_debian = recipe.base.kind is BaseKind.STANDIN or recipe.target.os.startswith(("ubuntu", "debian"))
+    return "apt" if is_debian else "dnf"
+
+
+def _packages(chosen: Chosen, family: Family) -> tuple[str, ...]:
+    """Return the system packages of a component; raise `FindingsError` where it has none for this package manager."""
+    found = chosen.component.system.get(family)
+    if found is None:
+        raise FindingsError(
+            f"component {chosen.name} names no {family} packages, which this base needs",
+            where=f"images/components/{chosen.name}.yaml",
+            hint=f"add `system: {{{family}: […]}}`; an empty list says that nothing is needed",
+        )
+    return found
+
+
+def _links(chosen: Chosen, family: Family, arch: Arch) -> Iterator[Link]:
+    for path, targets in sorted(chosen.component.links.items()):
+        target = targets.get(family, {}).get(arch)
+        if target is None:
+            raise FindingsError(
+                f"component {chosen.name} does not say where {path} leads with {family} on {arch}",
+                where=f"images/components/{chosen.name}.yaml",
+                hint=f"add it below `links`, `{path}`, `{family}`",
+            )
+        yield Link(path, target)
+
+
+def _open(packages: Iterable[LockedPackage]) -> list[str]:
+    return [f"{p.name} {p.version} (index {p.index})" for p in packages if not p.complete]
+
+
+def _references(recipe: Recipe, lock: Lock, inputs: Inputs) -> tuple[str, str]:
+    """Return the image to stand on, and the image of the build host's arch that the stages run in."""
+    if recipe.base.kind is not BaseKind.STANDIN:
+        return recipe.base.references[0], recipe.base.references[0]
+    reference = standin_reference(recipe, lock, inputs.standin)
+    if inputs.build_arch is recipe.target.arch:
+        return reference, reference
+    native = inputs.locks.get(inputs.build_arch)
+    if native is None:
+        raise FindingsError(
+            f"the stages run on this host's {inputs.build_arch}, for which {recipe.name} has no lock",
+            hint=f"add {inputs.build_arch} to the profile's arch and run `python build.py lock {recipe.name}`",
+        )
+    return reference, standin_reference(recipe, native, inputs.standin)

@@ -1,0 +1,290 @@
+"""The manifest that every image carries at /opt/cannery/manifest.json (docs/manifest.schema.json)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from cannery import __version__
+from cannery.catalog.requirement import package_name
+from cannery.plan.overlay import cache_folders, overlay_files
+from cannery.plan.train import train_skips
+from cannery.recipe.atb import atb_abi
+from cannery.recipe.left_out import unlinked
+from cannery.util.image_reference import BASE_DIGEST, BASE_NAME, split_digest
+from cannery.vocab import BaseKind, Install
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from cannery.catalog.compatibility import Compatibility
+    from cannery.plan.patched import Patch
+    from cannery.plan.plan import Plan
+    from cannery.plan.source_step import SourceStep
+    from cannery.plan.steps import ArchiveStep
+
+MANIFEST_SCHEMA = 1
+MANIFEST_PATH = "/opt/cannery/manifest.json"
+UNITS: Mapping[str, int] = {"k": 2**10, "m": 2**20, "g": 2**30}
+
+
+def size_bytes(text: str) -> int:
+    """Return bytes of a size as docker writes it (`16g`, `512m`, `1024`)."""
+    unit = UNITS.get(text[-1:].lower())
+    return int(text[:-1]) * unit if unit else int(text)
+
+
+def manifest(plan: Plan, compatibility: Compatibility) -> dict[str, Any]:
+    """Return the manifest of the planned image as JSON values."""
+    recipe = plan.recipe
+    reasons = _not_importable(plan)
+    patches = [_patch(tree.component, patch, reasons) for tree in plan.patched for patch in tree.patches]
+    group_of = {package.name: group for group in plan.groups for package in group.packages}
+    return {
+        "schema": MANIFEST_SCHEMA,
+        "tool": {"name": "cannery", "version": __version__},
+        "profile": recipe.name,
+        "plan": plan.digest,
+        "target": {
+            "cann": recipe.target.cann,
+            "chip": str(recipe.target.chip),
+            "os": recipe.target.os,
+            "python": recipe.target.python,
+            "arch": str(recipe.target.arch),
+        },
+        "base": _base(plan),
+        "wheels": [
+            {
+                "name": package.name,
+                "version": package.version,
+                "hash": f"sha256:{package.sha256}",
+                "group": group_of[package.name].name,
+                "file": package.file,
+                "built": package.is_sdist,
+            }
+            for package in plan.lock.packages
+            if package.name in group_of
+        ],
+        "sources": [_source(plan, step) for step in plan.sources],
+        **({"archives": [_archive(step) for step in plan.archives]} if plan.archives else {}),
+        "patches": patches,
+        "patches_left_out": [asdict(one) for one in plan.not_patched],
+        "env": dict(plan.env),
+        "labels": labels(plan),
+        "checks": _checks(plan),
+        "shm_min_bytes": size_bytes(recipe.profile.shm_size),
+        "user": _user(plan),
+        "deny": sorted(d.pattern for d in compatibility.deny),
+        "exclusive": [list(names) for names in compatibility.exclusive],
+        "may_skip": sorted(
+            {
+                *recipe.profile.may_skip.get(recipe.base.kind, ()),
+                *_not_looked_at(plan),
+                *patch_skips(patches),
+                *train_skips(recipe),
+            }
+        ),
+        "left_out": [asdict(lacking) for lacking in plan.left_out],
+        "forced": list(plan.forced),
+        "overrides": [o.model_dump() for o in recipe.profile.overrides],
+        "excludes": [e.model_dump() for e in recipe.profile.excludes],
+    }
+
+
+def manifest_text(plan: Plan, compatibility: Compatibility) -> str:
+    """Return the manifest as it stands in the image."""
+    return json.dumps(manifest(plan, compatibility), indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def labels(plan: Plan) -> dict[str, str]:
+    """Return the image's labels: what it is, on what it stands, whether it was forced."""
+    recipe = plan.recipe
+    reference, digest = split_digest(plan.base_reference)
+    found = {
+        "org.opencontainers.image.title": recipe.name,
+        "org.opencontainers.image.description": recipe.profile.summary,
+        "org.opencontainers.image.version": str(plan.tag),
+        BASE_NAME: reference,
+        **({BASE_DIGEST: digest} if digest else {}),
+        "org.cannery.version": __version__,
+        "org.cannery.profile": recipe.name,
+        "org.cannery.plan": plan.digest,
+        "org.cannery.target": str(recipe.target),
+        "org.cannery.base.kind": str(recipe.base.kind),
+    }
+    if plan.forced:
+        found["org.cannery.forced"] = ",".join(plan.forced)
+    if recipe.base.kind is BaseKind.STANDIN:
+        found["org.cannery.warning"] = "stand-in base: no CANN inside, it can run nothing on an NPU"
+    return found
+
+
+def _source(plan: Plan, step: SourceStep) -> dict[str, Any]:
+    """Return what the manifest says of a source. A user's own tree has whatever version it has: null."""
+    is_own = step.release is None and step.content != step.commit
+    (chosen,) = (c for c in plan.recipe.sources if c.name == step.name)
+    # A build that is told the chip makes kernels for it; others compile for every chip alike.
+    has_kernels = step.native and chosen.component.soc_variable is not None
+    return {
+        "name": step.package,
+        "component": step.name,
+        "version": None if is_own else step.version,
+        "install": str(step.install),
+        "path": step.path if step.install is not Install.WHEEL else None,
+        "repository": None,
+        "commit": step.commit,
+        "release": step.release,
+        "dirty": step.dirty,
+        "without": step.without,
+        "chips": [str(plan.recipe.target.chip)] if has_kernels else [],
+    }
+
+
+def _patch(component: str, patch: Patch, reasons: Mapping[str, str]) -> dict[str, Any]:
+    """Return what the manifest says of a patch: its files, and which functions of theirs have to be the ones in use.
+
+    `reasons` are those for which a module cannot be imported, by its first part.
+    """
+    return {
+        "name": patch.name,
+        "digest": patch.digest,
+        "component": component,
+        "from": patch.origin,
+        "rev": patch.rev,
+        "files": [
+            {
+                "path": file.path,
+                "before": file.before,
+                "after": file.after,
+                "module": file.module,
+                "functions": [{"name": one.qualname, "sha256": one.sha256} for one in file.functions],
+                **({} if file.executable is None else {"executable": file.executable}),
+                **({"standin": reason} if (reason := reasons.get(file.module.partition(".")[0])) else {}),
+            }
+            for file in patch.files
+        ],
+    }
+
+
+def _archive(step: ArchiveStep) -> dict[str, Any]:
+    """Return what the manifest says of what a tarball was built into."""
+    return {
+        "component": step.name,
+        "version": step.version,
+        "file": step.file,
+        "hash": f"sha256:{step.sha256}",
+        "files": list(step.files),
+    }
+
+
+def _base(plan: Plan) -> dict[str, Any]:
+    base = plan.recipe.base
+    reference, digest = split_digest(plan.base_reference)
+    return {
+        "reference": reference,
+        "digest": digest,
+        "kind": str(base.kind),
+        "python_home": f"/usr/local/python{base.tag.python}",
+        "toolkit_home": base.line.toolkit_home,
+        "set_env": list(base.line.set_env),
+        "atb_abi": atb_abi(plan.recipe),
+        "version_files": [
+            {"path": file.at(plan.recipe.target.arch), "name": file.name, "version": plan.recipe.target.cann}
+            for file in base.line.version_files
+        ],
+    }
+
+
+def _checks(plan: Plan) -> dict[str, Any]:
+    chosen = plan.recipe.chosen
+    return {
+        "imports": [
+            {
+                "module": item.module,
+                "component": c.name,
+                **({"attribute": item.attribute} if item.attribute else {}),
+                **({"equals": item.equals} if item.equals else {}),
+                **({"standin": item.standin} if item.standin else {}),
+            }
+            for c in chosen
+            for item in c.component.imports
+        ],
+        "libraries": [path for c in chosen for path in c.component.libraries],
+        # What the compiler makes of it is not known beforehand: that it is there is all that can be held against it.
+        "files": [
+            *({"path": path, "sha256": None} for step in plan.archives for path in step.files),
+            *({"path": path, "sha256": _sha256(text)} for path, text in overlay_files(plan).items()),
+        ],
+        "native": [],
+        **({"library_allow": patterns} if (patterns := _unlinked(plan)) else {}),
+        **({"writable": sorted(folders)} if (folders := cache_folders(plan.recipe)) else {}),
+        **({"programs": programs} if (programs := _programs(plan)) else {}),
+        "pip_check_allow": [*plan.recipe.profile.pip_check_allow, *_bent(plan)],
+    }
+
+
+def _programs(plan: Plan) -> list[str]:
+    """Return what is called at run time, of the components that are in the image."""
+    lacking = {one.name for one in plan.left_out}
+    return sorted({name for c in plan.recipe.chosen if c.package not in lacking for name in c.component.programs})
+
+
+def _user(plan: Plan) -> dict[str, Any] | None:
+    user = plan.recipe.profile.user
+    return None if user is None else {"uid": user.uid, "gid": user.gid, "name": user.name, "home": user.home}
+
+
+def _sha256(text: str) -> str:
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def _bent(plan: Plan) -> list[str]:
+    """Return patterns of what `pip check` says of overrides, excludes and what is left out: all bent on purpose."""
+    profile = plan.recipe.profile
+    overridden = sorted({package_name(item.requirement) for item in profile.overrides})
+    excluded = sorted({package_name(e.requirement) for e in profile.excludes} | {o.name for o in plan.left_out})
+    return [
+        *(rf"(?i) has requirement {_any_spelling(name)}[^\w.-].*, but you have " for name in overridden),
+        *(rf"(?i) requires {_any_spelling(name)}, which is not installed" for name in excluded),
+    ]
+
+
+def _unlinked(plan: Plan) -> list[str]:
+    """Return patterns of what static.libraries says of kernels that link a CANN which a stand-in does not have."""
+    modules = {item.module.partition(".")[0] for c in unlinked(plan.recipe) for item in c.component.imports}
+    return [rf"/site-packages/{re.escape(module)}/.* needs lib\S+, which is not found" for module in sorted(modules)]
+
+
+def _not_importable(plan: Plan) -> dict[str, str]:
+    """Return by module why it cannot be imported on the stand-in; nothing on any other base."""
+    if plan.recipe.base.kind is not BaseKind.STANDIN:
+        return {}
+    return {i.module: i.standin for c in plan.recipe.chosen for i in c.component.imports if i.standin}
+
+
+def _not_looked_at(plan: Plan) -> list[str]:
+    """Return the ids of the checks that import what is left out, and of the one that looks at a chip's kernels."""
+    imports = [f"import.{module}" for lacking in plan.left_out for module in lacking.modules]
+    imports += [f"import.{module}" for module in _not_importable(plan)]
+    told_chips = {chosen.name for chosen in plan.recipe.sources if chosen.component.soc_variable}
+    without = any(step.without for step in plan.sources if step.name in told_chips)
+    return [*imports, *(["static.device-type"] if without else [])]
+
+
+def patch_skips(patches: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return the ids of the checks of patches that nothing is left of on a stand-in: none of their modules imports.
+
+    `patches` is the manifest's list. Verify makes one check, import.patch.<name>, of all patches of a name.
+    """
+    files: dict[str, list[Mapping[str, Any]]] = {}
+    for patch in patches:
+        mine = [file for file in patch["files"] if file.get("module") and file.get("functions")]
+        files.setdefault(f"import.patch.{re.sub(r'[^A-Za-z0-9_.-]+', '-', patch['name'])}", []).extend(mine)
+    return [name for name, mine in files.items() if mine and all(file.get("standin") for file in mine)]
+
+
+def _any_spelling(name: str) -> str:
+    return name.replace("-", "[-_.]+")

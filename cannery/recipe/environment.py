@@ -1,0 +1,104 @@
+"""The environment of an image: one table, from which ENV and /etc/profile.d/cannery.sh are both made.
+
+The base's own values come first (`base_env.expand_env`), with ATB of torch_npu's C++ ABI (`atb`), then the virtual
+environment's, the trees on PYTHONPATH (`trees`), components' in the profile's order, the profile's. A component's value
+may refer to a name set before as `${NAME}`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from cannery.errors import UsageError
+from cannery.plan.overlay import OVERLAY, cache_folders, overlay_site
+from cannery.recipe.atb import known_abi, with_abi
+from cannery.recipe.trees import python_folders
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cannery.recipe.recipe import Recipe
+
+VENV = "/opt/venv"
+PYTHONPATH = "PYTHONPATH"
+REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+def image_environment(recipe: Recipe, base: Mapping[str, str]) -> dict[str, str]:
+    """Return the complete environment of the image, in the order in which it is set."""
+    abi = known_abi(recipe)
+    env = dict(base) if abi is None else with_abi(base, abi)
+    env["VIRTUAL_ENV"] = VENV
+    env["PATH"] = f"{VENV}/bin:{env['PATH']}"
+    if folders := python_folders(recipe):
+        # Behind the base's own: what CANN imports is found where CANN put it.
+        env[PYTHONPATH] = ":".join((env.get(PYTHONPATH, ""), *folders))
+    if recipe.profile.user is not None:
+        _for_a_user(env, recipe)
+    for chosen in recipe.chosen:
+        _extend(env, chosen.component.env)
+    _extend(env, recipe.profile.env)
+    return {name: _without_empty(value) if name.endswith("PATH") else value for name, value in env.items()}
+
+
+def _for_a_user(env: dict[str, str], recipe: Recipe) -> None:
+    """Add what lets another user than root write: the folders of caches, and the environment that pip installs into.
+
+    Python stays /opt/venv's; its pip runs as the overlay's (`image_user.PIP_SETTINGS`). What it brought stands last on
+    PYTHONPATH, which is before /opt/venv: a newer release that a user installs is the one in use.
+    """
+    venv, *rest = env["PATH"].split(":")
+    env["PATH"] = ":".join((venv, f"{OVERLAY}/bin", *rest))
+    env[PYTHONPATH] = ":".join((env.get(PYTHONPATH, ""), overlay_site(recipe)))
+    env |= cache_folders(recipe)
+
+
+def _without_empty(value: str) -> str:
+    """Drop the empty segments that `A=x:$A` leaves where A was unset.
+
+    To Python, the loader and the shell an empty segment is the working directory: a folder named vllm there would
+    shadow the package (vllm-project/vllm-ascend issue 527).
+    """
+    return ":".join(segment for segment in value.split(":") if segment)
+
+
+def _extend(env: dict[str, str], values: Mapping[str, str]) -> None:
+    for name, value in values.items():
+        env[name] = REFERENCE.sub(lambda match: env.get(match[1], ""), value)
+
+
+def profile_script(env: Mapping[str, str]) -> str:
+    """Return /etc/profile.d/cannery.sh: what a login shell needs, since /etc/profile resets PATH, and ssh drops all.
+
+    A shell that has the image's environment (VIRTUAL_ENV tells) gets PATH back and keeps every other value, so that
+    `docker run -e` is not undone by `bash -l`; a session that begins without it gets everything, whatever the base's
+    own profile scripts set before.
+    """
+    lines = [f"    export {name}={shell_quote(value)}" for name, value in env.items() if name != "PATH"]
+    return "\n".join(
+        [
+            "# Made by Cannery from the same table as the image's ENV: login shells get the same environment.",
+            f"export PATH={shell_quote(env['PATH'])}",
+            'if [ -z "${VIRTUAL_ENV+set}" ]; then',
+            *lines,
+            "fi",
+            "",
+        ]
+    )
+
+
+def shell_quote(value: str) -> str:
+    """Quote `value` for a POSIX shell, always in single quotes."""
+    return "'" + value.replace("'", "'\\''") + "'"
+
+
+def docker_quote(value: str) -> str:
+    """Quote `value` for a Dockerfile's ENV or LABEL: double quotes, nothing expanded.
+
+    Raises `UsageError` for more than one line, since the second would be an instruction.
+    """
+    if "\n" in value or "\r" in value:
+        raise UsageError(f"{value!r} has more than one line", hint="a value of ENV or LABEL is one line")
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("$", "\\$")
+    return f'"{escaped}"'

@@ -1,0 +1,200 @@
+"""A recipe is a profile bound to one target: which components at which versions, on which base, asking what."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+from packaging.utils import canonicalize_name
+
+from cannery.errors import FindingsError
+from cannery.vocab import Arch, BaseKind, ComponentKind, Install
+
+if TYPE_CHECKING:
+    from cannery.catalog.catalog import BaseLine, BaseTag, Profile
+    from cannery.catalog.component import Archive, Component, Known, OnStandIn
+    from cannery.catalog.target import Target
+
+STANDIN = "standin"
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a user may say about a target, as texts; None keeps the profile's value. `pins` are `NAME==VERSION`.
+
+    `sources` is `release`, or `release:NAME,NAME`: releases in the place of commits, of all sources that have one or of
+    those that are named. `as_documented` takes the versions that the profile's guide names. `local` are the sources
+    whose tree is the user's own, by component or distribution: no release takes their place.
+    """
+
+    cann: str | None = None
+    chip: str | None = None
+    os: str | None = None
+    python: str | None = None
+    arch: str | None = None
+    base: str | None = None
+    pins: tuple[str, ...] = ()
+    force: bool = False
+    sources: str | None = None
+    as_documented: bool = False
+    local: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A component of a recipe: its name, its catalog entry and the version it is pinned to (None: the resolver's).
+
+    `arch` is the recipe's: the index and the build of a version may depend on it. A source is pinned to a `commit`, or
+    to the `release` on the package index that is taken in its place; `version` is then what it calls itself.
+    """
+
+    name: str
+    component: Component
+    version: str | None
+    extras: tuple[str, ...]
+    reason: str
+    arch: Arch
+    commit: str | None = None
+    release: str | None = None
+
+    @property
+    def known(self) -> Known | None:
+        """What is known of a source at its pin without fetching it; None for other kinds."""
+        if self.commit is not None:
+            return self.component.revisions.get(self.commit)
+        return self.component.releases.get(self.release) if self.release is not None else None
+
+    @property
+    def archive(self) -> Archive | None:
+        """The tarball of an archive; None for other kinds."""
+        return self.component.archives.get(self.version or "")
+
+    @property
+    def file(self) -> Literal["", "sdist", "wheel"]:
+        """What a lock has of a source: nothing of a commit, and of a release one file."""
+        if self.release is None:
+            return ""
+        return "sdist" if self.component.releases[self.release].sdist else "wheel"
+
+    @property
+    def package(self) -> str:
+        """The distribution's normalised name."""
+        return canonicalize_name(self.component.package or self.name)
+
+    @property
+    def requirement(self) -> str:
+        """The PEP 508 requirement of a `wheels` component, its local version segment included."""
+        extras = sorted({*self.component.extras, *self.extras})
+        name = self.package + (f"[{','.join(extras)}]" if extras else "")
+        return f"{name}=={self.full_version}" if self.version else name
+
+    @property
+    def index(self) -> str | None:
+        """The only index that it may come from; None is the host's default index."""
+        return self.component.index_on(self.arch, self.version)
+
+    @property
+    def full_version(self) -> str | None:
+        """The pinned version with the local segment that the component's index uses (`2.13.0+cpu`)."""
+        if self.version is None or self.component.local is None or "+" in self.version:
+            return self.version
+        if self.index != self.component.index:
+            return self.version
+        return f"{self.version}+{self.component.local}"
+
+
+@dataclass(frozen=True)
+class Base:
+    """What the layers stand on.
+
+    `references` are full image references in the order in which they are tried; the stand-in has none here: its
+    reference is worked out with the lock (`cannery.plan.make`).
+    """
+
+    kind: BaseKind
+    references: tuple[str, ...]
+    line: BaseLine
+    # The target's tag, and what the line knows of it; None when there is no such image.
+    tag_name: str
+    found: BaseTag | None
+
+    @property
+    def tag(self) -> BaseTag:
+        """What is known of the target's tag. Raises `FindingsError` when no such image exists."""
+        if self.found is None:
+            raise FindingsError(f"no CANN image {self.tag_name}", where=f"images/bases/{self.line.cann}.yaml")
+        return self.found
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A profile bound to one target."""
+
+    name: str
+    profile: Profile
+    target: Target
+    base: Base
+    chosen: tuple[Chosen, ...]
+    pins: tuple[str, ...]
+    force: bool
+    # Bounds that follow from the compatibility table: torch's by torch_npu's row, and those of what follows torch.
+    held: tuple[str, ...] = ()
+    # Sources whose release is taken in the place of a commit (`Options.sources`), and `Options.as_documented`.
+    released: tuple[str, ...] = ()
+    as_documented: bool = False
+
+    @property
+    def file(self) -> str:
+        """The profile's file, for messages."""
+        return f"images/profiles/{self.name}.yaml"
+
+    @property
+    def wheels(self) -> tuple[Chosen, ...]:
+        """The components that come as wheels, in the profile's order."""
+        return tuple(c for c in self.chosen if c.component.kind is ComponentKind.WHEELS)
+
+    @property
+    def sources(self) -> tuple[Chosen, ...]:
+        """The components that come from a git repository or a release made from one, in the profile's order."""
+        return tuple(c for c in self.chosen if c.component.kind.is_source)
+
+    @property
+    def archives(self) -> tuple[Chosen, ...]:
+        """The components that are built from a tarball, in the profile's order."""
+        return tuple(c for c in self.chosen if c.component.kind is ComponentKind.ARCHIVE)
+
+    def standin_of(self, chosen: Chosen) -> OnStandIn | None:
+        """Return how a source is had on a stand-in, where it says so; None on any other base."""
+        return chosen.component.standin if self.base.kind is BaseKind.STANDIN else None
+
+    def install_of(self, chosen: Chosen) -> Install:
+        """Return what becomes of a source that is built; a stand-in may have a way of its own."""
+        standin = self.standin_of(chosen)
+        return (standin.install if standin else None) or chosen.component.install or Install.WHEEL
+
+    @property
+    def is_standard(self) -> bool:
+        """Whether the committed lock is meant: the profile's own CANN and versions, nothing forced.
+
+        What CANN imports differs by its version, and so does the lock.
+        """
+        return not self.is_trial and not self.force and self.target.cann == self.profile.target.cann
+
+    @property
+    def is_trial(self) -> bool:
+        """Whether versions are other ones than the profile's, by the user's word."""
+        return bool(self.pins or self.released or self.as_documented)
+
+    @property
+    def changes(self) -> str:
+        """What the user asked for beside the profile's own set, in words; "" when nothing."""
+        words = [*self.pins]
+        words += [f"releases of {', '.join(self.released)}"] if self.released else []
+        words += ["the guide's own versions"] if self.as_documented else []
+        return ", ".join(words)
+
+
+def with_arch(recipe: Recipe, arch: Arch) -> Recipe:
+    """Return the same recipe for another CPU architecture."""
+    chosen = tuple(replace(one, arch=arch) for one in recipe.chosen)
+    return replace(recipe, target=replace(recipe.target, arch=arch), chosen=chosen)

@@ -1,0 +1,214 @@
+"""Bind a profile to a target: which components, at which versions, on which base."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from cannery.catalog.address_fields import REGISTRY_HINT, reference_fault
+from cannery.catalog.target import Target, parse_arch, parse_cann, parse_chip, parse_os, parse_python
+from cannery.catalog.versions import without_build
+from cannery.errors import FindingsError, UsageError
+from cannery.recipe.bounds import held_bounds
+from cannery.recipe.recipe import STANDIN, Base, Chosen, Options, Recipe
+from cannery.util.image_reference import parse_reference
+from cannery.vocab import Arch, BaseKind, did_you_mean, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from cannery.catalog.catalog import Catalog, Pin, Profile
+    from cannery.catalog.component import Component
+
+
+def find_profile(catalog: Catalog, name: str) -> Profile:
+    """Return the profile called `name`; raise `UsageError` with the nearest names."""
+    profile = catalog.profiles.get(name)
+    if profile is None:
+        raise UsageError(f"no profile {name!r}", hint=did_you_mean(name, catalog.profiles))
+    return profile
+
+
+def select(catalog: Catalog, name: str, options: Options, host_arch: Arch, locked: Iterable[str] = ()) -> Recipe:
+    """Bind profile `name` to the target that `options` describe.
+
+    `host_arch` is used where neither the user nor the profile decides; `locked` are the package names of the
+    profile's lock, which a pin may name. Raises `UsageError` for words that mean nothing, `FindingsError` for a CANN
+    line without facts. That there is no image for the target is left to the rules.
+    """
+    profile = find_profile(catalog, name)
+    target = _target(profile, options, host_arch)
+    released = _released(catalog, profile, options.sources, options.local)
+    if options.as_documented and not any(pin.documented for pin in profile.components):
+        what = "DOCUMENTED: the guide names no version that is another than the profile's and could exist"
+        raise UsageError(what, where=f"profile {name}", hint="leave it out")
+    chosen = tuple(
+        _choose(pin, catalog.components[pin.name], target.arch, released, as_documented=options.as_documented)
+        for pin in profile.components
+    )
+    chosen, extra = _pinned(chosen, options.pins, locked)
+    return Recipe(
+        name=name,
+        profile=profile,
+        target=target,
+        base=_base(catalog, profile, target, options.base),
+        chosen=chosen,
+        pins=extra,
+        force=options.force,
+        held=held_bounds(chosen, catalog.compatibility),
+        released=released,
+        as_documented=options.as_documented,
+    )
+
+
+def _target(profile: Profile, options: Options, host_arch: Arch) -> Target:
+    default = profile.target
+    arch = host_arch if host_arch in default.arch else default.arch[0]
+    return Target(
+        cann=parse_cann(options.cann) if options.cann else default.cann,
+        chip=parse_chip(options.chip) if options.chip else default.chip,
+        os=parse_os(options.os) if options.os else default.os,
+        python=parse_python(options.python) if options.python else default.python,
+        arch=parse_arch(options.arch) if options.arch else arch,
+    )
+
+
+def _released(catalog: Catalog, profile: Profile, text: str | None, local: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the sources whose release takes the place of a commit. Raises `UsageError` for words that mean nothing."""
+    if not text:
+        return ()
+    word, colon, names = text.partition(":")
+    wanted = [name.strip() for name in names.split(",") if name.strip()]
+    if word != "release" or (colon and not wanted):
+        raise UsageError(f"SOURCES: {text!r} is not known", hint="release, or release:NAME,NAME")
+    own = {pin.name for pin in profile.components if {pin.name, catalog.components[pin.name].package} & {*local}}
+    commits = {pin.name: pin.commit for pin in profile.components if pin.commit and pin.name not in own}
+    releases = {pin.name: pin.release for pin in profile.components if pin.release}
+    have = {
+        name
+        for name, commit in commits.items()
+        if (revision := catalog.components[name].revisions.get(commit)) and revision.release
+    }
+    for name in wanted:
+        if name in own:
+            raise UsageError(f"SOURCES: {name} is a tree of yours (SRC_{name})", hint="take one of the two")
+        if name in releases:
+            what = f"SOURCES: {name} is release {releases[name]} in this profile already"
+            raise UsageError(what, hint="leave it out")
+        if name not in commits:
+            raise UsageError(f"SOURCES: {name} is no source at a commit here", hint=did_you_mean(name, commits))
+        if name not in have:
+            what = f"SOURCES: no release is known that stands in for {name} at {commits[name][:12]}"
+            raise UsageError(what, hint=f"those that have one: {', '.join(sorted(have)) or 'none'}")
+    if not have:
+        raise UsageError("SOURCES: no source of this profile has a release to take", hint="leave SOURCES out")
+    return tuple(sorted(wanted or have))
+
+
+def _choose(pin: Pin, component: Component, arch: Arch, released: tuple[str, ...], *, as_documented: bool) -> Chosen:
+    revision = component.revisions.get(pin.commit) if pin.commit else None
+    if revision is not None and pin.name in released:
+        reason = f"release {revision.release} in place of commit {str(pin.commit)[:12]} (SOURCES)"
+        return Chosen(pin.name, component, revision.release, pin.extras, reason, arch, None, revision.release)
+    version = revision.version if revision else pin.release or pin.version
+    if as_documented and pin.documented is not None:
+        return Chosen(pin.name, component, pin.documented, pin.extras, "the guide's own version", arch)
+    return Chosen(pin.name, component, version, pin.extras, pin.reason, arch, pin.commit, pin.release)
+
+
+def parse_pin(text: str) -> tuple[str, str]:
+    """Return (normalised name, version) of `NAME==VERSION`; raise `UsageError` for anything else."""
+    try:
+        requirement = Requirement(text)
+        (specifier,) = requirement.specifier
+        version = str(Version(specifier.version))
+        if specifier.operator != "==" or requirement.marker or requirement.extras or requirement.url:
+            raise ValueError
+    except (InvalidRequirement, InvalidVersion, ValueError) as error:
+        raise UsageError(f"--pin: {text!r} is not NAME==VERSION", hint="for example --pin ray==2.60.0") from error
+    return canonicalize_name(requirement.name), version
+
+
+def _pinned(
+    chosen: tuple[Chosen, ...], pins: tuple[str, ...], locked: Iterable[str]
+) -> tuple[tuple[Chosen, ...], tuple[str, ...]]:
+    """Apply ad-hoc pins; return the components and all pins in normal form, sorted."""
+    wanted: dict[str, str] = {}
+    for text in pins:
+        name, version = parse_pin(text)
+        if wanted.setdefault(name, version) != version:
+            raise UsageError(f"--pin: {name} is pinned twice, to {wanted[name]} and {version}")
+    names = {c.package for c in chosen if c.component.kind.is_package}
+    known = names | {canonicalize_name(n) for n in locked}
+    for name in wanted:
+        if name not in known:
+            near = did_you_mean(name, known) if nearest(name, known) else "`make show` prints its components"
+            raise UsageError(f"--pin: {name} is no package of this profile", hint=near)
+    changed = tuple(_repinned(c, wanted[c.package]) if c.package in wanted else c for c in chosen)
+    return changed, tuple(sorted(f"{name}=={version}" for name, version in wanted.items()))
+
+
+def _repinned(chosen: Chosen, version: str) -> Chosen:
+    """Pin a component to another version; of a source, one whose requirements are known."""
+    component = chosen.component
+    if not component.kind.is_source:
+        return replace(chosen, version=version)
+    commits = [
+        commit for commit, revision in component.revisions.items() if Version(revision.version) == Version(version)
+    ]
+    releases = [release for release in component.releases if Version(release) == Version(version)]
+    if commits and (chosen.commit or not releases):
+        return replace(chosen, version=version, commit=commits[-1], release=None)
+    if releases:
+        return replace(chosen, version=version, commit=None, release=releases[0])
+    versions = sorted({*component.releases, *(r.version for r in component.revisions.values())}, key=Version)
+    raise UsageError(
+        f"--pin: nothing is known of {chosen.name} {version}",
+        hint=f"known: {', '.join(versions)}; add what it asks for to images/components/{chosen.name}.yaml",
+    )
+
+
+def _base(catalog: Catalog, profile: Profile, target: Target, base: str | None) -> Base:
+    fault = reference_fault(base or "")
+    if fault:
+        raise UsageError(f"BASE: {fault}", hint=REGISTRY_HINT)
+    wanted = base or (STANDIN if profile.base == STANDIN else "cann")
+    line = catalog.bases.get(without_build(target.cann))
+    if line is None:
+        known = ", ".join(sorted(catalog.bases))
+        raise FindingsError(f"no facts about CANN {target.cann}", where="images/bases", hint=f"known: {known}")
+    is_tag = wanted == "cann" or wanted in _all_tags(catalog)
+    tag_name = target.base_tag if wanted in {"cann", STANDIN} or not is_tag else wanted
+    tag = line.tags.get(tag_name)
+    if is_tag and wanted not in {"cann", target.base_tag}:
+        raise UsageError(
+            f"BASE={wanted} is not a base of target {target.base_tag}",
+            hint="say CANN, CHIP, OS and PYTHON instead; the tag follows from them",
+        )
+    if wanted == STANDIN:
+        if target.python != catalog.standin.python:
+            raise FindingsError(
+                f"the stand-in base has only Python {catalog.standin.python}, not {target.python}",
+                hint=f"PYTHON={catalog.standin.python} or a real base",
+            )
+        return Base(BaseKind.STANDIN, (), line, tag_name, tag)
+    if is_tag:
+        references = tuple(f"{repository}:{tag_name}" for repository in catalog.registries.of(target.os))
+        return Base(BaseKind.REAL, references, line, tag_name, tag)
+    _check_reference(wanted, catalog)
+    parse_reference(wanted)
+    return Base(BaseKind.CUSTOM, (wanted,), line, tag_name, tag)
+
+
+def _all_tags(catalog: Catalog) -> frozenset[str]:
+    return frozenset(tag for line in catalog.bases.values() for tag in line.tags)
+
+
+def _check_reference(text: str, catalog: Catalog) -> None:
+    """A full reference has a registry host, a path or a digest; anything else is a misspelt tag."""
+    if "/" not in text and ":" not in text and "@" not in text:
+        raise UsageError(f"BASE: {text!r} is not known", hint=did_you_mean(text, {STANDIN, *_all_tags(catalog)}))

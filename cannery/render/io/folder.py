@@ -1,0 +1,172 @@
+"""Write a rendered folder: text files, hard links to the locked wheels, nothing that is no longer wanted."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from cannery.errors import FindingsError, UsageError
+from cannery.lock.io.wheel_store import is_there, missing_bytes, store_path
+from cannery.render.lint import lint
+from cannery.render.render import DOCKERFILE, patched_files, render, wheel_paths
+from cannery.sources.io.archives import fetch_archives
+from cannery.sources.io.planned_sources import fetch_planned, links
+from cannery.util.io.files import write_atomic
+from cannery.util.io.locks import folder_held
+from cannery.util.io.write_errors import unwritable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from cannery.catalog.catalog import Catalog
+    from cannery.context import Context
+    from cannery.lock.lock import LockedPackage
+    from cannery.plan.plan import Plan
+
+LOG_FOLDER = "log"
+# Across file systems, and on those that have no hard links or no more of them.
+NO_LINKS = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP})
+
+
+@contextmanager
+def rendered_held(context: Context, folder: Path) -> Iterator[None]:
+    """Hold a rendered folder for one run: another one, of other pins perhaps, waits, and says so."""
+    with folder_held(context, folder, f"another run works in {folder.name}: waiting for it"):
+        yield
+
+
+# Stands at the top of every rendered Dockerfile (templates/Dockerfile.j2), which is the first file written.
+RENDERED_MARK = "# Rendered by Cannery."
+
+
+class Download:
+    """Says how far a download is: once at its start, then at most every five seconds."""
+
+    def __init__(self, say: Callable[[str], None], total: int, what: str) -> None:
+        self.say = say
+        self.what = what
+        self.total = total
+        self.received: dict[str, int] = {}
+        self.spoken = time.monotonic()
+        if total:
+            say(f"fetching {self.what}: {total / 1e6:.0f} MB")
+
+    def __call__(self, package: LockedPackage, received: int, size: int) -> None:  # noqa: ARG002 - Progress
+        """Count bytes of one file."""
+        self.received[package.name] = received
+        now = time.monotonic()
+        if now - self.spoken >= 5:
+            self.spoken = now
+            self.say(f"fetching {self.what}: {sum(self.received.values()) / 1e6:.0f} of {self.total / 1e6:.0f} MB")
+
+
+def fetch_wheels(
+    context: Context,
+    catalog: Catalog,
+    packages: Sequence[LockedPackage],
+    what: str = "wheels",
+) -> Mapping[str, Path]:
+    """Return {name: file} of locked packages, downloaded where the wheelhouse lacks them."""
+    if all(is_there(package, context.cache) for package in packages):
+        return {package.name: store_path(package, context.cache) for package in packages}
+    from cannery.lock.io.wheelhouse import fetch  # noqa: PLC0415 - brings network libraries
+
+    progress = Download(context.say, missing_bytes(packages, context.cache), what)
+    return fetch(packages, catalog.indexes, context.pip, context.cache, progress)
+
+
+def write_folder(context: Context, catalog: Catalog, plan: Plan, folder: Path) -> str:
+    """Write the rendered folder of `plan`; return what changed, in words. Logs in it stay.
+
+    Raises `UsageError` for a folder with other things in it: whatever the plan does not want there is removed; and
+    `FindingsError` for what must not stand in a Dockerfile (`cannery.render.lint`).
+    """
+    texts = render(plan, context.templates(), catalog.compatibility)
+    wrong = lint(texts[DOCKERFILE])
+    if wrong:
+        listed = "\n".join(map(str, wrong))
+        raise FindingsError(f"the templates make an image that must not be\n{listed}", where="templates/")
+    _refuse_foreign(folder)
+    written: dict[str, str | bytes] = {**texts, **patched_files(plan)}
+    changed = sum(write_atomic(folder / name, content) for name, content in written.items())
+    paths = wheel_paths(plan)
+    files = fetch_wheels(context, catalog, plan.lock.packages)
+    tools = fetch_wheels(context, catalog, plan.tools.packages, "build tools")
+    tool_names = {package.name for package in plan.tools.packages}
+    linked = 0
+    for name, package in paths.items():
+        is_tool = name.startswith("wheels/_tools/") and package.name in tool_names
+        linked += _link((tools if is_tool else files)[package.name], folder / name)
+    trees = {**fetch_archives(context, catalog, plan), **links(fetch_planned(context, catalog, plan))}
+    linked += sum(_link(tar, folder / name) for name, tar in trees.items())
+    (folder / "sources").mkdir(exist_ok=True)
+    removed = _remove_others(folder, {*written, *paths, *trees})
+    total = len(written) + len(paths) + len(trees)
+    return f"{changed} files written, {linked} files linked, {removed} removed, {total} in all"
+
+
+def _refuse_foreign(folder: Path) -> None:
+    if folder.exists() and not folder.is_dir():
+        raise UsageError("is not a folder", where=str(folder), hint="name another one with --output")
+    early = (LOG_FOLDER, ".dockerignore", ".Dockerfile.")  # what an interrupted first run may have left
+    others = [p.name for p in folder.iterdir() if not p.name.startswith(early)] if folder.exists() else []
+    dockerfile = folder / DOCKERFILE
+    if others and not (
+        dockerfile.is_file() and RENDERED_MARK in dockerfile.read_text(encoding="utf-8", errors="replace")
+    ):
+        hint = "name an empty or a new folder with --output: what does not belong to the image is removed from it"
+        raise UsageError("the folder holds something that Cannery has not rendered", where=str(folder), hint=hint)
+
+
+def _link(source: Path, path: Path) -> bool:
+    """Make `path` a hard link to `source` (a copy across file systems); return whether anything was done."""
+    if path.exists():
+        if path.samefile(source) or _is_copy(source, path):
+            return False
+        path.unlink()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.link(source, path)
+    except OSError as error:
+        if error.errno not in NO_LINKS:
+            raise
+        _copy(source, path)
+    return True
+
+
+def _copy(source: Path, path: Path) -> None:
+    """Copy a file, whole or not at all. Raises `UnableError` that names the copy: a full disk is that one's."""
+    temporary = path.with_name(f".{path.name}.part")
+    try:
+        shutil.copy2(source, temporary)
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise unwritable(error, path) from error
+
+
+def _is_copy(source: Path, path: Path) -> bool:
+    """Whether `path` is the copy that an earlier run made: on another file system, with the same size and mtime."""
+    ours, theirs = source.stat(), path.stat()
+    return ours.st_dev != theirs.st_dev and ours.st_size == theirs.st_size and ours.st_mtime_ns == theirs.st_mtime_ns
+
+
+def _remove_others(folder: Path, wanted: set[str]) -> int:
+    """Remove what an earlier plan left; `log/` stays."""
+    removed = 0
+    for path in sorted(folder.rglob("*"), reverse=True):
+        name = str(path.relative_to(folder))
+        if name.split("/", 1)[0] == LOG_FOLDER:
+            continue
+        if path.is_dir() and not path.is_symlink():
+            if name != "sources" and not any(path.iterdir()):
+                path.rmdir()
+        elif name not in wanted:
+            path.unlink()
+            removed += 1
+    return removed

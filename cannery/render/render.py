@@ -1,0 +1,164 @@
+"""Render a plan into the text files of its folder: Dockerfile, bake file, group files, rootfs. Pure: text in, text out.
+
+Templates hold shape; every decision was made in the plan.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from jinja2 import DictLoader, Environment, StrictUndefined
+
+from cannery.plan.make import package_family
+from cannery.plan.manifest import MANIFEST_PATH, labels, manifest_text
+from cannery.plan.overlay import CACHE_HOME, OVERLAY, cache_folders, overlay_files
+from cannery.plan.plan import LayerKind
+from cannery.recipe.environment import docker_quote, profile_script
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cannery.catalog.compatibility import Compatibility
+    from cannery.lock.lock import LockedPackage
+    from cannery.plan.grouping import Group
+    from cannery.plan.plan import Layer, Plan
+    from cannery.plan.source_step import SourceStep
+    from cannery.plan.steps import ArchiveStep
+
+DOCKERFILE, BAKE_FILE = "Dockerfile", "docker-bake.json"
+TOOLS_FOLDER = "_tools"
+# Secrets of the build, by id and the variable that names their file. Not the content itself: Linux takes no more than
+# 128 KiB in one environment entry, and a CA bundle is larger. Unset ones are an empty file of the folder itself: from
+# buildx 0.20 on, bake asks before it reads any other, /dev/null too, and ends where nobody answers (0.29, tried).
+SECRETS: Mapping[str, str] = {"apt_sources": "CANNERY_APT_SOURCES_FILE", "ca": "CANNERY_CA_FILE"}
+NO_SECRET = "no-secret"  # noqa: S105 - the name of a file
+# BuildKit's predefined arguments: they reach RUN steps and leave no trace in history, layers or cache keys.
+PROXIES = ("http_proxy", "https_proxy", "no_proxy")
+
+
+def environment(templates: Mapping[str, str]) -> Environment:
+    """Return the one Jinja environment, over {path below templates/: text}."""
+    jinja = Environment(
+        loader=DictLoader(dict(templates)),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,  # noqa: S701 - Dockerfiles, not HTML
+    )
+    jinja.filters["docker_quote"] = docker_quote
+    jinja.filters["stage"] = stage_name
+    return jinja
+
+
+def stage_name(layer: Layer) -> str:
+    """Return the name of the layer's build stage."""
+    if layer.kind is LayerKind.SOURCE:
+        return f"source-{layer.name}"
+    if layer.kind is LayerKind.ARCHIVE:
+        return f"archive-{layer.name}"
+    return f"group-{layer.name}" if layer.kind in {LayerKind.GROUP, LayerKind.BUILT} else str(layer.kind)
+
+
+def render(plan: Plan, templates: Mapping[str, str], compatibility: Compatibility) -> dict[str, str]:
+    """Return {path in the rendered folder: text}; wheels are added by whoever writes the folder."""
+    files = {
+        DOCKERFILE: _dockerfile(plan, templates),
+        BAKE_FILE: _bake_file(plan),
+        NO_SECRET: "",
+        ".dockerignore": f"log\n{NO_SECRET}\n",
+    }
+    files |= {f"groups/{group.name}.txt": group_text(group) for group in plan.groups}
+    patched = {tree.component: tree.files for tree in plan.patched}
+    files |= {f"steps/{step.name}.json": step.text(patched.get(step.name, ())) for step in plan.sources}
+    files |= {f"steps/{step.name}.json": step.text for step in plan.archives}
+    files |= {name: text for name, text in templates.items() if name.startswith(("tools/", "rootfs/"))}
+    files["rootfs/etc/profile.d/cannery.sh"] = profile_script(plan.env)
+    files |= {f"rootfs{path}": text for path, text in overlay_files(plan).items()}
+    files[f"rootfs{MANIFEST_PATH}"] = manifest_text(plan, compatibility)
+    return dict(sorted(files.items()))
+
+
+def wheel_paths(plan: Plan) -> dict[str, LockedPackage]:
+    """Return {path in the rendered folder: package whose file stands there}."""
+    paths = {f"wheels/{TOOLS_FOLDER}/{package.file}": package for package in plan.tools.packages}
+    for group in plan.groups:
+        paths |= {f"wheels/{group.name}/{package.file}": package for package in group.packages}
+    by_file = {package.file: package for package in plan.lock.packages}
+    return paths | {f"sources/{step.file}": by_file[step.file] for step in plan.sources if step.release}
+
+
+def patched_files(plan: Plan) -> dict[str, bytes]:
+    """Return {path in the rendered folder: content} of the files that patches change; a removed one has none."""
+    return {
+        f"patched/{tree.component}/{file.after}": file.data
+        for tree in plan.patched
+        for file in tree.files
+        if file.after is not None
+    }
+
+
+def group_text(group: Group) -> str:
+    """Return a group's requirements with hashes, one package a line."""
+    return "".join(f"{p.name}=={p.version} --hash=sha256:{p.sha256}\n" for p in group.packages)
+
+
+def _steps(plan: Plan) -> Mapping[str, ArchiveStep | SourceStep]:
+    """Return {component: step} of what has a stage of its own by its component's name."""
+    return {**{step.name: step for step in plan.archives}, **{step.name: step for step in plan.sources}}
+
+
+def _dockerfile(plan: Plan, templates: Mapping[str, str]) -> str:
+    machine = plan.recipe.target.arch.machine
+    return (
+        environment(templates)
+        .get_template("Dockerfile.j2")
+        .render(
+            plan=plan,
+            steps=_steps(plan),
+            native=any(step.native for step in plan.sources),
+            patched={tree.component for tree in plan.patched if tree.files},
+            # Whether something is compiled on the system before the image stands on it.
+            compiles=bool(plan.archives) or any(step.native for step in plan.sources),
+            labels=labels(plan),
+            family=package_family(plan.recipe),
+            python_home=f"/usr/local/python{plan.recipe.base.tag.python}",
+            user=plan.recipe.profile.user,
+            overlay=OVERLAY,
+            writable=_made_folders(plan),
+            venv_stage=str(LayerKind.VENV),
+            uv_platform=f"{machine}-manylinux_2_28",
+        )
+    )
+
+
+def _made_folders(plan: Plan) -> tuple[str, ...]:
+    """Return the folders that the system layer makes for everybody to write, those above before those below."""
+    wanted = {folder for folder in cache_folders(plan.recipe).values() if folder.startswith(f"{CACHE_HOME}/")}
+    return (CACHE_HOME, *sorted(wanted)) if wanted else ()
+
+
+def _bake_file(plan: Plan) -> str:
+    target: dict[str, Any] = {
+        "context": ".",
+        "dockerfile": DOCKERFILE,
+        "target": "image",
+        "platforms": [plan.recipe.target.arch.platform],
+        "tags": list(plan.references),
+        "args": {
+            "SOURCE_DATE_EPOCH": str(plan.epoch),
+            **{name: f"${{{name}}}" for name in PROXIES},
+        },
+        "secret": [f"id={name},src=${{{variable}}}" for name, variable in SECRETS.items()],
+        "attest": ["type=provenance,disabled=true"],
+    }
+    bake = {
+        "variable": {
+            **{name: {"default": ""} for name in PROXIES},
+            **{variable: {"default": NO_SECRET} for variable in SECRETS.values()},
+        },
+        "group": {"default": {"targets": ["image"]}},
+        "target": {"image": target},
+    }
+    return json.dumps(bake, indent=2) + "\n"

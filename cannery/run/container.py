@@ -1,0 +1,183 @@
+"""A container that reaches NPUs, as a value: `docker run`, compose files and Kubernetes manifests say it their way.
+
+Explicit device nodes and driver mounts, or the Ascend Docker runtime in their place, never both. No `--privileged` (it
+exposes every card), and no host network unless it is asked for: neither is needed to reach an NPU.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cannery.errors import UnableError, UsageError
+from cannery.host.npus import card_text
+from cannery.run.container_words import refuse_unfit_words
+from cannery.run.mounts import Found, Mount, beside, driver_mounts, network_mounts, ranktable_mounts
+from cannery.run.network import HOST_NETWORK, Interface, interface_env
+from cannery.run.user import RunAs, home_env, run_as_notes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cannery.catalog.catalog import ChipAccess
+    from cannery.host.npus import HostNpus
+    from cannery.plan.overlay import ImageUser
+
+LONGEST_SHOWN = 80  # letters of a value, in a message
+_INDEX = re.compile(r"[0-9]{1,4}")
+# The runtime is told host numbers by the first; in a container cards count from 0, whatever their nodes are called, and
+# the second names some of those (case D06).
+GIVEN, VISIBLE = "ASCEND_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES"
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """What is to run.
+
+    `cards` None means all of them; `npu` False starts without any device; `runtime` is the docker runtime that brings
+    the devices in place of single nodes; `volumes` and `env` are what docker takes after `-v` and `-e`; `terminal` asks
+    for a terminal (standard input is handed on either way); `nodes` is how many such containers a job has. `network` is
+    docker's word, with `interface` of the host's.
+    `trees` and `caches` are folders of the user's; `elsewhere` says that the command is to be carried to another host.
+    `user` is whom the image runs as, None for root; `run_as` is another one in its place. `platform` is the image's
+    where it is another than the engine's, which engines that store by containerd have to be told.
+    """
+
+    image: str
+    shm_size: str
+    cards: tuple[int, ...] | None = None
+    npu: bool = True
+    nodes: int = 1
+    terminal: bool = False
+    detach: bool = False
+    name: str | None = None
+    volumes: tuple[str, ...] = ()
+    env: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
+    runtime: str | None = None
+    network: str | None = None
+    interface: Interface | None = None
+    trees: tuple[Mount, ...] = ()
+    caches: tuple[Mount, ...] = ()
+    elsewhere: bool = False
+    user: ImageUser | None = None
+    run_as: RunAs | None = None
+    platform: str | None = None
+
+    @property
+    def is_root(self) -> bool:
+        """Whether the container runs as root."""
+        return self.user is None if self.run_as is None else self.run_as.uid == 0
+
+    @property
+    def is_multi_node(self) -> bool:
+        """Whether HCCL has to reach other hosts."""
+        return self.nodes > 1 or self.network == HOST_NETWORK
+
+
+@dataclass(frozen=True)
+class Container:
+    """A request bound to a host.
+
+    `cards` is how many NPUs are in it, `devices` the nodes that bring them ((): `request.runtime` does), `driver` the
+    mounts of the driver and of HCCL's files, `visible` the variables that name cards, `env` the rest (None: the value
+    that the client's environment has). `group` is the nodes' one, which the container's user has to be in (None: root
+    needs none). `notes` says what this host lacks.
+    """
+
+    request: RunRequest
+    cards: int
+    devices: tuple[str, ...]
+    group: int | None
+    driver: tuple[Mount, ...]
+    visible: tuple[tuple[str, str], ...]
+    env: tuple[tuple[str, str | None], ...]
+    notes: tuple[str, ...]
+
+    @property
+    def mounts(self) -> tuple[Mount, ...]:
+        """Every mount that is not one of the user's own volumes, and that none of those takes the place of."""
+        return (*self.driver, *beside((*self.request.trees, *self.request.caches), self.request.volumes))
+
+
+def make_container(request: RunRequest, access: ChipAccess, host: HostNpus) -> Container:
+    """Bind `request` to `host`.
+
+    Raises `UnableError` when NPUs are wanted and the host has no card, lacks a manager node, or lacks a card that was
+    named, `UsageError` for words that docker does not take (`refuse_unfit_words`), and for variables and options that
+    contradict each other. Paths that the host lacks are left out with a note: docker would make an empty folder of
+    them.
+    """
+    refuse_unfit_words(request.volumes, request.env, request.name)
+    given = dict(_entry(text) for text in request.env)
+    ours = (*home_env(request.run_as, request.user).items(), *interface_env(request.interface))
+    env = (*((name, value) for name, value in ours if name not in given), *given.items())
+    if not request.npu:
+        if request.runtime:
+            raise UsageError(f"the runtime {request.runtime} brings NPUs, and none are wanted", hint="leave out one")
+        return Container(request, 0, (), None, (), (), env, tuple(run_as_notes(request.run_as, request.user, 0)))
+    cards = _chosen_cards(request, access, host)
+    visible = _visible(request, cards, given)
+    nodes = () if request.runtime else (*(f"/dev/davinci{n}" for n in cards), *access.managers)
+    found = list(_found_mounts(request, access, host))
+    driver = beside((mount for item in found for mount in item.mounts), request.volumes)
+    notes = (
+        *(note for item in found for note in item.notes),
+        *run_as_notes(request.run_as, request.user, len(cards)),
+    )
+    # Root opens root's nodes as it is; another user does as a member of root's group, which is what stands on them.
+    group = None if host.group == 0 and request.is_root else host.group
+    return Container(request, len(cards), nodes, group, driver, visible, env, notes)
+
+
+def _found_mounts(request: RunRequest, access: ChipAccess, host: HostNpus) -> Iterator[Found]:
+    """Give what of `host` is mounted: the driver, which a runtime brings by itself, and what HCCL reads."""
+    if not request.runtime:
+        yield driver_mounts(access, host)
+    if request.is_multi_node:
+        yield network_mounts(access, host)
+    if request.is_multi_node or request.runtime:
+        yield ranktable_mounts(access, host, request.runtime)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
+
+
+def _entry(text: str) -> tuple[str, str | None]:
+    name, equals, value = text.partition("=")
+    return name, value if equals else None
+
+
+def _chosen_cards(request: RunRequest, access: ChipAccess, host: HostNpus) -> tuple[int, ...]:
+    hint = "install the Ascend driver, or start without NPUs: NPUS=none (`build.py run --npus none`)"
+    if not host.cards:
+        raise UnableError("no NPU on this host: there is no /dev/davinci0 … node", hint=hint)
+    missing = [node for node in access.managers if node not in host.nodes]
+    if missing:
+        raise UnableError(f"this host lacks {', '.join(missing)}", hint=hint)
+    cards = host.cards if request.cards is None else request.cards
+    absent = [n for n in cards if n not in host.cards]
+    if absent:
+        hint = f"NPUS may name {card_text(host.cards)}: N of /dev/davinciN, Phy-ID or Device in npu-smi (not NPU)"
+        raise UnableError(f"no card {', '.join(map(str, absent))} on this host", hint=hint)
+    return cards
+
+
+def _visible(request: RunRequest, cards: tuple[int, ...], given: dict[str, str | None]) -> tuple[tuple[str, str], ...]:
+    """Return the variables that name cards. Raises `UsageError` where the user's own say otherwise."""
+    if GIVEN in given:
+        hint = "say it by NPUS (`--npus`); with `--runtime ascend` the variable follows from that"
+        raise UsageError(f"{GIVEN} tells the Ascend Docker runtime which cards a container gets", hint=hint)
+    found = [(GIVEN, ",".join(map(str, cards)))] if request.runtime else []
+    wanted = given.get(VISIBLE)
+    if VISIBLE not in given and request.cards is not None:
+        found.append((VISIBLE, ",".join(map(str, range(len(cards))))))
+    elif wanted is not None:
+        parts = [part.strip() for part in wanted.split(",")]
+        bad = [part for part in parts if not (_INDEX.fullmatch(part) and int(part) < len(cards))]
+        if bad:
+            what = f"{VISIBLE}={_short(wanted)}: index {_short(', '.join(bad))} outside 0..{len(cards) - 1}"
+            raise UsageError(what, hint="it counts the container's own cards from 0, whatever the host calls them")
+    return tuple(found)

@@ -1,0 +1,81 @@
+"""A container as the `docker run` command that starts it."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cannery.run.container import make_container
+
+if TYPE_CHECKING:
+    from cannery.catalog.catalog import ChipAccess
+    from cannery.host.npus import HostNpus
+    from cannery.run.container import Container, RunRequest
+    from cannery.run.mounts import Mount
+
+
+@dataclass(frozen=True)
+class RunCommand:
+    """Arguments after `docker`, and notes on what this host lacks."""
+
+    arguments: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """The command as a person would type it, one option a line."""
+        lines: list[str] = []
+        for word in self.arguments:
+            if word.startswith("-") or not lines or not lines[-1].startswith("-") or " " in lines[-1]:
+                lines.append(shlex.quote(word))
+            else:
+                lines[-1] += f" {shlex.quote(word)}"
+        return "docker " + " \\\n    ".join([" ".join(lines[:1]), *lines[1:]])
+
+
+def run_command(request: RunRequest, access: ChipAccess, host: HostNpus) -> RunCommand:
+    """Return the command that starts `request` with the devices of `host`. Raises as `make_container`."""
+    return docker_command(make_container(request, access, host))
+
+
+def docker_command(container: Container) -> RunCommand:
+    """Return the command that starts `container`."""
+    request = container.request
+    # --init: as process 1 a program gets no default signals, Ctrl-C would do nothing, and ray's children stay zombies.
+    arguments = ["run", "--rm", "--init", "--detach" if request.detach else "-it" if request.terminal else "-i"]
+    arguments += ["--platform", request.platform] if request.platform else []
+    arguments += ["--name", request.name] if request.name else []
+    arguments += ["--user", request.run_as.name] if request.run_as else []
+    arguments += ["--shm-size", request.shm_size]
+    arguments += ["--network", request.network] if request.network else []
+    arguments += ["--runtime", request.runtime] if request.runtime else []
+    arguments += [word for node in container.devices for word in ("--device", node)]
+    arguments += ["--group-add", str(container.group)] if container.group is not None else []
+    arguments += [word for mount in container.mounts for word in _mounted(mount, elsewhere=request.elsewhere)]
+    arguments += [word for volume in request.volumes for word in ("-v", volume)]
+    entries = ((name, value) for name, value in (*container.visible, *container.env))
+    arguments += [w for name, value in entries for w in ("-e", name if value is None else f"{name}={value}")]
+    return RunCommand((*arguments, request.image, *request.command), container.notes)
+
+
+def _mounted(mount: Mount, *, elsewhere: bool) -> tuple[str, str]:
+    """Return the option of a mount: for what may be missing one that fails, where docker's -v would make a folder.
+
+    That is what is mounted on another host, or what nobody here has seen. It says paths with a colon too, which ends a
+    path of -v.
+    """
+    if not (elsewhere or mount.unseen) and ":" not in mount.source + mount.target:
+        return "-v", str(mount)
+    fields = [
+        "type=bind",
+        f"source={mount.source}",
+        f"target={mount.target}",
+        *(["readonly"] if mount.read_only else []),
+    ]
+    return "--mount", ",".join(map(_csv_field, fields))
+
+
+def _csv_field(text: str) -> str:
+    """Return a field of the row of CSV that docker takes the value of --mount for."""
+    quoted = text.replace('"', '""')
+    return f'"{quoted}"' if quoted != text or "," in text else text

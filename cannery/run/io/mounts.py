@@ -1,0 +1,67 @@
+"""The user's folders of models on this host: made where they are missing, so that docker makes none as root."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from cannery.plan.overlay import ImageUser
+    from cannery.run.mounts import Mount
+    from cannery.run.user import RunAs
+
+
+def ready_caches(
+    mounts: tuple[Mount, ...], say: Callable[[str], None], *, make: bool, user: ImageUser | RunAs | None = None
+) -> Iterator[Mount]:
+    """Give those of `mounts` whose folder is there, or with `make` could be made.
+
+    One that this user cannot write is read-only in the container too, which would write it as root. `user` is whom the
+    container runs as, None is root; a folder that root makes for it is given to it. `say` gets a warning for each that
+    is not as it should be.
+    """
+    for mount in mounts:
+        folder = Path(mount.source)
+        if make:
+            try:
+                _make(folder, user)
+            except OSError as error:
+                say(
+                    f"warning: {folder} cannot be made: {error.strerror}; models downloaded in the container go with it"
+                )
+                continue
+        if not folder.is_dir():
+            continue
+        if os.access(folder, os.W_OK | os.X_OK):
+            if user is not None and not _writes(user, folder):
+                say(
+                    f"warning: the container's user {user.name} ({user.uid}) cannot write {folder}, which is "
+                    f"uid {folder.stat().st_uid}'s: it keeps no model there that it downloads; "
+                    f"setfacl -m u:{user.uid}:rwx {folder} lets it, --no-caches leaves the image's own in place"
+                )
+            yield mount
+        else:
+            say(f"warning: you cannot write {folder}: the container reads it, and keeps no model that it downloads")
+            yield replace(mount, read_only=True)
+
+
+def _make(folder: Path, user: ImageUser | RunAs | None) -> None:
+    """Make a folder where there is none, the image's user's if root makes it. Raises `OSError`."""
+    if folder.is_dir():
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    if user is not None and os.geteuid() == 0:
+        os.chown(folder, user.uid, user.gid)
+
+
+def _writes(user: ImageUser | RunAs, folder: Path) -> bool:
+    """Whether owner, group and mode let `user` write in `folder`; what an access list says is not looked at."""
+    if user.uid == 0:
+        return True
+    about = folder.stat()
+    wanted = 0o300 if about.st_uid == user.uid else 0o030 if about.st_gid == user.gid else 0o003
+    return about.st_mode & wanted == wanted

@@ -1,0 +1,97 @@
+"""Paths of a host that stand in a container: those that it has. Docker would make an empty folder of a missing one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from cannery.host.facts import RANKTABLE
+from cannery.host.npus import NPU_SMI, place_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from cannery.catalog.catalog import ChipAccess
+    from cannery.host.npus import HostNpus
+
+
+@dataclass(frozen=True)
+class Mount:
+    """A path of the host that stands in the container; `unseen`: whether the host has it is not known here."""
+
+    source: str
+    target: str
+    read_only: bool = False
+    unseen: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.source}:{self.target}{':ro' if self.read_only else ''}"
+
+
+@dataclass(frozen=True)
+class Found:
+    """The mounts that a host has, and a note on each that it lacks or that is left out."""
+
+    mounts: tuple[Mount, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def beside(mounts: Iterable[Mount], volumes: Iterable[str]) -> tuple[Mount, ...]:
+    """Return the mounts that stand neither at nor below the target of a volume (as docker's -v has it).
+
+    Docker refuses two at one place, and the user's own is the one that is meant.
+    """
+    targets = [PurePosixPath(volume.split(":")[min(1, volume.count(":"))]) for volume in volumes]
+    return tuple(mount for mount in mounts if not any(PurePosixPath(mount.target).is_relative_to(t) for t in targets))
+
+
+def driver_mounts(access: ChipAccess, host: HostNpus) -> Found:
+    """Return the driver's files and npu-smi, which goes where the image's PATH finds it, wherever the host keeps it."""
+    found = _present(access.mounts, host)
+    if host.npu_smi is not None:
+        return Found((*found.mounts, Mount(host.npu_smi, NPU_SMI[0], read_only=True)), found.notes)
+    hidden = [path for path in NPU_SMI if path in host.hidden]
+    why = f"you may not look at {', '.join(hidden)}" if hidden else "this host has no npu-smi"
+    return Found(found.mounts, (*found.notes, f"{why}: not mounted"))
+
+
+def network_mounts(access: ChipAccess, host: HostNpus) -> Found:
+    """Return what HCCL reads to reach other hosts."""
+    return _present(access.network, host)
+
+
+def ranktable_mounts(access: ChipAccess, host: HostNpus, runtime: str | None) -> Found:
+    """Return the host's ranktable, where it is of the chip's version: of another it ends every job (case D10).
+
+    The Ascend Docker runtime mounts it by itself, whatever it is.
+    """
+    if RANKTABLE not in host.paths:
+        return Found()
+    if host.ranktable and host.ranktable == access.ranktable:
+        return Found() if runtime else Found((Mount(RANKTABLE, RANKTABLE, read_only=True),))
+    version = f"of version {host.ranktable}" if host.ranktable else "of no version that can be read"
+    wanted = f"HCCL takes {access.ranktable} on this chip" if access.ranktable else "none is known for this chip"
+    outcome = f"the runtime {runtime} mounts it all the same, so move it away" if runtime else "not mounted"
+    return Found((), (f"{RANKTABLE} is {version}, {wanted}: {outcome}",))
+
+
+def _present(paths: Iterable[str], host: HostNpus) -> Found:
+    wanted = tuple(paths)
+    absent = [place_of(path, host.install) for path in wanted if path not in host.paths | host.hidden]
+    hidden = [place_of(path, host.install) for path in wanted if path in host.hidden]
+    notes = [f"this host has no {place}: not mounted" for place in absent]
+    if hidden:
+        notes.append(
+            f"you may not look at {', '.join(hidden)}: mounted unseen, and docker names what is missing; "
+            "as root, `build.py doctor` looks at all of it"
+        )
+    mounts = (mount for path in wanted if path in host.paths | host.hidden for mount in _of(path, host))
+    return Found(tuple(mounts), tuple(notes))
+
+
+def _of(path: str, host: HostNpus) -> Iterator[Mount]:
+    """Give the mounts of a path of the driver: where images look for it, and where its own install.info names it."""
+    place = place_of(path, host.install)
+    for target in dict.fromkeys((path, place)):
+        yield Mount(place, target, read_only=True, unseen=path in host.hidden)

@@ -1,0 +1,136 @@
+"""What `run --print` prints: a command, or a file for what starts containers, and what to know about it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cannery.host.npus import card_text, lacking
+from cannery.run.compose import compose_file
+from cannery.run.docker import docker_command
+from cannery.run.kubernetes import job, pod
+from cannery.run.ray import Ray, ray_cluster, ray_of
+from cannery.util.yaml_output import yaml_output
+from cannery.vocab import RunFormat
+
+if TYPE_CHECKING:
+    from cannery.catalog.catalog import ChipAccess
+    from cannery.host.npus import HostNpus
+    from cannery.plan.plan import Plan
+    from cannery.run.container import Container, RunRequest
+
+
+def printed(form: RunFormat, container: Container, access: ChipAccess, plan: Plan) -> str:
+    """Return the text that starts `container`, the image of `plan`, with its line end.
+
+    Raises `UsageError` for what that form cannot say.
+    """
+    if form is RunFormat.DOCKER:
+        return f"{docker_command(container)}\n"
+    return yaml_output(_value(form, container, access, plan))
+
+
+def _value(form: RunFormat, container: Container, access: ChipAccess, plan: Plan) -> dict[str, Any]:
+    name, arch = container.request.name or plan.recipe.name, plan.recipe.target.arch
+    match form:
+        case RunFormat.POD:
+            return pod(container, name, access.resource, arch)
+        case RunFormat.JOB:
+            return job(container, name, access.resource, arch)
+        case RunFormat.RAYCLUSTER:
+            return ray_cluster(container, name, access.resource, arch, ray_of(plan.lock.packages))
+        case _:
+            return compose_file(container, plan.recipe.name)
+
+
+def printed_notes(
+    form: RunFormat, container: Container, access: ChipAccess, host: HostNpus, ray: Ray | None = None
+) -> tuple[str, ...]:
+    """Return what differs between the chip's full model, which `container` has, and `host`, or is another's choice.
+
+    `ray` is the image's.
+    """
+    request = container.request
+    guess = _guessed_group(container, host)
+    if not form.is_local:
+        ray_notes = _of_ray(ray) if form is RunFormat.RAYCLUSTER and ray is not None else []
+        return (*container.notes, *_of_a_cluster(container, access), *ray_notes, *guess)
+    wanted = tuple(range(access.cards)) if request.cards is None else request.cards
+    missing = lacking(access, host, wanted, multi_node=request.is_multi_node) if request.npu else ()
+    notes = [f"this host lacks {', '.join(missing)}"] if missing else []
+    notes += [*_beyond(request, access, host), *guess]
+    notes += _of_registry(request.image)
+    if request.caches:
+        folders = " and ".join(mount.source for mount in request.caches)
+        notes.append(f"{folders}: of this host; where they are not, docker starts nothing: --no-caches leaves them out")
+    if request.interface:
+        notes.append(f"HCCL_IF_IP is this host's address; another one has its own at {request.interface.name}")
+    return (*container.notes, *notes)
+
+
+def _beyond(request: RunRequest, access: ChipAccess, host: HostNpus) -> list[str]:
+    """Say which of the cards that were named the chip's model has not; a Box16 and the like have more than it."""
+    beyond = [card for card in request.cards or () if card >= access.cards and card not in host.cards]
+    if not beyond or not request.npu:
+        return []
+    which = f"card{'s' if len(beyond) > 1 else ''} {card_text(beyond)}"
+    model = f"the chip's model has {access.cards}, 0-{access.cards - 1}"
+    return [f"{which}: {model}; docker refuses those that the other host has not (ls /dev/davinci*)"]
+
+
+def _guessed_group(container: Container, host: HostNpus) -> list[str]:
+    """Say that the nodes' group is the driver's usual one, where this host has no node to read it from."""
+    if container.group is None or host.cards:
+        return []
+    what = f"group {container.group} is the one that the driver's installer usually makes (HwHiAiUser)"
+    return [f"{what}; that host knows its number: stat -c %g /dev/davinci_manager"]
+
+
+def _of_registry(image: str) -> list[str]:
+    return [f"{image} is there when `build.py push` has brought it"] if "/" in image else []
+
+
+def _of_a_cluster(container: Container, access: ChipAccess) -> list[str]:
+    request = container.request
+    notes = []
+    if request.cards:
+        notes.append(_counted(request.cards))
+    if "/" not in request.image:
+        notes.append(
+            f"{request.image} names no registry: push it to one and name that with --registry (make: REGISTRY), "
+            "or load it on every node"
+        )
+    else:
+        notes.append(
+            f"{_of_registry(request.image)[0]}; where the registry wants a login, "
+            "give imagePullSecrets to the pods or to their service account"
+        )
+    if request.npu:
+        notes.append(
+            f"{access.resource} is what other chips' nodes may have too: in a cluster with several, add to "
+            "nodeSelector what tells this one's nodes (accelerator-type, where Ascend's device plugin labels them)"
+        )
+    if not request.volumes:
+        notes.append("no folder of models or data is mounted: -v SRC:DST takes one of each node")
+    if request.nodes > 1 and not request.interface:
+        notes.append("HCCL between nodes wants their own network: NETWORK=host INTERFACE=name")
+    if request.interface:
+        name = request.interface.name
+        notes.append(f"HCCL_IF_IP is each node's address in the cluster: leave it out where {name} has another one")
+    return notes
+
+
+def _of_ray(ray: Ray) -> list[str]:
+    if ray.has_dashboard:
+        return []
+    what = "the lock has Ray without its dashboard, ray[default]: `ray job submit` finds nobody to talk to"
+    return [f"{what}; start the job in the head's pod, with kubectl exec"]
+
+
+def _counted(cards: tuple[int, ...]) -> str:
+    """Say how many cards a pod asks for; a bare number above 1 may have been meant as how many."""
+    if len(cards) == 1 and cards[0] > 1:
+        number = cards[0]
+        meant = f"NPUS={number} names card {number}, and {card_text(range(number))} asks for {number}"
+        return f"one card is asked for, whatever its number: {meant}"
+    asked = "1 is" if len(cards) == 1 else f"{len(cards)} are"
+    return f"the device plugin chooses the cards: {asked} asked for, whatever their numbers"

@@ -1,0 +1,143 @@
+"""Write a bundle out of what an engine saves: the layers that are wanted, each as gzip, then the documents."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import tarfile
+import tempfile
+import zlib
+from dataclasses import replace
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from cannery.errors import FindingsError, UnableError
+from cannery.ship.archive import Held
+from cannery.ship.bundle import LOADER, PackedLayer, blob, documents
+from cannery.ship.io.archive import LEVEL, read_side_of
+from cannery.ship.layers_since import new_layers
+from cannery.ship.standalone import load as load_bundle
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from cannery.ship.io.archive import Part
+
+BLOCK = 1 << 20
+
+
+class _Reader(io.RawIOBase):
+    """Blocks as a file, which tarfile reads from front to back; what went through is counted."""
+
+    def __init__(self, blocks: Iterator[bytes], moved: Callable[[int], None]) -> None:
+        super().__init__()
+        self._blocks, self._moved = blocks, moved
+        self._rest = b""
+        self._count = 0
+
+    def read(self, size: int = -1) -> bytes:
+        """Return `size` bytes, fewer at the end only."""
+        parts, have = [self._rest], len(self._rest)
+        while have < size or size < 0:
+            block = next(self._blocks, b"")
+            if not block:
+                break
+            parts.append(block)
+            have += len(block)
+            self._count += len(block)
+            self._moved(self._count)
+        whole = b"".join(parts)
+        cut = len(whole) if size < 0 else size
+        self._rest = whole[cut:]
+        return whole[:cut]
+
+
+def write_bundle(
+    part: Part, image: Held, base: Held | None, blocks: Iterator[bytes], moved: Callable[[int], None]
+) -> Held:
+    """Write the bundle of `image`, whose archive comes in `blocks`, without the layers that `base` has.
+
+    Each layer lies beside it for its time: where a bundle goes there is room, in a temporary folder often not.
+    Return the image as the bundle names it: by the digest of its configuration. Raises `UnableError` where the engine
+    does not give all of it.
+    """
+    wanted = new_layers(image.layers, base.layers if base else ())
+    small: dict[str, bytes] = {}
+    loader = Path(load_bundle.__file__).read_bytes()
+    sums = {LOADER: hashlib.sha256(loader).hexdigest()}
+    layers: list[PackedLayer] = []
+    # What tarfile calls of a file is `write`.
+    with tarfile.open(fileobj=part, mode="w|", format=tarfile.GNU_FORMAT) as tar:  # type: ignore[call-overload]
+        _member(tar, LOADER, io.BytesIO(loader), len(loader))
+        try:
+            for diff_id, content, size in load_bundle.layers_of(
+                _stream(blocks, moved), wanted, small, str(part.folder)
+            ):
+                with tempfile.TemporaryFile(dir=part.folder) as packed:
+                    layers.append(_packed(diff_id, content, size, packed))
+                    packed.seek(0)
+                    _member(tar, layers[-1].member, packed, layers[-1].bytes)
+                sums[layers[-1].member] = layers[-1].sha256
+            config = _config(small)
+        except (tarfile.TarError, KeyError, ValueError, IndexError) as error:
+            raise UnableError(f"the engine broke off: {error}", hint="run the same command again") from error
+        if lacking := set(wanted) - {layer.diff_id for layer in layers}:
+            hint = "an engine that keeps layers as zstd cannot be read here: one with the classic image store can"
+            raise UnableError(f"the engine gave no {', '.join(sorted(lacking))}", hint=hint)
+        held = replace(image, id=f"sha256:{hashlib.sha256(config).hexdigest()}")
+        for name, text in documents(held, base, config, layers, sums):
+            _member(tar, name, io.BytesIO(text), len(text))
+    return held
+
+
+def _stream(blocks: Iterator[bytes], moved: Callable[[int], None]) -> IO[bytes]:
+    return _Reader(blocks, moved)  # type: ignore[return-value] # tarfile calls `read` alone
+
+
+def _packed(diff_id: str, content: IO[bytes], size: int, packed: IO[bytes]) -> PackedLayer:
+    """Write a layer as gzip to `packed`; raise `ValueError` where it is not the one that its diff id says."""
+    squeeze = zlib.compressobj(LEVEL, wbits=31)
+    plain, digest, count, read = hashlib.sha256(), hashlib.sha256(), 0, 0
+    while True:
+        block = content.read(BLOCK)
+        read += len(block)
+        plain.update(block)
+        data = squeeze.compress(block) if block else squeeze.flush()
+        digest.update(data)
+        count += len(data)
+        packed.write(data)
+        if not block:
+            break
+    if read != size or f"sha256:{plain.hexdigest()}" != diff_id:
+        raise ValueError(f"layer {diff_id} came with another content")
+    return PackedLayer(diff_id, blob(digest.hexdigest()), count, digest.hexdigest())
+
+
+def _config(small: dict[str, bytes]) -> bytes:
+    """Return the image's configuration, which the archive's table of contents names."""
+    return small[json.loads(small["manifest.json"])[0]["Config"]]
+
+
+def _member(tar: tarfile.TarFile, name: str, content: IO[bytes], size: int) -> None:
+    """Add a member that says nothing of this machine or time."""
+    entry = tarfile.TarInfo(name)
+    entry.size = size
+    tar.addfile(entry, content)
+
+
+def held_in(path: Path) -> Held | None:
+    """Return the image that a file tells of: a side file, an archive that has one, or a bundle. None: no file."""
+    if not path.is_file():
+        return None
+    side = read_side_of(path.with_name(path.name.removesuffix(".json")) if path.name.endswith(".json") else path)
+    if side is not None:
+        return side.image
+    try:
+        with load_bundle.Bundle(str(path)) as bundle:
+            value = bundle.about["image"]
+        return Held(value["id"], value["platform"], tuple(value["references"]), tuple(value["layers"]))
+    except load_bundle.LoadError as error:
+        hint = "SINCE is a bundle or its side file, an archive of `save` or its side file, or an image on this engine"
+        what = "cut off, or no bundle, and no side file is beside it"
+        raise FindingsError(what, where=str(path), hint=hint) from error

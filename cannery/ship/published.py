@@ -1,0 +1,185 @@
+"""Where an image of ours stands in a registry, what is there of it already, and what may be put there. Pure.
+
+An image is published as `REGISTRY/<profile>:<tag>`. Two architectures share a tag as one index (CONTRACTS, "Tags").
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from cannery.catalog.address_fields import reference_fault
+from cannery.errors import UsageError
+from cannery.plan.tags import ImageTag, parse_tag
+from cannery.util.image_reference import parse_reference
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable, Mapping
+
+INDEX_TYPE = "application/vnd.oci.image.index.v1+json"
+LIST_TYPE = "application/vnd.docker.distribution.manifest.list.v2+json"
+DOCKER_MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
+# Also `Ascend-cann-atb : 8.1.RC1`; not the date or the count of five numbers that stands beside it in some files.
+_CANN = re.compile(r"(?<![\d.])(\d+\.\d+\.(?:rc)?\d+(?:\.(?:b\d+|(?:alpha|beta)\d+))?)(?![\d.])", re.IGNORECASE)
+# Tags of other plans that a message names.
+NEAR_SHOWN = 5
+HINT = "REGISTRY is host[:port][/path], as registry.example/team; the profile's name and tag are put behind it"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One image of a tag: its architecture, the digests of its manifest and its configuration, its descriptor."""
+
+    arch: str
+    manifest: str
+    config: str
+    descriptor: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Published:
+    """What stands under a tag: digest, media type and text of the index or manifest, and its images for Linux."""
+
+    digest: str
+    media_type: str
+    body: bytes
+    entries: tuple[Entry, ...]
+
+    def entry(self, arch: str) -> Entry | None:
+        """Return the image for `arch`, None where it has none."""
+        return next((entry for entry in self.entries if entry.arch == arch), None)
+
+    def has_image(self, arch: str, ids: Container[str]) -> bool:
+        """Whether its image for `arch` is the one that an engine knows by one of `ids`.
+
+        An engine with containerd's store that has pulled an index, or built one, knows its image by the index's digest.
+        """
+        entry = self.entry(arch)
+        return entry is not None and (self.digest in ids or entry.config in ids or entry.manifest in ids)
+
+
+def parse_registry(text: str | None) -> str:
+    """Return REGISTRY as it is put before a name; raise `UsageError` for what is none, or is a whole reference.
+
+    What was typed is in no message: passwords and tokens are put where they do not belong in many ways.
+    """
+    if not text:
+        raise UsageError("REGISTRY is not set", hint=HINT)
+    if reference_fault(text) or "@" in text:
+        raise UsageError(f"REGISTRY: {reference_fault(text) or 'it has no digest'}", hint=HINT)
+    cleaned = text.rstrip("/")
+    if ":" in cleaned.partition("/")[2]:
+        raise UsageError("REGISTRY: it is no place for images: it has a tag, or a : in its path", hint=HINT)
+    # `myhost` alone would be read as a user of docker.io, and so it is left; `host:port` is a host.
+    try:
+        parse_reference(f"{cleaned}/x", "REGISTRY")
+    except UsageError:
+        raise UsageError("REGISTRY: it is no host[:port][/path] in lower case", hint=HINT) from None
+    return cleaned
+
+
+def published_reference(registry: str, reference: str) -> str:
+    """Return `registry/profile:tag` of a local `profile:tag`; a reference that has a registry is refused."""
+    if "/" in reference:
+        raise UsageError(f"{reference!r} names a registry already", hint=HINT)
+    return f"{registry}/{reference}"
+
+
+def arch_reference(reference: str, arch: str) -> str:
+    """Return the tag that one architecture's image is pushed to before the index under `reference` names it."""
+    return f"{reference}-{arch}"
+
+
+def near_tags(wanted: ImageTag, found: Iterable[str]) -> tuple[str, ...]:
+    """Return tags of the same target with other plans, then of targets that differ in one word; the alias last."""
+    known: list[tuple[int, str]] = []
+    for text in found:
+        try:
+            tag = parse_tag(text)
+        except UsageError:
+            continue  # an architecture's own tag, or somebody else's
+        apart = _apart(wanted, tag)
+        if str(tag) != str(wanted) and apart <= 1:
+            known.append((apart * 2 + (not tag.plan), text))
+    return tuple(text for _, text in sorted(known))
+
+
+def near_words(wanted: ImageTag, found: Iterable[str]) -> str:
+    """Say what is near a tag that is not there: other plans of the same target, or that there are none."""
+    near = near_tags(wanted, found)
+    if not near:
+        return f"there is nothing for {wanted.alias} either"
+    more = f" and {len(near) - NEAR_SHOWN} more" if len(near) > NEAR_SHOWN else ""
+    return f"there is, of other plans: {', '.join(near[:NEAR_SHOWN])}{more}"
+
+
+def _apart(one: ImageTag, other: ImageTag) -> int:
+    words = ("cann", "chip", "os", "python", "standin", "custom", "forced")
+    return sum(getattr(one, word) != getattr(other, word) for word in words)
+
+
+def merged_index(there: Published | None, arch: str, descriptor: Mapping[str, Any]) -> tuple[str, bytes]:
+    """Return media type and text of the index that holds what is `there` for other architectures, and ours for `arch`.
+
+    An index of Docker's make stays one: some registries take no OCI index beside Docker manifests.
+    """
+    kept = [entry for entry in there.entries if entry.arch != arch] if there else []
+    # A manifest that stood alone had no need to say its platform.
+    described = [{"platform": {"os": "linux", "architecture": one.arch}, **one.descriptor} for one in kept]
+    described.append({**descriptor, "platform": {"os": "linux", "architecture": arch}})
+    described.sort(key=lambda item: str(item["platform"]["architecture"]))
+    of_docker = all(item["mediaType"] == DOCKER_MANIFEST for item in described)
+    media_type = LIST_TYPE if of_docker else INDEX_TYPE
+    value = {"schemaVersion": 2, "mediaType": media_type, "manifests": described}
+    return media_type, json.dumps(value, indent=1).encode()
+
+
+def label_faults(labels: Mapping[str, str], profile: str, tag: ImageTag, target: str) -> tuple[str, ...]:
+    """Return in which ways an image's labels do not fit the tag that it shall be published under."""
+    wanted = {
+        "org.opencontainers.image.version": str(tag),
+        "org.cannery.profile": profile,
+        "org.cannery.plan": tag.plan,
+        "org.cannery.target": target,
+    }
+    faults = [
+        f"its label {name} is {labels.get(name, 'missing')}, and not {value}"
+        for name, value in wanted.items()
+        if labels.get(name) != value
+    ]
+    is_standin = labels.get("org.cannery.base.kind") == "standin"
+    if is_standin and not tag.standin:
+        faults.insert(0, "it stands on the stand-in base, which is no CANN: such an image never goes under a real tag")
+    return tuple(faults)
+
+
+def version_fault(path: str, text: str | None, cann: str) -> str:
+    """Return what is wrong with the CANN version file at `path` for a tag of `cann`; "" where it fits.
+
+    `version_dir` goes before an inner `Version` of another count; a build (8.5.0.b160) is one of its release.
+    """
+    if text is None:
+        return f"it has no version file of CANN at {path}"
+    lines = sorted(text.splitlines(), key=lambda line: not line.lower().startswith("version_dir"))
+    found = next((match[1].lower() for line in lines for match in _CANN.finditer(line)), "no version")
+    said, wanted = (re.sub(r"\.b\d+$", "", one) for one in (found, cann.lower()))
+    return "" if said == wanted else f"{path} says CANN {found}, and the tag says {cann}"
+
+
+def push_fault(there: Published | None, arch: str, ids: Container[str]) -> str:
+    """Return why the tag may not be pushed to without --force; "" where it may."""
+    entry = there.entry(arch) if there else None
+    if there is None or entry is None or there.has_image(arch, ids):
+        return ""
+    image = f"image {entry.config[:19]}…, " if entry.config else ""
+    return f"the tag is there for {arch} already, and is another image ({image}manifest {entry.manifest[:19]}…)"
+
+
+def ids_of(image_id: str, digests: Iterable[str], reference: str) -> frozenset[str]:
+    """Return what an image is known by: its id, and its digests (`RepoDigests`) in the repository of `reference`."""
+    mine = parse_reference(reference)
+    known = map(parse_reference, digests)
+    here = {one.digest or "" for one in known if (one.registry, one.repository) == (mine.registry, mine.repository)}
+    return frozenset({image_id} | here) - {""}

@@ -1,0 +1,244 @@
+"""The sources of a build: each a tar in `<cache>/sources`, of a commit from the git cache or of the user's own tree.
+
+The tar of a commit stays, with a note beside it of what it is; a later run that wants the same needs neither git nor a
+network. Of a local tree's tars the last few stay.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import threading
+import time
+from concurrent.futures import ALL_COMPLETED, FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cannery.errors import NetworkError, UnableError, UsageError
+from cannery.sources.io.export import DamagedError, gather, read_blob
+from cannery.sources.io.git import GitReadError, StoppedError
+from cannery.sources.io.git_cache import GitCache, locked
+from cannery.sources.io.git_mirror import in_mirror
+from cannery.sources.io.git_objects import BlobReader
+from cannery.sources.io.local import local_tree
+from cannery.sources.io.store import SourceFile, note_text, noted, short
+from cannery.sources.io.tar import write_tar
+from cannery.sources.plan import Why, is_inside
+from cannery.util.io.files import write_atomic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from concurrent.futures import Future
+
+    from cannery.catalog.catalog import Host
+    from cannery.sources.io.tar import Kind, Written
+    from cannery.sources.plan import Missing, SourceRequest
+
+# Sources at once.
+WORKERS = 4
+# Raise it when the tar of the same tree comes out otherwise: those of before are then written anew.
+LAYOUT = 1
+LOCAL = "local"
+# Tars of one local tree that stay: a run that still reads the last one must not lose it.
+KEPT = 4
+
+
+def fetch_sources(  # noqa: PLR0913 - what a fetch depends on
+    requests: Sequence[SourceRequest],
+    hosts: Mapping[str, Host],
+    *,
+    cache: Path,
+    env: Mapping[str, str],
+    mirror: Path | None,
+    say: Callable[[str], None],
+    log: Path,
+) -> tuple[SourceFile, ...]:
+    """Return the sources in the order of `requests`, several fetched at once.
+
+    `hosts` is images/hosts.yaml. `mirror` is a folder of local repositories that takes the network's place. `say` gets
+    a line whenever the network is asked or another run is waited for; `log` is the file for git's own words, made when
+    there are some. Raises `NetworkError` for a commit that cannot be had, naming each place with its reason;
+    `FindingsError` for a tree that is not as requested; `UsageError` for a local tree that is none; `UnableError`.
+    """
+    if mirror is not None and not mirror.is_dir():
+        raise UsageError(f"GIT_MIRROR: {str(mirror)!r} is no folder", hint="name the folder with your git repositories")
+    stop = threading.Event()
+    out = _Lines(say, log)
+    git = GitCache(cache.absolute(), hosts, env, mirror.absolute() if mirror else None, out.say, out.log, stop)
+    with ThreadPoolExecutor(max_workers=max(1, min(WORKERS, len(requests)))) as pool:
+        futures = [pool.submit(_fetch, request, git) for request in requests]
+        # Looking into a mirror takes no time, so all that is not there is told at once.
+        return _results(futures, stop, is_patient=mirror is not None)
+
+
+class _Lines:
+    """Lines from several threads, one at a time."""
+
+    def __init__(self, say: Callable[[str], None], log: Path) -> None:
+        self._say = say
+        self._log = log
+        self._lock = threading.Lock()
+        self._is_new = True
+
+    def say(self, text: str) -> None:
+        with self._lock:
+            self._say(text)
+
+    def log(self, text: str) -> None:
+        with self._lock:
+            self._log.parent.mkdir(parents=True, exist_ok=True)
+            with self._log.open("w" if self._is_new else "a", encoding="utf-8") as file:
+                file.write(f"{text}\n")
+            self._is_new = False
+
+
+def _results(
+    futures: Sequence[Future[SourceFile]], stop: threading.Event, *, is_patient: bool
+) -> tuple[SourceFile, ...]:
+    """Wait for all; at the first error, or Ctrl-C, stop the rest. An error that several have in common is one."""
+    try:
+        wait(futures, return_when=ALL_COMPLETED if is_patient else FIRST_EXCEPTION)
+    finally:
+        stop.set()
+        for future in futures:
+            future.cancel()
+    errors = [error for future in futures if not future.cancelled() and (error := future.exception())]
+    told = [error for error in errors if not isinstance(error, StoppedError)]
+    if told:
+        others = [error for error in told if not isinstance(error, NetworkError)]
+        if others or len(told) == 1:
+            raise (others or told)[0]
+        raise NetworkError("\n".join(dict.fromkeys(str(error) for error in told)))
+    return tuple(future.result() for future in futures)
+
+
+def _fetch(request: SourceRequest, git: GitCache) -> SourceFile:
+    if git.stop.is_set():
+        raise StoppedError
+    try:
+        return _local(request, git) if request.local is not None else _commit(request, git)
+    except NetworkError as error:
+        if request.release:
+            way = f"SOURCES=release:{request.name} takes release {request.release} of the package index in its place"
+            error.hint = "; ".join(part for part in (error.hint, way) if part)
+        raise
+    except GitReadError as error:
+        raise UnableError(f"{request.name}: git cannot read the repository: {error}") from error
+    except OSError as error:
+        raise UnableError(f"{request.name}: the source cannot be written: {error}", where=str(git.cache)) from error
+
+
+def _commit(request: SourceRequest, git: GitCache) -> SourceFile:
+    commit = str(request.commit)
+    stem = f"{request.name}-{commit[:12]}-{_key(request)}"
+    folder = git.cache / "sources"
+    target, note = folder / f"{stem}.tar", folder / f"{stem}.json"
+    with locked(folder / ".locks" / f"{stem}.lock", git.stop, git.say, request.name):
+        if git.mirror is not None:
+            in_mirror(git.mirror, request.name, commit, request.hosts, git.env)
+        there = noted(request, target, note)
+        if there:
+            return there
+        try:
+            file = _exported(request, git, target)
+        except DamagedError as error:
+            # Cut off by a lost power, or changed on the disk: nothing of it is lost that its host has not.
+            git.say(f"{error.what}: its repository is fetched again")
+            git.drop(Path(error.where))
+            file = _exported(request, git, target)
+        write_atomic(note, note_text(file))
+        return file
+
+
+def _exported(request: SourceRequest, git: GitCache, target: Path) -> SourceFile:
+    """Write the tar of a commit. Raises `DamagedError` where the git cache has lost a part of it."""
+    commit, began = str(request.commit), time.monotonic()
+    found = git.obtain(request.name, commit, request.hosts)
+    tree = gather(request, found, git.obtain, git.env)
+    _refuse_gaps(request, tree.missing, found.repository)
+    entries = {path: blob.kind for path, blob in tree.blobs.items()}
+    with BlobReader(git.env) as reader:
+        written = _write(target, request, entries, lambda path: read_blob(tree, path, reader), git)
+    return SourceFile(
+        name=request.name,
+        tar=target,
+        sha256=written.sha256,
+        tree=written.tree,
+        commit=commit,
+        repository=found.repository,
+        dirty=False,
+        missing=tuple(sorted({*tree.missing, *written.pointers})),
+        described=f"{short(found.repository, commit)}, {found.how} in {time.monotonic() - began:.1f} s",
+    )
+
+
+def _refuse_gaps(request: SourceRequest, missing: Sequence[Missing], repository: str) -> None:
+    """Raise `NetworkError` when the repository lacks the content of a file that is asked for: the layer would, too.
+
+    What it lacks elsewhere is a warning.
+    """
+    gone = [one.path for one in missing if one.why is Why.BLOB and is_inside(one.path, request.paths)]
+    if gone:
+        more = f" and of {len(gone) - 1} more" if len(gone) > 1 else ""
+        where = f"images/components/{request.name}.yaml"
+        raise NetworkError(
+            f"{request.name}: {repository} has {str(request.commit)[:12]}, and lacks the content of {gone[0]}{more}",
+            hint=f"mirror the repository whole, or name what is needed of it as `paths` in {where}",
+        )
+
+
+def _local(request: SourceRequest, git: GitCache) -> SourceFile:
+    folder = git.cache / "sources" / LOCAL
+    with locked(folder / ".locks" / f"{request.name}.lock", git.stop, git.say, request.name):
+        tree = local_tree(request.name, Path(str(request.local)), request.paths, git.env)
+        part = folder / f"{request.name}.tar"
+        written = _write(part, request, tree.entries, tree.read, git)
+        target = folder / f"{request.name}-{written.sha256[:16]}.tar"
+        part.replace(target)
+        _keep_last(folder, request.name)
+        at = f" at {tree.commit[:12]}" if tree.commit else ""
+        return SourceFile(
+            name=request.name,
+            tar=target,
+            sha256=written.sha256,
+            tree=written.tree,
+            commit=tree.commit,
+            repository=LOCAL,
+            dirty=tree.dirty,
+            missing=tuple(sorted({*tree.missing, *written.pointers})),
+            described=f"local tree{at}{', with changes' if tree.dirty else ''}, {len(tree.entries)} files",
+        )
+
+
+def _write(
+    target: Path, request: SourceRequest, entries: Mapping[str, Kind], content: Callable[[str], bytes], git: GitCache
+) -> Written:
+    """Write a tar whole or not at all. Raises `StoppedError` in between when the run is stopped."""
+
+    def read(path: str) -> bytes:
+        if git.stop.is_set():
+            raise StoppedError
+        return content(path)
+
+    part = target.with_name(f"{target.name}.part")
+    try:
+        written = write_tar(part, request.name, entries, read, request.epoch)
+        part.replace(target)
+    finally:
+        part.unlink(missing_ok=True)
+    return written
+
+
+def _keep_last(folder: Path, name: str) -> None:
+    """Remove the oldest tars of a local tree."""
+    mine = [path for path in folder.iterdir() if re.fullmatch(rf"{re.escape(name)}-[0-9a-f]{{16}}\.tar", path.name)]
+    for path in sorted(mine, key=lambda path: path.stat().st_mtime)[:-KEPT]:
+        path.unlink(missing_ok=True)
+
+
+def _key(request: SourceRequest) -> str:
+    """What decides the bytes of a commit's tar."""
+    submodules = sorted((path, submodule.commit) for path, submodule in request.submodules.items())
+    parts = [LAYOUT, request.commit, sorted(request.paths), submodules, request.epoch]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]

@@ -1,0 +1,138 @@
+"""git as a child process: what reads a repository, and what talks to a host and may have to be stopped.
+
+The user's own configuration applies (proxy, insteadOf, credential helpers). Nothing may ask anybody anything: terminal
+prompts and askpass programs are off, and a child has no terminal of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import subprocess
+import time
+from typing import TYPE_CHECKING
+
+from cannery.errors import UnableError
+from cannery.sources.git_messages import said
+from cannery.util.io.child import cancel, end, start
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+# Seconds between two looks at whether the run was stopped.
+LOOK = 0.2
+# What a surrounding git (a hook) says about its own repository; here it would name the wrong one.
+OF_ONE_REPOSITORY = frozenset(
+    {
+        "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+        "GIT_COMMON_DIR",
+        "GIT_CONFIG",
+        "GIT_DIR",
+        "GIT_GRAFT_FILE",
+        "GIT_IMPLICIT_WORK_TREE",
+        "GIT_INDEX_FILE",
+        "GIT_NAMESPACE",
+        "GIT_OBJECT_DIRECTORY",
+        "GIT_PREFIX",
+        "GIT_QUARANTINE_PATH",
+        "GIT_REPLACE_REF_BASE",
+        "GIT_SHALLOW_FILE",
+        "GIT_WORK_TREE",
+    }
+)
+QUIET = {
+    # An empty askpass is none: neither core.askPass nor SSH_ASKPASS is looked at then.
+    "GIT_ASKPASS": "",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GCM_INTERACTIVE": "never",
+    "SSH_ASKPASS_REQUIRE": "never",
+    # Messages are read.
+    "LC_ALL": "C",
+    # A commit's own tree, whatever refs/replace says; and reading writes nothing.
+    "GIT_NO_REPLACE_OBJECTS": "1",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_DEFAULT_HASH": "sha1",
+}
+# A partial clone must not fetch what it lacks in the middle of a read. Git before 2.39.4 knows only the second.
+OFFLINE = {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none"}
+
+# Programs that a repository may name for a read: a monitor of its files, and hooks.
+NO_PROGRAMS = ("-c", "core.fsmonitor=false", "-c", f"core.hooksPath={os.devnull}")
+
+
+class StoppedError(Exception):
+    """The run was stopped: leave everything as it is."""
+
+
+class GitReadError(Exception):
+    """git could not read a repository; the message is its own last line, `lines` are all that it wrote."""
+
+    def __init__(self, message: str, lines: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.lines = tuple(lines)
+
+
+def quiet_env(env: Mapping[str, str]) -> dict[str, str]:
+    """Return `env` for a git that asks nobody and knows of no repository around it."""
+    return {name: value for name, value in env.items() if name not in OF_ONE_REPOSITORY} | QUIET
+
+
+def read(arguments: Sequence[str | Path], env: Mapping[str, str], *, stdin: bytes = b"") -> bytes:
+    """Return the output of `git ARGUMENTS`, which must need no network.
+
+    Neither a monitor nor a hook is run. Raises `GitReadError` when it fails, `UnableError` when there is no git.
+    """
+    command = ("git", *NO_PROGRAMS, *map(str, arguments))
+    try:
+        done = subprocess.run(command, env=quiet_env(env) | OFFLINE, input=stdin, capture_output=True, check=False)
+    except FileNotFoundError as error:
+        raise no_git() from error
+    if done.returncode != 0:
+        lines = done.stderr.decode(errors="replace").strip().splitlines()
+        raise GitReadError(lines[-1] if lines else f"git ended with status {done.returncode}", lines)
+    return done.stdout
+
+
+def talk(
+    arguments: Sequence[str | Path], env: Mapping[str, str], folder: Path, *, stop: threading.Event, silence: float
+) -> tuple[bool, str]:
+    """Run `git ARGUMENTS`, which talks to a host, in `folder`; return whether it succeeded and all it wrote.
+
+    A host that lets nothing be heard for `silence` seconds ends it. Raises `StoppedError`, the child ended, when `stop`
+    is set meanwhile, `UnableError` when there is no git.
+    """
+    try:
+        process = start(("git", *map(str, arguments)), quiet_env(env), folder)
+    except UnableError as error:
+        raise no_git() from error
+    written = bytearray()
+    heard = time.monotonic()
+    try:
+        with selectors.DefaultSelector() as selector:
+            pipe = process.stdout.fileno() if process.stdout is not None else -1
+            selector.register(pipe, selectors.EVENT_READ)
+            while True:
+                if stop.is_set():
+                    cancel(process)
+                    raise StoppedError
+                if selector.select(LOOK):
+                    data = os.read(pipe, 1 << 16)
+                    if not data:
+                        break
+                    written += data
+                    heard = time.monotonic()
+                elif process.poll() is not None:
+                    break  # something else still holds the pipe (a credential helper's daemon)
+                elif time.monotonic() - heard > silence:
+                    cancel(process)
+                    return False, f"{said(bytes(written))}\nfatal: no word within {silence:.0f} s".lstrip()
+        return process.wait() == 0, said(bytes(written))
+    finally:
+        end(process)
+
+
+def no_git() -> UnableError:
+    """Return the error of a host without git."""
+    return UnableError("program not found: git", hint="install git: sources are fetched and read with it")

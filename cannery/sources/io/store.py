@@ -1,0 +1,73 @@
+"""A source that was had, and the note beside the tar of a commit: a later run that wants the same takes it as it is."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cannery.sources.plan import Missing, Why
+from cannery.util.io.files import sha256_file
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cannery.sources.plan import SourceRequest
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """A source that was had.
+
+    `tree` is a digest of its content that no time or owner changes. `repository` is who served it (`host/owner/name`,
+    `mirror/owner/name`), or `local`; `commit` is a local tree's HEAD, None without one, and `dirty` says that the tree
+    differs from it. `missing` is what a user has to be told; `described` is for a progress line.
+    """
+
+    name: str
+    tar: Path
+    sha256: str
+    tree: str
+    commit: str | None
+    repository: str
+    dirty: bool
+    missing: tuple[Missing, ...]
+    described: str
+
+
+def short(repository: str, commit: str) -> str:
+    """Return `owner/name` and the commit's first digits, for a progress line."""
+    return f"{repository.partition('/')[2]} {commit[:12]}"
+
+
+def note_text(file: SourceFile) -> str:
+    """Return the note that stays beside the tar of a commit."""
+    note = {
+        "sha256": file.sha256,
+        "tree": file.tree,
+        "repository": file.repository,
+        "missing": [[one.path, one.why.name] for one in file.missing],
+    }
+    return json.dumps(note, indent=1) + "\n"
+
+
+def noted(request: SourceRequest, target: Path, note: Path) -> SourceFile | None:
+    """Return the tar of an earlier run, unless it is damaged or was made from a repository that lacked content."""
+    try:
+        known = json.loads(note.read_text(encoding="utf-8"))
+        missing = tuple(Missing(path, Why[why]) for path, why in known["missing"])
+        file = SourceFile(
+            name=request.name,
+            tar=target,
+            sha256=known["sha256"],
+            tree=known["tree"],
+            commit=request.commit,
+            repository=known["repository"],
+            dirty=False,
+            missing=missing,
+            described=f"{short(known['repository'], str(request.commit))}, in the cache",
+        )
+        is_same = sha256_file(target) == file.sha256
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return file if is_same and all(one.why is not Why.BLOB for one in missing) else None

@@ -1,0 +1,183 @@
+"""Sources as values: which tree a build wants and from where, and what a tree that was had is lacking."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from cannery.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import PurePath
+
+    from cannery.recipe.recipe import Chosen
+
+COMMIT = re.compile(r"[0-9a-f]{40}")
+REPOSITORY = re.compile(r"(?!\.{1,2}/)[\w.-]+/(?!\.{1,2}$)[\w.-]+", re.ASCII)
+LFS_POINTER = b"version https://git-lfs.github.com/spec/v1\n"
+# A pointer is three short lines; what is longer is a file that talks about one.
+LFS_LONGEST = 1024
+# A chain of symlinks that is longer leads nowhere (the kernel's own limit).
+MOST_LINKS = 40
+
+
+class Why(StrEnum):
+    """Why something of a tree is not in its tar, or not as itself."""
+
+    BLOB = "the repository lacks its content"
+    LFS = "Git LFS pointer, not the file itself"
+    SUBMODULE = "a submodule whose commit no component names"
+    ABSENT = "tracked, but not in the working tree"
+
+
+@dataclass(frozen=True, order=True)
+class Missing:
+    """A path of a tree, and why it is not in the tar as it should be."""
+
+    path: str
+    why: Why
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.why}"
+
+
+@dataclass(frozen=True)
+class SourceSubmodule:
+    """A submodule: `hosts` as in `SourceRequest`, and the commit that its place in the tree must name."""
+
+    hosts: Mapping[str, str]
+    commit: str
+
+
+@dataclass(frozen=True)
+class SourceRequest:
+    """A tree to be had.
+
+    `hosts` is {host: `owner/name` there} in the order of trying; `submodules` is {path in the tree: submodule}. `paths`
+    are the files and folders that are exported, () for all. `local` is a folder of the user's that is taken in place of
+    the `commit`. `epoch` (seconds) becomes the mtime of everything. Raises `UsageError` for a request that names
+    neither or that would lead out of the cache.
+    """
+
+    name: str
+    commit: str | None
+    hosts: Mapping[str, str]
+    epoch: int
+    submodules: Mapping[str, SourceSubmodule] = field(default_factory=dict)
+    paths: tuple[str, ...] = ()
+    local: PurePath | None = None
+    # The release on the package index that may be taken in the commit's place, "" where none is known.
+    release: str = ""
+
+    def __post_init__(self) -> None:
+        if self.local is None and self.commit is None:
+            raise UsageError(f"{self.name}: neither a commit nor a local tree is named")
+        commits = [(self.name, self.commit)] + [(path, sub.commit) for path, sub in self.submodules.items()]
+        for what, commit in commits:
+            if commit is not None and not COMMIT.fullmatch(commit):
+                raise UsageError(f"{self.name}: {what} at {commit!r} is not a full commit (40 lower-case hex digits)")
+        for hosts in (self.hosts, *(sub.hosts for sub in self.submodules.values())):
+            for repository in hosts.values():
+                if not REPOSITORY.fullmatch(repository):
+                    raise UsageError(f"{self.name}: {repository!r} is not a repository, like volcengine/verl")
+
+
+def source_request(
+    chosen: Chosen, known: Iterable[str], *, epoch: int, paths: tuple[str, ...] = (), local: PurePath | None = None
+) -> SourceRequest:
+    """Return the request for a source component that is pinned to a commit.
+
+    `known` are the names of images/hosts.yaml: a submodule's entry says no host, so those of its component are tried
+    first and then the rest. Raises `UsageError` where the component is not pinned to a commit and no `local` is given.
+    """
+    own = chosen.component.hosts
+    order = [*own, *(host for host in known if host not in own)]
+    submodules = chosen.known.submodules if chosen.known is not None and chosen.commit is not None else {}
+    return SourceRequest(
+        name=chosen.name,
+        commit=chosen.commit,
+        hosts=own,
+        epoch=epoch,
+        submodules={
+            path: SourceSubmodule(dict.fromkeys(order, sub.repository), sub.commit) for path, sub in submodules.items()
+        },
+        paths=paths,
+        local=local,
+        release=_release(chosen),
+    )
+
+
+def _release(chosen: Chosen) -> str:
+    revision = chosen.component.revisions.get(chosen.commit or "")
+    return (revision.release if revision is not None else None) or ""
+
+
+def is_inside(path: str, paths: tuple[str, ...]) -> bool:
+    """Whether `path` is one of `paths` or below one; everything is when there are none."""
+    return not paths or any(path == one or path.startswith(f"{one}/") for one in paths)
+
+
+def leads_to(path: str, paths: tuple[str, ...]) -> bool:
+    """Whether something of `paths` may be below the folder `path`."""
+    return is_inside(path, paths) or any(one.startswith(f"{path}/") for one in paths)
+
+
+def unmatched(paths: tuple[str, ...], found: Iterable[str]) -> tuple[str, ...]:
+    """Return those of `paths` that none of the `found` paths is or is below."""
+    names = tuple(found)
+    return tuple(one for one in paths if not any(is_inside(name, (one,)) for name in names))
+
+
+def is_bad_path(path: str) -> bool:
+    """Whether a path of a tree would be written outside it, or over a repository's own files."""
+    return any(part in {"", ".", ".."} or part.lower() == ".git" for part in path.split("/"))
+
+
+def with_folders(paths: Iterable[str]) -> tuple[str, ...]:
+    """Return the paths and all folders above them, sorted, each folder before what is in it."""
+    found: set[str] = set()
+    for path in paths:
+        name = path
+        while name and name not in found:
+            found.add(name)
+            name = name.rpartition("/")[0]
+    return tuple(sorted(found))
+
+
+def leads_out(path: str, links: Mapping[str, str]) -> bool:
+    """Whether the symlink at `path` leads out of the tree; `links` is {path: target} of every symlink of the tree.
+
+    Symlinks on the way are followed, as the kernel would. One that leads nowhere, or in a circle, does not lead out.
+    """
+    here = path.split("/")[:-1]
+    todo = [links[path]]
+    hops = 0
+    while todo:
+        text = todo.pop()
+        if text.startswith("/"):
+            return True
+        first, _, rest = text.partition("/")
+        if rest := rest.lstrip("/"):
+            todo.append(rest)
+        if first == "..":
+            if not here:
+                return True
+            here.pop()
+        elif first not in {"", "."}:
+            here.append(first)
+            target = links.get("/".join(here))
+            if target is not None:
+                hops += 1
+                if hops > MOST_LINKS:
+                    return False
+                here.pop()
+                todo.append(target)
+    return False
+
+
+def is_lfs_pointer(content: bytes) -> bool:
+    """Whether a file is what Git LFS puts into a repository in place of the file itself."""
+    return len(content) <= LFS_LONGEST and content.startswith(LFS_POINTER)

@@ -1,0 +1,225 @@
+"""What a source's own files ask for, compared with what its component says of that revision. Nothing of it is run.
+
+A *place* is a file of the tree, or `file:what` for a part of one:
+    requirements.txt                any file of requirements, with those that it includes by -r
+    pyproject.toml                  [project] dependencies; those that setuptools reads from files too
+    pyproject.toml:build-system     [build-system] requires
+    pyproject.toml:NAME             the optional dependencies called NAME
+    setup.py, setup.py:install_requires   what setup() is called with
+    setup.py:NAME                   a list of that name
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import tomllib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
+from cannery.sources.setup_file import REQUIRES, setup_list
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+NOTHING = "nothing"
+# A comment begins a line or follows a space: `name @ https://host/file#sha256=…` has none.
+COMMENT = re.compile(r"(?:^|\s)#.*$")
+# What may stand behind a requirement: --hash=…, --config-settings …
+OPTIONS = re.compile(r"\s+--?[A-Za-z].*$")
+INCLUDE = re.compile(r"(?:-r|--requirement)[\s=]*(\S.*)")
+REQUIREMENT_FILE = re.compile(
+    r"(?:.*/)?(?:[^/]*requirements[^/]*\.(?:txt|in)|requirements/.*|pyproject[^/]*\.toml|setup\.py)"
+)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A distribution that a component and its tree ask for otherwise; each side as it is written, or "nothing"."""
+
+    name: str
+    known: str
+    tree: str
+
+    def __str__(self) -> str:
+        return f"{self.name}: known has {self.known}, the tree has {self.tree}"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What the tree asks for (in normal form, sorted), how that differs from what is known, and what was not readable.
+
+    `unread` are sentences; while there are any, `found` and `differences` may be short of something.
+    """
+
+    found: tuple[str, ...]
+    differences: tuple[Difference, ...]
+    unread: tuple[str, ...]
+
+    @property
+    def is_same(self) -> bool:
+        """Whether the tree was read whole and asks for what is known."""
+        return not self.differences and not self.unread
+
+
+@dataclass
+class _Reading:
+    """Requirements as they are read, and what could not be; `seen` are the files that were included."""
+
+    files: Mapping[str, str]
+    texts: list[str] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)
+    seen: set[str] = field(default_factory=set)
+
+
+def is_requirement_file(path: str) -> bool:
+    """Whether a file of a tree may say what it asks for; for choosing what to read out of a tar."""
+    return REQUIREMENT_FILE.fullmatch(path) is not None
+
+
+def compare(known: Sequence[str], files: Mapping[str, str], places: Sequence[str]) -> Comparison:
+    """Compare `known` (PEP 508) with what `places` of the tree ask for together; `files` is {path: text}.
+
+    Names, extras and specifiers are compared in normal form, specifiers and extras as sets; one name that stands twice
+    under the same marker asks for both. Raises `packaging.requirements.InvalidRequirement` for a bad `known`.
+    """
+    reading = _Reading(files)
+    for place in places:
+        _read_place(reading, place)
+    found = [requirement for text in reading.texts if (requirement := _requirement(reading, text)) is not None]
+    ours, theirs = _by_name(Requirement(text) for text in known), _by_name(found)
+    differences = tuple(
+        Difference(name, _written(ours.get(name)), _written(theirs.get(name)))
+        for name in sorted(ours.keys() | theirs.keys())
+        if ours.get(name, {}).keys() != theirs.get(name, {}).keys()
+    )
+    texts = tuple(sorted(text for asked in theirs.values() for text in asked.values()))
+    return Comparison(texts, differences, tuple(reading.unread))
+
+
+def _requirement(reading: _Reading, text: str) -> Requirement | None:
+    try:
+        return Requirement(text)
+    except InvalidRequirement:
+        reading.unread.append(f"{text!r} names no distribution")
+        return None
+
+
+def _by_name(requirements: Iterable[Requirement]) -> dict[str, dict[tuple[object, ...], str]]:
+    """{name: {what is compared: text in normal form}}, those of one name and marker put together."""
+    merged: dict[tuple[str, str], Requirement] = {}
+    for one in requirements:
+        name = canonicalize_name(one.name)
+        there = merged.setdefault((name, str(one.marker or "")), one)
+        if there is not one:
+            there.specifier &= one.specifier
+            there.extras |= one.extras
+            there.url = there.url or one.url
+    found: dict[str, dict[tuple[object, ...], str]] = {}
+    for (key, marker), one in merged.items():
+        extras = frozenset(canonicalize_name(extra) for extra in one.extras)
+        found.setdefault(key, {})[one.specifier, extras, marker, one.url] = _text(key, extras, one, marker)
+    return found
+
+
+def _text(name: str, extras: frozenset[str], one: Requirement, marker: str) -> str:
+    extra = f"[{','.join(sorted(extras))}]" if extras else ""
+    wanted = f" @ {one.url}" if one.url else ",".join(sorted(str(one.specifier).split(",")))
+    return f"{name}{extra}{wanted}" + (f"; {marker}" if marker else "")
+
+
+def _written(asked: Mapping[tuple[object, ...], str] | None) -> str:
+    return " and ".join(sorted(asked.values())) if asked else NOTHING
+
+
+def _read_place(reading: _Reading, place: str) -> None:
+    path, _, what = place.partition(":")
+    text = reading.files.get(path)
+    if text is None:
+        reading.unread.append(f"{path} is not in the tree")
+    elif path.endswith(".toml"):
+        _read_toml(reading, path, text, what)
+    elif path.endswith(".py"):
+        found, fault = setup_list(text, what or REQUIRES)
+        reading.texts += found
+        reading.unread += [f"{path}: {fault}"] if fault else []
+    else:
+        _read_requirements(reading, path, text)
+
+
+def _read_requirements(reading: _Reading, path: str, text: str) -> None:
+    """A file as pip reads it. Options and constraints ask for nothing."""
+    reading.seen.add(path)
+    for line in re.sub(r"\\\r?\n", "", text).splitlines():
+        asked = COMMENT.sub("", line).strip()
+        included = INCLUDE.fullmatch(asked)
+        if included:
+            inner = posixpath.normpath(posixpath.join(posixpath.dirname(path), included[1].strip()))
+            if inner in reading.seen:
+                continue
+            if inner in reading.files:
+                _read_requirements(reading, inner, reading.files[inner])
+            else:
+                reading.unread.append(f"{path} includes {inner}, which is not in the tree")
+        elif asked.startswith(("-e", "--editable")):
+            reading.unread.append(f"{path}: {asked!r} names no distribution")
+        elif asked and not asked.startswith("-"):
+            reading.texts.append(OPTIONS.sub("", asked))
+
+
+def _read_toml(reading: _Reading, path: str, text: str, what: str) -> None:
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        reading.unread.append(f"{path} is no TOML: {error}")
+        return
+    project = _table(data, "project")
+    optional = _table(project, "optional-dependencies")
+    if what == "build-system":
+        reading.texts += _table(data, what).get("requires", [])
+    elif what and what in optional:
+        reading.texts += _expanded(str(project.get("name", "")), optional, what)
+    elif what:
+        reading.unread.append(f"{path} has no optional dependencies {what}")
+    elif "project" not in data:
+        reading.unread.append(f"{path} has no [project]: what the tree asks for stands in setup.py or setup.cfg")
+    elif "dependencies" in project.get("dynamic", []):
+        _read_dynamic(reading, path, _table(data, "tool", "setuptools", "dynamic", "dependencies"))
+    else:
+        reading.texts += project.get("dependencies", [])
+
+
+def _read_dynamic(reading: _Reading, path: str, dynamic: Mapping[str, Any]) -> None:
+    """What setuptools reads from files when pyproject.toml leaves the dependencies open."""
+    names = dynamic.get("file", [])
+    if not names:
+        reading.unread.append(f"{path} leaves its dependencies to setup.py: name that file as a place")
+    for name in [names] if isinstance(names, str) else names:
+        inner = posixpath.normpath(posixpath.join(posixpath.dirname(path), name))
+        _read_place(reading, inner)
+
+
+def _expanded(project: str, optional: Mapping[str, list[str]], name: str, above: tuple[str, ...] = ()) -> list[str]:
+    """The optional dependencies `name`; one that asks for the project itself with extras brings those."""
+    found: list[str] = []
+    for text in optional.get(name, []):
+        try:
+            one = Requirement(text)
+        except InvalidRequirement:
+            one = None
+        if one is not None and canonicalize_name(one.name) == canonicalize_name(project):
+            inner = [extra for extra in sorted(one.extras) if extra not in (*above, name)]
+            found += [text for extra in inner for text in _expanded(project, optional, extra, (*above, name))]
+        else:
+            found.append(text)
+    return found
+
+
+def _table(data: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
+    found: Any = data
+    for name in names:
+        found = found.get(name, {}) if isinstance(found, dict) else {}
+    return found if isinstance(found, dict) else {}

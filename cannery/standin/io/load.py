@@ -1,0 +1,140 @@
+"""Make sure that an engine has the stand-in base: Debian rootfs and CANN-shaped layer, loaded as one image.
+
+Both layers are tars whose bytes follow from their inputs, so the image's id and layer digests are the same on every
+machine that has the same Debian package versions.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import tarfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import docker.errors
+import requests
+
+from cannery.engine.io.images import ImageClient, image_id
+from cannery.errors import BuildFailedError, UnableError
+from cannery.standin.io.rootfs import check_space, ensure_rootfs
+from cannery.standin.io.wheel_symbols import wheel_libraries
+from cannery.standin.spec import image_config
+from cannery.standin.stubs import plan_stubs, stub_library
+from cannery.standin.tree import cann_tree, tree_tar
+from cannery.util.io.files import sha256_bytes, sha256_file
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from cannery.standin.spec import StandInSpec
+    from cannery.vocab import Arch
+
+BLOCK = 1 << 20
+TAR_BLOCK = 512
+
+
+class EngineClient(ImageClient, Protocol):
+    """The parts of docker's `DockerClient` used here."""
+
+    @property
+    def api(self) -> Any: ...  # noqa: ANN401, D102 - docker has no types
+    def info(self) -> dict[str, Any]: ...  # noqa: D102
+
+
+@dataclass(frozen=True)
+class StandInRequest:
+    """What to make: the spec, the locked torch_npu wheel on this host (None: a stack without it), the host's arch."""
+
+    spec: StandInSpec
+    torch_npu_wheel: Path | None
+    host_arch: Arch
+
+
+def ensure_standin(
+    request: StandInRequest, *, engine_client: EngineClient, cache: Path, say: Callable[[str], None]
+) -> str:
+    """Return the image id of the stand-in in the engine, making and loading it when the engine has it not.
+
+    Raises `UnableError` and `NetworkError` as `ensure_rootfs`, and for a wheel that is not the locked one;
+    `BuildFailedError` where the engine refuses the image.
+    """
+    reference = request.spec.reference
+    found = image_id(engine_client, reference)
+    if found is not None:
+        return found
+    data, arch = request.spec.data, request.spec.target.arch
+    layer = cann_layer(request)
+    rootfs = ensure_rootfs(data, arch, cache=cache, host_arch=request.host_arch, say=say)
+    _check_engine_space(engine_client, rootfs.stat().st_size + len(layer))
+    say(f"stand-in: loading {reference} into the engine")
+    _load(engine_client, docker_archive(request.spec, rootfs, layer))
+    loaded = image_id(engine_client, reference)
+    if loaded is None:
+        raise BuildFailedError(f"the engine took {reference} but does not list it")
+    return loaded
+
+
+def cann_layer(request: StandInRequest) -> bytes:
+    """Return the CANN-shaped layer's tar, with stubs for the locked torch_npu wheel."""
+    spec = request.spec
+    stubs = {}
+    if spec.torch_npu is not None:
+        wheel = request.torch_npu_wheel
+        if wheel is None or not wheel.is_file():
+            where = str(wheel) if wheel else spec.torch_npu.file
+            raise UnableError(f"the wheel of torch-npu {spec.torch_npu.version} is not on this host", where=where)
+        if spec.torch_npu.sha256 and sha256_file(wheel) != spec.torch_npu.sha256:
+            raise UnableError("not the locked file: its hash differs", where=str(wheel), hint="remove it and run again")
+        planned = plan_stubs(wheel_libraries(wheel), spec.data.libraries)
+        stubs = {stub: stub_library(stub, spec.target.arch) for stub in planned}
+    return tree_tar(cann_tree(spec, stubs), spec.data.epoch)
+
+
+def docker_archive(spec: StandInSpec, rootfs: Path, layer: bytes) -> Iterator[bytes]:
+    """Yield the image as `docker load` takes it: two layers, configuration and manifest.json, in blocks."""
+    digests = (sha256_file(rootfs), sha256_bytes(layer))
+    whats = (f"Debian {spec.data.suite} by debootstrap", "shape of CANN, stub libraries")
+    config = _json(image_config(spec, [(f"sha256:{d}", what) for d, what in zip(digests, whats, strict=True)]))
+    name = f"{hashlib.sha256(config).hexdigest()}.json"
+    layers = [f"{digest}/layer.tar" for digest in digests]
+    manifest = _json([{"Config": name, "RepoTags": [spec.reference], "Layers": layers}])
+    with rootfs.open("rb") as stream:
+        yield from _member(layers[0], rootfs.stat().st_size, iter(lambda: stream.read(BLOCK), b""), spec.data.epoch)
+    for path, content in ((layers[1], layer), (name, config), ("manifest.json", manifest)):
+        yield from _member(path, len(content), io.BytesIO(content), spec.data.epoch)
+    yield bytes(2 * TAR_BLOCK)
+
+
+def _member(name: str, size: int, content: Iterable[bytes], epoch: int) -> Iterator[bytes]:
+    info = tarfile.TarInfo(name)
+    info.size, info.mtime = size, epoch
+    yield info.tobuf(tarfile.PAX_FORMAT)
+    yield from content
+    yield bytes(-size % TAR_BLOCK)
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+
+
+def _load(client: EngineClient, archive: Iterable[bytes]) -> None:
+    """Stream an archive to the engine. An error inside its answer counts as much as a status."""
+    try:
+        for message in client.api.load_image(archive, quiet=True) or ():
+            if isinstance(message, dict) and "error" in message:
+                raise BuildFailedError(f"the engine cannot load the stand-in base: {message['error']}")
+    except (docker.errors.DockerException, requests.RequestException) as error:
+        raise BuildFailedError(f"the engine cannot load the stand-in base: {error}") from error
+
+
+def _check_engine_space(client: EngineClient, size: int) -> None:
+    """Check the engine's own disk where it is this machine's; the image is there twice for a moment."""
+    try:
+        root = Path(str(client.info().get("DockerRootDir", "")))
+    except (docker.errors.DockerException, requests.RequestException):
+        return  # loading says what is wrong
+    if root.is_absolute() and root.is_dir():
+        check_space(root, 2 * size)

@@ -1,0 +1,247 @@
+"""The Debian system below a stand-in base: made by debootstrap, kept in the cache as a tar, the same for all targets.
+
+Packages are fetched and verified by the host's own apt (`cannery.engine.own.apt`: its mirrors, keys, proxies), and
+handed to debootstrap as a `file:` mirror of exactly these packages. So no wget is wanted, the newest security updates
+are in, and debootstrap itself is unpacked in the cache and never installed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from filelock import FileLock, Timeout
+
+from cannery.engine.own.apt import fetch_debs, unpack
+from cannery.errors import UnableError
+from cannery.standin.io.rootfs_tar import is_whole, write_tar
+from cannery.util.io.files import sha256_bytes, sha256_file, write_atomic
+from cannery.util.io.process import CommandError, run
+from cannery.vocab import Arch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from cannery.catalog.catalog import StandIn
+
+# Bytes that packages (130 MB), tree (450 MB) and tar (400 MB) take while they are made, with some room.
+SPACE = 1_500_000_000
+BOOTSTRAP_TIMEOUT = 3600.0  # seconds; the second stage under QEMU takes minutes
+# apt's word for everything marked Essential; usr-is-merged keeps apt from choosing usrmerge, which wants Perl.
+ESSENTIAL = ("?essential", "usr-is-merged")
+# What the first phase of debootstrap needs beside essential packages: base-files pre-depends on some awk.
+REQUIRED = frozenset({"mawk"})
+# First 20 bytes of an ELF file of each arch, as binfmt_misc writes them.
+MAGIC = {Arch.ARM64: "7f454c460201010000000000000000000200b700", Arch.AMD64: "7f454c4602010100000000000000000002003e00"}
+BINFMT = Path("/proc/sys/fs/binfmt_misc")
+# Compiled anew without times in them: what Debian's scripts compile holds the source's mtime and is not reproducible.
+PYTHON_FOLDERS = ("/usr/lib/python3.11", "/usr/lib/python3", "/usr/share/python3")
+COMPILE = ("-m", "compileall", "-q", "-f", "--invalidation-mode", "unchecked-hash")
+# A mount namespace of its own: what debootstrap mounts is gone with it, however it ends. And no process outlives ours,
+# so that the next run may remove what is left.
+ALONE = ("setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--fork", "--kill-child")
+
+
+def rootfs_key(data: StandIn, arch: Arch) -> str:
+    """Return the name under which the rootfs of `data` for `arch` is kept: suite, arch and a digest of its inputs."""
+    content = data.model_dump(mode="json", include={"schema_number", "suite", "epoch", "packages", "leave_out", "keep"})
+    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    return f"{data.suite}-{arch}-{digest[:12]}"
+
+
+def ensure_rootfs(data: StandIn, arch: Arch, *, cache: Path, host_arch: Arch, say: Callable[[str], None]) -> Path:
+    """Return the tar of the rootfs below `cache`/rootfs, made when it is not there. Two runs at once share the work.
+
+    Raises `UnableError` where the host cannot make it (no root, no QEMU for a foreign arch, no disk space, not Debian)
+    and `NetworkError` where the mirror does not answer. The tar appears whole or not at all; one that a disk has cut
+    off since is made again.
+    """
+    folder = cache / "rootfs"
+    target = folder / f"{rootfs_key(data, arch)}.tar"
+    if is_whole(target):
+        return target
+    folder.mkdir(parents=True, exist_ok=True)
+    with FileLock(folder / f"{target.stem}.lock"):
+        if is_whole(target):
+            return target
+        if target.exists():
+            say(f"stand-in: {target.name} in the cache is cut off, and made again")
+        _check_host(folder, arch, host_arch)
+        for leftover in folder.glob(f".{target.stem}.*"):  # of a run that was killed; the lock is ours
+            shutil.rmtree(leftover)
+        _remove_others(folder)
+        work = Path(tempfile.mkdtemp(prefix=f".{target.stem}.", dir=folder))
+        try:
+            say(f"stand-in: fetching Debian packages ({data.suite}, {arch})")
+            debs = fetch_debs(
+                (*ESSENTIAL, *data.packages), suite=data.suite, arch=str(arch), cache=cache, dependencies=True
+            )
+            tools = fetch_debs(("debootstrap",), suite=data.suite, arch=str(host_arch), cache=cache)
+            slow = "" if arch is host_arch else ", under QEMU: some minutes"
+            say(f"stand-in: making the system from {len(debs)} packages{slow}")
+            tree = _bootstrap(data, arch, debs, tools, work=work, foreign=arch is not host_arch)
+            part = work / "rootfs.tar"
+            write_tar(tree, part, data)
+            part.replace(target)
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+    return target
+
+
+def _remove_others(folder: Path) -> None:
+    """Remove what killed runs left of systems that nobody may want again, as those of an older list of packages."""
+    for leftover in folder.glob(".*.*"):
+        stem = leftover.name[1:].rpartition(".")[0]
+        with suppress(Timeout), FileLock(folder / f"{stem}.lock", timeout=0):  # held: it is being made
+            shutil.rmtree(leftover, ignore_errors=True)
+
+
+def _check_host(folder: Path, arch: Arch, host_arch: Arch) -> None:
+    if os.geteuid() != 0:
+        raise UnableError("making the stand-in base needs root", hint="run as root, or take another BASE")
+    check_emulation(arch, host_arch)
+    check_space(folder, SPACE)
+
+
+def check_emulation(arch: Arch, host_arch: Arch) -> None:
+    """Raise `UnableError` with what to install where this host's kernel cannot run programs of `arch`.
+
+    Cheap, and asked before anything is fetched: making a stand-in base, and every step of a build that runs on the
+    target's platform, needs it. It says nothing of an engine on another machine.
+    """
+    if arch is not host_arch and not is_registered(arch):
+        raise UnableError(
+            f"this host cannot run {arch} programs, and some steps of an image for {arch} run on its own platform",
+            hint=arch.emulation,
+        )
+
+
+def check_space(folder: Path, wanted: int) -> None:
+    """Raise `UnableError` with both numbers when the file system of `folder` has less than `wanted` bytes free."""
+    free = shutil.disk_usage(folder).free
+    if free < wanted:
+        raise UnableError(
+            f"{wanted / 1e9:.1f} GB are needed to make the stand-in base, {free / 1e9:.1f} GB are free",
+            where=str(folder),
+            hint="free some space, or set CANNERY_CACHE",
+        )
+
+
+def is_registered(arch: Arch, binfmt: Path = BINFMT) -> bool:
+    """Whether the kernel hands ELF files of `arch` to an emulator that needs no file in the chroot (flag F)."""
+    entries = [path for path in binfmt.glob("*") if path.name not in {"register", "status"}]
+    for path in entries:
+        lines = path.read_text(errors="replace").splitlines()
+        words = dict(line.partition(" ")[::2] for line in lines)
+        magic = words.get("magic", "")
+        flags = words.get("flags:", "")
+        if "enabled" in lines and magic.startswith(MAGIC[arch][:36]) and magic[36:40] == MAGIC[arch][36:40]:
+            return "F" in flags
+    return False
+
+
+def _bootstrap(  # noqa: PLR0913 - the inputs of one run
+    data: StandIn, arch: Arch, debs: Sequence[Path], tools: Sequence[Path], *, work: Path, foreign: bool
+) -> Path:
+    """Run debootstrap on a mirror of `debs` and return the folder of the finished system."""
+    mirror, tree = work / "mirror", work / "tree"
+    names = _write_mirror(mirror, debs, data.suite, arch)
+    for deb in tools:
+        unpack(deb, work / "tools")
+    options = tree / "etc/dpkg/dpkg.cfg.d/standin"
+    options.parent.mkdir(parents=True)
+    options.write_text(_dpkg_options(data))
+    # debootstrap will not start without a wget, though a `file:` mirror needs none. This one never fetches anything.
+    wget = work / "bin/wget"
+    write_atomic(wget, "#!/bin/sh\nexit 1\n", mode=0o755)
+    script = work / "tools/usr/share/debootstrap"
+    env = {
+        "PATH": f"{wget.parent}:{os.environ.get('PATH', '')}:/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin",
+        "DEBOOTSTRAP_DIR": str(script),
+        "DEBIAN_FRONTEND": "noninteractive",
+        "LC_ALL": "C",
+        "PYTHONHASHSEED": "0",
+        "SOURCE_DATE_EPOCH": str(data.epoch),
+    }
+    first = ("sh", work / "tools/usr/sbin/debootstrap", f"--arch={arch}", "--variant=minbase", "--no-check-gpg")
+    include = f"--include={','.join(names)}"
+    stage = ("--foreign",) if foreign else ()
+    compiling = (f"/usr/bin/python{data.python}", *COMPILE, *PYTHON_FOLDERS)
+    try:
+        with _without_spaces(work) as plain:
+            places = (plain / tree.relative_to(work), f"file://{plain / mirror.relative_to(work)}")
+            command = (*ALONE, *first, *stage, include, data.suite, *places)
+            run(command, env=env, timeout=BOOTSTRAP_TIMEOUT)
+        if foreign:
+            second = ("chroot", tree, "/debootstrap/debootstrap", "--second-stage")
+            run((*ALONE, *second), env={**env, "DEBOOTSTRAP_DIR": "/debootstrap"}, timeout=BOOTSTRAP_TIMEOUT)
+        for compiled in tree.glob("usr/**/__pycache__"):
+            shutil.rmtree(compiled)
+        run((*ALONE, "chroot", tree, *compiling), env=env, timeout=BOOTSTRAP_TIMEOUT)
+    except CommandError as error:
+        log = tree / "debootstrap/debootstrap.log"
+        tail = log.read_text(errors="replace").splitlines()[-10:] if log.is_file() else []
+        raise UnableError("\n".join([f"the stand-in's Debian system cannot be made: {error}", *tail])) from error
+    return tree
+
+
+@contextmanager
+def _without_spaces(work: Path) -> Iterator[Path]:
+    """Give `work` under a name that debootstrap does not cut: at spaces it does."""
+    if not any(map(str.isspace, str(work))):
+        yield work
+        return
+    with tempfile.TemporaryDirectory(prefix="cannery-") as plain:
+        (Path(plain) / "work").symlink_to(work)
+        yield Path(plain) / "work"
+
+
+def _dpkg_options(data: StandIn) -> str:
+    """dpkg.cfg lines: no documentation, now and when a build adds packages; no fsync for each file."""
+    lines = ["force-unsafe-io", *(f"path-exclude={glob}" for glob in data.leave_out)]
+    return "".join(f"{line}\n" for line in [*lines, *(f"path-include={glob}" for glob in data.keep)])
+
+
+def _write_mirror(mirror: Path, debs: Sequence[Path], suite: str, arch: Arch) -> tuple[str, ...]:
+    """Write a package mirror of exactly `debs` and return their names. apt has verified them; it is not signed."""
+    pool, index = mirror / "pool", mirror / f"dists/{suite}/main/binary-{arch}"
+    pool.mkdir(parents=True)
+    index.mkdir(parents=True)
+    names, stanzas = [], []
+    for deb in sorted(debs):
+        (pool / deb.name).symlink_to(deb.resolve())
+        name, stanza = _stanza(deb)
+        names.append(name)
+        stanzas.append(stanza)
+    packages = "".join(stanzas).encode()
+    (index / "Packages").write_bytes(packages)
+    (mirror / f"dists/{suite}/Release").write_text(
+        f"Suite: {suite}\nCodename: {suite}\nComponents: main\nArchitectures: {arch}\nSHA256:\n"
+        f" {sha256_bytes(packages)} {len(packages)} main/binary-{arch}/Packages\n"
+    )
+    return tuple(names)
+
+
+def _stanza(deb: Path) -> tuple[str, str]:
+    """Return (package, its stanza in Packages). Only what the first phase needs has priority `required`."""
+    try:
+        control = run(("dpkg-deb", "-f", deb)).stdout
+    except CommandError as error:
+        raise UnableError(f"{deb.name} is no package", where=str(deb), hint="remove the file and run again") from error
+    lines = [line for line in control.splitlines() if not line.startswith("Priority:")]
+    fields = dict(line.partition(":")[::2] for line in lines if not line.startswith(" "))
+    name = fields["Package"].strip()
+    first = fields.get("Essential", "").strip() == "yes" or name in REQUIRED
+    lines += [
+        f"Priority: {'required' if first else 'optional'}",
+        f"Filename: pool/{deb.name}",
+        f"Size: {deb.stat().st_size}",
+        f"SHA256: {sha256_file(deb)}",
+    ]
+    return name, "\n".join(lines) + "\n\n"

@@ -1,0 +1,74 @@
+"""Read the dynamic symbols of the shared libraries in a wheel, without unpacking it."""
+
+from __future__ import annotations
+
+import io
+import re
+import struct
+import zipfile
+from typing import TYPE_CHECKING, Any, cast
+
+from elftools.common.exceptions import ELFError
+from elftools.elf.dynamic import DynamicSection
+from elftools.elf.elffile import ELFFile
+
+from cannery.errors import UnableError
+from cannery.standin.stubs import Library
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+IS_LIBRARY = re.compile(r"\.so(\.\d+)*$")
+# A whole string (zero bytes around it) that may be the name of a library to open.
+LIBRARY_NAME = re.compile(rb"(?<=\0)lib[A-Za-z0-9_+-]+(?:\.so)?(?=\0)")
+SYMBOL = struct.Struct("<IBBHQQ")
+STB_GLOBAL, STB_WEAK = 1, 2
+
+
+def wheel_libraries(wheel: Path) -> tuple[Library, ...]:
+    """Return the shared libraries of `wheel`, sorted by path. Raises `UnableError` for a broken file."""
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            names = sorted(name for name in archive.namelist() if IS_LIBRARY.search(name))
+            return tuple(read_library(name, archive.read(name)) for name in names)
+    except (OSError, zipfile.BadZipFile, ELFError, UnicodeDecodeError, struct.error) as error:
+        raise UnableError(
+            f"its shared libraries cannot be read: {error}", where=str(wheel), hint="remove the file and run again"
+        ) from error
+
+
+def read_library(name: str, content: bytes) -> Library:
+    """Return what the dynamic section and symbol table of one ELF file say; raises `ELFError` when it is none."""
+    elf = ELFFile(io.BytesIO(content))
+    needed: list[str] = []
+    soname = ""
+    dynamic = elf.get_section_by_name(".dynamic")
+    if isinstance(dynamic, DynamicSection):
+        for tag in cast("Iterable[Any]", dynamic.iter_tags()):  # attributes are named after the tag
+            if tag.entry.d_tag == "DT_NEEDED":
+                needed.append(tag.needed)
+            elif tag.entry.d_tag == "DT_SONAME":
+                soname = tag.soname
+    undefined, defined = _symbols(elf)
+    opened = frozenset(match.decode() for match in LIBRARY_NAME.findall(content))
+    return Library(name, soname or name.rpartition("/")[2], tuple(needed), undefined, defined, opened)
+
+
+def _symbols(elf: ELFFile) -> tuple[frozenset[str], frozenset[str]]:
+    """Return (undefined, defined) names. Unpacked by hand: pyelftools takes minutes for a large library's symbols."""
+    table, strings = elf.get_section_by_name(".dynsym"), elf.get_section_by_name(".dynstr")
+    if table is None or strings is None:
+        return frozenset(), frozenset()
+    text = strings.data()
+    undefined, defined = set(), set()
+    for name_at, info, _, section, _, _ in SYMBOL.iter_unpack(table.data()):
+        binding = info >> 4
+        if not name_at or binding not in {STB_GLOBAL, STB_WEAK, 10}:  # 10: GNU unique
+            continue
+        name = text[name_at : text.index(b"\0", name_at)].decode()
+        if section:
+            defined.add(name)
+        elif binding != STB_WEAK:
+            undefined.add(name)
+    return frozenset(undefined), frozenset(defined)

@@ -1,0 +1,178 @@
+"""The files that make a Debian system look like a CANN image, as a table, and the table as a layer's tar."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from cannery.recipe.environment import shell_quote
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from cannery.standin.spec import StandInSpec
+    from cannery.standin.stubs import Stub
+
+ASCEND = "/usr/local/Ascend"
+LATEST = f"{ASCEND}/ascend-toolkit/latest"
+ATB = f"{ASCEND}/nnal/atb"
+ATB_FOLDERS = ("bin", "examples", "include", "lib", "tests/atbopstest")
+ATB_ABIS = (0, 1)
+# Names whose value is a list of folders; the rest are single values.
+LISTS = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH")
+ATB_NAMES = ("ATB_", "ASDOPS_", "LCCL_")
+
+NPU_SMI = """\
+#!/bin/sh
+# The host's npu-smi is mounted over this file where there is a driver.
+echo "npu-smi: this is a stand-in for a CANN image: no driver, no NPU, no CANN" >&2
+exit 1
+"""
+HEAD = "# Stand-in for a script of CANN: gives the values that the image's ENV has, and changes none that is set.\n"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A file (`content`), link (`target`) or folder (neither) at an absolute `path`."""
+
+    path: str
+    content: bytes | None = None
+    target: str | None = None
+    mode: int = 0o644
+
+
+def cann_version(cann: str) -> str:
+    """Return a CANN version as CANN writes it: 8.3.RC1."""
+    return cann.upper()
+
+
+def cann_tree(spec: StandInSpec, stubs: Mapping[Stub, bytes]) -> tuple[Entry, ...]:
+    """Return the CANN-shaped part of the stand-in; `stubs` maps each stub library to its file's content."""
+    line, version = spec.line, cann_version(spec.target.cann)
+    home = _toolkit(spec)
+    atb = f"{ATB}/{version}"
+    entries = [Entry(f"{home}/{folder}") for folder in spec.data.folders]
+    entries += _links(spec)
+    entries += [Entry(f"{atb}/atb/cxx_abi_{abi}/{folder}") for abi in ATB_ABIS for folder in ATB_FOLDERS]
+    for file in line.version_files:
+        text = file.line.replace("{version}", version)
+        entries.append(Entry(_real(file.at(spec.target.arch), spec), f"{text}\n".encode()))
+    entries += [Entry(_real(path, spec), _set_env(path, spec).encode(), mode=0o755) for path in line.set_env]
+    for stub, content in stubs.items():
+        folders = [f"{atb}/atb/cxx_abi_{abi}/lib" for abi in ATB_ABIS] if stub.home == "atb" else [f"{home}/lib64"]
+        entries += [Entry(f"{folder}/{stub.soname}", content, mode=0o755) for folder in folders]
+    sourced = "".join(f". {path}\n" for path in line.set_env)
+    entries += [
+        Entry("/etc/profile.d/ascend.sh", f"# As in CANN images, login shells source these.\n{sourced}".encode()),
+        Entry("/usr/local/bin/npu-smi", NPU_SMI.encode(), mode=0o755),
+        *_python(spec),
+    ]
+    return with_parents(entries)
+
+
+def with_parents(entries: Iterable[Entry]) -> tuple[Entry, ...]:
+    """Return the entries sorted by path, each once, with every folder above them."""
+    found = {entry.path: entry for entry in entries}
+    for path in tuple(found):
+        for parent in PurePosixPath(path).parents:
+            if str(parent) != "/":
+                found.setdefault(str(parent), Entry(str(parent)))
+    return tuple(found[path] for path in sorted(found))
+
+
+def tree_tar(entries: Iterable[Entry], epoch: int) -> bytes:
+    """Return the entries as an uncompressed tar: owner 0:0, mtime `epoch`, names without a leading slash."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for entry in entries:
+            info = tarfile.TarInfo(entry.path.lstrip("/"))
+            info.mtime, info.mode = epoch, entry.mode
+            if entry.content is not None:
+                info.size = len(entry.content)
+                archive.addfile(info, io.BytesIO(entry.content))
+                continue
+            if entry.target is not None:
+                info.type, info.linkname, info.mode = tarfile.SYMTYPE, entry.target, 0o777
+            else:
+                info.type, info.mode = tarfile.DIRTYPE, 0o755
+            archive.addfile(info)
+    return buffer.getvalue()
+
+
+def _toolkit(spec: StandInSpec) -> str:
+    """The toolkit's real folder: `latest` is a link to the version's folder, from 8.5 on to cann-<version>."""
+    home = spec.line.toolkit_home
+    return f"{ASCEND}/ascend-toolkit/{cann_version(spec.target.cann)}" if home == LATEST else home
+
+
+def _links(spec: StandInSpec) -> list[Entry]:
+    version, home = cann_version(spec.target.cann), _toolkit(spec)
+    links = [Entry(f"{ATB}/latest", target=version)]
+    if spec.line.toolkit_home == LATEST:
+        return [*links, Entry(LATEST, target=version)]
+    name = PurePosixPath(home).name
+    return [*links, Entry(LATEST, target=f"../{name}"), Entry(f"{ASCEND}/cann", target=name)]
+
+
+def _real(path: str, spec: StandInSpec) -> str:
+    """`path` with the two `latest` links followed: a layer's tar must not write through a link."""
+    for link, real in ((LATEST, _toolkit(spec)), (f"{ATB}/latest", f"{ATB}/{cann_version(spec.target.cann)}")):
+        if path.startswith(f"{link}/"):
+            return real + path.removeprefix(link)
+    return path
+
+
+def _python(spec: StandInSpec) -> list[Entry]:
+    name = f"python{spec.data.python}"
+    folder = f"{spec.python_home}/bin"
+    links = {name: f"/usr/bin/{name}", "python3": name, "python": "python3"}
+    return [
+        Entry(f"{spec.python_home}/lib"),
+        *(Entry(f"{folder}/{link}", target=target) for link, target in links.items()),
+    ]
+
+
+def _set_env(path: str, spec: StandInSpec) -> str:
+    """Text of one set_env.sh: its share of the image's ENV. Scripts but the toolkit's and ATB's have none."""
+    atb = path.startswith(f"{ATB}/")
+    if not atb and not path.startswith(f"{ASCEND}/ascend-toolkit/"):
+        return HEAD
+    env = spec.env
+    singles = [
+        f"export {name}=${{{name}-{shell_quote(value) if value else ''}}}\n"
+        for name, value in env.items()
+        if name not in LISTS and name.startswith(ATB_NAMES) is atb
+    ]
+    # An image may have moved ATB to the other C++ ABI: the folders follow the name.
+    home = env.get("ATB_HOME_PATH", "")
+    lists = []
+    for name in LISTS:
+        folders = [part for part in env.get(name, "").split(":") if _belongs(part, atb=atb)]
+        words = [
+            f'"$ATB_HOME_PATH"{shell_quote(part.removeprefix(home))}' if atb and home else shell_quote(part)
+            for part in folders
+        ]
+        lists += _prepend(name, words)
+    return "".join([HEAD, *singles, *lists])
+
+
+def _belongs(folder: str, *, atb: bool) -> bool:
+    return folder.startswith(f"{ASCEND}/") and folder.startswith(f"{ATB}/") is atb
+
+
+def _prepend(name: str, words: list[str]) -> list[str]:
+    """Shell lines that put each folder (a shell word) that is missing in front of list `name`, in the words' order."""
+    if not words:
+        return []
+    return [
+        f"for _cann in {' '.join(reversed(words))}; do\n",
+        f'    case ":${{{name}-}}:" in\n',
+        '        *":$_cann:"*) ;;\n',
+        f'        *) export {name}="$_cann${{{name}:+:${name}}}" ;;\n',
+        "    esac\n",
+        "done\n",
+        "unset _cann\n",
+    ]

@@ -1,0 +1,122 @@
+"""`outdated`: what a lock would be today, beside what it is. Nothing below images/ is written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from cannery.compat.findings import errors
+from cannery.compat.pin_moves import PinMoves, newest_pins, with_pins
+from cannery.compat.rules import check_recipe
+from cannery.compat.stock import Allowed
+from cannery.errors import CanneryError, FindingsError
+from cannery.explain.io.shelf import make_shelf
+from cannery.lock.io.indexes import Asked
+from cannery.lock.io.store import resolve_lock
+from cannery.lock.request import lock_request
+from cannery.upgrade.change import lock_change, with_known_files
+from cannery.upgrade.outdated import (
+    Evidence,
+    at_day,
+    changed_names,
+    named_packages,
+    outdated_packages,
+    source_lines,
+    upgrade_targets,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cannery.catalog.catalog import Catalog
+    from cannery.context import Context
+    from cannery.lock.lock import Lock
+    from cannery.recipe.recipe import Recipe
+    from cannery.upgrade.change import LockChange
+    from cannery.upgrade.outdated import Outdated
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was found: `packages` and `sources`, what an upgrade of all would change, and what could not be found out.
+
+    `folded` are further packages that it would change, which the profile does not name. `upgrade` is None when no set
+    of versions works; `problems` then say why. `troubles`: indexes that were not asked.
+    """
+
+    day: str
+    packages: tuple[Outdated, ...]
+    folded: tuple[str, ...]
+    sources: tuple[str, ...]
+    upgrade: LockChange | None
+    problems: tuple[str, ...]
+    troubles: tuple[str, ...]
+
+
+def look(  # noqa: PLR0913 - what is looked at, as of when, and how much of it
+    context: Context, catalog: Catalog, recipe: Recipe, lock: Lock, today: str, *, every: bool = False
+) -> Report:
+    """Compare `lock`, the current one of `recipe`, with what the indexes have `today`.
+
+    With `every`, no package that would change is folded. What pins may move to is looked up as `lock --upgrade` does:
+    for all targets of the profile, and within the same rules. Raises `NetworkError` when the resolver cannot reach its
+    indexes.
+    """
+    table, request = catalog.compatibility, lock_request(recipe)
+    targets = upgrade_targets(recipe)
+    pythons = tuple(dict.fromkeys(python for python, _arch in targets))
+    day = max(today, request.exclude_newer)
+    resolve = partial(resolve_lock, context, catalog, command="outdated", asked=Asked())
+    fresh, problem = _attempt(partial(resolve, at_day(request, day)), FindingsError)
+    shelf = make_shelf(context, catalog, recipe, [c.package for c in recipe.wheels], targets)
+    fitting = Allowed(shelf, request)
+    moves = PinMoves(recipe, table, pythons, fitting.has)
+    pins = newest_pins(recipe, table, pythons, fitting.has, fitting.newest_for)
+    moved = with_pins(recipe, table, pins)
+    last, last_problem = fresh, ""
+    if pins:
+        # A bound index that is not reached is no reason to end without what is known by now.
+        last, last_problem = _attempt(partial(resolve, at_day(lock_request(moved), day)), CanneryError)
+    if last and (refused := _new_errors(catalog, (recipe, lock), (moved, last))):
+        last, last_problem = None, refused
+    after = last or fresh
+    changed = changed_names(lock, after)
+    named = named_packages(recipe, request, lock, after)
+    names = tuple(dict.fromkeys([*named, *changed])) if every else named
+    more = make_shelf(context, catalog, recipe, [name for name in names if name not in shelf.found], targets)
+    shelf = replace(shelf, found={**shelf.found, **more.found})
+    problems = (
+        (f"with the date bound at {day} and the pins as they are", problem),
+        ("with every pin at the newest that fits", last_problem),
+    )
+    evidence = Evidence(
+        fresh=after,
+        pins=pins,
+        newest={name: shelf.newest(name) for name in names},
+        in_table=frozenset(name for name in moves.pins if moves.in_table(name)),
+        targets=targets,
+    )
+    return Report(
+        day=day,
+        packages=outdated_packages(recipe, request, lock, evidence, names),
+        folded=tuple(name for name in changed if name not in names),
+        sources=source_lines(recipe),
+        upgrade=lock_change(lock.packages, with_known_files(last, lock).packages) if last else None,
+        problems=tuple(f"{what}: {text}" for what, text in problems if text),
+        troubles=shelf.troubles,
+    )
+
+
+def _new_errors(catalog: Catalog, before: tuple[Recipe, Lock], after: tuple[Recipe, Lock]) -> str:
+    """Return the errors that the rules find in a set alone, for which an upgrade to it is refused; "" without any."""
+    old, new = (errors(check_recipe(recipe, catalog, {recipe.target.arch: lock})) for recipe, lock in (before, after))
+    return "\n".join(str(finding) for finding in new if finding not in old)
+
+
+def _attempt(resolve: Callable[[], Lock], kind: type[CanneryError]) -> tuple[Lock | None, str]:
+    """Resolve; return the lock, or after an error of `kind` what it says. Raises every other error."""
+    try:
+        return resolve(), ""
+    except kind as error:
+        return None, str(error)

@@ -1,0 +1,192 @@
+"""What is newer than a lock has it, and what holds it back: the lines of `outdated`, from answers that are there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from cannery.catalog.requirement import live, marker_environment, package_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from cannery.lock.lock import Lock, LockedPackage, LockRequest
+    from cannery.recipe.recipe import Chosen, Recipe
+    from cannery.vocab import Arch
+
+# Of a set that works, and of versions that do not work together, so that one has to try.
+HEAD = {
+    True: ("package", "locked", "upgraded", "newest", "held by"),
+    False: ("package", "locked", "to try", "newest", "held by"),
+}
+NOTHING = "-"
+
+
+@dataclass(frozen=True)
+class Newest:
+    """The newest release that an index has, "" where none is known; `fits`: it has a file for every target."""
+
+    version: str = ""
+    fits: bool = True
+
+
+@dataclass(frozen=True)
+class Outdated:
+    """One package: its version in the lock, what an upgrade of all brings, the newest at all, and what holds it.
+
+    Versions are without their local part; "" is not there, or not known. `direct`: a component of the profile.
+    """
+
+    name: str
+    locked: str
+    upgraded: str
+    newest: str
+    held_by: str
+    direct: bool
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What was found out beside the lock.
+
+    `fresh` is the lock with every pin at the newest that fits and all uploads up to today; where that set does not work
+    the one with the pins as they are, None when that does not work either. `pins` are those that can move; `in_table`
+    are pinned packages about which the compatibility table, and not only the pin, has a say; `targets` are all that an
+    upgrade has to fit.
+    """
+
+    fresh: Lock | None
+    pins: Mapping[str, str]
+    newest: Mapping[str, Newest]
+    in_table: frozenset[str]
+    targets: tuple[tuple[str, Arch], ...]
+
+
+def upgrade_targets(recipe: Recipe) -> tuple[tuple[str, Arch], ...]:
+    """Return each (Python, arch) that `lock --upgrade` has to fit: the profile's, or a target that is none of them."""
+    own, mine = recipe.profile.target, (recipe.target.python, recipe.target.arch)
+    every = dict.fromkeys((python, arch) for python in (own.python, *own.pythons) for arch in own.arch)
+    return tuple(every) if mine in every else (mine,)
+
+
+def at_day(request: LockRequest, day: str) -> LockRequest:
+    """Return `request` with its date bound moved to `day`. A package that is held at an earlier day stays held."""
+    return replace(request, exclude_newer=max(day, request.exclude_newer), package_dates=_held_days(request))
+
+
+def _held_days(request: LockRequest) -> tuple[tuple[str, str], ...]:
+    return tuple(pair for pair in request.package_dates if pair[1] < request.exclude_newer)
+
+
+def changed_names(lock: Lock, fresh: Lock | None) -> tuple[str, ...]:
+    """Return the packages that `fresh` has otherwise than `lock`."""
+    before = _versions(lock.packages)
+    after = _versions(fresh.packages) if fresh else before
+    return tuple(sorted(name for name in {*before, *after} if before.get(name) != after.get(name)))
+
+
+def named_packages(recipe: Recipe, request: LockRequest, lock: Lock, fresh: Lock | None) -> tuple[str, ...]:
+    """Return what the profile names: its wheels, in its order; then of the lock what its bounds and dates are about.
+
+    Last what is asked for besides, by CANN or a pin for once, as far as `fresh` has it otherwise.
+    """
+    profile, there = recipe.profile, {package.name for package in lock.packages}
+    bounds = {package_name(item.requirement) for item in (*profile.constraints, *profile.overrides)}
+    dates = {str(canonicalize_name(name)) for name in profile.exclude_newer_packages}
+    asked = {package_name(text) for text in request.requirements} & {*changed_names(lock, fresh)}
+    wheels = [chosen.package for chosen in recipe.wheels]
+    return tuple(dict.fromkeys([*wheels, *sorted((bounds | dates) & there), *sorted(asked)]))
+
+
+def outdated_packages(
+    recipe: Recipe, request: LockRequest, lock: Lock, found: Evidence, names: Iterable[str]
+) -> tuple[Outdated, ...]:
+    """Return a line for each of `names`, in their order."""
+    before = _versions(lock.packages)
+    after = {**_versions(found.fresh.packages if found.fresh else lock.packages), **found.pins}
+    direct = {chosen.package: chosen for chosen in recipe.wheels}
+    lines = []
+    for name in names:
+        newest = found.newest.get(name, Newest())
+        locked, upgraded = public(before.get(name, "")), public(after.get(name, ""))
+        line = Outdated(name, locked, upgraded, public(newest.version), "", name in direct)
+        reasons = _holders(line, direct.get(name), recipe, request, found)
+        lines.append(replace(line, held_by=", ".join(dict.fromkeys(reasons))))
+    return tuple(lines)
+
+
+def _holders(
+    line: Outdated, chosen: Chosen | None, recipe: Recipe, request: LockRequest, found: Evidence
+) -> Iterator[str]:
+    """Say what keeps the lock from an upgrade, and that from the newest; nothing where only others' wishes can."""
+    overrides = [text for text in request.overrides if _is_of(text, line.name)]
+    pinned = chosen is not None and chosen.version is not None
+    if _older(line.locked, line.upgraded):
+        yield "pin" if pinned else "date bound"
+    if not _older(line.upgraded, line.newest):
+        return
+    if overrides:
+        yield from (f"override {text}" for text in overrides)
+        return
+    if pinned:
+        yield f"row: none newer for CANN {recipe.target.cann}" if line.name in found.in_table else "pin"
+    for text in request.constraints:
+        if _is_of(text, line.name) and not Requirement(text).specifier.contains(line.newest, prereleases=True):
+            yield f"row {text}" if text in recipe.held else f"constraint {text}"
+    yield from (f"date bound {day}" for name, day in _held_days(request) if name == line.name)
+    yield from _sources_asking(line, request)
+    if not found.newest[line.name].fits:
+        every = "every Python and arch of the profile"
+        yield f"no file for {every if len(found.targets) > 1 else f'Python {request.python} on {request.arch}'}"
+
+
+def _sources_asking(line: Outdated, request: LockRequest) -> Iterator[str]:
+    """Say which sources' own requirements leave the newest out. What wheels ask for would have to be fetched."""
+    environment = marker_environment(request.python, request.arch)
+    for source in request.sources:
+        for wanted in live(source.requires, environment):
+            if canonicalize_name(wanted.name) == line.name and not wanted.specifier.contains(
+                line.newest, prereleases=True
+            ):
+                yield f"{source.name} asks {wanted}"
+
+
+def source_lines(recipe: Recipe) -> tuple[str, ...]:
+    """Say of each source what it is pinned to."""
+    return tuple(
+        f"{c.name}: pinned to {f'commit {c.commit}' if c.commit else f'release {c.release}'}, not looked at"
+        for c in recipe.sources
+    )
+
+
+def table(packages: Sequence[Outdated], *, works: bool = True) -> tuple[str, ...]:
+    """Return the lines of a table, with its head; `works`: an upgrade of all is a set that works."""
+    rows = [HEAD[works], *((p.name, p.locked, p.upgraded, p.newest, p.held_by) for p in packages)]
+    widths = [max(len(cell or NOTHING) for cell in column) for column in zip(*rows, strict=True)]
+    return tuple(
+        "  ".join(
+            f"{cell or (NOTHING if number < 4 else ''):<{widths[number]}}" for number, cell in enumerate(row)
+        ).rstrip()
+        for row in rows
+    )
+
+
+def public(version: str) -> str:
+    """Return a version without its local part; "" stays ""."""
+    return Version(version).public if version else ""
+
+
+def _versions(packages: Iterable[LockedPackage]) -> dict[str, str]:
+    return {package.name: package.version for package in packages}
+
+
+def _older(one: str, other: str) -> bool:
+    return bool(one and other) and Version(one) < Version(other)
+
+
+def _is_of(requirement: str, name: str) -> bool:
+    return package_name(requirement) == name

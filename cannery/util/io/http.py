@@ -1,0 +1,123 @@
+"""An HTTP session that behaves as the host's pip does: its CA bundle, proxy, trusted hosts, credentials and netrc."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import requests
+import urllib3
+from requests.adapters import HTTPAdapter
+from requests.auth import AuthBase, HTTPBasicAuth
+from requests.utils import get_environ_proxies, get_netrc_auth, select_proxy
+
+from cannery.util.urls import PROXY_SCHEMES, shown, url_credentials, url_host, url_problem
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, MutableMapping
+
+    from cannery.util.io.pip_settings import PipSettings
+
+CONNECTIONS = 16
+# Where requests looks for a CA bundle when pip has none, in its order.
+CA_VARIABLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+
+
+class CertificateError(OSError):
+    """A CA bundle or client certificate that is named and not there; the message says which and who named it."""
+
+
+class ProxyAddressError(requests.exceptions.ProxyError):
+    """The address of a proxy is none; the message says why, without the address."""
+
+
+class HostAuth(AuthBase):
+    """Credentials of the index URLs, for every file on the same host; else the user's netrc."""
+
+    def __init__(self, settings: PipSettings) -> None:
+        self._known: dict[str, tuple[str, str]] = {}
+        for url in settings.urls:
+            found = url_credentials(url)
+            if found and url != settings.proxy:
+                self._known[url_host(url).rpartition("@")[2]] = found
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        """Put the credentials that are known for the request's host on it."""
+        url = str(request.url)
+        found = self._known.get(urlsplit(url).netloc.rpartition("@")[2]) or get_netrc_auth(url)
+        return HTTPBasicAuth(*found)(request) if found else request
+
+
+class HostSession(requests.Session):
+    """See the module. pip's settings win over requests' own environment variables, as they do in pip."""
+
+    def __init__(self, settings: PipSettings) -> None:
+        super().__init__()
+        self._host = settings
+        self.auth = HostAuth(settings)
+        adapter = HTTPAdapter(pool_connections=CONNECTIONS, pool_maxsize=CONNECTIONS)
+        self.mount("https://", adapter)
+        self.mount("http://", adapter)
+        if settings.trusted_hosts:
+            # The user has said so to pip; a warning a request would bury everything else.
+            urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
+
+    def merge_environment_settings(  # type: ignore[override]
+        self,
+        url: str,
+        proxies: MutableMapping[str, str] | None,
+        stream: bool | None,  # noqa: FBT001 - requests' own signature
+        verify: Any,  # noqa: ANN401
+        cert: Any,  # noqa: ANN401
+    ) -> dict[str, Any]:
+        """Put pip's proxy, CA bundle, client certificate and trusted hosts over what the environment says."""
+        if self._host.proxy:
+            proxy = _with_scheme(self._host.proxy)
+            proxies = {"http": proxy, "https": proxy}
+        merged = super().merge_environment_settings(url, proxies, stream, verify, cert)
+        if self._host.cert:
+            merged["verify"] = self._host.cert
+        if self._host.client_cert:
+            merged["cert"] = self._host.client_cert
+        parts = urlsplit(url)
+        if {parts.hostname, parts.netloc.rpartition("@")[2]} & {*self._host.trusted_hosts}:
+            merged["verify"] = False
+        self._check_certificates(parts.scheme, merged)
+        chosen = select_proxy(url, merged["proxies"])
+        problem = url_problem(_with_scheme(chosen), PROXY_SCHEMES) if chosen else ""
+        if problem:
+            raise ProxyAddressError(f"its address {problem}")
+        return dict(merged)
+
+    def _check_certificates(self, scheme: str, merged: Mapping[str, Any]) -> None:
+        """Raise `CertificateError` before requests raises an error that looks like any other of the system's."""
+        bundle, client = merged["verify"], merged["cert"]
+        if isinstance(bundle, str) and scheme == "https" and not Path(bundle).exists():
+            variable = next((name for name in CA_VARIABLES if os.environ.get(name) == bundle), CA_VARIABLES[0])
+            source = "pip's setting `cert`" if self._host.cert else variable
+            raise CertificateError(f"the CA bundle {bundle}, named by {source}, is not there")
+        if isinstance(client, str) and not Path(client).exists():
+            raise CertificateError(f"the client certificate {client}, named by pip's `client-cert`, is not there")
+
+    def proxy_words(self, url: str) -> str:
+        """Say which proxy serves `url` and who named it, without credentials; "" when none does."""
+        scheme = url.partition(":")[0].lower()
+        if scheme not in {"http", "https"} or not url_host(url):
+            return ""
+        if self._host.proxy:
+            return f"{shown(_with_scheme(self._host.proxy))}, named by pip's setting `proxy`"
+        # What requests itself reads; no_proxy is taken into account there.
+        proxies = get_environ_proxies(url)
+        for kind in (scheme, "all"):
+            if kind in proxies:
+                name = next(
+                    (n for n in (f"{kind}_proxy", f"{kind}_proxy".upper()) if os.environ.get(n)), f"{kind}_proxy"
+                )
+                return f"{shown(_with_scheme(proxies[kind]))}, named by {name}"
+        return ""
+
+
+def _with_scheme(proxy: str) -> str:
+    return proxy if "://" in proxy else f"http://{proxy}"

@@ -1,0 +1,168 @@
+"""Closed vocabularies of Cannery, and what other tools call the same things; matched exhaustively where used."""
+
+from __future__ import annotations
+
+import difflib
+from enum import StrEnum
+from typing import TYPE_CHECKING, TypeVar
+
+from cannery.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+
+class Arch(StrEnum):
+    """CPU architecture, in the words of OCI."""
+
+    AMD64 = "amd64"
+    ARM64 = "arm64"
+
+    @property
+    def machine(self) -> str:
+        """What `uname -m` and wheel platform tags call it."""
+        return {Arch.AMD64: "x86_64", Arch.ARM64: "aarch64"}[self]
+
+    @property
+    def platform(self) -> str:
+        """The OCI platform, `os/arch`."""
+        return f"linux/{self}"
+
+    @property
+    def emulation(self) -> str:
+        """The commands after which a Debian or Ubuntu of the other arch runs programs of this one, by QEMU.
+
+        The packages register it through their service, which does not start where no service manager runs (a
+        container, a small VM) or `policy-rc.d` denies it: seen on Debian 12.
+        """
+        return f"apt-get install qemu-user-static binfmt-support && update-binfmts --enable qemu-{self.machine}"
+
+
+class Chip(StrEnum):
+    """Ascend chip family, in the words of the CANN image tags."""
+
+    A2 = "910b"
+    A3 = "a3"
+    P310 = "310p"
+    A1 = "910"
+    A5 = "a5"
+
+
+class BaseKind(StrEnum):
+    """What stands under the layers: a CANN image, Cannery's stand-in for one, or whatever the user named."""
+
+    REAL = "real"
+    STANDIN = "standin"
+    CUSTOM = "custom"
+
+
+class ComponentKind(StrEnum):
+    """How a component comes in (DESIGN, "Component kinds")."""
+
+    WHEELS = "wheels"
+    SYSTEM = "system"
+    SOURCE = "source"
+    NATIVE = "native"
+    ARCHIVE = "archive"
+
+    @property
+    def is_package(self) -> bool:
+        """Whether it brings a Python distribution, which locks, pins and requirements speak of."""
+        return self is ComponentKind.WHEELS or self.is_source
+
+    @property
+    def is_source(self) -> bool:
+        """Whether it comes from a git repository (or a release made from one) and is installed by a step of its own."""
+        return self in {ComponentKind.SOURCE, ComponentKind.NATIVE}
+
+
+class Install(StrEnum):
+    """What becomes of a source: a wheel, an editable install, or a tree that only PYTHONPATH names."""
+
+    WHEEL = "wheel"
+    EDITABLE = "editable"
+    TREE = "tree"
+
+
+class RunFormat(StrEnum):
+    """How a container is said: as a command that starts it here, or as a file for what starts it."""
+
+    DOCKER = "docker"
+    COMPOSE = "compose"
+    POD = "pod"
+    JOB = "job"
+    RAYCLUSTER = "raycluster"
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it runs on one host, like this one, and not somewhere in a cluster."""
+        return self in {RunFormat.DOCKER, RunFormat.COMPOSE}
+
+
+class Severity(StrEnum):
+    """How much a finding weighs: an error stops, a warning and a note are printed."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    NOTE = "note"
+
+
+ARCH_ALIASES: Mapping[str, Arch] = {
+    "amd64": Arch.AMD64,
+    "x86_64": Arch.AMD64,
+    "x86-64": Arch.AMD64,
+    "arm64": Arch.ARM64,
+    "aarch64": Arch.ARM64,
+}
+
+# The models of each family, as npu-smi prints them; CANN and native builds write `ascend` before the name. Read from
+# vllm-ascend's setup.py and torch_npu's NpuVariables.cpp. CANN calls one chip of the first family Ascend910B: that name
+# is left out, since the tags' 910b is another family.
+CHIP_MODELS: Mapping[Chip, tuple[str, ...]] = {
+    Chip.A2: ("910b1", "910b2", "910b2c", "910b3", "910b4", "910b4-1"),
+    Chip.A3: ("910_9362", "910_9363", "910_9372", "910_9381", "910_9382", "910_9391", "910_9392"),
+    Chip.P310: ("310p1", "310p2", "310p3", "310p4", "310p5", "310p7"),
+    Chip.A1: ("910a", "910proa", "910prob", "910premiuma"),
+    Chip.A5: ("950", "950dt_9582"),
+}
+# Names of a chip, beside the tags' own words: models, families and products (CONTRACTS, "Words and options").
+CHIP_ALIASES: Mapping[str, Chip] = {
+    **{chip.value: chip for chip in Chip},
+    **{
+        f"{prefix}{model}": chip
+        for chip, models in CHIP_MODELS.items()
+        for model in models
+        for prefix in ("", "ascend")
+    },
+    "a2": Chip.A2,
+    "910_93": Chip.A3,
+    "910c": Chip.A3,
+    "300i": Chip.P310,
+}
+
+T = TypeVar("T")
+
+
+def nearest(word: str, known: Iterable[str], *, count: int = 3, likeness: float = 0.5) -> tuple[str, ...]:
+    """Return up to `count` of `known` that are spelt most like `word`, best first; empty when none comes close.
+
+    `likeness` is how close: 1 is equal, 0 has nothing in common.
+    """
+    return tuple(difflib.get_close_matches(word, list(known), n=count, cutoff=likeness))
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return the hint for a word that is not in a closed list: the nearest words, or the whole list."""
+    words = sorted(known)
+    close = nearest(word, words)
+    if close:
+        return f"did you mean {' or '.join(close)}?"
+    return f"known: {', '.join(words)}" if words else "there are none"
+
+
+def parse_word(text: str, aliases: Mapping[str, T], option: str) -> T:
+    """Look `text` up in `aliases` whatever its case; raise `UsageError` naming `option` and the nearest words."""
+    found = aliases.get(text.strip().lower())
+    if found is None:
+        raise UsageError(f"{option}: {text!r} is not known", hint=did_you_mean(text.lower(), aliases))
+    return found
