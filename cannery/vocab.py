@@ -166,3 +166,6 @@ def parse_word(text: str, aliases: Mapping[str, T], option: str) -> T:
     if found is None:
         raise UsageError(f"{option}: {text!r} is not known", hint=did_you_mean(text.lower(), aliases))
     return found
+
+
+DEFAULT_INDEX = "default"

@@ -48,8 +48,8 @@ from cannery.catalog.fields import (
     VersionText,
     parsed,
 )
+from cannery.catalog.image_user import UserField
 from cannery.catalog.target import parse_arch, parse_chip
-from cannery.plan.overlay import UserField
 from cannery.vocab import Arch, BaseKind, Chip
 
 if TYPE_CHECKING:

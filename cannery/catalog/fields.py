@@ -18,8 +18,7 @@ from cannery.catalog.fault import FaultError
 from cannery.catalog.requirement import marker_environment
 from cannery.catalog.target import parse_cann, parse_os, parse_python
 from cannery.errors import CanneryError
-from cannery.lock.lock import DEFAULT_INDEX
-from cannery.vocab import Arch, Chip, did_you_mean
+from cannery.vocab import DEFAULT_INDEX, Arch, Chip, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable

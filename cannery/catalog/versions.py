@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 
+from packaging.version import Version
+
 WRITTEN = re.compile(
     r"(?P<line>(\d{1,9})\.(\d{1,9})\.(rc)?(\d{1,9})((?:\.\d{1,9})*)(?:\.(alpha|beta)(\d{1,9}))?)(?:\.b(\d{1,9}))?",
     re.ASCII,
@@ -52,3 +54,19 @@ def order(text: str) -> Key:
         numbers,
         (STAGES[stage], int(preview or 0), int(build or NO_BUILD)),
     )
+
+
+def distance(one: str, other: str) -> tuple[int, ...]:
+    """How far `other` is from `one`: major, minor, micro and post; the least sorts first.
+
+    What stands behind the first number that differs counts from the side of `one`: 1.26.4 is nearer to 1.99 than 1.26.0
+    is.
+    """
+    a, b = Version(one), Version(other)
+    pairs = ((a.major, b.major), (a.minor, b.minor), (a.micro, b.micro), (a.post or 0, b.post or 0))
+    side = 0
+    found = []
+    for x, y in pairs:
+        found.append(side * y if side else abs(x - y))
+        side = side or (y > x) - (y < x)
+    return tuple(found)

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 from cannery.base.io.base_room import base_bytes
-from cannery.base.real import base_need, compare, on_base, on_labelled_base
+from cannery.base.real import compare
 from cannery.build.io.buildx import bake
 from cannery.build.io.disk import check_cache_space, check_engine_space
 from cannery.build.io.secrets import build_secrets
@@ -27,9 +27,11 @@ from cannery.engine.io.images import image_id
 from cannery.errors import BuildFailedError, ExitCode, FindingsError, NetworkError, UsageError
 from cannery.lock.io.store import current_lock
 from cannery.lock.io.wheel_store import damaged
+from cannery.lock.io.wheels import fetch_wheels
 from cannery.patches.io.patching import with_patches
+from cannery.plan.on_base import base_need, on_base, on_labelled_base
 from cannery.recipe.recipe import with_arch
-from cannery.render.io.folder import fetch_wheels, rendered_held, write_folder
+from cannery.render.io.folder import rendered_held, write_folder
 from cannery.sources.io.archives import damaged_archives
 from cannery.standin.io.rootfs import check_emulation
 from cannery.standin.spec import TORCH_NPU, standin_spec

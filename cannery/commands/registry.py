@@ -7,13 +7,13 @@ import json
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from cannery.base.real import on_labelled_base
 from cannery.cli.table import row_lines
 from cannery.commands.check import planned
 from cannery.engine.io.client import as_errors
 from cannery.engine.io.find import docker_client, find_engine
 from cannery.errors import ExitCode, FindingsError
 from cannery.patches.io.patching import manifest_digest
+from cannery.plan.on_base import on_labelled_base
 from cannery.ship.io.registry import published
 from cannery.ship.io.shipping import (
     Dock,
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from cannery.catalog.catalog import Catalog
     from cannery.context import Context
     from cannery.engine.io.inspect import EngineImage
+    from cannery.engine.oci import Published
     from cannery.plan.plan import Plan
-    from cannery.ship.published import Published
 
 
 @as_errors

@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cannery.base.real import on_labelled_base
 from cannery.catalog.address_fields import REGISTRY_HINT, reference_fault
 from cannery.cli.table import report_lines
 from cannery.commands.check import planned
@@ -18,6 +17,7 @@ from cannery.errors import ExitCode, UsageError
 from cannery.host.io.npus import read_host
 from cannery.host.npus import wanted_paths
 from cannery.patches.io.patching import manifest_digest
+from cannery.plan.on_base import on_labelled_base
 from cannery.plan.train import trainer
 from cannery.verify.io.run import Verified, VerifyRequest, script_digest, verify
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from packaging.version import Version
 
 from cannery.catalog.compatibility import CANN, PYTHON
+from cannery.catalog.versions import distance
 from cannery.compat.judgement import misfits
 from cannery.compat.table import here, is_held, listed, said, weight
-from cannery.explain.missing import distance
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

@@ -16,11 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from cannery.lock.lock import LockRequest
-    from cannery.upgrade.outdated import Newest
 
 
 class Stock(Protocol):
-    """What the indexes have (`cannery.explain.io.shelf.Shelf`)."""
+    """What the indexes have (`cannery.compat.io.shelf.Shelf`)."""
 
     def has(self, name: str, version: str) -> bool:
         """Whether there is a release for every target."""
@@ -74,3 +73,11 @@ class Allowed:
             if name not in overridden:
                 found[name] = found.get(name, SpecifierSet()) & wanted.specifier
         return found
+
+
+@dataclass(frozen=True)
+class Newest:
+    """The newest release that an index has, "" where none is known; `fits`: it has a file for every target."""
+
+    version: str = ""
+    fits: bool = True

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
     from cannery.catalog.catalog import ChipAccess
     from cannery.catalog.drivers import Drivers
+    from cannery.catalog.image_user import ImageUser
     from cannery.catalog.target import Target
     from cannery.host.facts import HostFacts
-    from cannery.plan.overlay import ImageUser
 
 
 NO_JSON = "is no JSON"

@@ -7,11 +7,10 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cannery.ship.published import Entry, Published
 from cannery.util.image_reference import DIGEST
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Container, Mapping
 
 # One image for each platform, and one image; Docker's own words and OCI's.
 ACCEPT = ", ".join(
@@ -182,3 +181,35 @@ def _digest(value: object, what: str) -> str:
     if not isinstance(value, str) or not DIGEST.fullmatch(value):
         raise MalformedError(f"{what} has no SHA-256 digest")
     return value
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One image of a tag: its architecture, the digests of its manifest and its configuration, its descriptor."""
+
+    arch: str
+    manifest: str
+    config: str
+    descriptor: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Published:
+    """What stands under a tag: digest, media type and text of the index or manifest, and its images for Linux."""
+
+    digest: str
+    media_type: str
+    body: bytes
+    entries: tuple[Entry, ...]
+
+    def entry(self, arch: str) -> Entry | None:
+        """Return the image for `arch`, None where it has none."""
+        return next((entry for entry in self.entries if entry.arch == arch), None)
+
+    def has_image(self, arch: str, ids: Container[str]) -> bool:
+        """Whether its image for `arch` is the one that an engine knows by one of `ids`.
+
+        An engine with containerd's store that has pulled an index, or built one, knows its image by the index's digest.
+        """
+        entry = self.entry(arch)
+        return entry is not None and (self.digest in ids or entry.config in ids or entry.manifest in ids)

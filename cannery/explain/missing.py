@@ -9,6 +9,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import Version
 
+from cannery.catalog.versions import distance
 from cannery.lock.wheel_tags import installable, uv_platform
 
 if TYPE_CHECKING:
@@ -123,22 +124,6 @@ def _canns(name: str, version: str, table: Compatibility | None) -> Iterator[str
     for row in table.rows if table else ():
         if row.name == name and Version(row.version) == Version(version) and "cann" in row.fits:
             yield row.fits["cann"]
-
-
-def distance(one: str, other: str) -> tuple[int, ...]:
-    """How far `other` is from `one`: major, minor, micro and post; the least sorts first.
-
-    What stands behind the first number that differs counts from the side of `one`: 1.26.4 is nearer to 1.99 than 1.26.0
-    is.
-    """
-    a, b = Version(one), Version(other)
-    pairs = ((a.major, b.major), (a.minor, b.minor), (a.micro, b.micro), (a.post or 0, b.post or 0))
-    side = 0
-    found = []
-    for x, y in pairs:
-        found.append(side * y if side else abs(x - y))
-        side = side or (y > x) - (y < x)
-    return tuple(found)
 
 
 def lag(pin: str, files: Sequence[Offered], bound: str) -> str:

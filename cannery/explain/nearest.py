@@ -10,11 +10,11 @@ from packaging.version import Version
 
 from cannery.catalog.compatibility import CANN, PYTHON
 from cannery.catalog.requirement import package_name
+from cannery.catalog.versions import distance
 from cannery.compat.pin_moves import PinMoves
 from cannery.compat.table import holds
 from cannery.errors import CanneryError
 from cannery.explain.candidate import Candidate
-from cannery.explain.missing import distance
 from cannery.explain.profile_items import ItemKind
 from cannery.lock.request import lock_request
 from cannery.recipe.bounds import held_bounds, same_release

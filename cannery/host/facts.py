@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from cannery.lint.container import CARD
 from cannery.vocab import Arch
 
 if TYPE_CHECKING:
@@ -182,3 +181,7 @@ def install_folder(text: str) -> str:
 def info_fields(text: str) -> dict[str, str]:
     """Return `NAME=value` lines of a version.info."""
     return dict(re.findall(r"^(\w+)=(.*?)\s*$", text, re.MULTILINE))
+
+
+# Longer numbers are no card of any machine.
+CARD = re.compile(r"/dev/davinci([0-9]{1,4})")

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cannery.errors import UsageError
-from cannery.host.facts import ASCEND, RANKTABLE
-from cannery.lint.container import CARD
+from cannery.host.facts import ASCEND, CARD, RANKTABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

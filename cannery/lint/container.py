@@ -7,12 +7,11 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
+from cannery.host.facts import CARD
 from cannery.lint.shell_words import OPEN, is_open
 
 # How guides write the number that is their reader's.
 _ANY_CARD = re.compile(r"/dev/davinci(?:[NXnx]|\{[^{}]*\})")
-# Longer numbers are no card of any machine.
-CARD = re.compile(r"/dev/davinci([0-9]{1,4})")
 _PERMISSIONS = re.compile(r"[rwm]{1,3}")
 # A part between colons: those of `$(…)`, `${NAME:-x}` and a placeholder are no ends of one.
 _PART = re.compile(rf"(?:{OPEN}|[^:])*", re.DOTALL)

@@ -18,8 +18,9 @@ from packaging.utils import (
 from packaging.version import Version
 
 from cannery.catalog.requirement import live, marker_environment
-from cannery.lock.lock import DEFAULT_INDEX, PROFILE_VIA
+from cannery.lock.lock import PROFILE_VIA
 from cannery.lock.wheel_tags import wheel_rank
+from cannery.vocab import DEFAULT_INDEX
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from cannery.vocab import Arch
 
 LOCK_SCHEMA = 1
-DEFAULT_INDEX = "default"
 # What `via` says of a package that the profile itself asks for; no distribution can have this name.
 PROFILE_VIA = "<profile>"
 

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from cannery import __version__
 from cannery.catalog.requirement import package_name
-from cannery.plan.overlay import cache_folders, overlay_files
+from cannery.plan.overlay import overlay_files
 from cannery.plan.train import train_skips
 from cannery.recipe.atb import atb_abi
 from cannery.recipe.left_out import unlinked
+from cannery.recipe.overlay import cache_folders
 from cannery.util.image_reference import BASE_DIGEST, BASE_NAME, split_digest
 from cannery.vocab import BaseKind, Install
 

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from cannery.recipe.left_out import is_left_out
+from cannery.recipe.trees import SOURCES_HOME
 from cannery.vocab import ComponentKind, Install
 
 if TYPE_CHECKING:
@@ -16,9 +17,6 @@ if TYPE_CHECKING:
     from cannery.lock.lock import Lock
     from cannery.plan.patched import OverlayFile, PatchedBy
     from cannery.recipe.recipe import Chosen, Recipe
-
-# Where trees stand in the image.
-SOURCES_HOME = "/opt/src"
 
 
 @dataclass(frozen=True)

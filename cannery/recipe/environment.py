@@ -11,8 +11,8 @@ import re
 from typing import TYPE_CHECKING
 
 from cannery.errors import UsageError
-from cannery.plan.overlay import OVERLAY, cache_folders, overlay_site
 from cannery.recipe.atb import known_abi, with_abi
+from cannery.recipe.overlay import OVERLAY, cache_folders, overlay_site
 from cannery.recipe.trees import python_folders
 
 if TYPE_CHECKING:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cannery.plan.source_step import SOURCES_HOME
 from cannery.recipe.left_out import is_left_out
 from cannery.vocab import Install
 
@@ -39,3 +38,7 @@ def tree_links(recipe: Recipe) -> Iterator[tuple[str, str]]:
 def _install(recipe: Recipe, chosen: Chosen) -> Install:
     """Return what becomes of a source. A release that is a wheel is a package of the lock and stands nowhere else."""
     return Install.WHEEL if chosen.file == "wheel" else recipe.install_of(chosen)
+
+
+# Where trees stand in the image.
+SOURCES_HOME = "/opt/src"

@@ -12,9 +12,10 @@ from jinja2 import DictLoader, Environment, StrictUndefined
 
 from cannery.plan.make import package_family
 from cannery.plan.manifest import MANIFEST_PATH, labels, manifest_text
-from cannery.plan.overlay import CACHE_HOME, OVERLAY, cache_folders, overlay_files
+from cannery.plan.overlay import overlay_files
 from cannery.plan.plan import LayerKind
 from cannery.recipe.environment import docker_quote, profile_script
+from cannery.recipe.overlay import CACHE_HOME, OVERLAY, cache_folders
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

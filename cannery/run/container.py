@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cannery.catalog.catalog import ChipAccess
+    from cannery.catalog.image_user import ImageUser
     from cannery.host.npus import HostNpus
-    from cannery.plan.overlay import ImageUser
 
 LONGEST_SHOWN = 80  # letters of a value, in a message
 _INDEX = re.compile(r"[0-9]{1,4}")

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from cannery.plan.overlay import CACHE_HOME
+from cannery.recipe.overlay import CACHE_HOME
 from cannery.run.mounts import Mount
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from cannery.plan.overlay import ImageUser
+    from cannery.catalog.image_user import ImageUser
 
 # Where root's programs look; images with a user have CACHE_HOME, by the variables of their environment.
 ROOTS = "/root/.cache"

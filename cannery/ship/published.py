@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cannery.catalog.address_fields import reference_fault
@@ -18,6 +17,8 @@ from cannery.util.image_reference import parse_reference
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping
 
+    from cannery.engine.oci import Published
+
 INDEX_TYPE = "application/vnd.oci.image.index.v1+json"
 LIST_TYPE = "application/vnd.docker.distribution.manifest.list.v2+json"
 DOCKER_MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
@@ -26,38 +27,6 @@ _CANN = re.compile(r"(?<![\d.])(\d+\.\d+\.(?:rc)?\d+(?:\.(?:b\d+|(?:alpha|beta)\
 # Tags of other plans that a message names.
 NEAR_SHOWN = 5
 HINT = "REGISTRY is host[:port][/path], as registry.example/team; the profile's name and tag are put behind it"
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One image of a tag: its architecture, the digests of its manifest and its configuration, its descriptor."""
-
-    arch: str
-    manifest: str
-    config: str
-    descriptor: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Published:
-    """What stands under a tag: digest, media type and text of the index or manifest, and its images for Linux."""
-
-    digest: str
-    media_type: str
-    body: bytes
-    entries: tuple[Entry, ...]
-
-    def entry(self, arch: str) -> Entry | None:
-        """Return the image for `arch`, None where it has none."""
-        return next((entry for entry in self.entries if entry.arch == arch), None)
-
-    def has_image(self, arch: str, ids: Container[str]) -> bool:
-        """Whether its image for `arch` is the one that an engine knows by one of `ids`.
-
-        An engine with containerd's store that has pulled an index, or built one, knows its image by the index's digest.
-        """
-        entry = self.entry(arch)
-        return entry is not None and (self.digest in ids or entry.config in ids or entry.manifest in ids)
 
 
 def parse_registry(text: str | None) -> str:

@@ -10,6 +10,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from cannery.catalog.requirement import live, marker_environment, package_name
+from cannery.compat.stock import Newest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,14 +25,6 @@ HEAD = {
     False: ("package", "locked", "to try", "newest", "held by"),
 }
 NOTHING = "-"
-
-
-@dataclass(frozen=True)
-class Newest:
-    """The newest release that an index has, "" where none is known; `fits`: it has a file for every target."""
-
-    version: str = ""
-    fits: bool = True
 
 
 @dataclass(frozen=True)

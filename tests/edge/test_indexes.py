@@ -16,9 +16,9 @@ from cannery.errors import NetworkError
 from cannery.lock.io.index_checks import remote_size, unreached
 from cannery.lock.io.indexes import Asked, ask, ask_all, probe
 from cannery.lock.io.places import Place, as_url, extra_places
-from cannery.lock.io.trouble import State
 from cannery.util.io.http import HostSession
 from cannery.util.io.pip_settings import PROXY_VARIABLES, PipSettings
+from cannery.util.io.trouble import State
 from cannery.util.urls import shown
 
 if TYPE_CHECKING:

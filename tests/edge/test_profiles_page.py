@@ -27,9 +27,9 @@ from cannery.catalog.component import (
     Submodule,
 )
 from cannery.catalog.fields import LONGEST_NAME, NPU_CHECKS
+from cannery.catalog.image_user import ImageUser
 from cannery.catalog.io.read import load_catalog
 from cannery.lock.request import lock_request
-from cannery.plan.overlay import ImageUser
 from cannery.recipe.recipe import Options
 from cannery.recipe.select import select
 from cannery.vocab import Arch, BaseKind, Chip, ComponentKind, Install

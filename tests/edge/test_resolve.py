@@ -20,13 +20,13 @@ from cannery.lock.io.indexes import Answer, Asked
 from cannery.lock.io.listing import Listed
 from cannery.lock.io.places import Place
 from cannery.lock.io.resolve import Resolver, _shared, resolve
-from cannery.lock.io.trouble import State
 from cannery.lock.io.uv import HangsError, Job
 from cannery.lock.io.wheelhouse import fetch
 from cannery.lock.lock import KnownRelease, Lock, LockRequest
 from cannery.lock.text import format_lock, parse_lock
 from cannery.lock.uv_input import settings_text
 from cannery.util.io.pip_settings import PipSettings
+from cannery.util.io.trouble import State
 from cannery.vocab import Arch
 
 if TYPE_CHECKING:

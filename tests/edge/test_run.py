@@ -18,6 +18,7 @@ from checkouts import copy_checkout
 from hosts import DCMI, DRIVER, HCCN, MANAGERS
 from schemas import compose_faults, kubernetes_faults, ray_faults
 
+from cannery.catalog.image_user import ImageUser
 from cannery.catalog.io.read import load_catalog
 from cannery.cli import main as cli
 from cannery.commands import run as module
@@ -26,7 +27,6 @@ from cannery.engine.io.find import Engine
 from cannery.errors import ExitCode, UnableError
 from cannery.host.io.npus import read_host
 from cannery.host.npus import RANKTABLE, full_model, wanted_paths
-from cannery.plan.overlay import ImageUser
 from cannery.run.container import RunRequest, make_container
 from cannery.run.io import network as interfaces
 from cannery.run.io.mounts import ready_caches

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 from factories import catalog, compatibility, plan, recipe
 
-from cannery.base.real import BaseImage, base_need, compare, on_base, on_labelled_base
+from cannery.base.real import BaseImage, compare
 from cannery.engine.oci import ImageConfig
 from cannery.plan.manifest import labels, manifest, manifest_text
+from cannery.plan.on_base import base_need, on_base, on_labelled_base
 from cannery.recipe.base_env import expand_env
 from cannery.recipe.recipe import Options
 from cannery.util.image_reference import BASE_DIGEST, BASE_NAME

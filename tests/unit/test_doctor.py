@@ -9,12 +9,12 @@ import pytest
 
 from cannery.catalog.catalog import ChipAccess
 from cannery.catalog.drivers import Drivers
+from cannery.catalog.image_user import ImageUser
 from cannery.catalog.target import Target
 from cannery.doctor import CHECKS, counts, diagnose, report_lines
 from cannery.doctor.check import Check, DriverWish, State, Wanted
 from cannery.host.facts import KEPT_PORTS, PORT_RANGE, EngineState, HostFacts, Node, info_fields, install_folder
 from cannery.host.users import User, user_in
-from cannery.plan.overlay import ImageUser
 from cannery.vocab import Arch, Chip
 
 MANAGERS = ("/dev/davinci_manager", "/dev/devmm_svm", "/dev/hisi_hdc")

@@ -14,11 +14,12 @@ from pydantic import ValidationError
 from cannery.catalog.catalog import Profile
 from cannery.catalog.component import Component
 from cannery.catalog.errors import sentence
+from cannery.catalog.image_user import ImageUser
 from cannery.catalog.io.read import load_catalog
 from cannery.plan.make import make_plan
 from cannery.plan.manifest import manifest
-from cannery.plan.overlay import CACHE_HOME, CACHES, ImageUser, cache_folders
 from cannery.recipe.environment import image_environment
+from cannery.recipe.overlay import CACHE_HOME, CACHES, cache_folders
 from cannery.render.render import DOCKERFILE, render
 from tests.golden.test_render import ROOT, TEMPLATES
 

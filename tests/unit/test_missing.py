@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import factories
 import pytest
 
-from cannery.explain.missing import distance, lag, near, usable, why_not
+from cannery.catalog.versions import distance
+from cannery.explain.missing import lag, near, usable, why_not
 from cannery.vocab import Arch
 
 BOUND = "2026-06-01"

@@ -9,6 +9,7 @@ from factories import catalog, components, lock, package, packages, profile
 
 from cannery.catalog.compatibility import Row
 from cannery.catalog.component import Component
+from cannery.compat.stock import Newest
 from cannery.errors import ExitCode, NetworkError
 from cannery.lock.lock import Lock, LockedPackage, LockRequest
 from cannery.lock.request import lock_request
@@ -17,7 +18,6 @@ from cannery.recipe.select import select
 from cannery.upgrade.change import Moved, lock_change, refuse_losses, with_known_files
 from cannery.upgrade.outdated import (
     Evidence,
-    Newest,
     Outdated,
     at_day,
     changed_names,

@@ -4,14 +4,13 @@ import json
 
 import pytest
 
+from cannery.engine.oci import Entry, Published
 from cannery.errors import UsageError
 from cannery.plan.tags import parse_tag
 from cannery.ship.published import (
     DOCKER_MANIFEST,
     INDEX_TYPE,
     LIST_TYPE,
-    Entry,
-    Published,
     ids_of,
     label_faults,
     merged_index,

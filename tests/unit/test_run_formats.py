@@ -24,10 +24,10 @@ from ruamel.yaml import YAML
 from schemas import compose_faults, kubernetes_faults, ray_faults
 
 from cannery.catalog.catalog import ChipAccess
+from cannery.catalog.image_user import ImageUser
 from cannery.errors import UsageError
 from cannery.host.npus import HostNpus, full_model
 from cannery.lock.lock import LockedPackage
-from cannery.plan.overlay import ImageUser
 from cannery.run.compose import compose_file
 from cannery.run.container import Container, RunRequest, make_container
 from cannery.run.docker import docker_command

@@ -10,11 +10,11 @@ from factories import catalog, components, profile
 
 from cannery.catalog.catalog import Component
 from cannery.catalog.compatibility import Row
+from cannery.compat.stock import Newest
 from cannery.errors import FindingsError, NetworkError, UsageError
 from cannery.recipe.recipe import Options
 from cannery.recipe.select import select
 from cannery.upgrade.edit import SetBound, SetDate, SetVersion
-from cannery.upgrade.outdated import Newest
 from cannery.upgrade.upgrade import asked_names, upgrade_edits
 from cannery.upgrade.upgrade_reason import HELD, LATER, reason_after
 from cannery.upgrade.wishes import Editable, Wish, checked_wishes, parse_wishes

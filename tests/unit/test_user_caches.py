@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cannery.plan.overlay import ImageUser
+from cannery.catalog.image_user import ImageUser
 from cannery.run.mounts import Mount
 from cannery.run.user_caches import user_caches
 

@@ -19,8 +19,8 @@ from cannery.engine.io.registry_calls import RegistryCalls
 from cannery.engine.io.registry_errors import PassingError, RefusedError, refuse_lacking
 from cannery.engine.io.registry_session import RegistrySession
 from cannery.engine.oci import ACCEPT, ImageConfig, Index, MalformedError, read_config, read_manifest, read_tags
-from cannery.lock.io.trouble import State
 from cannery.util.image_reference import is_loopback, parse_reference
+from cannery.util.io.trouble import State
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

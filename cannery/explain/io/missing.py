@@ -17,7 +17,7 @@ from cannery.lock.io.bound import index_of
 from cannery.lock.io.listing import direct_file
 from cannery.lock.io.places import bound_places, default_place, extra_places
 from cannery.lock.io.uv import PROBE
-from cannery.lock.lock import DEFAULT_INDEX
+from cannery.vocab import DEFAULT_INDEX
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

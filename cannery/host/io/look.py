@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from cannery.engine.io.find import find_engine
 from cannery.errors import CanneryError
 from cannery.host.facts import (
+    CARD,
     CONTAINER_MARKS,
     DEV,
     DOCKER_PROGRAMS,
@@ -28,7 +29,6 @@ from cannery.host.facts import (
 from cannery.host.io.host_tree import below, look, read_text
 from cannery.host.npus import NPU_SMI
 from cannery.host.users import User, nameless, uid_of, user_in
-from cannery.lint.container import CARD
 from cannery.util.io.process import run
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cannery.host.facts import CARD
 from cannery.lint.case import remark, remove, replace
-from cannery.lint.container import CARD
 from cannery.vocab import Severity
 
 if TYPE_CHECKING:

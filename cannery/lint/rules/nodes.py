@@ -6,8 +6,9 @@ import difflib
 import re
 from typing import TYPE_CHECKING
 
+from cannery.host.facts import CARD
 from cannery.lint.case import add, remark, remove, replace
-from cannery.lint.container import CARD, is_open_card
+from cannery.lint.container import is_open_card
 from cannery.lint.rules.several import means_several, meant_cards, several_cards
 from cannery.lint.shell_words import is_open
 from cannery.vocab import Chip, Severity

@@ -14,10 +14,10 @@ import urllib3
 
 from cannery.errors import FindingsError, NetworkError
 from cannery.lock.io.places import url_path
-from cannery.lock.io.trouble import trouble
 from cannery.util.io.files import sha256_bytes, write_atomic
 from cannery.util.io.hashes import local_sha256
 from cannery.util.io.http import HostSession
+from cannery.util.io.trouble import trouble
 from cannery.util.io.write_errors import is_of_files, unwritable
 
 if TYPE_CHECKING:

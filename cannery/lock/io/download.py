@@ -15,8 +15,8 @@ import requests
 import urllib3
 
 from cannery.lock.io.places import url_path
-from cannery.lock.io.trouble import State, status_trouble, trouble
 from cannery.util.io.http import HostSession
+from cannery.util.io.trouble import State, status_trouble, trouble
 
 if TYPE_CHECKING:
     import threading

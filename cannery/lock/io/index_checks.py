@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from cannery.catalog.requirement import package_name
 from cannery.errors import NetworkError
 from cannery.lock.io.places import url_path
-from cannery.lock.io.trouble import State
 from cannery.util.io.http import CertificateError
+from cannery.util.io.trouble import State
 from cannery.util.urls import shown
 
 if TYPE_CHECKING:

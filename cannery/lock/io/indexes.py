@@ -15,10 +15,10 @@ from pypi_simple import (
 
 from cannery.lock.io.listing import Listed, list_files
 from cannery.lock.io.places import bound_places, default_place, extra_places
-from cannery.lock.io.trouble import State, trouble
-from cannery.lock.lock import DEFAULT_INDEX
 from cannery.util.io.http import HostSession
+from cannery.util.io.trouble import State, trouble
 from cannery.util.urls import url_host
+from cannery.vocab import DEFAULT_INDEX
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 from cannery.errors import FindingsError, NetworkError
 from cannery.lock.io.index_checks import remote_size
 from cannery.lock.io.released import released_files
-from cannery.lock.lock import DEFAULT_INDEX, PROFILE_VIA, Lock, LockedPackage
+from cannery.lock.lock import PROFILE_VIA, Lock, LockedPackage
 from cannery.lock.uv_input import direct_names
 from cannery.lock.wheel_tags import best_wheel, uv_platform
 from cannery.util.io.http import HostSession
+from cannery.vocab import DEFAULT_INDEX
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

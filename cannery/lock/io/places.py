@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from pypi_simple import PYPI_SIMPLE_ENDPOINT
 
-from cannery.lock.lock import DEFAULT_INDEX
 from cannery.util.urls import file_path, shown
+from cannery.vocab import DEFAULT_INDEX
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,9 +12,9 @@ from packaging.version import Version
 
 from cannery.lock.io.indexes import ask
 from cannery.lock.io.places import bound_places, default_place, extra_places
-from cannery.lock.lock import DEFAULT_INDEX
 from cannery.lock.wheel_tags import installable
 from cannery.util.io.http import HostSession
+from cannery.vocab import DEFAULT_INDEX
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence

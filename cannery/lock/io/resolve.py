@@ -29,11 +29,11 @@ from cannery.lock.io.indexes import Asked
 from cannery.lock.io.locked import locked
 from cannery.lock.io.places import default_place, extra_places
 from cannery.lock.io.uv import LONGEST, PROBE, HangsError, Job, UnsolvedError, UvRun
-from cannery.lock.lock import DEFAULT_INDEX
 from cannery.lock.uv_input import UvIndex, direct_names
 from cannery.lock.uv_output import parse_pylock, parse_via
 from cannery.util.io.files import write_atomic
 from cannery.util.urls import without_credentials
+from cannery.vocab import DEFAULT_INDEX
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

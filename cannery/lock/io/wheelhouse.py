@@ -18,9 +18,9 @@ from cannery.lock.io.download import SILENCE, StoppedError, Transfer, Troubles, 
 from cannery.lock.io.indexes import ask
 from cannery.lock.io.places import bound_places, default_place, extra_places
 from cannery.lock.io.wheel_store import is_there, store_path
-from cannery.lock.lock import DEFAULT_INDEX
 from cannery.util.io.http import HostSession
 from cannery.util.io.write_errors import unwritable
+from cannery.vocab import DEFAULT_INDEX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -5,11 +5,11 @@ from __future__ import annotations
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING
 
+from cannery.lock.io.wheels import fetch_wheels
 from cannery.patches.io.folders import plugin_sets
 from cannery.patches.io.trees import TreeReader
 from cannery.patches.sets import find_set
 from cannery.plan.patched import component_of, providers
-from cannery.render.io.folder import fetch_wheels
 from cannery.sources.io.planned_sources import fetch_some
 
 if TYPE_CHECKING:

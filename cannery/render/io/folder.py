@@ -5,12 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from cannery.errors import FindingsError, UsageError
-from cannery.lock.io.wheel_store import is_there, missing_bytes, store_path
+from cannery.lock.io.wheels import fetch_wheels
 from cannery.render.lint import lint
 from cannery.render.render import DOCKERFILE, patched_files, render, wheel_paths
 from cannery.sources.io.archives import fetch_archives
@@ -20,12 +19,11 @@ from cannery.util.io.locks import folder_held
 from cannery.util.io.write_errors import unwritable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator
     from pathlib import Path
 
     from cannery.catalog.catalog import Catalog
     from cannery.context import Context
-    from cannery.lock.lock import LockedPackage
     from cannery.plan.plan import Plan
 
 LOG_FOLDER = "log"
@@ -42,42 +40,6 @@ def rendered_held(context: Context, folder: Path) -> Iterator[None]:
 
 # Stands at the top of every rendered Dockerfile (templates/Dockerfile.j2), which is the first file written.
 RENDERED_MARK = "# Rendered by Cannery."
-
-
-class Download:
-    """Says how far a download is: once at its start, then at most every five seconds."""
-
-    def __init__(self, say: Callable[[str], None], total: int, what: str) -> None:
-        self.say = say
-        self.what = what
-        self.total = total
-        self.received: dict[str, int] = {}
-        self.spoken = time.monotonic()
-        if total:
-            say(f"fetching {self.what}: {total / 1e6:.0f} MB")
-
-    def __call__(self, package: LockedPackage, received: int, size: int) -> None:  # noqa: ARG002 - Progress
-        """Count bytes of one file."""
-        self.received[package.name] = received
-        now = time.monotonic()
-        if now - self.spoken >= 5:
-            self.spoken = now
-            self.say(f"fetching {self.what}: {sum(self.received.values()) / 1e6:.0f} of {self.total / 1e6:.0f} MB")
-
-
-def fetch_wheels(
-    context: Context,
-    catalog: Catalog,
-    packages: Sequence[LockedPackage],
-    what: str = "wheels",
-) -> Mapping[str, Path]:
-    """Return {name: file} of locked packages, downloaded where the wheelhouse lacks them."""
-    if all(is_there(package, context.cache) for package in packages):
-        return {package.name: store_path(package, context.cache) for package in packages}
-    from cannery.lock.io.wheelhouse import fetch  # noqa: PLC0415 - brings network libraries
-
-    progress = Download(context.say, missing_bytes(packages, context.cache), what)
-    return fetch(packages, catalog.indexes, context.pip, context.cache, progress)
 
 
 def write_folder(context: Context, catalog: Catalog, plan: Plan, folder: Path) -> str:

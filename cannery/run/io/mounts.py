@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from cannery.plan.overlay import ImageUser
+    from cannery.catalog.image_user import ImageUser
     from cannery.run.mounts import Mount
     from cannery.run.user import RunAs
 

@@ -17,10 +17,9 @@ from cannery.engine.io.docker_login import auth_header, login, login_state
 from cannery.engine.io.registry import on_registry
 from cannery.engine.io.registry_calls import Access, Limits
 from cannery.engine.io.registry_errors import AbsentError, DeniedError, PassingError, RefusedError
-from cannery.engine.oci import read_config, read_published
+from cannery.engine.oci import Entry, Published, read_config, read_published
 from cannery.engine.stream import Trouble
 from cannery.errors import CanneryError, NetworkError
-from cannery.ship.published import Entry, Published
 from cannery.util.image_reference import DIGEST, parse_reference
 
 if TYPE_CHECKING:

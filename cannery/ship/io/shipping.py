@@ -42,9 +42,9 @@ if TYPE_CHECKING:
 
     from cannery.context import Context
     from cannery.engine.io.engine_stream import StreamView
+    from cannery.engine.oci import Published
     from cannery.engine.stream import StreamState
     from cannery.plan.plan import Plan
-    from cannery.ship.published import Published
 
 
 @dataclass(frozen=True)

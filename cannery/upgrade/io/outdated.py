@@ -7,11 +7,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from cannery.compat.findings import errors
+from cannery.compat.io.shelf import make_shelf
 from cannery.compat.pin_moves import PinMoves, newest_pins, with_pins
 from cannery.compat.rules import check_recipe
 from cannery.compat.stock import Allowed
 from cannery.errors import CanneryError, FindingsError
-from cannery.explain.io.shelf import make_shelf
 from cannery.lock.io.indexes import Asked
 from cannery.lock.io.store import resolve_lock
 from cannery.lock.request import lock_request

@@ -7,9 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from cannery.compat.findings import errors
+from cannery.compat.io.shelf import make_shelf
 from cannery.compat.rules import check_recipe
 from cannery.errors import CanneryError, FindingsError
-from cannery.explain.io.shelf import make_shelf
 from cannery.lock.check import lock_problems
 from cannery.lock.io.indexes import Asked
 from cannery.lock.io.lock_write import changed

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cannery.catalog.catalog import ChipAccess
+    from cannery.catalog.image_user import ImageUser
     from cannery.context import Context
     from cannery.engine.io.find import Engine
     from cannery.host.npus import HostNpus
-    from cannery.plan.overlay import ImageUser
     from cannery.vocab import Arch
 
 SCRIPT = "/opt/cannery/verify.py"

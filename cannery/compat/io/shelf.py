@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from cannery.compat.stock import Newest
 from cannery.lock.io.releases import list_releases
-from cannery.lock.lock import DEFAULT_INDEX
-from cannery.upgrade.outdated import Newest
+from cannery.vocab import DEFAULT_INDEX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
