@@ -12,7 +12,7 @@ from cannery.against.io.inventory import Questions, read_config, read_image
 from cannery.against.report import report_lines, report_value
 from cannery.catalog.address_fields import REGISTRY_HINT, reference_fault
 from cannery.catalog.target import parse_arch
-from cannery.commands.check import options_of
+from cannery.commands.arguments import options_of
 from cannery.engine.io.find import docker_client, find_engine
 from cannery.errors import CanneryError, ExitCode, FindingsError, UsageError
 from cannery.lock.io.store import lock_path, present_lock

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 from cannery.build.io.disk import check_output_space
 from cannery.build.io.transfer_view import transfer
 from cannery.cli.table import row_lines
-from cannery.commands.check import planned
+from cannery.commands.arguments import options_of
 from cannery.engine.io.client import as_errors
 from cannery.engine.io.engine_stream import save
 from cannery.engine.io.find import docker_client, find_engine
 from cannery.engine.io.inspect import SAVE_PLATFORM, EngineImage, engine_info, find_image, platform_parameter
 from cannery.errors import ExitCode, UnableError, UsageError
+from cannery.pipeline import planned
 from cannery.ship.archive import Held, SideFile
 from cannery.ship.io.archive import check_place, packer, read_side_of, side_path, whole_file, write_tar
 from cannery.ship.io.bundle import held_in, write_bundle
@@ -91,7 +92,7 @@ def _output(arguments: argparse.Namespace, example: str) -> Path:
 
 def _held(arguments: argparse.Namespace, context: Context) -> tuple[docker.DockerClient, EngineImage, Held]:
     """Return the engine's client, and the profile's image on it with the names that are its own."""
-    _, plan, _ = planned(context, arguments)
+    _, plan, _ = planned(context, arguments.profile, options_of(arguments))
     engine = find_engine(context.env, context.cache, start=True, say=context.say)
     client = docker_client(engine)
     image = local_image(client, plan)

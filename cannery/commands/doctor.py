@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from cannery.build.io.disk import BASE_BYTES, layers_bytes
 from cannery.catalog.compatibility import DRIVER
-from cannery.commands.check import options_of
+from cannery.commands.arguments import options_of
 from cannery.compat.rules.driver import asking, who
 from cannery.compat.subject import Subject
 from cannery.compat.table import cited

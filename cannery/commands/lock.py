@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from cannery.commands.check import options_of
+from cannery.commands.arguments import options_of
 from cannery.errors import CanneryError, ExitCode, UsageError
 from cannery.lock.io.indexes import Asked
 from cannery.lock.io.lock_write import write_lock

@@ -46,16 +46,16 @@ USAGES = {
 
 def port(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Try the sets for a commit on another one, or on a folder, and say what becomes of each hunk."""
-    from cannery.patches.io.folder_reader import FolderReader  # noqa: PLC0415 - of this action alone
-    from cannery.patches.io.port import (  # noqa: PLC0415 - of this action alone
+    from cannery.patches.io.folder_reader import FolderReader
+    from cannery.patches.io.port import (
         all_sets,
         full_commit,
         some_commit,
         source_component,
         tree_at,
     )
-    from cannery.patches.io.trees import TreeReader  # noqa: PLC0415 - of this action alone
-    from cannery.patches.io.working_tree import working_commit  # noqa: PLC0415 - of this action alone
+    from cannery.patches.io.trees import TreeReader
+    from cannery.patches.io.working_tree import working_commit
 
     catalog = context.catalog()
     repo = arguments.repo
@@ -116,7 +116,7 @@ def _written(output: Path, result: SetResult, to: str) -> Path | None:
 
     Return its folder, None where no patch is left.
     """
-    from cannery.patches.io.patch_write import write_set  # noqa: PLC0415 - of this action alone
+    from cannery.patches.io.patch_write import write_set
 
     found = result.set
     state = dict(result.before)
@@ -137,9 +137,9 @@ def _written(output: Path, result: SetResult, to: str) -> Path | None:
 
 def new(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Make a set of a working tree's changes: a patch a file, and the entry of patch_summary.yaml for them."""
-    from cannery.patches.io.new_set import new_set  # noqa: PLC0415 - of this action alone
-    from cannery.patches.io.patch_write import read_told, write_told_set  # noqa: PLC0415 - of this action alone
-    from cannery.patches.io.port import source_component  # noqa: PLC0415 - of this action alone
+    from cannery.patches.io.new_set import new_set
+    from cannery.patches.io.patch_write import read_told, write_told_set
+    from cannery.patches.io.port import source_component
 
     catalog = context.catalog()
     repo = arguments.repo

@@ -6,10 +6,11 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from cannery.commands.check import planned
+from cannery.commands.arguments import options_of
 from cannery.commands.patch_making import new, port
 from cannery.errors import ExitCode, FindingsError, UsageError
 from cannery.patches.patch_list import kept_sets, pinned
+from cannery.pipeline import planned
 from cannery.vocab import did_you_mean
 
 if TYPE_CHECKING:
@@ -48,11 +49,11 @@ def _list(arguments: argparse.Namespace, context: Context) -> ExitCode:
 
 def _summary(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Print what the patches of a profile do, how the plugin's own summary differs, and defects that they bring."""
-    from cannery.patches.io.patch_review import review  # noqa: PLC0415 - brings the download libraries
-    from cannery.patches.patch_summary import summary_page, summary_value  # noqa: PLC0415 - of this action alone
+    from cannery.patches.io.patch_review import review
+    from cannery.patches.patch_summary import summary_page, summary_value
 
     # Patches have no arch.
-    catalog, plan, _ = planned(context, arguments, any_arch=True)
+    catalog, plan, _ = planned(context, arguments.profile, options_of(arguments), any_arch=True)
     repo = arguments.repo
     found = review(context, catalog, plan, repo)
     if not found.repos and not found.unread:

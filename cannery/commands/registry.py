@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cannery.cli.table import row_lines
-from cannery.commands.check import planned
+from cannery.commands.arguments import options_of
 from cannery.engine.io.client import as_errors
 from cannery.engine.io.find import docker_client, find_engine
 from cannery.errors import ExitCode, FindingsError
 from cannery.patches.io.patching import manifest_digest
+from cannery.pipeline import planned
 from cannery.plan.on_base import on_labelled_base
 from cannery.ship.io.registry import published
 from cannery.ship.io.shipping import (
@@ -30,6 +31,8 @@ from cannery.ship.published import ids_of, parse_registry, push_fault
 from cannery.verify.io.run import has_passed
 
 if TYPE_CHECKING:
+    import argparse
+
     from cannery.catalog.catalog import Catalog
     from cannery.context import Context
     from cannery.engine.io.inspect import EngineImage
@@ -67,11 +70,11 @@ def push(arguments: argparse.Namespace, context: Context) -> ExitCode:
 
 def _planned(context: Context, arguments: argparse.Namespace) -> tuple[Catalog, Plan]:
     """Return the plan. --force is for the tag first; a set with findings, which it lets through, has another tag."""
-    if arguments.force:
-        unforced = argparse.Namespace(**{**vars(arguments), "force": False})
+    options = options_of(arguments)
+    if options.force:
         with suppress(FindingsError):
-            return planned(context, unforced)[:2]
-    return planned(context, arguments)[:2]
+            return planned(context, arguments.profile, replace(options, force=False))[:2]
+    return planned(context, arguments.profile, options)[:2]
 
 
 def _there_already(dock: Dock, there: Published | None, ids: frozenset[str]) -> Published | None:
@@ -99,7 +102,7 @@ def _refuse_unfit(dock: Dock, catalog: Catalog, image: EngineImage) -> None:
 def pull(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Pull the prebuilt image of exactly this plan, and give it the tags that `image` gives."""
     registry = parse_registry(arguments.registry)
-    _, plan, _ = planned(context, arguments)
+    _, plan, _ = planned(context, arguments.profile, options_of(arguments))
     engine = find_engine(context.env, context.cache, start=True, say=context.say)
     dock = dock_of(context, docker_client(engine), plan, registry)
     image = pull_image(dock)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cannery.commands.check import planned
+from cannery.commands.arguments import options_of
 from cannery.context import named_folders
 from cannery.engine.io.docker_runtime import require_runtime
 from cannery.engine.io.find import docker_client, find_engine
@@ -16,6 +16,7 @@ from cannery.engine.io.images import needed_image
 from cannery.errors import ExitCode, UsageError
 from cannery.host.io.npus import read_host
 from cannery.host.npus import full_model, parse_cards, wanted_paths
+from cannery.pipeline import planned
 from cannery.run.container import GIVEN, VISIBLE, Container, RunRequest, make_container
 from cannery.run.dev_trees import dev_mounts, dev_names, dev_notes
 from cannery.run.docker import docker_command
@@ -46,7 +47,7 @@ HOST_ROOT = Path("/")
 def run(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Start a container with this host's NPUs, or print what starts one with the chip's full model."""
     form = _form(arguments)
-    catalog, plan, _ = planned(context, arguments)
+    catalog, plan, _ = planned(context, arguments.profile, options_of(arguments))
     access = catalog.chips[plan.recipe.target.chip]
     host = read_host(wanted_paths(access), HOST_ROOT)
     request = _request(arguments, context, plan, form)

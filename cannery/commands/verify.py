@@ -3,64 +3,61 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from cannery.catalog.address_fields import REGISTRY_HINT, reference_fault
 from cannery.cli.table import report_lines
-from cannery.commands.check import planned
-from cannery.commands.work import Work
-from cannery.engine.io.containers import remove_orphans
+from cannery.commands.arguments import options_of
 from cannery.engine.io.find import docker_client, find_engine
 from cannery.engine.io.images import image_labels, needed_image
 from cannery.errors import ExitCode, UsageError
-from cannery.host.io.npus import read_host
-from cannery.host.npus import wanted_paths
 from cannery.patches.io.patching import manifest_digest
+from cannery.pipeline import Work, planned, verified
 from cannery.plan.on_base import on_labelled_base
 from cannery.plan.train import trainer
-from cannery.verify.io.run import Verified, VerifyRequest, script_digest, verify
+from cannery.verify.io.run import Verified, VerifyRequest, script_digest
 
 if TYPE_CHECKING:
     import argparse
 
     from cannery.context import Context
+    from cannery.plan.plan import Plan
 
 
-def verify_built(work: Work, built_id: str) -> Verified:
+def verify_built(arguments: argparse.Namespace, work: Work, built_id: str) -> Verified:
     """Run the verify script in an image that was built or pulled; one that has passed is remembered by its id."""
     context, plan = work.context, work.plan
-    if plan.recipe.target.arch is not context.arch and not work.arguments.builder:
+    if plan.recipe.target.arch is not context.arch and not arguments.builder:
         context.say("verifying under emulation: some minutes")
-    return _verified(
-        work,
-        image=plan.reference,
-        image_id=built_id,
+    request = _request(arguments, plan, image=plan.reference, image_id=built_id)
+    request = replace(
+        request,
         script_digest=script_digest(context.templates()),
         manifest_sha256=manifest_digest(context, work.catalog, plan),
-        again=work.arguments.verify_again,
+        again=arguments.verify_again,
     )
+    return verified(work, request)
 
 
-def _verified(work: Work, **about: Any) -> Verified:  # noqa: ANN401 - fields of the request
-    """Run the script with what this host has for the plan's chip; `about` is what the plan does not say."""
-    recipe = work.plan.recipe
-    access = work.catalog.chips[recipe.target.chip]
-    request = VerifyRequest(
+def _request(arguments: argparse.Namespace, plan: Plan, image: str, image_id: str) -> VerifyRequest:
+    """Return what is to be verified in an image of `plan`, whose script is the image's own."""
+    recipe = plan.recipe
+    return VerifyRequest(
+        image=image,
+        image_id=image_id,
+        script_digest=image_id,
         shm_size=recipe.profile.shm_size,
         arch=recipe.target.arch,
-        require_npu=work.arguments.require_npu,
+        require_npu=arguments.require_npu,
         user=recipe.profile.user,
-        **about,
     )
-    remove_orphans(work.client)
-    return verify(work.context, work.engine, request, access, read_host(wanted_paths(access), Path("/")))
 
 
 def verify_image(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Run the verify script in a built image and print every check; with --against, look into another image."""
     if arguments.against:
-        from cannery.commands.against import against  # noqa: PLC0415 - another way to the same question
+        from cannery.commands.against import against
 
         return against(arguments, context)
     if not arguments.profile:
@@ -68,7 +65,7 @@ def verify_image(arguments: argparse.Namespace, context: Context) -> ExitCode:
     fault = reference_fault(arguments.image or "")
     if fault:
         raise UsageError(f"--image: {fault}", hint=REGISTRY_HINT)
-    catalog, plan, _ = planned(context, arguments)
+    catalog, plan, _ = planned(context, arguments.profile, options_of(arguments))
     if {*arguments.level} == {"train"} and not trainer(plan.recipe):
         raise UsageError(
             "--level train: this profile has neither verl nor MindSpeed-RL, there is nothing to train with",
@@ -79,25 +76,23 @@ def verify_image(arguments: argparse.Namespace, context: Context) -> ExitCode:
     client = docker_client(engine)
     found = needed_image(client, reference, arguments.profile)
     plan = on_labelled_base(plan, image_labels(client, found))
-    verified = _verified(
-        Work(context, arguments, catalog, plan, engine, client),
-        image=reference,
-        image_id=found,
-        script_digest=found,  # the script is the image's own, whatever this checkout holds
+    request = replace(
+        _request(arguments, plan, image=reference, image_id=found),
         manifest_sha256="" if arguments.image else manifest_digest(context, catalog, plan),
         levels=tuple(arguments.level),
         again=True,
     )
+    result = verified(Work(context, catalog, plan, engine, client), request)
     if context.is_json:
-        print(json.dumps(verified.report, indent=2, ensure_ascii=False))
+        print(json.dumps(result.report, indent=2, ensure_ascii=False))
     else:
-        print("\n".join(report_lines(verified.report)))
-    return exit_code(verified)
+        print("\n".join(report_lines(result.report)))
+    return exit_code(result)
 
 
-def exit_code(verified: Verified | None) -> ExitCode:
+def exit_code(result: Verified | None) -> ExitCode:
     """Return what a verify script's own status means as an exit code; DONE where none was run."""
-    return {0: ExitCode.DONE, 3: ExitCode.UNABLE}.get(verified.status if verified else 0, ExitCode.VERIFY_FAILED)
+    return {0: ExitCode.DONE, 3: ExitCode.UNABLE}.get(result.status if result else 0, ExitCode.VERIFY_FAILED)
 
 
 COMMANDS = {"verify": verify_image}

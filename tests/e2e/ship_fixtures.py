@@ -19,11 +19,11 @@ from small_checkout import fill, point_at, write_small
 from stub_index import StubIndex
 
 from cannery.cli import main as cli
-from cannery.commands.check import planned
+from cannery.commands.arguments import options_of
 from cannery.commands.verify import verify_built
-from cannery.commands.work import Work
 from cannery.context import read_context
 from cannery.engine.io.find import find_engine
+from cannery.pipeline import Work, planned
 from cannery.plan.manifest import labels, manifest_text
 from cannery.util.io.files import sha256_bytes
 from cannery.verify.io.run import ASKED
@@ -151,7 +151,7 @@ class Shipyard:
     def plan_for(self, arch: str | None) -> Plan:
         words = {**dict.fromkeys(("cann", "chip", "os", "python")), "arch": arch}
         arguments = argparse.Namespace(profile=PROFILE, base="standin", force=False, **words)
-        return planned(read_context(self.root), arguments)[1]
+        return planned(read_context(self.root), PROFILE, options_of(arguments)).plan
 
     def make(
         self,
@@ -203,7 +203,7 @@ class Shipyard:
         report = {"result": "passed", "counts": {}, "checks": [], "npu": ""}
         with pytest.MonkeyPatch.context() as monkeypatch:
             monkeypatch.setattr("cannery.verify.io.run._run", lambda *_: (report, 0))
-            verify_built(Work(context, arguments, context.catalog(), self.plan, engine, self.client), image)
+            verify_built(arguments, Work(context, context.catalog(), self.plan, engine, self.client), image)
 
     def forget(self, *references: str) -> None:
         """Remove images of ours by name."""

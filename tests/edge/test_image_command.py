@@ -18,13 +18,14 @@ from cannery.base.io import find as base_images
 from cannery.catalog.io.read import load_catalog
 from cannery.commands import image as image_command
 from cannery.commands import verify as verify_command
-from cannery.commands.image import _overrides, _tagged, _whole_files
+from cannery.commands.image import _tagged
 from cannery.context import Context, read_context
 from cannery.engine.io.client import StreamError
 from cannery.engine.io.containers import LABEL, owner
 from cannery.errors import BuildFailedError, ExitCode, NetworkError, UnableError
 from cannery.lock.io.store import bind
 from cannery.lock.io.wheel_store import is_there, store_path
+from cannery.pipeline import BuildOptions, _overrides, whole_files
 from cannery.recipe.base_env import expand_env
 from cannery.recipe.recipe import Options
 from cannery.ship.io import shipping
@@ -50,7 +51,7 @@ def test_a_wheel_that_rotted_on_the_disk_is_named_and_removed(tmp_path: Path) ->
     with path.open("wb") as stream:
         stream.truncate(rotten.size)
     assert is_there(rotten, context.cache)
-    with pytest.raises(BuildFailedError) as caught, _whole_files(context, made):
+    with pytest.raises(BuildFailedError) as caught, whole_files(context, made):
         raise BuildFailedError("exit code 2", hint="this stage alone: …")
     assert rotten.file in caught.value.hint
     assert not is_there(rotten, context.cache)
@@ -58,7 +59,7 @@ def test_a_wheel_that_rotted_on_the_disk_is_named_and_removed(tmp_path: Path) ->
 
 def test_another_failure_keeps_its_own_hint(tmp_path: Path) -> None:
     context = Context(tmp_path, tmp_path / "cache", {}, Arch.AMD64, is_terminal=False)
-    with pytest.raises(BuildFailedError) as caught, _whole_files(context, plan()):
+    with pytest.raises(BuildFailedError) as caught, whole_files(context, plan()):
         raise BuildFailedError("exit code 2", hint="this stage alone: …")
     assert caught.value.hint == "this stage alone: …"
 
@@ -197,7 +198,7 @@ def test_what_is_checked_is_what_is_built(image: Image, monkeypatch: pytest.Monk
     monkeypatch.setattr(image_command, "docker_client", lambda _engine: client)
     monkeypatch.setattr(image_command, "base_bytes", lambda *_: None)
     monkeypatch.setattr(image_command, "check_engine_space", lambda *_: None)
-    monkeypatch.setattr(image_command, "bake", no_bake)
+    monkeypatch.setattr("cannery.build.io.buildx.bake", no_bake)
     done = image()
     assert "far enough" in done.err
     assert done.code == ExitCode.BUILD_FAILED
@@ -240,7 +241,7 @@ def test_verify_expects_the_manifest_of_the_base_that_the_image_names(
         image.small("verify", "stack", "--json")
 
     monkeypatch.setattr(verify_command, "find_engine", lambda *_args, **_more: None)
-    monkeypatch.setattr(verify_command, "verify", no_run)
+    monkeypatch.setattr("cannery.verify.io.run.verify", no_run)
     first, second = image.references
     for reference in (first, second, f"{second}@sha256:{'1' * 64}", f"{second}@sha256:{'2' * 64}", "other.example/x:1"):
         labelled(reference)
@@ -323,5 +324,4 @@ def test_the_moving_tag_follows_what_verify_has_not_failed(
 
 def test_the_build_itself_sets_the_exact_tag_alone() -> None:
     made = plan()
-    arguments = SimpleNamespace(no_cache=False, builder=None)
-    assert _overrides(arguments, made) == (f"image.tags={made.reference}",)  # type: ignore[arg-type] # what it reads
+    assert _overrides(BuildOptions(), made) == (f"image.tags={made.reference}",)

@@ -19,7 +19,7 @@ from small_checkout import STACK, Small, make_small
 from small_process import AS_A_USER, WITHOUT_SIGINT, command, meanwhile, run, running_in
 from stub_index import StubIndex
 
-from cannery.commands import check as versions
+from cannery import pipeline
 from cannery.commands import lock as locking
 from cannery.compat.findings import Finding
 from cannery.errors import CanneryError, ExitCode, FindingsError
@@ -347,7 +347,7 @@ def many(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     def make(count: int) -> None:
         notes = [Finding(Severity.NOTE, f"n{number:02}", f"note {number}") for number in range(count)]
         found = (Finding(Severity.WARNING, "w", "a warning"), *notes)
-        monkeypatch.setattr(versions, "check_recipe", lambda *_args, **_more: found)
+        monkeypatch.setattr(pipeline, "check_recipe", lambda *_args, **_more: found)
 
     return make
 

@@ -22,11 +22,12 @@ from stub_index import StubIndex, make_sdist
 
 from cannery.cli.arguments import parse
 from cannery.commands import registry as publish
-from cannery.commands.check import planned
+from cannery.commands.arguments import options_of
 from cannery.context import Given, read_context
 from cannery.errors import FindingsError
 from cannery.lock.text import format_lock, parse_lock
 from cannery.patches.io.patching import manifest_digest, with_patches
+from cannery.pipeline import planned
 from cannery.util.io.files import write_atomic
 from cannery.verify.io.run import ASKED
 
@@ -248,7 +249,7 @@ def test_push_and_verify_hold_an_image_to_the_manifest_with_its_patches(
     mirror = str(stack.mirror)
     arguments = parse(["plan", "patched", "--base", "standin", "--git-mirror", mirror])
     context = read_context(stack.small.root, Given(mirror=mirror))
-    catalog, plan, _ = planned(context, arguments)
+    catalog, plan, _ = planned(context, arguments.profile, options_of(arguments))
     assert manifest_digest(context, catalog, plan) == built
     again = with_patches(context, catalog, plan)
     assert with_patches(context, catalog, again) is again

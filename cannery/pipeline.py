@@ -1,0 +1,274 @@
+"""The story of an image: bind → lock → check → plan → find the base → patch → render → build → verify.
+
+A command goes as far along this page as it needs. Each step takes the value of the step before and returns a new one;
+the surroundings of the run (`Context`) come in here and in `cannery.commands`, and go no deeper. Steps import what
+only they need, so that `list` and `plan` load no network libraries.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from cannery.compat.findings import errors, in_order
+from cannery.compat.rules import check_recipe
+from cannery.context import template_digests
+from cannery.errors import BuildFailedError, FindingsError
+from cannery.lock.io.store import LockSet, all_locks, bind, read_locks
+from cannery.plan.make import make_plan, plan_epoch
+from cannery.plan.plan import Inputs
+from cannery.recipe.recipe import with_arch
+from cannery.sources.io.planned_sources import local_trees
+from cannery.vocab import BaseKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import docker
+
+    from cannery.base.real import BaseImage
+    from cannery.catalog.catalog import Catalog
+    from cannery.compat.findings import Finding
+    from cannery.context import Context
+    from cannery.engine.io.find import Engine
+    from cannery.lock.lock import Lock
+    from cannery.plan.plan import Plan
+    from cannery.recipe.recipe import Options, Recipe
+    from cannery.verify.io.run import Verified, VerifyRequest
+
+
+class Checked(NamedTuple):
+    """What is known of a recipe before it is planned: every finding, and the locks that were read."""
+
+    findings: tuple[Finding, ...]
+    locks: LockSet
+
+
+class Planned(NamedTuple):
+    """A plan, the catalog that it was made from, and every finding about it."""
+
+    catalog: Catalog
+    plan: Plan
+    findings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True)
+class Work:
+    """One run's surroundings, catalog, plan and engine: what building and verifying both need."""
+
+    context: Context
+    catalog: Catalog
+    plan: Plan
+    engine: Engine
+    client: docker.DockerClient
+
+
+@dataclass(frozen=True)
+class BuildOptions:
+    """How an image is built: by a buildx builder other than the engine's own ("": the engine's), without its cache."""
+
+    builder: str = ""
+    no_cache: bool = False
+
+
+@dataclass(frozen=True)
+class Built:
+    """A built image: id, bytes, layers (new to the engine, reused), steps (cached, in all), seconds, build log.
+
+    One that was pulled in place of a build has no step and no log, and `pulled` is where it came from.
+    """
+
+    id: str
+    size: int
+    new: int
+    reused: int
+    cached: int
+    total: int
+    seconds: float
+    log: Path | None
+    pulled: str = ""
+
+
+def checked(context: Context, catalog: Catalog, recipe: Recipe) -> Checked:
+    """Return every finding about `recipe`, from its pins and from its locks, and the locks that were read.
+
+    An ad-hoc set whose pins cannot work is not resolved: no lock is then read.
+    """
+    if not recipe.is_standard and not recipe.force:
+        found = check_recipe(recipe, catalog, build_arch=context.arch)
+        if errors(found):
+            return Checked(found, LockSet({}, None, ()))
+    read = read_locks(context, catalog, recipe)
+    found = check_recipe(recipe, catalog, dict(read.locks), context.arch)
+    return Checked(in_order([*found, *read.findings]), read)
+
+
+def planned(context: Context, profile: str, options: Options, *, any_arch: bool = False) -> Planned:
+    """Bind, check and plan. Raises `FindingsError` on errors unless they are forced; those are stamped into the plan.
+
+    With `any_arch` another arch of the profile is planned where the lock of the one asked for is not complete: for what
+    is the same on all of them.
+    """
+    catalog = context.catalog()
+    recipe = bind(context, catalog, profile, replace(options, local=tuple(context.local)))
+    found, read = checked(context, catalog, recipe)
+    failed = errors(found)
+    where = f"{recipe.name} for {recipe.target}"
+    if read.tools is None or read.findings or (failed and not recipe.force):
+        if len(failed) == len(read.findings) == 1:
+            raise FindingsError(failed[0].what, where=where, hint=failed[0].fix)
+        listed = "\n".join(map(str, failed))
+        raise FindingsError(f"this set cannot be built\n{listed}", where=where)
+    if any_arch:
+        complete = (arch for arch, lock in read.locks.items() if lock.complete)  # the arch asked for comes first
+        recipe = with_arch(recipe, next(complete, recipe.target.arch))
+    inputs = Inputs(
+        locks=all_locks(context, catalog, recipe, read.locks),
+        tools=read.tools,
+        templates=template_digests(context.templates()),
+        build_arch=context.arch,
+        standin=catalog.standin,
+        forced=tuple(sorted({f.code for f in failed})),
+        socs=catalog.chips[recipe.target.chip].socs,
+        local=local_trees(context, catalog, recipe, plan_epoch(recipe)),
+        patch_sets=context.patch_sets,
+    )
+    return Planned(catalog, make_plan(recipe, inputs), found)
+
+
+def on_found_base(
+    context: Context, plan: Plan, *, other_builder: bool
+) -> tuple[Plan, BaseImage | None, tuple[Finding, ...]]:
+    """Return the plan on the base that was found, named by its digest; that base; and how it differs from its record.
+
+    The stand-in is made, not found. Raises `NetworkError` where no registry gives a base, `FindingsError` for one that
+    cannot be built upon; --force is no help with either.
+    """
+    if plan.recipe.base.kind is BaseKind.STANDIN:
+        return plan, None, ()
+    from cannery.base.io.find import find_base, search_of
+    from cannery.base.real import compare
+    from cannery.plan.on_base import base_need, on_base
+
+    search = search_of(context, other_builder=other_builder)
+    base = find_base(base_need(plan, own_builder=other_builder), search)
+    found = compare(plan.recipe, base)
+    if failed := errors(found):
+        listed = "\n".join(map(str, failed))
+        raise FindingsError(f"this base cannot be built upon\n{listed}", where=base.reference)
+    return on_base(plan, base.reference, base.digest), base, found
+
+
+def rendered(context: Context, catalog: Catalog, plan: Plan, folder: Path) -> str:
+    """Write the folder that `docker buildx bake` builds, wheels and sources included; return what changed, in words."""
+    from cannery.render.io.folder import write_folder
+
+    return write_folder(context, catalog, plan, folder)
+
+
+def built(work: Work, folder: Path, options: BuildOptions) -> Built:
+    """Render `work.plan` into `folder`, make the stand-in base where the plan is on it, and build the image."""
+    from cannery.build.io.buildx import bake
+    from cannery.build.io.secrets import build_secrets
+    from cannery.build.io.view import make_view
+    from cannery.build.progress import layers_new_reused
+
+    context, plan = work.context, work.plan
+    if plan.recipe.base.kind is BaseKind.STANDIN:
+        _make_standins(work)
+    context.say(f"{context.shown(folder)}: {rendered(context, work.catalog, plan, folder)}")
+    before = known_layers(work.client)
+    suite = work.catalog.standin.suite if plan.recipe.base.kind is BaseKind.STANDIN else None
+    secrets = build_secrets(context, suite)
+    result = bake(
+        work.engine.buildx_command(builder=options.builder),
+        {**work.engine.client_env(context.env), **secrets.env},
+        folder,
+        targets=("image",),
+        log=folder / "log" / "build.log",
+        view=make_view(sys.stderr, is_terminal=context.is_terminal, clock=time.monotonic),
+        overrides=_overrides(options, plan),
+        secrets=secrets.values,
+    )
+    attributes = work.client.images.get(plan.reference).attrs
+    new, reused = layers_new_reused(before, attributes["RootFS"]["Layers"])
+    return Built(
+        attributes["Id"], attributes["Size"], new, reused, result.cached, result.total, result.seconds, result.log
+    )
+
+
+def verified(work: Work, request: VerifyRequest) -> Verified:
+    """Run the verify script in the image of `request`, with what this host has for the plan's chip."""
+    from cannery.engine.io.containers import remove_orphans
+    from cannery.host.io.npus import read_host
+    from cannery.host.npus import wanted_paths
+    from cannery.verify.io.run import verify
+
+    access = work.catalog.chips[work.plan.recipe.target.chip]
+    remove_orphans(work.client)
+    return verify(work.context, work.engine, request, access, read_host(wanted_paths(access), Path("/")))
+
+
+@contextmanager
+def whole_files(context: Context, plan: Plan) -> Iterator[None]:
+    """After a failed build, look for stored files that the disk has damaged; remove them, and report their names."""
+    try:
+        yield
+    except BuildFailedError as error:
+        from cannery.lock.io.wheel_store import damaged
+        from cannery.sources.io.archives import damaged_archives
+
+        packages = damaged([*plan.lock.packages, *plan.tools.packages], context.cache)
+        archives = damaged_archives(plan.archives, context.cache)
+        lost = [package.file for package in packages] + [step.file for step in archives]
+        if lost:
+            error.hint = f"damaged on this disk and removed: {', '.join(lost)}; the same command fetches them again"
+        raise
+
+
+def known_layers(client: docker.DockerClient) -> list[str]:
+    """Return the layers of every image that the engine holds."""
+    return [layer for found in client.images.list() for layer in found.attrs["RootFS"].get("Layers") or ()]
+
+
+def _overrides(options: BuildOptions, plan: Plan) -> tuple[str, ...]:
+    """Return bake's `--set` values. A builder other than the engine's own has to hand the image over.
+
+    The moving tag is set after verify: whoever pulls it gets what has passed.
+    """
+    overrides = [f"image.tags={plan.reference}", *(["*.no-cache=true"] if options.no_cache else [])]
+    return (*overrides, "*.output=type=docker") if options.builder else tuple(overrides)
+
+
+def _make_standins(work: Work) -> None:
+    """Bring the stand-in base into the engine, for the target and for the build host's own arch."""
+    from cannery.engine.io.images import image_id
+
+    context, catalog, plan = work.context, work.catalog, work.plan
+    wanted = [pair for pair in _standin_locks(work) if image_id(work.client, pair[0]) is None]
+    if not wanted:
+        return
+    from cannery.lock.io.wheels import fetch_wheels
+    from cannery.standin.io.load import StandInRequest, ensure_standin
+    from cannery.standin.spec import TORCH_NPU, standin_spec
+
+    for reference, lock in wanted:
+        spec = standin_spec(with_arch(plan.recipe, lock.arch), lock, catalog.standin)
+        if spec.reference != reference:
+            raise AssertionError(f"planned {reference}, made {spec.reference}")
+        wheel = fetch_wheels(context, catalog, [spec.torch_npu])[TORCH_NPU] if spec.torch_npu else None
+        request = StandInRequest(spec=spec, torch_npu_wheel=wheel, host_arch=context.arch)
+        ensure_standin(request, engine_client=work.client, cache=context.cache, say=context.say)
+
+
+def _standin_locks(work: Work) -> Iterator[tuple[str, Lock]]:
+    from cannery.lock.io.store import current_lock
+
+    plan = work.plan
+    yield plan.base_reference, plan.lock
+    if plan.build_reference != plan.base_reference:
+        yield plan.build_reference, current_lock(work.context, work.catalog, plan.recipe, plan.build_arch)
