@@ -103,8 +103,8 @@ test: lint ## lint, then all tests; starts an engine when none runs
 	@$(PY) -m pytest -n 2 -m 'not engine' && $(PY) -m pytest -m engine
 unit: setup-dev ## the tests that need no engine
 	@$(PY) -m pytest -n 2 -m 'not engine' tests/unit tests/golden tests/edge
-lint: setup-dev ## ruff, mypy, shellcheck (hadolint runs in the golden tests)
-	@.venv/bin/ruff check -q . && .venv/bin/ruff format -q --check . && .venv/bin/mypy --no-error-summary && .venv/bin/shellcheck templates/tools/*.sh .ci/run
+lint: setup-dev ## ruff, mypy, import-linter, shellcheck (hadolint runs in the golden tests)
+	@.venv/bin/ruff check -q . && .venv/bin/ruff format -q --check . && .venv/bin/mypy --no-error-summary && .venv/bin/lint-imports --no-logo && .venv/bin/shellcheck templates/tools/*.sh .ci/run
 goldens: setup-dev ## rewrite the golden files, on purpose
 	@$(PY) -m pytest tests/golden --rewrite-goldens
 relock: setup ## rewrite requirements.txt and requirements-dev.txt from pyproject.toml

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from cannery.catalog.io.read import load_catalog
 from cannery.errors import UnableError, UsageError
+from cannery.util.io.downloads import Downloads
 from cannery.util.io.files import sha256_bytes
 from cannery.util.io.pip_settings import read_pip_settings
 from cannery.vocab import ARCH_ALIASES, Arch
@@ -65,6 +66,11 @@ class Context:
         found = read_pip_settings(self.env)
         links = (str(self.wheelhouse), *found.find_links) if self.wheelhouse else found.find_links
         return replace(found, find_links=links)
+
+    @property
+    def downloads(self) -> Downloads:
+        """What a download needs: the cache, a line for the user, and pip's settings when it asks for them."""
+        return Downloads(self.cache, self.say, lambda: self.pip)
 
     @functools.cached_property
     def patch_sets(self) -> tuple[PatchSet, ...]:

@@ -25,11 +25,16 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         both = Path(folder, "both.txt")
         resolve(runtime, *upgrade)
-        resolve(both, *upgrade, "--group", "test", "--group", "lint", "--constraints", str(runtime))
+        resolve(both, *upgrade, *groups("test", "lint", "docs", "build"), "--constraints", str(runtime))
         known = {entry.split("==")[0] for entry in ENTRY.split(runtime.read_text()) if "==" in entry}
         entries = [e for e in ENTRY.split(both.read_text()) if "==" in e and e.split("==")[0] not in known]
     runtime.write_text(head + runtime.read_text().removeprefix(head))
     dev.write_text(head + "".join(entries))
+
+
+def groups(*names: str) -> list[str]:
+    """Return the options that name dependency groups of pyproject.toml."""
+    return [word for name in names for word in ("--group", name)]
 
 
 def resolve(output: Path, *options: str) -> None:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from cannery.build.io.disk import check_output_space
 from cannery.build.io.transfer_view import transfer
-from cannery.cli.table import row_lines
 from cannery.commands.arguments import options_of
+from cannery.commands.table import row_lines
 from cannery.engine.io.client import as_errors
 from cannery.engine.io.engine_stream import save
 from cannery.engine.io.find import docker_client, find_engine

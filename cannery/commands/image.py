@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from cannery.base.io.base_room import base_bytes
 from cannery.build.io.disk import check_cache_space, check_engine_space
 from cannery.build.progress import layers_new_reused
-from cannery.cli.table import report_lines, row_lines, summary_line
 from cannery.commands.arguments import options_of
 from cannery.commands.check import lacking_words, show_findings
+from cannery.commands.table import report_lines, row_lines, summary_line
 from cannery.commands.verify import exit_code, verify_built
 from cannery.compat.findings import errors
 from cannery.engine.io.find import docker_client, find_engine

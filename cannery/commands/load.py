@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cannery.build.io.transfer_view import transfer
-from cannery.cli.table import row_lines
+from cannery.commands.table import row_lines
 from cannery.engine.io.client import StreamError, as_errors, loading
 from cannery.engine.io.engine_stream import load
 from cannery.engine.io.find import docker_client, find_engine

@@ -7,8 +7,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from cannery.cli.table import row_lines
 from cannery.commands.arguments import options_of
+from cannery.commands.table import row_lines
 from cannery.engine.io.client import as_errors
 from cannery.engine.io.find import docker_client, find_engine
 from cannery.errors import ExitCode, FindingsError

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cannery.catalog.address_fields import REGISTRY_HINT, reference_fault
-from cannery.cli.table import report_lines
 from cannery.commands.arguments import options_of
+from cannery.commands.table import report_lines
 from cannery.engine.io.find import docker_client, find_engine
 from cannery.engine.io.images import image_labels, needed_image
 from cannery.errors import ExitCode, UsageError

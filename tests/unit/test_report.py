@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cannery.cli.table import report_lines, row_lines, summary_line
+from cannery.commands.table import report_lines, row_lines, summary_line
 
 
 def check(name: str, level: str, status: str, **more: object) -> dict[str, Any]:
