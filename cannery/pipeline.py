@@ -154,7 +154,7 @@ def on_found_base(
     from cannery.base.real import compare
     from cannery.plan.on_base import base_need, on_base
 
-    search = search_of(context, other_builder=other_builder)
+    search = search_of(context.downloads, context.env, other_builder=other_builder)
     base = find_base(base_need(plan, own_builder=other_builder), search)
     found = compare(plan.recipe, base)
     if failed := errors(found):
@@ -246,7 +246,7 @@ def _overrides(options: BuildOptions, plan: Plan) -> tuple[str, ...]:
 
 def _make_standins(work: Work) -> None:
     """Bring the stand-in base into the engine, for the target and for the build host's own arch."""
-    from cannery.engine.io.images import image_id
+    from cannery.engine.io.inspect import image_id
 
     context, catalog, plan = work.context, work.catalog, work.plan
     wanted = [pair for pair in _standin_locks(work) if image_id(work.client, pair[0]) is None]

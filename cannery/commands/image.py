@@ -8,7 +8,7 @@ import time
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
-from cannery.base.io.base_room import base_bytes
+from cannery.base.io.find import base_bytes
 from cannery.build.io.disk import check_cache_space, check_engine_space
 from cannery.build.progress import layers_new_reused
 from cannery.commands.arguments import options_of
@@ -71,8 +71,9 @@ def _proved(arguments: argparse.Namespace, work: Work, made: Built) -> ExitCode:
 
 def _reuse(arguments: argparse.Namespace, context: Context, catalog: Catalog, plan: Plan) -> ExitCode | None:
     """Pull and verify the prebuilt image of this plan; None where it has to be built, which is said with the reason."""
-    from cannery.engine.io.client import StreamError
-    from cannery.ship.io.shipping import dock_of, pull_image, tag_locally
+    from cannery.commands.registry import dock_of
+    from cannery.engine.io.client import EngineError
+    from cannery.ship.io.registry import pull_image, tag_locally
     from cannery.ship.published import parse_registry
 
     registry = parse_registry(arguments.registry)
@@ -82,7 +83,7 @@ def _reuse(arguments: argparse.Namespace, context: Context, catalog: Catalog, pl
     try:
         dock = dock_of(context, work.client, plan, registry)
         found = pull_image(dock)
-    except (NetworkError, StreamError) as error:
+    except (NetworkError, EngineError) as error:
         context.say(f"not reused: {error}\nbuilding instead")
         return None
     if found is None:

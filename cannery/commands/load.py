@@ -1,4 +1,4 @@
-"""`load`: what `save` and `bundle` have written, back into an engine, where it is whole and fits."""
+"""`load`: an archive of `save` or `bundle` into an engine, when it is whole and fits."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cannery.build.io.transfer_view import transfer
+from cannery.commands.engine_errors import as_errors
 from cannery.commands.table import row_lines
-from cannery.engine.io.client import StreamError, as_errors, loading
-from cannery.engine.io.engine_stream import load
+from cannery.engine.io.client import EngineError, load, load_error
 from cannery.engine.io.find import docker_client, find_engine
 from cannery.engine.io.inspect import find_image
 from cannery.errors import ExitCode, FindingsError, UnableError, UsageError
-from cannery.ship.io.archive import check_file, read_blocks, read_side_of, side_path
+from cannery.ship.io.archive import check_file, check_members, read_blocks, read_side_of, side_path
 from cannery.ship.standalone import load as load_bundle
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @as_errors
 def load_file(arguments: argparse.Namespace, context: Context) -> ExitCode:
-    """Load what `save` or `bundle` wrote: looked at first, by its side file."""
+    """Load an archive of `save` or `bundle` that is what its side file describes."""
     path = Path(arguments.file)
     if not path.is_file():
         what = "it is a folder" if path.is_dir() else "it is no plain file" if path.exists() else "no such file"
@@ -55,11 +55,12 @@ def _load(context: Context, engine: Engine, path: Path, side: SideFile | None) -
         with opened:
             return _load_bundle(context, engine, opened, side)
     _check(context, path, side)
+    check_members(path)
     with transfer(f"loading {path}", path.stat().st_size, sys.stderr, is_terminal=context.is_terminal) as view:
         try:
             references = load(client, read_blocks(path), view).loaded
-        except StreamError as error:
-            raise loading(error, str(path), context.pip.redact) from error
+        except EngineError as error:
+            raise load_error(error, str(path), context.pip.redact) from error
     return _loaded(context, client, side.image if side else None, references, str(path))
 
 
@@ -85,10 +86,10 @@ def _check(context: Context, path: Path, side: SideFile | None) -> None:
 def _loaded(
     context: Context, client: docker.DockerClient, held: Held | None, references: tuple[str, ...], where: str
 ) -> ExitCode:
-    """Look at what the engine has now, and print it. Raises `FindingsError` for another image than `held`."""
+    """Print the image that the engine has now. Raises `FindingsError` for another one than `held`."""
     found = find_image(client, held.id if held else references[0]) or find_image(client, references[0])
     if found is None:
-        raise UnableError("the engine has lost it again", where=references[0], hint="load it again")
+        raise UnableError("the engine no longer has it", where=references[0], hint="load it again")
     if held is not None and found.id != held.id and found.layers != held.layers:
         raise _other_image(where)
     rows = {"image": ", ".join(references), "id": found.id, "platform": found.platform}
@@ -105,7 +106,7 @@ def _other_image(where: str) -> FindingsError:
 
 
 def _opened(path: Path, side: SideFile | None) -> load_bundle.Bundle | None:
-    """Return a file as a bundle; None where its side file says, or where it shows, that it is another archive."""
+    """Return a file as a bundle; None for another archive, as its side file or its content shows."""
     if side is not None:
         return load_bundle.Bundle(str(path)) if side.kind == "bundle" else None
     try:

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 from cannery.commands.arguments import options_of
 from cannery.context import named_folders
-from cannery.engine.io.docker_runtime import require_runtime
 from cannery.engine.io.find import docker_client, find_engine
-from cannery.engine.io.images import needed_image
+from cannery.engine.io.inspect import needed_image, require_runtime
 from cannery.errors import ExitCode, UsageError
 from cannery.host.io.npus import read_host
 from cannery.host.npus import full_model, parse_cards, wanted_paths

@@ -10,7 +10,7 @@ from cannery.catalog.address_fields import REGISTRY_HINT, reference_fault
 from cannery.commands.arguments import options_of
 from cannery.commands.table import report_lines
 from cannery.engine.io.find import docker_client, find_engine
-from cannery.engine.io.images import image_labels, needed_image
+from cannery.engine.io.inspect import image_labels, needed_image
 from cannery.errors import ExitCode, UsageError
 from cannery.patches.io.patching import manifest_digest
 from cannery.pipeline import Work, planned, verified

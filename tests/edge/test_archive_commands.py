@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cannery.errors import ExitCode
-    from cannery.ship.io.archive import Part
 
 
 def digest(digit: str) -> str:
@@ -97,7 +96,7 @@ def test_a_disk_that_cannot_hold_it_is_said_before_a_byte_is_written(
 
     large = replace(OTHER, size=20 * 10**9)
     monkeypatch.setattr(save, "_held", lambda *_: (CLIENT, large, HELD))
-    monkeypatch.setattr(save, "engine_info", asked)
+    monkeypatch.setattr(save, "platform_parameter", asked)
     monkeypatch.setattr(disk, "_free", lambda _: 4_999_000_000)
     path = tmp_path / "new" / name
     with pytest.raises(UnableError, match=f"disk for {name}: {needed} MB needed, 4,999 MB free"):
@@ -116,7 +115,7 @@ def test_another_image_than_the_side_file_says_is_a_finding(tmp_path: Path, monk
         load._loaded(context(tmp_path), CLIENT, HELD, ("stack:1",), "x.tar")
     assert (caught.value.where, "copy both again" in caught.value.hint) == ("x.tar", True)
     monkeypatch.setattr(load, "find_image", lambda _client, _reference: None)
-    with pytest.raises(UnableError, match="lost it"):
+    with pytest.raises(UnableError, match="no longer has it"):
         load._loaded(context(tmp_path), CLIENT, HELD, ("stack:1",), "x.tar")
 
 
@@ -173,11 +172,8 @@ def write(folder: Path) -> tuple[Path, Held]:
     image = Held(digest("7"), "linux/amd64", ("stack:1",), (f"sha256:{diff_id}",))
     path = folder / "x.tar"
 
-    def side(part: Part) -> SideFile:
-        return SideFile("bundle", path.name, part.bytes, part.sha256, image)
-
-    with whole_file(path, side) as part:
-        made = write_bundle(part, image, None, iter([saved.getvalue()]), lambda _: None)
+    with whole_file(path, "bundle") as part:
+        part.image = made = write_bundle(part, image, None, iter([saved.getvalue()]), lambda _: None)
     return path, made
 
 

@@ -10,7 +10,7 @@ import pytest
 from factories import plan
 from fake_daemon import Answer, FakeDaemon, message
 
-from cannery.base.io.base_room import base_bytes
+from cannery.base.io.find import base_bytes
 from cannery.base.real import BaseImage
 from cannery.build.io import disk
 from cannery.build.io.disk import check_cache_space, check_engine_space, check_output_space

@@ -22,8 +22,8 @@ from cannery.catalog.image_user import ImageUser
 from cannery.catalog.io.read import load_catalog
 from cannery.cli import main as cli
 from cannery.commands import run as module
-from cannery.engine.io.docker_runtime import require_runtime
 from cannery.engine.io.find import Engine
+from cannery.engine.io.inspect import require_runtime
 from cannery.errors import ExitCode, UnableError
 from cannery.host.io.npus import read_host
 from cannery.host.npus import RANKTABLE, full_model, wanted_paths

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cannery.ship.archive import Held
-from cannery.ship.bundle import ABOUT, SCHEMA, PackedLayer, blob, documents
-from cannery.ship.layers_since import new_layers
+from cannery.ship.bundle import ABOUT, SCHEMA, PackedLayer, blob, documents, new_layers
 from cannery.ship.standalone import load as load_bundle
 
 CONFIG = b'{"rootfs": {}}'

@@ -1,4 +1,4 @@
-"""Write a bundle out of what an engine saves: the layers that are wanted, each as gzip, then the documents."""
+"""Write a bundle from what an engine saves: the layers that are wanted, each as gzip, then the documents."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from typing import IO, TYPE_CHECKING
 
 from cannery.errors import FindingsError, UnableError
 from cannery.ship.archive import Held
-from cannery.ship.bundle import LOADER, PackedLayer, blob, documents
+from cannery.ship.bundle import LOADER, PackedLayer, blob, documents, new_layers
 from cannery.ship.io.archive import LEVEL, read_side_of
-from cannery.ship.layers_since import new_layers
 from cannery.ship.standalone import load as load_bundle
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ BLOCK = 1 << 20
 
 
 class _Reader(io.RawIOBase):
-    """Blocks as a file, which tarfile reads from front to back; what went through is counted."""
+    """Blocks as a file, which tarfile reads from front to back; the bytes are counted."""
 
     def __init__(self, blocks: Iterator[bytes], moved: Callable[[int], None]) -> None:
         super().__init__()
@@ -58,9 +57,8 @@ def write_bundle(
 ) -> Held:
     """Write the bundle of `image`, whose archive comes in `blocks`, without the layers that `base` has.
 
-    Each layer lies beside it for its time: where a bundle goes there is room, in a temporary folder often not.
-    Return the image as the bundle names it: by the digest of its configuration. Raises `UnableError` where the engine
-    does not give all of it.
+    A layer that is being packed is beside it: the temporary folder is often too small. Return the image as the bundle
+    names it: by the digest of its configuration. Raises `UnableError` where the engine does not give all of it.
     """
     wanted = new_layers(image.layers, base.layers if base else ())
     small: dict[str, bytes] = {}
@@ -96,7 +94,7 @@ def _stream(blocks: Iterator[bytes], moved: Callable[[int], None]) -> IO[bytes]:
 
 
 def _packed(diff_id: str, content: IO[bytes], size: int, packed: IO[bytes]) -> PackedLayer:
-    """Write a layer as gzip to `packed`; raise `ValueError` where it is not the one that its diff id says."""
+    """Write a layer as gzip to `packed`; raise `ValueError` where its content does not have its diff id."""
     squeeze = zlib.compressobj(LEVEL, wbits=31)
     plain, digest, count, read = hashlib.sha256(), hashlib.sha256(), 0, 0
     while True:
@@ -120,14 +118,14 @@ def _config(small: dict[str, bytes]) -> bytes:
 
 
 def _member(tar: tarfile.TarFile, name: str, content: IO[bytes], size: int) -> None:
-    """Add a member that says nothing of this machine or time."""
+    """Add a member without any trace of this machine or time."""
     entry = tarfile.TarInfo(name)
     entry.size = size
     tar.addfile(entry, content)
 
 
 def held_in(path: Path) -> Held | None:
-    """Return the image that a file tells of: a side file, an archive that has one, or a bundle. None: no file."""
+    """Return the image of a side file, an archive that has one, or a bundle; None where there is no such file."""
     if not path.is_file():
         return None
     side = read_side_of(path.with_name(path.name.removesuffix(".json")) if path.name.endswith(".json") else path)
