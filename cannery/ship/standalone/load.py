@@ -13,6 +13,7 @@ Exit codes: 0 loaded; 2 wrong use; 3 refused (a wrong or missing base, a broken 
 from __future__ import annotations
 
 import argparse
+import gzip
 import hashlib
 import io
 import json
@@ -22,7 +23,7 @@ import sys
 import tarfile
 import tempfile
 import zlib
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 TYPE_CHECKING = False  # type checkers know the name; typing itself takes its time to import
 if TYPE_CHECKING:
@@ -38,8 +39,17 @@ GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 ARCHES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
-# What reading raises of an archive, or of its words of itself, that somebody or some disk has changed.
-_BROKEN = (OSError, tarfile.TarError, LookupError, ValueError, TypeError, OverflowError, RecursionError)
+# What reading raises of an archive that somebody or some disk has changed. A header may demand any size.
+_BROKEN = (
+    OSError,
+    tarfile.TarError,
+    LookupError,
+    ValueError,
+    TypeError,
+    OverflowError,
+    MemoryError,
+    RecursionError,
+)
 
 
 class LoadError(Exception):
@@ -107,7 +117,7 @@ class Bundle:
             self.tar = tarfile.open(path, "r:")  # noqa: SIM115 - open until `close`
         except FileNotFoundError as error:
             raise LoadError(f"{path}: no such file", 2) from error
-        except (OSError, tarfile.TarError) as error:
+        except _BROKEN as error:
             raise LoadError(f"{path}: cut off, or no bundle", hint="copy it again") from error
         try:
             self._read()
@@ -227,7 +237,7 @@ def layers_of(
         for member in tar:
             if not member.isfile():
                 continue
-            content = tar.extractfile(member)
+            content: Any = tar.extractfile(member)
             if content is None:
                 continue
             digest = "sha256:" + member.name.rpartition("/")[2]
@@ -235,29 +245,32 @@ def layers_of(
                 left.discard(digest)
                 yield digest, content, member.size
                 continue
-            head = content.read(len(ZSTD))
+            head = content.peek(len(ZSTD))
             if head[:1] in (b"{", b"[") and member.size <= SMALL:
-                small[member.name] = head + content.read()
+                small[member.name] = content.read()
             elif head.startswith(GZIP) or member.name.endswith("/layer.tar"):
                 with tempfile.TemporaryFile(dir=folder) as spool:
-                    digest, size = _unpacked(head, content, spool)
+                    plain: Any = gzip.GzipFile(fileobj=content) if head.startswith(GZIP) else content
+                    digest, size = _copied(plain, spool)
                     if digest in left:
                         left.discard(digest)
                         spool.seek(0)
                         yield digest, spool, size
 
 
-def _unpacked(head: bytes, content: IO[bytes], spool: IO[bytes]) -> tuple[str, int]:
-    """Write a layer, unpacked where it is gzip, to `spool`; return its diff id and bytes."""
-    unpack = zlib.decompressobj(31) if head.startswith(GZIP) else None
-    digest, size, block = hashlib.sha256(), 0, head
-    while block:
-        plain = unpack.decompress(block) if unpack else block
-        spool.write(plain)
-        digest.update(plain)
-        size += len(plain)
-        block = content.read(BLOCK)
-    return "sha256:" + digest.hexdigest(), size
+def _copied(content: IO[bytes], spool: IO[bytes]) -> tuple[str, int]:
+    """Write a layer to `spool`; return its diff id and bytes."""
+    digest, size = hashlib.sha256(), 0
+    while True:
+        try:
+            block = content.read(BLOCK)
+        except (OSError, EOFError, zlib.error) as error:  # gzip's own
+            raise tarfile.ReadError(str(error)) from error
+        if not block:
+            return "sha256:" + digest.hexdigest(), size
+        spool.write(block)
+        digest.update(block)
+        size += len(block)
 
 
 class _Checked(io.RawIOBase):
@@ -353,6 +366,11 @@ def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
     return pipe
 
 
+def _close(pipe: IO[bytes]) -> None:
+    with suppress(BrokenPipeError):
+        pipe.close()
+
+
 def _words(said: IO[bytes]) -> str:
     said.seek(0)
     return said.read().decode("utf-8", "replace").strip()
@@ -372,13 +390,15 @@ def load(bundle: Bundle, docker: Docker, base: dict[str, Any] | None, say: Calla
         try:
             with tarfile.open(fileobj=pipe, mode="w|", format=tarfile.GNU_FORMAT) as tar:
                 send(bundle, docker, base, tar, ready)
-            pipe.close()
         except BrokenPipeError:
-            process.wait()  # docker has said why
+            pass  # docker reports why
         except BaseException:
             process.kill()  # without its table of contents, the engine loads nothing
             raise
-        if process.wait() != 0:
+        finally:
+            _close(pipe)
+            process.wait()
+        if process.returncode != 0:
             raise LoadError(f"docker load: {_words(said)}", 4)
     return _loaded(bundle, docker, is_classic=classic)
 
@@ -420,6 +440,11 @@ def _disk_errors() -> Iterator[None]:
         raise LoadError(f"cannot read or write: {error}", 4, hint) from error
 
 
+def _shown(text: str) -> str:
+    """Return a text for a terminal: a control character of a bundle's or docker's words is shown as `?`."""
+    return "".join(sign if sign.isprintable() or sign in "\n\t" else "?" for sign in text)
+
+
 def main(argv: Sequence[str]) -> int:
     """Load what is named; return the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").strip().splitlines()[0])
@@ -435,13 +460,13 @@ def main(argv: Sequence[str]) -> int:
             if not arguments.force:
                 check_platform(bundle.about["image"]["platform"], info)
             base = find_base(bundle, docker, arguments.base)
-            found = load(bundle, docker, base, lambda text: print(text, file=sys.stderr))
+            found = load(bundle, docker, base, lambda text: print(_shown(text), file=sys.stderr))
     except LoadError as error:
-        print(f"error: {error.what}", file=sys.stderr)
+        print(_shown(f"error: {error.what}"), file=sys.stderr)
         if error.hint:
-            print(f"  -> {error.hint}", file=sys.stderr)
+            print(_shown(f"  -> {error.hint}"), file=sys.stderr)
         return error.code
-    print("{} ({})".format(" ".join(bundle.about["image"]["references"]), found))
+    print(_shown("{} ({})".format(" ".join(bundle.about["image"]["references"]), found)))
     return 0
 
 
