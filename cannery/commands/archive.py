@@ -1,4 +1,4 @@
-"""`save` and `bundle`: images as files, for places that no registry is reached from."""
+"""`save` and `bundle`: images as files, for hosts that reach no registry."""
 
 from __future__ import annotations
 
@@ -118,12 +118,12 @@ def _base(since: str | None, client: docker.DockerClient, held: Held, context: C
             "name one for the same platform",
         )
         raise UsageError(what, where="SINCE", hint=hint)
-    lacking = new_layers(held.layers, base.layers)
-    if len(lacking) == len(set(held.layers)):
+    new = new_layers(held.layers, base.layers)
+    if len(new) == len(set(held.layers)):
         context.say(f"{since} shares no layer with this image: a complete bundle is written")
         return None
-    note = "" if lacking else ": the bundle holds the image's configuration alone, a few KB"
-    context.say(f"{len(lacking)} of {len(set(held.layers))} layers are new since {since}{note}")
+    note = "" if new else ": the bundle has only the image's configuration, a few KB"
+    context.say(f"{len(new)} of {len(set(held.layers))} layers are new since {since}{note}")
     return base
 
 

@@ -36,7 +36,7 @@ def load_file(arguments: argparse.Namespace, context: Context) -> ExitCode:
         raise UsageError(what, where=str(path), hint="name what `build.py save` or `build.py bundle` wrote")
     side = read_side_of(path)
     if side is None and not arguments.force:
-        hint = "copy it too; where there is none, the archive was cut off or is not ours: --force loads it unchecked"
+        hint = "copy it too; an archive without one was cut off or is not Cannery's: --force loads it unchecked"
         raise FindingsError(f"{side_path(path).name} is not beside it", where=str(path), hint=hint)
     engine = find_engine(context.env, context.cache, start=True, say=context.say)
     if side is not None:
@@ -66,7 +66,7 @@ def _load(context: Context, engine: Engine, path: Path, side: SideFile | None) -
 
 def _load_bundle(context: Context, engine: Engine, opened: load_bundle.Bundle, side: SideFile | None) -> ExitCode:
     command = load_bundle.Docker(engine.command(), engine.client_env(context.env))
-    base = load_bundle.find_base(opened, command)  # before a minute goes into sums
+    base = load_bundle.find_base(opened, command)  # before a minute is spent on sums
     if side is not None and list(side.image.layers) != opened.layers:
         raise _other_image(opened.path)
     _check(context, Path(opened.path), side)
@@ -101,8 +101,8 @@ def _loaded(
 
 
 def _other_image(where: str) -> FindingsError:
-    hint = "one of the two was taken for another's: copy both again, or make both again"
-    return FindingsError("it holds another image than its side file says", where=where, hint=hint)
+    hint = "one of the two belongs to another archive: copy both again, or make both again"
+    return FindingsError("it has another image than its side file describes", where=where, hint=hint)
 
 
 def _opened(path: Path, side: SideFile | None) -> load_bundle.Bundle | None:
@@ -118,7 +118,7 @@ def _opened(path: Path, side: SideFile | None) -> load_bundle.Bundle | None:
 def _check_platform(engine: Engine, side: SideFile, path: Path, *, is_forced: bool) -> None:
     own = f"linux/{engine.arch}"
     if side.image.platform != own and not is_forced:
-        hint = "--force loads it all the same, as for handing it on to such a machine"
+        hint = "--force loads it nevertheless, to hand it on to such a machine"
         what = f"the image is for {side.image.platform}, and this engine runs {own}"
         raise FindingsError(what, where=str(path), hint=hint)
 

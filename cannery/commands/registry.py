@@ -67,7 +67,7 @@ def dock_of(context: Context, client: docker.DockerClient, plan: Plan, registry:
 def push(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Push the image of a profile under its tag, then let the moving tag follow.
 
-    Refused (exit 3) for an image that verify has not passed, that is not what its tag says, or whose tag is taken.
+    Refused (exit 3) for an image that verify has not passed, that its tag does not describe, or whose tag is taken.
     """
     registry = parse_registry(arguments.registry)
     catalog, plan = _planned(context, arguments)
@@ -80,7 +80,7 @@ def push(arguments: argparse.Namespace, context: Context) -> ExitCode:
     ids = ids_of(image.id, image.digests, dock.reference)
     fault = push_fault(there, dock.arch, ids)
     if fault and not arguments.force:
-        hint = "a pushed tag never changes: whoever pulled it has the other one. --force puts this one in its place"
+        hint = "a pushed tag never changes: others may have pulled it. --force replaces it"
         raise FindingsError(fault, where=dock.reference, hint=hint)
     if fault:
         context.say(f"{dock.reference}: {fault}: replaced, since --force is given")
@@ -92,7 +92,7 @@ def push(arguments: argparse.Namespace, context: Context) -> ExitCode:
 
 
 def _planned(context: Context, arguments: argparse.Namespace) -> tuple[Catalog, Plan]:
-    """Return the plan. --force is for the tag first; a set with findings, which it lets through, has another tag."""
+    """Return the plan. --force is for the tag first: a set with findings, which it allows too, has another tag."""
     options = options_of(arguments)
     if options.force:
         with suppress(FindingsError):
@@ -103,18 +103,18 @@ def _planned(context: Context, arguments: argparse.Namespace) -> tuple[Catalog, 
 def _there_already(dock: Dock, there: Published | None, ids: frozenset[str]) -> Published | None:
     if there is None or not there.has_image(dock.arch, ids):
         return None
-    dock.say(f"{dock.reference} is there, and is this image: nothing to push")
+    dock.say(f"{dock.reference} exists, and is this image: nothing to push")
     return there
 
 
 def _refuse_unfit(context: Context, dock: Dock, catalog: Catalog, image: EngineImage) -> None:
-    """Raise `FindingsError` where an image is not what its tag says, or where that is not proved."""
+    """Raise `FindingsError` where an image is not what its tag describes, or verify has not passed for it."""
     plan = dock.plan
     faults = content_faults(dock, image)
     if faults:
         listed = "".join(f"\n  {fault}" for fault in faults)
         hint = f"build.py image {plan.recipe.name} makes the image of this tag"
-        raise FindingsError(f"this image is not what its tag says{listed}", where=plan.reference, hint=hint)
+        raise FindingsError(f"this image is not what its tag describes{listed}", where=plan.reference, hint=hint)
     digest = manifest_digest(context, catalog, on_labelled_base(plan, dict(image.labels)))
     if not has_passed(context.cache, image.id, digest):
         hint = f"build.py verify {plan.recipe.name}, with the same options"

@@ -39,7 +39,7 @@ MAY_PASS = frozenset({Trouble.PASSING, Trouble.BUSY, Trouble.SERVER})
 # The first match counts. What matches nothing may pass: failures of networks have many texts.
 TROUBLES: tuple[tuple[Trouble, str], ...] = (
     (Trouble.BUSY, r"toomanyrequests|too many requests|rate limit|\b429\b"),
-    # The registry's own disk may be full: that is none of this host's.
+    # The disk that is full may be the registry's, and not this host's.
     (Trouble.SERVER, r"http (?:status: )?5\d\d\b|status (?:code|from) .*: 5\d\d\b|insufficient storage"),
     (Trouble.SPACE, r"no space left on device|disk quota exceeded"),
     (

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from cannery import __version__
+from cannery.util.image_reference import split_tag
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -112,7 +113,7 @@ def _layout(image: Held, config: bytes, layers: Sequence[PackedLayer]) -> tuple[
 def _names(reference: str) -> dict[str, str]:
     """Return the annotations that name an image: containerd's full name, and OCI's tag."""
     full = reference if "/" in reference else f"docker.io/library/{reference}"
-    return {"io.containerd.image.name": full, "org.opencontainers.image.ref.name": reference.rpartition(":")[2]}
+    return {"io.containerd.image.name": full, "org.opencontainers.image.ref.name": split_tag(reference)[1]}
 
 
 def _json(value: Any) -> bytes:  # noqa: ANN401 - JSON

@@ -111,7 +111,7 @@ def test_a_disk_that_cannot_hold_it_is_said_before_a_byte_is_written(
 
 def test_another_image_than_the_side_file_says_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(load, "find_image", lambda _client, _reference: OTHER)
-    with pytest.raises(FindingsError, match="another image than its side file says") as caught:
+    with pytest.raises(FindingsError, match="another image than its side file describes") as caught:
         load._loaded(context(tmp_path), CLIENT, HELD, ("stack:1",), "x.tar")
     assert (caught.value.where, "copy both again" in caught.value.hint) == ("x.tar", True)
     monkeypatch.setattr(load, "find_image", lambda _client, _reference: None)
@@ -127,7 +127,7 @@ def test_a_bundle_of_another_image_than_its_side_file_says_is_not_loaded(
     engine: Any = SimpleNamespace(command=lambda: ("/nowhere/docker",), client_env=dict)
     with Bundle(str(path)) as opened:
         assert opened.layers == list(made.layers)
-        with pytest.raises(FindingsError, match="another image than its side file says"):
+        with pytest.raises(FindingsError, match="another image than its side file describes"):
             load._load_bundle(context(tmp_path), engine, opened, side)
 
 

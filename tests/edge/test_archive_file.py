@@ -161,6 +161,10 @@ def test_other_suffixes_are_refused_with_those_that_are_known(tmp_path: Path, na
 
 def test_a_broken_side_file_is_named(tmp_path: Path) -> None:
     path = tmp_path / "x.tar"
+    os.mkfifo(side_path(path))
+    with pytest.raises(FindingsError, match="no plain file"):
+        read_side_of(path)
+    side_path(path).unlink()
     side_path(path).write_bytes(b"\xff\xfe")
     with pytest.raises(FindingsError) as caught:
         read_side_of(path)

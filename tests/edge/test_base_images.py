@@ -268,7 +268,7 @@ def test_an_image_that_the_engine_holds_serves_where_no_registry_gives_one() -> 
     assert found.config is not None
     assert found.config.env == {"A": "1"}
     assert find.said == [
-        f"base: {UNREACHED} ({DIGEST[:19]}…) as the engine holds it: no registry gives a newer one",
+        f"base: {UNREACHED} ({DIGEST[:19]}…) as the engine has it: no registry gives a newer one",
         "base: first.invalid/cann:1: host name not found",
         f"base: {UNREACHED}: host name not found",
     ]

@@ -155,7 +155,7 @@ def test_the_operating_system_by_its_labels() -> None:
     other = BaseImage("me/cann:1", None, ImageConfig(config.architecture, config.env, labels))
     (finding,) = compare(found, other)
     assert finding.code == "base.os"
-    assert finding.what == "the labels of me/cann:1 say ubuntu 24.04, the target is ubuntu22.04"
+    assert finding.what == "the labels of me/cann:1 name ubuntu 24.04, the target is ubuntu22.04"
     # The image's own version, of a maker who overwrote one label and not the other, is no OS.
     mine = {**labels, "org.opencontainers.image.version": "22.04"}
     assert compare(found, BaseImage("me/cann:1", None, ImageConfig(config.architecture, config.env, mine))) == ()

@@ -71,22 +71,22 @@ def _running_client(env: Mapping[str, str], cache: Path, say: Callable[[str], No
     try:
         return docker_client(find_engine(env, cache, start=False, say=say))
     except (CanneryError, docker.errors.DockerException):
-        return None  # the build says why, if it comes to that
+        return None  # the build reports why, if it needs the engine
 
 
 def find_base(need: BaseNeed, search: Search) -> BaseImage:
-    """Return the first of the references that is there for all of `need.arches`, and say where it was found.
+    """Return the first of the references that exists for all of `need.arches`, and print where it was found.
 
-    First come the registries as this host reaches them, then as the engine does, then what the engine holds; the user's
-    own image comes from the engine first where no registry has ever had it. Raises `NetworkError` with each registry's
-    reason, `FindingsError` for an image of other architectures, `UsageError` for a reference that is none.
+    The registries come first, as this host reaches them, then as the engine does, then what the engine has. The user's
+    own image comes from the engine first where it is from no registry. Raises `NetworkError` with each registry's
+    reason, `FindingsError` for an image of other architectures, `UsageError` for a malformed reference.
     """
     for reference in need.references:
         parse_reference(reference)
     started = time.monotonic()
     engine: Future[docker.DockerClient | None] = begin(search.engine if not search.other_builder else lambda: None)
     if need.kind is BaseKind.CUSTOM and isinstance(local := _held(need, _client(engine), unpublished=True), BaseImage):
-        search.say(f"base: {local.reference}, which this engine has and no registry")
+        search.say(f"base: {local.reference}, which this engine has, and no registry")
         return local
     found, reasons = _first(need, partial(_asked_here, need, search.access), search.access.limits.total + GRACE)
     if found is None:
@@ -98,11 +98,11 @@ def find_base(need: BaseNeed, search: Search) -> BaseImage:
 
 
 def _elsewhere(need: BaseNeed, search: Search, client: docker.DockerClient | None, reasons: Reasons) -> BaseImage:
-    """Return the base where this host reaches no registry that has it; `reasons` say why."""
+    """Return the base where this host reaches no registry that has it; `reasons` are why."""
     reference = need.references[0]
     digest = split_digest(reference)[1]
     if search.other_builder and digest:
-        # What is built upon is known, and whether that builder reaches it is not.
+        # The base is known by its digest; whether that builder reaches it is not.
         search.say(f"base: {reference}: {reasons[reference]}; the builder may reach it")
         return BaseImage(split_digest(reference)[0], digest, None, unread=str(reasons[reference]))
     if client is None:
@@ -114,11 +114,11 @@ def _elsewhere(need: BaseNeed, search: Search, client: docker.DockerClient | Non
         return found
     local = _held(need, client, unpublished=False)
     if isinstance(local, BaseImage):
-        search.say(f"base: {local.reference} ({_short(local)}) as the engine holds it: no registry gives a newer one")
+        search.say(f"base: {local.reference} ({_short(local)}) as the engine has it: no registry gives a newer one")
         for name, reason in reasons.items():
             search.say(f"base: {name}: {reason}")
         return local
-    redact = search.access.pip.redact  # what a daemon says of a proxy is its own text
+    redact = search.access.pip.redact  # a daemon's message may hold the password of its proxy
     for name, reason in reasons.items():
         if not isinstance(reason, OtherArchError):
             kind = DeniedError if isinstance(reason, DeniedError) else RefusedError
@@ -138,7 +138,7 @@ def _asked_here(need: BaseNeed, access: Access, reference: str) -> Future[Answer
 
 
 def _first(need: BaseNeed, start: Callable[[str], Future[Answer]], seconds: float) -> tuple[BaseImage | None, Reasons]:
-    """Ask for all references at once; return the first in order that is there, and why those before it are not."""
+    """Ask for all references at once; return the first in order that exists, and why those before it do not."""
     end = time.monotonic() + seconds
     futures = {reference: start(reference) for reference in need.references}
     reasons: Reasons = {}
@@ -155,7 +155,7 @@ def _first(need: BaseNeed, start: Callable[[str], Future[Answer]], seconds: floa
 
 
 def _held(need: BaseNeed, client: docker.DockerClient | None, *, unpublished: bool) -> BaseImage | Reasons:
-    """Return the first reference that the engine holds; else {"the engine": why not}, where it holds another arch.
+    """Return the first reference that the engine has; else {"the engine": why not}, where it has another arch.
 
     With `unpublished` only an image that came from no registry counts.
     """
@@ -209,20 +209,20 @@ def _base(reference: str, answer: Answer, *, held: bool = False) -> BaseImage:
 
 
 def _nowhere(need: BaseNeed, reasons: Reasons) -> CanneryError:
-    """Return the error: a finding where the image is there for other architectures only, else the network's."""
+    """Return the error: a finding where the image exists only for other architectures, else the network's."""
     arches = " and ".join(need.arches)
     lines = "".join(f"\n  {name}: {reason}" for name, reason in reasons.items())
     others = [isinstance(reason, OtherArchError) for reason in reasons.values()]
     # The user's own image may be in the engine only.
     if all(others) or (need.kind is BaseKind.CUSTOM and any(others)):
-        hint = "the stages run on this host's architecture, so the base has to be there for it too"
-        return FindingsError(f"the base image is not there for {arches}{lines}", where="base image", hint=hint)
+        hint = "the stages run on this host's architecture, so the base must exist for it too"
+        return FindingsError(f"the base image does not exist for {arches}{lines}", where="base image", hint=hint)
     hints = [
         "BASE=<reference> names a copy or a mirror; an image of that name on a running engine serves too",
-        "BASE=standin (with PYTHON=3.11) builds without any registry, for a look: nothing runs on an NPU there",
+        "BASE=standin (with PYTHON=3.11) builds without any registry, as a preview: nothing in it runs on an NPU",
     ]
     if any(isinstance(reason, DeniedError) for reason in reasons.values()):
-        hints.insert(0, "`docker login` there, and see that the name is right")
+        hints.insert(0, "`docker login` there, and check the name")
     what = f"no registry gives the base image for {arches}{lines}"
     return NetworkError(what, where="base image", hint="\n  → ".join(hints))
 
@@ -232,7 +232,7 @@ def _short(found: BaseImage) -> str:
 
 
 def base_bytes(client: docker.DockerClient, plan: Plan, base: BaseImage | None) -> int | None:
-    """Return the bytes that a registry has to give of a plan's base: 0 where the engine has it, None: not known."""
+    """Return the bytes of a plan's base that a registry has to send: 0 where the engine has it, None: not known."""
     if base is None or not (base.held or base.size):
         return None
     # The stages are built on the image for the build host.
@@ -241,7 +241,7 @@ def base_bytes(client: docker.DockerClient, plan: Plan, base: BaseImage | None) 
 
 
 def _is_there(client: docker.DockerClient, reference: str, digest: str | None) -> bool:
-    """Whether an engine has an image, by name, below an image that was built upon it, or in the cache of its builds."""
+    """Whether an engine has an image: by name, below an image that is built on it, or in the cache of its builds."""
     import docker.errors  # noqa: PLC0415 - the SDK is imported when an engine is used
     import requests  # noqa: PLC0415
 
@@ -255,6 +255,6 @@ def _is_there(client: docker.DockerClient, reference: str, digest: str | None) -
         with request(client, "GET", "/system/df", params={"type": "build-cache"}) as response:
             kept = response.json().get("BuildCache") or ()
     except (docker.errors.DockerException, requests.RequestException, EngineError, UnableError, ValueError):
-        return False  # the build says what is wrong
-    # BuildKit gives a base no name: `pulled from quay.io/ascend/cann:tag@sha256:…` is all that tells of it.
+        return False  # the build reports what is wrong
+    # BuildKit gives a base no name; its description is `pulled from quay.io/ascend/cann:tag@sha256:…`.
     return any(digest in str(one.get("Description")) for one in kept if isinstance(one, dict))

@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 from cannery.engine.stream import MAY_PASS, StreamState, Trouble, apply_line, trouble_of
 from cannery.errors import CanneryError, FindingsError, NetworkError, UnableError
+from cannery.util.image_reference import split_tag
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -100,14 +101,14 @@ def push(
 
     Raises `EngineError`, and `UnableError` when the engine is away.
     """
-    repository, _, tag = reference.rpartition(":")
+    repository, tag = split_tag(reference)
     path = f"/images/{quote(repository, safe='/:')}/push"
     return _with_digest(_stream(client, view, path, {"tag": tag, **platform}, headers={"X-Registry-Auth": auth}))
 
 
 def pull(client: docker.DockerClient, reference: str, platform: str, auth: str, view: TransferView) -> StreamState:
     """Pull a tag for a platform (`linux/arm64`). Raises as `push` does."""
-    repository, _, tag = reference.rpartition(":")
+    repository, tag = split_tag(reference)
     parameters = {"fromImage": repository, "tag": tag, "platform": platform}
     return _with_digest(_stream(client, view, "/images/create", parameters, headers={"X-Registry-Auth": auth}))
 

@@ -129,7 +129,7 @@ def require_runtime(client: InfoClient, name: str) -> None:
 def registry_image(client: docker.DockerClient, reference: str, login: Login) -> Published:
     """Return what the engine learns from the registry of `reference`: it may reach one that this host does not.
 
-    The text of the index or manifest is not known then (b""). Raises `RefusedError` with the engine's words.
+    The text of the index or manifest is not known then (b""). Raises `RefusedError` with the engine's message.
     """
     import docker.errors  # noqa: PLC0415 - the SDK is imported when an engine is used
     import requests  # noqa: PLC0415

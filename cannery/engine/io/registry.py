@@ -330,7 +330,7 @@ class Repository:
             return Reply(response.status_code, response.headers, bytes(body), response.url)
 
     def _status_error(self, reply: Reply, who: str = "") -> RefusedError:
-        """Return the error for a status; the 404 of a token service is no word on an image."""
+        """Return the error for a status; the 404 of a token service is not about an image."""
         if reply.status == 404:
             return _refused(State.OTHER if who else State.NOT_FOUND, "HTTP 404", who)
         response = requests.Response()
@@ -385,7 +385,7 @@ class _TrustingAdapter(HTTPAdapter):
 
     def _context(self) -> Any:  # noqa: ANN401 - urllib3 gives the class of its own choice
         context = create_urllib3_context()
-        # urllib3 compares host names itself then, and a trusted host's context may be told to verify nothing.
+        # urllib3 compares host names itself then, and the context of a trusted host may verify nothing.
         context.check_hostname = False
         context.load_default_certs()
         for path in self._certificates:

@@ -124,9 +124,9 @@ def _hold(stream: IO[bytes], part: Path) -> None:
 
 
 def packer(path: Path) -> Callable[[bytes | None], bytes]:
-    """Return what turns blocks of a tar into those of `path`, by its suffix; called with None at the end.
+    """Return what packs blocks of a tar as the suffix of `path` demands; it is called with None at the end.
 
-    Raises `UsageError` for a suffix that is none of ours.
+    Raises `UsageError` for an unknown suffix.
     """
     if path.name.endswith(".tar"):
         return lambda block: block or b""
@@ -134,7 +134,7 @@ def packer(path: Path) -> Callable[[bytes | None], bytes]:
         squeeze = zlib.compressobj(LEVEL, wbits=31)  # a gzip header without a time: the same tar, the same bytes
         return lambda block: squeeze.flush() if block is None else squeeze.compress(block)
     hint = ".tar, .tar.gz or .tgz; for zstd pipe a .tar through the program zstd, engines load that too"
-    raise UsageError(f"{path.name} has no suffix that says how to pack it", where=str(path), hint=hint)
+    raise UsageError(f"{path.name} has no known suffix", where=str(path), hint=hint)
 
 
 def write_tar(
@@ -163,6 +163,8 @@ def read_blocks(path: Path) -> Iterator[bytes]:
 def read_side_of(path: Path) -> SideFile | None:
     """Return an archive's side file, None where there is none. Raises `FindingsError` for a broken one."""
     beside = side_path(path)
+    if beside.exists() and not beside.is_file():
+        raise FindingsError("it is no plain file", where=str(beside), hint="move it away")
     try:
         return read_side(beside.read_text(encoding="utf-8"), str(beside))
     except FileNotFoundError:

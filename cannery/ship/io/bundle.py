@@ -80,9 +80,9 @@ def write_bundle(
             config = _config(small)
         except (tarfile.TarError, KeyError, ValueError, IndexError) as error:
             raise UnableError(f"the engine broke off: {error}", hint="run the same command again") from error
-        if lacking := set(wanted) - {layer.diff_id for layer in layers}:
-            hint = "an engine that keeps layers as zstd cannot be read here: one with the classic image store can"
-            raise UnableError(f"the engine gave no {', '.join(sorted(lacking))}", hint=hint)
+        if missing := set(wanted) - {layer.diff_id for layer in layers}:
+            hint = "layers in zstd cannot be read here: use an engine with the classic image store"
+            raise UnableError(f"the engine gave no {', '.join(sorted(missing))}", hint=hint)
         held = replace(image, id=f"sha256:{hashlib.sha256(config).hexdigest()}")
         for name, text in documents(held, base, config, layers, sums):
             _member(tar, name, io.BytesIO(text), len(text))

@@ -27,7 +27,7 @@ from cannery.ship.published import (
     published_reference,
     version_fault,
 )
-from cannery.util.image_reference import parse_reference
+from cannery.util.image_reference import parse_reference, split_tag
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -110,7 +110,7 @@ def content_faults(dock: Dock, image: EngineImage) -> tuple[str, ...]:
 def _text_in(client: docker.DockerClient, image: EngineImage, path: str) -> str | None:
     """Return a small file's text in an image, None where there is none. The container for it is never started.
 
-    It names the platform: of an index, containerd's store would look for its own, which may be missing.
+    It names the platform: for an index, containerd's store takes its own platform, which may be missing.
     """
     import docker.errors  # noqa: PLC0415 - the SDK is imported when an engine is used
 
@@ -209,8 +209,7 @@ def move_alias(dock: Dock, image: EngineImage, now: Published, alias: str) -> No
 
 
 def _engine_push(dock: Dock, image: EngineImage, reference: str) -> None:
-    repository, _, tag = reference.rpartition(":")
-    dock.client.api.tag(image.id, repository, tag)
+    dock.client.api.tag(image.id, *split_tag(reference))
     platform = platform_parameter(dock.client, dock.arch, PUSH_PLATFORM)
     auth = dock.access.login(dock.host).header
     _transfer(dock, "push", reference, lambda view: push(dock.client, reference, auth, view, platform))
@@ -290,8 +289,7 @@ def pull_image(dock: Dock) -> EngineImage | None:
 def tag_locally(dock: Dock, image: EngineImage, references: tuple[str, ...]) -> None:
     """Give an image its local tags."""
     for reference in references:
-        repository, _, tag = reference.rpartition(":")
-        dock.client.api.tag(image.id, repository, tag)
+        dock.client.api.tag(image.id, *split_tag(reference))
 
 
 def absent(dock: Dock) -> NetworkError:
