@@ -62,6 +62,7 @@ class StubRegistry:
     # An upload: what has arrived, how many chunks are cut in the middle, the repository that can be mounted from.
     uploaded: bytes = b""
     drops: int = 0
+    forgets: bool = False
     mountable: str = ""
 
     def add(
@@ -142,7 +143,7 @@ class StubRegistry:
         self.seen.append((request.path, login))
         time.sleep(self.stall)
         if "/uploads/" in url.path:
-            self._progress(request, 204)
+            self._progress(request, 404 if self.forgets else 204)
         elif url.path == "/token":
             good = not self.login or login == self._basic
             self._send(request, self.token_status if good else 401, "application/json", self.token_body)
@@ -168,6 +169,9 @@ class StubRegistry:
         self.seen.append((f"{request.command} {request.path}", request.headers.get("Authorization", "")))
         if request.command == "POST" and query.get("from") == [self.mountable]:
             self._send(request, 201, "text/plain", b"")
+        elif request.command == "POST":
+            self.uploaded = b""
+            self._progress(request, 202)
         elif request.command == "PUT":
             digest = query["digest"][0]
             good = sha(self.uploaded) == digest

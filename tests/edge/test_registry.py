@@ -337,6 +337,15 @@ def test_a_dropped_chunk_goes_on_from_where_the_registry_has_got_to(
     assert stub.blobs[sha(CONTENT)] == CONTENT
 
 
+def test_an_upload_that_the_registry_forgets_starts_anew(stub: StubRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "CHUNK", 1000)
+    stub.drops, stub.forgets = 2, True
+    with pytest.raises(RefusedError):
+        put(stub)
+    put(stub, waits=(0.0,))
+    assert stub.blobs[sha(CONTENT)] == CONTENT
+
+
 def test_a_blob_is_mounted_from_another_repository(stub: StubRegistry) -> None:
     stub.mountable = "team/base"
     put(stub, mount_from="team/base")

@@ -10,7 +10,7 @@ import hashlib
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Self
+from typing import IO, TYPE_CHECKING, Any, Self, TypeVar
 from urllib.parse import urlencode, urljoin, urlsplit
 from urllib.request import parse_http_list, parse_keqv_list
 
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from cannery.util.io.pip_settings import PipSettings
     from cannery.vocab import Arch
 
+T = TypeVar("T")
 CERTIFICATES = Path("/etc/docker/certs.d")
 # The specification asks registries to take manifests of 4 MiB; configurations are smaller.
 MAX_BODY = 4 << 20
@@ -217,8 +218,12 @@ class Repository:
     def put_blob(self, digest: str, content: IO[bytes], size: int, *, mount_from: str = "") -> None:
         """Upload a layer or configuration in chunks, after asking to mount it from another repository.
 
-        `content` is seekable. A chunk whose connection was dropped is sent again from where the registry has got to.
+        `content` is seekable. After a dropped connection it goes on from where the registry has got to; where the
+        registry has forgotten the upload, as Docker's own does, it starts anew.
         """
+        self._retrying(self._upload, digest, content, size, mount_from, kind=AbsentError)
+
+    def _upload(self, digest: str, content: IO[bytes], size: int, mount_from: str) -> None:
         mount = {"mount": digest, "from": mount_from} if mount_from else {}
         reply = self.call("POST", f"blobs/uploads/?{urlencode(mount)}".rstrip("?"), {})
         if reply.status == 201:  # mounted
@@ -244,13 +249,12 @@ class Repository:
 
     def call(self, method: str, path: str, headers: Mapping[str, str], data: bytes | None = None) -> Reply:
         """Return the response to a request below the repository (or at a whole URL), retried where trouble may pass."""
-        reply: Reply = self._retrying(self._call_once, method, path, headers, data)
-        return reply
+        return self._retrying(self._call_once, method, path, headers, data)
 
-    def _retrying(self, job: Callable[..., Any], *arguments: object) -> Any:  # noqa: ANN401 - what `job` returns
+    def _retrying(self, job: Callable[..., T], *arguments: object, kind: type[RefusedError] = PassingError) -> T:
         waits = self._access.waits
         retry = Retrying(
-            retry=retry_if_exception_type(PassingError),
+            retry=retry_if_exception_type(kind),
             wait=wait_chain(*map(wait_fixed, waits or (0,))),
             stop=stop_after_attempt(1 + len(waits)),
             reraise=True,
