@@ -49,7 +49,7 @@ def context(folder: Path) -> Context:
 
 
 @pytest.mark.parametrize("command", [save_image, bundle])
-def test_a_place_that_takes_no_file_is_said_before_the_engine_is_asked(
+def test_a_place_that_takes_no_file_is_reported_before_the_engine_is_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Callable[[argparse.Namespace, Context], ExitCode]
 ) -> None:
     def asked(*_args: object) -> None:
@@ -81,7 +81,7 @@ def test_a_place_that_takes_no_file_is_said_before_the_engine_is_asked(
     ("command", "name", "needed"),
     [(save_image, "q.tar", "20,000"), (save_image, "q.tar.gz", "5,000"), (bundle, "q.tar", "5,000")],
 )
-def test_a_disk_that_cannot_hold_it_is_said_before_a_byte_is_written(
+def test_a_disk_that_is_too_small_is_reported_before_a_byte_is_written(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     command: Callable[[argparse.Namespace, Context], ExitCode],
@@ -109,7 +109,7 @@ def test_a_disk_that_cannot_hold_it_is_said_before_a_byte_is_written(
         command(argparse.Namespace(output=str(path), since="x"), context(tmp_path))
 
 
-def test_another_image_than_the_side_file_says_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_image_than_in_the_side_file_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(load, "find_image", lambda _client, _reference: OTHER)
     with pytest.raises(FindingsError, match="another image than its side file describes") as caught:
         load._loaded(context(tmp_path), CLIENT, HELD, ("stack:1",), "x.tar")
@@ -119,7 +119,7 @@ def test_another_image_than_the_side_file_says_is_a_finding(tmp_path: Path, monk
         load._loaded(context(tmp_path), CLIENT, HELD, ("stack:1",), "x.tar")
 
 
-def test_a_bundle_of_another_image_than_its_side_file_says_is_not_loaded(
+def test_a_bundle_of_another_image_than_its_side_file_describes_is_not_loaded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, made = write(tmp_path)

@@ -31,7 +31,7 @@ def write(path: Path, data: bytes = b"content") -> None:
         part.write(data[3:])
 
 
-def test_a_file_and_what_is_said_of_it(tmp_path: Path) -> None:
+def test_a_file_and_its_side_file(tmp_path: Path) -> None:
     path = tmp_path / "new/x.tar"
     write(path)
     found = read_side_of(path)

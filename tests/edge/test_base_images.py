@@ -249,7 +249,7 @@ def test_the_engine_may_reach_what_this_host_does_not() -> None:
     assert "to the engine: it has the image for amd64, not for arm64" in error.what
 
 
-def test_what_the_engine_says_is_told() -> None:
+def test_the_message_of_the_engine_is_shown() -> None:
     error = Finder(Engine()).error(need(UNREACHED))
     assert f"  {UNREACHED}: host name not found; to the engine: no such host" in error.what.splitlines()
 

@@ -283,7 +283,7 @@ def test_kinds_of_errors_of_a_load(text: str, kind: type[Exception]) -> None:
     assert type(load_error(EngineError(text), "x.tar", str)) is kind
 
 
-def test_secrets_in_what_an_engine_tells_are_masked() -> None:
+def test_secrets_in_messages_of_an_engine_are_masked() -> None:
     error = registry_error(
         EngineError("proxy http://me:s3cret@proxy.example says no"), "push", "x", lambda t: t.replace("s3cret", "*")
     )
@@ -302,7 +302,7 @@ CONTAINERD = {"DriverStatus": [["driver-type", "io.containerd.snapshotter.v1"]],
         (CONTAINERD, "1.45", "arm64", {}),
     ],
 )
-def test_a_foreign_platform_is_told_where_an_engine_can_be_registry_error(
+def test_a_foreign_platform_is_named_where_an_engine_takes_it(
     daemon: FakeDaemon, client: docker.DockerClient, info: dict[str, Any], api: str, arch: str, wanted: dict[str, str]
 ) -> None:
     daemon.answers["GET /info"] = [Answer([json.dumps(info).encode()])]
@@ -310,7 +310,7 @@ def test_a_foreign_platform_is_told_where_an_engine_can_be_registry_error(
     assert platform_parameter(client, arch, (1, 48)) == wanted
 
 
-def test_what_an_engine_says_of_images_and_itself(daemon: FakeDaemon, client: docker.DockerClient) -> None:
+def test_images_and_info_of_an_engine(daemon: FakeDaemon, client: docker.DockerClient) -> None:
     value = {
         "Id": DIGEST,
         "Architecture": "arm64",

@@ -80,7 +80,7 @@ def test_one_image_without_an_index(stub: StubRegistry) -> None:
         answer(stub)
 
 
-def test_an_index_that_lacks_an_architecture(stub: StubRegistry) -> None:
+def test_an_index_without_an_architecture(stub: StubRegistry) -> None:
     stub.add(["arm64"])
     with pytest.raises(OtherArchError, match="it has the image for arm64, not for amd64"):
         answer(stub)
@@ -195,7 +195,7 @@ def test_malformed_answers(stub: StubRegistry, body: bytes, words: str) -> None:
     assert refusal(stub) == f"what answers there is no registry: {words}"
 
 
-def test_a_manifest_that_is_not_what_its_header_says(stub: StubRegistry) -> None:
+def test_a_manifest_with_another_digest_than_its_header(stub: StubRegistry) -> None:
     stub.add()
     stub.headers = {"Docker-Content-Digest": sha(b"other")}
     assert "does not have the digest" in refusal(stub)

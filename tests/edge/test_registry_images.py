@@ -65,7 +65,7 @@ def test_every_image_of_an_index(stub: StubRegistry, dock: Dock, kind: str) -> N
     assert (amd64.config, json.loads(stub.blobs[arm64.config])["architecture"]) == ("", "arm64")
 
 
-def test_a_manifest_that_stands_alone_has_the_platform_of_its_configuration(stub: StubRegistry, dock: Dock) -> None:
+def test_a_manifest_without_an_index_has_the_platform_of_its_configuration(stub: StubRegistry, dock: Dock) -> None:
     digest = stub.add(["arm64"], kind=MANIFEST)
     found = published(dock, stub.reference)
     assert found is not None

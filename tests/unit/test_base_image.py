@@ -62,7 +62,7 @@ def test_the_users_own_digest_stays() -> None:
 
 
 @pytest.mark.parametrize("labelled", [True, False])
-def test_an_image_tells_by_its_labels_what_its_manifest_was_made_with(labelled: bool) -> None:
+def test_labels_of_an_image_name_what_its_manifest_was_made_with(labelled: bool) -> None:
     built = on_base(plan(), SECOND, DIGEST)
     labels = {
         "org.opencontainers.image.base.name": SECOND if labelled else f"{SECOND}@{DIGEST}",
@@ -161,7 +161,7 @@ def test_the_operating_system_by_its_labels() -> None:
     assert compare(found, BaseImage("me/cann:1", None, ImageConfig(config.architecture, config.env, mine))) == ()
 
 
-def test_a_configuration_that_could_not_be_read_is_said() -> None:
+def test_a_configuration_that_cannot_be_read_is_a_warning() -> None:
     (finding,) = compare(recipe(), BaseImage(FIRST, DIGEST, None, unread="time-out"))
     assert codes((finding,)) == [("warning", "base.unread")]
     assert finding.what == f"the configuration of {FIRST} could not be read: time-out"

@@ -31,7 +31,7 @@ def test_a_push() -> None:
     assert (state.digest, state.error) == (DIGEST, "")
 
 
-def test_an_engine_that_pushes_more_than_it_said() -> None:
+def test_an_engine_that_pushes_more_than_announced() -> None:
     state = state_after({"status": "Pushing", "progressDetail": {"current": 3000, "total": 2048}, "id": "a"})
     assert state.moved == (3000, 3000)
 

@@ -318,7 +318,7 @@ def test_a_name_is_no_option_of_docker(tmp_path: Path) -> None:
     assert (tmp_path / "words").read_text() == "image inspect -- --help\nsave -- --version\n"
 
 
-def test_a_temporary_folder_that_is_not_there_is_said(
+def test_a_full_temporary_folder_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = bundle_file(tmp_path, about("ab", "ab"))

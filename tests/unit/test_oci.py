@@ -35,7 +35,7 @@ def test_of_variants_the_first_counts_and_of_systems_linux() -> None:
     assert [(one.arch, one.manifest) for one in found.entries] == [("arm64", ONE)]
 
 
-def test_a_manifest_is_as_large_as_its_layers_where_each_says_it() -> None:
+def test_a_manifest_is_as_large_as_its_layers_where_all_have_a_size() -> None:
     config = {"digest": ONE, "size": 9}
     for layers, size in (([{"size": 5}, {"size": 7}], 12), ([{"size": 5}, {}], 0), ([5], 0), (None, 0), ({}, 0)):
         assert read_manifest(json.dumps({"config": config, "layers": layers}).encode()) == Manifest(ONE, size)

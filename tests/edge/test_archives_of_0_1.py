@@ -89,8 +89,7 @@ def test_a_bundle_says_the_same_as_its_side_file(archives: Path, name: str) -> N
     assert held_in(archives / name) == side
 
 
-@pytest.mark.parametrize("is_classic", [True, False])
-@pytest.mark.parametrize("older_loader", [True, False])
+@pytest.mark.parametrize(("is_classic", "older_loader"), [(True, False), (False, True), (False, False)])
 def test_bundles_are_loaded(
     archives: Path, capsys: pytest.CaptureFixture[str], *, is_classic: bool, older_loader: bool
 ) -> None:
