@@ -26,7 +26,7 @@ from cannery.util.image_reference import parse_reference
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     import docker
 
@@ -41,8 +41,8 @@ def save_image(arguments: argparse.Namespace, context: Context) -> ExitCode:
     pack = packer(path)
     client, image, held = _held(arguments, context)
     check_output_space(path, image.size, packed=path.suffix != ".tar")
-    with whole_file(path, "image") as part, _saved(context, client, image, held, f"saving {path}") as (blocks, moved):
-        write_tar(part, blocks, pack, moved)
+    with whole_file(path, "image") as part, _saved(context, client, image, held, f"saving {path}") as blocks:
+        write_tar(part, blocks, pack)
         part.image = held
     _print(context, path)
     return ExitCode.DONE
@@ -61,9 +61,9 @@ def bundle(arguments: argparse.Namespace, context: Context) -> ExitCode:
         check_output_space(path, image.size, packed=True)
     with (
         whole_file(path, "bundle", base) as part,
-        _saved(context, client, image, held, f"bundling {path}") as (blocks, moved),
+        _saved(context, client, image, held, f"bundling {path}") as blocks,
     ):
-        part.image = write_bundle(part, held, base, blocks, moved)
+        part.image = write_bundle(part, held, base, blocks)
     _print(context, path)
     return ExitCode.DONE
 
@@ -71,14 +71,14 @@ def bundle(arguments: argparse.Namespace, context: Context) -> ExitCode:
 @contextmanager
 def _saved(
     context: Context, client: docker.DockerClient, image: EngineImage, held: Held, what: str
-) -> Iterator[tuple[Iterator[bytes], Callable[[int], None]]]:
-    """Give the engine's archive of an image in blocks, and what shows how many bytes came."""
+) -> Iterator[Iterator[bytes]]:
+    """Yield the engine's archive of an image in blocks, and show how many bytes came."""
     platform = platform_parameter(client, image.arch, SAVE_PLATFORM)
     with (
         transfer(what, image.size, sys.stderr, is_terminal=context.is_terminal) as view,
-        save(client, held.references, platform) as blocks,
+        save(client, held.references, platform, view) as blocks,
     ):
-        yield blocks, view.moved
+        yield blocks
 
 
 def _output(arguments: argparse.Namespace, example: str) -> Path:

@@ -80,7 +80,7 @@ def _check(context: Context, path: Path, side: SideFile | None) -> None:
     if side is not None:
         size = path.stat().st_size
         with transfer(f"checking {path}", size, sys.stderr, is_terminal=context.is_terminal) as view:
-            check_file(path, side, view.moved)
+            check_file(path, side, view)
 
 
 def _loaded(

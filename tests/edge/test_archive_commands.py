@@ -173,7 +173,7 @@ def write(folder: Path) -> tuple[Path, Held]:
     path = folder / "x.tar"
 
     with whole_file(path, "bundle") as part:
-        part.image = made = write_bundle(part, image, None, iter([saved.getvalue()]), lambda _: None)
+        part.image = made = write_bundle(part, image, None, iter([saved.getvalue()]))
     return path, made
 
 

@@ -8,6 +8,7 @@ import hashlib
 import io
 import os
 import tarfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -24,6 +25,19 @@ if TYPE_CHECKING:
 IMAGE = Held(f"sha256:{'1' * 64}", "linux/amd64", ("stack:1",), (f"sha256:{'2' * 64}",))
 
 
+@dataclass
+class View:
+    """Keeps what it is to show."""
+
+    seen: list[int]
+
+    def moved(self, count: int) -> None:
+        self.seen.append(count)
+
+    def state(self, _state: object) -> None:
+        raise AssertionError
+
+
 def write(path: Path, data: bytes = b"content") -> None:
     with whole_file(path, "image") as part:
         part.image = IMAGE
@@ -37,9 +51,9 @@ def test_a_file_and_its_side_file(tmp_path: Path) -> None:
     found = read_side_of(path)
     assert found is not None
     assert (found.bytes, found.sha256) == (7, hashlib.sha256(b"content").hexdigest())
-    seen: list[int] = []
-    check_file(path, found, seen.append)
-    assert seen == [7]
+    view = View([])
+    check_file(path, found, view)
+    assert view.seen == [7]
     assert sorted(one.name for one in path.parent.iterdir()) == ["x.tar", "x.tar.json"]
 
 
@@ -53,7 +67,7 @@ def test_another_file_is_refused(tmp_path: Path, content: bytes, words: str) -> 
     found = read_side_of(path)
     assert found is not None
     with pytest.raises(FindingsError, match=words) as caught:
-        check_file(path, found, lambda _: None)
+        check_file(path, found, View([]))
     assert caught.value.where == str(path)
 
 
@@ -144,7 +158,7 @@ def test_packing_by_suffix_gives_the_same_bytes_each_time(tmp_path: Path, name: 
     for _ in range(2):
         with whole_file(path, "image") as part:
             part.image = IMAGE
-            write_tar(part, blocks, packer(path), lambda _: None)
+            write_tar(part, blocks, packer(path))
         found = part.sha256
     content = path.read_bytes()
     assert hashlib.sha256(content).hexdigest() == found

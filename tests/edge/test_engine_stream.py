@@ -140,7 +140,7 @@ def test_silence_beyond_the_sdks_patience(daemon: FakeDaemon, client: docker.Doc
     assert load(client, [b"x" * 10, b"y"], View()).loaded == ("a:1",)
     assert daemon.seen[-1][3] == 11
     path = tmp_path / "x.tar"
-    with path.open("wb") as out, save(client, ["a:1"], {}) as blocks:
+    with path.open("wb") as out, save(client, ["a:1"], {}, View()) as blocks:
         out.writelines(blocks)
     assert path.stat().st_size == 2048
 
@@ -150,7 +150,10 @@ def test_an_engine_that_goes_away(daemon: FakeDaemon, client: docker.DockerClien
     with pytest.raises(UnableError, match="the connection to the engine was lost"):
         pushed(client)
     daemon.answers["GET /images/get"] = [Answer([b"x" * 100], cut=True)]
-    with pytest.raises(UnableError, match="the connection to the engine was lost"), save(client, ["a"], {}) as blocks:
+    with (
+        pytest.raises(UnableError, match="the connection to the engine was lost"),
+        save(client, ["a"], {}, View()) as blocks,
+    ):
         list(blocks)
 
 
@@ -176,7 +179,7 @@ def test_a_saved_archive_that_ends_in_an_error_is_none(tmp_path: Path, tail: byt
         pytest.raises(UnableError, match=words),
         whole_file(path, "image") as part,
     ):
-        write_tar(part, blocks, packer(path), lambda _: None)
+        write_tar(part, blocks, packer(path))
     assert list(tmp_path.iterdir()) == []
 
 

@@ -618,7 +618,7 @@ def test_another_tree_is_refused(host: Host, tree: Path, tmp_path: Path, word: s
         (["run", "--print", "--dev", "verl=/"], ["--dev verl: no source of quickstart"]),
         (["run", "--registry", "registry.example"], ["--registry names the image in what is printed", "build.py pull"]),
         (["run", "--print", "--registry", ""], ["REGISTRY is not set"]),
-        (["run", "--print", "--registry", "registry.example/a:b"], ["REGISTRY", "no place for images"]),
+        (["run", "--print", "--registry", "registry.example/a:b"], ["REGISTRY", "it has a tag"]),
         (["shell", "--registry", "registry.example"], ["unknown option --registry"]),
         (["shell", "--print"], ["unknown option --print"]),
         (["shell", "--detach"], ["unknown option --detach"]),

@@ -115,30 +115,33 @@ def pull(client: docker.DockerClient, reference: str, platform: str, auth: str, 
 
 def load(client: docker.DockerClient, blocks: Iterable[bytes], view: TransferView) -> StreamState:
     """Load an archive that comes in blocks; the state names what was loaded. Raises as `push` does."""
-
-    def counted() -> Iterator[bytes]:
-        sent = 0
-        for block in blocks:
-            yield block
-            sent += len(block)
-            view.moved(sent)
-
     headers = {"Content-Type": "application/x-tar"}
-    state = _stream(client, view, "/images/load", {"quiet": "0"}, headers=headers, data=counted())
+    state = _stream(client, view, "/images/load", {"quiet": "0"}, headers=headers, data=counted(blocks, view))
     if not state.loaded:
         raise EngineError("invalid manifest: the engine's stream ended before it named an image")
     return state
 
 
+def counted(blocks: Iterable[bytes], view: TransferView) -> Iterator[bytes]:
+    """Yield blocks, and show how many bytes have gone through."""
+    count = 0
+    for block in blocks:
+        yield block
+        count += len(block)
+        view.moved(count)
+
+
 @contextmanager
-def save(client: docker.DockerClient, names: Iterable[str], platform: Mapping[str, str]) -> Iterator[Iterator[bytes]]:
+def save(
+    client: docker.DockerClient, names: Iterable[str], platform: Mapping[str, str], view: TransferView
+) -> Iterator[Iterator[bytes]]:
     """Give the archive of an image by its names, in blocks. Raises as `push` does.
 
     An engine that fails midway writes a message in place of the rest: the reader checks that the tar has its end.
     """
     parameters = [*(("names", name) for name in names), *platform.items()]
     with request(client, "GET", "/images/get", params=parameters) as response:
-        yield _read(response.iter_content(BLOCK))
+        yield counted(_read(response.iter_content(BLOCK)), view)
 
 
 def _stream(

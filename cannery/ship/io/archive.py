@@ -11,6 +11,7 @@ import zlib
 from contextlib import contextmanager, suppress
 from typing import IO, TYPE_CHECKING, cast
 
+from cannery.engine.io.client import counted
 from cannery.errors import CanneryError, FindingsError, UnableError, UsageError
 from cannery.ship.archive import SideFile, file_faults, read_side, side_text
 from cannery.util.io.files import write_atomic
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
+    from cannery.engine.io.client import TransferView
     from cannery.ship.archive import Held, Kind
 
 BLOCK = 1 << 20
@@ -137,16 +139,12 @@ def packer(path: Path) -> Callable[[bytes | None], bytes]:
     raise UsageError(f"{path.name} has no known suffix", where=str(path), hint=hint)
 
 
-def write_tar(
-    part: Part, blocks: Iterable[bytes], pack: Callable[[bytes | None], bytes], moved: Callable[[int], None]
-) -> None:
+def write_tar(part: Part, blocks: Iterable[bytes], pack: Callable[[bytes | None], bytes]) -> None:
     """Write a tar that comes in blocks; raise `UnableError` when it has no end: there is the engine's reason."""
-    tail, count = b"", 0
+    tail = b""
     for block in blocks:
         part.write(pack(block))
-        count += len(block)
         tail = (tail + block)[-len(TAR_END) :]
-        moved(count)
     if tail != TAR_END:
         words = tail.rpartition(b"\0")[2].decode("utf-8", "replace").strip()
         raise UnableError(f"the engine broke off: {words[:300] or 'its archive has no end'}", hint="run it again")
@@ -173,15 +171,13 @@ def read_side_of(path: Path) -> SideFile | None:
         raise FindingsError("it is no side file of a Cannery archive", where=str(beside)) from error
 
 
-def check_file(path: Path, side: SideFile, moved: Callable[[int], None]) -> None:
+def check_file(path: Path, side: SideFile, view: TransferView) -> None:
     """Read a file and raise `FindingsError` when it is not the one that its side file describes."""
     size = path.stat().st_size
-    digest, count = hashlib.sha256(), 0
+    digest = hashlib.sha256()
     if size == side.bytes:
-        for block in read_blocks(path):
+        for block in counted(read_blocks(path), view):
             digest.update(block)
-            count += len(block)
-            moved(count)
     if faults := file_faults(side, size, digest.hexdigest()):
         raise FindingsError(
             "; ".join(faults), where=str(path), hint="copy it again, with its side file, or make it again"

@@ -10,7 +10,7 @@ import tempfile
 import zlib
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from cannery.errors import FindingsError, UnableError
 from cannery.ship.archive import Held
@@ -19,42 +19,32 @@ from cannery.ship.io.archive import LEVEL, read_side_of
 from cannery.ship.standalone import load as load_bundle
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from cannery.ship.io.archive import Part
 
 BLOCK = 1 << 20
 
 
-class _Reader(io.RawIOBase):
-    """Blocks as a file, which tarfile reads from front to back; the bytes are counted."""
+class _Blocks(io.RawIOBase):
+    """Blocks as a file."""
 
-    def __init__(self, blocks: Iterator[bytes], moved: Callable[[int], None]) -> None:
+    def __init__(self, blocks: Iterator[bytes]) -> None:
         super().__init__()
-        self._blocks, self._moved = blocks, moved
-        self._rest = b""
-        self._count = 0
+        self._blocks = blocks
+        self._rest = memoryview(b"")
 
-    def read(self, size: int = -1) -> bytes:
-        """Return `size` bytes, fewer at the end only."""
-        parts, have = [self._rest], len(self._rest)
-        while have < size or size < 0:
-            block = next(self._blocks, b"")
-            if not block:
-                break
-            parts.append(block)
-            have += len(block)
-            self._count += len(block)
-            self._moved(self._count)
-        whole = b"".join(parts)
-        cut = len(whole) if size < 0 else size
-        self._rest = whole[cut:]
-        return whole[:cut]
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - any buffer
+        self._rest = self._rest or memoryview(next(self._blocks, b""))
+        count = min(len(buffer), len(self._rest))
+        buffer[:count], self._rest = self._rest[:count], self._rest[count:]
+        return count
 
 
-def write_bundle(
-    part: Part, image: Held, base: Held | None, blocks: Iterator[bytes], moved: Callable[[int], None]
-) -> Held:
+def write_bundle(part: Part, image: Held, base: Held | None, blocks: Iterator[bytes]) -> Held:
     """Write the bundle of `image`, whose archive comes in `blocks`, without the layers that `base` has.
 
     A layer that is being packed is beside it: the temporary folder is often too small. Return the image as the bundle
@@ -69,9 +59,8 @@ def write_bundle(
     with tarfile.open(fileobj=part, mode="w|", format=tarfile.GNU_FORMAT) as tar:  # type: ignore[call-overload]
         _member(tar, LOADER, io.BytesIO(loader), len(loader))
         try:
-            for diff_id, content, size in load_bundle.layers_of(
-                _stream(blocks, moved), wanted, small, str(part.folder)
-            ):
+            stream = io.BufferedReader(_Blocks(blocks), BLOCK)
+            for diff_id, content, size in load_bundle.layers_of(stream, wanted, small, str(part.folder)):
                 with tempfile.TemporaryFile(dir=part.folder) as packed:
                     layers.append(_packed(diff_id, content, size, packed))
                     packed.seek(0)
@@ -87,10 +76,6 @@ def write_bundle(
         for name, text in documents(held, base, config, layers, sums):
             _member(tar, name, io.BytesIO(text), len(text))
     return held
-
-
-def _stream(blocks: Iterator[bytes], moved: Callable[[int], None]) -> IO[bytes]:
-    return _Reader(blocks, moved)  # type: ignore[return-value] # tarfile calls `read` alone
 
 
 def _packed(diff_id: str, content: IO[bytes], size: int, packed: IO[bytes]) -> PackedLayer:
