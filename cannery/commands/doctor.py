@@ -17,7 +17,7 @@ from cannery.doctor import counts, diagnose, report_lines
 from cannery.doctor.check import DriverWish, State, Wanted
 from cannery.errors import ExitCode, UsageError
 from cannery.host.io.look import read_facts
-from cannery.lint.rules.memory import size
+from cannery.lint.rules.engine import size
 from cannery.lock.io.store import bind, lock_path, present_lock
 from cannery.lock.request import lock_request
 from cannery.vocab import BaseKind
