@@ -17,16 +17,14 @@ from cannery.host.io.npus import read_host
 from cannery.host.npus import full_model, parse_cards, wanted_paths
 from cannery.pipeline import planned
 from cannery.run.container import GIVEN, VISIBLE, Container, RunRequest, make_container
-from cannery.run.dev_trees import dev_mounts, dev_names, dev_notes
 from cannery.run.docker import docker_command
-from cannery.run.io.mounts import ready_caches
+from cannery.run.folders import dev_mounts, dev_names, dev_notes, user_caches
+from cannery.run.io.folders import ready_caches, start_warnings
 from cannery.run.io.network import interface_names, read_interface
-from cannery.run.io.start_warnings import start_warnings
 from cannery.run.network import ADDRESS, HOST_NETWORK, Interface
 from cannery.run.print import printed, printed_notes
 from cannery.run.ray import ray_of
 from cannery.run.user import parse_run_as
-from cannery.run.user_caches import user_caches
 from cannery.ship.published import parse_registry, published_reference
 from cannery.sources.io.planned_sources import refuse_other_tree
 from cannery.vocab import BaseKind, RunFormat

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from cannery.errors import UsageError
 from cannery.host.npus import NPU_SMI
-from cannery.run.container_words import volume_target
+from cannery.run.container import volume_target
 from cannery.run.network import ADDRESS, HOST_NETWORK
 
 if TYPE_CHECKING:

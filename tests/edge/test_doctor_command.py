@@ -20,7 +20,7 @@ from cannery.host.facts import HostFacts
 from cannery.host.io import host_tree
 from cannery.host.io import look as host_facts
 from cannery.host.io.host_tree import below
-from cannery.host.io.look import read_facts
+from cannery.host.io.look import read_facts, read_tree
 from cannery.host.users import User
 
 if TYPE_CHECKING:
@@ -252,7 +252,11 @@ def test_this_machine_is_looked_at_without_a_traceback(doctor: Doctor) -> None:
 
 
 def facts(root: Path, user: str | None = None) -> HostFacts:
-    return read_facts(read_context(ROOT), root, ["/dev/davinci_manager", "/usr/local/dcmi"], user)
+    paths = ["/dev/davinci_manager", "/usr/local/dcmi"]
+    if root is not None:
+        return read_tree(root, paths, user)
+    context = read_context(ROOT)
+    return read_facts(paths, user, context.cache, context.env)
 
 
 def test_links_are_followed_within_the_tree(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from cannery.host.io.npus import read_host
 from cannery.host.npus import RANKTABLE, full_model, wanted_paths
 from cannery.run.container import RunRequest, make_container
 from cannery.run.io import network as interfaces
-from cannery.run.io.mounts import ready_caches
+from cannery.run.io.folders import ready_caches
 from cannery.run.mounts import Mount
 from cannery.run.network import Interface
 from cannery.vocab import Arch, Chip

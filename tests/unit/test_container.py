@@ -24,8 +24,7 @@ from cannery.host.npus import (
     parse_cards,
     wanted_paths,
 )
-from cannery.run.container import Container, RunRequest, make_container
-from cannery.run.container_words import host_folder
+from cannery.run.container import Container, RunRequest, host_folder, make_container
 from cannery.run.docker import docker_command
 from cannery.run.mounts import Mount
 from cannery.run.network import Interface

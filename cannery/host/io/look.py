@@ -6,6 +6,7 @@ import grp
 import os
 import pwd
 import stat
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,8 +35,6 @@ from cannery.util.io.process import run
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from cannery.context import Context
-
 HUAWEI = "0x19e5"
 SMI_SECONDS = 30.0
 LIBRARIES = ("lib64", "lib64/driver", "lib64/common")
@@ -43,54 +42,51 @@ LIBRARIES = ("lib64", "lib64/driver", "lib64/common")
 DATA_ROOT = "/var/lib/docker"
 
 
-def read_facts(context: Context, root: Path | None, chip_paths: Iterable[str], user: str | None) -> HostFacts:
-    """Return what the running host shows, or what a tree at `root` does.
+def read_tree(root: Path, chip_paths: Iterable[str], user: str | None) -> HostFacts:
+    """Return what the files of a host show: the running one's at /, or a tree's that was copied from one.
 
-    `chip_paths` are the manager nodes and mounts of every chip; `user` is another user than the one who runs this, by
-    name or number; a name that the host has not is none (`HostFacts.user`). What the caller may not look at is
+    `chip_paths` are the manager nodes and mounts of every chip; `user` is who is to use the NPUs, by name or number: a
+    name that the host does not have is None (`HostFacts.user`). Paths that the caller cannot read are
     `HostFacts.unreadable`.
     """
-    top = root or Path("/")
     wanted = [path for path in chip_paths if not path.startswith("/dev/")]
     nodes = {path for path in chip_paths if path.startswith("/dev/")}
     closed: set[str] = set()
-    texts = dict(_texts(top, TEXTS, closed))
+    texts = dict(_texts(root, TEXTS, closed))
     home = install_folder(texts.get(INSTALL_INFO, ""))
-    texts |= _texts(top, (f"{home}/driver/version.info", f"{home}/firmware/version.info"), closed)
+    texts |= _texts(root, (f"{home}/driver/version.info", f"{home}/firmware/version.info"), closed)
     places = [*wanted, *(path.replace("/usr/local/Ascend", home, 1) for path in wanted), *NPU_SMI, f"{home}/driver/"]
     places += [*RUNTIME_PROGRAMS, *DOCKER_PROGRAMS, *CONTAINER_MARKS]
     places += [f"{home}/driver/{folder}/libascend_hal.so" for folder in LIBRARIES]
-    found = HostFacts(
-        live=root is None,
-        nodes=tuple(_nodes(top, nodes, closed)),
-        pci=_pci(top),
+    return HostFacts(
+        nodes=tuple(_nodes(root, nodes, closed)),
+        pci=_pci(root),
         texts=texts,
-        paths=frozenset(path for path in places if _exists(top, path, closed)),
+        paths=frozenset(path for path in places if _exists(root, path, closed)),
         unreadable=frozenset(closed),
         user=user_in(texts.get(PASSWD, ""), texts.get(GROUP, ""), user) if user else None,
     )
-    return _live(context, found, user) if root is None else found
 
 
-def _live(context: Context, found: HostFacts, user: str | None) -> HostFacts:
-    """Add what only a running host shows."""
-    engine, data_root = _engine(context)
+def read_facts(chip_paths: Iterable[str], user: str | None, cache: Path, env: Mapping[str, str]) -> HostFacts:
+    """Return what the running host shows: its files as `read_tree` reads them, its engine, disk and npu-smi.
+
+    `cache` is where Cannery's own engine may be; without `user` it is who runs this.
+    """
+    engine, data_root = _engine(env, cache)
     place = data_root if data_root and _is_there(data_root) else _existing(Path(DATA_ROOT))
     disk = os.statvfs(place)
-    return HostFacts(
+    found = read_tree(Path("/"), chip_paths, None)
+    return replace(
+        found,
         live=True,
-        nodes=found.nodes,
-        pci=found.pci,
-        texts=found.texts,
-        paths=found.paths,
-        unreadable=found.unreadable,
         user=_named(user) if user else _me(),
         engine=engine,
         disk_free=disk.f_bavail * disk.f_frsize,
         disk_at=str(place),
         shm_bytes=_size(Path("/dev/shm")),  # noqa: S108 - looked at, not written to
         page_bytes=os.sysconf("SC_PAGE_SIZE"),
-        smi=_smi(found.paths, context.env),
+        smi=_smi(found.paths, env),
     )
 
 
@@ -167,10 +163,10 @@ def _named(text: str) -> User | None:
     return User(entry.pw_name, entry.pw_uid, frozenset({entry.pw_gid, *others}))
 
 
-def _engine(context: Context) -> tuple[EngineState, Path | None]:
+def _engine(env: Mapping[str, str], cache: Path) -> tuple[EngineState, Path | None]:
     """Ask for an engine, and start none."""
     try:
-        found = find_engine(context.env, context.cache, start=False, say=lambda _text: None)
+        found = find_engine(env, cache, start=False, say=lambda _text: None)
     except CanneryError as error:
         return EngineState(problem=error.what, hint=error.hint), None
     state = EngineState(found.server_version, found.storage_driver, user_map=found.user_map)

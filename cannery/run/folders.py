@@ -1,10 +1,12 @@
-"""Working trees of the user's over those of the image: edits are seen without a build."""
+"""The user's own folders in a container: caches of models, and working trees over those of the image."""
 
 from __future__ import annotations
 
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, TypeVar
 
 from cannery.errors import UsageError
+from cannery.recipe.overlay import CACHE_HOME
 from cannery.recipe.trees import tree_links
 from cannery.run.mounts import Mount
 from cannery.vocab import Install, did_you_mean
@@ -12,10 +14,30 @@ from cannery.vocab import Install, did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from cannery.catalog.image_user import ImageUser
     from cannery.plan.plan import Plan
     from cannery.recipe.recipe import Recipe
 
 T = TypeVar("T")
+# Where root's programs look; images with a user have CACHE_HOME, by the variables of their environment.
+ROOTS = "/root/.cache"
+# Folder below ~/.cache -> the variable by which the user keeps it elsewhere. Not all of ~/.cache: pip's and the like
+# belong to a user, and what root writes there its owner cannot remove.
+CACHES = {"huggingface": "HF_HOME", "modelscope": "MODELSCOPE_CACHE"}
+
+
+def user_caches(env: Mapping[str, str], user: ImageUser | None = None) -> tuple[Mount, ...]:
+    """Return the mounts of the caches that `env` (of the host's user) names, at those of the image's `user` (or root).
+
+    Of a cache that is named by a relative path, or by no home at all, nothing is known.
+    """
+    base = env.get("XDG_CACHE_HOME") or (f"{env['HOME']}/.cache" if env.get("HOME") else "")
+    places = {name: env.get(variable) or (f"{base}/{name}" if base else "") for name, variable in CACHES.items()}
+    return tuple(
+        Mount(str(PurePosixPath(place)), f"{ROOTS if user is None else CACHE_HOME}/{name}")
+        for name, place in places.items()
+        if place.startswith("/")
+    )
 
 
 def dev_names(recipe: Recipe, folders: Mapping[str, T]) -> dict[str, T]:

@@ -1,4 +1,4 @@
-"""The user's folders of models on this host: made where they are missing, so that docker makes none as root."""
+"""The user's folders on this host, before a container starts: caches are made where they are missing, not by docker."""
 
 from __future__ import annotations
 
@@ -7,10 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cannery.host.facts import user_map_text
+from cannery.run.container import host_folder
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from cannery.catalog.image_user import ImageUser
+    from cannery.engine.io.find import Engine
+    from cannery.run.container import Container
     from cannery.run.mounts import Mount
     from cannery.run.user import RunAs
 
@@ -65,3 +70,29 @@ def _writes(user: ImageUser | RunAs, folder: Path) -> bool:
     about = folder.stat()
     wanted = 0o300 if about.st_uid == user.uid else 0o030 if about.st_gid == user.gid else 0o003
     return about.st_mode & wanted == wanted
+
+
+def start_warnings(container: Container, engine: Engine) -> Iterator[str]:
+    """Give what the engine will not do as asked: nodes that stay closed, folders that it makes or has not."""
+    if not engine.host.startswith("unix://"):
+        told = "cards, driver and folders were looked for on this one"
+        yield f"the engine is on another host, {engine.host}, and {told}: run build.py there"
+        return
+    if engine.user_map and container.group is not None:
+        told = user_map_text(engine.user_map)
+        yield f"{told}: nodes of mode 0660 stay closed; `build.py doctor` says what opens them"
+    for volume in container.request.volumes:
+        folder = host_folder(volume)
+        if folder and _is_absent(Path(folder)):
+            yield f"-v {volume}: it is not there, and docker makes an empty folder of it, root's own"
+
+
+def _is_absent(folder: Path) -> bool:
+    """Whether a folder of this host is not there, as far as this user may look."""
+    try:
+        folder.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        pass  # it is there, and closed
+    return False

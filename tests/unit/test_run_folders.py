@@ -1,4 +1,4 @@
-"""Working trees over those of the image."""
+"""The user's own folders in a container: caches of models (case U03), and working trees over those of the image."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 from factories import catalog, inputs, source_components, source_recipe
 
+from cannery.catalog.image_user import ImageUser
 from cannery.errors import UsageError
 from cannery.plan.make import make_plan
 from cannery.plan.patched import PatchedBy
-from cannery.run.dev_trees import dev_mounts, dev_names, dev_notes
+from cannery.run.folders import dev_mounts, dev_names, dev_notes, user_caches
 from cannery.run.mounts import Mount
 from cannery.vocab import Install
 
@@ -70,3 +71,30 @@ def test_a_hidden_link_is_named() -> None:
     notes = tuple(dev_notes(made, dev_mounts(made, {"plugin": "/p", "engine": "/e"})))
     assert len(notes) == 1
     assert notes[0].startswith("/opt/src/plugin/engine is hidden, a link to /opt/src/engine/engine")
+
+
+def test_the_users_own_folders_are_those_of_the_images_user() -> None:
+    assert user_caches({"HOME": "/home/me"}) == (
+        Mount("/home/me/.cache/huggingface", "/root/.cache/huggingface"),
+        Mount("/home/me/.cache/modelscope", "/root/.cache/modelscope"),
+    )
+    assert {m.target for m in user_caches({"HOME": "/root"}, ImageUser(name="HwHiAiUser"))} == {
+        "/var/cache/cannery/huggingface",
+        "/var/cache/cannery/modelscope",
+    }
+
+
+def test_folders_that_the_user_keeps_elsewhere() -> None:
+    env = {"HOME": "/home/me", "XDG_CACHE_HOME": "/big/cache", "HF_HOME": "/models/hf/"}
+    assert [m.source for m in user_caches(env)] == ["/models/hf", "/big/cache/modelscope"]
+
+
+@pytest.mark.parametrize("env", [{}, {"HOME": ""}, {"HOME": "relative"}, {"XDG_CACHE_HOME": "cache"}])
+def test_no_home_no_folders(env: dict[str, str]) -> None:
+    assert user_caches(env) == ()
+
+
+def test_a_named_folder_needs_no_home() -> None:
+    assert user_caches({"MODELSCOPE_CACHE": "/models/ms", "HF_HOME": "hf"}) == (
+        Mount("/models/ms", "/root/.cache/modelscope"),
+    )
