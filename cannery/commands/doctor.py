@@ -1,4 +1,4 @@
-"""`doctor`: what a host has and lacks for containers with NPUs, each line with its next step."""
+"""`doctor`: what a host has and what is missing for containers with NPUs, each line with its next step."""
 
 from __future__ import annotations
 

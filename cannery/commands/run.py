@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace, context: Context) -> ExitCode:
     host = read_host(wanted_paths(access), HOST_ROOT)
     request = _request(arguments, context, plan, form)
     if request.npu and plan.recipe.base.kind is BaseKind.STANDIN:
-        context.say(f"note: {plan.recipe.name} stands on the stand-in base, which has no CANN: no NPU computes in it")
+        context.say(f"note: {plan.recipe.name} is built on the stand-in base, which has no CANN: no NPU works in it")
     if arguments.show:
         container = make_container(request, access, full_model(access, request.cards, host))
         container = _with_caches(container, arguments, context, plan, make=False) if form.is_local else container
@@ -144,7 +144,7 @@ def _image(arguments: argparse.Namespace, plan: Plan) -> str:
 def _with_caches(
     container: Container, arguments: argparse.Namespace, context: Context, plan: Plan, *, make: bool
 ) -> Container:
-    """Return `container` with the user's caches in it, unless they are not wanted; `make` makes those that lack."""
+    """Return `container` with the user's caches in it, unless they are not wanted; `make` makes missing ones."""
     user, request = plan.recipe.profile.user, container.request
     is_another_host = arguments.registry is not None
     if arguments.no_caches or is_another_host or (user is None and not request.is_root):

@@ -29,7 +29,7 @@ CACHES = {"huggingface": "HF_HOME", "modelscope": "MODELSCOPE_CACHE"}
 def user_caches(env: Mapping[str, str], user: ImageUser | None = None) -> tuple[Mount, ...]:
     """Return the mounts of the caches that `env` (of the host's user) names, at those of the image's `user` (or root).
 
-    Of a cache that is named by a relative path, or by no home at all, nothing is known.
+    A cache with a relative path, or without any home, is left out.
     """
     base = env.get("XDG_CACHE_HOME") or (f"{env['HOME']}/.cache" if env.get("HOME") else "")
     places = {name: env.get(variable) or (f"{base}/{name}" if base else "") for name, variable in CACHES.items()}
@@ -56,7 +56,7 @@ def dev_names(recipe: Recipe, folders: Mapping[str, T]) -> dict[str, T]:
 def dev_mounts(plan: Plan, folders: Mapping[str, str]) -> tuple[Mount, ...]:
     """Return the mounts of `folders` (component: folder of the host) over the trees of the image.
 
-    Raises `UsageError` for a component that stands in no tree there.
+    Raises `UsageError` for a component that has no tree there.
     """
     standing = {step.name: step for step in plan.sources if step.install is not Install.WHEEL}
     for name in folders:
@@ -67,7 +67,7 @@ def dev_mounts(plan: Plan, folders: Mapping[str, str]) -> tuple[Mount, ...]:
 
 
 def dev_notes(plan: Plan, mounts: tuple[Mount, ...]) -> Iterator[str]:
-    """Give what is no more as in the image where `mounts` stand over its trees."""
+    """Give a note on each thing that differs from the image where `mounts` cover its trees."""
     steps = {step.path: step for step in plan.sources}
     for mount in mounts:
         if steps[mount.target].patched_by:

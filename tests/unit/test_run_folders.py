@@ -32,7 +32,7 @@ def linked() -> Plan:
     return make_plan(found, inputs(found))
 
 
-def test_a_tree_stands_over_the_images() -> None:
+def test_a_tree_is_mounted_over_the_images() -> None:
     assert dev_mounts(PLAN, {"plugin": "/home/me/plugin"}) == (Mount("/home/me/plugin", "/opt/src/plugin"),)
     assert dev_mounts(PLAN, {}) == ()
 
@@ -57,7 +57,7 @@ def test_a_wheel_has_no_tree(name: str) -> None:
     assert caught.value.hint == f"SRC_{name}=/x builds it in; trees of this image: plugin"
 
 
-def test_patches_of_a_tree_are_said_to_be_in_force_no_more() -> None:
+def test_patches_of_a_covered_tree_are_noted_as_not_in_force() -> None:
     mounts = dev_mounts(PLAN, {"plugin": "/home/me/plugin"})
     assert tuple(dev_notes(PLAN, mounts)) == ()
     steps = (replace(step, patched_by=(PatchedBy("verl-npu", "key"),)) for step in PLAN.sources)

@@ -1,4 +1,4 @@
-"""Look at a host for `doctor`: the running one, or a tree of files that was copied from one or made up."""
+"""Reads a host for `doctor`: the running one, or a tree of files that was copied from one or made up."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 HUAWEI = "0x19e5"
 SMI_SECONDS = 30.0
 LIBRARIES = ("lib64", "lib64/driver", "lib64/common")
-# Where images are kept when no engine says it.
+# Where images are kept when no engine reports it.
 DATA_ROOT = "/var/lib/docker"
 
 
@@ -95,7 +95,7 @@ def _exists(root: Path, path: str, closed: set[str]) -> bool:
 
 
 def _texts(root: Path, paths: Iterable[str], closed: set[str]) -> Iterator[tuple[str, str]]:
-    """Give the files that are there and can be read, as texts; `closed` gets those that lack of rights hides."""
+    """Give the files that are there and can be read, as texts; `closed` gets those that cannot be read."""
     for path in paths:
         text = read_text(root, path, closed)
         if text is not None:
@@ -105,7 +105,7 @@ def _texts(root: Path, paths: Iterable[str], closed: set[str]) -> Iterator[tuple
 def _nodes(root: Path, managers: Iterable[str], closed: set[str]) -> Iterator[Node]:
     """Give the device nodes of NPUs, cards first, in their order. A tree may have plain files in their place.
 
-    `closed` gets what lack of rights hides.
+    `closed` gets what cannot be read.
     """
     try:
         folder = below(root, DEV)
@@ -150,7 +150,7 @@ def _me() -> User:
 
 
 def _named(text: str) -> User | None:
-    """Return a user, by name or number, as the host knows it, whose users need not stand in /etc/passwd."""
+    """Return a user, by name or number, as the host knows it: its users need not be in /etc/passwd."""
     uid = uid_of(text)
     try:
         entry = pwd.getpwnam(text)

@@ -25,9 +25,9 @@ def ready_caches(
 ) -> Iterator[Mount]:
     """Give those of `mounts` whose folder is there, or with `make` could be made.
 
-    One that this user cannot write is read-only in the container too, which would write it as root. `user` is whom the
-    container runs as, None is root; a folder that root makes for it is given to it. `say` gets a warning for each that
-    is not as it should be.
+    One that this user cannot write is read-only in the container too, which would write it as root. `user` is the user
+    of the container, None for root; a folder that root makes belongs to that user. `say` gets a warning for each one
+    that cannot be made or written.
     """
     for mount in mounts:
         folder = Path(mount.source)
@@ -35,9 +35,8 @@ def ready_caches(
             try:
                 _make(folder, user)
             except OSError as error:
-                say(
-                    f"warning: {folder} cannot be made: {error.strerror}; models downloaded in the container go with it"
-                )
+                what = f"{folder} cannot be made: {error.strerror}"
+                say(f"warning: {what}; models downloaded in the container are lost with it")
                 continue
         if not folder.is_dir():
             continue
@@ -45,12 +44,12 @@ def ready_caches(
             if user is not None and not _writes(user, folder):
                 say(
                     f"warning: the container's user {user.name} ({user.uid}) cannot write {folder}, which is "
-                    f"uid {folder.stat().st_uid}'s: it keeps no model there that it downloads; "
+                    f"uid {folder.stat().st_uid}'s: models that it downloads are not kept; "
                     f"setfacl -m u:{user.uid}:rwx {folder} lets it, --no-caches leaves the image's own in place"
                 )
             yield mount
         else:
-            say(f"warning: you cannot write {folder}: the container reads it, and keeps no model that it downloads")
+            say(f"warning: you cannot write {folder}: the container only reads it, and keeps no models there")
             yield replace(mount, read_only=True)
 
 
@@ -64,7 +63,7 @@ def _make(folder: Path, user: ImageUser | RunAs | None) -> None:
 
 
 def _writes(user: ImageUser | RunAs, folder: Path) -> bool:
-    """Whether owner, group and mode let `user` write in `folder`; what an access list says is not looked at."""
+    """Whether owner, group and mode let `user` write in `folder`; access lists are not read."""
     if user.uid == 0:
         return True
     about = folder.stat()
@@ -73,22 +72,22 @@ def _writes(user: ImageUser | RunAs, folder: Path) -> bool:
 
 
 def start_warnings(container: Container, engine: Engine) -> Iterator[str]:
-    """Give what the engine will not do as asked: nodes that stay closed, folders that it makes or has not."""
+    """Give a warning for what the engine will not do as asked: nodes that stay closed, folders that it makes."""
     if not engine.host.startswith("unix://"):
-        told = "cards, driver and folders were looked for on this one"
-        yield f"the engine is on another host, {engine.host}, and {told}: run build.py there"
+        here = "cards, driver and folders are read from this one"
+        yield f"the engine is on another host, {engine.host}, and {here}: run build.py there"
         return
     if engine.user_map and container.group is not None:
-        told = user_map_text(engine.user_map)
-        yield f"{told}: nodes of mode 0660 stay closed; `build.py doctor` says what opens them"
+        users = user_map_text(engine.user_map)
+        yield f"{users}: nodes of mode 0660 stay closed; `build.py doctor` names what opens them"
     for volume in container.request.volumes:
         folder = host_folder(volume)
         if folder and _is_absent(Path(folder)):
-            yield f"-v {volume}: it is not there, and docker makes an empty folder of it, root's own"
+            yield f"-v {volume}: it does not exist, and docker makes an empty folder there, owned by root"
 
 
 def _is_absent(folder: Path) -> bool:
-    """Whether a folder of this host is not there, as far as this user may look."""
+    """Whether a folder does not exist on this host, as far as this user can read."""
     try:
         folder.stat()
     except (FileNotFoundError, NotADirectoryError):
