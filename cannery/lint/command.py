@@ -28,6 +28,8 @@ CLIENT_VALUES = frozenset(
 )
 NO_IMAGE = "no image is named"
 _RUNS = re.compile(r"\b(?:docker|podman|nerdctl)\b.*?\b(?:run|create)\b", re.DOTALL)
+# What is copied along with a command: a shell's prompt for a continued line, the fences around a page's block.
+_COPIED = re.compile(r"(?<=\\\n)>[ \t]+|^[ \t]*(?:```|~~~).*$", re.MULTILINE)
 _HINT = "for example: build.py lint-run 'docker run --rm IMAGE'; a compose file: --file compose.yaml"
 
 
@@ -62,7 +64,7 @@ def run_lines(text: str) -> RunText:
 
     Raises `UsageError` where there is none that names an image.
     """
-    shell = read_shell(re.sub(r"(?<=\\\n)>[ \t]+", "", text))  # a prompt that is copied along
+    shell = read_shell(_COPIED.sub("", text))
     found: list[RunLine | NoImage] = []
     unread = list(shell.unread)
     for command in shell.commands:

@@ -28,10 +28,11 @@ class Corrected:
 def correct(line: RunLine, remarks: Sequence[Remark], ground: Ground) -> Corrected:
     """Return the line with the fix of every remark that has one.
 
-    There is none to print where no remark has a fix, or where the fixes bring up another one to make.
+    There is none to print where no remark has a fix, where docker does not know an option that nothing replaces, or
+    where the fixes bring up another one to make.
     """
     edits = [edit for one in remarks for edit in one.edits]
-    if not edits:
+    if not edits or not all(one.is_mended for one in line.misread):
         return Corrected()
     taken = {place for edit in edits for place in edit.taken}
     settings = _changed(line.container.settings, edits)
@@ -41,7 +42,7 @@ def correct(line: RunLine, remarks: Sequence[Remark], ground: Ground) -> Correct
     if any(one.edits for one in left):
         return Corrected()
     tail = [word for place, word in enumerate(line.tail, start=-1) if place not in taken]
-    options = [" ".join(setting.written) for setting in settings]
+    options = [" ".join(setting.written) for setting in settings if setting.written]
     return Corrected(" \\\n    ".join([" ".join(line.head), *options, " ".join(tail)]), left)
 
 

@@ -184,21 +184,21 @@ class _Reader:
 
     def _short(self, word: Word, value: str) -> None:
         """Read a bundle: switches, and perhaps an option whose value is the rest of the word, or the next word."""
-        for number, letter in enumerate(value[1:], start=1):
-            rest = value[number + 1 :].removeprefix("=")
-            if letter in SHORT_SWITCHES:
-                self._add(SHORT_SWITCHES[letter], None, f"-{letter}", f"-{letter}")
-            elif letter not in SHORT_VALUES:
-                what = f"docker run has no option -{letter}"
-                self.misread.append(Misread("option", word.value, what, "see `docker run --help`", is_mended=False))
-                return
-            elif rest:
-                raw = word.raw if number == 1 else f"-{letter}{quoted(rest)}"
-                self._add(SHORT_VALUES[letter], rest, f"-{letter} {rest}", raw)
-                return
-            else:
-                self._with_next(SHORT_VALUES[letter], f"-{letter}")
-                return
+        rest = value[1:].lstrip("".join(SHORT_SWITCHES))
+        switches = value[1 : len(value) - len(rest)]
+        for number, letter in enumerate(switches):
+            self._add(SHORT_SWITCHES[letter], None, f"-{letter}", *([f"-{switches}"] if number == 0 else []))
+        if not rest:
+            return
+        letter, given = rest[0], rest[1:].removeprefix("=")
+        if letter not in SHORT_VALUES:
+            what = f"docker run has no option -{letter}"
+            self.misread.append(Misread("option", word.value, what, "see `docker run --help`", is_mended=False))
+        elif given:
+            raw = f"-{letter}{quoted(given)}" if switches else word.raw
+            self._add(SHORT_VALUES[letter], given, f"-{letter} {given}", raw)
+        else:
+            self._with_next(SHORT_VALUES[letter], f"-{letter}")
 
     def _add(self, key: str, value: str | None, word: str, *raws: str) -> None:
         self.settings.append(Setting(key, value, word, len(self.settings), raws))

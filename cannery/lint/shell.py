@@ -223,15 +223,15 @@ class _Reader:
         if array:
             for word in self._arrays.get(array["name"], [Word(raw, f"${{{array['name']}[@]}}")]):
                 self._fits(word.raw)
-                yield word
+                yield from [word] if array["quote"] or is_open(word.value) else _parts_of(word)
             return
         if variable:
             name, default = variable["braced"] or variable["plain"], variable["default"]
             if name not in self._values and default is not None and len(default.split()) != 1:
                 yield Word(raw, raw)  # options, or none: `${MORE:-}`
                 return
-            if name in self._values and (parts := self._fits(self._values[name]).split()) != [self._values[name]]:
-                yield from (Word(part if is_open(part) else shlex.quote(part), part) for part in parts)
+            if name in self._values and self._fits(self._values[name]).split() != [self._values[name]]:
+                yield from _parts_of(Word(raw, self._values[name]))
                 return
         for one in self._ranges(raw):
             yield Word(one, self._value(one))
@@ -278,6 +278,12 @@ class _Reader:
             return self._fits(self._values.get(match["braced"] or match["plain"], other))
 
         return _VARIABLE.sub(value, text)
+
+
+def _parts_of(word: Word) -> list[Word]:
+    """Return the words that a shell makes of a value that is not quoted."""
+    parts = word.value.split()
+    return [word] if parts == [word.value] else [Word(p if is_open(p) else shlex.quote(p), p) for p in parts]
 
 
 def _cut(line: int, text: str) -> Cut:

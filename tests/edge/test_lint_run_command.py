@@ -33,8 +33,7 @@ docker run \\
     --device /dev/devmm_svm \\
     --device /dev/hisi_hdc \\
     -v /root/.cache:/root/.cache \\
-    -i \\
-    -t \\
+    -it \\
     -v {DRIVER}/lib64:{DRIVER}/lib64:ro \\
     -v /usr/local/dcmi:/usr/local/dcmi:ro \\
     -v {DRIVER}/version.info:{DRIVER}/version.info:ro \\

@@ -72,7 +72,7 @@ def test_a_script_with_variables() -> None:
     assert found.container.cards == (3,)
     assert found.container.opaque == ("$MORE",)
     written = [setting.written for setting in found.container.settings]
-    assert written == [("--device", "$NPU"), ("$MORE",), ("--rm",), ("-i",), ("-t",)]
+    assert written == [("--device", "$NPU"), ("$MORE",), ("--rm",), ("-it",), ()]
     assert found.tail == ("$IMAGE", "bash")
 
 

@@ -391,6 +391,13 @@ def test_an_option_of_build_py_run_is_not_one_of_dockers(option: str) -> None:
     assert ("--device /dev/davinci0" in one.fix) == option.startswith("--npu")
 
 
+@pytest.mark.parametrize("option", ["-x", "-itx", "--quux", "--npus all"])
+def test_a_line_with_an_option_that_nothing_replaces_is_not_corrected(option: str) -> None:
+    text = f"docker run {option} --device /dev/dav_manager {CANN}"
+    assert {"error run.option", "error run.node.unknown"} <= {*codes(text)}
+    assert corrected(text) == ""
+
+
 def test_a_line_that_asks_for_cards_is_not_corrected_to_one_without() -> None:
     assert codes("docker run --gpus all img") == ["error run.gpus"]
     assert corrected("docker run --gpus all img") == ""

@@ -63,6 +63,7 @@ def test_words(text: str, expected: list[list[str]]) -> None:
         ('A=(-a "b c" # why\n  --d{0,1})\nc "${A[@]}" x', ["-a", "b c", "--d0", "--d1", "x"]),
         ('declare -a A=(-a)\nA+=(-b)\nc ${A[*]} "${B[@]}"', ["-a", "-b", "${B[@]}"]),
         ('I=i:1\nA=(-a "$I" $J)\nA=("${A[@]}" -b)\nc "${A[@]}"', ["-a", "i:1", "$J", "-b"]),
+        ('A=("b c" d)\nc ${A[@]} "${A[@]}"', ["b", "c", "d", "b c", "d"]),
         ('A=()\nc "${A[@]}" x', ["x"]),
         # what is added in a branch may be there or not
         ('A=(-a)\nif x; then\n  A+=(-b)\nfi\nc "${A[@]}"', ["-a", "-b", "${A[@]}"]),
