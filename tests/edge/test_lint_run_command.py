@@ -141,10 +141,14 @@ def test_several_files_and_those_that_are_not_read(capsys: pytest.CaptureFixture
 def test_documents_of_one_file_keep_their_lines(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     file = tmp_path / "x.yaml"
     pod = "apiVersion: v1\nkind: Pod\nspec: {{containers: [{{name: {0}, image: {0}}}]}}\n"
-    file.write_text(f"# two\n---\n{pod.format('a')}---\n{pod.format('b')}---\n")
+    file.write_text(f"%YAML 1.2\n# two\n---\n{pod.format('a')}...\n--- # next\n{pod.format('b')}---\n")
     code, out, _ = lint(capsys, "--file", str(file), "--json")
     assert code == 0
     assert [one["name"] for one in json.loads(out)["containers"]] == ["spec.containers.a", "spec.containers.b"]
+    file.write_text("--- {jobs: {t: {container: 'a:1'}}}\n")
+    assert [one["name"] for one in json.loads(lint(capsys, "--file", str(file), "--json")[1])["containers"]] == [
+        "jobs.t.container"
+    ]
     file.write_text(f"{pod.format('a')}---\nkind: [\n")
     code, _, err = lint(capsys, "--file", str(file))
     assert code == 2

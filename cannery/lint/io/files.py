@@ -12,7 +12,9 @@ from cannery.lint.files import COMPOSE_TAGS
 if TYPE_CHECKING:
     from pathlib import Path
 
-_NEXT = re.compile(r"^---(?=\s|$).*$", re.MULTILINE)
+_NEXT = re.compile(r"^---(?=\s|$)", re.MULTILINE)
+# A line that is no part of a document's value.
+_EMPTY = re.compile(r"\s*(?:#.*|%.*|---\s*(?:#.*)?|\.\.\.)?")
 
 
 def read_documents(path: Path, name: str) -> tuple[YamlDocument, ...]:
@@ -23,8 +25,8 @@ def read_documents(path: Path, name: str) -> tuple[YamlDocument, ...]:
     text = read_yaml_text(path, name)
     found, at = [], 0
     for end in (*(match.start() for match in _NEXT.finditer(text)), len(text)):
-        part = _NEXT.sub("", text[at:end])
-        if any(line.strip() and not line.lstrip().startswith("#") for line in part.splitlines()):
+        part = text[at:end]
+        if not all(map(_EMPTY.fullmatch, part.splitlines())):
             # Its lines are counted from the first one of the file.
             found.append(parse_yaml("\n" * text[:at].count("\n") + part, name, COMPOSE_TAGS))
         at = end
