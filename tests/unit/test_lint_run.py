@@ -215,6 +215,8 @@ LINES = [
     (f"{GOOD} -v /usr/local/Ascend:/usr/local/Ascend mine:1", ["warning run.mount.hides"]),
     (f"{GOOD} -v /usr/local/Ascend:/usr/local/Ascend {CANN}", ["warning run.mount.hides"]),
     (f"{GOOD} -v /x:/usr/local/Ascend {CANN}", ["error run.mount.hides"]),
+    (f"{GOOD} -v /usr/local:/usr/local {OURS}", ["error run.mount.hides"]),
+    (f"{GOOD} -v /a:/b:rbind,idmap=uids=0-1-10 {CANN}", []),
     # colons that are no ends of a part, and what a guide leaves to its reader
     (f"{GOOD} -v $(f a:b):/x -v `g a:b`:/y:ro -v ${{A:-/b}}:/z {CANN}", []),
     (f"{GOOD} -v <dir>:<dir>:ro -v <a b>/c:/d -v /e:<in it>/f -e ASCEND_VISIBLE_DEVICES=<card> {CANN}", []),

@@ -19,8 +19,11 @@ if TYPE_CHECKING:
 
 NO_DRIVER = "NODRV"  # of ASCEND_RUNTIME_OPTIONS: the ascend runtime brings nodes, and no files
 ASCEND = "/usr/local/Ascend"
-# Modes of docker's; podman and nerdctl have some of their own.
-_MODES = "ro rw rro z Z consistent cached delegated nocopy shared rshared slave rslave private rprivate U O exec noexec"
+# Modes of docker's, podman's and nerdctl's.
+_MODES = """
+ro rw rro z Z consistent cached delegated nocopy copy shared rshared slave rslave private rprivate unbindable
+runbindable U O idmap exec noexec dev nodev suid nosuid bind rbind upperdir workdir size
+"""
 MODES = frozenset(_MODES.split())
 SOURCES = "/opt/src"
 
@@ -135,7 +138,8 @@ def refused(case: Case) -> Iterator[Remark]:
 def _wrong_text(mount: Mount) -> tuple[str, str] | None:
     """Return code and message for a -v that is not SOURCE:TARGET or SOURCE:TARGET:MODE."""
     parts = colon_parts(mount.setting.value or "") if mount.setting.key == "volume" else []
-    modes = [] if len(parts) < 3 or is_open(parts[2]) else parts[2].split(",")
+    text = parts[2] if len(parts) > 2 and not is_open(parts[2]) else ""
+    modes = [mode.partition("=")[0] for mode in text.split(",")] if text else []
     if len(parts) > 1 and (not all(parts) or len(parts) > 3 or not {*modes} <= MODES or {"ro", "rw"} <= {*modes}):
         return "mount.text", "it is not SOURCE:TARGET or SOURCE:TARGET:MODE"
     return None
@@ -181,7 +185,8 @@ def _hides(case: Case, mount: Mount, places: list[Place]) -> Remark:
     if worst.path.startswith(ASCEND):
         fix = f"mount what of it is the host's: {' '.join(case.access.mounts)}"
         # The host's CANN may be what the image is to run with, whatever its name is: some images have none.
-        is_sure = not is_hosts and (case.image.ours or case.image.ascend)
+        is_hosts_cann = is_hosts and mount.target.startswith(ASCEND)
+        is_sure = not is_hosts_cann and (case.image.ours or case.image.ascend)
         severity = Severity.ERROR if is_sure else Severity.WARNING
     elif worst.path in {"/usr/local/bin", "/usr/local/sbin"} and is_hosts:
         fix = f"mount what is needed of it: -v {worst.path}/npu-smi:{worst.path}/npu-smi:ro"
