@@ -112,7 +112,7 @@ def _run_line(command: ShellCommand, start: int) -> RunLine | NoImage:
             "the image comes after the options; was it taken for the value of the last one, or is a line not continued?"
         )
         return NoImage(" ".join(head), f"{cuts[-1].word}: {cuts[-1].fix}" if cuts else hint)
-    container = Container(rest[0].value, options.settings, tuple(word.value for word in rest[1:]))
+    container = Container(rest[0].value, options.settings, tuple(word.value for word in rest[1:]), line=command.line)
     return RunLine(head, container, tuple(word.raw for word in rest), (*cuts, *pasted, *options.misread))
 
 

@@ -84,12 +84,13 @@ class Variable:
 
 @dataclass(frozen=True)
 class Container:
-    """One container that is asked for. `where` is its place in a file ("" for a command)."""
+    """One container that is asked for: `where` is its place in a file, `line` where its command begins in a text."""
 
     image: str
     settings: tuple[Setting, ...]
     command: tuple[str, ...] = ()
     where: str = ""
+    line: int = 0
 
     @cached_property
     def opaque(self) -> tuple[str, ...]:

@@ -180,6 +180,7 @@ def test_options_that_cannot_be_read_are_one_note(capsys: pytest.CaptureFixture[
     code, out, _ = lint(capsys, f"mapfile -t ARGS < file\ndocker run {options} ubuntu:22.04 ls")
     assert code == 0
     assert out.count("[run.text.unread]") == 1
+    assert " in the command of line 2 is not read" in out
     assert not out.endswith("no errors\n")
 
 

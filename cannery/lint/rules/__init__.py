@@ -29,7 +29,7 @@ from cannery.lint.rules.nodes import (
 from cannery.vocab import Severity
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from cannery.lint.case import Ground
     from cannery.lint.command import RunLine
@@ -69,7 +69,7 @@ RULES: tuple[Callable[[Case], Iterable[Remark]], ...] = (
 def lint_container(container: Container, ground: Ground) -> tuple[Remark, ...]:
     """Return every remark about one container, errors first, in the order of the rules."""
     case = Case(container, ground)
-    return in_order([*map(_not_read, container.opaque), *(one for rule in RULES for one in rule(case))])
+    return in_order([*_not_read(container), *(one for rule in RULES for one in rule(case))])
 
 
 def lint_line(line: RunLine, ground: Ground) -> tuple[Remark, ...]:
@@ -82,11 +82,13 @@ def lint_line(line: RunLine, ground: Ground) -> tuple[Remark, ...]:
     return in_order([*misread, *lint_container(line.container, ground)])
 
 
-def _not_read(word: str) -> Remark:
-    what = f"{word} is not read: only a shell, or the file that is named, shows what it brings"
-    return Remark(
-        Severity.NOTE, "text.unread", word, what, "it may bring any option", "write its options out to have them judged"
-    )
+def _not_read(container: Container) -> Iterator[Remark]:
+    """Note each word that only a shell can read, or another file."""
+    at = f" in the command of line {container.line}" if container.line else ""
+    for word in container.opaque:
+        what = f"{word}{at} is not read: only a shell, or the file that is named, shows what it brings"
+        fix = "write its options out to have them judged"
+        yield Remark(Severity.NOTE, "text.unread", word, what, "it may bring any option", fix)
 
 
 def in_order(remarks: Iterable[Remark]) -> tuple[Remark, ...]:
