@@ -48,7 +48,7 @@ def _list(arguments: argparse.Namespace, context: Context) -> ExitCode:
 
 
 def _summary(arguments: argparse.Namespace, context: Context) -> ExitCode:
-    """Print what the patches of a profile do, how the plugin's own summary differs, and defects that they bring."""
+    """Print what the patches of a profile do, and how the plugin's own summary differs."""
     from cannery.patches.io.patch_review import review
     from cannery.patches.patch_summary import summary_page, summary_value
 
@@ -63,7 +63,6 @@ def _summary(arguments: argparse.Namespace, context: Context) -> ExitCode:
             "patches": summary_value(found.repos),
             "not_read": found.unread,
             "differences": [asdict(one) for one in found.hand_written],
-            "defects": [{"patch": name, **asdict(one)} for name, one in found.defects],
         }
         print(json.dumps(value, indent=2, ensure_ascii=False))
         return ExitCode.DONE
@@ -71,10 +70,6 @@ def _summary(arguments: argparse.Namespace, context: Context) -> ExitCode:
     for title, lines in (
         ("Not told of, since it does not apply here", list(found.unread)),
         ("The plugin's own summary differs", [str(one) for one in found.hand_written]),
-        (
-            "Defects in what the patches add",
-            [f"{one.path}:{one.line}: {one.what}; {one.why}" for _, one in found.defects],
-        ),
     ):
         if lines:
             print(f"\n{title}:")

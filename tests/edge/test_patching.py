@@ -577,18 +577,15 @@ def test_sets_of_the_checkout_are_for_the_commits_that_they_name(stack: Stack) -
 
 
 def test_summary_tells_what_patches_do_and_how_the_plugin_differs(stack: Stack) -> None:
-    wrong = PATCHED_FILE.replace("engine.start()", "engine.strat() + missing")
-    stack.write(plugin_files(stack, core=diff(stack.engine, "engine/core.py", wrong)))
+    more = PATCHED_FILE.replace("engine.start()", "engine.start() + 1")
+    stack.write(plugin_files(stack, core=diff(stack.engine, "engine/core.py", more)))
     done = stack("patches", "summary", "patched")
     assert done.code == 0, done.err
     assert "Patch File1: engine.core.py" in done.out
     assert "          - replaced         method         serve" in done.out
     assert "  (1) Patch class: engine.core.Engine" in done.out
     assert "engine/core: the summary says nothing" in done.out
-    assert "engine/core.py:15: undefined name 'missing'" in done.out
-    assert "`strat`" in done.out
-    value = json.loads(stack("patches", "summary", "patched", "--json").out)
-    assert {one["line"] for one in value["defects"]} == {15}
+    assert "defects" not in json.loads(stack("patches", "summary", "patched", "--json").out)
     assert stack("patches", "summary", "patched", "nothing").code == 3
 
 
@@ -657,7 +654,6 @@ def test_summary_tries_a_set_on_what_those_before_it_left(stack: Stack, tmp_path
     assert "method         start" in mine_told
     assert "method         serve" in mine_told
     assert "method         stop" not in mine_told, "the plugin's set did that"
-    assert "depth_of_all" not in done.out.partition("Defects")[2], "a patch of the plugin's set defines it"
     assert stack.render("--patches", str(mine)).code == 0
 
 

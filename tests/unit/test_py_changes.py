@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cannery.errors import FindingsError
-from cannery.patches.patch_defects import defects
 from cannery.patches.py_changes import Action, FileChanges, Function, in_force, python_changes
 
 if TYPE_CHECKING:
@@ -199,8 +198,6 @@ def test_what_is_nested_too_deeply_is_no_traceback() -> None:
         python_changes("verl/x.py", None, deep)
     with pytest.raises(FindingsError, match=r"^verl/x.py"):
         in_force(None, b"def f():\n    " + deep, path="verl/x.py")
-    with pytest.raises(FindingsError, match=r"^verl/x.py"):
-        defects("verl/x.py", None, deep, frozenset())
 
 
 def test_in_force_names_the_line_of_what_is_no_python() -> None:

@@ -1,4 +1,4 @@
-"""What the patches of an image do, read from the trees: changes by AST, the plugin's own summary, defects they bring.
+"""What the patches of an image do, read from the trees: changes by AST, and the plugin's own summary.
 
 Sets are tried as a build applies them, each on what those before it left. Patches that the image is without are tried
 alone on the tree that there is, so that all of a set can be looked at.
@@ -10,9 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from cannery.errors import CanneryError
 from cannery.patches.io.patch_origins import kept_for, kept_in, open_trees, target
-from cannery.patches.patch_defects import attribute_names, defects, defined_names
 from cannery.patches.patch_summary import differences, read_summary
 from cannery.patches.py_changes import PatchChanges, RepoChanges, python_changes
 from cannery.patches.set_apply import Layered, apply_set
@@ -20,12 +18,11 @@ from cannery.patches.sets import find_set
 from cannery.plan.patched import providers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from cannery.catalog.catalog import Catalog
     from cannery.context import Context
     from cannery.patches.io.trees import TreeReader
-    from cannery.patches.patch_defects import Defect
     from cannery.patches.patch_summary import Difference
     from cannery.patches.result import SetResult
     from cannery.patches.sets import PatchSet
@@ -38,13 +35,12 @@ class Review:
     """What the patch sets of one image do.
 
     `repos` are the changes of what applies; `unread` says, by patch, why nothing is told of it; `hand_written` is how
-    the plugin's own summary differs, and `defects` are what a patch adds that can only fail.
+    the plugin's own summary differs.
     """
 
     repos: tuple[RepoChanges, ...]
     unread: tuple[str, ...]
     hand_written: tuple[Difference, ...]
-    defects: tuple[tuple[str, Defect], ...]
 
 
 def review(context: Context, catalog: Catalog, plan: Plan, only: str | None = None) -> Review:
@@ -55,7 +51,6 @@ def review(context: Context, catalog: Catalog, plan: Plan, only: str | None = No
     repos: list[RepoChanges] = []
     tried: list[PatchSet] = []
     unread: list[str] = []
-    found: list[tuple[str, Defect]] = []
     differing: list[Difference] = []
     with ExitStack() as stack:
         trees = open_trees(context, catalog, plan, stack, set(_needed(context, plan, only)))
@@ -69,14 +64,13 @@ def review(context: Context, catalog: Catalog, plan: Plan, only: str | None = No
                 unread.append(f"{patches.folder}: there is no source tree of {patches.repo} to try them on")
                 continue
             is_built = _is_for(plan, component, patches)
-            changes, words, wrong = _one(patches, tree, left[component] if is_built else Layered(tree.read))
+            changes, words = _one(patches, left[component] if is_built else Layered(tree.read))
             repos.append(changes)
             unread += words
-            found += wrong
         for provider in providers(plan.recipe):
             if provider.name in trees:
                 differing += _hand_written(provider, trees[provider.name], repos, tried)
-    return Review(tuple(repos), tuple(unread), tuple(differing), tuple(found))
+    return Review(tuple(repos), tuple(unread), tuple(differing))
 
 
 def _hand_written(
@@ -130,14 +124,11 @@ def _is_for(plan: Plan, component: str, patches: PatchSet) -> bool:
     return commit is not None and find_set((patches,), commit) is not None
 
 
-def _one(
-    patches: PatchSet, tree: TreeReader, files: Layered
-) -> tuple[RepoChanges, list[str], list[tuple[str, Defect]]]:
+def _one(patches: PatchSet, files: Layered) -> tuple[RepoChanges, list[str]]:
     """Return what one set does to a tree as earlier sets left it in `files`; of a patch that does not apply, why.
 
     What it changes is in `files` afterwards.
     """
-    earlier = Layered(tree.read, dict(files.changed))
     applied: dict[str, SetResult] = {}
     words: list[str] = []
     for file in patches.files:
@@ -151,39 +142,4 @@ def _one(
         PatchChanges(name, tuple(python_changes(path, one.before[path], after) for path, after in one.contents.items()))
         for name, one in applied.items()
     ]
-    return (
-        RepoChanges(patches.repo, patches.rev, tuple(changes), patches.keeper),
-        words,
-        list(_defects(applied, tree, earlier)),
-    )
-
-
-def _defects(applied: Mapping[str, SetResult], tree: TreeReader, earlier: Layered) -> Iterator[tuple[str, Defect]]:
-    """Give what the patches of a set add that can only fail. A name that one of them defines is known to the others.
-
-    `earlier` is the tree as the sets before it left it.
-    """
-    changed = {
-        (name, path): (one.before[path], after)
-        for name, one in applied.items()
-        for path, after in one.contents.items()
-        if path.endswith(".py") and after is not None
-    }
-    if not changed:
-        return
-    new = (defined_names(path, after) for (_, path), (_, after) in changed.items())
-    names = _known_names({*tree.paths, *earlier.changed}, earlier).union(*new)
-    for (name, path), (before, after) in changed.items():
-        yield from ((name, one) for one in defects(path, before, after, names))
-
-
-def _known_names(paths: Iterable[str], files: Layered) -> frozenset[str]:
-    """Return every name that the Python files at `paths` know; what is no Python knows none."""
-    names: set[str] = set()
-    for path in paths:
-        if path.endswith(".py"):
-            try:
-                names |= attribute_names(files.read(path) or b"")
-            except (CanneryError, SyntaxError, ValueError):
-                continue  # a template, or of another Python
-    return frozenset(names)
+    return RepoChanges(patches.repo, patches.rev, tuple(changes), patches.keeper), words
