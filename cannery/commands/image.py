@@ -18,8 +18,17 @@ from cannery.commands.verify import exit_code, verify_built
 from cannery.compat.findings import errors
 from cannery.engine.io.find import docker_client, find_engine
 from cannery.errors import ExitCode, NetworkError, UsageError
-from cannery.patches.io.patching import with_patches
-from cannery.pipeline import BuildOptions, Built, Work, built, known_layers, on_found_base, planned, whole_files
+from cannery.pipeline import (
+    BuildOptions,
+    Built,
+    Work,
+    built,
+    known_layers,
+    on_found_base,
+    patched,
+    planned,
+    whole_files,
+)
 from cannery.plan.on_base import on_labelled_base
 from cannery.render.io.folder import rendered_held
 from cannery.standin.io.rootfs import check_emulation
@@ -51,7 +60,7 @@ def image(arguments: argparse.Namespace, context: Context) -> ExitCode:
     check_cache_space(context, plan)
     plan, base, differs = on_found_base(context, plan, other_builder=bool(arguments.builder))
     show_findings(context, differs)
-    plan = with_patches(context, catalog, plan)
+    plan = patched(context, catalog, plan)
     engine = find_engine(context.env, context.cache, start=True, say=context.say)
     work = Work(context, catalog, plan, engine, docker_client(engine))
     folder = context.root / "out" / plan.folder

@@ -18,8 +18,7 @@ from cannery.engine.io.inspect import engine_info, plain_registries
 from cannery.engine.io.login import read_login
 from cannery.engine.io.registry import Access
 from cannery.errors import ExitCode, FindingsError
-from cannery.patches.io.patching import manifest_digest
-from cannery.pipeline import planned
+from cannery.pipeline import manifest_digest, planned
 from cannery.plan.on_base import on_labelled_base
 from cannery.ship.io.registry import (
     LIMITS,

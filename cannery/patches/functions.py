@@ -14,7 +14,7 @@ import tokenize
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cannery.patches.py_scope import Bound, FunctionNode, bindings, in_depth, parse
+from cannery.patches.scope import Bound, FunctionNode, bindings, in_depth, parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

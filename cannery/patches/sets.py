@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from cannery.errors import FindingsError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from cannery.patches.values import PatchFile
+    from collections.abc import Iterable
 
 # Shorter hashes are not told apart from words, and by chance fit another commit.
 SHORTEST = 7
@@ -21,17 +18,25 @@ _HASH = re.compile(rf"[0-9a-f]{{{SHORTEST},40}}")
 
 
 @dataclass(frozen=True)
+class PatchFile:
+    """A patch file: its name without `.patch`, its text as git gets it, and the hex SHA-256 of the file."""
+
+    name: str
+    text: bytes
+    digest: str
+
+
+@dataclass(frozen=True)
 class PatchSet:
     """The patches of `repo` for the commit `rev` (a full or short hash, as the folder says), from `origin` in words.
 
-    `files` are in the order in which they apply, which is that of their names; `fuzz` is what is allowed, by name.
+    `files` are in the order in which they apply, which is that of their names.
     """
 
     repo: str
     rev: str
     origin: str
     files: tuple[PatchFile, ...]
-    fuzz: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "files", tuple(sorted(self.files, key=lambda file: file.name)))

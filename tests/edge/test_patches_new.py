@@ -14,7 +14,7 @@ from cannery.errors import UnableError, UsageError
 from cannery.patches.io.folder_reader import FolderReader
 from cannery.patches.io.folders import folder_sets
 from cannery.patches.io.new_set import patch_names
-from cannery.patches.io.patch_write import read_told, write_set, write_told_set
+from cannery.patches.io.write import read_told, write_set, write_told_set
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from cannery.errors import UsageError
-from cannery.patches.patch_yaml import HEAD, with_version
+from cannery.patches.yaml_file import HEAD, with_version
 
 REV = "1234567890" * 4  # which YAML reads as a number where no quotes are
 OTHER = "abcdef0123" * 4

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class FolderReader:
-    """A folder as a tree: the same questions as `TreeReader`'s."""
+    """A folder as a tree (`cannery.patches.tree.Files`)."""
 
     def __init__(self, folder: Path) -> None:
         """Raise `UsageError` for what is no folder."""
@@ -21,16 +22,10 @@ class FolderReader:
             raise UsageError(f"--tree: {str(folder)!r} {what}", hint="name the folder that the patches are tried on")
         self._folder = folder
 
-    @property
-    def paths(self) -> tuple[str, ...]:
-        """Every file's path."""
-        files = (path for path in sorted(self._folder.rglob("*")) if path.is_file() and not path.is_symlink())
-        return tuple(path.relative_to(self._folder).as_posix() for path in files)
-
     def read(self, path: str) -> bytes | None:
         """Return the content of a file; None when there is none. A link is no file, nor is what lies behind one.
 
-        `path` is one that a patch may name (`cannery.patches.patch_path.safe`). Raises `UnableError` for a file that
+        `path` stays inside the tree. Raises `UnableError` for a file that
         cannot be read.
         """
         place = self._folder
@@ -43,3 +38,7 @@ class FolderReader:
         except OSError as error:
             reason = error.strerror or str(error)
             raise UnableError(f"cannot be read: {reason}", where=str(place), hint="make it readable for you") from error
+
+    def is_executable(self, path: str) -> bool:
+        """Whether a file may be executed."""
+        return self.read(path) is not None and os.access(self._folder / path, os.X_OK)

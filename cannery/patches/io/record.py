@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cannery.patches.py_changes import in_force
+from cannery.patches.functions import in_force
 from cannery.plan.patched import OverlayFile, Patch, PatchedTree, RecordedFile, module_of
 from cannery.util.io.files import sha256_bytes
 from cannery.vocab import Install
@@ -12,7 +12,7 @@ from cannery.vocab import Install
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from cannery.patches.io.patch_steps import Applied, TreeSoFar
+    from cannery.patches.io.steps import Applied, TreeSoFar
     from cannery.plan.source_step import SourceStep
     from cannery.recipe.recipe import Chosen
 
@@ -27,7 +27,7 @@ def recorded(tree: TreeSoFar, chosen: Chosen, python: str) -> PatchedTree:
             before=_sha(before),
             after=_sha(data),
             data=data or b"",
-            executable=tree.modes.get(path, tree.reader.is_executable(path)),
+            executable=tree.files.is_executable(path),
             installed=_installed(chosen, step, path),
         )
     patches = tuple(

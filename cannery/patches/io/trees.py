@@ -4,24 +4,13 @@ from __future__ import annotations
 
 import tarfile
 import zipfile
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from cannery.errors import UnableError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-
-class Tree(Protocol):
-    """What can be asked of a tree's files, wherever they are."""
-
-    @property
-    def paths(self) -> tuple[str, ...]:
-        """Every file's path."""
-
-    def read(self, path: str) -> bytes | None:
-        """Return the content of a file; None when there is none."""
 
 
 class TreeReader:

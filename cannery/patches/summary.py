@@ -9,25 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cannery.patches.py_changes import is_python
-from cannery.patches.summary_differences import Difference, differences
-from cannery.patches.summary_yaml import HandWritten, read_summary
+from cannery.patches.changes import is_python
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from cannery.patches.py_changes import ClassChange, FileChanges, Member, RepoChanges
-
-__all__ = [
-    "Difference",
-    "HandWritten",
-    "differences",
-    "entry",
-    "read_summary",
-    "summary_lines",
-    "summary_page",
-    "summary_value",
-]
+    from cannery.patches.changes import ClassChange, FileChanges, Member, RepoChanges
 
 TOP = "================================ NPU Patch Summary =================================="
 BOTTOM = "============================= NPU Patch Summary End=================================="
@@ -35,7 +22,7 @@ GAP = " " * 9
 
 
 def summary_page(repos: Iterable[RepoChanges]) -> list[str]:
-    """Return the whole page for several patch sets, in their order; of several for one repository it says whose."""
+    """Return the whole page for several patch sets, in their order; those of one repository with whose they are."""
     sets = tuple(repos)
     lines = [TOP]
     for repo in sets:

@@ -11,26 +11,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeVar
 
-from cannery.patches.functions import Function, in_force
-from cannery.patches.py_scope import Bound, Kind, bindings, in_depth, parse
+from cannery.patches.scope import Bound, Kind, bindings, in_depth, parse
 
 if TYPE_CHECKING:
     import ast
     from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-__all__ = [
-    "Action",
-    "ClassChange",
-    "FileChanges",
-    "Function",
-    "Kind",
-    "Member",
-    "PatchChanges",
-    "RepoChanges",
-    "in_force",
-    "is_python",
-    "python_changes",
-]
 
 PYTHON_ENDS = (".py", ".pyi")
 K = TypeVar("K")

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack, closing
+from contextlib import closing
 from typing import TYPE_CHECKING
 
-from cannery.lock.io.wheels import fetch_wheels
 from cannery.patches.io.folders import plugin_sets
 from cannery.patches.io.trees import TreeReader
 from cannery.patches.sets import find_set
 from cannery.plan.patched import component_of, providers
-from cannery.sources.io.planned_sources import fetch_some
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from contextlib import ExitStack
     from pathlib import Path
 
-    from cannery.catalog.catalog import Catalog
-    from cannery.context import Context
     from cannery.patches.sets import PatchSet
     from cannery.plan.plan import Plan
     from cannery.plan.source_step import SourceStep
@@ -25,21 +22,17 @@ if TYPE_CHECKING:
 
     # The patch sets that plugins keep in their trees, by plugin and repo.
     Kept = Mapping[str, Mapping[str, Sequence[PatchSet]]]
+    # Fetches the trees of some sources of a plan: {component: archive}.
+    Fetch = Callable[[Sequence[SourceStep]], Mapping[str, Path]]
 
 
 def open_trees(
-    context: Context, catalog: Catalog, plan: Plan, stack: ExitStack, only: Collection[str] | None = None
+    plan: Plan, fetch: Fetch, stack: ExitStack, only: Collection[str] | None = None
 ) -> dict[str, TreeReader]:
     """Open the trees of those that are patched, and of those that bring patches; of the components `only` if given."""
     bring = {one.name for one in providers(plan.recipe)}
     steps = [step for step in plan.sources if step.patched_by or step.name in bring]
-    steps = [step for step in steps if only is None or step.name in only]
-    files = fetch_some(context, catalog, plan, [step for step in steps if not step.release])
-    locked = {package.file: package for package in plan.lock.packages}
-    releases = [step for step in steps if step.release]
-    wheels = fetch_wheels(context, catalog, [locked[step.file] for step in releases])
-    paths: dict[str, Path] = {name: file.tar for name, file in files.items()}
-    paths |= {step.name: wheels[locked[step.file].name] for step in releases}
+    paths = fetch([step for step in steps if only is None or step.name in only])
     return {name: stack.enter_context(closing(TreeReader(path))) for name, path in paths.items()}
 
 
@@ -66,12 +59,12 @@ def kept_for(recipe: Recipe, kept: Kept) -> Iterator[tuple[str, Sequence[PatchSe
             yield repo, group, target(recipe, provider, repo)
 
 
-def fitting_for(context: Context, plan: Plan, step: SourceStep, kept: Kept) -> Iterator[PatchSet]:
-    """Give the sets that are for a source's revision: plugins' first, then those of folders."""
+def fitting_for(plan: Plan, step: SourceStep, kept: Kept, own: Sequence[PatchSet]) -> Iterator[PatchSet]:
+    """Give the sets that are for a source's revision: plugins' first, then those of folders (`own`)."""
     for _, group, chosen in kept_for(plan.recipe, kept):
         if chosen is not None and chosen.name == step.name and step.commit and not step.release:
             found = find_set(group, step.commit)
             if found is not None:
                 yield found
     origins = {one.origin for one in step.patched_by}
-    yield from (one for one in context.patch_sets if one.origin in origins)
+    yield from (one for one in own if one.origin in origins)

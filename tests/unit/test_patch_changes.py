@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cannery.errors import FindingsError
-from cannery.patches.py_changes import Action, FileChanges, Function, in_force, python_changes
+from cannery.patches.changes import Action, FileChanges, python_changes
+from cannery.patches.functions import Function, in_force
 
 if TYPE_CHECKING:
     from pathlib import Path
