@@ -118,7 +118,7 @@ class PatchSets(Closed):
 
     `repos` says which component is meant by a repo; `summary` is the plugin's own, hand-written file about them.
     `truncated` names patches whose files are cut off, with the number of context lines that are damaged: 1, the last
-    line has no end; 2, the line behind that one is lost too.
+    line has no end; 2, the line after that one is lost too.
     """
 
     folder: RelativeText
@@ -137,7 +137,7 @@ class PatchSets(Closed):
 
 
 class Edit(Closed):
-    """An edit of a tree that a plugin's setup.py would make (`cannery.patches.tree_edits`); one of these, and why.
+    """An edit of a tree that a plugin's setup.py would make (`cannery.patches.edits`); one of these, and why.
 
     `imports` a module at the end of the file, where the name `when` is true; `comments_out` a statement; `typing_names`
     of generics are written otherwise (`list` as `List`); `takes_over` functions: a module of ours has them then.

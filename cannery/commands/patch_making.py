@@ -12,7 +12,7 @@ from cannery.errors import ExitCode, FindingsError, UsageError
 from cannery.patches.listing import SHOWN
 from cannery.patches.ported import origin_folders, port_lines, port_value, port_verdict
 from cannery.patches.sets import fitting_sets, no_set_for, refuse_ambiguous
-from cannery.patches.yaml_file import with_version
+from cannery.patches.summary_file import with_version
 
 if TYPE_CHECKING:
     import argparse
@@ -39,9 +39,9 @@ USAGES = {
 
 def port(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Try the sets for a commit on another one, or on a folder, and print what becomes of each patch."""
-    from cannery.patches.io.folder_reader import FolderReader
     from cannery.patches.io.git_apply import git_repository
     from cannery.patches.io.port import Places, all_sets, full_commit, ported, some_commit, source_component
+    from cannery.patches.io.trees import FolderReader
     from cannery.patches.io.working_tree import working_commit
 
     catalog = context.catalog()
@@ -112,7 +112,7 @@ def new(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Make a set of a working tree's changes: a patch a file, and the entry of patch_summary.yaml for them."""
     from cannery.patches.io.new_set import new_set
     from cannery.patches.io.port import source_component
-    from cannery.patches.io.write import read_told, write_told_set
+    from cannery.patches.io.write import read_summary_text, write_set_and_summary
 
     catalog = context.catalog()
     repo = arguments.repo
@@ -122,11 +122,11 @@ def new(arguments: argparse.Namespace, context: Context) -> ExitCode:
     made = new_set(repo, Path(arguments.tree), context.env)
     root = Path(arguments.output) if arguments.output else context.root / PATCHES
     folder = root / repo / made.rev[:DIGITS]
-    summary = with_version(read_told(root / SUMMARY), repo, made.rev, folder.name, made.entries)
+    summary = with_version(read_summary_text(root / SUMMARY), repo, made.rev, folder.name, made.entries)
     texts = {f"{name}.patch": text for name, text in made.texts.items()}
-    write_told_set(folder, texts, root / SUMMARY, summary)
+    write_set_and_summary(folder, texts, root / SUMMARY, summary)
     for name in made.untracked:
-        context.say(f"note: git does not track {name}: it is in no patch (`git add -N {name}`)")
+        context.say(f"note: git does not track {name}, so it is not in a patch (`git add -N {name}`)")
     if made.rev not in catalog.components[component].revisions:
         context.say(f"note: no profile has {component} at {made.rev}, which these patches are for")
     paths = [f"{context.shown(folder)}/{name}.patch" for name in sorted(made.texts)]

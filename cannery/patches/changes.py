@@ -1,7 +1,7 @@
 """What a change of one Python file is: classes, methods, functions, variables and imports, compared by their syntax.
 
 Line numbers, comments and layout do not count. Docstrings do: a changed one of a function replaces the function, one of
-a class or a module is its attribute `__doc__` (which is not listed of a class or file that is new or gone). What stands
+a class or a module is its attribute `__doc__` (which is not listed of a class or file that is new or gone). A statement
 under a condition is compared together with the condition.
 """
 
@@ -47,7 +47,7 @@ class Member:
 class ClassChange:
     """A changed class: UPDATED when only members changed, REPLACED when bases, keywords, decorators or condition did.
 
-    A nested one is called `Outer.Inner` and stands by itself: it does not count as a member of `Outer`.
+    A nested class is called `Outer.Inner` and is listed by itself: it is no member of `Outer`.
     """
 
     action: Action
@@ -57,7 +57,7 @@ class ClassChange:
 
 @dataclass(frozen=True)
 class FileChanges:
-    """The changes of one file. Of a file that is no Python only `action` is known.
+    """The changes of one file. Only `action` is known of a file that is not Python.
 
     `is_same_text`: its bytes are what they were, so that only its mode can change.
     """
@@ -80,7 +80,7 @@ class PatchChanges:
 
 @dataclass(frozen=True)
 class RepoChanges:
-    """The changes of one patch set: `rev` is its folder's name, a full or short commit; `keeper` is whose it is."""
+    """The changes of one patch set: `rev` is its folder's name, a full or short commit; `keeper` keeps it."""
 
     repo: str
     rev: str
@@ -101,8 +101,8 @@ def is_python(path: str) -> bool:
 def python_changes(path: str, before: bytes | None, after: bytes | None) -> FileChanges:
     """Return what changes when the text `before` of a file becomes `after`; None: there is no file.
 
-    Raises `FindingsError` with file:line where one of them is no Python that can be followed. Names are in the order of
-    the new text, and behind them those that are gone, in the order of the old one.
+    Raises `FindingsError` with file:line where one of them is not Python. Names are in the order of the new text; those
+    that are gone follow, in the order of the old text.
     """
     action = Action.ADDED if before is None else Action.DELETED if after is None else Action.UPDATED
     if before == after:
@@ -133,7 +133,7 @@ def _scope(bodies: Iterable[Sequence[ast.stmt]]) -> tuple[_Members, _Classes]:
 
 
 def _members(before: _Members, after: _Members, *, is_whole: bool) -> tuple[Member, ...]:
-    """Return the changed members; `is_whole`: all of them came or went together, so a docstring is no news."""
+    """Return the changed members; `is_whole`: all of them came or went together, so a docstring is not listed."""
     found = []
     for kind, name in _order(before, after):
         action = _action(before.get((kind, name)), after.get((kind, name)))
@@ -155,7 +155,7 @@ def _order(before: Mapping[K, object], after: Mapping[K, object]) -> list[K]:
 
 
 def _classes(before: _Classes, after: _Classes, prefix: str = "") -> Iterator[ClassChange]:
-    """Give the changed classes of a scope, and behind each its own nested ones."""
+    """Give the changed classes of a scope, each followed by its own nested ones."""
     for name in _order(before, after):
         old, new = before.get(name, []), after.get(name, [])
         action = _action([one.whole for one in old] or None, [one.whole for one in new] or None)

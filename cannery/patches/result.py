@@ -48,7 +48,7 @@ class FileChange:
 
 @dataclass(frozen=True)
 class Offset:
-    """A hunk that went `lines` further down (or up, below zero) than its header says, to `line`."""
+    """A hunk that was applied at `line`, which is `lines` further down (if negative: up) than its header has it."""
 
     path: str
     number: int
@@ -58,7 +58,7 @@ class Offset:
 
 @dataclass(frozen=True)
 class Problem:
-    """Why a patch does not do what it should; `sides` are lines that show both sides of a conflict."""
+    """Why a patch does not apply, or changes nothing; `sides` are lines that show both sides of a conflict."""
 
     patch: str
     path: str
@@ -103,14 +103,14 @@ class PatchResult:
     def notes(self) -> tuple[str, ...]:
         """What the user should know of a patch that fits."""
         return tuple(
-            f"{self.patch.name}.patch: {one.path}: hunk {one.number} goes to line {one.line}, "
-            f"{one.lines:+} from where its header says"
+            f"{self.patch.name}.patch: {one.path}: hunk {one.number} applies at line {one.line}, "
+            f"{one.lines:+} from its header's"
             for one in self.offsets
         )
 
 
 def offsets_in(said: str) -> tuple[Offset, ...]:
-    """Return the hunks that git put at other lines, of what it wrote."""
+    """Return the hunks that git applied at other lines; `said` is what it wrote."""
     path, found = "", []
     for line in said.splitlines():
         if checked := CHECKED.fullmatch(line):
@@ -121,7 +121,7 @@ def offsets_in(said: str) -> tuple[Offset, ...]:
 
 
 def problems_in(patch: PatchFile, said: str, read: Callable[[str], bytes | None]) -> Iterator[Problem]:
-    """Give the problems of a patch that git refused, of what it wrote; `read` gives the files of the tree."""
+    """Give the problems of a patch that git refused; `said` is what it wrote, `read` gives the files of the tree."""
     named: set[str] = set()
     for line in said.splitlines():
         if misfit := MISFIT.fullmatch(line):

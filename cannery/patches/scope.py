@@ -1,7 +1,7 @@
 """What the statements of a module or a class body bind, read from the syntax: nothing of the file is run.
 
-Statements inside if, try, with, for, while and match belong to the scope around them, and remember in which branch they
-stand. What is inside a function belongs to the function.
+Statements inside if, try, with, for, while and match belong to the scope around them, and remember their branch. What
+is inside a function belongs to the function.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
-# What of a statement without a name is printed: enough to find it.
+# Characters of a statement without a name that are printed: enough to find it.
 LONGEST = 60
 
 
 class Kind(StrEnum):
-    """What a name stands for. The first four are the words of patch_summary.yaml.
+    """What a name is bound to. The first four are the words of patch_summary.yaml.
 
     A statement that binds no name (a call, a del, an assert) has its own text as its name.
     """
@@ -38,9 +38,9 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Guard:
-    """A branch of a compound statement: where that one starts, the branch, and what is said of it ("else of …").
+    """A branch of a compound statement: where that one starts, the branch, and its text ("else of …").
 
-    Of two branches that are both named only one runs, or the second makes good what the first could not do. A branch
+    Of two branches that are both named only one runs, or the second runs where the first has failed. A branch
     without a name ("") runs whatever the others do.
     """
 
@@ -66,7 +66,7 @@ class Bound:
 
     @property
     def is_conditional(self) -> bool:
-        """Whether a process may be without it."""
+        """Whether a process may not have it."""
         return any(guard.branch for guard in self.guards)
 
     @property
@@ -80,13 +80,13 @@ class Bound:
         return self.name.partition(".")[0]
 
     def excludes(self, other: Bound) -> bool:
-        """Whether the two stand in branches of one statement of which not both count."""
+        """Whether the two are in branches of one statement that exclude each other."""
         mine = {guard.owner: guard.branch for guard in self.guards}
         return any(guard.branch and mine.get(guard.owner, "") not in {"", guard.branch} for guard in other.guards)
 
 
 def parse(path: str, data: bytes, *, state: str = "") -> ast.Module:
-    """Return the syntax of a Python file. Raises `FindingsError` with file:line; `state` says which text it is."""
+    """Return the syntax of a Python file. Raises `FindingsError` with file:line; `state` names the text."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # "\d" in a plain text and the like: the file's own affair
@@ -95,8 +95,8 @@ def parse(path: str, data: bytes, *, state: str = "") -> ast.Module:
         what, where = error.msg, f"{path}:{error.lineno or 1}"
     except (ValueError, RecursionError, MemoryError) as error:
         what, where = str(error) or "nested too deeply", f"{path}:1"
-    said = f"{state} it is no Python that can be read" if state else "no Python that can be read"
-    raise FindingsError(f"{said}: {what}", where=where, hint="mend the line in the patch that makes it")
+    text = f"{state}, the file is not Python" if state else "not Python"
+    raise FindingsError(f"{text}: {what}", where=where, hint="correct the line in the patch that makes it")
 
 
 @contextmanager
@@ -117,7 +117,7 @@ def bindings(body: Sequence[ast.stmt], guards: tuple[Guard, ...] = ()) -> Iterat
         if not guards and position == 0 and _text_of(statement) is not None:
             yield Bound(Kind.ATTRIBUTE, "__doc__", ast.dump(statement), statement, guards)
             continue
-        for kind, name, content in _headed(statement) if inside else _bound(statement):
+        for kind, name, content in _bound(statement):
             yield Bound(kind, name, content, statement, guards)
         for guard, block in inside:
             yield from bindings(block, (*guards, guard))
@@ -132,7 +132,7 @@ def _text_of(statement: ast.stmt) -> str | None:
 
 
 def _branches(statement: ast.stmt) -> tuple[tuple[Guard, list[ast.stmt]], ...]:
-    """The blocks of a compound statement that is no scope of its own."""
+    """Return the blocks of a compound statement that is no scope of its own."""
 
     def guard(branch: str, word: str, *nodes: ast.AST | None) -> Guard:
         text = " ".join([word, *(ast.dump(node) for node in nodes if node is not None)])
@@ -161,22 +161,8 @@ def _branches(statement: ast.stmt) -> tuple[tuple[Guard, list[ast.stmt]], ...]:
     return tuple(blocks)
 
 
-def _headed(statement: ast.stmt) -> Iterator[tuple[Kind, str, str]]:
-    """Names that the head of a compound statement binds."""
-    match statement:
-        case ast.For(target=target) | ast.AsyncFor(target=target):
-            targets = [target]
-        case ast.With(items=items) | ast.AsyncWith(items=items):
-            targets = [item.optional_vars for item in items if item.optional_vars is not None]
-        case _:
-            return
-    content = " ".join(ast.dump(target) for target in targets)
-    for name in (name for target in targets for name, _value in _targets(target, None) if name):
-        yield Kind.ATTRIBUTE, name, content
-
-
 def _bound(statement: ast.stmt) -> Iterator[tuple[Kind, str, str]]:
-    """(kind, name, content) of what a simple statement, a function or a class binds."""
+    """Give (kind, name, content) of what a statement binds itself, apart from its branches."""
     match statement:
         case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
             yield Kind.METHOD, name, ast.dump(statement)
@@ -189,44 +175,34 @@ def _bound(statement: ast.stmt) -> Iterator[tuple[Kind, str, str]]:
             for one in names:
                 name = f"{module}.*" if one.name == "*" else one.asname or one.name
                 yield Kind.MODULE_ATTR, name, f"from {module} import {one.name}"
-        case ast.Assign():
-            yield from _assigned(statement)
-        case ast.AnnAssign(target=ast.Name(id=name)) | ast.AugAssign(target=ast.Name(id=name)):
-            yield Kind.ATTRIBUTE, name, ast.dump(statement)
         case ast.Pass() | ast.Expr(value=ast.Constant()):
             return
         case _:
-            yield _nameless(statement)
+            yield from _assigned(statement)
 
 
-def _assigned(statement: ast.Assign) -> Iterator[tuple[Kind, str, str]]:
-    """Each name with its own value where the text tells them apart, else with the whole statement."""
-    pairs = [pair for target in statement.targets for pair in _targets(target, statement.value)]
-    if not any(name for name, _value in pairs):
-        yield _nameless(statement)
-        return
-    is_plain = all(name and value is not None for name, value in pairs)
-    for name, value in pairs:
-        if name:
-            yield Kind.ATTRIBUTE, name, ast.dump(value if is_plain and value is not None else statement)
-
-
-def _targets(target: ast.expr, value: ast.expr | None) -> Iterator[tuple[str, ast.expr | None]]:
-    """(name, value) of each part of a target: "" for one that is no name, None where the value cannot be told."""
-    match target:
-        case ast.Name(id=name):
-            yield name, value
-        case ast.Starred(value=inner):
-            yield from _targets(inner, None)
-        case ast.Tuple(elts=parts) | ast.List(elts=parts):
-            values: Sequence[ast.expr | None] = [None] * len(parts)
-            if isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(parts):
-                is_starred = any(isinstance(part, ast.Starred) for part in (*parts, *value.elts))
-                values = values if is_starred else value.elts
-            for part, one in zip(parts, values, strict=True):
-                yield from _targets(part, one)
+def _assigned(statement: ast.stmt) -> Iterator[tuple[Kind, str, str]]:
+    """Give the names that a statement assigns, or the statement's own text where it assigns none."""
+    match statement:
+        case ast.Assign(targets=targets):
+            content = ast.dump(statement)
+        case ast.AnnAssign(target=target) | ast.AugAssign(target=target):
+            targets, content = [target], ast.dump(statement)
+        case ast.For(target=target) | ast.AsyncFor(target=target):
+            targets, content = [target], ast.dump(target)
+        case ast.With(items=items) | ast.AsyncWith(items=items):
+            targets = [item.optional_vars for item in items if item.optional_vars is not None]
+            content = " ".join(map(ast.dump, targets))
         case _:
-            yield "", None
+            targets, content = [], ""
+    names = [one.id for target in targets for one in ast.walk(target) if isinstance(one, ast.Name) and _is_set(one)]
+    yield from ((Kind.ATTRIBUTE, name, content) for name in names)
+    if not names and not _branches(statement):
+        yield _nameless(statement)
+
+
+def _is_set(name: ast.Name) -> bool:
+    return isinstance(name.ctx, ast.Store)
 
 
 def _nameless(statement: ast.stmt) -> tuple[Kind, str, str]:

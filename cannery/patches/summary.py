@@ -1,8 +1,8 @@
 """The patch summary: computed changes in the layout that verl_npu prints, as JSON, and as an entry of its yaml.
 
-The layout is the plugin's own ("NPU Patch Summary"), so that the two can be held side by side. Some things it lacks are
-added, in brackets: that a file is no Python, that only its mode, comments or layout changed, and whose set it is where
-there are several for one repository.
+The layout is the plugin's own ("NPU Patch Summary"), so that the two can be compared. Brackets hold what it does not
+have: that a file is not Python, that only its mode, comments or layout changed, and who keeps a set where a repository
+has several.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ GAP = " " * 9
 
 
 def summary_page(repos: Iterable[RepoChanges]) -> list[str]:
-    """Return the whole page for several patch sets, in their order; those of one repository with whose they are."""
+    """Return the whole page for several patch sets, in their order; it names who keeps them if need be."""
     sets = tuple(repos)
     lines = [TOP]
     for repo in sets:
@@ -33,7 +33,7 @@ def summary_page(repos: Iterable[RepoChanges]) -> list[str]:
 
 
 def summary_lines(repo: str, files: Iterable[tuple[str, FileChanges]], keeper: str = "") -> list[str]:
-    """Return the section of one repository: (path, changes) of each file, in the order given; `keeper` is whose."""
+    """Return the section of one repository: (path, changes) of each file, in the order given; `keeper` keeps it."""
     lines = ["", f"================ {repo} Patch Summary{f' ({keeper})' if keeper else ''} ================"]
     for number, (path, changes) in enumerate(files, start=1):
         lines += ["", f"Patch File{number}: {path.replace('/', '.')}", *_file_lines(path, changes)]

@@ -18,7 +18,7 @@ CRLF_HEADER = re.compile(rb"^\+\+\+ .*\r$", re.MULTILINE)
 class Hunk:
     """A hunk of one file: its place among the file's hunks, its header, where it starts, and the lines it expects.
 
-    `end` is the line (1-based) of the patch behind it.
+    `end` is the line (1-based) of the patch after it.
     """
 
     number: int
@@ -31,8 +31,8 @@ class Hunk:
 def completed(text: bytes, lost: int) -> bytes:
     """Return the text of a patch that is cut off at its end, such that git reads it.
 
-    `lost` is how many context lines of its last hunk are damaged: 1, its last line has lost its end; 2, the line
-    behind that one is lost too.
+    `lost` is how many context lines of its last hunk are damaged: 1, its last line has no end; 2, the line after
+    that one is lost too.
     """
     headers = list(re.finditer(rb"^" + HUNK.pattern, text, re.MULTILINE))
     if headers and lost > 1:
@@ -49,9 +49,12 @@ def with_line_feeds(text: bytes) -> bytes:
 
 
 def strip_level(text: bytes) -> int:
-    """Return how many folders git takes off the paths: none where both sides of each file have the same path."""
-    sides = SIDES.findall(text)
-    return 0 if sides and all(old == new for old, new in sides) else 1
+    """Return how many folders git takes off the paths: none where both sides of each file are the same path.
+
+    That is how git writes them under `diff.noprefix`. Tools that write `a/` on both sides mean it as a prefix.
+    """
+    sides = [pair for pair in SIDES.findall(text) if b"/dev/null" not in pair]
+    return 0 if sides and all(old == new and not old.startswith((b"a/", b"b/")) for old, new in sides) else 1
 
 
 def hunks_of(text: bytes, path: str) -> tuple[Hunk, ...]:
@@ -60,7 +63,7 @@ def hunks_of(text: bytes, path: str) -> tuple[Hunk, ...]:
 
 
 def surplus(text: bytes) -> tuple[Hunk, int] | None:
-    """Return the first hunk that has more lines than its header counts, and where: git would pass over them."""
+    """Return the first hunk that has more lines than its header counts, and where: git would ignore them."""
     lines = [*text.split(b"\n"), b"", b""]
     for _, hunk in _hunks(text):
         line, after = lines[hunk.end - 1 : hunk.end + 1]
@@ -88,7 +91,7 @@ def _hunks(text: bytes) -> Iterator[tuple[str, Hunk]]:
 
 
 def _expected(lines: list[bytes], at: int, old: int, new: int) -> tuple[tuple[bytes, ...], int]:
-    """Return the lines that the hunk whose body starts at `at` expects, and the index behind the hunk."""
+    """Return the lines that the hunk whose body starts at `at` expects, and the index after the hunk."""
     found: list[bytes] = []
     while (old > 0 or new > 0) and at < len(lines):
         sign, line = lines[at][:1], lines[at][1:]

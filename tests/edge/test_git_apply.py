@@ -68,6 +68,7 @@ def applied(git: Git, text: bytes, tree: Files, lost: int = 0) -> PatchResult:
         (b"From: us\n\nA mail.\n---\n" + CHANGE + b"-- \n2.39.5\n", OLD, NEW),
         (b"diff --git a/x.py b/x.py\nindex 1234567..89abcde 100644\n" + CHANGE, OLD, NEW),
         (b"--- x.py\n+++ x.py\n" + HUNK, OLD, NEW),
+        (b"--- a/x.py\n+++ a/x.py\n" + HUNK, OLD, NEW),
         (b"--- a/x.py\t2026-01-01 10:00:00.0 +0000\n+++ b/x.py\t2026-01-02 10:00:00.0 +0000\n" + HUNK, OLD, NEW),
         (CHANGE.replace(b"\n", b"\r\n"), OLD, NEW),
         (HEAD + HUNK.replace(b"\n", b"\r\n").replace(b"@@\r", b"@@"), OLD.replace(b"\n", b"\r\n"), None),
@@ -90,7 +91,7 @@ def test_a_hunk_that_goes_to_another_line_is_a_note(git: Git) -> None:
     assert result.contents == {"x.py": b"more\n" + NEW}
     (moved,) = result.offsets
     assert (moved.path, moved.number, moved.line, moved.lines) == ("x.py", 1, 9, 1)
-    assert result.notes == ("made.patch: x.py: hunk 1 goes to line 9, +1 from where its header says",)
+    assert result.notes == ("made.patch: x.py: hunk 1 applies at line 9, +1 from its header's",)
 
 
 def test_context_that_differs_is_refused_with_file_and_hunk(git: Git) -> None:
@@ -132,6 +133,10 @@ def test_new_deleted_renamed_and_copied_files(git: Git) -> None:
     tree = Tree({"x.py": OLD, "run": b"#!\n"}, {"run"})
     new = b"--- /dev/null\n+++ b/a/new.py\n@@ -0,0 +1,2 @@\n+a\n+b\n"
     assert applied(git, new, tree).contents == {"a/new.py": b"a\nb\n"}
+    assert set(applied(git, new.replace(b"b/a", b"a") + b"--- x.py\n+++ x.py\n" + HUNK, tree).contents) == {
+        "a/new.py",
+        "x.py",
+    }
     gone = b"--- a/run\n+++ /dev/null\n@@ -1 +0,0 @@\n-#!\n"
     assert applied(git, gone, tree).contents == {"run": None}
     moved = b"diff --git a/run b/start\nsimilarity index 100%\nrename from run\nrename to start\n"

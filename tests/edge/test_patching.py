@@ -375,7 +375,7 @@ def test_tree_of_ones_own_is_patched_where_its_commit_fits(stack: Stack, tmp_pat
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("x = 1\ndef f(:\n", "helper.patch: engine/helper.py:2: with the patch it is no Python that can be read"),
+        ("x = 1\ndef f(:\n", "helper.patch: engine/helper.py:2: with the patch, the file is not Python"),
         (f"x = 1{' + 1' * 3000}\n", "helper.patch: engine/helper.py"),
     ],
 )
@@ -417,7 +417,7 @@ def test_folder_of_ones_own_comes_after_the_plugin(stack: Stack, tmp_path: Path)
     [
         ("0123456789", "engine", 3, "PATCHES: the patches for engine are for 0123456789, engine is at "),
         ("abcdefabc", "enginee", 2, "PATCHES: 'enginee' is no source of patched"),
-        ("branch", "engine", 3, "is named by no commit"),
+        ("branch", "engine", 3, "is not named by a commit"),
     ],
 )
 def test_folder_that_does_not_fit_is_refused(
@@ -441,10 +441,13 @@ def test_folder_without_a_set_is_refused(stack: Stack, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "words"),
     [
-        ("engine/{rev}/deeper/core.patch", "engine/{rev}/deeper/core.patch in PATCHES: no patch that would be applied"),
+        (
+            "engine/{rev}/deeper/core.patch",
+            "engine/{rev}/deeper/core.patch in PATCHES: not a patch that would be applied",
+        ),
         ("engine/{rev}/core.diff", "engine/{rev}/core.diff in PATCHES"),
         ("engine/core.patch", "engine/core.patch in PATCHES"),
-        ("engine/{rev}/two\nlines.patch", "is no name for a patch"),
+        ("engine/{rev}/two\nlines.patch", "is not a name for a patch"),
         ("engine/{rev}/.patch", ""),
         ("engine/.{rev}.cannery/core.patch", ""),
         ("engine/{rev}/README.md", ""),
@@ -735,12 +738,12 @@ def test_a_short_commit_is_looked_up_where_a_fetch_looks(
     assert (tmp_path / "sets/engine" / moved[:9] / "core.patch").is_file()
     for wrong in (stack.engine.git("rev-parse", f"{moved}^{{tree}}")[:9], "0123456789", moved[:6], "main"):
         done = stack.small(*words, wrong, *mirror)
-        assert (done.code, f"{wrong!r} is no known revision of engine" in done.err) == (2, True)
+        assert (done.code, f"{wrong!r} is not a known revision of engine" in done.err) == (2, True)
     cache = tmp_path / "git-cache"
     assert stack.small(*words, moved, *mirror).code == 0
     monkeypatch.setenv("CANNERY_CACHE", str(cache))
     assert stack.small(*words, moved, *mirror).code == 0, "its tars are in that cache now"
-    assert "is no known revision" in stack.small(*words, moved[:9]).err
+    assert "is not a known revision" in stack.small(*words, moved[:9]).err
     one, other = stack.engine.twins()
     assert one[:7] == other[:7]
     done = stack.small(*words, one[:7], *mirror)
@@ -789,10 +792,10 @@ def test_notes_of_several_sets_say_whose_they_are(stack: Stack, tmp_path: Path) 
     mine = two_sets(stack, tmp_path, core, far)
     done = stack.render("--patches", str(mine))
     assert done.code == 0, done.err
-    assert "engine: plugin: core.patch: engine/core.py: hunk 1 goes to line" in done.err
-    assert "engine: PATCHES: mine.patch: engine/core.py: hunk 1 goes to line" in done.err
+    assert "engine: plugin: core.patch: engine/core.py: hunk 1 applies at line" in done.err
+    assert "engine: PATCHES: mine.patch: engine/core.py: hunk 1 applies at line" in done.err
     shutil.rmtree(stack.small.root / "out")
-    assert "engine: core.patch: engine/core.py: hunk 1 goes to line" in stack.render().err
+    assert "engine: core.patch: engine/core.py: hunk 1 applies at line" in stack.render().err
 
 
 def test_port_tries_every_set_that_fits_each_on_what_those_before_left(stack: Stack, tmp_path: Path) -> None:
@@ -847,7 +850,7 @@ def test_port_is_exit_3_where_one_of_two_sets_does_not_apply(stack: Stack, tmp_p
     [
         (("port", "engine", "0000000000"), 2, "name the revision to try, or a folder with --tree"),
         (("port", "engine", "0000000000", "1" * 40), 3, "no patch set of engine is for commit 0000000000"),
-        (("port", "engin", "a", "b"), 2, "'engin' is no source component"),
+        (("port", "engin", "a", "b"), 2, "'engin' is not a source component"),
         (("port", "engine"), 2, "the following arguments are required: FROM"),
         (("summary",), 2, "the following arguments are required: PROFILE"),
         (("summary", "patched", "engine", "more"), 2, "build.py patches summary: one word too many: 'more'"),

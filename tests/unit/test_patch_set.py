@@ -34,9 +34,9 @@ def test_no_set_for_a_commit() -> None:
 
 @pytest.mark.parametrize("commit", ["main", "796871", "v0.7.3", COMMIT + "0"])
 def test_what_is_no_hash_is_refused_on_both_sides(commit: str) -> None:
-    with pytest.raises(FindingsError, match="is no commit"):
+    with pytest.raises(FindingsError, match="is not a commit"):
         find_set([empty_set(COMMIT)], commit)
-    with pytest.raises(FindingsError, match=f"the folder verl/{commit} is named by no commit") as error:
+    with pytest.raises(FindingsError, match=f"the folder verl/{commit} is not named by a commit") as error:
         find_set([empty_set(commit, "PATCHES")], COMMIT)
     assert error.value.where == "PATCHES"
 

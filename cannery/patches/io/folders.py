@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 SUFFIX = ".patch"
 OURS = "images/patches"
-# What may stand beside sets: what `patches new` keeps about them, a page for people, and verl_npu's own marker.
+# Files that may be beside sets: what `patches new` writes about them, a page for people, and verl_npu's own marker.
 BESIDE = frozenset({"patch_summary.yaml", "README.md", "__init__.py"})
 SHOWN = 3
 LAYOUT = "a folder of patch sets is laid out as <repo>/<commit>/<name>.patch"
@@ -28,7 +28,7 @@ LAYOUT = "a folder of patch sets is laid out as <repo>/<commit>/<name>.patch"
 def folder_sets(images: Path, own: Path | None) -> tuple[PatchSet, ...]:
     """Return the patch sets of images/patches and of the user's folder, in that order.
 
-    Raises `UsageError` for a user's folder without a set and for files that would be passed over, `UnableError` for
+    Raises `UsageError` for a user's folder without a set and for files that would be ignored, `UnableError` for
     what this user may not read.
     """
     found = _sets(images / "patches", OURS)
@@ -50,15 +50,15 @@ def _sets(folder: Path, origin: str) -> tuple[PatchSet, ...]:
         elif path.name not in BESIDE:
             strange.append("/".join(parts))
     if strange:
-        # What somebody has put there is meant: nothing of it is passed over.
+        # Somebody has put it there on purpose: it must not be ignored.
         more = f" and {len(strange) - SHOWN} more" if len(strange) > SHOWN else ""
-        what = f"{', '.join(strange[:SHOWN])}{more} in {origin}: no patch that would be applied"
+        what = f"{', '.join(strange[:SHOWN])}{more} in {origin}: not a patch that would be applied"
         raise UsageError(what, where=str(folder), hint=LAYOUT)
     return tuple(read_set(repo, rev, f"{origin}/{repo}/{rev}", texts) for (repo, rev), texts in sorted(by_set.items()))
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """Give all below `folder` that is no folder, without what begins with a dot; nothing where it is no folder."""
+    """Give every file below `folder` whose name does not begin with a dot; none where `folder` is not a folder."""
     if not folder.is_dir():
         return
     try:
@@ -75,7 +75,7 @@ def _files(folder: Path) -> Iterator[Path]:
 def _name(path: Path) -> str:
     name = path.name.removesuffix(SUFFIX)
     if not name or not name.isprintable():
-        raise UsageError(f"{path.name!a} is no name for a patch", where=str(path.parent), hint="name it anew")
+        raise UsageError(f"{path.name!a} is not a name for a patch", where=str(path.parent), hint="rename it")
     return name
 
 
@@ -87,7 +87,7 @@ def _content(path: Path) -> bytes:
 
 
 def _unreadable(path: Path, error: OSError) -> UnableError:
-    hint = "let the user who runs this read it, or take it away"
+    hint = "make it readable for you, or remove it"
     return UnableError(f"cannot be read: {error.strerror}", where=str(path), hint=hint)
 
 

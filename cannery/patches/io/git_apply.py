@@ -1,4 +1,4 @@
-"""Patches applied by git, in a repository of our own: no setting of the user's or of a tree's has a say.
+"""Patches applied by git in a repository of our own: settings of the user or of a tree have no effect.
 
 The repository holds only what a patch touches, so that a commit, a folder and a source distribution are alike.
 """
@@ -42,7 +42,7 @@ class Git:
     env: Mapping[str, str]
 
     def paths(self, patch: PatchFile) -> tuple[str, ...]:
-        """Return the paths that a patch names. Raises `FindingsError` for what git cannot read as a patch."""
+        """Return the paths that a patch names. Raises `FindingsError` for what git cannot read."""
         more = surplus(patch.text)
         if more:
             what = f"hunk {more[0].number} has more lines than its header counts"
@@ -56,12 +56,12 @@ class Git:
             found |= dict.fromkeys(os.fsdecode(line.split(b"\t", 2)[2]) for line in lines)
         bad = next((path for path in found if is_bad_path(path) or not path.isprintable()), None)
         if bad is not None:
-            hint = "a patch may name files of the tree alone"
-            raise FindingsError(f"it changes {bad!a}, which is no path in a tree", where=_file(patch), hint=hint)
+            hint = "a patch may only name files of the tree"
+            raise FindingsError(f"it changes {bad!a}, which is not a path in a tree", where=_file(patch), hint=hint)
         return tuple(found)
 
     def apply(self, patch: PatchFile, tree: Files) -> PatchResult:
-        """Return what `patch` does to `tree`. Raises `FindingsError` for what git cannot read as a patch."""
+        """Return what `patch` does to `tree`. Raises `FindingsError` for what git cannot read."""
         before = self._tree({path: _entry(tree, path) for path in self.paths(patch)})
         done = self._apply(patch, "--cached", "--verbose")
         said = done.stderr.decode(errors="replace")
@@ -151,13 +151,13 @@ def _checked(result: PatchResult) -> PatchResult:
 
 
 def _unread(patch: PatchFile, said: str) -> FindingsError:
-    """Return the error for a file that git does not take for a patch, of what it wrote."""
+    """Return the error for a file that git cannot read as a patch; `said` is what git wrote."""
     line = next((one for one in said.splitlines() if one.startswith(("error: ", "fatal: "))), said).strip()
     reason = line.partition(": ")[2].partition(" (allow with")[0]
     place = AT_LINE.fullmatch(reason)
     where = f"{_file(patch)}:{place[2]}" if place else _file(patch)
     hint = EDITED if patch.text.endswith(b"\n") else CUT_OFF
-    return FindingsError(f"it is no patch that git can read: {place[1] if place else reason}", where=where, hint=hint)
+    return FindingsError(f"git cannot read this patch: {place[1] if place else reason}", where=where, hint=hint)
 
 
 def _file(patch: PatchFile) -> str:

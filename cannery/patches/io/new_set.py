@@ -33,7 +33,7 @@ class NewSet:
 
 
 def new_set(repo: str, folder: Path, env: Mapping[str, str]) -> NewSet:
-    """Make a set of what differs from HEAD in a working tree, file by file; each is tried on HEAD before it is given.
+    """Make a set of what differs from HEAD in a working tree, file by file; each is tried on HEAD first.
 
     Raises `UsageError` as `working_tree`, `FindingsError` as `working_diff` and for what no patch of a file can hold.
     """
@@ -52,9 +52,9 @@ def new_set(repo: str, folder: Path, env: Mapping[str, str]) -> NewSet:
 
 
 def patch_names(paths: list[str]) -> dict[str, str]:
-    """Return {path: name of its patch}, no name twice: the file's own without its ending where no other file has it.
+    """Return {path: name of its patch}, each once: the file's own name without its ending where no other file has it.
 
-    Otherwise folders stand before it, then its ending behind it, and at last a number.
+    Otherwise with folders before it, then with its ending, and at last with a number.
     """
     names: dict[str, str] = {}
     for path in sorted(paths):
@@ -64,7 +64,7 @@ def patch_names(paths: list[str]) -> dict[str, str]:
 
 
 def _names_for(path: PurePosixPath) -> Iterator[str]:
-    """Yield names for the patch of one file, the shortest first, without an end."""
+    """Give names for the patch of one file, the shortest first; they never end."""
     parts = path.with_suffix("").parts
     yield from (_fit("_".join(parts[-take:])) for take in range(1, len(parts) + 1))
     whole = _fit("_".join(path.parts))

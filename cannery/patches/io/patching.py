@@ -61,7 +61,7 @@ def with_patches(plan: Plan, inputs: PatchInputs) -> Plan:
     """Return `plan` with what its patches make of the sources; their trees are fetched where they are not there yet.
 
     A plan that has it comes back as it is. Raises `BuildFailedError` naming patch, file and hunk where one does not
-    apply or changes nothing, `FindingsError` for what is no patch; and whatever `inputs.fetch` raises.
+    apply or changes nothing, `FindingsError` for what is not a patch; and whatever `inputs.fetch` raises.
     """
     if plan.patched or plan.not_patched:
         return plan
@@ -107,8 +107,8 @@ def _why_not(group: Sequence[PatchSet], chosen: Chosen | None, step: SourceStep 
         return f"the patches are for commit {wanted}, and the image has release {release}"
     if step.commit and find_set(group, step.commit) is not None:
         return ""
-    whose = "your tree is" if step.is_local else "the image has commit"
-    return f"the patches are for commit {wanted}, and {whose} {'at ' * step.is_local}{step.commit or 'no commit'}"
+    has = "your tree is at" if step.is_local else "the image has commit"
+    return f"the patches are for commit {wanted}, and {has} {step.commit or 'no commit'}"
 
 
 def _patched(work: _Work, step: SourceStep) -> PatchedTree:

@@ -88,7 +88,7 @@ def source_component(catalog: Catalog, repo: str) -> str:
     name = component_named(catalog, repo)
     if name is None:
         known = {name for name, one in catalog.components.items() if one.kind.is_source}
-        raise UsageError(f"{repo!r} is no source component", hint=did_you_mean(repo, known))
+        raise UsageError(f"{repo!r} is not a source component", hint=did_you_mean(repo, known))
     return name
 
 
@@ -111,9 +111,9 @@ def all_sets(where: Places, component: str, own: Sequence[PatchSet], stack: Exit
 
 
 def some_commit(text: str) -> str:
-    """Return a commit's full or short hash as git writes it; raise `UsageError` for what is none."""
+    """Return a commit's full or short hash as git writes it; raise `UsageError` for anything else."""
     if not HASH.fullmatch(text.lower()):
-        raise UsageError(f"{text!r} is no commit", hint=f"give a hash of {SHORTEST} to 40 hex digits")
+        raise UsageError(f"{text!r} is not a commit", hint=f"give a hash of {SHORTEST} to 40 hex digits")
     return text.lower()
 
 
@@ -130,11 +130,11 @@ def full_commit(where: Places, component: str, text: str) -> str:
         return found[0]
     if found:
         what = f"{text!r} is the beginning of {len(found)} commits of {component}: {', '.join(found)}"
-        raise UsageError(what, hint="give more digits of the one that is meant")
+        raise UsageError(what, hint="give more digits")
     if not COMMIT.fullmatch(text):
         names = ", ".join(commit[:SHOWN] for commit in known.revisions)
         hint = f"name a commit in full (40 hex digits), or one of {names}; a folder goes with --tree"
-        raise UsageError(f"{text!r} is no known revision of {component}", hint=hint)
+        raise UsageError(f"{text!r} is not a known revision of {component}", hint=hint)
     return text
 
 
@@ -166,7 +166,7 @@ def ported(
 
 
 def _merged(git: Git, plain: Ported, now: Layered, done: Sequence[PatchFile], start: Callable[[], Files]) -> Ported:
-    """Merge what a patch changes of the tree that it is for, behind those in `done`, into the tree `now`.
+    """Merge what a patch changes in the tree that it is for, after those in `done`, into the tree `now`.
 
     `plain` is returned where that tree cannot be had, or the patch does not fit there either.
     """

@@ -1,7 +1,7 @@
 """What the patches of an image change, read from the trees by their syntax, and where a plugin's own table differs.
 
-Sets are tried as a build applies them, each on what those before it left. Patches that the image is without are tried
-alone on the tree that there is, so that all of a set can be looked at.
+Sets are tried as a build applies them, each on what those before it left. Patches that the image does not
+get are tried alone on the tree that there is, so that all of a set is listed.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cannery.errors import BuildFailedError
+from cannery.patches.edits import TAKING_OVER, edited
 from cannery.patches.result import Problem
-from cannery.patches.tree_edits import TAKING_OVER, edited
 from cannery.util.io.files import sha256_bytes
 from cannery.vocab import Install
 
@@ -44,8 +44,8 @@ class TreeSoFar:
 class Applied:
     """One patch or edit: {path: (before it, after it)}; functions are recorded of patches alone.
 
-    `is_there`: a user's own tree had it; before it is then the tree without it. `modes` are the paths of which it
-    changes whether they can be executed.
+    `is_there`: a user's own tree had it; `files` then have the tree without it first. `modes` are the paths that it
+    makes executable, or no longer executable.
     """
 
     name: str
@@ -64,7 +64,7 @@ class Applied:
 
 
 def apply_patches(git: Git, tree: TreeSoFar, patches: PatchSet, port: str) -> None:
-    """Apply a set, patch by patch. One that a user's own tree has already is no fault.
+    """Apply a set, patch by patch. A patch that a user's own tree has already is left as it is.
 
     `port` is the command that shows more of a misfit. Raises `BuildFailedError` that names patch, file and hunk.
     """

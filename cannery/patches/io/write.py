@@ -1,4 +1,4 @@
-"""Patch sets written into a folder, all or nothing, and the patch_summary.yaml that tells of them."""
+"""Patch sets written into a folder, all or nothing, and the patch_summary.yaml beside them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def write_set(folder: Path, texts: Mapping[str, bytes]) -> None:
     """Write {name: content} into a new folder, all or nothing.
 
-    Raises `UsageError` where the folder holds something already, `UnableError` where it cannot be written.
+    Raises `UsageError` where the folder is not empty, `UnableError` where it cannot be written.
     """
     part = folder.with_name(f".{folder.name}.cannery")
     try:
@@ -36,25 +36,25 @@ def write_set(folder: Path, texts: Mapping[str, bytes]) -> None:
         shutil.rmtree(part, ignore_errors=True)
 
 
-def write_told_set(folder: Path, texts: Mapping[str, bytes], told: Path, summary: str) -> None:
-    """Write a set as `write_set`, and `summary` to the file `told`: both, or neither; signals wait meanwhile.
+def write_set_and_summary(folder: Path, texts: Mapping[str, bytes], path: Path, summary: str) -> None:
+    """Write a set as `write_set`, and `summary` to the file `path`: both, or neither; signals wait meanwhile.
 
     Raises as `write_set`.
     """
     with signals_held():
         write_set(folder, texts)
         try:
-            write_atomic(told, summary)
+            write_atomic(path, summary)
         except OSError as error:
-            # A set that the summary does not tell of would stand in the way of the next try.
+            # A set that the summary does not have would block the next try.
             shutil.rmtree(folder, ignore_errors=True)
-            raise unwritable(error, told) from error
+            raise unwritable(error, path) from error
 
 
-def read_told(path: Path) -> str:
+def read_summary_text(path: Path) -> str:
     """Return the text of a patch_summary.yaml, "" where there is none.
 
-    Raises `UsageError` for what is no text, `UnableError` for what cannot be read.
+    Raises `UsageError` for what is not text, `UnableError` for what cannot be read.
     """
     try:
         return path.read_text(encoding="utf-8")
@@ -66,7 +66,7 @@ def read_told(path: Path) -> str:
     except IsADirectoryError as error:
         hint = "move it away, or name another --output"
         raise UsageError(
-            "is a folder; patch sets are told of in a file of this name", where=str(path), hint=hint
+            "is a folder; the summary of patch sets is a file of this name", where=str(path), hint=hint
         ) from error
     except OSError as error:
         hint = "make it readable for you, or name another --output"

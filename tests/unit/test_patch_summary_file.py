@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from cannery.errors import UsageError
-from cannery.patches.yaml_file import HEAD, with_version
+from cannery.patches.summary_file import HEAD, with_version
 
 REV = "1234567890" * 4  # which YAML reads as a number where no quotes are
 OTHER = "abcdef0123" * 4
@@ -109,5 +109,5 @@ def test_two_versions_of_one_revision_become_one() -> None:
     ["[" * 600, "a: 2020-13-45\n", "- a\n", "x", "patches: 3\n", "patches: [{}]\n", "patches: [\n", "a: \x01\n"],
 )
 def test_what_is_no_summary_is_the_users(text: str) -> None:
-    with pytest.raises(UsageError, match="is not as verl_npu has it"):
+    with pytest.raises(UsageError, match="does not have verl_npu's form"):
         added(text)

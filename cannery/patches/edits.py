@@ -1,4 +1,4 @@
-"""Edits that a plugin's setup.py would make to other trees, made here: by what a file says (AST), each only once.
+"""Edits that a plugin's setup.py would make to other trees, made here by the file's syntax (AST), each only once.
 
 A PEP 660 install never runs them (pip from 25.3 on, uv), and `python setup.py develop` edits whatever it finds.
 """
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from cannery.catalog.component import Edit
 
-# The module of ours that is laid beside an edited file, with the functions that it takes over (templates/tools/plugin).
+# Our module beside an edited file, with the functions that it takes over (templates/tools/plugin).
 TAKING_OVER = "cannery_patches"
 CONSTRUCTS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -23,7 +23,7 @@ CONSTRUCTS = (ast.FunctionDef, ast.AsyncFunctionDef)
 def edited(edit: Edit, before: bytes) -> bytes:
     """Return the file after `edit`; the same bytes when all of it is in there already.
 
-    Raises `BuildFailedError` for a file that is not Python, or without the place that the edit is about.
+    Raises `BuildFailedError` for a file that is not Python, or does not have the place that the edit changes.
     """
     try:
         tree = ast.parse(before)
@@ -41,7 +41,7 @@ def _action(edit: Edit) -> Callable[[Edit, bytes, ast.Module], bytes]:
 
 
 def _failed(edit: Edit, what: str) -> BuildFailedError:
-    hint = f"the edit stands in images/components, `edits`, {edit.name}; it is for another commit of {edit.component}"
+    hint = f"the edit is in images/components, `edits`, {edit.name}; it is for another commit of {edit.component}"
     return BuildFailedError(f"edit {edit.name}: {edit.file} {what}", where=edit.component, hint=hint)
 
 
@@ -68,7 +68,7 @@ def _bound(tree: ast.Module) -> Iterator[str]:
 
 
 def _comment_out(edit: Edit, before: bytes, tree: ast.Module) -> bytes:
-    """Comment a statement of the module out, wherever it stands at the module's own level."""
+    """Comment out a statement of the module, wherever it is at the module's own level."""
     wanted = ast.dump(ast.parse(edit.comments_out or "").body[0])
     lines = before.splitlines(keepends=True)
     found = [node for node in tree.body if ast.dump(node) == wanted]
@@ -106,7 +106,7 @@ def _typing_names(edit: Edit, before: bytes, tree: ast.Module) -> bytes:
 
 
 def _take_over(edit: Edit, before: bytes, tree: ast.Module) -> bytes:
-    """Put an import from our own module into the place of each function that is named; nothing of it is looked at."""
+    """Put an import from our own module into the place of each function that is named; its text is not read."""
     lines = before.splitlines(keepends=True)
     functions = {node.name: node for node in tree.body if isinstance(node, CONSTRUCTS)}
     missing = [name for name in edit.takes_over if name not in functions]

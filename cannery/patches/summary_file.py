@@ -32,7 +32,7 @@ def with_version(text: str, repo: str, rev: str, folder: str, files: Sequence[Ma
             return edited
     except (yaml.YAMLError, AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
         hint = "remove it, or write to another folder with --output"
-        raise UsageError(f"patch_summary.yaml is not as verl_npu has it: {error}", hint=hint) from error
+        raise UsageError(f"patch_summary.yaml does not have verl_npu's form: {error}", hint=hint) from error
     return _top(text) + _dump(wanted)
 
 
@@ -57,7 +57,7 @@ def _is_replaced(rev: object, folder: object, version: Mapping[str, Any]) -> boo
 
 @dataclass(frozen=True)
 class _Cut:
-    """What stands from `start` to `end` in a text, and what takes its place."""
+    """The part of a text from `start` to `end`, and what replaces it."""
 
     start: int
     end: int
@@ -78,7 +78,7 @@ def _edited(text: str, repo: str, version: Mapping[str, Any]) -> str | None:
         return None
     mine = next((one for one in entries.value if getattr(_child(one, "repo"), "value", None) == repo), None)
     if mine is None:
-        cuts = [_behind(text, entries, {"repo": repo, CURRENT: version["rev"], VERSIONS: [version]})]
+        cuts = [_after(text, entries, {"repo": repo, CURRENT: version["rev"], VERSIONS: [version]})]
     else:
         current, versions = _child(mine, CURRENT), _child(mine, VERSIONS)
         if not isinstance(current, yaml.ScalarNode) or not _is_block(versions):
@@ -96,11 +96,11 @@ def _version_cut(text: str, versions: yaml.SequenceNode, version: Mapping[str, A
         if _is_replaced(rev, folder, version):
             body = _dump(version).rstrip("\n").replace("\n", "\n" + " " * one.start_mark.column)
             return _Cut(one.start_mark.index, _end(one), body)
-    return _behind(text, versions, version)
+    return _after(text, versions, version)
 
 
-def _behind(text: str, items: yaml.SequenceNode, item: Mapping[str, Any]) -> _Cut:
-    """Put an item behind the last one of a list in block style, and behind a comment in its last line."""
+def _after(text: str, items: yaml.SequenceNode, item: Mapping[str, Any]) -> _Cut:
+    """Put an item after the last one of a list in block style, and after a comment in its last line."""
     at = text.find("\n", _end(items))
     at = len(text) if at < 0 else at
     lines = _dump([item]).rstrip("\n").split("\n")
@@ -118,7 +118,7 @@ def _is_block(node: yaml.Node | None) -> TypeGuard[yaml.SequenceNode]:
 
 
 def _end(node: yaml.Node) -> int:
-    """Return where a node's last word ends: the mark of a block itself lies behind the comments that follow it."""
+    """Return where a node's last word ends: the mark of a block itself is after the comments that follow it."""
     if not isinstance(node, yaml.CollectionNode) or node.flow_style:
         return int(node.end_mark.index)
     last = node.value[-1]
