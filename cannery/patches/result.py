@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 EXECUTABLE = "100755"
 # Of each side of a conflict so many lines are shown, cut at this width.
 SHOWN_LINES = 12
-WIDTH = 100
+WIDTH = 160
 # What git writes with `apply --verbose` under LC_ALL=C.
 CHECKED = re.compile(r"Checking patch (.+)\.\.\.")
 MOVED = re.compile(r"Hunk #(\d+) succeeded at (\d+) \(offset (-?\d+) lines?\)\.")

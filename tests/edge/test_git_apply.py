@@ -287,6 +287,17 @@ def test_a_conflict_shows_both_sides(git: Git) -> None:
     assert [line for line in first.sides if line[0] not in "<=>|"] == ["upstream", "line 10", "changed"]
 
 
+def test_the_result_of_a_patch_at_another_place_does_not_count(git: Git) -> None:
+    body = b"    a = 1\n    b = 2\n    log()\n    c = 3\n    d = 4\n"
+    before = b"def f():\n" + body + b"\n\ndef g():\n" + body.replace(b"    log()\n", b"")
+    text = HEAD + b"@@ -2,5 +2,4 @@ def f():\n     a = 1\n     b = 2\n-    log()\n     c = 3\n     d = 4\n"
+    upstream = before.replace(b"    log()\n", b"    log(2)\n")
+    tree = Tree({"x.py": upstream})
+    assert applied(git, text, tree).already, "git finds it in g"
+    ((_, (one,)),) = ported(git, [patches("us", core=text)], tree, lambda: Tree({"x.py": before}))
+    assert (one.result.ok, [problem.path for problem in one.result.problems]) == (False, ["x.py"])
+
+
 def test_sets_of_several_origins_are_written_apart() -> None:
     origins = ("verl-npu at 09b8c1253af0", "images/patches/verl/796871d7d", "PATCHES/verl/796871d7d")
     sets = [patches(origin) for origin in origins]

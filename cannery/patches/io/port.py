@@ -156,7 +156,8 @@ def ported(
         results = []
         for file in one.files:
             result = Ported(git.apply(file, now))
-            if not result.result.ok:
+            # What a patch makes may be in the file at another place than the patch is for.
+            if result.result.already or not result.result.ok:
                 result = _merged(git, result, now, done, start)
             results.append(result)
             now.add(() if result.result.already else result.result.changes)
