@@ -6,80 +6,35 @@ Imports and statements without a name need not be listed. Words of the writer's 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Any
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from cannery.errors import UsageError
 from cannery.patches.changes import Action
 from cannery.patches.scope import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from cannery.patches.changes import Member, PatchChanges, RepoChanges
 
 WORTH_LISTING = frozenset({Kind.METHOD, Kind.ATTRIBUTE})
 # A changed class is `updated` in the table and a changed method `replaced`: the same thing happened.
 CHANGED = frozenset({Action.REPLACED, Action.UPDATED})
-# A key without a value is an empty list to the plugin too.
-_listed = BeforeValidator(lambda value: value or ())
 
 
-class _Part(BaseModel):
-    """A mapping of the table; other keys of it print nothing."""
+@dataclass(frozen=True)
+class Version:
+    """The patches for one commit: `files` are {patch: {changed name: action}}.
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-
-class Listed(_Part):
-    """A listed member of a class or of the module."""
-
-    action: str
-    name: str
-
-
-class ListedClass(Listed):
-    """A listed class."""
-
-    changes: Annotated[tuple[Listed, ...], _listed] = ()
-
-
-class Diff(_Part):
-    """What is listed of one patch."""
-
-    class_changes: Annotated[tuple[ListedClass, ...], _listed] = ()
-    module_changes: Annotated[tuple[Listed, ...], _listed] = ()
-
-
-class ListedFile(_Part):
-    """One patch, by its name."""
-
-    name: str
-    diff: Diff
-
-
-class Version(_Part):
-    """A commit and the folder of its patches."""
-
-    rev: str
-    dir: str
-    files: Annotated[tuple[ListedFile, ...], _listed]
-
-
-class ListedRepo(_Part):
-    """A repository; the plugin prints the version whose `rev` is `current_rev`."""
+    A name is that of the module's member, `class Name`, or `Class.member`.
+    """
 
     repo: str
-    current_rev: str
-    versions: Annotated[tuple[Version, ...], _listed]
-
-
-class Table(_Part):
-    """A whole patch_summary.yaml."""
-
-    patches: Annotated[tuple[ListedRepo, ...], _listed]
+    rev: str
+    folder: str
+    files: Mapping[str, Mapping[str, str]]
 
 
 @dataclass(frozen=True)
@@ -96,54 +51,58 @@ class Difference:
         return f"{place}: the summary lists {self.said}; {self.so}"
 
 
-def read_table(text: str, where: str) -> Table:
+def read_table(text: str, where: str) -> tuple[Version, ...]:
     """Read a patch_summary.yaml, scalars as they are written; `where` is how messages call the file.
 
-    Raises `UsageError` for broken YAML and for fields that are missing or of another form.
+    Keys that the plugin does not print are ignored. Raises `UsageError` for what is not such a file.
     """
-    hint = "see the fields of patch_summary.yaml in the plugin's quick_start"
     try:
-        return Table.model_validate(yaml.load(text, Loader=yaml.BaseLoader))  # noqa: S506 - it makes texts alone
-    except yaml.YAMLError as error:
-        raise UsageError(f"is no YAML: {error}", where=where, hint=hint) from error
-    except ValidationError as error:
-        found = error.errors(include_url=False)[0]
-        field = ".".join(map(str, found["loc"])) or "the file"
-        raise UsageError(f"{field}: {found['msg']}", where=where, hint=hint) from error
+        value = yaml.BaseLoader(text).get_single_data()
+        return tuple(
+            Version(entry["repo"], version["rev"], version["dir"], dict(map(_file, version["files"] or ())))
+            for entry in value["patches"] or ()
+            for version in entry["versions"] or ()
+        )
+    except (yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
+        hint = "see the fields of patch_summary.yaml in the plugin's quick_start"
+        raise UsageError(f"does not have verl_npu's form: {error}", where=where, hint=hint) from error
 
 
-def differences(computed: Iterable[RepoChanges], table: Table) -> Iterator[Difference]:
+def _file(value: Mapping[str, Any]) -> tuple[str, dict[str, str]]:
+    """Return a patch's name and {changed name: action} of what is listed of it."""
+    classes, members = (value["diff"].get(key) or () for key in ("class_changes", "module_changes"))
+    found = {_named(one): one["action"] for one in members}
+    for one in classes:
+        found[f"class {one['name']}"] = one["action"]
+        found |= {f"{one['name']}.{part['name']}": part["action"] for part in one.get("changes") or ()}
+    return value["name"], found
+
+
+def _named(member: Mapping[str, str]) -> str:
+    return f"class {member['name']}" if member.get("kind") == Kind.CLASS else member["name"]
+
+
+def differences(computed: Iterable[RepoChanges], table: Sequence[Version]) -> Iterator[Difference]:
     """Give where the table differs from what was computed, by repository and patch.
 
     Repositories and versions of the table that are not in `computed` are not compared.
     """
     for repo in computed:
         versions = [
-            version
-            for entry in table.patches
-            if entry.repo == repo.repo
-            for version in entry.versions
-            if version.dir == repo.rev or version.rev.startswith(repo.rev)
+            one for one in table if one.repo == repo.repo and (one.folder == repo.rev or one.rev.startswith(repo.rev))
         ]
         if not versions:
             yield Difference(repo.repo, "", f"nothing for {repo.rev}", "there are patches for it")
             continue
-        listed = {file.name: file.diff for version in versions for file in version.files}
+        listed = {name: entries for version in versions for name, entries in version.files.items()}
         for patch in repo.patches:
             if patch.name not in listed:
                 yield Difference(repo.repo, patch.name, "nothing of this patch", f"it changes {_all(patch)}")
                 continue
-            for said, so in _of_patch(_entries(listed[patch.name]), patch):
+            for said, so in _of_patch(listed[patch.name], patch):
                 yield Difference(repo.repo, patch.name, said, so)
         for name in listed.keys() - {patch.name for patch in repo.patches}:
             yield Difference(repo.repo, name, "a patch of this name", f"{repo.rev} has none")
-
-
-def _entries(diff: Diff) -> dict[str, str]:
-    """Return {name: action} of what is listed of a patch; members of a class as `Class.name`."""
-    members = {f"{one.name}.{inner.name}": inner.action for one in diff.class_changes for inner in one.changes}
-    classes = {one.name: one.action for one in diff.class_changes}
-    return {**members, **{one.name: one.action for one in diff.module_changes}, **classes}
 
 
 def _of_patch(listed: Mapping[str, str], patch: PatchChanges) -> Iterator[tuple[str, str]]:
@@ -152,6 +111,9 @@ def _of_patch(listed: Mapping[str, str], patch: PatchChanges) -> Iterator[tuple[
     every = wanted | _changes(patch, only_worth=False)
     for name, action in listed.items():
         if name not in every:
+            outer = f"class {name.rpartition('.')[0]}"
+            if outer in listed and outer not in every:
+                continue  # the class itself is reported
             yield f"{name} as {action}", "the patch does not change it"
         elif action in set(Action) and action != every[name] and not {Action(action), every[name]} <= CHANGED:
             yield f"{name} as {action}", f"it is {every[name]}"
@@ -174,7 +136,7 @@ def _changes(patch: PatchChanges, *, only_worth: bool = True) -> dict[str, Actio
     for file in patch.files:
         found |= named(file.module_members)
         for one in file.classes:
-            found[one.name] = one.action
+            found[f"class {one.name}"] = one.action
             if one.action in CHANGED or not only_worth:
                 found |= named(one.members, f"{one.name}.")
     return found

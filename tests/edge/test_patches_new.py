@@ -182,7 +182,7 @@ def test_new_beside_a_broken_summary_writes_nothing(stack: Stack, tmp_path: Path
     assert (out / "patch_summary.yaml").read_bytes() == content
 
 
-def test_folder_has_no_file_behind_a_link(tmp_path: Path) -> None:
+def test_links_in_a_folder_are_not_followed(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "real/a.py").write_text("a\n")
     (tmp_path / "file.py").symlink_to("real/a.py")
@@ -201,7 +201,7 @@ def test_folder_has_no_file_behind_a_link(tmp_path: Path) -> None:
     assert failed.value.hint == "make it readable for you"
 
 
-def test_new_tells_what_git_refuses(stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_reports_what_git_refuses(stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "sets"
     empty = Repo(tmp_path / "empty")
     code, said = new(stack, empty.path, out)

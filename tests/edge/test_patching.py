@@ -379,7 +379,7 @@ def test_tree_of_ones_own_is_patched_where_its_commit_fits(stack: Stack, tmp_pat
         (f"x = 1{' + 1' * 3000}\n", "helper.patch: engine/helper.py"),
     ],
 )
-def test_patch_that_makes_no_python_is_told_with_its_file(stack: Stack, text: str, words: str) -> None:
+def test_patch_that_makes_no_python_is_named_with_its_file(stack: Stack, text: str, words: str) -> None:
     stack.write(plugin_files(stack, helper=diff(stack.engine, "engine/helper.py", text)))
     done = stack.render()
     assert (done.code, words in done.err) == (3, True), done.err
@@ -454,7 +454,7 @@ def test_folder_without_a_set_is_refused(stack: Stack, tmp_path: Path) -> None:
         ("__init__.py", ""),
     ],
 )
-def test_nothing_in_a_folder_of_ones_own_is_passed_over(stack: Stack, tmp_path: Path, path: str, words: str) -> None:
+def test_nothing_in_a_folder_of_ones_own_is_ignored(stack: Stack, tmp_path: Path, path: str, words: str) -> None:
     stack.write(plugin_files(stack, core=diff(stack.engine, "engine/core.py", PATCHED_FILE)))
     rev = stack.commit[:9]
     mine = own_folder(tmp_path, rev, diff(stack.engine, "engine/mine.py", "x = 1\n"))
@@ -506,7 +506,7 @@ def test_renamed_program_can_be_executed_still(stack: Stack, tmp_path: Path) -> 
 MODE = "diff --git a/engine/core.py b/engine/core.py\nold mode 100644\nnew mode 100755\n"
 
 
-def test_a_patch_of_modes_alone_is_laid_over_and_told(stack: Stack, tmp_path: Path) -> None:
+def test_a_patch_of_modes_alone_is_laid_over_and_recorded(stack: Stack, tmp_path: Path) -> None:
     stack.write(plugin_files(stack, core=diff(stack.engine, "engine/core.py", PATCHED_FILE)))
     sets = own_folder(tmp_path, stack.commit[:9], MODE)
     done = stack.render("--patches", str(sets))
@@ -560,7 +560,7 @@ def test_a_mode_is_kept_by_new_and_port(stack: Stack, tmp_path: Path) -> None:
     assert (tmp_path / "ported/PATCHES/engine" / moved[:9] / "mode.patch").read_text() == MODE
 
 
-def test_tree_at_another_commit_is_told_and_built(stack: Stack, tmp_path: Path) -> None:
+def test_tree_at_another_commit_is_built_and_its_patches_are_named(stack: Stack, tmp_path: Path) -> None:
     stack.write(plugin_files(stack, core=diff(stack.engine, "engine/core.py", PATCHED_FILE)))
     mine = tmp_path / "mine"
     (mine / "engine").mkdir(parents=True)
@@ -590,7 +590,7 @@ def test_sets_of_the_checkout_are_for_the_commits_that_they_name(stack: Stack) -
     assert f"{stack.commit[:12]}  plugin at " in listed
 
 
-def test_summary_tells_what_patches_do_and_how_the_plugin_differs(stack: Stack) -> None:
+def test_summary_lists_what_patches_change_and_how_the_plugin_differs(stack: Stack) -> None:
     more = PATCHED_FILE.replace("engine.start()", "engine.start() + 1")
     stack.write(plugin_files(stack, core=diff(stack.engine, "engine/core.py", more)))
     done = stack("patches", "summary", "patched")
@@ -606,7 +606,7 @@ def test_summary_tells_what_patches_do_and_how_the_plugin_differs(stack: Stack) 
     assert stack("patches", "summary", "patched", "nothing").code == 3
 
 
-def test_summary_of_a_plugin_is_held_against_its_own_sets(stack: Stack, tmp_path: Path) -> None:
+def test_summary_of_a_plugin_is_compared_with_its_own_sets(stack: Stack, tmp_path: Path) -> None:
     other = diff(stack.engine, "engine/core.py", ENGINE_FILE.replace("engine.start()", "engine"))
     mine = two_sets(stack, tmp_path, diff(stack.engine, "engine/core.py", PATCHED_FILE), other)
     done = stack("patches", "summary", "patched", "--patches", str(mine))
@@ -690,7 +690,7 @@ def test_summary_tries_patches_on_the_tree_that_is_there(stack: Stack, tmp_path:
     assert "engine/new: the summary lists nothing of this patch" in done.out
 
 
-def test_port_tells_each_hunk_and_writes_what_applies(stack: Stack, tmp_path: Path) -> None:
+def test_port_reports_each_patch_and_writes_what_applies(stack: Stack, tmp_path: Path) -> None:
     stack.write(plugin_files(stack, core=diff(stack.engine, "engine/core.py", PATCHED_FILE)))
     done = stack.small("patches", "port", "engine", stack.commit[:9], stack.other, "--git-mirror", str(stack.mirror))
     assert done.code == 3
@@ -771,7 +771,7 @@ def test_a_short_commit_that_two_sets_are_for_is_refused(stack: Stack, tmp_path:
     assert (done.code, "1 of 1 applies" in done.out) == (0, True), done.err
 
 
-def test_a_misfit_of_ones_own_tree_is_looked_at_in_that_tree(stack: Stack, tmp_path: Path) -> None:
+def test_a_misfit_of_ones_own_tree_is_ported_in_that_tree(stack: Stack, tmp_path: Path) -> None:
     stack.write(plugin_files(stack, core=diff(stack.engine, "engine/core.py", PATCHED_FILE)))
     mine = tmp_path / "my tree"
     shutil.copytree(stack.engine.path, mine)
@@ -785,7 +785,7 @@ def test_a_misfit_of_ones_own_tree_is_looked_at_in_that_tree(stack: Stack, tmp_p
     assert (shown.code, ">>>>>>>" in shown.out, "return 7" in shown.out) == (3, True, True), shown.err
 
 
-def test_notes_of_several_sets_say_whose_they_are(stack: Stack, tmp_path: Path) -> None:
+def test_notes_of_several_sets_name_who_keeps_them(stack: Stack, tmp_path: Path) -> None:
     core = diff(stack.engine, "engine/core.py", PATCHED_FILE)
     far = diff(stack.engine, "engine/core.py", ENGINE_FILE.replace("engine.start()", "engine"))
     core, far = (re.sub(r"@@ -(\d+)(,\d+) \+\d+", r"@@ -1\1\2 +1\1", text) for text in (core, far))
@@ -858,7 +858,7 @@ def test_port_is_exit_3_where_one_of_two_sets_does_not_apply(stack: Stack, tmp_p
         (("new", "engine"), 2, "name the working tree with --tree"),
     ],
 )
-def test_wrong_words_are_told(stack: Stack, words: tuple[str, ...], code: int, error: str) -> None:
+def test_wrong_words_are_an_error(stack: Stack, words: tuple[str, ...], code: int, error: str) -> None:
     stack.write(plugin_files(stack, core=diff(stack.engine, "engine/core.py", PATCHED_FILE)))
     mirror = ("--git-mirror", str(stack.mirror)) if words[0] in {"port", "summary"} else ()
     done = stack.small("patches", *words, *mirror)

@@ -111,7 +111,7 @@ def test_comments_layout_and_order_are_no_change(before: str, after: str) -> Non
         ("if a:\n    f()\n", "if b:\n    f()\n", ["replaced statement f()"]),
     ],
 )  # fmt: skip
-def test_what_stands_under_a_condition_counts_with_it(before: str, after: str, expected: list[str]) -> None:
+def test_a_name_under_a_condition_counts_with_it(before: str, after: str, expected: list[str]) -> None:
     assert of_module(before, after) == expected
 
 

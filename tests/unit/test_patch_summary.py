@@ -18,7 +18,7 @@ from cannery.patches.changes import (
     RepoChanges,
     python_changes,
 )
-from cannery.patches.plugin_table import Difference, Table, differences, read_table
+from cannery.patches.plugin_table import Difference, Version, differences, read_table
 from cannery.patches.scope import Kind
 from cannery.patches.summary import entry, summary_lines, summary_page, summary_value
 
@@ -60,7 +60,7 @@ def repo(*patches: PatchChanges, rev: str = REV[:9]) -> RepoChanges:
     return RepoChanges("transformers", rev, patches or (PatchChanges("model", (changed(),)),))
 
 
-def written(diff: str, name: str = "model", rev: str = REV) -> Table:
+def written(diff: str, name: str = "model", rev: str = REV) -> tuple[Version, ...]:
     """A patch_summary.yaml with one entry, whose `diff` is given."""
     text = f"""\
 patches:
@@ -199,17 +199,21 @@ def test_a_summary_that_is_right_has_no_difference_without_imports_and_members_o
     ("old", "new", "expected"),
     [
         (GMM, "- {action: added, name: gmm}",
-         ["gmm as added | the patch does not change it", "no Gmm | it is added"]),
+         ["class gmm as added | the patch does not change it", "no class Gmm | it is added"]),
         ("action: added, kind: method, name: _init_dp", "action: replaced, kind: method, name: _init_dp",
          ["Block._init_dp as replaced | it is added"]),
         ("action: replaced, kind: method, name: apply", "action: added, kind: method, name: apply",
          ["apply as added | it is replaced"]),
-        ("action: updated", "action: added", ["Block as added | it is updated"]),
+        ("action: updated", "action: added", ["class Block as added | it is updated"]),
         (PAD, "", ["no pad_input | it is added"]),
+        (GMM, GMM + "\n  - {action: added, name: LIMIT}",
+         ["class LIMIT as added | the patch does not change it"]),
+        (GMM, "- {action: added, name: gmm, changes: [{action: added, kind: method, name: f}]}",
+         ["class gmm as added | the patch does not change it", "no class Gmm | it is added"]),
         ("- {action: added, kind: attribute, name: LIMIT}", "", ["no LIMIT | it is added"]),
         ("name: forward", "name: __init__",
          ["Block.__init__ as replaced | the patch does not change it", "no Block.forward | it is replaced"]),
-        (GMM, "", ["no Gmm | it is added"]),
+        (GMM, "", ["no class Gmm | it is added"]),
         (PAD, PAD + "\n  - {action: added, kind: class, name: Gmm}", []),
         (PAD, PAD + "\n  - {action: added, kind: module_attr, name: os}", []),
         ("class_changes:", "note: mine\nclass_changes:", []),
@@ -237,7 +241,7 @@ def test_a_patch_without_an_entry_and_an_entry_without_a_patch() -> None:
         ("model", "nothing of this patch"),
         ("other", "a patch of this name"),
     ]
-    assert {"LIMIT", "apply", "Block.forward", "Gmm"} <= set(found[0].so.removeprefix("it changes ").split(", "))
+    assert {"LIMIT", "apply", "Block.forward", "class Gmm"} <= set(found[0].so.removeprefix("it changes ").split(", "))
 
 
 @pytest.mark.parametrize("rev", [REV, REV[:9], REV[:7]])
@@ -255,22 +259,21 @@ def test_a_repository_and_a_version_that_are_not_there() -> None:
 
 def test_a_commit_of_digits_is_read_as_it_is_written() -> None:
     text = "patches: [{repo: verl, current_rev: 0123456, versions: [{rev: 0123456, dir: 1_0, files: }]}]"
-    version = read_table(text, "s.yaml").patches[0].versions[0]
-    assert (version.rev, version.dir) == ("0123456", "1_0")
+    (version,) = read_table(text, "s.yaml")
+    assert (version.rev, version.folder) == ("0123456", "1_0")
 
 
 @pytest.mark.parametrize(
-    ("text", "field"),
+    "text",
     [
-        ("patches: [\n", "line 2"),
-        ("other: 1\n", "patches"),
-        ("- a\n", "the file"),
-        ("patches:\n  - repo: verl\n    current_rev: abc\n    versions: 7\n", "patches.0.versions"),
-        ("patches: [{repo: v, current_rev: a, versions: [{rev: a, dir: a, files: [{name: x, diff: }]}]}]\n",
-         "patches.0.versions.0.files.0.diff"),
+        "patches: [\n",
+        "other: 1\n",
+        "- a\n",
+        "patches:\n  - repo: verl\n    current_rev: abc\n    versions: 7\n",
+        "patches: [{repo: v, current_rev: a, versions: [{rev: a, dir: a, files: [{name: x, diff: }]}]}]\n",
     ],
-)  # fmt: skip
-def test_what_cannot_be_read_is_named_with_its_field(text: str, field: str) -> None:
+)
+def test_what_is_no_table_is_refused_with_its_file(text: str) -> None:
     with pytest.raises(UsageError) as caught:
         read_table(text, "s.yaml")
-    assert (caught.value.where, field in caught.value.what) == ("s.yaml", True)
+    assert caught.value.where == "s.yaml"
