@@ -159,7 +159,7 @@ def _nearest(expected: Sequence[bytes], lines: Sequence[bytes], guess: int) -> i
     """Return the line (1-based) from which on most of `expected` is in `lines`, the one nearest to `guess`."""
 
     def score(place: int) -> tuple[int, int]:
-        pairs = zip(expected, lines[place - 1 :], strict=False)
+        pairs = zip(expected, lines[place - 1 : place - 1 + len(expected)], strict=False)
         return sum(one == other and bool(one.strip()) for one, other in pairs), -abs(place - guess)
 
     return max(range(1, len(lines) + 1), key=score)

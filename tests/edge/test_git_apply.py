@@ -13,6 +13,7 @@ from cannery.patches.io.folders import read_set
 from cannery.patches.io.git_apply import Git, git_repository
 from cannery.patches.io.port import ported
 from cannery.patches.ported import origin_folders, port_verdict
+from cannery.patches.result import FileChange
 from cannery.patches.tree import Layered
 
 if TYPE_CHECKING:
@@ -208,7 +209,27 @@ def test_symlinks_are_refused(git: Git) -> None:
     assert (result.changes, [one.path for one in result.problems]) == ((), ["l"])
 
 
-def test_no_setting_of_the_user_has_a_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_that_are_not_ascii_are_in_messages(git: Git) -> None:
+    text = CHANGE.replace(b"/x.py", "/é.py".encode())
+    result = applied(git, text, Tree({"é.py": b"more\n" + OLD}))
+    assert [(one.path, one.line) for one in result.offsets] == [("é.py", 9)]
+    (problem,) = applied(git, text, Tree({"é.py": b"other\n"})).problems
+    assert (problem.path, problem.hunk and problem.hunk.number) == ("é.py", 1)
+
+
+def test_a_patch_that_is_written_does_not_depend_on_the_user(tmp_path: Path) -> None:
+    (tmp_path / "git").mkdir()
+    (tmp_path / "git/attributes").write_text("*.py -diff\n")
+    env = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path), "GIT_EXTERNAL_DIFF": "false", "GIT_DIFF_OPTS": "-u0"}
+    with git_repository(env) as git:
+        tree = Tree({"x.py": OLD, "b": b"\0a"})
+        changes = applied(git, CHANGE, tree).changes
+        assert applied(git, git.diff(changes), tree).contents == {"x.py": NEW}
+        binary = git.diff([FileChange("b", b"\0a", b"\0b")])
+        assert applied(git, binary, tree).contents == {"b": b"\0b"}
+
+
+def test_no_setting_of_the_user_has_an_effect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / ".gitconfig").write_text("[apply]\n\twhitespace = error-all\n\tignoreWhitespace = change\n")
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("GIT_CONFIG_GLOBAL", raising=False)

@@ -28,6 +28,11 @@ if TYPE_CHECKING:
     from cannery.patches.tree import Files
 
 PLAIN = "100644"
+# What of the environment changes how git reads and writes patches.
+NOT_OURS = ("GIT_CONFIG", "GIT_DIFF_OPTS", "GIT_EXTERNAL_DIFF")
+# Names in messages are written as they are; the user's attributes are for the user's own trees.
+SETTINGS = ("-c", "core.quotePath=false", "-c", f"core.attributesFile={os.devnull}")
+DIFF = ("diff-tree", "--patch", "--binary", "--full-index", "--find-renames")
 APPLY = ("apply", "--whitespace=nowarn")
 AT_LINE = re.compile(r"(.*?)(?: at|\() ?line (\d+)\)?(?:: .*)?")
 EDITED = "make the patch again with `git diff`; who edits a hunk by hand must correct the counts in its header too"
@@ -88,10 +93,10 @@ class Git:
         found = tuple(changes)
         before = self._tree({one.path: (one.before, one.old_mode) for one in found})
         after = self._tree({one.path: (one.after, one.new_mode) for one in found})
-        return read(self._words("diff-tree", "-p", "-M", "--full-index", before, after), self.env)
+        return read(self._words(*DIFF, before, after), self.env)
 
     def _words(self, *arguments: str | Path) -> tuple[str | Path, ...]:
-        return (f"--git-dir={self.folder}", *arguments)
+        return (f"--git-dir={self.folder}", *SETTINGS, *arguments)
 
     def _apply(self, patch: PatchFile, *options: str) -> subprocess.CompletedProcess[bytes]:
         words = self._words(*APPLY, f"-p{strip_level(patch.text)}", *options, "-")
@@ -127,7 +132,7 @@ class Git:
 @contextmanager
 def git_repository(env: Mapping[str, str]) -> Iterator[Git]:
     """Give a repository for patches while the block runs. Raises `UnableError` when there is no git."""
-    own = {name: value for name, value in env.items() if not name.startswith("GIT_CONFIG")} | WITHOUT_CONFIG
+    own = {name: value for name, value in env.items() if not name.startswith(NOT_OURS)} | WITHOUT_CONFIG
     with tempfile.TemporaryDirectory(prefix="cannery-patches-") as folder:
         read(("init", "--quiet", "--bare", "--template=", folder), own)
         yield Git(Path(folder), own)
