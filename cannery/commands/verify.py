@@ -10,12 +10,10 @@ from cannery.against.compare import compare, nearest
 from cannery.against.expected import expected
 from cannery.against.image import read_facts
 from cannery.against.io.read import read_config, read_image
-from cannery.against.report import report_lines as against_lines
-from cannery.against.report import report_value
+from cannery.against.report import report_lines, report_value
 from cannery.catalog.address_fields import REGISTRY_HINT, reference_fault
 from cannery.catalog.target import parse_arch
 from cannery.commands.arguments import options_of
-from cannery.commands.table import report_lines
 from cannery.engine.io.find import docker_client, find_engine
 from cannery.engine.io.inspect import image_labels, needed_image
 from cannery.errors import CanneryError, ExitCode, FindingsError, UsageError
@@ -27,6 +25,7 @@ from cannery.plan.train import trainer
 from cannery.recipe.recipe import STANDIN, Options
 from cannery.recipe.select import find_profile, select
 from cannery.verify.io.run import Verified, VerifyRequest, script_digest
+from cannery.verify.lines import CheckPrinter
 from cannery.vocab import BaseKind
 
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ JEMALLOC = "libjemalloc.so.2"
 
 
 def verify_built(arguments: argparse.Namespace, work: Work, built_id: str) -> Verified:
-    """Run the verify script in an image that was built or pulled; one that has passed is remembered by its id."""
+    """Run the verify script in an image that was built or pulled, and print the report; a pass is remembered."""
     context, plan = work.context, work.plan
     if plan.recipe.target.arch is not context.arch and not arguments.builder:
         context.say("verifying under emulation: some minutes")
@@ -60,7 +59,17 @@ def verify_built(arguments: argparse.Namespace, work: Work, built_id: str) -> Ve
         manifest_sha256=manifest_digest(context, work.catalog, plan),
         again=arguments.verify_again,
     )
-    return verified(work, request)
+    return _printed(work, request, every=False)
+
+
+def _printed(work: Work, request: VerifyRequest, *, every: bool) -> Verified:
+    """Verify, and print each check as it ends: failures, warnings and a line a level, or `every` check."""
+    if work.context.is_json:
+        return verified(work, request, lambda _check: None)
+    printer = CheckPrinter(lambda line: print(line, flush=True), every=every)
+    result = verified(work, request, printer.check)
+    printer.report(result.report, streamed=not result.reused)
+    return result
 
 
 def _request(arguments: argparse.Namespace, plan: Plan, image: str, image_id: str) -> VerifyRequest:
@@ -78,7 +87,7 @@ def _request(arguments: argparse.Namespace, plan: Plan, image: str, image_id: st
 
 
 def verify_image(arguments: argparse.Namespace, context: Context) -> ExitCode:
-    """Run the verify script in a built image and print every check; with --against, compare another image."""
+    """Run the verify script in a built image and print its checks; with --against, compare another image."""
     if arguments.against:
         return against(arguments, context)
     if not arguments.profile:
@@ -103,11 +112,9 @@ def verify_image(arguments: argparse.Namespace, context: Context) -> ExitCode:
         levels=tuple(arguments.level),
         again=True,
     )
-    result = verified(Work(context, catalog, plan, engine, client), request)
+    result = _printed(Work(context, catalog, plan, engine, client), request, every=arguments.all)
     if context.is_json:
         print(json.dumps(result.report, indent=2, ensure_ascii=False))
-    else:
-        print("\n".join(report_lines(result.report)))
     return exit_code(result)
 
 
@@ -133,7 +140,7 @@ def against(arguments: argparse.Namespace, context: Context) -> ExitCode:
         value = report_value(arguments.against, config.id, image, found, skipped)
         print(json.dumps(value, indent=2, ensure_ascii=False))
     else:
-        print("\n".join(against_lines(arguments.against, image, found, skipped)))
+        print("\n".join(report_lines(arguments.against, image, found, skipped)))
     return ExitCode.DONE if found[0].is_equal else ExitCode.VERIFY_FAILED
 
 
