@@ -14,6 +14,8 @@ MASK = "***"
 # Everything between the scheme and the last @ before the path: passwords with an @ in them exist. Behind `user:` a
 # password may also hold what ends a host; what begins as a port does is a host's, whose path may have an @.
 _USERINFO = re.compile(r"(://)(?:[^/\s\"'<>]+@|[^/\s:@\"'<>]+:(?!\d{1,5}(?:[/?#\s]|$))\S*@)")
+# A user in a web address, or a user and a password in any. A password may hold what ends a host; a port does not.
+CREDENTIALS = re.compile(r"https?://[^/\s]*@|://[^/\s:@]*:(?!\d{1,5}(?:[/?#]|$))\S*@")
 # A shorter secret stands in half of all words: it is masked as a part of a URL, not by itself.
 _SHORTEST = 3
 # Shorter pieces of a multi-line secret ("}", "EOF") are no secret and would blank half the log.

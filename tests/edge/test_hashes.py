@@ -5,7 +5,7 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from cannery.util.io.hashes import local_sha256
+from cannery.util.io.files import local_sha256
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -25,8 +25,7 @@ from cannery.lock.io.uv import PROBE
 from cannery.lock.uv_input import UvIndex, exact_pin
 from cannery.lock.uv_output import ResolvedFile
 from cannery.lock.wheel_tags import best_wheel, uv_platform, wheel_rank
-from cannery.util.io.files import write_atomic
-from cannery.util.io.hashes import local_sha256
+from cannery.util.io.files import local_sha256, write_atomic
 from cannery.util.urls import without_credentials
 
 if TYPE_CHECKING:
