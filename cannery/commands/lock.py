@@ -53,7 +53,7 @@ class Wanted:
 def lock(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Resolve profiles (all when none is named) for every Python and arch, and the build tools; write images/locks.
 
-    What fails does not keep the others from being made and written; all failures are said at the end.
+    A failure does not keep the others from being made and written; all failures are reported at the end.
     """
     if arguments.upgrade:
         return _upgrade(arguments, context)
@@ -127,7 +127,7 @@ def _print_made(store: LockStore, wanted: Wanted, made: Lock, changed: bool) -> 
 
 
 def _upgrade(arguments: argparse.Namespace, context: Context) -> ExitCode:
-    """Edit one profile so that packages may be newer, and make all of its locks anew; say what changed."""
+    """Edit one profile so that packages may be newer, and make all of its locks anew; print what changed."""
     name, wishes = _asked(arguments)
     catalog = context.catalog()
     find_profile(catalog, name)

@@ -21,7 +21,7 @@ UNSATISFIABLE = "No solution found"
 
 @dataclass(frozen=True)
 class ResolvedFile:
-    """A file that uv may install. `sha256` is "" and `size` 0 where the index does not tell."""
+    """A file that uv may install. `sha256` is "" and `size` 0 where the index has none."""
 
     file: str
     url: str

@@ -18,7 +18,7 @@ class _UnreadableError(Exception):
 
 @dataclass
 class _Names:
-    """What names stand for at the end of the file: lists of texts, single texts, and those that cannot be told."""
+    """What names stand for at the end of the file: lists of texts, single texts, and those that are not known."""
 
     values: dict[str, list[str] | str] = field(default_factory=dict)
     unknown: dict[str, ast.AST] = field(default_factory=dict)
@@ -145,7 +145,7 @@ def _element(names: _Names, node: ast.expr) -> list[str]:
 
 
 def _why(node: ast.AST) -> str:
-    """What stands there, and the file of requirements that it seems to read."""
+    """Return the line's text, and the file of requirements that it seems to read."""
     texts = [one.value for one in ast.walk(node) if isinstance(one, ast.Constant) and isinstance(one.value, str)]
     files = [text for text in texts if text.endswith((".txt", ".in"))]
     hint = f"; it reads {files[0]}, which can be a place itself" if files else ""

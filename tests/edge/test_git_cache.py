@@ -112,7 +112,7 @@ def test_every_host_is_named_with_its_reason(tmp_path: Path, repo: Repo) -> None
     what = caught.value.what
     assert int(caught.value.code) == 7
     assert "\n" not in what
-    assert what.removeprefix(f"verl: commit {ABSENT} cannot be had from ").split("; ") == [
+    assert what.removeprefix(f"verl: commit {ABSENT} cannot be fetched from ").split("; ") == [
         "refused (owner/name): connection refused",
         "gone (owner/name): no such repository",
         "private (owner/name): it asks for a login, or has no such repository",
@@ -306,7 +306,7 @@ def test_a_mirror_without_the_commit_says_where_it_looked_and_asks_no_host(tmp_p
         cache.obtain("verl", other, NAME)
     assert caught.value.what == (
         f"verl: commit {other} is in no local repository: owner/name.git (not there), owner/name (not there), "
-        "owner+name/repo (lacks the commit)"
+        "owner+name/repo (without the commit)"
     )
     assert caught.value.where == f"GIT_MIRROR={tmp_path}/mirror"
     assert lines == []
@@ -337,7 +337,7 @@ def test_a_mirror_that_git_cannot_read_is_told_in_gits_own_words(
         cache.obtain("verl", wanted, NAME)
     assert f"commit {wanted} is in no local repository: owner/name.git (git cannot read it: " in caught.value.what
     assert says in caught.value.what
-    assert "lacks the commit" not in caught.value.what
+    assert "without the commit" not in caught.value.what
     assert (
         caught.value.hint
         == "mend that repository, or put another copy there, or leave GIT_MIRROR (--git-mirror) out to fetch it"

@@ -134,7 +134,11 @@ def failing_uv(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> No
             UnableError,
             "the resolver failed with status 1\nFailed to",
         ),
-        ("echo \"error: unexpected argument '--x' found\" >&2; exit 2", RuntimeError, "uv does not take its arguments"),
+        (
+            "echo \"error: unexpected argument '--x' found\" >&2; exit 2",
+            RuntimeError,
+            "uv does not accept its arg",
+        ),
         (
             "echo 'error: HTTP status client error (429 Too Many Requests) for url (x)' >&2; exit 2",
             NetworkError,
@@ -182,7 +186,7 @@ def test_a_uv_that_does_not_end_is_no_conflict(
 
 def test_words_that_uv_does_not_take_are_the_profile_s(stub: StubIndex, tmp_path: Path) -> None:
     request = dataclasses.replace(REQUEST, excludes=("no name",))
-    with pytest.raises(UsageError, match="the resolver does not take what is asked"):
+    with pytest.raises(UsageError, match="the resolver does not accept what is asked"):
         lock(request, PipSettings(index_url=stub.url), tmp_path)
 
 

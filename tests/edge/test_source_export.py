@@ -294,7 +294,7 @@ def test_a_partial_clone_is_read_without_fetching_what_it_lacks(exports: Exports
     assert missing == [Missing(path, Why.BLOB) for path in ("src/b", "src/c", "tests/a")]
     with pytest.raises(NetworkError) as caught:
         exports(commit, paths=("src",))
-    assert caught.value.what == f"verl: the repository lacks a part of {commit}: src/b, src/c"
+    assert caught.value.what == f"verl: the repository is missing a part of {commit}: src/b, src/c"
     assert caught.value.where == str(partial)
 
 
@@ -318,14 +318,14 @@ def test_a_blob_that_a_snapshot_lacks_matters_only_where_it_is_asked_for(exports
     assert contents(tar) == {"src": "/", "src/b": "2", "src/b2": "2"}
     tar, _, found = exports(commit, paths=("src",))
     assert found == missing
-    with pytest.raises(NetworkError, match=r"lacks a part of \w+: docs/big\.png"):
+    with pytest.raises(NetworkError, match=r"is missing a part of \w+: docs/big\.png"):
         exports(commit, paths=("src", "docs"))
 
 
 def test_a_folder_that_a_snapshot_lacks_is_an_error(exports: Exports, repo: Repo) -> None:
     commit = repo.commit({"docs/a": "1", "src/b": "2"})
     loose(exports.add(repo), repo.git("rev-parse", f"{commit}:docs")).unlink()
-    with pytest.raises(NetworkError, match=rf"the repository lacks a part of {commit}: its folders cannot be listed"):
+    with pytest.raises(NetworkError, match=rf"is missing a part of {commit}: its folders cannot be listed"):
         exports(commit)
 
 

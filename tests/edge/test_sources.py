@@ -190,7 +190,7 @@ def test_a_mirror_that_lacks_the_content_of_what_is_asked_for_is_exit_7(
     (place.mirror / "owner/name.git/objects" / oid[:2] / oid[2:]).unlink()
     with pytest.raises(NetworkError) as caught:
         place(request(commit))
-    assert f"mirror/owner/name has {commit[:12]}, and lacks the content of b" in caught.value.what
+    assert f"mirror/owner/name has {commit[:12]}, without the content of b" in caught.value.what
     (other,) = place(request(commit, paths=("a",)))  # what is lacking elsewhere does not matter
     assert (other.missing, names(other)) == ((Missing("b", Why.BLOB),), {"a"})
     place.mirror = None
@@ -260,7 +260,7 @@ def test_the_first_failure_stops_the_rest(place: Place, tmp_path: Path) -> None:
         place.hosts = hosts(mute=f"{url}/{{repository}}", down=f"{closed_port()}/{{repository}}")
         slow = [request(ABSENT, f"slow{i}", hosts={"mute": "owner/name"}) for i in range(3)]
         began = time.monotonic()
-        with pytest.raises(NetworkError, match=r"^broken: commit \d+ cannot be had from down \(owner/other\)"):
+        with pytest.raises(NetworkError, match=r"^broken: commit \d+ cannot be fetched from down \(owner/other\)"):
             place(*slow, request(ABSENT, "broken", hosts={"down": "owner/other"}))
     assert time.monotonic() - began < 8
     assert list((tmp_path / "cache/sources").glob("*.tar*")) == []

@@ -123,7 +123,7 @@ def test_pyproject_may_leave_them_to_files(listed: str) -> None:
 @pytest.mark.parametrize(
     ("text", "what", "sentence"),
     [
-        ("[build-system]", "", "has no [project]: what the tree asks for stands in setup.py or setup.cfg"),
+        ("[build-system]", "", "has no [project]: what the tree asks for is in setup.py or setup.cfg"),
         ('[project]\ndynamic = ["dependencies"]', "", "leaves its dependencies to setup.py: name that file as a place"),
         ("[project]", ":npu", "has no optional dependencies npu"),
         ("[project", "", "is no TOML: Expected ']' at the end of a table declaration (at end of document)"),

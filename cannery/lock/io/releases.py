@@ -47,7 +47,7 @@ class File:
 
 @dataclass(frozen=True)
 class Releases:
-    """What an index lists of a package. `trouble` says why it could not be asked; there is no file then."""
+    """What an index lists of a package. `trouble` is why it could not be asked; there is no file then."""
 
     files: tuple[File, ...] = ()
     trouble: str = ""
@@ -137,7 +137,7 @@ def _ask(place: Place, package: str, session: requests.Session) -> Releases:
 
 
 def _takes(requires_python: str, python: str) -> bool:
-    """Whether a release takes some patch release of `python`; what is no range says nothing."""
+    """Whether a release takes some patch release of `python`; any, where the text is no range."""
     try:
         wanted = SpecifierSet(requires_python)
     except InvalidSpecifier:

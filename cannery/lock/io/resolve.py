@@ -5,9 +5,9 @@ Which place serves what, so that a lock depends as little as possible on the hos
 - A bound package (torch → pytorch-cpu) comes from its index or the host's own files; see `cannery.lock.io.bound`.
 - Everything else comes from the main index of the host's pip settings. Extra indexes and find-links serve only packages
   that the main index does not have at all: uv takes the first index in the list that knows a name (`first-index`), and
-  they stand behind it. pip would merge their versions instead, and a host with stale copies on its disk would then lock
+  they come behind it. pip would merge their versions instead, and a host with stale copies on its disk would then lock
   another set.
-- The date bound holds for every index that tells upload times. Files without a time (folders, plain HTML) would not
+- The date bound holds for every index that gives upload times. Files without a time (folders, plain HTML) would not
   exist for uv, so extra places and bound indexes of that kind are taken without the bound; a main index of that kind
   is an error.
 """
@@ -95,7 +95,7 @@ class Resolver:
         while True:
             shared, sources = self._places(names)
             # uv forgets a package's index when the package is overridden, as a forced pin is; an index that is not
-            # explicit stands before the shared ones, so the package still comes from it.
+            # explicit comes before the shared ones, so the package still comes from it.
             free = {package_name(text) for text in self.request.overrides}
             bound = {s.package: replace(s.uv, explicit=s.uv.explicit and s.package not in free) for s in sources}
             self.uv.prepare(shared, sources, bound, [name for name in names if name not in direct])
@@ -233,7 +233,7 @@ def remote_size(url: str, session: requests.Session, timeout: float) -> int:
 
 def _shared(number: int, place: Place, answers: Sequence[Answer]) -> UvIndex:
     """The host's place as uv's index; the first one is the main index."""
-    # A plain HTML index or folder has no times; of an index that lacks the usual projects one cannot tell.
+    # A plain HTML index or folder has no times; an index without the usual projects may have times or not.
     dated = any(answer.dated for answer in answers)
     # Plain http is a server of one's own: near, and written to at any time.
     kept = place.url.startswith("https:") and not place.links
@@ -250,7 +250,7 @@ def resolve(job: Job, log: Path, explain: Explain, deny: Sequence[str] = ()) -> 
 
     Raises `FindingsError` when no set of versions works or a denied package comes in (naming who asked), `NetworkError`
     naming every index that fails, `UsageError` for an index that the catalog does not have, what `UvRun.must` raises.
-    An index that is bound and not reached makes its packages incomplete instead; the lock says so.
+    An index that is bound and not reached makes its packages incomplete instead, which the lock records.
     """
     job.cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=RESOLVING, dir=job.cache) as name:

@@ -78,7 +78,7 @@ class HangsError(NetworkError):
 
 @dataclass
 class UvRun:
-    """A folder with the project and settings files of one set of places, in which uv runs. `log` gets all it says.
+    """A folder with the project and settings files of one set of places, in which uv runs. `log` gets all its output.
 
     `longest` is in seconds.
     """
@@ -112,7 +112,7 @@ class UvRun:
 
         Raises `UnsolvedError` when no set works, `NetworkError` naming an index that fails, `HangsError` when there is
         no end of it, `UnableError` when this host cannot (disk, rights, memory), `UsageError` for words of the profile
-        that uv does not take, `RuntimeError` when the fault is ours.
+        that uv does not accept, `RuntimeError` when the fault is ours.
         """
         try:
             done = self.run(*options)
@@ -123,7 +123,7 @@ class UvRun:
         raise self._error(done.returncode, self.job.settings.redact(done.stderr))
 
     def _error(self, status: int, stderr: str) -> Exception:
-        """Return the error that tells of a failed run; `stderr` is without secrets."""
+        """Return the error of a failed run; `stderr` is without secrets."""
         found = uv_failure(status, stderr)
         text = explain(stderr, self.job.request.profile)
         match found.kind:
@@ -132,9 +132,9 @@ class UvRun:
             case FailureKind.NETWORK:
                 return self._network_error(text, stderr)
             case FailureKind.INPUT:
-                return UsageError(f"the resolver does not take what is asked\n{text}", where=self.job.where)
+                return UsageError(f"the resolver does not accept what is asked\n{text}", where=self.job.where)
             case FailureKind.DEFECT:
-                return RuntimeError(f"uv does not take its arguments or settings: {text}")
+                return RuntimeError(f"uv does not accept its arguments or settings: {text}")
             case FailureKind.SYSTEM:
                 return unwritable(OSError(found.number, ""), self._shown_path(found.path))
             case _:

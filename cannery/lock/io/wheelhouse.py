@@ -75,10 +75,10 @@ class _Fetcher:
                 f"{what} is not the file of the lock, which has sha256:{package.sha256}; {listed}",
                 hint="the lock or the index was changed; compare the hash with the lock's history",
             )
-        raise NetworkError(f"{what} cannot be had: {self.settings.redact('; '.join(troubles.reasons))}")
+        raise NetworkError(f"{what} cannot be downloaded: {self.settings.redact('; '.join(troubles.reasons))}")
 
     def _right(self, package: LockedPackage, troubles: Troubles) -> Iterator[tuple[str, str]]:
-        """Give (place, URL) of the candidates that an index does not itself say another hash of."""
+        """Give (place, URL) of the candidates for which the index gives no other hash."""
         for candidate in self._candidates(package, troubles.reasons):
             if candidate.sha256 and candidate.sha256 != package.sha256:
                 troubles.wrong.append(f"{candidate.place} has sha256:{candidate.sha256}")
@@ -86,7 +86,7 @@ class _Fetcher:
                 yield str(candidate.place), candidate.url
 
     def _candidates(self, package: LockedPackage, reasons: list[str]) -> Iterator[Listed]:
-        """Files of that name, local ones first; a place is asked only when those before it had none that is right."""
+        """Give files of that name, local ones first; a place is asked only when those before it have no right one."""
         for place in self._places(package):
             answer = ask(place, package.name, self.transfer.session, PAGE)
             files = [file for file in answer.files if file.file == package.file]

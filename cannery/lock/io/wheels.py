@@ -26,7 +26,7 @@ def store_path(package: LockedPackage, cache: Path) -> Path:
 
 
 def is_there(package: LockedPackage, cache: Path) -> bool:
-    """Whether the file is in the store. It got there by its hash, so only its size is looked at."""
+    """Whether the file is in the store. Its hash was checked when it came, so only its size is checked now."""
     try:
         return package.complete and store_path(package, cache).stat().st_size == package.size
     except OSError:

@@ -1,6 +1,6 @@
 """The tree of a commit with its submodules: git's objects byte by byte, whatever attributes and filters there are.
 
-What the repository lacks is told apart: asked for by name it is an error, elsewhere a note.
+Content that is missing in the repository is an error where it is asked for by name, elsewhere a note.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ def read_blob(tree: Tree, path: str, reader: BlobReader) -> bytes:
 
 def _lacking(request: SourceRequest, found: Found, what: str) -> NetworkError:
     return NetworkError(
-        f"{request.name}: the repository lacks a part of {found.commit}: {what}",
+        f"{request.name}: the repository is missing a part of {found.commit}: {what}",
         where=str(found.git_dir),
         hint="it may be a partial clone or a snapshot; take a whole one, "
         "or leave GIT_MIRROR (--git-mirror) out to fetch it",

@@ -96,12 +96,12 @@ def _results(
         for future in futures:
             future.cancel()
     errors = [error for future in futures if not future.cancelled() and (error := future.exception())]
-    told = [error for error in errors if not isinstance(error, StoppedError)]
-    if told:
-        others = [error for error in told if not isinstance(error, NetworkError)]
-        if others or len(told) == 1:
-            raise (others or told)[0]
-        raise NetworkError("\n".join(dict.fromkeys(str(error) for error in told)))
+    real = [error for error in errors if not isinstance(error, StoppedError)]
+    if real:
+        others = [error for error in real if not isinstance(error, NetworkError)]
+        if others or len(real) == 1:
+            raise (others or real)[0]
+        raise NetworkError("\n".join(dict.fromkeys(str(error) for error in real)))
     return tuple(future.result() for future in futures)
 
 
@@ -166,16 +166,16 @@ def _exported(request: SourceRequest, git: GitCache, target: Path) -> SourceFile
 
 
 def _refuse_gaps(request: SourceRequest, missing: Sequence[Missing], repository: str) -> None:
-    """Raise `NetworkError` when the repository lacks the content of a file that is asked for: the layer would, too.
+    """Raise `NetworkError` when the repository is missing the content of a wanted file: the layer would miss it, too.
 
-    What it lacks elsewhere is a warning.
+    Content that is missing elsewhere is a warning.
     """
     gone = [one.path for one in missing if one.why is Why.BLOB and is_inside(one.path, request.paths)]
     if gone:
         more = f" and of {len(gone) - 1} more" if len(gone) > 1 else ""
         where = f"images/components/{request.name}.yaml"
         raise NetworkError(
-            f"{request.name}: {repository} has {str(request.commit)[:12]}, and lacks the content of {gone[0]}{more}",
+            f"{request.name}: {repository} has {str(request.commit)[:12]}, without the content of {gone[0]}{more}",
             hint=f"mirror the repository whole, or name what is needed of it as `paths` in {where}",
         )
 

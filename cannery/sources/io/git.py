@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 # Seconds between two looks at whether the run was stopped.
 LOOK = 0.2
-# What a surrounding git (a hook) says about its own repository; here it would name the wrong one.
+# Variables of a surrounding git (a hook), which name its own repository: here they would name the wrong one.
 OF_ONE_REPOSITORY = frozenset(
     {
         "GIT_ALTERNATE_OBJECT_DIRECTORIES",
@@ -43,7 +43,7 @@ OF_ONE_REPOSITORY = frozenset(
     }
 )
 QUIET = {
-    # An empty askpass is none: neither core.askPass nor SSH_ASKPASS is looked at then.
+    # An empty askpass is none: neither core.askPass nor SSH_ASKPASS is used then.
     "GIT_ASKPASS": "",
     "GIT_TERMINAL_PROMPT": "0",
     "GCM_INTERACTIVE": "never",
@@ -55,7 +55,7 @@ QUIET = {
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_DEFAULT_HASH": "sha1",
 }
-# A partial clone must not fetch what it lacks in the middle of a read. Git before 2.39.4 knows only the second.
+# A partial clone must not fetch what it is missing in the middle of a read. Git before 2.39.4 knows only the second.
 OFFLINE = {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none"}
 
 # All that git writes of an object that a whole repository does not have.
@@ -98,7 +98,7 @@ def talk(
 ) -> tuple[bool, str]:
     """Run `git ARGUMENTS`, which talks to a host, in `folder`; return whether it succeeded and all it wrote.
 
-    A host that lets nothing be heard for `silence` seconds ends it. Raises `StoppedError`, the child ended, when `stop`
+    It is ended after `silence` seconds without output. Raises `StoppedError`, the child ended, when `stop`
     is set meanwhile, `UnableError` when there is no git.
     """
     try:
@@ -138,8 +138,8 @@ def no_git() -> UnableError:
 
 def unread(lines: Iterable[str]) -> str:
     """Return why git could not read an object, of the lines that it wrote; "" where it is just not there."""
-    told = [line.strip() for line in lines if line.startswith(("fatal:", "error:")) and ABSENT not in line]
-    best = next((line for line in told if line.startswith("fatal:")), told[0] if told else "")
+    found = [line.strip() for line in lines if line.startswith(("fatal:", "error:")) and ABSENT not in line]
+    best = next((line for line in found if line.startswith("fatal:")), found[0] if found else "")
     return best.partition(":")[2].strip()
 
 

@@ -53,7 +53,7 @@ WAYS_OUT = (
 class GitCache:
     """What all fetches of a run share. `log` takes git's own words, free of secrets; `slow` the hosts that failed.
 
-    `dropped` are repositories that were damaged and had to be fetched anew.
+    `dropped` are repositories that were damaged and had to be fetched again.
     """
 
     cache: Path
@@ -92,7 +92,7 @@ class GitCache:
             if got.state in OF_HOST:
                 self.slow.add(host)
             tried.append(f"{host} ({hosts[host]}): {got}")
-        raise NetworkError(f"{what}: commit {commit} cannot be had from {'; '.join(tried)}", hint=WAYS_OUT)
+        raise NetworkError(f"{what}: commit {commit} cannot be fetched from {'; '.join(tried)}", hint=WAYS_OUT)
 
     def _git_dir(self, repository: str) -> Path:
         return cached(self.cache, repository)

@@ -62,8 +62,8 @@ def ref_below(git_dir: Path, prefix: str, env: Mapping[str, str]) -> str:
 
 
 def absent_objects(git_dir: Path, commit: str, env: Mapping[str, str]) -> set[str]:
-    """Return the objects of a commit's tree that a repository lacks. Raises `GitReadError` when git cannot read it."""
-    # Only this way does no git of any age try to fetch what a partial clone lacks, or die of it.
+    """Return the objects of a commit's tree that a repository is missing. Raises `GitReadError` when git fails."""
+    # Only this way does no git of any age try to fetch what is missing in a partial clone, or fail because of it.
     walk = ("rev-list", "--objects", "--no-object-names", "--no-walk", "--missing=print", commit)
     text = read((f"--git-dir={git_dir}", *walk), env).decode()
     return {line.removeprefix("?") for line in text.splitlines() if line.startswith("?")}

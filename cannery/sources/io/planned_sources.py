@@ -26,7 +26,7 @@ SHOWN = 3
 
 
 def local_trees(store: SourceStore, recipe: Recipe, epoch: int) -> dict[str, LocalTree]:
-    """Read the folders that stand in for sources (`SRC_<name>=dir`); return what a plan has to know of them.
+    """Read the folders that are used instead of sources (`SRC_<name>=dir`); return what a plan has to know of them.
 
     Raises `UsageError` for a name that is no source of the profile, or a folder that is none.
     """
@@ -65,7 +65,7 @@ def refuse_other_tree(chosen: Chosen, folder: Path, prefix: str = "SRC_") -> Non
 def fetch_planned(store: SourceStore, plan: Plan) -> dict[str, SourceFile]:
     """Return {file name below sources/: file} of every tree of `plan`; releases come with the wheels.
 
-    Raises as `cannery.sources.io.fetch.fetch_sources`. What a tree lacks is said to the user.
+    Raises as `cannery.sources.io.fetch.fetch_sources`. What is missing in a tree is printed.
     """
     by_name = {chosen.name: chosen for chosen in plan.recipe.sources}
     steps = [step for step in plan.sources if not step.release]
@@ -84,7 +84,7 @@ def fetch_planned(store: SourceStore, plan: Plan) -> dict[str, SourceFile]:
 
 
 def fetch_some(store: SourceStore, plan: Plan, steps: Sequence[SourceStep]) -> dict[str, SourceFile]:
-    """Return {component: file} of some trees of `plan`, without a word about what they lack: `fetch_planned` tells.
+    """Return {component: file} of some trees of `plan`, without the warnings that `fetch_planned` prints.
 
     Raises as `fetch_planned`.
     """

@@ -52,7 +52,7 @@ def trouble(error: Exception, session: requests.Session, url: str) -> tuple[Stat
 
 
 def status_trouble(response: requests.Response, proxy: str) -> tuple[State, str]:
-    """Return what an answer with a status of 400 or more says; `proxy` are `HostSession.proxy_words`."""
+    """Return the trouble of an answer with a status of 400 or more; `proxy` are `HostSession.proxy_words`."""
     status = response.status_code
     detail = f"HTTP {status}"
     if status == 407:
