@@ -256,7 +256,7 @@ def test_git_does_not_tidy_up_by_itself(tmp_path: Path, repo: Repo) -> None:
     assert len(list((git_dir / "objects/pack").glob("*.pack"))) == 3
 
 
-def test_hosts_that_have_no_url_and_hosts_without_git_are_told(tmp_path: Path) -> None:
+def test_hosts_without_a_url_and_machines_without_git_are_reported(tmp_path: Path) -> None:
     cache, _, _ = git_cache(tmp_path / "cache", hosts(github="https://cannery.invalid/{repository}"))
     with pytest.raises(UsageError, match="verl: host 'here' has no URL") as caught:
         cache.obtain("verl", ABSENT, NAME)
@@ -268,7 +268,7 @@ def test_hosts_that_have_no_url_and_hosts_without_git_are_told(tmp_path: Path) -
         cache.obtain("verl", ABSENT, NAME)
 
 
-def test_a_cache_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_a_cache_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     (tmp_path / "cache").mkdir()
     (tmp_path / "cache/git").write_text("a file")
     cache, _, _ = git_cache(tmp_path / "cache", hosts(here="file:///x/{repository}"))
@@ -321,7 +321,7 @@ def test_a_mirror_without_the_commit_says_where_it_looked_and_asks_no_host(tmp_p
         ("bytes", " is corrupt)"),
     ],
 )
-def test_a_mirror_that_git_cannot_read_is_told_in_gits_own_words(
+def test_a_mirror_that_git_cannot_read_is_reported_with_gits_reason(
     tmp_path: Path, repo: Repo, damage: str, says: str
 ) -> None:
     wanted = repo.commit({"a": "1"})

@@ -39,7 +39,7 @@ def place(url: str, *, links: bool = False) -> Place:
     return Place("default", "index default", url, links)
 
 
-def test_what_an_index_tells_of_a_file(stub: StubIndex) -> None:
+def test_what_an_index_lists_of_a_file(stub: StubIndex) -> None:
     late, old = make_wheel("my-thing", "2.0"), ("my-thing-2004d.tar.gz", b"")
     file = stub.add(late, uploaded="2026-03-01T23:30:00-02:00")
     stub.add(old)  # a version that is none, as the oldest files have
@@ -227,7 +227,7 @@ def test_a_dead_proxy_of_the_environment_is_named(
 
 
 @pytest.mark.usefixtures("no_proxies")
-def test_what_a_proxy_answers_is_told(stub: StubIndex) -> None:
+def test_the_answer_of_a_proxy_is_reported(stub: StubIndex) -> None:
     stub.status = 407
     settings = PipSettings(proxy=f"http://{stub.host}")
     with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -243,7 +243,7 @@ def test_what_a_proxy_answers_is_told(stub: StubIndex) -> None:
 
 
 @pytest.mark.usefixtures("no_proxies")
-def test_a_proxy_that_wants_a_user_is_told(stub: StubIndex) -> None:
+def test_a_proxy_that_wants_a_user_is_reported(stub: StubIndex) -> None:
     """Of plain http the proxy itself answers: what it is asked for is a whole address."""
     stub.body, stub.file_status = {"": b"x"}, 407
     (answer,) = ask_all([(place("http://index.example/simple"), "x")], PipSettings(proxy=f"http://u:QZX@{stub.host}"))
@@ -272,7 +272,7 @@ def test_the_address_of_a_proxy_that_is_none(monkeypatch: pytest.MonkeyPatch, pr
     assert "ZX" not in str(answer)
 
 
-def test_too_many_requests_are_told_and_the_index_is_left_alone(stub: StubIndex) -> None:
+def test_too_many_requests_are_reported_and_the_index_is_not_asked_again(stub: StubIndex) -> None:
     stub.status = 429
     asked = Asked()
     (answer,) = asked.ask([(place(stub.url), "my-thing")], SETTINGS, 5)
@@ -307,7 +307,7 @@ def test_a_page_that_is_nested_too_deeply_is_trouble_of_its_index() -> None:
     assert not answer.reached
 
 
-def test_a_defect_in_a_thread_is_raised_where_it_can_be_told(stub: StubIndex, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_defect_in_a_thread_is_raised_in_the_caller(stub: StubIndex, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_args: object) -> None:
         raise AttributeError("ours")
 

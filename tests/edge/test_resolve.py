@@ -245,7 +245,7 @@ def test_host_files_serve_the_exact_pin_for_their_arch_only(stub: StubIndex, tmp
     assert (arm.complete, pins(arm)) == (False, pins(found))
 
 
-def test_extra_places_serve_only_what_the_main_index_lacks(stub: StubIndex, tmp_path: Path) -> None:
+def test_extra_places_serve_only_what_the_main_index_does_not_have(stub: StubIndex, tmp_path: Path) -> None:
     links = tmp_path / "links"
     links.mkdir()
     for made in (make_wheel("dep", "5.0"), make_wheel("only-here", "1.0", ["dep"])):
@@ -266,7 +266,7 @@ def test_package_that_turns_out_to_be_bound(stub: StubIndex, cpu: StubIndex, tmp
     assert (vision.version, vision.index, vision.via) == ("0.28.0+cpu", "cpu", ("thing",))
 
 
-def test_bound_index_that_lacks_the_arch_names_package_and_platform(
+def test_a_bound_index_without_the_arch_names_package_and_platform(
     stub: StubIndex, cpu: StubIndex, tmp_path: Path
 ) -> None:
     request = dataclasses.replace(BOUND, arch=Arch.ARM64)

@@ -96,7 +96,7 @@ def test_a_commit_becomes_a_tar_that_a_later_run_takes_without_git(place: Place,
     assert place.lines == []
 
 
-def test_git_s_own_words_are_in_the_log_without_secrets(place: Place, repo: Repo, tmp_path: Path) -> None:
+def test_git_s_output_is_in_the_log_without_secrets(place: Place, repo: Repo, tmp_path: Path) -> None:
     commit = repo.commit({"a": "x"})
     served(repo, tmp_path / "host", "owner/name.git")
     down = closed_port().replace("//", "//me:s3cret@")
@@ -176,9 +176,7 @@ def test_whatever_a_lost_power_cuts_off_in_the_git_cache_is_fetched_again(
         assert place(request(commit))[0].sha256 == first.sha256, name
 
 
-def test_a_mirror_that_lacks_the_content_of_what_is_asked_for_is_exit_7(
-    place: Place, repo: Repo, tmp_path: Path
-) -> None:
+def test_a_mirror_without_the_content_of_a_wanted_file_is_exit_7(place: Place, repo: Repo, tmp_path: Path) -> None:
     commit = repo.commit({"a": "x", "b": "y"})
     served(repo, tmp_path / "host", "owner/name.git")
     mirror = repo.path.rename(tmp_path / "mirror-repo")
@@ -235,7 +233,7 @@ def test_where_no_repository_can_be_had_the_release_that_may_take_its_place_is_o
     assert other.value.hint == f"{caught.value.hint}; {way}"
 
 
-def test_all_that_a_mirror_lacks_is_told_at_once(place: Place, repo: Repo, tmp_path: Path) -> None:
+def test_everything_that_a_mirror_is_missing_is_reported_at_once(place: Place, repo: Repo, tmp_path: Path) -> None:
     commit = repo.commit({"a": "x"})
     served(repo, tmp_path / "mirror", "owner/name.git")
     served(repo, tmp_path / "host", "owner/name.git")
@@ -266,7 +264,7 @@ def test_the_first_failure_stops_the_rest(place: Place, tmp_path: Path) -> None:
     assert list((tmp_path / "cache/sources").glob("*.tar*")) == []
 
 
-def test_what_is_wrong_with_a_tree_comes_before_what_the_network_said(place: Place, repo: Repo, tmp_path: Path) -> None:
+def test_a_fault_of_a_tree_is_reported_before_one_of_the_network(place: Place, repo: Repo, tmp_path: Path) -> None:
     (repo.path / "out").symlink_to("/etc/passwd")
     commit = repo.commit()
     served(repo, tmp_path / "mirror", "owner/name.git")
@@ -483,7 +481,7 @@ def test_only_the_last_tars_of_a_local_tree_stay(place: Place, tmp_path: Path) -
     assert other.tar.exists()
 
 
-def test_a_cache_on_a_full_or_closed_disk_is_told(place: Place, repo: Repo, tmp_path: Path) -> None:
+def test_a_cache_on_a_full_or_closed_disk_is_reported(place: Place, repo: Repo, tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("a file")
     with pytest.raises(UnableError, match="cannot be written"):
         place.local(repo.path)

@@ -113,7 +113,7 @@ def test_the_answer_has_no_problem() -> None:
         (replace(LOCK, inputs="ab" * 32), "have changed since the lock was made"),
     ],
 )
-def test_what_is_wrong_is_said(lock: Lock, words: str) -> None:
+def test_each_problem_is_reported(lock: Lock, words: str) -> None:
     found = problems(lock)
     assert any(words in problem for problem in found), found
     assert noticed(lock)
@@ -132,7 +132,7 @@ def test_an_override_takes_the_place_of_a_requirement_and_constraints_hold() -> 
     assert problems(replace(lock, inputs=bounded.digest), bounded) == ("ray>=2.50: the lock has 2.40",)
 
 
-def test_what_is_asked_for_and_excluded_is_said_so() -> None:
+def test_what_is_asked_for_and_excluded_is_reported() -> None:
     request = replace(REQUEST, excludes=("Triton", "torch_NPU"))
     lock = replace(LOCK, inputs=request.digest, packages=tuple(p for p in PACKAGES if p.name != "torch-npu"))
     assert problems(lock, request) == ("torch_npu==2.13.0: asked for, and excluded",)
