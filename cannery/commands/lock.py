@@ -11,7 +11,8 @@ from cannery.commands.arguments import options_of
 from cannery.errors import CanneryError, ExitCode, UsageError
 from cannery.lock.io.indexes import Asked
 from cannery.lock.io.resolve_all import raise_failures, run_jobs
-from cannery.lock.io.store import bind, keep_lock, lock_path, present_lock, resolve_lock, write_lock
+from cannery.lock.io.store import bind, keep_lock, lock_path, present_lock, resolve_lock
+from cannery.lock.io.write import write_lock
 from cannery.lock.request import lock_request, tools_request
 from cannery.pipeline import lock_store
 from cannery.recipe.recipe import with_arch

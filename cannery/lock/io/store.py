@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cannery.catalog.io.read import load_catalog
 from cannery.compat.findings import Finding
 from cannery.errors import CanneryError, FindingsError, UsageError
 from cannery.lock.check import contradictions, is_for, lock_problems
@@ -17,7 +16,6 @@ from cannery.recipe.recipe import with_arch
 from cannery.recipe.select import select
 from cannery.util.io.files import shown_path, write_atomic
 from cannery.util.io.write_errors import is_of_files, unwritable
-from cannery.util.io.write_set import checkout_held, write_together
 from cannery.vocab import Severity
 
 if TYPE_CHECKING:
@@ -112,29 +110,6 @@ def keep_lock(path: Path, lock: Lock) -> bool:
         return write_atomic(path, format_lock(lock))
     except OSError as error:
         raise unwritable(error, path) from error
-
-
-def write_lock(store: LockStore, path: Path, lock: Lock, ask: Callable[[Catalog], LockRequest]) -> bool:
-    """Write `lock` to `path` in the checkout; return whether the file changed.
-
-    `ask` makes the request from a catalog. images/ is read once more for that, while no other run writes: raises
-    `FindingsError` when the lock does not answer any more, `UnableError` when the file cannot be written.
-    """
-    with checkout_held(store.root, store.say):
-        try:
-            catalog = load_catalog(store.root / "images")
-            is_current = not lock_problems(lock, ask(catalog), catalog.indexes)
-        except CanneryError:  # removed, or half an edit, which the next run names
-            is_current = False
-        if not is_current:
-            what = "not written: the profile, its components or its base have changed"
-            raise changed(str(store.shown(path)), what)
-        return write_together(store.root, store.say, [(path, format_lock(lock))])
-
-
-def changed(where: str, what: str) -> FindingsError:
-    """Return the error to raise when a file was edited, or written by another run, during this run."""
-    return FindingsError(f"{what} while the set was resolved", where=where, hint="run the same command again")
 
 
 def resolve_lock(  # noqa: PLR0913 - what a resolution depends on, and what it is for

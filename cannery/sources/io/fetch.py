@@ -12,6 +12,7 @@ import re
 import threading
 import time
 from concurrent.futures import ALL_COMPLETED, FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -55,34 +56,26 @@ def fetch_sources(requests: Sequence[SourceRequest], store: SourceStore) -> tupl
     mirror, cache = store.mirror, store.cache.absolute()
     if mirror is not None and not mirror.is_dir():
         raise UsageError(f"GIT_MIRROR: {str(mirror)!r} is no folder", hint="name the folder with your git repositories")
-    stop = threading.Event()
-    out = _Lines(store.say, cache / "log" / "git.log")
-    git = GitCache(cache, store.hosts, store.env, mirror.absolute() if mirror else None, out.say, out.log, stop)
+    stop, one_at_a_time = threading.Event(), threading.Lock()
+    log = cache / "log" / "git.log"
+    with suppress(OSError):  # there may be none
+        log.unlink()
+
+    def say(text: str) -> None:
+        with one_at_a_time:
+            store.say(text)
+
+    def write(text: str) -> None:
+        with one_at_a_time:
+            log.parent.mkdir(parents=True, exist_ok=True)
+            with log.open("a", encoding="utf-8") as file:
+                file.write(f"{text}\n")
+
+    git = GitCache(cache, store.hosts, store.env, mirror.absolute() if mirror else None, say, write, stop)
     with ThreadPoolExecutor(max_workers=max(1, min(WORKERS, len(requests)))) as pool:
         futures = [pool.submit(_fetch, request, git) for request in requests]
         # Looking into a mirror takes no time, so everything that is missing is reported at once.
         return _results(futures, stop, is_patient=mirror is not None)
-
-
-class _Lines:
-    """Lines from several threads, one at a time."""
-
-    def __init__(self, say: Callable[[str], None], log: Path) -> None:
-        self._say = say
-        self._log = log
-        self._lock = threading.Lock()
-        self._is_new = True
-
-    def say(self, text: str) -> None:
-        with self._lock:
-            self._say(text)
-
-    def log(self, text: str) -> None:
-        with self._lock:
-            self._log.parent.mkdir(parents=True, exist_ok=True)
-            with self._log.open("w" if self._is_new else "a", encoding="utf-8") as file:
-                file.write(f"{text}\n")
-            self._is_new = False
 
 
 def _results(

@@ -34,11 +34,7 @@ def why_not(git_dir: Path, thing: str, env: Mapping[str, str]) -> str | None:
 
 def has(git_dir: Path, thing: str, env: Mapping[str, str]) -> bool:
     """Whether a repository has `thing` (`<commit>^{tree}`)."""
-    try:
-        read((f"--git-dir={git_dir}", "cat-file", "-e", thing), env)
-    except GitReadError:
-        return False
-    return True
+    return why_not(git_dir, thing, env) is None
 
 
 def commits_named(git_dir: Path, start: str, env: Mapping[str, str]) -> set[str]:

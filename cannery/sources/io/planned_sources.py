@@ -65,42 +65,36 @@ def refuse_other_tree(chosen: Chosen, folder: Path, prefix: str = "SRC_") -> Non
 def fetch_planned(store: SourceStore, plan: Plan) -> dict[str, SourceFile]:
     """Return {file name below sources/: file} of every tree of `plan`; releases come with the wheels.
 
-    Raises as `cannery.sources.io.fetch.fetch_sources`. What is missing in a tree is printed.
+    What is missing in a tree, or asks for other packages than the lock has, is printed. Raises as `fetch_some`.
     """
     by_name = {chosen.name: chosen for chosen in plan.recipe.sources}
     steps = [step for step in plan.sources if not step.release]
-    plain = {step.name for step in steps if step.without}
-    files = _fetch(store, [by_name[step.name] for step in steps], plan.epoch, plain)
-    _refuse_changed(steps, files)
-    for file in files:
+    files = fetch_some(store, plan, steps)
+    for file in files.values():
         known = _known(by_name[file.name])
-        for doubt in requirement_doubts(file.tar, known) if known else ():
-            store.say(f"warning: {file.name}: {doubt}")
-        for missing in file.missing[:SHOWN]:
-            store.say(f"warning: {file.name}: {missing}")
+        warnings = [str(doubt) for doubt in (requirement_doubts(file.tar, known) if known else ())]
+        warnings += [str(missing) for missing in file.missing[:SHOWN]]
         if len(file.missing) > SHOWN:
-            store.say(f"warning: {file.name}: and {len(file.missing) - SHOWN} more")
-    return {step.file: file for step, file in zip(steps, files, strict=True)}
+            warnings.append(f"and {len(file.missing) - SHOWN} more")
+        for warning in warnings:
+            store.say(f"warning: {file.name}: {warning}")
+    return {step.file: files[step.name] for step in steps}
 
 
 def fetch_some(store: SourceStore, plan: Plan, steps: Sequence[SourceStep]) -> dict[str, SourceFile]:
     """Return {component: file} of some trees of `plan`, without the warnings that `fetch_planned` prints.
 
-    Raises as `fetch_planned`.
+    Raises as `cannery.sources.io.fetch.fetch_sources`, and `UnableError` for a tree of the user's that changed since
+    the plan was made.
     """
     by_name = {chosen.name: chosen for chosen in plan.recipe.sources}
     plain = {step.name for step in steps if step.without}
     files = _fetch(store, [by_name[step.name] for step in steps], plan.epoch, plain)
-    _refuse_changed(steps, files)
-    return {file.name: file for file in files}
-
-
-def _refuse_changed(steps: Sequence[SourceStep], files: Sequence[SourceFile]) -> None:
-    """Raise `UnableError` for a tree of the user's that is not the one that the plan was made of."""
     for step, file in zip(steps, files, strict=True):
         if step.is_local and file.tree != step.content:
             hint = "run the same command again when nothing writes to it"
             raise UnableError(f"SRC_{step.name}: the tree changed while it was read", hint=hint)
+    return {file.name: file for file in files}
 
 
 def _known(chosen: Chosen) -> Known | None:

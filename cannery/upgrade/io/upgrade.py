@@ -14,7 +14,8 @@ from cannery.errors import CanneryError, FindingsError
 from cannery.lock.check import lock_problems
 from cannery.lock.io.indexes import Asked
 from cannery.lock.io.resolve_all import raise_failures, run_jobs
-from cannery.lock.io.store import changed, lock_path, present_lock, resolve_lock
+from cannery.lock.io.store import lock_path, present_lock, resolve_lock
+from cannery.lock.io.write import changed
 from cannery.lock.request import lock_request
 from cannery.lock.text import format_lock
 from cannery.recipe.recipe import Options, with_arch
