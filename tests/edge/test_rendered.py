@@ -17,7 +17,7 @@ from factories import archive_recipe, catalog, inputs, lock, recipe, tools
 
 from cannery.context import Context
 from cannery.errors import UnableError, UsageError
-from cannery.lock.io.wheels import Download, store_path
+from cannery.lock.io.wheels import Progress, store_path
 from cannery.plan.make import make_plan
 from cannery.render.io import folder as rendered
 from cannery.render.io.folder import rendered_held, write_folder
@@ -210,7 +210,7 @@ def test_a_download_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter([0.0, 1.0, 6.0, 7.0, 12.0])
     monkeypatch.setattr("time.monotonic", lambda: next(clock))
     said: list[str] = []
-    progress = Download(said.append, 100_000_000, "wheels")
+    progress = Progress(said.append, 100_000_000, "wheels")
     one, two = lock(recipe()).packages[:2]
     for package, received in ((one, 10_000_000), (one, 20_000_000), (two, 30_000_000), (one, 40_000_000)):
         progress(package, received, 50_000_000)

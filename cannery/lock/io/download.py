@@ -15,7 +15,6 @@ import urllib3
 
 from cannery.lock.io.places import url_path
 from cannery.util.io.files import sha256_file
-from cannery.util.io.http import HostSession
 from cannery.util.io.parallel import StoppedError
 from cannery.util.io.retry import PassingError, retrying
 from cannery.util.io.trouble import status_trouble, trouble
@@ -25,6 +24,8 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
+
+    from cannery.util.io.http import HostSession
 
 # Longest silence of a server in seconds; a part is resumed, so a short one costs little.
 SILENCE = 20.0
@@ -43,112 +44,115 @@ class UnreachableError(Exception):
     """The URL cannot be read; the message is the reason."""
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """A file to download: its final path, sha256 (hex) and size in bytes."""
+@dataclass
+class Download:
+    """One file to bring to `path`: its sha256 (hex) and size in bytes, the session, and the event that ends it early.
+
+    `progress` gets the number of bytes that have arrived. Afterwards `wrong` lists the places that have another file,
+    `reasons` those that gave none, each with the reason.
+    """
 
     path: Path
     sha256: str
     size: int
+    session: HostSession
+    stop: threading.Event
+    progress: Callable[[int], None]
+    wrong: list[str] = field(default_factory=list)
+    reasons: list[str] = field(default_factory=list)
 
     @property
     def part(self) -> Path:
         """The file of the bytes that have arrived."""
         return self.path.with_name(self.path.name + ".part")
 
+    def from_first(self, places: Iterable[tuple[str, str]]) -> bool:
+        """Download the file from the first of `places` (name, URL) that has it; return whether one did.
 
-@dataclass(frozen=True)
-class Transfer:
-    """How files are downloaded: the session, and the event that ends it early."""
+        Raises `StoppedError` when `stop` is set, `OSError` when the file cannot be written.
+        """
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        for place, url in places:
+            try:
+                retrying(self._sleep)(self._try, url)
+            except WrongFileError as error:
+                self.wrong.append(f"{place} has {error}")
+            except (UnreachableError, PassingError) as error:
+                self.reasons.append(f"{place}: {error}")
+            else:
+                return True
+        return False
 
-    session: requests.Session
-    stop: threading.Event
-
-
-@dataclass
-class Troubles:
-    """Why no place gave a file: those that have another one (`wrong`), and those that gave none (`reasons`)."""
-
-    wrong: list[str] = field(default_factory=list)
-    reasons: list[str] = field(default_factory=list)
-
-
-def download_first(
-    transfer: Transfer,
-    wanted: Wanted,
-    places: Iterable[tuple[str, str]],
-    progress: Callable[[int], None],
-    troubles: Troubles,
-) -> bool:
-    """Download the file from the first of `places` (name, URL) that has it; return whether one did.
-
-    `progress` gets the number of bytes that have arrived. What is wrong with the other places is added to `troubles`.
-    Raises `StoppedError` when `transfer.stop` is set.
-    """
-    wanted.path.parent.mkdir(parents=True, exist_ok=True)
-
-    def sleep(seconds: float) -> None:
-        if transfer.stop.wait(seconds):
+    def _sleep(self, seconds: float) -> None:
+        if self.stop.wait(seconds):
             raise StoppedError
 
-    for place, url in places:
-        try:
-            retrying(sleep)(_download, transfer, wanted, url, progress)
-        except WrongFileError as error:
-            troubles.wrong.append(f"{place} has {error}")
-        except (UnreachableError, PassingError) as error:
-            troubles.reasons.append(f"{place}: {error}")
-        else:
-            return True
-    return False
+    def _try(self, url: str) -> None:
+        self._sleep(0)
+        resumed = self.part.exists()
+        found = self._receive(url)
+        if found == f"sha256:{self.sha256}":
+            self.part.replace(self.path)
+            return
+        self.part.unlink(missing_ok=True)
+        if resumed:  # the part may have been of another file: once more, from the start
+            raise PassingError("the part of an earlier download does not fit the rest")
+        raise WrongFileError(found)
 
-
-def _download(transfer: Transfer, wanted: Wanted, url: str, progress: Callable[[int], None]) -> None:
-    if transfer.stop.is_set():
-        raise StoppedError
-    resumed = wanted.part.exists()
-    found = _receive(transfer, wanted, url, progress)
-    if found == f"sha256:{wanted.sha256}":
-        wanted.part.replace(wanted.path)
-        return
-    wanted.part.unlink(missing_ok=True)
-    if resumed:  # the part may have been of another file: once more, from the start
-        raise PassingError("the part of an earlier download does not fit the rest")
-    raise WrongFileError(found)
-
-
-def _receive(transfer: Transfer, wanted: Wanted, url: str, progress: Callable[[int], None]) -> str:
-    """Append what is missing to the part; return the sha256 of the whole file, or what is wrong with its size."""
-    with wanted.part.open("ab") as part:
-        if part.tell() > wanted.size:
-            part.truncate(0)
-        for block in _blocks(transfer, url, part.tell()) if part.tell() < wanted.size else ():
-            if block is None:  # the server starts from the first byte again
+    def _receive(self, url: str) -> str:
+        """Append what is missing to the part; return the sha256 of the whole file, or what is wrong with its size."""
+        with self.part.open("ab") as part:
+            if part.tell() > self.size:
                 part.truncate(0)
-                continue
-            part.write(block)
-            progress(part.tell())
-            if transfer.stop.is_set():
-                raise StoppedError
-            if part.tell() > wanted.size:
-                return f"more than {wanted.size} bytes"
-        have = part.tell()
-        if have < wanted.size and not url.startswith("file:"):
-            raise PassingError(f"connection lost after {have} of {wanted.size} bytes")
-        part.flush()
-        os.fsync(part.fileno())
-    if have != wanted.size:
-        return f"{have} bytes in place of {wanted.size}"
-    return f"sha256:{sha256_file(wanted.part)}"
+            have = part.tell()
+            for block in self._blocks(url, have) if have < self.size else ():
+                if block is None:  # the server starts from the first byte again
+                    part.truncate(0)
+                    have = 0
+                    continue
+                part.write(block)
+                have += len(block)
+                self.progress(have)
+                self._sleep(0)
+                if have > self.size:
+                    return f"more than {self.size} bytes"
+            if have < self.size and not url.startswith("file:"):
+                raise PassingError(f"connection lost after {have} of {self.size} bytes")
+            part.flush()
+            os.fsync(part.fileno())
+        return f"sha256:{sha256_file(self.part)}" if have == self.size else f"{have} bytes in place of {self.size}"
+
+    def _blocks(self, url: str, start: int) -> Iterator[bytes | None]:
+        """Give the blocks of the file from byte `start` on; a None first where it comes whole instead."""
+        if url.startswith("file:"):
+            yield from _file_blocks(url_path(url), start)
+            return
+        # Bytes as they are: a gzip on the way would be undone by some clients and counted by none.
+        headers = {"Accept-Encoding": "identity", **({"Range": f"bytes={start}-"} if start else {})}
+        waits = (min(SILENCE, CONNECT), SILENCE)
+        try:
+            with self.session.get(url, headers=headers, stream=True, timeout=waits) as response:
+                if response.status_code == 416:
+                    yield None
+                    raise PassingError("the server has less than the part")
+                if response.status_code not in (200, 206):
+                    passing = response.status_code in PASSING
+                    raise (PassingError if passing else UnreachableError)(self._answered(response, url))
+                if start and not response.headers.get("Content-Range", "").startswith(f"bytes {start}-"):
+                    yield None
+                yield from response.raw.stream(BLOCK, decode_content=False)
+        except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
+            state, detail = trouble(error, self.session, url)
+            reason = f"{state}{f' ({detail})' if detail else ''}" if state is not State.OTHER else detail
+            raise PassingError(reason) from error
+
+    def _answered(self, response: requests.Response, url: str) -> str:
+        """Return the reason that a status of trouble gives."""
+        state, detail = status_trouble(response, self.session.proxy_words(url))
+        return f"{state} ({detail})" if state in {State.BUSY, State.PROXY} else f"HTTP {response.status_code}"
 
 
-def _blocks(transfer: Transfer, url: str, start: int) -> Iterator[bytes | None]:
-    if url.startswith("file:"):
-        return _file_blocks(url_path(url), start)
-    return _http_blocks(url, start, transfer)
-
-
-def _file_blocks(path: Path, start: int) -> Iterator[bytes | None]:
+def _file_blocks(path: Path, start: int) -> Iterator[bytes]:
     try:
         with path.open("rb") as stream:
             stream.seek(start)
@@ -156,33 +160,3 @@ def _file_blocks(path: Path, start: int) -> Iterator[bytes | None]:
                 yield block
     except OSError as error:
         raise UnreachableError(error.strerror or type(error).__name__) from error
-
-
-def _http_blocks(url: str, start: int, transfer: Transfer) -> Iterator[bytes | None]:
-    """Blocks of the file from byte `start` on; a None first when the server sends it all instead."""
-    # Bytes as they are: a gzip on the way would be undone by some clients and counted by none.
-    headers = {"Accept-Encoding": "identity", **({"Range": f"bytes={start}-"} if start else {})}
-    waits = (min(SILENCE, CONNECT), SILENCE)
-    try:
-        with transfer.session.get(url, headers=headers, stream=True, timeout=waits) as response:
-            if response.status_code == 416:
-                yield None
-                raise PassingError("the server has less than the part")
-            if response.status_code in PASSING:
-                raise PassingError(_answered(response, url, transfer))
-            if response.status_code not in (200, 206):
-                raise UnreachableError(_answered(response, url, transfer))
-            if start and not response.headers.get("Content-Range", "").startswith(f"bytes {start}-"):
-                yield None
-            yield from response.raw.stream(BLOCK, decode_content=False)
-    except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
-        state, detail = trouble(error, transfer.session, url)
-        reason = f"{state}{f' ({detail})' if detail else ''}" if state is not State.OTHER else detail
-        raise PassingError(reason) from error
-
-
-def _answered(response: requests.Response, url: str, transfer: Transfer) -> str:
-    """Return the reason that a status of trouble gives."""
-    session = transfer.session
-    state, detail = status_trouble(response, session.proxy_words(url) if isinstance(session, HostSession) else "")
-    return f"{state} ({detail})" if state in {State.BUSY, State.PROXY} else f"HTTP {response.status_code}"

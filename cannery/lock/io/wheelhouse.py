@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from cannery.errors import FindingsError, NetworkError
-from cannery.lock.io.download import Transfer, Troubles, Wanted, download_first
+from cannery.lock.io.download import Download
 from cannery.lock.io.indexes import ask
 from cannery.lock.io.places import bound_places, default_place, extra_places
 from cannery.lock.io.wheels import is_there, store_path
@@ -50,45 +50,47 @@ class _Fetcher:
     indexes: Mapping[str, Index]
     settings: PipSettings
     cache: Path
-    transfer: Transfer
+    session: HostSession
+    stop: threading.Event
 
     def fetch(self, package: LockedPackage, progress: Progress) -> None:
         """Bring one file into the store, under the lock of its hash."""
-        wanted = Wanted(store_path(package, self.cache), package.sha256, package.size)
         path = self.cache / "wheels" / ".locks" / f"{package.sha256}.lock"
-        with held(path, lambda: None, self.transfer.stop):
+        with held(path, lambda: None, self.stop):
             if not is_there(package, self.cache):
-                self._fetch_locked(package, wanted, progress)
+                self._fetch_locked(package, progress)
 
-    def _fetch_locked(self, package: LockedPackage, wanted: Wanted, progress: Progress) -> None:
-        troubles = Troubles()
-
-        def count(received: int) -> None:
-            progress(package, received, package.size)
-
-        if download_first(self.transfer, wanted, self._right(package, troubles), count, troubles):
+    def _fetch_locked(self, package: LockedPackage, progress: Progress) -> None:
+        download = Download(
+            path=store_path(package, self.cache),
+            sha256=package.sha256,
+            size=package.size,
+            session=self.session,
+            stop=self.stop,
+            progress=lambda received: progress(package, received, package.size),
+        )
+        if download.from_first(self._right(package, download)):
             return
         what = f"{package.name} {package.version}: {package.file}"
-        if troubles.wrong:
-            listed = "; ".join(troubles.wrong)
+        if download.wrong:
             raise FindingsError(
-                f"{what} is not the file of the lock, which has sha256:{package.sha256}; {listed}",
+                f"{what} is not the file of the lock, which has sha256:{package.sha256}; {'; '.join(download.wrong)}",
                 hint="the lock or the index was changed; compare the hash with the lock's history",
             )
-        raise NetworkError(f"{what} cannot be downloaded: {self.settings.redact('; '.join(troubles.reasons))}")
+        raise NetworkError(f"{what} cannot be downloaded: {self.settings.redact('; '.join(download.reasons))}")
 
-    def _right(self, package: LockedPackage, troubles: Troubles) -> Iterator[tuple[str, str]]:
+    def _right(self, package: LockedPackage, download: Download) -> Iterator[tuple[str, str]]:
         """Give (place, URL) of the candidates for which the index gives no other hash."""
-        for candidate in self._candidates(package, troubles.reasons):
+        for candidate in self._candidates(package, download.reasons):
             if candidate.sha256 and candidate.sha256 != package.sha256:
-                troubles.wrong.append(f"{candidate.place} has sha256:{candidate.sha256}")
+                download.wrong.append(f"{candidate.place} has sha256:{candidate.sha256}")
             else:
                 yield str(candidate.place), candidate.url
 
     def _candidates(self, package: LockedPackage, reasons: list[str]) -> Iterator[Listed]:
         """Give files of that name, local ones first; a place is asked only when those before it have no right one."""
         for place in self._places(package):
-            answer = ask(place, package.name, self.transfer.session, PAGE)
+            answer = ask(place, package.name, self.session, PAGE)
             files = [file for file in answer.files if file.file == package.file]
             if not files:
                 listed = f"lists {len(answer.files)} files of it, not this one"
@@ -131,8 +133,8 @@ def fetch(
         )
     todo = deque(sorted((p for p in packages if not is_there(p, cache)), key=lambda p: -p.size))
     if todo:
-        transfer = Transfer(HostSession(settings), threading.Event())
-        _fetch_all(_Fetcher(indexes, settings, cache, transfer), todo, progress)
+        fetcher = _Fetcher(indexes, settings, cache, HostSession(settings), threading.Event())
+        _fetch_all(fetcher, todo, progress)
     return {package.name: store_path(package, cache) for package in packages}
 
 
@@ -145,7 +147,7 @@ def _fetch_all(fetcher: _Fetcher, todo: deque[LockedPackage], progress: Progress
             progress(package, received, size)
 
     def work() -> None:
-        while todo and not fetcher.transfer.stop.is_set():
+        while todo and not fetcher.stop.is_set():
             try:
                 package = todo.popleft()
             except IndexError:  # another thread took the last one
@@ -160,4 +162,4 @@ def _fetch_all(fetcher: _Fetcher, todo: deque[LockedPackage], progress: Progress
     except OSError as error:
         raise unwritable(error, error.filename or fetcher.cache / "wheels") from error
     finally:
-        fetcher.transfer.stop.set()
+        fetcher.stop.set()

@@ -76,11 +76,11 @@ def fetch_wheels(
         return {package.name: store_path(package, cache) for package in packages}
     from cannery.lock.io.wheelhouse import fetch  # noqa: PLC0415 - imports network libraries
 
-    progress = Download(downloads.say, missing_bytes(packages, cache), what)
+    progress = Progress(downloads.say, missing_bytes(packages, cache), what)
     return fetch(packages, indexes, downloads.settings(), cache, progress)
 
 
-class Download:
+class Progress:
     """Prints how far a download is: once at its start, then at most every five seconds."""
 
     def __init__(self, say: Callable[[str], None], total: int, what: str) -> None:
@@ -92,7 +92,7 @@ class Download:
         if total:
             say(f"fetching {self.what}: {total / 1e6:.0f} MB")
 
-    def __call__(self, package: LockedPackage, received: int, size: int) -> None:  # noqa: ARG002 - Progress
+    def __call__(self, package: LockedPackage, received: int, size: int) -> None:  # noqa: ARG002 - called so
         """Count bytes of one file."""
         self.received[package.name] = received
         now = time.monotonic()

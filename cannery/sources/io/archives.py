@@ -20,10 +20,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cannery.catalog.catalog import Host
-    from cannery.lock.io.download import Transfer, Wanted
+    from cannery.errors import CanneryError
     from cannery.plan.plan import Plan
     from cannery.plan.steps import ArchiveStep
     from cannery.util.io.downloads import Downloads
+    from cannery.util.io.pip_settings import PipSettings
 
 
 def fetch_archives(downloads: Downloads, hosts: Mapping[str, Host], plan: Plan) -> dict[str, Path]:
@@ -71,20 +72,38 @@ def _urls(hosts: Mapping[str, Host], plan: Plan, step: ArchiveStep) -> Iterator[
 
 def _fetch(downloads: Downloads, step: ArchiveStep, path: Path, urls: tuple[str, ...]) -> None:
     """Bring one tarball to `path`: a file of the user's own, or what the first host has that answers."""
-    from cannery.lock.io.download import Transfer, Wanted  # noqa: PLC0415 - imports network libraries
+    from cannery.lock.io.download import Download  # noqa: PLC0415 - imports network libraries
     from cannery.util.io.http import HostSession  # noqa: PLC0415
 
     own = _own(downloads, step)
     if own is None:
         downloads.say(f"fetching {step.file}: {step.size / 1e6:.1f} MB")
-    transfer = Transfer(HostSession(downloads.settings()), threading.Event())
-    wanted = Wanted(path, step.sha256, step.size)
+    session, stop = HostSession(downloads.settings()), threading.Event()
+    download = Download(path, step.sha256, step.size, session, stop, lambda _received: None)
     try:
-        _download(downloads, step, transfer, wanted, (own.as_uri(),) if own else urls)
+        if download.from_first((url, url) for url in ((own.as_uri(),) if own else urls)):
+            return
     except OSError as error:
         if not is_of_files(error):
             raise
         raise unwritable(error, error.filename or path) from error
+    raise _missing(step, downloads.settings(), download.wrong, download.reasons)
+
+
+def _missing(step: ArchiveStep, settings: PipSettings, wrong: list[str], reasons: list[str]) -> CanneryError:
+    where = f"images/components/{step.name}.yaml"
+    if wrong:
+        return FindingsError(
+            f"{step.file} is not the file of {step.name} {step.version}, which has sha256:{step.sha256}; "
+            + settings.redact("; ".join(wrong)),
+            where=where,
+            hint="somebody has changed the file, or the hash in the catalog: compare it with what others have of it",
+        )
+    return NetworkError(
+        f"{step.file} cannot be downloaded: {settings.redact('; '.join(reasons))}",
+        where=where,
+        hint=f"fetch it elsewhere (sha256:{step.sha256}), and name its folder with WHEELHOUSE=",
+    )
 
 
 def _own(downloads: Downloads, step: ArchiveStep) -> Path | None:
@@ -99,27 +118,3 @@ def _own(downloads: Downloads, step: ArchiveStep) -> Path | None:
             return path
         downloads.say(f"note: {path} is not the {step.file} of the catalog (sha256:{step.sha256}), and is not used")
     return None
-
-
-def _download(
-    downloads: Downloads, step: ArchiveStep, transfer: Transfer, wanted: Wanted, urls: tuple[str, ...]
-) -> None:
-    from cannery.lock.io.download import Troubles, download_first  # noqa: PLC0415
-
-    troubles = Troubles()
-    if download_first(transfer, wanted, ((url, url) for url in urls), lambda _received: None, troubles):
-        return
-    where = f"images/components/{step.name}.yaml"
-    redact = downloads.settings().redact
-    if troubles.wrong:
-        raise FindingsError(
-            f"{step.file} is not the file of {step.name} {step.version}, which has sha256:{step.sha256}; "
-            + redact("; ".join(troubles.wrong)),
-            where=where,
-            hint="somebody has changed the file, or the hash in the catalog: compare it with what others have of it",
-        )
-    raise NetworkError(
-        f"{step.file} cannot be downloaded: {redact('; '.join(troubles.reasons))}",
-        where=where,
-        hint=f"fetch it elsewhere (sha256:{step.sha256}), and name its folder with WHEELHOUSE=",
-    )
