@@ -340,7 +340,7 @@ def test_other_bytes_under_a_right_name_are_found(tmp_path: Path, repo: Repo, is
     place = loose(git_dir, repo.git("rev-parse", f"{commit}:a"))
     place.chmod(0o644)
     place.write_bytes(zlib.compress(b"blob 5\0wrong"))
-    error, words = (NetworkError, "a is damaged") if is_mirror else (UnableError, "a of .* is damaged in the git cache")
+    error, words = NetworkError if is_mirror else UnableError, "a is damaged"
     with pytest.raises(error, match=words) as caught:
         exports(commit)
     assert caught.value.where == str(git_dir)
