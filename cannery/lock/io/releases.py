@@ -72,7 +72,7 @@ class Releases:
         return any(_fits(file, python, arch) for file in self._of(version))
 
     def uploaded(self, version: str) -> str:
-        """Return the day on which the last file of `version` came, "" where the index does not tell."""
+        """Return the day on which the last file of `version` came, "" where the index has no days."""
         return max((file.uploaded for file in self._of(version)), default="")
 
     def spelt(self, version: str) -> str:

@@ -106,7 +106,7 @@ class Resolver:
             names = sorted({*names, *late})
 
     def _places(self, names: Sequence[str]) -> tuple[list[tuple[UvIndex, Place]], list[Source]]:
-        """Ask every index that matters, at once, and say which serves what; raise `NetworkError` for dead ones."""
+        """Ask every index that matters, at once, and return which serves what; raise `NetworkError` for dead ones."""
         request, settings = self.request, self.job.settings
         # Some that the request wants of a place, and pip, which every mirror of packages has.
         usual = (*sorted({package_name(text) for text in request.requirements} - {*names, "pip"})[:2], "pip")

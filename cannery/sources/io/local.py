@@ -1,6 +1,6 @@
 """A user's own tree as it is on disk, in place of a commit: of a git work tree what git tracks or does not ignore.
 
-git only reads here, and without the tree's own configuration: no program that it names is run (see `foreign_tree`).
+git only reads here, and without the tree's own configuration, so that no program in it is run (see `foreign_tree`).
 """
 
 from __future__ import annotations
