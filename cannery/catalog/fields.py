@@ -18,6 +18,7 @@ from cannery.catalog.fault import FaultError
 from cannery.catalog.requirement import marker_environment
 from cannery.catalog.target import parse_cann, parse_os, parse_python
 from cannery.errors import CanneryError
+from cannery.util.redact import CREDENTIALS
 from cannery.vocab import DEFAULT_INDEX, Arch, Chip, did_you_mean
 
 if TYPE_CHECKING:
@@ -33,8 +34,6 @@ IMAGE_NAME = re.compile(r"[a-z0-9]+(?:[._-][a-z0-9]+)*")
 COMPONENT_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 # What no file or command line can hold; line ends and tabs are a text's own.
 CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
-# A user in a web address, or a user and a password in any. A password may hold what ends a host; a port does not.
-CREDENTIALS = re.compile(r"https?://[^/\s]*@|://[^/\s:@]*:(?!\d{1,5}(?:[/?#]|$))\S*@")
 IN_TEXT = "credentials stand in this text, and files of the catalog are committed"
 IN_TEXT_HINT = "leave them out, and put them into the pip settings or git's credential helper of the host"
 # Resolvers keep the numbers of a version in 64 bits.

@@ -50,7 +50,7 @@ def port(arguments: argparse.Namespace, context: Context) -> ExitCode:
     if bool(arguments.to) == bool(arguments.tree):
         raise UsageError("patches port: name the revision to try, or a folder with --tree", hint=USAGES["port"])
     start = some_commit(arguments.start)
-    where = Places(catalog, context.cache, context.mirror, context.env, context.arch, context.say)
+    where = Places(catalog, context.sources(catalog), context.arch)
     folder = Path(arguments.tree) if arguments.tree else None
     reader = FolderReader(folder) if folder else None
     # A set is kept under the commit that it is for, which a folder has to name then.

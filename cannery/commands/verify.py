@@ -19,7 +19,7 @@ from cannery.engine.io.inspect import image_labels, needed_image
 from cannery.errors import CanneryError, ExitCode, FindingsError, UsageError
 from cannery.lock.io.store import lock_path, present_lock
 from cannery.lock.request import lock_request
-from cannery.pipeline import Work, manifest_digest, planned, verified
+from cannery.pipeline import Work, lock_store, manifest_digest, planned, verified
 from cannery.plan.on_base import on_labelled_base
 from cannery.plan.train import trainer
 from cannery.recipe.recipe import STANDIN, Options
@@ -183,8 +183,9 @@ def _comparisons(
 
 def _comparison(context: Context, catalog: Catalog, image: Image, name: str, options: Options) -> Comparison:
     recipe = select(catalog, name, options, context.arch)
-    path = lock_path(context, lock_request(recipe))
-    lock = present_lock(context, path)
+    store = lock_store(context)
+    path = lock_path(store, lock_request(recipe))
+    lock = present_lock(store, path)
     if lock is None:
         raise FindingsError("the lock is missing", where=str(context.shown(path)), hint=f"make lock PROFILE={name}")
     return compare(expected(recipe, lock, catalog), image)

@@ -1,7 +1,7 @@
-"""Whether a lock answers its request. A lock is a text file: a merge, a copy or an editor can make it another one.
+"""Whether a lock answers its request. A lock is a text file: a merge, a copy or an editor can change it.
 
-Its digest of the request says only what the header claims, so the packages are held against the request themselves.
-What is left to the download is the hash: a file that is not the lock's stops there.
+The header has a digest of the request, which a changed lock still has, so the packages too are compared with the
+request. Hashes are left to the download, which refuses a file that is not the lock's.
 """
 
 from __future__ import annotations
@@ -35,25 +35,25 @@ CHANGED = "the profile, its components or its base have changed since the lock w
 
 
 def lock_problems(lock: Lock, request: LockRequest, indexes: Collection[str]) -> tuple[str, ...]:
-    """Say why `lock` is not the answer to `request`; empty when it is. `indexes` are the catalog's index names.
+    """Return why `lock` does not answer `request`; empty when it does. `indexes` are the catalog's index names.
 
     Header and packages are compared with the request: target, date bound, digest; requirements, constraints, overrides
-    and excludes; who asked; file names and their tags; indexes. Hashes and sizes are not looked at.
+    and excludes; who asked; file names and their tags; indexes. Hashes and sizes are not checked.
     """
     return (*_header(lock, request), *_asked(lock, request), *_via(lock, request), *_files(lock, request, indexes))
 
 
 def contradictions(request: LockRequest) -> tuple[str, ...]:
-    """Say what a request both asks for and excludes: a resolver leaves it out, so no lock can be the answer."""
+    """Return what a request both asks for and excludes: a resolver leaves it out, so no lock can answer."""
     excluded = {canonicalize_name(text) for text in request.excludes}
     names = dict.fromkeys(name for name, _wanted in _live(request.requirements, request) if name in excluded)
     return tuple(f"{name} is asked for and excluded" for name in names)
 
 
 def file_problem(package: LockedPackage) -> str:
-    """Say why the file's name does not go with the package, "" when it does.
+    """Return why the file's name does not fit the package, "" when it does.
 
-    A file of another name or version under an entry would be installed in its place.
+    A file of another name or version would be installed in its place.
     """
     file = package.file
     try:
@@ -61,12 +61,12 @@ def file_problem(package: LockedPackage) -> str:
     except (InvalidWheelFilename, InvalidSdistFilename):
         return f"{package.name}: {file!r} is neither a wheel's nor an sdist's name"
     if name != package.name or version != Version(package.version):
-        return f"{package.name}=={package.version} does not go with the file {file}"
+        return f"{package.name}=={package.version} does not fit the file {file}"
     return ""
 
 
 def is_for(lock: Lock, request: LockRequest) -> bool:
-    """Whether the lock says that it is of the request's profile, Python and arch, from whatever inputs."""
+    """Whether the lock is for the request's profile, Python and arch, from whatever inputs."""
     return (lock.profile, lock.python, lock.arch) == (request.profile, request.python, request.arch)
 
 
@@ -129,7 +129,7 @@ def _files(lock: Lock, request: LockRequest, indexes: Collection[str]) -> Iterat
     for package in lock.packages:
         index = bindings.get(package.name, DEFAULT_INDEX)
         if package.index != index:
-            yield f"{package.name}: from index {package.index} in the lock, it is to come from index {index}"
+            yield f"{package.name}: from index {package.index} in the lock, it has to come from index {index}"
         elif index != DEFAULT_INDEX and index not in indexes:
             yield f"{package.name}: index {index} is not in the catalog"
         if not package.complete:
@@ -139,6 +139,6 @@ def _files(lock: Lock, request: LockRequest, indexes: Collection[str]) -> Iterat
             problem = f"{package.name}: {package.file} does not fit Python {request.python} on {request.arch}"
         wanted = kinds.get(package.name)
         if not problem and wanted is not None and wanted != ("sdist" if package.is_sdist else "wheel"):
-            problem = f"{package.name}: {package.file} in the lock, {_WORDS[wanted]} is to be there"
+            problem = f"{package.name}: {package.file} in the lock, {_WORDS[wanted]} is wanted"
         if problem:
             yield problem

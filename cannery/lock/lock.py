@@ -1,4 +1,4 @@
-"""Locks: what is asked of the resolver, and the exact files that it chose. Their text form is `core.lock_text`'s."""
+"""Locks: what the resolver is asked, and the exact files that it chose. `cannery.lock.text` is their text form."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from cannery.vocab import Arch
 
 LOCK_SCHEMA = 1
-# What `via` says of a package that the profile itself asks for; no distribution can have this name.
+# What `via` has for a package that the profile itself asks for; no distribution can have this name.
 PROFILE_VIA = "<profile>"
 
 

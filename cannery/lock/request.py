@@ -55,7 +55,7 @@ def lock_request(recipe: Recipe) -> LockRequest:
 
 
 def set_aside(override: str, pins: tuple[str, ...]) -> bool:
-    """Whether an ad-hoc pin (`NAME==VERSION`) says otherwise than an override, and so takes its place."""
+    """Whether an ad-hoc pin (`NAME==VERSION`) contradicts an override, and so takes its place."""
     wanted = Requirement(override)
     name = canonicalize_name(wanted.name)
     versions = [version for pinned, version in map(parse_pin, pins) if pinned == name]

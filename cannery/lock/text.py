@@ -1,7 +1,7 @@
 r"""The text form of a lock: requirements text that pip and uv can read, and its parser.
 
 First line: a JSON comment with what the lock was made from and how many packages follow. Then, sorted by name, one
-entry a package:
+entry for each package:
 
     absl-py==2.5.1 \
         --hash=sha256:…
@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
 
 from packaging.version import InvalidVersion, Version
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 REMAKE = "make it anew with `build.py lock`; a lock is not edited by hand"
+# The types of the header's fields.
 HEADER = {
     "schema": int,
     "profile": str,
@@ -39,42 +41,29 @@ HEADER = {
     "packages": int,
     "resolver": str,
 }
-PIN = re.compile(r"(?P<name>[a-z0-9]+(?:-[a-z0-9]+)*)==(?P<version>[0-9a-z.!+_-]{1,100})(?P<more> \\)?", re.ASCII)
-HASH = re.compile(r"    --hash=sha256:(?P<sha256>[0-9a-f]{64})", re.ASCII)
-VIA = r"(?:, via (?P<via>[^\s,]+(?:, [^\s,]+)*))?"
-INDEX = r"(?P<index>[A-Za-z0-9._-]+)"
-FILE_COMMENT = re.compile(
-    rf"    # (?P<file>[^\s,/]{{1,250}}), (?P<size>[1-9]\d{{0,14}}) bytes, index {INDEX}{VIA}", re.ASCII
-)
-MISSING_COMMENT = re.compile(rf"    # incomplete: index {INDEX} not reached{VIA}", re.ASCII)
+_VIA = r"(?:, via (?P<via>[^\s,]+(?:, [^\s,]+)*))?"
+_INDEX = r"index (?P<index>[A-Za-z0-9._-]+)"
+# The lines of an entry: its pin, its hash, and the comment of a file, or of a package without one.
+_PIN = re.compile(r"(?P<name>[a-z0-9]+(?:-[a-z0-9]+)*)==(?P<version>[0-9a-z.!+_-]{1,100})(?P<more> \\)?", re.ASCII)
+_HASH = re.compile(r"    --hash=sha256:(?P<sha256>[0-9a-f]{64})", re.ASCII)
+_FILE = re.compile(rf"    # (?P<file>[^\s,/]{{1,250}}), (?P<size>[1-9]\d{{0,14}}) bytes, {_INDEX}{_VIA}", re.ASCII)
+_MISSING = re.compile(rf"    # incomplete: {_INDEX} not reached{_VIA}", re.ASCII)
 
 
 def format_lock(lock: Lock) -> str:
     """Return the text of `lock`; `parse_lock` gives the same lock back."""
-    header = {
-        "schema": LOCK_SCHEMA,
-        "profile": lock.profile,
-        "python": lock.python,
-        "arch": str(lock.arch),
-        "inputs": lock.inputs,
-        "exclude_newer": lock.exclude_newer,
-        "complete": lock.complete,
-        "packages": len(lock.packages),
-        "resolver": lock.resolver,
-    }
+    values = {"schema": LOCK_SCHEMA, "packages": len(lock.packages)}
+    header = {name: values[name] if name in values else getattr(lock, name) for name in HEADER}
     lines = [f"# {json.dumps(header)}"]
     for package in lock.packages:
-        lines.extend(_entry(package))
+        via = f", via {', '.join(package.via)}" if package.via else ""
+        pin = f"{package.name}=={package.version}"
+        if package.complete:
+            comment = f"    # {package.file}, {package.size} bytes, index {package.index}{via}"
+            lines += [f"{pin} \\", f"    --hash=sha256:{package.sha256}", comment]
+        else:
+            lines += [pin, f"    # incomplete: index {package.index} not reached{via}"]
     return "\n".join(lines) + "\n"
-
-
-def _entry(package: LockedPackage) -> tuple[str, ...]:
-    via = f", via {', '.join(package.via)}" if package.via else ""
-    pin = f"{package.name}=={package.version}"
-    if not package.complete:
-        return pin, f"    # incomplete: index {package.index} not reached{via}"
-    comment = f"    # {package.file}, {package.size} bytes, index {package.index}{via}"
-    return f"{pin} \\", f"    --hash=sha256:{package.sha256}", comment
 
 
 def parse_lock(text: str, where: str) -> Lock:
@@ -82,95 +71,82 @@ def parse_lock(text: str, where: str) -> Lock:
 
     Raises `UsageError` naming file and line when the text is not what `format_lock` writes.
     """
-    lines = text.replace("\r\n", "\n").split("\n")
-    header = _header(lines[0], where)
-    packages = tuple(_packages(lines, where))
+    reader = _Reader(text, where)
+    header = reader.header()
+    packages = tuple(reader.packages())
     if header["packages"] != len(packages):
         what = f"says {header['packages']} packages and has {len(packages)}: merged or edited by hand"
         raise UsageError(what, where=where, hint="make lock")
     names = [package.name for package in packages]
     if names != sorted(set(names)):
         raise UsageError("its packages are not sorted, or one is named twice", where=where, hint=REMAKE)
-    lock = Lock(
-        profile=str(header["profile"]),
-        python=str(header["python"]),
-        arch=Arch(str(header["arch"])),
-        inputs=str(header["inputs"]),
-        exclude_newer=str(header["exclude_newer"]),
-        resolver=str(header["resolver"]),
-        packages=packages,
-    )
+    mine = {field.name: header[field.name] for field in fields(Lock) if field.name in header}
+    lock = Lock(**{**mine, "arch": Arch(header["arch"]), "packages": packages})
     if header["complete"] is not lock.complete:
-        raise _broken(where, 1, "`complete` does not agree with the packages below")
+        raise reader.broken(1, "`complete` does not agree with the packages below")
     return lock
 
 
-def _broken(where: str, line: int, what: str) -> UsageError:
-    return UsageError(what, where=f"{where}:{line}", hint=REMAKE)
+class _Reader:
+    """The lines of a lock's text, taken one after the other."""
 
+    def __init__(self, text: str, where: str) -> None:
+        self.where = where
+        lines = text.replace("\r\n", "\n").split("\n")
+        self.first = lines[0]
+        self.last = len(lines)
+        self.lines = [
+            (number, line) for number, line in enumerate(lines[1:], 2) if line.strip() and not line.startswith("#")
+        ]
 
-def _header(line: str, where: str) -> dict[str, object]:
-    try:
-        header = json.loads(line.removeprefix("# ")) if line.startswith("# ") else None
-    except (ValueError, RecursionError):
-        header = None
-    if not isinstance(header, dict):
-        raise _broken(where, 1, "a lock starts with a JSON comment")
-    schema = header.get("schema")
-    if schema != LOCK_SCHEMA:
-        raise _broken(where, 1, f"schema {schema!r} of a lock is not known, only {LOCK_SCHEMA}")
-    wrong = sorted({*HEADER} ^ {*header}) or sorted(k for k, kind in HEADER.items() if type(header[k]) is not kind)
-    if wrong:
-        raise _broken(
-            where, 1, f"fields of the JSON comment are missing, not known or of a wrong type: {', '.join(wrong)}"
-        )
-    if header["arch"] not in [*Arch]:
-        raise _broken(where, 1, f"arch {header['arch']!r} is not known")
-    return header
+    def broken(self, line: int, what: str) -> UsageError:
+        return UsageError(what, where=f"{self.where}:{line}", hint=REMAKE)
 
+    def header(self) -> dict[str, Any]:
+        try:
+            header = json.loads(self.first.removeprefix("# ")) if self.first.startswith("# ") else None
+        except (ValueError, RecursionError):
+            header = None
+        if not isinstance(header, dict):
+            raise self.broken(1, "a lock starts with a JSON comment")
+        if header.get("schema") != LOCK_SCHEMA:
+            raise self.broken(1, f"schema {header.get('schema')!r} of a lock is not known, only {LOCK_SCHEMA}")
+        wrong = sorted({*HEADER} ^ {*header}) or sorted(k for k, kind in HEADER.items() if type(header[k]) is not kind)
+        if wrong:
+            what = "fields of the JSON comment are missing, not known or of a wrong type"
+            raise self.broken(1, f"{what}: {', '.join(wrong)}")
+        if header["arch"] not in [*Arch]:
+            raise self.broken(1, f"arch {header['arch']!r} is not known")
+        return header
 
-def _packages(lines: list[str], where: str) -> Iterator[LockedPackage]:
-    number = 1
-    while number < len(lines):
-        line = lines[number]
-        number += 1
-        if not line.strip() or line.startswith("#"):
-            continue
-        pin = PIN.fullmatch(line)
-        if not pin:
-            raise _broken(where, number, f"not an entry of a lock: {line[:80]!r}")
-        count = 2 if pin["more"] else 1
-        yield _package(pin, lines[number : number + count], where, number)
-        number += count
+    def packages(self) -> Iterator[LockedPackage]:
+        """Give the packages in their order."""
+        while self.lines:
+            number = self.lines[0][0]
+            pin = self._next(_PIN, "not an entry of a lock")
+            name, version = pin["name"], pin["version"]
+            try:
+                Version(version)
+            except InvalidVersion as error:
+                raise self.broken(number, f"{name}: {version!r} is not a version") from error
+            if pin["more"]:
+                sha256 = self._next(_HASH, f"{name}: not `--hash=sha256:` and 64 hex digits")["sha256"]
+                number = self.lines[0][0] if self.lines else self.last
+                found = self._next(_FILE, f"{name}: not the comment of file, size and index")
+                file, size = found["file"], int(found["size"])
+            else:
+                sha256, file, size = "", "", 0
+                found = self._next(_MISSING, f"{name}: its hash is missing, or the comment of an incomplete package")
+            via = tuple(found["via"].split(", ")) if found["via"] else ()
+            package = LockedPackage(name, version, file, sha256, size, found["index"], via)
+            if file and (problem := file_problem(package)):
+                raise self.broken(number, problem)
+            yield package
 
-
-def _package(pin: re.Match[str], rest: list[str], where: str, line: int) -> LockedPackage:
-    """One entry, whose first line has the number `line`."""
-    name, version = pin["name"], pin["version"]
-    _check_version(name, version, where, line)
-    sha256 = ""
-    if pin["more"]:
-        found = HASH.fullmatch(rest.pop(0)) if rest else None
+    def _next(self, pattern: re.Pattern[str], what: str) -> re.Match[str]:
+        """Take the next line, which has to match."""
+        number, line = self.lines.pop(0) if self.lines else (self.last, "")
+        found = pattern.fullmatch(line)
         if not found:
-            raise _broken(where, line + 1, f"{name}: here stands `--hash=sha256:` and 64 hex digits")
-        sha256, line = found["sha256"], line + 1
-    pattern = FILE_COMMENT if sha256 else MISSING_COMMENT
-    comment = pattern.fullmatch(rest[0]) if rest else None
-    if not comment:
-        wanted = "file, size, index" if sha256 else "an incomplete package, or its hash is missing"
-        raise _broken(where, line + 1, f"{name}: here stands the comment of {wanted}")
-    via = tuple(comment["via"].split(", ")) if comment["via"] else ()
-    if not sha256:
-        return LockedPackage(name, version, "", "", 0, comment["index"], via)
-    package = LockedPackage(name, version, comment["file"], sha256, int(comment["size"]), comment["index"], via)
-    problem = file_problem(package)
-    if problem:
-        raise _broken(where, line + 1, problem)
-    return package
-
-
-def _check_version(name: str, version: str, where: str, line: int) -> None:
-    try:
-        Version(version)
-    except InvalidVersion as error:
-        raise _broken(where, line, f"{name}: {version!r} is not a version") from error
+            raise self.broken(number, f"{what}: {line[:80]!r}")
+        return found

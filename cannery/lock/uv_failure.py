@@ -1,4 +1,4 @@
-"""What kind of failure uv tells of: no set works, an index fails, this host cannot, or uv was called wrongly."""
+"""What kind of failure uv reports: no set works, an index fails, this host cannot, or uv was called wrongly."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from signal import Signals
 
-from cannery.lock.uv_output import NETWORK, UNSATISFIABLE
+from cannery.lock.uv_output import UNSATISFIABLE
+from cannery.util.trouble import reason
 
 
 class FailureKind(StrEnum):
@@ -17,8 +18,8 @@ class FailureKind(StrEnum):
     NETWORK = "an index fails"
     SYSTEM = "the operating system refuses"
     KILLED = "ended by a signal"
-    INPUT = "uv does not take what the profile says"
-    DEFECT = "uv does not take how it is called"
+    INPUT = "uv does not accept what the profile asks for"
+    DEFECT = "uv does not accept how it is called"
     OTHER = "uv fails"
 
 
@@ -37,7 +38,7 @@ _OS_ERROR = re.compile(r"\(os error (?P<number>\d+)\)")
 _OF_NETWORK = frozenset({32, 98, 99, 100, 101, 103, 104, 107, 110, 111, 112, 113})
 _PATH = re.compile(r"`(?P<path>[^`\n]+)`")
 _UNREAD = re.compile(r"Failed to parse:? `?(?P<file>uv\.toml|pyproject\.toml)")
-# The lines of the two files that hold what a profile or an index's entry says, as uv quotes them.
+# The lines of the two files that come from a profile or an index's entry, as uv quotes them.
 _OF_PROFILE = re.compile(r"^\s*\d+ \|\s*((\w+-)?dependencies|exclude-newer(-package)?|url)\s*=", re.MULTILINE)
 _CALLED_WRONGLY = re.compile(r"^error: (unexpected argument|invalid value|the argument|unrecognized)", re.MULTILINE)
 
@@ -48,7 +49,7 @@ def uv_failure(status: int, stderr: str) -> UvFailure:
         return UvFailure(FailureKind.KILLED, number=-status, signal=_signal(-status))
     if UNSATISFIABLE in stderr:
         return UvFailure(FailureKind.UNSOLVED)
-    # A full disk ends a download, so it is told of as a failure of that, with this at the end.
+    # A full disk ends a download, so uv reports a failed download, with this at the end.
     for line in stderr.splitlines():
         found = _OS_ERROR.search(line)
         if found and int(found["number"]) not in _OF_NETWORK:
@@ -56,7 +57,7 @@ def uv_failure(status: int, stderr: str) -> UvFailure:
     # Before those of the network: it lists the fields that it knows, which have words of it.
     if _UNREAD.search(stderr):
         return UvFailure(FailureKind.INPUT if _OF_PROFILE.search(stderr) else FailureKind.DEFECT)
-    if NETWORK.search(stderr):
+    if reason(stderr).is_network:
         return UvFailure(FailureKind.NETWORK)
     return UvFailure(FailureKind.DEFECT if _CALLED_WRONGLY.search(stderr) else FailureKind.OTHER)
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 # The name that uv knows the profile's requirements by; no distribution has it.
 PROJECT = "cannery-lock"
-# How long uv keeps answers of an index that does not say so: pages ten minutes, as the public index says of its own;
-# files, whose names stand for one content, a day. Without it every lock fetches every page and metadata again.
+# How long uv keeps the answers of an index: pages ten minutes, as the public index asks for; files, whose content never
+# changes, a day. Without it every lock may fetch every page and all metadata again.
 KEPT = '{ api = "max-age=600", files = "max-age=86400" }'
 
 
@@ -32,8 +32,8 @@ KEPT = '{ api = "max-age=600", files = "max-age=86400" }'
 class UvIndex:
     """An index in uv's settings.
 
-    `flat` is a list of files; `dated`: it has upload times, so the date bound applies; `kept`: its answers may be kept
-    for a while although it does not say so.
+    `flat` is a list of files; `dated`: it has upload times, so the date bound applies; `kept`: its answers are kept
+    for a while.
     """
 
     name: str

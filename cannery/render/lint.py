@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cannery.compat.findings import Finding, in_order
+from cannery.util.redact import CREDENTIALS
 from cannery.vocab import Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 REMOTE = re.compile(r"(?:https?|git|ssh)://|git@|\S+\.git(?:#\S*)?$")
-CREDENTIALS = re.compile(r"[a-z][a-z0-9+.-]*://[^\s/@:]+:[^\s/@]+@", re.IGNORECASE)
 ADDRESS = re.compile(r"(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?![\d.])")
 ARGUMENT = re.compile(r"(?P<name>[A-Za-z_]\w*)(?:=|$)")
 

@@ -1,4 +1,4 @@
-"""Sources as values: which tree a build wants and from where, and what a tree that was had is lacking."""
+"""Sources as values: which tree a build wants and from where, and what is missing in a tree that was fetched."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MOST_LINKS = 40
 class Why(StrEnum):
     """Why something of a tree is not in its tar, or not as itself."""
 
-    BLOB = "the repository lacks its content"
+    BLOB = "its content is missing in the repository"
     LFS = "Git LFS pointer, not the file itself"
     SUBMODULE = "a submodule whose commit no component names"
     ABSENT = "tracked, but not in the working tree"
@@ -54,10 +54,10 @@ class SourceSubmodule:
 
 @dataclass(frozen=True)
 class SourceRequest:
-    """A tree to be had.
+    """A tree to fetch.
 
     `hosts` is {host: `owner/name` there} in the order of trying; `submodules` is {path in the tree: submodule}. `paths`
-    are the files and folders that are exported, () for all. `local` is a folder of the user's that is taken in place of
+    are the files and folders that are exported, () for all. `local` is a folder of the user's that is used instead of
     the `commit`. `epoch` (seconds) becomes the mtime of everything. Raises `UsageError` for a request that names
     neither or that would lead out of the cache.
     """
@@ -90,7 +90,7 @@ def source_request(
 ) -> SourceRequest:
     """Return the request for a source component that is pinned to a commit.
 
-    `known` are the names of images/hosts.yaml: a submodule's entry says no host, so those of its component are tried
+    `known` are the names of images/hosts.yaml: a submodule's entry names no host, so those of its component are tried
     first and then the rest. Raises `UsageError` where the component is not pinned to a commit and no `local` is given.
     """
     own = chosen.component.hosts

@@ -1,4 +1,4 @@
-"""What a source's own files ask for, compared with what its component says of that revision. Nothing of it is run.
+"""What a source's own files ask for, compared with what its component has for that revision. Nothing of it is run.
 
 A *place* is a file of the tree, or `file:what` for a part of one:
     requirements.txt                any file of requirements, with those that it includes by -r
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 NOTHING = "nothing"
 # A comment begins a line or follows a space: `name @ https://host/file#sha256=…` has none.
 COMMENT = re.compile(r"(?:^|\s)#.*$")
-# What may stand behind a requirement: --hash=…, --config-settings …
+# What may follow a requirement: --hash=…, --config-settings …
 OPTIONS = re.compile(r"\s+--?[A-Za-z].*$")
 INCLUDE = re.compile(r"(?:-r|--requirement)[\s=]*(\S.*)")
 REQUIREMENT_FILE = re.compile(
@@ -83,7 +83,7 @@ def is_requirement_file(path: str) -> bool:
 def compare(known: Sequence[str], files: Mapping[str, str], places: Sequence[str]) -> Comparison:
     """Compare `known` (PEP 508) with what `places` of the tree ask for together; `files` is {path: text}.
 
-    Names, extras and specifiers are compared in normal form, specifiers and extras as sets; one name that stands twice
+    Names, extras and specifiers are compared in normal form, specifiers and extras as sets; a name that is there twice
     under the same marker asks for both. Raises `packaging.requirements.InvalidRequirement` for a bad `known`.
     """
     reading = _Reading(files)
@@ -185,7 +185,7 @@ def _read_toml(reading: _Reading, path: str, text: str, what: str) -> None:
     elif what:
         reading.unread.append(f"{path} has no optional dependencies {what}")
     elif "project" not in data:
-        reading.unread.append(f"{path} has no [project]: what the tree asks for stands in setup.py or setup.cfg")
+        reading.unread.append(f"{path} has no [project]: what the tree asks for is in setup.py or setup.cfg")
     elif "dependencies" in project.get("dynamic", []):
         _read_dynamic(reading, path, _table(data, "tool", "setuptools", "dynamic", "dependencies"))
     else:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -12,16 +11,12 @@ if TYPE_CHECKING:
 SETUP, REQUIRES = "setup", "install_requires"
 
 
-class _UnreadableError(Exception):
-    """An expression whose value only a run would tell."""
+class _UnreadError(Exception):
+    """An expression whose value only a run would give."""
 
 
-@dataclass
-class _Names:
-    """What names stand for at the end of the file: lists of texts, single texts, and those that cannot be told."""
-
-    values: dict[str, list[str] | str] = field(default_factory=dict)
-    unknown: dict[str, ast.AST] = field(default_factory=dict)
+# What names are at the end of the file: a list of texts, a text, or why that is not known.
+_Names = dict[str, "list[str] | str | _UnreadError"]
 
 
 def setup_list(text: str, name: str) -> tuple[list[str], str]:
@@ -34,17 +29,18 @@ def setup_list(text: str, name: str) -> tuple[list[str], str]:
         tree = ast.parse(text)
     except (SyntaxError, ValueError) as error:
         return [], f"it is no Python: {error}"
-    names = _Names()
-    for statement in _statements(tree.body):
-        _learn(names, statement)
+    names: _Names = {}
+    for statement, is_certain in _statements(tree.body):
+        for target, value, is_added in _changes(statement):
+            names[target] = _learned(names, target, value if is_certain else statement, is_added=is_added)
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and _called(node) == SETUP]
     given = [keyword.value for call in calls for keyword in call.keywords if keyword.arg == name]
-    if given or name in names.values or name in names.unknown:
-        try:
-            return _list(names, given[0] if given else ast.Name(name)), ""
-        except _UnreadableError as error:
-            return [], f"{name} is no list that can be read without running it: {error}"
-    return [], _absent(name, calls)
+    if not given and name not in names:
+        return [], _absent(name, calls)
+    try:
+        return _list(names, given[0] if given else ast.Name(name)), ""
+    except _UnreadError as error:
+        return [], f"{name} is no list that can be read without running it: {error}"
 
 
 def _absent(name: str, calls: list[ast.Call]) -> str:
@@ -73,20 +69,15 @@ def _statements(body: list[ast.stmt], *, is_certain: bool = True) -> Iterator[tu
                 yield from _statements(inside, is_certain=is_certain and isinstance(statement, ast.With))
 
 
-def _learn(names: _Names, found: tuple[ast.stmt, bool]) -> None:
-    """Take in what a statement does to a name."""
-    statement, is_certain = found
-    for target, value, is_added in _changes(statement):
-        try:
-            if not is_certain:
-                raise _UnreadableError(f"line {statement.lineno} changes it only under a condition")
-            before = _list(names, ast.Name(target)) if is_added else []
-            new = _value(names, value)
-            names.values[target] = before + ([new] if isinstance(new, str) else new) if is_added else new
-            names.unknown.pop(target, None)
-        except _UnreadableError:
-            names.values.pop(target, None)
-            names.unknown[target] = value if is_certain else statement
+def _learned(names: _Names, target: str, value: ast.AST, *, is_added: bool) -> list[str] | str | _UnreadError:
+    """Return what a name is after a change of it; `value` is a statement where that runs only under a condition."""
+    try:
+        new = _value(names, value)
+        if not is_added:
+            return new
+        return [*_list(names, ast.Name(target)), *([new] if isinstance(new, str) else new)]
+    except _UnreadError:
+        return _UnreadError(_why(value))
 
 
 def _changes(statement: ast.stmt) -> Iterator[tuple[str, ast.expr, bool]]:
@@ -106,15 +97,15 @@ def _changes(statement: ast.stmt) -> Iterator[tuple[str, ast.expr, bool]]:
             return
 
 
-def _list(names: _Names, node: ast.expr) -> list[str]:
+def _list(names: _Names, node: ast.AST) -> list[str]:
     found = _value(names, node)
     if isinstance(found, str):
-        raise _UnreadableError(f"it is the text {found!r}")
+        raise _UnreadError(f"it is the text {found!r}")
     return found
 
 
-def _value(names: _Names, node: ast.expr) -> list[str] | str:
-    """The value of an expression of lists and texts."""
+def _value(names: _Names, node: ast.AST) -> list[str] | str:
+    """Return the value of an expression of lists and texts."""
     match node:
         case ast.Constant(value=str(text)):
             return text
@@ -126,13 +117,14 @@ def _value(names: _Names, node: ast.expr) -> list[str] | str:
                 return one + other
             if isinstance(one, list) and isinstance(other, list):
                 return one + other
-        case ast.Name(id=name) if name in names.values:
-            return names.values[name]
-        case ast.Name(id=name) if name in names.unknown:
-            raise _UnreadableError(_why(names.unknown[name]))
+        case ast.Name(id=name) if name in names:
+            known = names[name]
+            if not isinstance(known, _UnreadError):
+                return known
+            raise known
         case _:
             pass
-    raise _UnreadableError(_why(node))
+    raise _UnreadError(_why(node))
 
 
 def _element(names: _Names, node: ast.expr) -> list[str]:
@@ -140,12 +132,12 @@ def _element(names: _Names, node: ast.expr) -> list[str]:
         return _list(names, node.value)
     found = _value(names, node)
     if isinstance(found, list):
-        raise _UnreadableError(_why(node))
+        raise _UnreadError(_why(node))
     return [found]
 
 
 def _why(node: ast.AST) -> str:
-    """What stands there, and the file of requirements that it seems to read."""
+    """Return the line's text, and the file of requirements that it seems to read."""
     texts = [one.value for one in ast.walk(node) if isinstance(one, ast.Constant) and isinstance(one.value, str)]
     files = [text for text in texts if text.endswith((".txt", ".in"))]
     hint = f"; it reads {files[0]}, which can be a place itself" if files else ""

@@ -14,7 +14,9 @@ MASK = "***"
 # Everything between the scheme and the last @ before the path: passwords with an @ in them exist. Behind `user:` a
 # password may also hold what ends a host; what begins as a port does is a host's, whose path may have an @.
 _USERINFO = re.compile(r"(://)(?:[^/\s\"'<>]+@|[^/\s:@\"'<>]+:(?!\d{1,5}(?:[/?#\s]|$))\S*@)")
-# A shorter secret stands in half of all words: it is masked as a part of a URL, not by itself.
+# A user in a web address, or a user and a password in any. A password may hold what ends a host; a port does not.
+CREDENTIALS = re.compile(r"https?://[^/\s]*@|://[^/\s:@]*:(?!\d{1,5}(?:[/?#]|$))\S*@")
+# A shorter secret is a part of half of all words: it is masked as a part of a URL, not by itself.
 _SHORTEST = 3
 # Shorter pieces of a multi-line secret ("}", "EOF") are no secret and would blank half the log.
 _SHORTEST_LINE = 6
@@ -24,7 +26,7 @@ def redactor(secrets: Iterable[str] = ()) -> Callable[[str], str]:
     """Return a function that masks `secrets` and the user part of URLs in a text.
 
     A secret of several lines (a key, a netrc) is masked line by line, because logs are read by line; a secret is
-    also masked in its percent-encoded form, as it stands in URLs, and with JSON's escapes.
+    also masked in its percent-encoded form, as it is in URLs, and with JSON's escapes.
     """
     pieces: set[str] = set()
     for secret in secrets:

@@ -22,7 +22,7 @@ _AUTHORITY_END = re.compile(r"[/?#\\]")
 _ODD_PORT = re.compile(r"^((?:\[[^\]/?#]*\]|(?!\[))[^:/?#]*):(?!\d*(?:[/?#]|$))[^/?#]*")
 # A host that no user name looks like: `https://host.example/feed@view/simple` is such an index's.
 _PLAIN_HOST = re.compile(r"(?:[\w-]+(?:\.[\w-]+)+|localhost|\[[0-9A-Fa-f:.]+\])(?::\d+)?")
-# What is shorter stands in every other word, and masking it would leave no message.
+# What is shorter is a part of every other word, and masking it would leave no message.
 LONG_ENOUGH = 4
 ENCODE = "percent-encode the signs of a password: / is %2F, # is %23, ? is %3F, @ is %40"
 
@@ -49,7 +49,7 @@ def _parts(url: str) -> _Parts:
 
 
 def _is_plain(url: str) -> bool:
-    """Whether an `@` in `url` stands behind a host that is clearly one."""
+    """Whether an `@` in `url` comes after a host that is clearly one."""
     match = _SCHEME.match(url)
     return bool(match and _PLAIN_HOST.fullmatch(_AUTHORITY_END.split(url[match.end() :], maxsplit=1)[0]))
 
@@ -66,7 +66,7 @@ def shown(url: str) -> str:
 
 
 def shown_text(text: str) -> str:
-    """Return a text of another program about URLs: of every word with an `@`, what stands before the last is cut."""
+    """Return a text of another program about URLs: of every word with an `@`, what comes before the last is cut."""
     return re.sub(r"\S+@", f"{MASK}@", text)
 
 
@@ -101,7 +101,7 @@ def url_secrets(url: str) -> frozenset[str]:
     _scheme, user, rest, is_odd = _parts(url)
     if is_odd and _is_plain(url):
         user, rest = "", url
-    # A token may stand in the user's place, without a password.
+    # A token may be in the user's place, without a password.
     password = user.partition(":")[2] or user
     query = rest.partition("?")[2].partition("#")[0]
     # Where nobody can tell the user from the password (`http:/user:password@host`), each colon may be the one between.

@@ -14,7 +14,7 @@ TRUTHS = frozenset({"y", "n"})
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes every text that is not plainly one, and writes what stands twice twice: people edit what is printed."""
+    """Quotes every text that is not plainly one, and writes no anchors: people edit what is printed."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ANN401, ARG002 - PyYAML's
         """Say that no value is worth an anchor."""

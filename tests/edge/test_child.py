@@ -50,6 +50,6 @@ def test_a_host_without_setpriv_starts_it_all_the_same(tmp_path: Path, has_busyb
         end(process)
 
 
-def test_a_program_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_missing_program_is_reported(tmp_path: Path) -> None:
     with pytest.raises(UnableError, match="program not found: no-such-program"):
         start(("no-such-program",), {"PATH": os.environ["PATH"]}, tmp_path)

@@ -12,8 +12,9 @@ import pytest
 from git_trees import Repo, closed_port, file_host, git_cache, git_env, hosts, served, silent, web
 
 from cannery.errors import NetworkError, UnableError, UsageError
-from cannery.sources.io.git import StoppedError, quiet_env
+from cannery.sources.io.git import quiet_env
 from cannery.sources.io.git_objects import has
+from cannery.util.io.parallel import StoppedError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -111,12 +112,12 @@ def test_every_host_is_named_with_its_reason(tmp_path: Path, repo: Repo) -> None
     what = caught.value.what
     assert int(caught.value.code) == 7
     assert "\n" not in what
-    assert what.removeprefix(f"verl: commit {ABSENT} cannot be had from ").split("; ") == [
+    assert what.removeprefix(f"verl: commit {ABSENT} cannot be fetched from ").split("; ") == [
         "refused (owner/name): connection refused",
         "gone (owner/name): no such repository",
         "private (owner/name): it asks for a login, or has no such repository",
         "ill (owner/name): server error: 503",
-        "mute (owner/name): time-out: no word within 1 s",
+        "mute (owner/name): time-out: no output within 1 s",
         "unknown (owner/name): host name not found: cannery.invalid",
         "other (owner/name): it has no such commit",
     ]
@@ -255,7 +256,7 @@ def test_git_does_not_tidy_up_by_itself(tmp_path: Path, repo: Repo) -> None:
     assert len(list((git_dir / "objects/pack").glob("*.pack"))) == 3
 
 
-def test_hosts_that_have_no_url_and_hosts_without_git_are_told(tmp_path: Path) -> None:
+def test_hosts_without_a_url_and_machines_without_git_are_reported(tmp_path: Path) -> None:
     cache, _, _ = git_cache(tmp_path / "cache", hosts(github="https://cannery.invalid/{repository}"))
     with pytest.raises(UsageError, match="verl: host 'here' has no URL") as caught:
         cache.obtain("verl", ABSENT, NAME)
@@ -267,11 +268,11 @@ def test_hosts_that_have_no_url_and_hosts_without_git_are_told(tmp_path: Path) -
         cache.obtain("verl", ABSENT, NAME)
 
 
-def test_a_cache_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_a_cache_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     (tmp_path / "cache").mkdir()
     (tmp_path / "cache/git").write_text("a file")
     cache, _, _ = git_cache(tmp_path / "cache", hosts(here="file:///x/{repository}"))
-    with pytest.raises(UnableError, match="the cache cannot be written"):
+    with pytest.raises(UnableError, match="cannot be written"):
         cache.obtain("verl", ABSENT, NAME)
 
 
@@ -305,7 +306,7 @@ def test_a_mirror_without_the_commit_says_where_it_looked_and_asks_no_host(tmp_p
         cache.obtain("verl", other, NAME)
     assert caught.value.what == (
         f"verl: commit {other} is in no local repository: owner/name.git (not there), owner/name (not there), "
-        "owner+name/repo (lacks the commit)"
+        "owner+name/repo (without the commit)"
     )
     assert caught.value.where == f"GIT_MIRROR={tmp_path}/mirror"
     assert lines == []
@@ -320,7 +321,7 @@ def test_a_mirror_without_the_commit_says_where_it_looked_and_asks_no_host(tmp_p
         ("bytes", " is corrupt)"),
     ],
 )
-def test_a_mirror_that_git_cannot_read_is_told_in_gits_own_words(
+def test_a_mirror_that_git_cannot_read_is_reported_with_gits_reason(
     tmp_path: Path, repo: Repo, damage: str, says: str
 ) -> None:
     wanted = repo.commit({"a": "1"})
@@ -336,7 +337,7 @@ def test_a_mirror_that_git_cannot_read_is_told_in_gits_own_words(
         cache.obtain("verl", wanted, NAME)
     assert f"commit {wanted} is in no local repository: owner/name.git (git cannot read it: " in caught.value.what
     assert says in caught.value.what
-    assert "lacks the commit" not in caught.value.what
+    assert "without the commit" not in caught.value.what
     assert (
         caught.value.hint
         == "mend that repository, or put another copy there, or leave GIT_MIRROR (--git-mirror) out to fetch it"

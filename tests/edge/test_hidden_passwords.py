@@ -81,7 +81,7 @@ def test_lock_and_check_print_no_password(
         ("http_proxy", ExitCode.NETWORK),
     ],
 )
-def test_a_broken_address_is_told_by_the_name_of_its_setting(
+def test_a_broken_address_is_reported_by_the_name_of_its_setting(
     small: Small, monkeypatch: pytest.MonkeyPatch, variable: str, code: ExitCode
 ) -> None:
     """With the real pip. A loopback address has no proxy, so the main index is another one."""
@@ -129,7 +129,7 @@ def test_a_lock_made_with_a_password_holds_nothing_of_it(
     assert os.environ["CANNERY_CACHE"] == str(tmp_path / "cache")
 
 
-def test_a_folder_that_is_not_there_is_told_by_the_name_of_its_setting(
+def test_a_missing_folder_is_reported_by_the_name_of_its_setting(
     small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PIP_FIND_LINKS", f"{tmp_path}/none")

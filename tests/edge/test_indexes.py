@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING
 import pytest
 from stub_index import StubIndex, make_sdist, make_wheel
 
-from cannery.catalog.catalog import Index
 from cannery.errors import NetworkError
-from cannery.lock.io.index_checks import remote_size, unreached
-from cannery.lock.io.indexes import Asked, ask, ask_all, probe
+from cannery.lock.io.indexes import Asked, ask, ask_all
 from cannery.lock.io.places import Place, as_url, extra_places
+from cannery.lock.io.resolve import remote_size
 from cannery.util.io.http import HostSession
 from cannery.util.io.pip_settings import PROXY_VARIABLES, PipSettings
-from cannery.util.io.trouble import State
+from cannery.util.trouble import State
 from cannery.util.urls import shown
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ def place(url: str, *, links: bool = False) -> Place:
     return Place("default", "index default", url, links)
 
 
-def test_what_an_index_tells_of_a_file(stub: StubIndex) -> None:
+def test_what_an_index_lists_of_a_file(stub: StubIndex) -> None:
     late, old = make_wheel("my-thing", "2.0"), ("my-thing-2004d.tar.gz", b"")
     file = stub.add(late, uploaded="2026-03-01T23:30:00-02:00")
     stub.add(old)  # a version that is none, as the oldest files have
@@ -51,9 +50,7 @@ def test_what_an_index_tells_of_a_file(stub: StubIndex) -> None:
     assert {listed.version for listed in answer.files} == {"1.0+cpu", "0.9", "2.0"}
     newest = next(listed for listed in answer.files if listed.version == "2.0")
     assert (newest.uploaded, newest.yanked, newest.requires_python) == ("2026-03-02", "broken", ">=3.12")
-    assert (answer.ages, answer.dated) == (True, True)
-    stub.headers.clear()
-    assert ask_all([(place(stub.url), "my-thing")], SETTINGS)[0].ages is False
+    assert answer.dated
 
 
 def test_answers_are_kept_for_a_run(stub: StubIndex) -> None:
@@ -76,12 +73,6 @@ def test_a_place_that_is_lost_is_not_waited_for_again() -> None:
         (answer,) = asked.ask([(late, "b")], SETTINGS, 5)
     assert time.monotonic() - start < 4
     assert (answer.project, answer.state) == ("b", State.TIMEOUT)
-
-
-def test_every_place_that_is_not_reached_is_named_once(stub: StubIndex, closed: str) -> None:
-    dead = place(f"http://u:s3cret@{closed}/simple")
-    answers = ask_all([(dead, "a"), (dead, "b"), (place(stub.url), "my-thing")], SETTINGS)
-    assert unreached(answers) == (f"index default (http://{closed}/simple): connection refused",)
 
 
 @pytest.mark.parametrize("json", [True, False])
@@ -162,14 +153,11 @@ def test_a_page_that_is_no_index(stub: StubIndex) -> None:
         assert ask(place(other.url), "x", HostSession(SETTINGS), 5).state is State.OTHER
 
 
-def test_credentials_and_probe(stub: StubIndex) -> None:
+def test_a_bound_index_on_the_same_host_gets_the_same_credentials(stub: StubIndex) -> None:
+    """As with pip."""
     stub.auth = "me:s3cret"
     settings = PipSettings(index_url=f"http://me:s3cret@{stub.host}/simple")
-    bound = {"cpu": Index(urls=(stub.url,))}
-    answers = probe(bound, settings, {"default": "my-thing", "cpu": "my-thing"})
-    # The bound index is on the same host: it gets the same credentials, as with pip.
-    assert [answer.state for answer in answers] == [State.OK, State.OK]
-    assert [answer.place.index for answer in answers] == ["default", "cpu"]
+    assert ask_all([(place(stub.url), "my-thing")], settings)[0].state is State.OK
 
 
 @pytest.fixture
@@ -197,7 +185,7 @@ def test_a_certificate_that_is_not_there_is_named(settings: PipSettings, words: 
     (answer,) = ask_all([(place("https://index.example/simple"), "x")], settings)
     assert answer.state is State.TLS
     assert words in answer.detail
-    assert unreached([answer]) == (f"index default (https://index.example/simple): {answer.state} ({answer.detail})",)
+    assert str(answer) == f"index default (https://index.example/simple): {answer.state} ({answer.detail})"
     with pytest.raises(NetworkError, match="not there"):
         remote_size("https://index.example/x.whl", HostSession(settings), 1)
 
@@ -239,7 +227,7 @@ def test_a_dead_proxy_of_the_environment_is_named(
 
 
 @pytest.mark.usefixtures("no_proxies")
-def test_what_a_proxy_answers_is_told(stub: StubIndex) -> None:
+def test_the_answer_of_a_proxy_is_reported(stub: StubIndex) -> None:
     stub.status = 407
     settings = PipSettings(proxy=f"http://{stub.host}")
     with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -255,7 +243,7 @@ def test_what_a_proxy_answers_is_told(stub: StubIndex) -> None:
 
 
 @pytest.mark.usefixtures("no_proxies")
-def test_a_proxy_that_wants_a_user_is_told(stub: StubIndex) -> None:
+def test_a_proxy_that_wants_a_user_is_reported(stub: StubIndex) -> None:
     """Of plain http the proxy itself answers: what it is asked for is a whole address."""
     stub.body, stub.file_status = {"": b"x"}, 407
     (answer,) = ask_all([(place("http://index.example/simple"), "x")], PipSettings(proxy=f"http://u:QZX@{stub.host}"))
@@ -284,7 +272,7 @@ def test_the_address_of_a_proxy_that_is_none(monkeypatch: pytest.MonkeyPatch, pr
     assert "ZX" not in str(answer)
 
 
-def test_too_many_requests_are_told_and_the_index_is_left_alone(stub: StubIndex) -> None:
+def test_too_many_requests_are_reported_and_the_index_is_not_asked_again(stub: StubIndex) -> None:
     stub.status = 429
     asked = Asked()
     (answer,) = asked.ask([(place(stub.url), "my-thing")], SETTINGS, 5)
@@ -319,7 +307,7 @@ def test_a_page_that_is_nested_too_deeply_is_trouble_of_its_index() -> None:
     assert not answer.reached
 
 
-def test_a_defect_in_a_thread_is_raised_where_it_can_be_told(stub: StubIndex, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_defect_in_a_thread_is_raised_in_the_caller(stub: StubIndex, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_args: object) -> None:
         raise AttributeError("ours")
 

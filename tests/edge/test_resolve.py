@@ -16,6 +16,7 @@ from stub_index import StubIndex, make_sdist, make_wheel
 
 from cannery.catalog.catalog import Index
 from cannery.errors import CanneryError, FindingsError, NetworkError, UnableError, UsageError
+from cannery.explain.io.explain import Known, explained
 from cannery.lock.io.indexes import Answer, Asked
 from cannery.lock.io.listing import Listed
 from cannery.lock.io.places import Place
@@ -26,7 +27,7 @@ from cannery.lock.lock import KnownRelease, Lock, LockRequest
 from cannery.lock.text import format_lock, parse_lock
 from cannery.lock.uv_input import settings_text
 from cannery.util.io.pip_settings import PipSettings
-from cannery.util.io.trouble import State
+from cannery.util.trouble import State
 from cannery.vocab import Arch
 
 if TYPE_CHECKING:
@@ -71,8 +72,10 @@ def cpu() -> Iterator[StubIndex]:
 
 def lock(request: LockRequest, settings: PipSettings, tmp_path: Path, **indexes: Index) -> Lock:
     env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    job = Job(request, indexes, settings, env, tmp_path / "cache", Asked())
+    known = Known(None, None)
     return resolve(
-        request, indexes, settings, env=env, cache=tmp_path / "cache", log=tmp_path / "log.txt", deny=("nvidia-*",)
+        job, tmp_path / "log.txt", lambda error, job, more: explained(error, job, known, more), ("nvidia-*",)
     )
 
 
@@ -131,7 +134,11 @@ def failing_uv(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> No
             UnableError,
             "the resolver failed with status 1\nFailed to",
         ),
-        ("echo \"error: unexpected argument '--x' found\" >&2; exit 2", RuntimeError, "uv does not take its arguments"),
+        (
+            "echo \"error: unexpected argument '--x' found\" >&2; exit 2",
+            RuntimeError,
+            "uv does not accept its arg",
+        ),
         (
             "echo 'error: HTTP status client error (429 Too Many Requests) for url (x)' >&2; exit 2",
             NetworkError,
@@ -179,7 +186,7 @@ def test_a_uv_that_does_not_end_is_no_conflict(
 
 def test_words_that_uv_does_not_take_are_the_profile_s(stub: StubIndex, tmp_path: Path) -> None:
     request = dataclasses.replace(REQUEST, excludes=("no name",))
-    with pytest.raises(UsageError, match="the resolver does not take what is asked"):
+    with pytest.raises(UsageError, match="the resolver does not accept what is asked"):
         lock(request, PipSettings(index_url=stub.url), tmp_path)
 
 
@@ -238,7 +245,7 @@ def test_host_files_serve_the_exact_pin_for_their_arch_only(stub: StubIndex, tmp
     assert (arm.complete, pins(arm)) == (False, pins(found))
 
 
-def test_extra_places_serve_only_what_the_main_index_lacks(stub: StubIndex, tmp_path: Path) -> None:
+def test_extra_places_serve_only_what_the_main_index_does_not_have(stub: StubIndex, tmp_path: Path) -> None:
     links = tmp_path / "links"
     links.mkdir()
     for made in (make_wheel("dep", "5.0"), make_wheel("only-here", "1.0", ["dep"])):
@@ -259,7 +266,7 @@ def test_package_that_turns_out_to_be_bound(stub: StubIndex, cpu: StubIndex, tmp
     assert (vision.version, vision.index, vision.via) == ("0.28.0+cpu", "cpu", ("thing",))
 
 
-def test_bound_index_that_lacks_the_arch_names_package_and_platform(
+def test_a_bound_index_without_the_arch_names_package_and_platform(
     stub: StubIndex, cpu: StubIndex, tmp_path: Path
 ) -> None:
     request = dataclasses.replace(BOUND, arch=Arch.ARM64)
@@ -325,7 +332,7 @@ def test_locks_of_one_run_ask_an_index_once(stub: StubIndex, cpu: StubIndex, tmp
         request = dataclasses.replace(BOUND, profile=profile)
         indexes = {"cpu": Index(urls=(cpu.url,))}
         cache, log = tmp_path / "cache", tmp_path / "log.txt"
-        resolve(request, indexes, settings, env=env, cache=cache, log=log, asked=asked)
+        resolve(Job(request, indexes, settings, env, cache, asked), log, lambda error, *_: error)
     # What only Cannery asks for; uv asks again.
     assert (stub.seen.count("/simple/pip/"), cpu.seen.count("/simple/torchvision/")) == (1, 1)
 
@@ -350,7 +357,6 @@ def test_pages_of_a_remote_index_that_says_nothing_of_it_are_kept_for_a_while() 
     kept = _shared(0, place, [answer])
     assert 'cache-control = { api = "max-age=600", files = "max-age=86400" }' in settings_text(REQUEST, {}, [kept])
     for other in (
-        _shared(0, place, [dataclasses.replace(answer, ages=True)]),
         _shared(0, dataclasses.replace(place, url="http://near.example/simple"), [answer]),
         _shared(1, dataclasses.replace(place, links=True), [answer]),
     ):
@@ -455,3 +461,10 @@ def test_pip_and_uv_read_the_lock(stub: StubIndex, tmp_path: Path) -> None:
     )
     assert done.returncode == 0
     assert len([*(target / "pip").iterdir()]) == 2
+
+
+def test_an_index_that_is_the_url_of_a_wheel_names_what_to_do_instead(stub: StubIndex, tmp_path: Path) -> None:
+    cpu = Index(urls=(f"http://{stub.host}/files/torch-2.13.0+cpu-{CPU}_x86_64.whl",))
+    with pytest.raises(UsageError, match="index 'cpu' is the URL of a wheel") as caught:
+        lock(BOUND, PipSettings(index_url=stub.url), tmp_path, cpu=cpu)
+    assert "WHEELHOUSE" in caught.value.hint

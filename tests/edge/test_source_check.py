@@ -44,7 +44,7 @@ def test_differences_are_named_and_counted(tmp_path: Path) -> None:
     assert text.endswith("; and 2 more")
 
 
-def test_a_place_that_is_not_there_is_said(tmp_path: Path) -> None:
+def test_a_missing_place_is_reported(tmp_path: Path) -> None:
     assert [*requirement_doubts(tree(tmp_path), known(places=("sub/setup.py",)))] == ["sub/setup.py is not in the tree"]
 
 

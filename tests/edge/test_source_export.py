@@ -257,7 +257,7 @@ def test_a_submodule_outside_the_paths_is_not_even_looked_for(exports: Exports, 
         exports(commit, submodules={"sub": submodule("1" * 40)})
 
 
-def test_paths_and_submodules_that_the_tree_has_not_are_told_at_once(exports: Exports, repo: Repo) -> None:
+def test_paths_and_submodules_that_are_not_in_the_tree_are_reported_at_once(exports: Exports, repo: Repo) -> None:
     commit = repo.commit({"ab/c": "x", "d": "x"})
     exports.add(repo)
     with pytest.raises(FindingsError) as caught:
@@ -271,14 +271,14 @@ def test_only_the_paths_are_exported(exports: Exports, repo: Repo) -> None:
     assert contents(exports(commit, paths=("a/c", "e"))[0]) == {"a": "/", "a/c": "/", "a/c/d": "2", "e": "4"}
 
 
-def test_lfs_pointers_are_told(exports: Exports, repo: Repo) -> None:
+def test_lfs_pointers_are_reported(exports: Exports, repo: Repo) -> None:
     commit = repo.commit({"model.bin": POINTER, "about.md": POINTER + "x" * 1024})
     exports.add(repo)
     _, written, _ = exports(commit)
     assert written.pointers == (Missing("model.bin", Why.LFS),)
 
 
-def test_a_partial_clone_is_read_without_fetching_what_it_lacks(exports: Exports, repo: Repo, tmp_path: Path) -> None:
+def test_a_partial_clone_is_read_without_fetching_what_is_missing(exports: Exports, repo: Repo, tmp_path: Path) -> None:
     commit = repo.commit({"tests/a": "1", "src/b": "2", "src/c": "3"})
     exports.root = tmp_path / "origin"
     origin = exports.add(repo)
@@ -294,7 +294,7 @@ def test_a_partial_clone_is_read_without_fetching_what_it_lacks(exports: Exports
     assert missing == [Missing(path, Why.BLOB) for path in ("src/b", "src/c", "tests/a")]
     with pytest.raises(NetworkError) as caught:
         exports(commit, paths=("src",))
-    assert caught.value.what == f"verl: the repository lacks a part of {commit}: src/b, src/c"
+    assert caught.value.what == f"verl: the repository is missing a part of {commit}: src/b, src/c"
     assert caught.value.where == str(partial)
 
 
@@ -309,7 +309,7 @@ def loose(git_dir: Path, oid: str) -> Path:
     return git_dir / "objects" / oid[:2] / oid[2:]
 
 
-def test_a_blob_that_a_snapshot_lacks_matters_only_where_it_is_asked_for(exports: Exports, repo: Repo) -> None:
+def test_a_missing_blob_of_a_snapshot_matters_only_where_it_is_wanted(exports: Exports, repo: Repo) -> None:
     commit = repo.commit({"docs/big.png": "picture", "src/b": "2", "src/b2": "2"})
     loose(exports.add(repo), repo.git("rev-parse", f"{commit}:docs/big.png")).unlink()
     missing = [Missing("docs/big.png", Why.BLOB)]
@@ -318,14 +318,14 @@ def test_a_blob_that_a_snapshot_lacks_matters_only_where_it_is_asked_for(exports
     assert contents(tar) == {"src": "/", "src/b": "2", "src/b2": "2"}
     tar, _, found = exports(commit, paths=("src",))
     assert found == missing
-    with pytest.raises(NetworkError, match=r"lacks a part of \w+: docs/big\.png"):
+    with pytest.raises(NetworkError, match=r"is missing a part of \w+: docs/big\.png"):
         exports(commit, paths=("src", "docs"))
 
 
-def test_a_folder_that_a_snapshot_lacks_is_an_error(exports: Exports, repo: Repo) -> None:
+def test_a_missing_folder_of_a_snapshot_is_an_error(exports: Exports, repo: Repo) -> None:
     commit = repo.commit({"docs/a": "1", "src/b": "2"})
     loose(exports.add(repo), repo.git("rev-parse", f"{commit}:docs")).unlink()
-    with pytest.raises(NetworkError, match=rf"the repository lacks a part of {commit}: its folders cannot be listed"):
+    with pytest.raises(NetworkError, match=rf"is missing a part of {commit}: its folders cannot be listed"):
         exports(commit)
 
 
@@ -340,7 +340,7 @@ def test_other_bytes_under_a_right_name_are_found(tmp_path: Path, repo: Repo, is
     place = loose(git_dir, repo.git("rev-parse", f"{commit}:a"))
     place.chmod(0o644)
     place.write_bytes(zlib.compress(b"blob 5\0wrong"))
-    error, words = (NetworkError, "a is damaged") if is_mirror else (UnableError, "a of .* is damaged in the git cache")
+    error, words = NetworkError if is_mirror else UnableError, "a is damaged"
     with pytest.raises(error, match=words) as caught:
         exports(commit)
     assert caught.value.where == str(git_dir)

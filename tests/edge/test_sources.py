@@ -19,6 +19,7 @@ from git_trees import EPOCH, Repo, closed_port, file_host, git_env, hosts, serve
 from cannery.errors import FindingsError, NetworkError, UnableError, UsageError
 from cannery.sources.io import local as source_local
 from cannery.sources.io.fetch import KEPT, fetch_sources
+from cannery.sources.io.store import SourceStore
 from cannery.sources.plan import Missing, SourceRequest, SourceSubmodule, Why
 from cannery.util.io.files import sha256_file
 
@@ -41,15 +42,8 @@ class Place:
 
     def __call__(self, *requests: SourceRequest) -> tuple[SourceFile, ...]:
         self.lines.clear()
-        return fetch_sources(
-            requests,
-            self.hosts,
-            cache=self.root / "cache",
-            env=self.env,
-            mirror=self.mirror,
-            say=self.lines.append,
-            log=self.root / "log/sources.log",
-        )
+        store = SourceStore(self.root / "cache", self.env, self.lines.append, self.hosts, self.mirror, {})
+        return fetch_sources(requests, store)
 
     def local(self, folder: Path, **more: object) -> SourceFile:
         (found,) = self(replace(request(None, local=folder), **more))  # type: ignore[arg-type]  # each test names its own
@@ -102,18 +96,18 @@ def test_a_commit_becomes_a_tar_that_a_later_run_takes_without_git(place: Place,
     assert place.lines == []
 
 
-def test_git_s_own_words_are_in_the_log_without_secrets(place: Place, repo: Repo, tmp_path: Path) -> None:
+def test_git_s_output_is_in_the_log_without_secrets(place: Place, repo: Repo, tmp_path: Path) -> None:
     commit = repo.commit({"a": "x"})
     served(repo, tmp_path / "host", "owner/name.git")
     down = closed_port().replace("//", "//me:s3cret@")
     place.hosts = hosts(down=f"{down}/{{repository}}") | place.hosts
     place(request(commit, hosts={"down": "owner/name", "here": "owner/name"}))
-    log = (tmp_path / "log/sources.log").read_text()
+    log = (tmp_path / "cache/log/git.log").read_text()
     assert log.count("git fetch --depth=1") == 2
     assert "s3cret" not in log
-    (tmp_path / "log/sources.log").unlink()
+    (tmp_path / "cache/log/git.log").unlink()
     place(request(commit))
-    assert not (tmp_path / "log/sources.log").exists(), "nothing was asked, so there are no words"
+    assert not (tmp_path / "cache/log/git.log").exists(), "nothing was asked, so there are no words"
 
 
 def test_other_paths_epochs_and_submodules_are_other_tars(place: Place, repo: Repo, tmp_path: Path) -> None:
@@ -182,9 +176,7 @@ def test_whatever_a_lost_power_cuts_off_in_the_git_cache_is_fetched_again(
         assert place(request(commit))[0].sha256 == first.sha256, name
 
 
-def test_a_mirror_that_lacks_the_content_of_what_is_asked_for_is_exit_7(
-    place: Place, repo: Repo, tmp_path: Path
-) -> None:
+def test_a_mirror_without_the_content_of_a_wanted_file_is_exit_7(place: Place, repo: Repo, tmp_path: Path) -> None:
     commit = repo.commit({"a": "x", "b": "y"})
     served(repo, tmp_path / "host", "owner/name.git")
     mirror = repo.path.rename(tmp_path / "mirror-repo")
@@ -196,7 +188,7 @@ def test_a_mirror_that_lacks_the_content_of_what_is_asked_for_is_exit_7(
     (place.mirror / "owner/name.git/objects" / oid[:2] / oid[2:]).unlink()
     with pytest.raises(NetworkError) as caught:
         place(request(commit))
-    assert f"mirror/owner/name has {commit[:12]}, and lacks the content of b" in caught.value.what
+    assert f"mirror/owner/name has {commit[:12]}, without the content of b" in caught.value.what
     (other,) = place(request(commit, paths=("a",)))  # what is lacking elsewhere does not matter
     assert (other.missing, names(other)) == ((Missing("b", Why.BLOB),), {"a"})
     place.mirror = None
@@ -241,7 +233,7 @@ def test_where_no_repository_can_be_had_the_release_that_may_take_its_place_is_o
     assert other.value.hint == f"{caught.value.hint}; {way}"
 
 
-def test_all_that_a_mirror_lacks_is_told_at_once(place: Place, repo: Repo, tmp_path: Path) -> None:
+def test_everything_that_a_mirror_is_missing_is_reported_at_once(place: Place, repo: Repo, tmp_path: Path) -> None:
     commit = repo.commit({"a": "x"})
     served(repo, tmp_path / "mirror", "owner/name.git")
     served(repo, tmp_path / "host", "owner/name.git")
@@ -266,13 +258,13 @@ def test_the_first_failure_stops_the_rest(place: Place, tmp_path: Path) -> None:
         place.hosts = hosts(mute=f"{url}/{{repository}}", down=f"{closed_port()}/{{repository}}")
         slow = [request(ABSENT, f"slow{i}", hosts={"mute": "owner/name"}) for i in range(3)]
         began = time.monotonic()
-        with pytest.raises(NetworkError, match=r"^broken: commit \d+ cannot be had from down \(owner/other\)"):
+        with pytest.raises(NetworkError, match=r"^broken: commit \d+ cannot be fetched from down \(owner/other\)"):
             place(*slow, request(ABSENT, "broken", hosts={"down": "owner/other"}))
     assert time.monotonic() - began < 8
     assert list((tmp_path / "cache/sources").glob("*.tar*")) == []
 
 
-def test_what_is_wrong_with_a_tree_comes_before_what_the_network_said(place: Place, repo: Repo, tmp_path: Path) -> None:
+def test_a_fault_of_a_tree_is_reported_before_one_of_the_network(place: Place, repo: Repo, tmp_path: Path) -> None:
     (repo.path / "out").symlink_to("/etc/passwd")
     commit = repo.commit()
     served(repo, tmp_path / "mirror", "owner/name.git")
@@ -286,10 +278,11 @@ def test_ctrl_c_ends_at_once_and_leaves_no_child(tmp_path: Path, root: Path) -> 
     script = (
         "import os, sys\nfrom pathlib import Path\n"
         "from cannery.catalog.catalog import Host\nfrom cannery.sources.plan import SourceRequest\n"
-        "from cannery.sources.io.fetch import fetch_sources\n"
+        "from cannery.sources.io.fetch import fetch_sources\nfrom cannery.sources.io.store import SourceStore\n"
         f"wanted = SourceRequest('verl', {ABSENT!r}, {{'mute': 'owner/name'}}, 1)\n"
-        "fetch_sources([wanted], {'mute': Host(url=sys.argv[1])}, cache=Path(sys.argv[2]), env=dict(os.environ),\n"
-        "              mirror=None, say=lambda text: print(text, flush=True), log=Path(sys.argv[2]) / 'log')\n"
+        "store = SourceStore(Path(sys.argv[2]), dict(os.environ), lambda text: print(text, flush=True),\n"
+        "                    {'mute': Host(url=sys.argv[1])}, None, {})\n"
+        "fetch_sources([wanted], store)\n"
     )
     env = git_env(tmp_path) | {"PYTHONPATH": str(root)}
     with silent() as url:
@@ -488,7 +481,7 @@ def test_only_the_last_tars_of_a_local_tree_stay(place: Place, tmp_path: Path) -
     assert other.tar.exists()
 
 
-def test_a_cache_on_a_full_or_closed_disk_is_told(place: Place, repo: Repo, tmp_path: Path) -> None:
+def test_a_cache_on_a_full_or_closed_disk_is_reported(place: Place, repo: Repo, tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("a file")
-    with pytest.raises(UnableError, match="the cache cannot be written"):
+    with pytest.raises(UnableError, match="cannot be written"):
         place.local(repo.path)

@@ -153,7 +153,7 @@ def test_a_local_tree_is_a_part_of_the_plan(small: Small, tmp_path: Path) -> Non
     assert {name for name in first if first[name] != second[name]} == {"reference", "engine", "files"}
 
 
-def test_a_local_tree_that_asks_for_other_packages_is_said(small: Small, tmp_path: Path) -> None:
+def test_a_local_tree_that_asks_for_other_packages_is_reported(small: Small, tmp_path: Path) -> None:
     use(small, f"commit: {COMMIT}")
     assert small("lock", "served").code == 0
     tree = tmp_path / "tree"
@@ -188,7 +188,7 @@ def test_bad_words_are_exit_2(small: Small, words: list[str], error: str) -> Non
     assert error in done.err
 
 
-def test_a_commit_that_the_mirror_lacks_is_named(small: Small, tmp_path: Path) -> None:
+def test_a_commit_that_is_not_in_the_mirror_is_named(small: Small, tmp_path: Path) -> None:
     use(small, f"commit: {COMMIT}")
     assert small("lock", "served").code == 0
     (tmp_path / "mirror").mkdir()
@@ -254,7 +254,7 @@ def test_no_release_takes_the_place_of_a_tree_of_ones_own(small: Small, index: S
     assert small(*words, "release").code == 2  # no other source has a release
 
 
-def test_a_release_that_is_pinned_already_is_said(small: Small, index: StubIndex) -> None:
+def test_a_release_that_is_pinned_already_is_reported(small: Small, index: StubIndex) -> None:
     index.add(make_sdist("engine", "0.11.0"))
     use(small, 'release: "0.11.0"')
     assert small("lock", "served").code == 0
@@ -262,7 +262,7 @@ def test_a_release_that_is_pinned_already_is_said(small: Small, index: StubIndex
     assert (done.code, "engine is release 0.11.0 in this profile already" in done.err) == (2, True)
 
 
-def test_a_guide_that_names_nothing_else_is_said(small: Small) -> None:
+def test_a_guide_that_names_nothing_else_is_reported(small: Small) -> None:
     use(small, f"commit: {COMMIT}")
     assert small("lock", "served").code == 0
     done = small("check", "served", "--as-documented")

@@ -91,12 +91,12 @@ def test_the_answer_has_no_problem() -> None:
         (changed("sympy", version="1.13", file="sympy-1.13-py3-none-any.whl"), "sympy==1.14: the lock has 1.13"),
         (changed("ray", file="ray-2.52.0-cp312-cp312-manylinux_2_28_x86_64.whl"), "does not fit Python 3.11 on amd64"),
         (changed("ray", file="ray-2.52.0-cp311-cp311-manylinux_2_28_aarch64.whl"), "does not fit Python 3.11 on amd64"),
-        (changed("ray", file="ray-2.52.1.tar.gz"), "does not go with the file ray-2.52.1.tar.gz"),
-        (changed("ray", file="sympy-2.52.0-py3-none-any.whl"), "ray==2.52.0 does not go with the file sympy-"),
+        (changed("ray", file="ray-2.52.1.tar.gz"), "does not fit the file ray-2.52.1.tar.gz"),
+        (changed("ray", file="sympy-2.52.0-py3-none-any.whl"), "ray==2.52.0 does not fit the file sympy-"),
         (changed("ray", file="ray.whl"), "neither a wheel's nor an sdist's name"),
-        (changed("ray", index="zzz"), "ray: from index zzz in the lock, it is to come from index default"),
-        (changed("ray", index="other"), "ray: from index other in the lock, it is to come from index default"),
-        (changed("torch", index="default"), "torch: from index default in the lock, it is to come from index cpu"),
+        (changed("ray", index="zzz"), "ray: from index zzz in the lock, it has to come from index default"),
+        (changed("ray", index="other"), "ray: from index other in the lock, it has to come from index default"),
+        (changed("torch", index="default"), "torch: from index default in the lock, it has to come from index cpu"),
         (changed("sympy", via=("torchvision",)), "asked for by torchvision, which is not in the lock"),
         (changed("sympy", via=()), "sympy: nothing in the lock asks for it"),
         (changed("sympy", via=(PROFILE_VIA, "torch")), "sympy: the profile does not ask for it"),
@@ -113,7 +113,7 @@ def test_the_answer_has_no_problem() -> None:
         (replace(LOCK, inputs="ab" * 32), "have changed since the lock was made"),
     ],
 )
-def test_what_is_wrong_is_said(lock: Lock, words: str) -> None:
+def test_each_problem_is_reported(lock: Lock, words: str) -> None:
     found = problems(lock)
     assert any(words in problem for problem in found), found
     assert noticed(lock)
@@ -132,7 +132,7 @@ def test_an_override_takes_the_place_of_a_requirement_and_constraints_hold() -> 
     assert problems(replace(lock, inputs=bounded.digest), bounded) == ("ray>=2.50: the lock has 2.40",)
 
 
-def test_what_is_asked_for_and_excluded_is_said_so() -> None:
+def test_what_is_asked_for_and_excluded_is_reported() -> None:
     request = replace(REQUEST, excludes=("Triton", "torch_NPU"))
     lock = replace(LOCK, inputs=request.digest, packages=tuple(p for p in PACKAGES if p.name != "torch-npu"))
     assert problems(lock, request) == ("torch_npu==2.13.0: asked for, and excluded",)

@@ -99,7 +99,7 @@ def test_a_requirements_file_is_read_as_pip_reads_it() -> None:
         ("git+https://host.invalid/x.git", "'git+https://host.invalid/x.git' names no distribution"),
     ],
 )
-def test_what_names_no_distribution_is_said(text: str, sentence: str) -> None:
+def test_what_names_no_distribution_is_reported(text: str, sentence: str) -> None:
     assert unread(text, "r.txt") == sentence
 
 
@@ -123,7 +123,7 @@ def test_pyproject_may_leave_them_to_files(listed: str) -> None:
 @pytest.mark.parametrize(
     ("text", "what", "sentence"),
     [
-        ("[build-system]", "", "has no [project]: what the tree asks for stands in setup.py or setup.cfg"),
+        ("[build-system]", "", "has no [project]: what the tree asks for is in setup.py or setup.cfg"),
         ('[project]\ndynamic = ["dependencies"]', "", "leaves its dependencies to setup.py: name that file as a place"),
         ("[project]", ":npu", "has no optional dependencies npu"),
         ("[project", "", "is no TOML: Expected ']' at the end of a table declaration (at end of document)"),
@@ -188,7 +188,7 @@ def test_a_setup_py_without_the_list(text: str, place: str, sentence: str) -> No
     assert unread(text, place) == f"setup.py: {sentence}"
 
 
-def test_a_place_that_the_tree_has_not_is_said() -> None:
+def test_a_place_that_is_not_in_the_tree_is_reported() -> None:
     comparison = compare(["six"], {}, ("setup.py", "requirements.txt"))
     assert comparison.unread == ("setup.py is not in the tree", "requirements.txt is not in the tree")
     assert [str(one) for one in comparison.differences] == ["six: known has six, the tree has nothing"]

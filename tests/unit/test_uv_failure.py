@@ -44,6 +44,7 @@ error: Failed to initialize cache at `/cache/uv`
     [
         (REFUSED, UvFailure(FailureKind.NETWORK)),
         ("error: HTTP status client error (429 Too Many Requests) for url (x)\n", UvFailure(FailureKind.NETWORK)),
+        ("error: Failed to fetch: `file:///srv/x`\n  cause: it does not exist\n", UvFailure(FailureKind.NETWORK)),
         (FULL, UvFailure(FailureKind.SYSTEM, errno.ENOSPC, "/cache/uv/simple-v18/foo.rkyv")),
         (NO_CACHE, UvFailure(FailureKind.SYSTEM, errno.EACCES, "/cache/uv")),
         ("error: Read-only file system (os error 30)\n", UvFailure(FailureKind.SYSTEM, errno.EROFS)),

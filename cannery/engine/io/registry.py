@@ -41,7 +41,8 @@ from cannery.engine.oci import (
 )
 from cannery.util.image_reference import DEFAULT_REGISTRY, is_loopback, parse_reference
 from cannery.util.io.http import HostSession
-from cannery.util.io.trouble import State, trouble
+from cannery.util.io.trouble import trouble
+from cannery.util.trouble import State
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -47,7 +47,7 @@ def default_place(settings: PipSettings) -> Place:
 def extra_places(settings: PipSettings) -> tuple[Place, ...]:
     """Return the host's extra indexes and find-links, in pip's order.
 
-    Local folders that do not exist are left out; `PipSettings.notes` says so.
+    Local folders that do not exist are left out; `PipSettings.notes` lists them.
     """
     extras = [Place(DEFAULT_INDEX, "extra index", as_url(url)) for url in settings.extra_index_urls]
     links = [Place(DEFAULT_INDEX, "find-links", as_url(url), links=True) for url in settings.find_links]

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import requests
 
     from cannery.catalog.catalog import Index
+    from cannery.lock.io.listing import Listed
     from cannery.lock.io.places import Place
     from cannery.util.io.pip_settings import PipSettings
     from cannery.vocab import Arch
@@ -32,40 +33,26 @@ PATIENCE = 5.0
 
 
 @dataclass(frozen=True)
-class File:
-    """A file of a release. `uploaded` is an ISO date in UTC, "" where the index does not tell."""
-
-    version: Version
-    file: str
-    uploaded: str
-    requires_python: str = ""
-
-    def fits(self, python: str, arch: Arch) -> bool:
-        """Whether it can be installed for the target, as it is or after a build."""
-        return _takes(self.requires_python, python) and installable(self.file, python, arch)
-
-
-@dataclass(frozen=True)
 class Releases:
-    """What an index lists of a package. `trouble` says why it could not be asked; there is no file then."""
+    """What an index lists of a package. `trouble` is why it could not be asked; there is no file then."""
 
-    files: tuple[File, ...] = ()
+    files: tuple[Listed, ...] = ()
     trouble: str = ""
 
     @cached_property
-    def versions(self) -> dict[Version, list[File]]:
+    def versions(self) -> dict[Version, list[Listed]]:
         """The files by version."""
-        found: dict[Version, list[File]] = {}
+        found: dict[Version, list[Listed]] = {}
         for file in self.files:
-            found.setdefault(file.version, []).append(file)
+            found.setdefault(Version(file.version), []).append(file)
         return found
 
     @cached_property
-    def releases(self) -> dict[Version, list[File]]:
+    def releases(self) -> dict[Version, list[Listed]]:
         """The files by version without its local part; equal versions are one, however they are written."""
-        found: dict[Version, list[File]] = {}
+        found: dict[Version, list[Listed]] = {}
         for file in self.files:
-            found.setdefault(Version(file.version.public), []).append(file)
+            found.setdefault(Version(Version(file.version).public), []).append(file)
         return found
 
     @property
@@ -82,20 +69,20 @@ class Releases:
 
     def has(self, version: str, python: str, arch: Arch) -> bool:
         """Whether there is a file of `version` for the target; its local part counts when `version` has one."""
-        return any(file.fits(python, arch) for file in self._of(version))
+        return any(_fits(file, python, arch) for file in self._of(version))
 
     def uploaded(self, version: str) -> str:
-        """Return the day on which the last file of `version` came, "" where the index does not tell."""
+        """Return the day on which the last file of `version` came, "" where the index has no days."""
         return max((file.uploaded for file in self._of(version)), default="")
 
     def spelt(self, version: str) -> str:
         """Return `version` as the index writes it (`2.59` is `2.59.0` there), "" where it has no file of it."""
-        found = next((file.version for file in self._of(version)), None)
+        found = next((Version(file.version) for file in self._of(version)), None)
         if found is None:
             return ""
         return str(found) if Version(version).local else found.public
 
-    def _of(self, version: str) -> Sequence[File]:
+    def _of(self, version: str) -> Sequence[Listed]:
         wanted = Version(version)
         return (self.versions if wanted.local else self.releases).get(wanted, ())
 
@@ -131,15 +118,15 @@ def _releases(
 
 def _ask(place: Place, package: str, session: requests.Session) -> Releases:
     answer = ask(place, package, session, PATIENCE)
-    kept = [listed for listed in answer.files if listed.yanked is None]
-    files = tuple(File(Version(one.version), one.file, one.uploaded, one.requires_python) for one in kept)
+    files = tuple(listed for listed in answer.files if listed.yanked is None)
     return Releases(files, "" if answer.reached else str(answer))
 
 
-def _takes(requires_python: str, python: str) -> bool:
-    """Whether a release takes some patch release of `python`; what is no range says nothing."""
+def _fits(file: Listed, python: str, arch: Arch) -> bool:
+    """Whether a file can be installed for the target, as it is or after a build; without a range, for any Python."""
     try:
-        wanted = SpecifierSet(requires_python)
+        wanted = SpecifierSet(file.requires_python)
     except InvalidSpecifier:
-        return True
-    return any(wanted.contains(f"{python}.{patch}") for patch in (0, 20))
+        wanted = SpecifierSet()
+    takes = any(wanted.contains(f"{python}.{patch}") for patch in (0, 20))
+    return takes and installable(file.file, python, arch)

@@ -71,12 +71,12 @@ def _end_children(number: signal.Signals) -> None:
 
 
 def raise_failures(failures: Sequence[CanneryError], count: int) -> None:
-    """Raise what is to be said of the failed ones of `count` locks, with the worst exit code."""
+    """Raise one error for all `failures` of `count` locks, with the worst exit code; nothing without failures."""
     if not failures:
         return
     worst = max(failures, key=lambda failure: failure.code)
     if len(failures) == 1 and count == 1:
         raise worst
     kinds = {kind.code: kind for kind in (UsageError, FindingsError, UnableError, NetworkError)}
-    texts = "\n".join(dict.fromkeys(str(failure) for failure in failures))  # a full disk is told once
+    texts = "\n".join(dict.fromkeys(str(failure) for failure in failures))  # a full disk is reported once
     raise kinds.get(worst.code, UsageError)(f"{len(failures)} of {count} locks could not be made\n{texts}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -32,6 +33,10 @@ if TYPE_CHECKING:
     from cannery.util.io.pip_settings import PipSettings
     from cannery.util.io.process import Result
 
+# Folders of resolutions in the cache. One that ends, or is interrupted, removes its own; one that is killed cannot.
+RESOLVING = "resolve-"
+# Seconds after which such a folder is left over: a resolution takes minutes at most.
+STALE = 86400.0
 # A resolution takes seconds; one that takes this long (seconds) hangs.
 LONGEST = 600.0
 # Seconds in which every index has answered, or counts as not reached: with Python's and pip's start, five in all.
@@ -40,9 +45,10 @@ PROBE = 4.0
 
 @dataclass(frozen=True)
 class Job:
-    """What a resolution depends on: the request, the catalog's indexes, and the host.
+    """What a resolution depends on: the request, the catalog's indexes by name, and the host.
 
-    `cache` is Cannery's cache folder, `asked` what indexes have said in this run.
+    `env` is the environment of the process, `cache` Cannery's cache folder. `asked` may be shared by the locks of one
+    run: what indexes have answered is not asked again.
     """
 
     request: LockRequest
@@ -72,7 +78,7 @@ class HangsError(NetworkError):
 
 @dataclass
 class UvRun:
-    """A folder with the project and settings files of one set of places, in which uv runs. `log` gets all it says.
+    """A folder with the project and settings files of one set of places, in which uv runs. `log` gets all its output.
 
     `longest` is in seconds.
     """
@@ -106,7 +112,7 @@ class UvRun:
 
         Raises `UnsolvedError` when no set works, `NetworkError` naming an index that fails, `HangsError` when there is
         no end of it, `UnableError` when this host cannot (disk, rights, memory), `UsageError` for words of the profile
-        that uv does not take, `RuntimeError` when the fault is ours.
+        that uv does not accept, `RuntimeError` when the fault is ours.
         """
         try:
             done = self.run(*options)
@@ -117,7 +123,7 @@ class UvRun:
         raise self._error(done.returncode, self.job.settings.redact(done.stderr))
 
     def _error(self, status: int, stderr: str) -> Exception:
-        """Return the error that tells of a failed run; `stderr` is without secrets."""
+        """Return the error of a failed run; `stderr` is without secrets."""
         found = uv_failure(status, stderr)
         text = explain(stderr, self.job.request.profile)
         match found.kind:
@@ -126,9 +132,9 @@ class UvRun:
             case FailureKind.NETWORK:
                 return self._network_error(text, stderr)
             case FailureKind.INPUT:
-                return UsageError(f"the resolver does not take what is asked\n{text}", where=self.job.where)
+                return UsageError(f"the resolver does not accept what is asked\n{text}", where=self.job.where)
             case FailureKind.DEFECT:
-                return RuntimeError(f"uv does not take its arguments or settings: {text}")
+                return RuntimeError(f"uv does not accept its arguments or settings: {text}")
             case FailureKind.SYSTEM:
                 return unwritable(OSError(found.number, ""), self._shown_path(found.path))
             case _:
@@ -176,3 +182,14 @@ class UvRun:
         texts = (shlex.join(args), *((self.folder / name).read_text() for name in ("pyproject.toml", "uv.toml")))
         self.log += [*texts, done.stdout, done.stderr, f"status {done.returncode}"]
         return done
+
+
+def remove_stale(cache: Path, now: float) -> None:
+    """Remove what killed resolutions left in the cache more than a day before `now`, as far as it can be removed."""
+    for folder in cache.glob(f"{RESOLVING}*"):
+        try:
+            is_old = now - folder.lstat().st_mtime > STALE
+        except FileNotFoundError:  # another thread's or run's, which has just ended
+            continue
+        if is_old:
+            shutil.rmtree(folder, ignore_errors=True)

@@ -23,15 +23,15 @@ from cannery.sources.plan import COMMIT, source_request
 from cannery.vocab import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
     from contextlib import ExitStack
-    from pathlib import Path
 
     from cannery.catalog.catalog import Catalog
     from cannery.catalog.component import Component
     from cannery.patches.io.git_apply import Git
     from cannery.patches.sets import PatchFile, PatchSet
     from cannery.patches.tree import Files
+    from cannery.sources.io.store import SourceStore
     from cannery.vocab import Arch
 
 # No layer is made of a tree that is only tried on, so any time will do.
@@ -46,11 +46,8 @@ class Places:
     """Where trees of commits come from: the catalog's hosts by way of the cache, or the user's own repositories."""
 
     catalog: Catalog
-    cache: Path
-    mirror: Path | None
-    env: Mapping[str, str]
+    sources: SourceStore
     arch: Arch
-    say: Callable[[str], None]
 
     def open(self, component: str, commit: str, stack: ExitStack) -> TreeReader:
         """Open a component's tree at a commit, fetched where it is not there yet.
@@ -62,25 +59,18 @@ class Places:
         known = self.catalog.components[component]
         chosen = Chosen(component, known, None, (), "", self.arch, commit=commit)
         request = source_request(chosen, self.catalog.hosts, epoch=EPOCH, paths=known.paths)
-        (file,) = fetch_sources(
-            [request],
-            self.catalog.hosts,
-            cache=self.cache,
-            env=self.env,
-            mirror=self.mirror,
-            say=self.say,
-            log=self.cache / "log" / "git.log",
-        )
+        (file,) = fetch_sources([request], self.sources)
         return stack.enter_context(closing(TreeReader(file.tar)))
 
     def commits(self, component: Component, start: str) -> set[str]:
         """Return the commits that begin with `start` where a fetch looks before it asks a host."""
         repositories = dict.fromkeys(component.hosts.values())
-        if self.mirror is not None:
-            found = [path for one in repositories for _, path in places(self.mirror, one) if path is not None]
+        store = self.sources
+        if store.mirror is not None:
+            found = [path for one in repositories for _, path in places(store.mirror, one) if path is not None]
         else:
-            found = [path for one in repositories if is_git_dir(path := cached(self.cache, one))]
-        return {commit for git_dir in found for commit in commits_named(git_dir, start, self.env)}
+            found = [path for one in repositories if is_git_dir(path := cached(store.cache, one))]
+        return {commit for git_dir in found for commit in commits_named(git_dir, start, store.env)}
 
 
 def source_component(catalog: Catalog, repo: str) -> str:

@@ -1,6 +1,6 @@
 """The tree of a commit with its submodules: git's objects byte by byte, whatever attributes and filters there are.
 
-What the repository lacks is told apart: asked for by name it is an error, elsewhere a note.
+Content that is missing in the repository is an error where it is asked for by name, elsewhere a note.
 """
 
 from __future__ import annotations
@@ -100,9 +100,7 @@ def _listed(request: SourceRequest, found: Found, env: Mapping[str, str]) -> lis
     try:
         text = read((f"--git-dir={found.git_dir}", "ls-tree", "-r", "-z", "--full-tree", found.commit), env)
     except GitReadError as error:
-        if found.is_whole:
-            raise _damaged(request, found, "a folder") from error
-        raise _lacking(request, found, f"its folders cannot be listed: {error}") from error
+        raise _gap(request, found, f"its folders cannot be listed: {error}") from error
     entries = []
     for line in text.split(b"\0")[:-1]:
         head, _, name = line.partition(b"\t")
@@ -119,14 +117,12 @@ def _look(tree: Tree, env: Mapping[str, str]) -> None:
     trees = {blob.found for blob in tree.blobs.values()}
     absent = {(found, oid) for found in trees for oid in _absent(request, found, env)}
     gone = sorted(path for path, blob in tree.blobs.items() if (blob.found, blob.oid) in absent)
-    for path in gone:
-        found = tree.blobs[path].found
-        if found.is_whole:
-            raise _damaged(request, found, path)
-    asked = [path for path in gone if request.paths and is_inside(path, request.paths)]
+    asked = [
+        path for path in gone if tree.blobs[path].found.is_whole or (request.paths and is_inside(path, request.paths))
+    ]
     if asked:
         more = f" and {len(asked) - SHOWN} more" if len(asked) > SHOWN else ""
-        raise _lacking(request, tree.blobs[asked[0]].found, ", ".join(asked[:SHOWN]) + more)
+        raise _gap(request, tree.blobs[asked[0]].found, ", ".join(asked[:SHOWN]) + more)
     tree.missing += [Missing(path, Why.BLOB) for path in gone]
     left = tree.blobs.keys() - gone
     tree.blobs = {path: blob for path, blob in tree.blobs.items() if path in left and is_inside(path, request.paths)}
@@ -137,7 +133,7 @@ def _absent(request: SourceRequest, found: Found, env: Mapping[str, str]) -> set
         return absent_objects(found.git_dir, found.commit, env)
     except GitReadError as error:
         if found.is_whole:
-            raise _damaged(request, found, "the commit itself") from error
+            raise _gap(request, found, "the commit itself") from error
         raise
 
 
@@ -145,25 +141,17 @@ def read_blob(tree: Tree, path: str, reader: BlobReader) -> bytes:
     """Return the content of an entry. Raises `DamagedError` when it is damaged in the cache, else `NetworkError`."""
     blob = tree.blobs[path]
     content = reader.read(blob.found.git_dir, blob.oid)
-    if content is None and blob.found.is_whole:
-        raise _damaged(tree.request, blob.found, path)
     if content is None:
-        raise _lacking(tree.request, blob.found, f"{path} is damaged")
+        raise _gap(tree.request, blob.found, f"{path} is damaged")
     return content
 
 
-def _lacking(request: SourceRequest, found: Found, what: str) -> NetworkError:
-    return NetworkError(
-        f"{request.name}: the repository lacks a part of {found.commit}: {what}",
-        where=str(found.git_dir),
-        hint="it may be a partial clone or a snapshot; take a whole one, "
-        "or leave GIT_MIRROR (--git-mirror) out to fetch it",
+def _gap(request: SourceRequest, found: Found, what: str) -> DamagedError | NetworkError:
+    """Return the error of a repository that is missing a part of a commit: damage, if it had all of it."""
+    text = f"{request.name}: the repository is missing a part of {found.commit}: {what}"
+    if found.is_whole:
+        return DamagedError(text, where=str(found.git_dir), hint="delete that folder; the next run fetches it again")
+    hint = (
+        "it may be a partial clone or a snapshot; take a whole one, or leave GIT_MIRROR (--git-mirror) out to fetch it"
     )
-
-
-def _damaged(request: SourceRequest, found: Found, path: str) -> DamagedError:
-    return DamagedError(
-        f"{request.name}: {path} of {found.commit} is damaged in the git cache",
-        where=str(found.git_dir),
-        hint="delete that folder; the next run fetches it again",
-    )
+    return NetworkError(text, where=str(found.git_dir), hint=hint)

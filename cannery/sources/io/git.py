@@ -13,17 +13,17 @@ import time
 from typing import TYPE_CHECKING
 
 from cannery.errors import UnableError
-from cannery.sources.git_messages import said
 from cannery.util.io.child import cancel, end, start
+from cannery.util.io.parallel import StoppedError
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
 # Seconds between two looks at whether the run was stopped.
 LOOK = 0.2
-# What a surrounding git (a hook) says about its own repository; here it would name the wrong one.
+# Variables of a surrounding git (a hook), which name its own repository: here they would name the wrong one.
 OF_ONE_REPOSITORY = frozenset(
     {
         "GIT_ALTERNATE_OBJECT_DIRECTORIES",
@@ -43,7 +43,7 @@ OF_ONE_REPOSITORY = frozenset(
     }
 )
 QUIET = {
-    # An empty askpass is none: neither core.askPass nor SSH_ASKPASS is looked at then.
+    # An empty askpass is none: neither core.askPass nor SSH_ASKPASS is used then.
     "GIT_ASKPASS": "",
     "GIT_TERMINAL_PROMPT": "0",
     "GCM_INTERACTIVE": "never",
@@ -55,15 +55,13 @@ QUIET = {
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_DEFAULT_HASH": "sha1",
 }
-# A partial clone must not fetch what it lacks in the middle of a read. Git before 2.39.4 knows only the second.
+# A partial clone must not fetch what it is missing in the middle of a read. Git before 2.39.4 knows only the second.
 OFFLINE = {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none"}
 
+# All that git writes of an object that a whole repository does not have.
+ABSENT = "Not a valid object name"
 # Programs that a repository may name for a read: a monitor of its files, and hooks.
 NO_PROGRAMS = ("-c", "core.fsmonitor=false", "-c", f"core.hooksPath={os.devnull}")
-
-
-class StoppedError(Exception):
-    """The run was stopped: leave everything as it is."""
 
 
 class GitReadError(Exception):
@@ -110,7 +108,7 @@ def talk(
 ) -> tuple[bool, str]:
     """Run `git ARGUMENTS`, which talks to a host, in `folder`; return whether it succeeded and all it wrote.
 
-    A host that lets nothing be heard for `silence` seconds ends it. Raises `StoppedError`, the child ended, when `stop`
+    It is ended after `silence` seconds without output. Raises `StoppedError`, the child ended, when `stop`
     is set meanwhile, `UnableError` when there is no git.
     """
     try:
@@ -137,7 +135,7 @@ def talk(
                     break  # something else still holds the pipe (a credential helper's daemon)
                 elif time.monotonic() - heard > silence:
                     cancel(process)
-                    return False, f"{said(bytes(written))}\nfatal: no word within {silence:.0f} s".lstrip()
+                    return False, f"{said(bytes(written))}\nfatal: no output within {silence:.0f} s".lstrip()
         return process.wait() == 0, said(bytes(written))
     finally:
         end(process)
@@ -146,3 +144,16 @@ def talk(
 def no_git() -> UnableError:
     """Return the error of a host without git."""
     return UnableError("program not found: git", hint="install git: sources are fetched and read with it")
+
+
+def unread(lines: Iterable[str]) -> str:
+    """Return why git could not read an object, of the lines that it wrote; "" where it is just not there."""
+    found = [line.strip() for line in lines if line.startswith(("fatal:", "error:")) and ABSENT not in line]
+    best = next((line for line in found if line.startswith("fatal:")), found[0] if found else "")
+    return best.partition(":")[2].strip()
+
+
+def said(output: bytes) -> str:
+    """Return git's output as lines, a progress line that rewrites itself only as it ended."""
+    lines = output.decode(errors="replace").split("\n")
+    return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines).strip()

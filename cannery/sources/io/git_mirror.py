@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Found:
-    """A commit that is on this host: its repository, who served it (`host/owner/name`), and how it was had.
+    """A commit that is on this host: its repository, who served it (`host/owner/name`), and how it came.
 
     A mirror may lack content (`is_whole` false); in the cache that would be damage.
     """
@@ -46,7 +46,7 @@ def in_mirror(mirror: Path, what: str, commit: str, hosts: Mapping[str, str], en
             if reason:
                 reason = f"git cannot read it: {reason.replace(f'{mirror}/', '')}"
                 hint = "mend that repository, or put another copy there"
-            looked.append(f"{place} ({reason or 'lacks the commit'})")
+            looked.append(f"{place} ({reason or 'without the commit'})")
     raise NetworkError(
         f"{what}: commit {commit} is in no local repository: {', '.join(looked)}",
         where=f"GIT_MIRROR={mirror}",

@@ -7,8 +7,7 @@ import hashlib
 import subprocess
 from typing import TYPE_CHECKING, Self
 
-from cannery.sources.git_messages import unread
-from cannery.sources.io.git import OFFLINE, GitReadError, no_git, quiet_env, read
+from cannery.sources.io.git import OFFLINE, GitReadError, no_git, quiet_env, read, unread
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,11 +34,7 @@ def why_not(git_dir: Path, thing: str, env: Mapping[str, str]) -> str | None:
 
 def has(git_dir: Path, thing: str, env: Mapping[str, str]) -> bool:
     """Whether a repository has `thing` (`<commit>^{tree}`)."""
-    try:
-        read((f"--git-dir={git_dir}", "cat-file", "-e", thing), env)
-    except GitReadError:
-        return False
-    return True
+    return why_not(git_dir, thing, env) is None
 
 
 def commits_named(git_dir: Path, start: str, env: Mapping[str, str]) -> set[str]:
@@ -63,8 +58,8 @@ def ref_below(git_dir: Path, prefix: str, env: Mapping[str, str]) -> str:
 
 
 def absent_objects(git_dir: Path, commit: str, env: Mapping[str, str]) -> set[str]:
-    """Return the objects of a commit's tree that a repository lacks. Raises `GitReadError` when git cannot read it."""
-    # Only this way does no git of any age try to fetch what a partial clone lacks, or die of it.
+    """Return the objects of a commit's tree that a repository is missing. Raises `GitReadError` when git fails."""
+    # Only this way does no git of any age try to fetch what is missing in a partial clone, or fail because of it.
     walk = ("rev-list", "--objects", "--no-object-names", "--no-walk", "--missing=print", commit)
     text = read((f"--git-dir={git_dir}", *walk), env).decode()
     return {line.removeprefix("?") for line in text.splitlines() if line.startswith("?")}

@@ -1,6 +1,6 @@
 """A user's own tree as it is on disk, in place of a commit: of a git work tree what git tracks or does not ignore.
 
-git only reads here, and without the tree's own configuration: no program that it names is run (see `foreign_tree`).
+git only reads here, and without the tree's own configuration, so that no program in it is run (see `foreign_tree`).
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class LocalTree:
     commit: str | None = None
     dirty: bool = False
     missing: list[Missing] = field(default_factory=list)
-    # Folder -> whether it is, or stands behind, a symlink.
+    # Folder -> whether it is, or is behind, a symlink.
     links: dict[str, bool] = field(default_factory=dict)
 
     def is_behind_link(self, path: str) -> bool:
-        """Whether a folder above the entry is a symlink: what stands behind it is another tree's, wherever it leads."""
+        """Whether a folder above the entry is a symlink: what is behind it is another tree's, wherever it leads."""
         folder = path.rpartition("/")[0]
         if folder not in self.links:
             above = bool(folder) and ((self.folder / folder).is_symlink() or self.is_behind_link(folder))
@@ -67,7 +67,7 @@ def local_tree(name: str, folder: Path, paths: tuple[str, ...], env: Mapping[str
     """Return what `folder` gives as source `name`, only `paths` of it when there are any.
 
     Submodules and repositories inside it are read the same way. A folder without a .git of its own gives all its files
-    but .git, __pycache__ and *.pyc. Raises `UsageError` for a folder that is none, that git cannot read, or that lacks
+    but .git, __pycache__ and *.pyc. Raises `UsageError` for a folder that is none, that git cannot read, or without
     one of `paths`.
     """
     if not folder.is_dir():
@@ -125,7 +125,7 @@ def _add_repository(
     tree: LocalTree, prefix: str, paths: tuple[str, ...], env: Mapping[str, str]
 ) -> tuple[str | None, bool]:
     """Add the files of the work tree at `prefix` and of those inside it; return its HEAD and whether it differs."""
-    # Submodules are looked at one by one.
+    # Submodules are read one by one.
     with opened(tree.folder / prefix, env) as git:
         status = git.read("status", "--porcelain", "-z", "--ignore-submodules=all")
         try:

@@ -1,4 +1,4 @@
-"""What a fetched tree asks for, held against what its component says: the lock was made from the latter."""
+"""What a fetched tree asks for, compared with what its component lists, from which the lock was made."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ SHOWN = 4
 
 
 def requirement_doubts(tar: Path, known: Known) -> Iterator[str]:
-    """Give sentences about where the tree in `tar` asks for other packages than `known` says; none when it agrees.
+    """Give sentences about where the tree in `tar` asks for other packages than `known` lists; none when it agrees.
 
-    A revision without `requires_from` is not looked at. Raises `UnableError` for a tar that cannot be read.
+    A revision without `requires_from` is not checked. Raises `UnableError` for a tar that cannot be read.
     """
     if not known.requires_from:
         return

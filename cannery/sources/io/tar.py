@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Kind(StrEnum):
-    """What an entry of a tree is, in git's own words; they stand in the tree's digest."""
+    """What an entry of a tree is, in git's own words, which are part of the tree's digest."""
 
     FILE = "100644"
     EXECUTABLE = "100755"

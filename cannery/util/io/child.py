@@ -108,7 +108,7 @@ def cancel(process: subprocess.Popen[bytes]) -> None:
     """Send SIGINT once to the process group, wait for a clean cancel, read what is still written meanwhile."""
     _signal(process, signal.SIGINT)
     drain = threading.Thread(target=_drain, args=(process,), daemon=True)
-    drain.start()  # else buildx could block on a full pipe while it says that it was cancelled
+    drain.start()  # else buildx could block on a full pipe while it reports that it was cancelled
     # A second Ctrl-C ends the wait at once; the caller's `finally` then kills.
     with contextlib.suppress(subprocess.TimeoutExpired, KeyboardInterrupt):
         process.wait(CANCEL_SECONDS)

@@ -1,8 +1,9 @@
-"""Files written whole or not at all, and file locks."""
+"""Files written whole or not at all, and their SHA-256."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import tempfile
 from pathlib import Path
@@ -41,3 +42,28 @@ def sha256_file(path: Path) -> str:
 def sha256_bytes(data: bytes) -> str:
     """Hex SHA-256 of bytes."""
     return hashlib.sha256(data).hexdigest()
+
+
+def shown_path(path: Path, root: Path) -> Path:
+    """Return how a path is printed: relative to the folder `root` when it is in it."""
+    return path.relative_to(root) if path.is_relative_to(root) else path
+
+
+def local_sha256(path: Path, cache: Path) -> str:
+    """Return the hex SHA-256 of a file of the host's; it is read again when its size or mtime has changed.
+
+    A wheel of 200 MB takes a second, and every lock needs its hash. Each path has a note of its own below
+    `<cache>/wheels/.hashes`, so that two runs at once cannot lose one.
+    """
+    note = cache / "wheels" / ".hashes" / f"{sha256_bytes(str(path).encode())[:32]}.json"
+    status = path.stat()
+    key = [str(path), status.st_size, status.st_mtime_ns]
+    try:
+        known = json.loads(note.read_text(encoding="utf-8"))
+        if known["key"] == key:
+            return str(known["sha256"])
+    except (OSError, ValueError, KeyError, TypeError):
+        pass  # no note, or not one of ours: it is written again
+    found = sha256_file(path)
+    write_atomic(note, json.dumps({"key": key, "sha256": found}))
+    return found

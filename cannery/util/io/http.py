@@ -26,11 +26,11 @@ CA_VARIABLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 
 
 class CertificateError(OSError):
-    """A CA bundle or client certificate that is named and not there; the message says which and who named it."""
+    """A CA bundle or client certificate that is named and not there; the message names it, and where it was set."""
 
 
 class ProxyAddressError(requests.exceptions.ProxyError):
-    """The address of a proxy is none; the message says why, without the address."""
+    """The address of a proxy is none; the message is the reason, without the address."""
 
 
 class HostAuth(AuthBase):
@@ -61,7 +61,7 @@ class HostSession(requests.Session):
         self.mount("https://", adapter)
         self.mount("http://", adapter)
         if settings.trusted_hosts:
-            # The user has said so to pip; a warning a request would bury everything else.
+            # The user has set this for pip; a warning for each request would bury everything else.
             urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
 
     def merge_environment_settings(  # type: ignore[override]
@@ -72,7 +72,7 @@ class HostSession(requests.Session):
         verify: Any,  # noqa: ANN401
         cert: Any,  # noqa: ANN401
     ) -> dict[str, Any]:
-        """Put pip's proxy, CA bundle, client certificate and trusted hosts over what the environment says."""
+        """Put pip's proxy, CA bundle, client certificate and trusted hosts over those of the environment."""
         if self._host.proxy:
             proxy = _with_scheme(self._host.proxy)
             proxies = {"http": proxy, "https": proxy}

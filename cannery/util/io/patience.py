@@ -1,4 +1,4 @@
-"""A word now and then from something that runs long and says nothing by itself."""
+"""A progress line now and then for something that runs long and prints nothing by itself."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-# Seconds between two words.
+# Seconds between two lines.
 EVERY = 30.0
 
 
 @contextlib.contextmanager
 def patience(say: Callable[[str], None], what: str, every: float = EVERY) -> Iterator[None]:
-    """Say every `every` seconds meanwhile that `what` still goes on, and for how long (seconds); nothing before."""
+    """Print every `every` seconds meanwhile that `what` still goes on, and for how long (seconds); nothing before."""
     ended = threading.Event()
     began = time.monotonic()
 
@@ -30,5 +30,5 @@ def patience(say: Callable[[str], None], what: str, every: float = EVERY) -> Ite
         yield
     finally:
         ended.set()
-        # No word may come behind what ended.
+        # No line may come after the end.
         thread.join()

@@ -1,7 +1,7 @@
-"""The host's pip settings: what pip itself says they are, and the same settings in uv's words.
+"""The host's pip settings: as pip itself lists them, and the same settings in uv's words.
 
 pip is asked (`python -m pip config list`), so that its own files, environment and precedence count. uv reads none of
-them. Credentials stand in URLs here; they reach uv by environment only, and `redact` takes them out of any text.
+them. Credentials are in URLs here; they reach uv by environment only, and `redact` takes them out of any text.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class PipSettings:
     timeout: float = PIP_TIMEOUT
     trusted_hosts: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    # Proxies that stand in the environment, only so that their credentials can be redacted.
+    # Proxies of the environment, only so that their credentials can be redacted.
     environment_proxies: tuple[str, ...] = field(default=(), repr=False)
 
     @property

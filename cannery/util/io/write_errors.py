@@ -34,7 +34,7 @@ def is_of_files(error: OSError) -> bool:
 
 
 def unwritable(error: OSError, path: Path | str, elsewhere: str = _ELSEWHERE) -> UnableError:
-    """Return the error to raise when `path` cannot be written; `elsewhere` says how another place is named."""
+    """Return the error to raise when `path` cannot be written; `elsewhere` is the hint how to name another place."""
     reason = os.strerror(error.errno) if error.errno else str(error)
     hint = _NEXT.get(error.errno or 0, "run the same command again when that is mended")
     if error.errno == errno.EROFS:
