@@ -25,6 +25,11 @@ def enter_venv() -> None:
 
 
 if __name__ == "__main__":
+    if sys.argv[1:] == ["--version"]:
+        from cannery import __version__
+
+        print(f"cannery {__version__}")
+        sys.exit(0)
     try:
         enter_venv()
         from cannery.cli.main import main

@@ -14,11 +14,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from cannery import __version__
 from cannery.compat.findings import errors, in_order
 from cannery.compat.rules import check_recipe
 from cannery.context import template_digests
 from cannery.errors import BuildFailedError, FindingsError
-from cannery.lock.io.store import LockSet, all_locks, bind, read_locks
+from cannery.lock.io.store import LockSet, all_locks, bind, lock_path, read_locks
+from cannery.lock.request import lock_request
 from cannery.plan.make import make_plan, plan_epoch
 from cannery.plan.plan import Inputs
 from cannery.recipe.recipe import with_arch
@@ -103,8 +105,17 @@ def checked(context: Context, catalog: Catalog, recipe: Recipe) -> Checked:
         if errors(found):
             return Checked(found, LockSet({}, None, ()))
     read = read_locks(context, catalog, recipe)
+    if context.work and recipe.is_standard:
+        _print_lock(context, recipe)
     found = check_recipe(recipe, catalog, dict(read.locks), context.arch)
     return Checked(in_order([*found, *read.findings]), read)
+
+
+def _print_lock(context: Context, recipe: Recipe) -> None:
+    """Print which lock an installed Cannery uses: the user's own, or the one that came with the package."""
+    path = lock_path(context, lock_request(recipe))
+    whose = "" if path.is_relative_to(context.locks) else f" of cannery {__version__}"
+    context.say(f"lock: {context.shown(path)}{whose}")
 
 
 def planned(context: Context, profile: str, options: Options, *, any_arch: bool = False) -> Planned:

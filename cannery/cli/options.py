@@ -1,7 +1,8 @@
-"""Options of build.py's commands, in groups: each adds what it takes to the parser of a command."""
+"""Options of the commands, in groups: each adds what it takes to the parser of a command."""
 
 from __future__ import annotations
 
+import argparse
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +41,22 @@ def _clean_kind(word: str) -> str:
     if word not in CLEAN_KINDS:
         raise UsageError(f"KIND: {word!r} is not known", hint=did_you_mean(word, CLEAN_KINDS))
     return word
+
+
+OUTPUT = ("-q", "--quiet", "-v", "--verbose", "--color")
+
+
+def output(sub: ArgumentParser) -> None:
+    """Take how much is printed, and whether in colour. -v is the volume of a command that has one."""
+    add = sub.add_argument_group("output").add_argument
+    has_volume = "-v" in sub._option_string_actions  # noqa: SLF001 - argparse has no other way
+    nothing = argparse.SUPPRESS
+    add("-q", "--quiet", action="store_true", default=nothing, help="print results and errors only")
+    names = ("--verbose",) if has_volume else ("-v", "--verbose")
+    words = "also print what build steps print, and requests to registries"
+    add(*names, action="store_true", default=nothing, help=words)
+    words = "colours: auto (a terminal, and NO_COLOR is not set), always, never"
+    add("--color", choices=("auto", "always", "never"), default=nothing, help=words)
 
 
 as_json = _one("--json", action="store_true", help="print JSON")
@@ -228,4 +245,5 @@ def archive_to_load(sub: ArgumentParser) -> None:
 engine_action = _one("action", choices=("start", "stop", "status", "env"))
 
 
+shell = _one("shell", choices=("bash", "zsh"))
 kinds = _one("kinds", nargs="*", type=_clean_kind, metavar="KIND", help=f"what to remove: {' '.join(CLEAN_KINDS)}")

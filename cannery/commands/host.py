@@ -72,7 +72,7 @@ def _places(context: Context) -> Mapping[str, tuple[Path, ...]]:
         "rootfs": (cache / "rootfs",),
         "locks": (cache / "locks", cache / "uv"),
         "verified": (cache / "verified", cache / "log"),
-        "out": (context.root / "out",),
+        "out": (context.out,),
     }
 
 

@@ -54,7 +54,7 @@ def image(arguments: argparse.Namespace, context: Context) -> ExitCode:
     plan = with_patches(context, catalog, plan)
     engine = find_engine(context.env, context.cache, start=True, say=context.say)
     work = Work(context, catalog, plan, engine, docker_client(engine))
-    folder = context.root / "out" / plan.folder
+    folder = context.out / plan.folder
     with rendered_held(context, folder), whole_files(context, plan):
         check_engine_space(work.engine, plan, base_bytes(work.client, plan, base))
         made = built(work, folder, BuildOptions(arguments.builder or "", no_cache=arguments.no_cache))

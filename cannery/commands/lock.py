@@ -12,7 +12,7 @@ from cannery.errors import CanneryError, ExitCode, UsageError
 from cannery.lock.io.indexes import Asked
 from cannery.lock.io.lock_write import write_lock
 from cannery.lock.io.resolve_all import raise_failures, run_jobs
-from cannery.lock.io.store import bind, keep_lock, lock_path, present_lock, resolve_lock
+from cannery.lock.io.store import bind, keep_lock, lock_path, lock_target, present_lock, resolve_lock
 from cannery.lock.request import lock_request, tools_request
 from cannery.recipe.recipe import with_arch
 from cannery.recipe.select import find_profile
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from cannery.lock.lock import Lock, LockRequest
     from cannery.recipe.recipe import Options, Recipe
     from cannery.upgrade.wishes import Wish
+
+IN_CHECKOUT = "run build.py lock in a checkout; here, --pin NAME==VERSION of other commands tries another version"
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,7 @@ def _written(context: Context, wanted: Wanted, result: Lock | CanneryError) -> t
         raise result
     if not wanted.standard:
         return result, keep_lock(wanted.path, result)
-    made = with_known_files(result, present_lock(context, wanted.path))
+    made = with_known_files(result, present_lock(context, lock_path(context, wanted.request)))
     return made, write_lock(context, wanted.path, made, wanted.ask)
 
 
@@ -100,14 +102,14 @@ def _wanted(arguments: argparse.Namespace, context: Context, catalog: Catalog) -
             for arch in dict.fromkeys((recipe.target.arch,) if arguments.arch else target.arch):
                 mine = with_arch(recipe, arch)
                 request = lock_request(mine)
-                path = lock_path(context, request, standard=recipe.is_standard)
+                path = lock_target(context, request, standard=recipe.is_standard)
                 ask = partial(_ask, context, name, options, arch)
                 yield Wanted(request, path, ask, mine, standard=recipe.is_standard)
     pythons = {v for p in catalog.profiles.values() for v in (p.target.python, *p.target.pythons)}
     for python in sorted(pythons | ({arguments.python} if arguments.python else set())):
         for arch in Arch:
             request = tools_request(catalog, python, arch)
-            yield Wanted(request, lock_path(context, request), partial(tools_request, python=python, arch=arch))
+            yield Wanted(request, lock_target(context, request), partial(tools_request, python=python, arch=arch))
 
 
 def _ask(context: Context, name: str, options: Options, arch: Arch, catalog: Catalog) -> LockRequest:
@@ -127,6 +129,8 @@ def _print_made(context: Context, wanted: Wanted, made: Lock, changed: bool) -> 
 def _upgrade(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Edit one profile so that packages may be newer, and make all of its locks anew; say what changed."""
     name, wishes = _asked(arguments)
+    if context.work:
+        raise UsageError("--upgrade edits a profile, and an installed Cannery has none to edit", hint=IN_CHECKOUT)
     catalog = context.catalog()
     find_profile(catalog, name)
     try:

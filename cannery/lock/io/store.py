@@ -45,10 +45,18 @@ class LockSet:
 
 
 def lock_path(context: Context, request: LockRequest, *, standard: bool = True) -> Path:
-    """Return where the lock of `request` stands: committed, or by digest in the cache for an ad-hoc set."""
+    """Return where the lock of `request` is read: where `lock_target` says, or else among the locks of images/."""
+    target = lock_target(context, request, standard=standard)
+    if not standard or target.is_file():
+        return target
+    return context.root / "images/locks" / request.profile / target.name
+
+
+def lock_target(context: Context, request: LockRequest, *, standard: bool = True) -> Path:
+    """Return where the lock of `request` is written: in the folder of locks, or by digest in the cache when ad hoc."""
     if not standard:
         return context.cache / "locks" / f"{request.profile}-{request.digest[:16]}-{request.arch}.txt"
-    return context.root / "images/locks" / request.profile / f"py{request.python}-{request.arch}.txt"
+    return context.locks / request.profile / f"py{request.python}-{request.arch}.txt"
 
 
 def read_lock(context: Context, path: Path) -> Lock | None:
@@ -72,7 +80,8 @@ def present_lock(context: Context, path: Path) -> Lock | None:
 
 
 def _shown(context: Context, path: Path) -> str:
-    return str(path.relative_to(context.root)) if path.is_relative_to(context.root) else path.name
+    shown = context.shown(path)
+    return path.name if shown.is_absolute() else str(shown)
 
 
 def make_lock(  # noqa: PLR0913 - those of `resolve_lock`, and where to write
