@@ -35,4 +35,5 @@ if __name__ == "__main__":
         from cannery.cli.main import main
     except KeyboardInterrupt:  # from there on it is main's
         sys.exit(130)
-    sys.exit(main(sys.argv[1:], ROOT))
+    # tools/make_command.py sets it: messages then name make's targets.
+    sys.exit(main(sys.argv[1:], ROOT, program=os.environ.pop("CANNERY_PROGRAM", "build.py")))

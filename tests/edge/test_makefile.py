@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import make_command
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -25,15 +26,18 @@ class Make:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         shutil.copy(ROOT / "Makefile", folder)
+        (folder / "tools").mkdir()
+        shutil.copy(ROOT / "tools/make_command.py", folder / "tools")
+        (folder / "tools/setup_venv.py").write_text("")
         python = folder / ".venv/bin/python"
         python.parent.mkdir(parents=True)
-        noted = "import json, os, sys; json.dump([sys.argv[1:], os.environ.get('CANNERY_CACHE')], open('noted', 'w'))"
+        noted = "import json, os, sys; json.dump([sys.argv[1:], dict(os.environ)], open('noted', 'w'))"
         python.write_text(f'#!/bin/sh\nexec python3 -c "{noted}" "$@"\n')
         python.chmod(0o755)
 
     def __call__(self, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
         (self.folder / "noted").unlink(missing_ok=True)
-        command = ["make", "--no-print-directory", "HOST_PYTHON=true", *words]
+        command = ["make", "--no-print-directory", *words]
         clean = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LC_ALL": "C.UTF-8", **env}
         done = subprocess.run(command, cwd=self.folder, env=clean, capture_output=True, text=True, check=False)
         assert not (self.folder / "injected").exists()
@@ -42,8 +46,12 @@ class Make:
     @property
     def noted(self) -> list[str]:
         words, _ = json.loads((self.folder / "noted").read_text())
-        assert words[0] == "build.py"
+        assert words[0] == str(self.folder / "build.py")
         return list(words[1:])
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return dict(json.loads((self.folder / "noted").read_text())[1])
 
 
 @pytest.fixture
@@ -56,19 +64,7 @@ def test_help_prints_every_target_and_every_variable(make: Make) -> None:
     assert len(TARGETS) > 15
     for target in TARGETS:
         assert f"  make {target} " in text
-    known = re.search(r"^KNOWN = (.*)$", MAKEFILE, re.MULTILINE)
-    words = [w for w in known[1].split() if "$" not in w] + [
-        "CANN",
-        "CHIP",
-        "OS",
-        "PYTHON",
-        "ARCH",
-        "BASE",
-        "REGISTRY",
-        "OUTPUT",
-        "SINCE",
-    ]  # type: ignore[index]
-    for word in words:
+    for word in make_command.KNOWN:
         assert re.search(rf"\b{word}=", text), word
 
 
@@ -158,8 +154,9 @@ def test_a_shell(make: Make) -> None:
     assert make.noted == ["shell", "p", "--npus", "0"]
 
 
-def test_a_line_end_runs_nothing(make: Make) -> None:
-    assert make("image", "PROFILE=a\ntouch injected").returncode != 0
+def test_a_line_end_is_a_part_of_a_value(make: Make) -> None:
+    assert make("image", "PROFILE=a\ntouch injected").returncode == 0
+    assert make.noted == ["image", "a\ntouch injected"]
 
 
 @pytest.mark.parametrize("value", ["; touch injected", "$(shell touch injected)", "`touch injected` 'x y'"])
@@ -265,18 +262,30 @@ def test_targets_without_variables(make: Make, target: str, words: list[str]) ->
 @pytest.mark.parametrize("value", ["/somewhere else/$x", "$(shell touch injected)"])
 def test_the_cache_folder_reaches_build_py(make: Make, value: str) -> None:
     make("list", f"CANNERY_CACHE={value}")
-    assert json.loads((make.folder / "noted").read_text())[1] == value
+    assert make.environment["CANNERY_CACHE"] == value
     make("list", CANNERY_CACHE="/from/the environment")
-    assert json.loads((make.folder / "noted").read_text())[1] == "/from/the environment"
+    assert make.environment["CANNERY_CACHE"] == "/from/the environment"
+
+
+def test_the_environment_gives_no_option_and_gets_no_variable(make: Make) -> None:
+    assert make("image", "PROFILE=q", "CHIP=a3", PYTHON="3.9", OS="Linux", CANN="1", FORCE="1").returncode == 0
+    assert make.noted == ["image", "q", "--chip", "a3"]
+    assert not {"PROFILE", "CHIP", "MAKEFLAGS"} & make.environment.keys()
+    assert make.environment["CANNERY_PROGRAM"] == "make"
 
 
 def test_a_failure_of_build_py_is_a_failure(make: Make) -> None:
     (make.folder / ".venv/bin/python").write_text("#!/bin/sh\nexit 3\n")
-    assert make("list").returncode == 2
+    done = make("list")
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].endswith("list] Error 3")
 
 
 def test_a_failure_of_setup_stops(make: Make) -> None:
     assert make("list", "HOST_PYTHON=false").returncode == 2
+    (make.folder / "tools/setup_venv.py").write_text("import sys; sys.exit(7)")
+    done = make("list")
+    assert (done.returncode, done.stderr.splitlines()[-1].endswith("list] Error 7")) == (2, True)
     assert not (make.folder / "noted").exists()
 
 
@@ -286,7 +295,7 @@ def test_a_command_of_several_lines_reaches_lint_run_as_it_is(make: Make, text: 
     python.write_text('#!/bin/sh\ncat > input\necho "$@" > words\n')
     assert make("lint-run", f"CMD={text}", "CHIP=a3").returncode == 0
     assert (make.folder / "input").read_text() == text
-    assert (make.folder / "words").read_text() == "build.py lint-run - --chip a3\n"
+    assert (make.folder / "words").read_text() == f"{make.folder}/build.py lint-run - --chip a3\n"
 
 
 def test_a_command_of_several_lines_reaches_run_as_it_is(make: Make) -> None:
