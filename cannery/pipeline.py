@@ -25,6 +25,7 @@ from cannery.plan.make import make_plan, plan_epoch
 from cannery.plan.plan import Inputs
 from cannery.recipe.recipe import with_arch
 from cannery.sources.io.planned_sources import local_trees
+from cannery.util.io.heartbeat import heartbeat
 from cannery.vocab import BaseKind
 
 if TYPE_CHECKING:
@@ -79,15 +80,15 @@ class BuildOptions:
 
 @dataclass(frozen=True)
 class Built:
-    """A built image: id, bytes, layers (new to the engine, reused), steps (cached, in all), seconds, build log.
+    """A built image: id, bytes, layers (in all, names of the new ones), steps (cached, in all), seconds, build log.
 
     One that was pulled in place of a build has no step and no log, and `pulled` is where it came from.
     """
 
     id: str
     size: int
-    new: int
-    reused: int
+    layers: int
+    new: tuple[str, ...]
     cached: int
     total: int
     seconds: float
@@ -185,13 +186,15 @@ def built(work: Work, folder: Path, options: BuildOptions) -> Built:
     """Render `work.plan` into `folder`, make the stand-in base where the plan is on it, and build the image."""
     from cannery.build.io.buildx import bake
     from cannery.build.io.secrets import build_secrets
-    from cannery.build.io.view import make_view
-    from cannery.build.progress import layers_new_reused
+    from cannery.build.io.view import Look, make_view
+    from cannery.build.stages import brought
 
     context, plan = work.context, work.plan
     if plan.recipe.base.kind is BaseKind.STANDIN:
         _make_standins(work)
-    context.say(f"{context.shown(folder)}: {rendered(context, work.catalog, plan, folder)}")
+    with heartbeat(context.say, lambda: "fetching wheels and sources"):
+        changed = rendered(context, work.catalog, plan, folder)
+    context.say(f"{context.shown(folder)}: {changed}")
     before = known_layers(work.client)
     suite = work.catalog.standin.suite if plan.recipe.base.kind is BaseKind.STANDIN else None
     secrets = build_secrets(context, suite)
@@ -199,17 +202,33 @@ def built(work: Work, folder: Path, options: BuildOptions) -> Built:
         work.engine.buildx_command(builder=options.builder),
         {**work.engine.client_env(context.env), **secrets.env},
         folder,
-        targets=("image",),
         log=folder / "log" / "build.log",
-        view=make_view(sys.stderr, is_terminal=context.is_terminal, clock=time.monotonic),
+        view=make_view(
+            sys.stderr,
+            Look(brought(plan), context.is_verbose),
+            is_terminal=context.is_terminal,
+            clock=time.monotonic,
+        ),
         overrides=_overrides(options, plan),
         secrets=secrets.values,
     )
     attributes = work.client.images.get(plan.reference).attrs
-    new, reused = layers_new_reused(before, attributes["RootFS"]["Layers"])
+    layers = attributes["RootFS"]["Layers"]
+    new = new_layers(plan, before, layers)
     return Built(
-        attributes["Id"], attributes["Size"], new, reused, result.cached, result.total, result.seconds, result.log
+        attributes["Id"], attributes["Size"], len(layers), new, result.cached, result.total, result.seconds, result.log
     )
+
+
+def new_layers(plan: Plan, known: list[str], layers: list[str]) -> tuple[str, ...]:
+    """Return the names of the layers of an image that are not in `known`, the layers of other images; "base" once.
+
+    The last layers are those of the plan, in its order; a profile's user adds one behind them for the home folder.
+    """
+    before = set(known)
+    first = len(layers) - len(plan.layers) - (1 if plan.recipe.profile.user else 0)
+    names = (*["base"] * first, *(layer.name for layer in plan.layers), "home")
+    return tuple(dict.fromkeys(name for name, layer in zip(names, layers, strict=False) if layer not in before))
 
 
 def verified(work: Work, request: VerifyRequest) -> Verified:
@@ -271,9 +290,10 @@ def _make_standins(work: Work) -> None:
         spec = standin_spec(with_arch(plan.recipe, lock.arch), lock, catalog.standin)
         if spec.reference != reference:
             raise AssertionError(f"planned {reference}, made {spec.reference}")
-        wheel = fetch_wheels(context, catalog, [spec.torch_npu])[TORCH_NPU] if spec.torch_npu else None
-        request = StandInRequest(spec=spec, torch_npu_wheel=wheel, host_arch=context.arch)
-        ensure_standin(request, engine_client=work.client, cache=context.cache, say=context.say)
+        with heartbeat(context.say, lambda: "making the stand-in base"):
+            wheel = fetch_wheels(context, catalog, [spec.torch_npu])[TORCH_NPU] if spec.torch_npu else None
+            request = StandInRequest(spec=spec, torch_npu_wheel=wheel, host_arch=context.arch)
+            ensure_standin(request, engine_client=work.client, cache=context.cache, say=context.say)
 
 
 def _standin_locks(work: Work) -> Iterator[tuple[str, Lock]]:

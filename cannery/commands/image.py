@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from cannery.base.io.base_room import base_bytes
 from cannery.build.io.disk import check_cache_space, check_engine_space
-from cannery.build.progress import layers_new_reused
 from cannery.commands.arguments import options_of
 from cannery.commands.check import lacking_words, show_findings
 from cannery.commands.table import report_lines, row_lines, summary_line
@@ -19,7 +18,17 @@ from cannery.compat.findings import errors
 from cannery.engine.io.find import docker_client, find_engine
 from cannery.errors import ExitCode, NetworkError, UsageError
 from cannery.patches.io.patching import with_patches
-from cannery.pipeline import BuildOptions, Built, Work, built, known_layers, on_found_base, planned, whole_files
+from cannery.pipeline import (
+    BuildOptions,
+    Built,
+    Work,
+    built,
+    known_layers,
+    new_layers,
+    on_found_base,
+    planned,
+    whole_files,
+)
 from cannery.plan.on_base import on_labelled_base
 from cannery.render.io.folder import rendered_held
 from cannery.standin.io.rootfs import check_emulation
@@ -89,8 +98,8 @@ def _reuse(arguments: argparse.Namespace, context: Context, catalog: Catalog, pl
         context.say(f"{dock.reference} is not there for {plan.recipe.target.arch}: building instead")
         return None
     tag_locally(dock, found, (plan.reference,))
-    new, reused = layers_new_reused(before, found.layers)
-    made = Built(found.id, found.size, new, reused, 0, 0, time.monotonic() - begun, None, dock.reference)
+    new = new_layers(plan, before, list(found.layers))
+    made = Built(found.id, found.size, len(found.layers), new, 0, 0, time.monotonic() - begun, None, dock.reference)
     return _proved(arguments, replace(work, plan=on_labelled_base(plan, dict(found.labels))), made)
 
 
@@ -114,6 +123,13 @@ def _check_emulation(context: Context, plan: Plan, *, is_other_builder: bool) ->
         check_emulation(plan.recipe.target.arch, context.arch)
 
 
+def _layer_words(made: Built) -> str:
+    """Return how many layers are new to the engine, and after a rebuild which: a first build is new as a whole."""
+    reused = made.layers - len(made.new)
+    named = f": {', '.join(made.new)}" if made.new and reused else ""
+    return f"{made.layers} ({reused} reused, {len(made.new)} new{named})"
+
+
 def _print_table(
     context: Context, plan: Plan, references: tuple[str, ...], made: Built, verified: Verified | None
 ) -> None:
@@ -122,6 +138,9 @@ def _print_table(
         value = {
             "references": references,
             **asdict(made),
+            "new": len(made.new),
+            "reused": made.layers - len(made.new),
+            "new_layers": made.new,
             "log": str(made.log) if made.log else None,
             "lacks": lacking_words(plan),
             "report": verified.report if verified else None,
@@ -135,7 +154,7 @@ def _print_table(
         "also tagged": ", ".join(references[1:]),
         "id": made.id,
         "size": f"{made.size / 1e6:.0f} MB",
-        "layers": f"{made.new + made.reused} ({made.new} new, {made.reused} reused)",
+        "layers": _layer_words(made),
         "pulled from": made.pulled,
         "steps": f"{made.total} ({made.cached} cached)" if not made.pulled else "",
         "time": f"{made.seconds:.1f} s",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cannery.build.progress import Status
-from cannery.build.stages import labeller
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,12 +38,11 @@ class BuildLog:
 
     def write(self, state: BuildState) -> None:
         """Write what `state` brought since the last call. Call it once for every event."""
-        labels = labeller(state)
-        names = {step.key: labels(step.name) for step in state.steps}
-        begun = [step for step in state.steps if self._begun(step.key, step.status)]
+        names = {key: step.name.stage for key, step in state.steps.items()}
+        begun = [step for step in state.steps.values() if self._begun(step.key, step.status)]
         lines = [(step.key, f"--- {step.name.instruction}") for step in begun]
         lines += state.fresh
-        for step in state.steps:
+        for step in state.steps.values():
             ended = step.status not in {Status.WAITING, Status.RUNNING}
             # A vertex that ends a second time (BuildKit probes, then works) is news only when it failed.
             told = self._told.get(step.key)
