@@ -197,7 +197,7 @@ def built(work: Work, folder: Path, options: BuildOptions) -> Built:
     context.say(f"{context.shown(folder)}: {changed}")
     before = known_layers(work.client)
     suite = work.catalog.standin.suite if plan.recipe.base.kind is BaseKind.STANDIN else None
-    secrets = build_secrets(context, suite)
+    secrets = build_secrets(context.cache, context.env, context.pip, suite)
     result = bake(
         work.engine.buildx_command(builder=options.builder),
         {**work.engine.client_env(context.env), **secrets.env},

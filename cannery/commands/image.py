@@ -57,7 +57,7 @@ def image(arguments: argparse.Namespace, context: Context) -> ExitCode:
     _check_emulation(context, plan, is_other_builder=bool(arguments.builder))
     if arguments.reuse and (code := _reuse(arguments, context, catalog, plan)) is not None:
         return code
-    check_cache_space(context, plan)
+    check_cache_space(context.cache, plan)
     plan, base, differs = on_found_base(context, plan, other_builder=bool(arguments.builder))
     show_findings(context, differs)
     plan = with_patches(context, catalog, plan)
