@@ -1,6 +1,6 @@
 """Entry point: `python build.py <command>`; `python build.py --help` lists them.
 
-Started by a Python outside any virtual environment, it goes on in .venv, made first where it is missing or stale.
+Started by a Python outside any virtual environment, it continues in .venv, which it makes where it is missing or stale.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ class Context:
 
     @functools.cached_property
     def pip(self) -> PipSettings:
-        """The host's pip settings, asked for once: it takes pip a good part of a second.
+        """The host's pip settings, read once: it takes pip a good part of a second.
 
         The user's wheelhouse is one more find-links folder, the first.
         """
@@ -160,7 +160,7 @@ def _folder(option: str, text: str | None, what: str) -> Path | None:
 
 
 def named_folders(texts: Sequence[str], option: str = "--src", prefix: str = "SRC_") -> dict[str, Path]:
-    """Read `NAME=DIR` of each tree that stands in for a source; `option` and `prefix` are how messages call it.
+    """Read `NAME=DIR` of each tree that replaces a source; `option` and `prefix` are its names in messages.
 
     Raises `UsageError` for another form, a folder that is none, and a name that is given twice.
     """

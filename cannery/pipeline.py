@@ -176,14 +176,14 @@ def on_found_base(
 
 
 def rendered(context: Context, catalog: Catalog, plan: Plan, folder: Path) -> str:
-    """Write the folder that `docker buildx bake` builds, wheels and sources included; return what changed, in words."""
+    """Write the folder that `docker buildx bake` builds, with wheels and sources; return a summary of what changed."""
     from cannery.render.io.folder import write_folder
 
     return write_folder(context, catalog, plan, folder)
 
 
 def built(work: Work, folder: Path, options: BuildOptions) -> Built:
-    """Render `work.plan` into `folder`, make the stand-in base where the plan is on it, and build the image."""
+    """Render `work.plan` into `folder`, make the stand-in base where the plan uses it, and build the image."""
     from cannery.build.io.buildx import bake
     from cannery.build.io.secrets import build_secrets
     from cannery.build.io.view import Look, make_view

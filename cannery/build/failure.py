@@ -85,7 +85,7 @@ def failure(state: BuildState, details: Details) -> CanneryError:
         return UnableError(f"no space left on the engine's disk{space}\n{_short(text)}", where=where, hint=hint)
     if _EXEC_FORMAT.search(text) or any(_EXEC_FORMAT.search(line) for line in tail[-3:]):
         what = f"a program for another architecture cannot run here\n{_short(text)}"
-        hint = "QEMU for the target's platform is missing: `build.py doctor PROFILE` with the same ARCH says what to do"
+        hint = "QEMU for the target's platform is missing: `build.py doctor PROFILE` with this ARCH lists what to do"
         return UnableError(what, where=where, hint=hint)
     if not text.startswith("process ") and (_REMOTE.search(text) or _is_base(step)):
         return _network(step, text)
@@ -108,7 +108,7 @@ def _cannot_start(state: BuildState, text: str) -> CanneryError | None:
     if _ENGINE.search(text):
         return UnableError(_short(text), where="engine", hint="is it running, and may this user reach it?")
     if _BAKE_FILE.search(text):
-        return UsageError(_short(text), where="docker-bake.json", hint="`build.py render` writes the file anew")
+        return UsageError(_short(text), where="docker-bake.json", hint="`build.py render` writes the file again")
     return None
 
 
@@ -142,7 +142,7 @@ def _build_failed(step: Step | None, text: str, where: str, state: BuildState, d
 
 
 def _is_without_mirror(step: Step) -> bool:
-    """Whether the step installs system packages, and said that it could not reach whoever has them."""
+    """Whether the step installs system packages, and printed that it could not reach their mirror."""
     return "/system.sh " in step.name.instruction and any(_MIRROR_AWAY.search(line) for line in step.log.tail)
 
 

@@ -25,6 +25,8 @@ _WORDS = {
 }
 # The part of all wheel bytes that a stage without wheels counts as, for the time left: a step takes its time anyway.
 _SMALLEST = 0.02
+# A running stage counts as this part of itself at most.
+_MOST_OF = 0.9
 # No time left is shown before this part of the build is done: it would be a guess.
 _TOO_EARLY = 0.1
 
@@ -76,13 +78,18 @@ def stages(state: BuildState) -> tuple[Stage, ...]:
 def seconds_left(found: tuple[Stage, ...], brings: Mapping[str, Brought], seconds: float) -> float | None:
     """Return about how many seconds a build still takes after `seconds`, by the bytes of what is to be installed.
 
-    None where it is too early to know, and when nothing is left.
+    Stages run at the same time: one that runs counts by its seconds, at the rate of those that ended. None where it is
+    too early to know, and when nothing is left.
     """
     smallest = max(1.0, _SMALLEST * sum(one.bytes for one in brings.values()))
     real = [stage for stage in found if stage.shown and stage.status is not Status.CACHED]
     weights = {s.label: max(smallest, brings[s.label].bytes if s.label in brings else 0) for s in real}
-    total, done = sum(weights.values()), sum(weights[stage.label] for stage in real if stage.status in ENDED)
-    if done < _TOO_EARLY * total or done == total:
+    ended = [stage for stage in real if stage.status in ENDED]
+    total, done = sum(weights.values()), sum(weights[stage.label] for stage in ended)
+    rate = done / max(1.0, sum(stage.seconds for stage in ended))
+    running = (stage for stage in real if stage.status is Status.RUNNING)
+    done += sum(min(_MOST_OF * weights[stage.label], stage.seconds * rate) for stage in running)
+    if done < _TOO_EARLY * total or len(ended) == len(real):
         return None
     return seconds * (total - done) / done
 

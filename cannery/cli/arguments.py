@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Action:
-    """One of several things that a command does: what --help says, and what it takes."""
+    """One of several things that a command does: its line in --help, and the options it takes."""
 
     summary: str
     example: str
@@ -31,7 +31,7 @@ class Action:
 
 @dataclass(frozen=True)
 class Command:
-    """One command: the module below cannery.commands that has it, what --help says, and what it takes.
+    """One command: the module below cannery.commands that has it, its line in --help, and the options it takes.
 
     One with `actions` takes nothing itself.
     """
@@ -53,17 +53,17 @@ PATCHES = {
         (options.as_json, options.profile("?", "only what this profile uses"), options.patch_sets),
     ),
     "summary": Action(
-        "say what the patches of a profile do, and what is wrong with them",
+        "show what the patches of a profile change",
         "patches summary verl-npu transformers",
         (options.as_json, options.profile(), options.one_repo, *PLANNED),
     ),
     "port": Action(
-        "try a patch set on another commit, or on a folder, and say what becomes of each hunk",
+        "try a patch set on another commit, or on a folder, and report each hunk",
         "patches port verl 796871d7d f50e5c2e8",
         (options.as_json, options.port, options.git_mirror, options.patch_sets),
     ),
     "new": Action(
-        "make a patch set of what differs from HEAD in a working tree",
+        "make a patch set from the changes since HEAD in a working tree",
         "patches new verl --tree ~/verl",
         (options.as_json, options.new_set),
     ),
@@ -78,7 +78,7 @@ COMMANDS = {
     ),
     "check": Command(
         "check",
-        "say whether a version set can work, and why not",
+        "report whether a version set can work, and why not",
         "check quickstart",
         (
             *(options.as_json, options.profile(), options.target, options.wheelhouse, options.versions),
@@ -93,7 +93,7 @@ COMMANDS = {
     ),
     "outdated": Command(
         "outdated",
-        "say what is newer, and what an upgrade would change",
+        "report what is newer, and what an upgrade would change",
         "outdated quickstart",
         # Of the committed lock only: no other versions.
         (
@@ -127,7 +127,7 @@ COMMANDS = {
     ),
     "patches": Command(
         "patches",
-        "list patch sets, say what they do, try one on another commit, make one",
+        "list patch sets, show what they change, try one on another commit, make one",
         "patches summary verl-npu",
         actions=PATCHES,
     ),
@@ -145,13 +145,13 @@ COMMANDS = {
     ),
     "lint-run": Command(
         "lint",
-        "say what is wrong with a docker run line of yours",
+        "report what is wrong with a docker run line of yours",
         "lint-run 'docker run …'",
         (options.as_json, options.own_command),
     ),
     "doctor": Command(
         "doctor",
-        "say what this host has and lacks for NPUs, and what to do",
+        "report what this host has for NPUs, what is missing, and what to do",
         "doctor quickstart",
         (options.as_json, options.profile("?", "a profile whose image is to run here"), options.target, options.host),
     ),
@@ -175,19 +175,19 @@ COMMANDS = {
     ),
     "bundle": Command(
         "archive",
-        "write an image, or only what an older one lacks, into one file with its own loader",
+        "write an image, or only what is new since an older one, into one file with its own loader",
         "bundle quickstart --output q.tar --since old.tar.json",
         (options.as_json, *PLAN, options.archive, options.since),
     ),
     "load": Command(
         "load",
-        "load what save or bundle wrote, looked at first",
+        "check and load what save or bundle wrote",
         "load q.tar.gz",
         (options.as_json, options.archive_to_load),
     ),
     "engine": Command(
         "host",
-        "start, stop, look at or use Cannery's own Docker engine",
+        "start, stop, show or use Cannery's own Docker engine",
         "engine env",
         (options.as_json, options.engine_action),
     ),
@@ -233,7 +233,7 @@ INVALID_CHOICE = re.compile(r"argument (?P<what>.+?): invalid choice: '(?P<word>
 class Parser(argparse.ArgumentParser):
     """argparse that raises instead of exiting, and names the nearest word."""
 
-    # Python 3.14's help has colours, whose signs are those that no text may have here.
+    # Python 3.14's help has colours: control characters, which the streams escape.
     color = property(lambda _self: False, lambda _self, _value: None)
 
     def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN201 - argparse's overloads
@@ -375,11 +375,11 @@ def _refuse_unquoted(first: str | None) -> None:
 
 
 def _takers(option: str, prog: str) -> str:
-    """Say which commands take an option that the one of `prog` does not; "" when none does."""
+    """Return which commands take an option that the one of `prog` does not; "" when none does."""
     parsers = _children(make_parser())
     parsers |= {f"{name} {word}": one for name, sub in parsers.items() for word, one in _children(sub).items()}
     names = [name for name, sub in parsers.items() if name not in ALIASES and option in sub._option_string_actions]  # noqa: SLF001
     if not names:
         return ""
-    told = " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
-    return f"{told} {'takes' if len(names) == 1 else 'take'} it, {prog} does not"
+    listed = " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
+    return f"{listed} {'takes' if len(names) == 1 else 'take'} it, {prog} does not"

@@ -69,7 +69,7 @@ class _Known:
 
     @property
     def pip(self) -> PipSettings | None:
-        """The settings of pip, if they were read: what was not read can stand in no output."""
+        """The settings of pip, if they were read: what was not read is in no output."""
         # A cached property keeps its value there; to ask for it would ask pip.
         return vars(self.context).get("pip") if self.context else None
 
@@ -98,7 +98,7 @@ class _Known:
                 out.width, out.color = 0, False
 
 
-# Asked for at every write, and to be made anew only when more is known.
+# Called at every write; made again only when more is known.
 _redactor = lru_cache(maxsize=2)(redactor)
 
 
@@ -113,7 +113,7 @@ def _guarded(argv: Sequence[str], root: Path, work: Path | None, known: _Known) 
         for number in ENDING:
             signal.signal(number, signal.SIG_IGN)  # the run ends now, and a second Ctrl-C would be a traceback
         _unmute(known)
-        print("interrupted: nothing half-written is used; the same command goes on from here", file=sys.stderr)
+        print("interrupted: nothing half-written is used; run the same command again to continue", file=sys.stderr)
         code = ExitCode.INTERRUPTED
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains at its own end
@@ -196,7 +196,7 @@ def _print_error(error: CanneryError, known: _Known, *, as_json: bool) -> None:
         value = {**{key: known.redact(text) for key, text in texts.items()}, "exit_code": int(error.code)}
         parts = error.parts if isinstance(error, CatalogError) else ()
         value |= {"problems": [{"error": p.what, "where": p.where, "hint": p.hint} for p in parts]} if parts else {}
-        # Where standard output has no room, which may be what the error is, it is said below.
+        # Standard output may be full, which may be the error itself: standard error has it too.
         with suppress(OSError):
             print(json.dumps(value, indent=2, ensure_ascii=False), flush=True)
     with suppress(OSError):
@@ -211,7 +211,7 @@ def _write_log(error: Exception, known: _Known) -> str:
     try:
         with tempfile.NamedTemporaryFile("w", prefix="cannery-", suffix=".log", delete=False) as log:
             log.write(known.redact("".join(traceback.format_exception(error))))
-    except OSError:  # no disk space left, most likely, and that is what is said beside it
+    except OSError:  # no disk space left, most likely, which is the error itself
         return "CANNERY_DEBUG=1 in the environment"
     return log.name
 

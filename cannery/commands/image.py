@@ -48,11 +48,11 @@ def image(arguments: argparse.Namespace, context: Context) -> ExitCode:
     catalog, plan, found = planned(context, arguments.profile, options_of(arguments))
     show_findings(context, found)
     if errors(found):
-        context.say(f"going on in spite of {', '.join(plan.forced)}: stamped into manifest, tag and labels")
+        context.say(f"continuing in spite of {', '.join(plan.forced)}: stamped into manifest, tag and labels")
     if arguments.builder and plan.recipe.base.kind is BaseKind.STANDIN:
         raise UsageError(
-            "BUILDER: the stand-in base stands in the engine alone, where another builder does not see it",
-            hint="leave BUILDER out, or take a real base: BASE=" + plan.recipe.target.base_tag,
+            "BUILDER: the stand-in base is in the engine alone, where another builder does not see it",
+            hint="leave BUILDER out, or use a real base: BASE=" + plan.recipe.target.base_tag,
         )
     _check_emulation(context, plan, is_other_builder=bool(arguments.builder))
     if arguments.reuse and (code := _reuse(arguments, context, catalog, plan)) is not None:
@@ -79,7 +79,7 @@ def _proved(arguments: argparse.Namespace, work: Work, made: Built) -> ExitCode:
 
 
 def _reuse(arguments: argparse.Namespace, context: Context, catalog: Catalog, plan: Plan) -> ExitCode | None:
-    """Pull and verify the prebuilt image of this plan; None where it has to be built, which is said with the reason."""
+    """Pull and verify the prebuilt image of this plan; None where it has to be built; the reason is printed."""
     from cannery.engine.io.client import StreamError
     from cannery.ship.io.shipping import dock_of, pull_image, tag_locally
     from cannery.ship.published import parse_registry

@@ -1,4 +1,4 @@
-"""What a command has done as lines for a person: rows, and a verify report (docs/verify-report.schema.json)."""
+"""Results of a command as lines to read: rows, and a verify report (docs/verify-report.schema.json)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def report_lines(report: Mapping[str, Any], only: Sequence[str] = tuple(SIGNS)) 
 
 
 def summary_line(report: Mapping[str, Any]) -> str:
-    """Return the verdict with its counts; an NPU level or a training step that was skipped is said, with its reason."""
+    """Return the verdict with its counts, and why an NPU level or a training step was skipped."""
     counts = ", ".join(f"{count} {status}" for status, count in report["counts"].items() if count)
     reasons = sorted({c["message"] for c in report["checks"] if c["level"] == "npu" and c["status"] == "skipped"})
     steps = [c["message"] for c in report["checks"] if c["id"] == "train.step" and c["status"] == "skipped"]

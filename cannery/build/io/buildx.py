@@ -132,12 +132,12 @@ def _read_bake(folder: Path) -> dict[str, Any]:
     except FileNotFoundError as error:
         raise UsageError("no bake file", where=str(path), hint="`build.py render` writes it") from error
     except ValueError as error:
-        raise UsageError(f"not JSON: {error}", where=str(path), hint="`build.py render` writes it anew") from error
+        raise UsageError(f"not JSON: {error}", where=str(path), hint="`build.py render` writes it again") from error
     return check_bake(document, str(path))
 
 
 def _space(state: BuildState, status: int) -> str:
-    """Free and total space where the engine's error says it could not write, when that is on this machine."""
+    """Free and total space where the engine could not write, by its error, when that is on this machine."""
     words = f"{state.failed.error if state.failed else ''} {' '.join(state.other)}".split()
     paths = [Path(word.rstrip(":,")) for word in words if word.startswith("/")] if status else []
     for path in paths:

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from cannery.build.stages import Brought
 
 _REFRESHES = 8
-# Rows of stages that ended most recently, below those that run.
+# Rows of stages that run, and of those that ended most recently below them.
+_RUNNING = 8
 _RECENT = 5
 # BuildKit probes a step and starts it again a few ms later: a change is shown when it has lasted this long (seconds).
 _STEADY = 0.3
@@ -119,7 +120,7 @@ class PlainView:
 
 
 class LiveView:
-    """A table that rich draws anew at most eight times a second: running stages, then those that ended last."""
+    """A table that rich redraws at most eight times a second: running stages, then those that ended last."""
 
     def __init__(self, stream: TextIO, look: Look, clock: Callable[[], float]) -> None:
         self._stream, self._look, self._clock = stream, look, clock
@@ -168,17 +169,23 @@ class LiveView:
         table.add_column("state", no_wrap=True, min_width=max(len(status) for status in Status))
         table.add_column("seconds", justify="right", no_wrap=True, min_width=8)
         table.add_column("size", justify="right", no_wrap=True, min_width=10)
-        for stage in _rows(stages(state)):
+        rows, more = self._rows(stages(state))
+        for stage in rows:
             seconds = stage.seconds + (waited if stage.status is Status.RUNNING else 0.0)
             size = f"{stage.bytes / 1e6:.1f} MB" if stage.bytes >= 50_000 else ""
             status = Text(str(stage.status), style=_STYLES[stage.status])
             table.add_row(Text(words_for(stage.label, self._look.brings)), status, f"{seconds:.1f} s", size)
+        if more:
+            table.add_row(Text(f"and {more} more"), Text("running", style=_STYLES[Status.RUNNING]), "", "")
         return table
 
-
-def _rows(all_stages: tuple[Stage, ...]) -> list[Stage]:
-    shown = [stage for stage in all_stages if stage.shown]
-    running = [stage for stage in shown if stage.status in {Status.RUNNING, Status.FAILED}]
-    ended = [stage for stage in shown if stage.status in ENDED and stage.status is not Status.FAILED]
-    recent = sorted(ended, key=lambda stage: stage.ended or 0.0)[-_RECENT:]
-    return [*running, *reversed(recent)]
+    def _rows(self, every: tuple[Stage, ...]) -> tuple[list[Stage], int]:
+        """Return the rows to draw, the largest first, and how many more stages run."""
+        shown = [stage for stage in every if stage.shown]
+        brings = self._look.brings
+        size = {stage.label: brings[stage.label].bytes if stage.label in brings else 0 for stage in shown}
+        running = sorted((s for s in shown if s.status is Status.RUNNING), key=lambda one: -size[one.label])
+        failed = [stage for stage in shown if stage.status is Status.FAILED]
+        ended = [stage for stage in shown if stage.status in ENDED and stage.status is not Status.FAILED]
+        recent = sorted(ended, key=lambda stage: stage.ended or 0.0)[-_RECENT:]
+        return [*failed, *running[:_RUNNING], *reversed(recent)], len(running[_RUNNING:])
