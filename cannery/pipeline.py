@@ -179,7 +179,8 @@ def rendered(context: Context, catalog: Catalog, plan: Plan, folder: Path) -> st
     """Write the folder that `docker buildx bake` builds, with wheels and sources; return a summary of what changed."""
     from cannery.render.io.folder import write_folder
 
-    return write_folder(context, catalog, plan, folder)
+    with heartbeat(context.say, lambda: "fetching wheels and sources"):
+        return write_folder(context, catalog, plan, folder)
 
 
 def built(work: Work, folder: Path, options: BuildOptions) -> Built:
@@ -192,9 +193,7 @@ def built(work: Work, folder: Path, options: BuildOptions) -> Built:
     context, plan = work.context, work.plan
     if plan.recipe.base.kind is BaseKind.STANDIN:
         _make_standins(work)
-    with heartbeat(context.say, lambda: "fetching wheels and sources"):
-        changed = rendered(context, work.catalog, plan, folder)
-    context.say(f"{context.shown(folder)}: {changed}")
+    context.say(f"{context.shown(folder)}: {rendered(context, work.catalog, plan, folder)}")
     before = known_layers(work.client)
     suite = work.catalog.standin.suite if plan.recipe.base.kind is BaseKind.STANDIN else None
     secrets = build_secrets(context.cache, context.env, context.pip, suite)

@@ -32,6 +32,7 @@ from cannery.pipeline import (
 from cannery.plan.on_base import on_labelled_base
 from cannery.render.io.folder import rendered_held
 from cannery.standin.io.rootfs import check_emulation
+from cannery.util.io.heartbeat import heartbeat
 from cannery.vocab import BaseKind
 
 if TYPE_CHECKING:
@@ -60,7 +61,8 @@ def image(arguments: argparse.Namespace, context: Context) -> ExitCode:
     check_cache_space(context.cache, plan)
     plan, base, differs = on_found_base(context, plan, other_builder=bool(arguments.builder))
     show_findings(context, differs)
-    plan = with_patches(context, catalog, plan)
+    with heartbeat(context.say, lambda: "fetching the sources that patches change"):
+        plan = with_patches(context, catalog, plan)
     engine = find_engine(context.env, context.cache, start=True, say=context.say)
     work = Work(context, catalog, plan, engine, docker_client(engine))
     folder = context.out / plan.folder
