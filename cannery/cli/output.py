@@ -19,7 +19,7 @@ _SEVERITY = re.compile(rf"^({'|'.join(COLORS)})(?=:| \[)", re.MULTILINE)
 # Where the continuation of a long line begins: below the value of a row, or behind a mark.
 _HANGING = re.compile(r" *(?:(?:[→•✅❌–-]|⚠️) +|\S+(?: \S+){0,3} {2,})?")
 # Lines to copy as they are: of a log, and shell commands.
-_AS_IT_IS = re.compile(r"\s*[|$] ")
+_AS_IT_IS = re.compile(r"\s*(?:[|$]|sudo|docker|podman) |.*\\$")
 # A quoted command is not broken: it is there to be copied.
 _PIECES = re.compile(r"`[^`\n]*`\S*|\S+")
 # Narrower terminals get no wrapped text: nothing can be read in them anyway.

@@ -71,6 +71,8 @@ def test_words_that_do_not_fit_and_lines_to_copy_stay_whole() -> None:
     assert wrapped("x" * 90, 40) == "x" * 90
     assert wrapped("  | " + "a b " * 30, 40) == "  | " + "a b " * 30
     assert wrapped("  $ docker buildx bake --set image.target=stage image", 40).count("\n") == 0
+    assert wrapped("docker run --rm --device /dev/davinci0 -v /usr/local/dcmi:/x image", 40).count("\n") == 0
+    assert wrapped("  -v /usr/local/dcmi:/usr/local/dcmi -e A=b \\", 40).count("\n") == 0
     quoted = "run `docker pull quay.io/ascend/cann:8.5.0-910b-ubuntu22.04` first"
     assert wrapped(quoted, 40).split("\n")[1] == "`docker pull quay.io/ascend/cann:8.5.0-910b-ubuntu22.04`"
 
