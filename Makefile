@@ -10,7 +10,7 @@ override PY := .venv/bin/python
 override RUN := @"$$HOST_PYTHON" tools/make_command.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev list show check lock outdated plan render image verify run shell push pull save bundle load patches engine-start engine-stop engine-status clean test test-all unit lint goldens relock lint-run doctor
+.PHONY: help setup setup-dev list show check lock outdated plan render image verify run shell push pull save bundle load patches engine-start engine-stop engine-status clean test test-all unit lint goldens reference relock lint-run doctor
 
 help: ## print targets and variables
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -82,5 +82,7 @@ lint: setup-dev ## ruff, mypy, import-linter, shellcheck (hadolint runs in the g
 	@.venv/bin/ruff check -q . && .venv/bin/ruff format -q --check . && .venv/bin/mypy --no-error-summary && .venv/bin/lint-imports --no-logo && .venv/bin/shellcheck templates/tools/*.sh .ci/run
 goldens: setup-dev ## rewrite the golden files, on purpose
 	@$(PY) -m pytest tests/golden --rewrite-goldens
+reference: setup ## rewrite docs/reference from the parser and the locks
+	@$(PY) tools/reference.py
 relock: setup ## rewrite requirements.txt and requirements-dev.txt from pyproject.toml
 	@$(PY) tools/relock.py

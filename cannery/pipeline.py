@@ -29,7 +29,7 @@ from cannery.util.io.heartbeat import heartbeat
 from cannery.vocab import BaseKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import docker
 
@@ -39,7 +39,9 @@ if TYPE_CHECKING:
     from cannery.context import Context
     from cannery.engine.io.find import Engine
     from cannery.lock.lock import Lock
+    from cannery.patches.io.patching import PatchInputs
     from cannery.plan.plan import Plan
+    from cannery.plan.source_step import SourceStep
     from cannery.recipe.recipe import Options, Recipe
     from cannery.verify.io.run import Verified, VerifyRequest
 
@@ -152,6 +154,51 @@ def planned(context: Context, profile: str, options: Options, *, any_arch: bool 
     return Planned(catalog, make_plan(recipe, inputs), found)
 
 
+def patch_inputs(context: Context, catalog: Catalog, plan: Plan) -> PatchInputs:
+    """Return what patching `plan` needs of this run."""
+    from cannery.lock.io.wheels import fetch_wheels
+    from cannery.patches.io.patching import PatchInputs
+    from cannery.sources.io.planned_sources import fetch_some
+
+    def fetch(steps: Sequence[SourceStep]) -> dict[str, Path]:
+        files = fetch_some(context, catalog, plan, [step for step in steps if not step.release])
+        locked = {package.file: package for package in plan.lock.packages}
+        releases = {step.name: locked[step.file] for step in steps if step.release}
+        wheels = fetch_wheels(context, catalog, list(releases.values()))
+        return {
+            **{name: file.tar for name, file in files.items()},
+            **{name: wheels[package.name] for name, package in releases.items()},
+        }
+
+    return PatchInputs(
+        fetch=fetch,
+        local=context.local,
+        sets=context.patch_sets,
+        own_sets=context.patches,
+        templates=context.root / "templates",
+        env=context.env,
+        say=context.say,
+    )
+
+
+def patched(context: Context, catalog: Catalog, plan: Plan) -> Plan:
+    """Return `plan` with what its patches make of the sources. Raises as `cannery.patches.io.patching.with_patches`."""
+    from cannery.patches.io.patching import with_patches
+
+    return with_patches(plan, patch_inputs(context, catalog, plan))
+
+
+def manifest_digest(context: Context, catalog: Catalog, plan: Plan) -> str:
+    """Return the hex SHA-256 of the manifest that the image of `plan` carries, its patches among the rest.
+
+    Verify holds an image to it, and a push knows by it that verify did. Raises as `patched`.
+    """
+    from cannery.plan.manifest import manifest_text
+    from cannery.util.io.files import sha256_bytes
+
+    return sha256_bytes(manifest_text(patched(context, catalog, plan), catalog.compatibility).encode())
+
+
 def on_found_base(
     context: Context, plan: Plan, *, other_builder: bool
 ) -> tuple[Plan, BaseImage | None, tuple[Finding, ...]]:
@@ -166,7 +213,7 @@ def on_found_base(
     from cannery.base.real import compare
     from cannery.plan.on_base import base_need, on_base
 
-    search = search_of(context, other_builder=other_builder)
+    search = search_of(context.downloads, context.env, other_builder=other_builder)
     base = find_base(base_need(plan, own_builder=other_builder), search)
     found = compare(plan.recipe, base)
     if failed := errors(found):
@@ -275,7 +322,7 @@ def _overrides(options: BuildOptions, plan: Plan) -> tuple[str, ...]:
 
 def _make_standins(work: Work) -> None:
     """Bring the stand-in base into the engine, for the target and for the build host's own arch."""
-    from cannery.engine.io.images import image_id
+    from cannery.engine.io.inspect import image_id
 
     context, catalog, plan = work.context, work.catalog, work.plan
     wanted = [pair for pair in _standin_locks(work) if image_id(work.client, pair[0]) is None]

@@ -1,4 +1,4 @@
-"""The image that a build really stands on, and how it differs from what images/bases/ records of its target."""
+"""The image that a build is really on, and how it differs from what images/bases/ records of its target."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _PYTHON = re.compile(r"(/usr/local/python[0-9][0-9.]*)/bin")
 _TAG = re.compile(
     r"(?P<cann>\d+\.\d+(?:\.\w+)?)-(?P<chip>910b|910|a3|a5|310p)-(?P<os>[a-z]+[\d.]+)-py(?P<python>3\.\d+)"
 )
-# What the file /etc/os-release is to a container, base images of distributions say in these two labels.
+# Base images of distributions name themselves in these two labels, as /etc/os-release does.
 _OS_LABELS = ("org.opencontainers.image.ref.name", "org.opencontainers.image.version")
 
 
 @dataclass(frozen=True)
 class BaseNeed:
-    """What a build asks of its base: one of `references`, the first that is there, for every one of `arches`.
+    """What a build needs of its base: the first of `references` that exists for every one of `arches`.
 
     `arch` is the target's, which is among `arches` (the stages run on the build host's own); `kind` as in the recipe.
     """
@@ -45,8 +45,8 @@ class BaseNeed:
 class BaseImage:
     """A base that was found: its reference without digest, the digest of its index or manifest, its configuration.
 
-    `digest` is None for an image of the engine that came from no registry; `config` is None where `unread` says why.
-    `held` is an image that the engine has already. `size` are the bytes that a registry gives of it, 0: not known.
+    `digest` is None for an image of the engine that came from no registry; `config` is None, with its reason in
+    `unread`. `held` is an image that the engine has already. `size` are the bytes that a registry sends, 0: not known.
     """
 
     reference: str
@@ -58,10 +58,10 @@ class BaseImage:
 
 
 def compare(recipe: Recipe, base: BaseImage) -> tuple[Finding, ...]:
-    """Return how the base differs from what is recorded of the recipe's target; errors are what no build can outlive.
+    """Return how the base differs from what is recorded of the recipe's target.
 
-    These are the CPU architecture and the interpreter's folder, in which the stages run. All else is a warning, since
-    tags are rewritten in place, and images of others are others.
+    Another CPU architecture, or another folder of the interpreter that runs the stages, is an error. All else is a
+    warning: tags are rewritten in place, and a user's own image may differ.
     """
     tag = _tag_findings(recipe, base) if recipe.base.kind is BaseKind.CUSTOM else ()
     if base.config is None:
@@ -95,7 +95,7 @@ def _no_python(recipe: Recipe, reference: str, home: str, homes: tuple[str, ...]
         "base.python",
         f"{reference} has no Python in {home}: {instead}",
         "the stages run that interpreter, and the environment names its folder",
-        "CANN, CHIP, OS and PYTHON say whose image it is like"
+        "set CANN, CHIP, OS and PYTHON to those of the image"
         if is_custom
         else f"BASE=<an older digest of the image>, or record what it has in images/bases/{recipe.base.line.cann}.yaml",
     )
@@ -104,17 +104,17 @@ def _no_python(recipe: Recipe, reference: str, home: str, homes: tuple[str, ...]
 def _env_findings(
     recipe: Recipe, reference: str, env: Mapping[str, str], expected: Mapping[str, str]
 ) -> Iterator[Finding]:
-    told = {
+    homes = {
         "ASCEND_TOOLKIT_HOME": ("base.toolkit", "CANN's home"),
         "ATB_HOME_PATH": ("base.atb", "ATB's folder, which names its C++ ABI,"),
     }
-    for name, (code, words) in told.items():
+    for name, (code, words) in homes.items():
         if name in expected and env.get(name) != expected[name]:
             what = f"{words} is {env.get(name, 'not set')} in {reference}, recorded is {expected[name]}"
             yield _warning(recipe, code, what)
-    others = [name for name, value in expected.items() if name not in told and env.get(name) != value]
-    # Paths follow from the two above: one difference is told once.
-    if others and all(env.get(name) == expected.get(name) for name in told):
+    others = [name for name, value in expected.items() if name not in homes and env.get(name) != value]
+    # Paths follow from the two above: one difference is reported once.
+    if others and all(env.get(name) == expected.get(name) for name in homes):
         shown = ", ".join(others[:6]) + (f" and {len(others) - 6} more" if len(others) > 6 else "")
         yield _warning(recipe, "base.env", f"the environment of {reference} differs from the recorded one in {shown}")
 
@@ -122,27 +122,27 @@ def _env_findings(
 def _os_findings(recipe: Recipe, reference: str, labels: Mapping[str, str]) -> Iterator[Finding]:
     name, version = (labels.get(label, "").lower() for label in _OS_LABELS)
     if name in {"ubuntu", "openeuler", "debian"} and version and recipe.target.os != f"{name}{version}":
-        what = f"the labels of {reference} say {name} {version}, the target is {recipe.target.os}"
+        what = f"the labels of {reference} name {name} {version}, the target is {recipe.target.os}"
         yield _warning(recipe, "base.os", what, "OS decides which package manager is used")
 
 
 def _tag_findings(recipe: Recipe, base: BaseImage) -> Iterator[Finding]:
-    """Compare what the tag of the user's own reference says with the target."""
+    """Compare the tag of the user's own reference with the target."""
     found = _TAG.search(parse_reference(base.reference).tag.lower())
     target = recipe.target
-    says = found.groupdict() if found else {}
+    named = found.groupdict() if found else {}
     mine = {"cann": without_build(target.cann), "chip": str(target.chip), "os": target.os, "python": target.python}
-    wrong = {name: value for name, value in says.items() if value != mine[name]}
+    wrong = {name: value for name, value in named.items() if value != mine[name]}
     if wrong:
         words = ", ".join(f"{name} {value} (target: {mine[name]})" for name, value in wrong.items())
         fix = " ".join(f"{name.upper()}={value}" for name, value in wrong.items())
-        what = f"the tag of {base.reference} says {words}"
+        what = f"the tag of {base.reference} names {words}"
         yield Finding(Severity.WARNING, "base.tag", what, "checks and locks are the target's", fix)
 
 
 def _warning(recipe: Recipe, code: str, what: str, why: str = "") -> Finding:
     if recipe.base.kind is BaseKind.CUSTOM:
-        fix = "CANN, CHIP, OS and PYTHON say whose image it is like"
+        fix = "set CANN, CHIP, OS and PYTHON to those of the image"
         return Finding(Severity.WARNING, code, what, why or "the image gets the target's environment", fix)
     why = "tags are rewritten in place: the pushed image is not the one that was recorded"
     fix = f"compare with images/bases/{recipe.base.line.cann}.yaml"

@@ -116,18 +116,28 @@ class Submodule(Closed):
 class PatchSets(Closed):
     """How a plugin's tree keeps patch sets for other components: `<folder>/<repo>/<revision>/*.patch`.
 
-    `repos` says which component is meant by a repo; `summary` is the plugin's own, hand-written file about them; `fuzz`
-    is the number of context lines that may be off, by the name of a patch.
+    `repos` says which component is meant by a repo; `summary` is the plugin's own, hand-written file about them.
+    `truncated` names patches whose files are cut off, with the number of context lines that are damaged: 1, the last
+    line has no end; 2, the line after that one is lost too.
     """
 
     folder: RelativeText
     summary: RelativeText | None = None
     repos: dict[Name, Name] = Field(min_length=1)
-    fuzz: dict[Text, Literal[1, 2]] = {}
+    # Digests of images call it by its first name.
+    truncated: dict[Text, Literal[1, 2]] = Field({}, serialization_alias="fuzz")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_fuzz(cls, value: object) -> object:
+        if isinstance(value, dict) and "fuzz" in value:
+            hint = "name patches whose files are cut off in `truncated`, and make others again: build.py patches port"
+            raise FaultError("`fuzz` is gone: a patch has to fit", hint, ("fuzz",))
+        return value
 
 
 class Edit(Closed):
-    """An edit of a tree that a plugin's setup.py would make (`cannery.patches.tree_edits`); one of these, and why.
+    """An edit of a tree that a plugin's setup.py would make (`cannery.patches.edits`); one of these, and why.
 
     `imports` a module at the end of the file, where the name `when` is true; `comments_out` a statement; `typing_names`
     of generics are written otherwise (`list` as `List`); `takes_over` functions: a module of ours has them then.

@@ -212,7 +212,12 @@ def own_command(sub: ArgumentParser) -> None:
     """Take a command of the user's, or a compose file, and what is to run it."""
     add = sub.add_argument
     add("text", nargs="?", metavar="COMMAND", help="the docker run line, as one argument; - reads standard input")
-    add("--file", action="append", metavar="FILE", help="a compose file, in place of a command; repeatable, as with -f")
+    add(
+        "--file",
+        action="append",
+        metavar="FILE",
+        help="a compose file, manifest or workflow, not a command; repeatable",
+    )
     add("--chip", metavar="CHIP", help="the chip of the host that is to run it")
     add("--arch", metavar="ARCH", help="the CPU architecture of that host")
 

@@ -1,85 +1,84 @@
-"""`save` and `bundle`: images as files, for places that no registry is reached from."""
+"""`save` and `bundle`: images as files, for hosts that reach no registry."""
 
 from __future__ import annotations
 
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cannery.build.io.disk import check_output_space
 from cannery.build.io.transfer_view import transfer
 from cannery.commands.arguments import options_of
+from cannery.commands.engine_errors import as_errors
 from cannery.commands.table import row_lines
-from cannery.engine.io.client import as_errors
-from cannery.engine.io.engine_stream import save
+from cannery.engine.io.client import save
 from cannery.engine.io.find import docker_client, find_engine
-from cannery.engine.io.inspect import SAVE_PLATFORM, EngineImage, engine_info, find_image, platform_parameter
+from cannery.engine.io.inspect import SAVE_PLATFORM, EngineImage, find_image, platform_parameter
 from cannery.errors import ExitCode, UnableError, UsageError
 from cannery.pipeline import planned
-from cannery.ship.archive import Held, SideFile
+from cannery.ship.archive import Held
+from cannery.ship.bundle import new_layers
 from cannery.ship.io.archive import check_place, packer, read_side_of, side_path, whole_file, write_tar
 from cannery.ship.io.bundle import held_in, write_bundle
-from cannery.ship.io.shipping import local_image
-from cannery.ship.layers_since import new_layers
+from cannery.ship.io.registry import local_image
 from cannery.util.image_reference import parse_reference
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterator
 
     import docker
 
     from cannery.context import Context
     from cannery.plan.plan import Plan
-    from cannery.ship.io.archive import Part
 
 
 @as_errors
 def save_image(arguments: argparse.Namespace, context: Context) -> ExitCode:
-    """Write a profile's image into one file, with a side file that says what it is."""
+    """Write a profile's image into one file, with a side file."""
     path = _output(arguments, "quickstart.tar.gz")
     pack = packer(path)
     client, image, held = _held(arguments, context)
     check_output_space(path, image.size, packed=path.suffix != ".tar")
-    platform = platform_parameter(client, engine_info(client), image.arch, SAVE_PLATFORM)
-
-    def side(part: Part) -> SideFile:
-        return SideFile("image", path.name, part.bytes, part.sha256, held)
-
-    with (
-        whole_file(path, side) as part,
-        transfer(f"saving {path}", image.size, sys.stderr, is_terminal=context.is_terminal) as view,
-        save(client, held.references, platform) as blocks,
-    ):
-        write_tar(part, blocks, pack, view.moved)
+    with whole_file(path, "image") as part, _saved(context, client, image, held, f"saving {path}") as blocks:
+        write_tar(part, blocks, pack)
+        part.image = held
     _print(context, path)
     return ExitCode.DONE
 
 
 @as_errors
 def bundle(arguments: argparse.Namespace, context: Context) -> ExitCode:
-    """Write a profile's image into one file that carries its own loader; with --since, only what OLD lacks."""
+    """Write a profile's image into one file that has its own loader; with --since, only the layers that OLD lacks."""
     path = _output(arguments, "quickstart.tar")
     if path.suffix != ".tar":
         hint = "name it FILE.tar: its layers are packed one by one, as gzip"
         raise UsageError(f"{path.name}: a bundle is a .tar", where=str(path), hint=hint)
     client, image, held = _held(arguments, context)
     base = _base(arguments.since, client, held, context)
-    if base is None:  # engines do not tell how large each layer is
+    if base is None:  # engines do not report the size of each layer
         check_output_space(path, image.size, packed=True)
-    platform = platform_parameter(client, engine_info(client), image.arch, SAVE_PLATFORM)
-    made: list[Held] = []
-
-    def side(part: Part) -> SideFile:
-        return SideFile("bundle", path.name, part.bytes, part.sha256, made[0], base)
-
     with (
-        whole_file(path, side) as part,
-        transfer(f"bundling {path}", image.size, sys.stderr, is_terminal=context.is_terminal) as view,
-        save(client, held.references, platform) as blocks,
+        whole_file(path, "bundle", base) as part,
+        _saved(context, client, image, held, f"bundling {path}") as blocks,
     ):
-        made.append(write_bundle(part, held, base, blocks, view.moved))
+        part.image = write_bundle(part, held, base, blocks)
     _print(context, path)
     return ExitCode.DONE
+
+
+@contextmanager
+def _saved(
+    context: Context, client: docker.DockerClient, image: EngineImage, held: Held, what: str
+) -> Iterator[Iterator[bytes]]:
+    """Yield the engine's archive of an image in blocks, and show how many bytes came."""
+    platform = platform_parameter(client, image.arch, SAVE_PLATFORM)
+    with (
+        transfer(what, image.size, sys.stderr, is_terminal=context.is_terminal) as view,
+        save(client, held.references, platform, view) as blocks,
+    ):
+        yield blocks
 
 
 def _output(arguments: argparse.Namespace, example: str) -> Path:
@@ -106,10 +105,9 @@ def _held_image(image: EngineImage, plan: Plan) -> Held:
 
 
 def _base(since: str | None, client: docker.DockerClient, held: Held, context: Context) -> Held | None:
-    """Return the image that the other side has: of a file, or on this engine; None where nothing is shared.
+    """Return the image that the other side has, of a file or on this engine; None where no layer is shared.
 
-    The same layers are no error: a job that bundles each night wants a file each night, and environment or labels may
-    be what is new.
+    The same layers are no error: a nightly job wants a file each night, and only the environment or labels may be new.
     """
     if not since:
         return None
@@ -120,12 +118,12 @@ def _base(since: str | None, client: docker.DockerClient, held: Held, context: C
             "name one for the same platform",
         )
         raise UsageError(what, where="SINCE", hint=hint)
-    lacking = new_layers(held.layers, base.layers)
-    if len(lacking) == len(set(held.layers)):
+    new = new_layers(held.layers, base.layers)
+    if len(new) == len(set(held.layers)):
         context.say(f"{since} shares no layer with this image: a complete bundle is written")
         return None
-    note = "" if lacking else ": the bundle holds the image's configuration alone, a few KB"
-    context.say(f"{len(lacking)} of {len(set(held.layers))} layers are new since {since}{note}")
+    note = "" if new else ": the bundle has only the image's configuration, a few KB"
+    context.say(f"{len(new)} of {len(set(held.layers))} layers are new since {since}{note}")
     return base
 
 
@@ -138,7 +136,7 @@ def _on_engine(client: docker.DockerClient, reference: str) -> Held:
 
 
 def _is_name(text: str) -> bool:
-    """Whether an engine can be asked for it: other texts it calls an error, and not an image that is not there."""
+    """Whether an engine can be asked for it: other texts are an error for it, and not a missing image."""
     try:
         parse_reference(text, "SINCE")
     except UsageError:

@@ -1,4 +1,4 @@
-"""`doctor`: what a host has and lacks for containers with NPUs, each line with its next step."""
+"""`doctor`: what a host has and what is missing for containers with NPUs, each line with its next step."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from cannery.compat.table import cited
 from cannery.doctor import counts, diagnose, report_lines
 from cannery.doctor.check import DriverWish, State, Wanted
 from cannery.errors import ExitCode, UsageError
-from cannery.host.io.look import read_facts
-from cannery.lint.rules.memory import size
+from cannery.host.io.look import read_facts, read_tree
+from cannery.lint.rules.engine import size
 from cannery.lock.io.store import bind, lock_path, present_lock
 from cannery.lock.request import lock_request
 from cannery.vocab import BaseKind
@@ -39,7 +39,10 @@ def doctor(arguments: argparse.Namespace, context: Context) -> ExitCode:
     if root is not None and not root.is_dir():
         raise UsageError(f"{arguments.root!r} is no folder", where="--root", hint="name the top of a host's tree")
     paths = {path for access in catalog.chips.values() for path in (*access.managers, *access.mounts)}
-    facts = read_facts(context, root, sorted(paths), arguments.user)
+    if root is None:
+        facts = read_facts(sorted(paths), arguments.user, context.cache, context.env)
+    else:
+        facts = read_tree(root, sorted(paths), arguments.user)
     if arguments.user and facts.user is None:
         raise UsageError(
             f"no user {arguments.user!r}", where="--user", hint="a name of the host's (or the tree's), or a number"

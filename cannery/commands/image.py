@@ -8,7 +8,7 @@ import time
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
-from cannery.base.io.base_room import base_bytes
+from cannery.base.io.find import base_bytes
 from cannery.build.io.disk import check_cache_space, check_engine_space
 from cannery.commands.arguments import options_of
 from cannery.commands.check import lacking_words, show_findings
@@ -17,7 +17,6 @@ from cannery.commands.verify import exit_code, verify_built
 from cannery.compat.findings import errors
 from cannery.engine.io.find import docker_client, find_engine
 from cannery.errors import ExitCode, NetworkError, UsageError
-from cannery.patches.io.patching import with_patches
 from cannery.pipeline import (
     BuildOptions,
     Built,
@@ -26,6 +25,7 @@ from cannery.pipeline import (
     known_layers,
     new_layers,
     on_found_base,
+    patched,
     planned,
     whole_files,
 )
@@ -62,7 +62,7 @@ def image(arguments: argparse.Namespace, context: Context) -> ExitCode:
     plan, base, differs = on_found_base(context, plan, other_builder=bool(arguments.builder))
     show_findings(context, differs)
     with heartbeat(context.say, lambda: "fetching the sources that patches change"):
-        plan = with_patches(context, catalog, plan)
+        plan = patched(context, catalog, plan)
     engine = find_engine(context.env, context.cache, start=True, say=context.say)
     work = Work(context, catalog, plan, engine, docker_client(engine))
     folder = context.out / plan.folder
@@ -82,8 +82,9 @@ def _proved(arguments: argparse.Namespace, work: Work, made: Built) -> ExitCode:
 
 def _reuse(arguments: argparse.Namespace, context: Context, catalog: Catalog, plan: Plan) -> ExitCode | None:
     """Pull and verify the prebuilt image of this plan; None where it has to be built; the reason is printed."""
-    from cannery.engine.io.client import StreamError
-    from cannery.ship.io.shipping import dock_of, pull_image, tag_locally
+    from cannery.commands.registry import dock_of
+    from cannery.engine.io.client import EngineError
+    from cannery.ship.io.registry import pull_image, tag_locally
     from cannery.ship.published import parse_registry
 
     registry = parse_registry(arguments.registry)
@@ -93,7 +94,7 @@ def _reuse(arguments: argparse.Namespace, context: Context, catalog: Catalog, pl
     try:
         dock = dock_of(context, work.client, plan, registry)
         found = pull_image(dock)
-    except (NetworkError, StreamError) as error:
+    except (NetworkError, EngineError) as error:
         context.say(f"not reused: {error}\nbuilding instead")
         return None
     if found is None:

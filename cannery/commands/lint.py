@@ -1,4 +1,4 @@
-"""`lint-run`: what is wrong with a `docker run` line or a compose file of the user's own."""
+"""`lint-run`: what is wrong with a `docker run` line, a compose file, a manifest or a workflow of the user's own."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 from cannery.catalog.target import parse_arch, parse_chip
 from cannery.errors import ExitCode, UsageError
-from cannery.lint.case import Ground, remark
+from cannery.lint.case import Ground, Remark
 from cannery.lint.command import NO_IMAGE, NoImage, run_lines
-from cannery.lint.compose import containers_of
-from cannery.lint.io.compose_files import read_compose
-from cannery.lint.rules import Mended, lint_container, lint_line, mend
+from cannery.lint.correct import Corrected, correct
+from cannery.lint.files import containers_of
+from cannery.lint.io.files import read_documents
+from cannery.lint.rules import lint_container, lint_line
 from cannery.vocab import ComponentKind, Install, Severity
 
 if TYPE_CHECKING:
@@ -23,36 +24,38 @@ if TYPE_CHECKING:
 
     from cannery.catalog.catalog import Catalog
     from cannery.context import Context
-    from cannery.lint.case import Remark
-    from cannery.lint.compose_tree import ComposeFile
 
 # Longer than any command line that an engine takes.
 MOST_CHARACTERS = 1 << 20
 # Names of the files that compose looks for by itself.
 STANDARD = frozenset({"compose", "docker-compose"})
-NOTHING = Mended("", ())
+NOTHING = Corrected()
+UNREAD = frozenset({"text.unread", "file.unread"})
 
 
 @dataclass(frozen=True)
 class Linted:
-    """One container: its name in the output, what is remarked of it, and how far its command could be mended."""
+    """One container, or what of a text is not read: its name in the output, the remarks, and its corrected command."""
 
     name: str
     remarks: tuple[Remark, ...]
-    mended: Mended
+    corrected: Corrected = NOTHING
 
 
 def lint_run(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Print every remark, and the corrected command where there can be one; exit 3 when one is an error."""
     ground = _ground(context.catalog(), arguments)
     linted = _of_files(arguments, ground) if arguments.file else _of_text(_text(arguments.text), ground)
-    errors = sum(one.finding.severity is Severity.ERROR for item in linted for one in item.remarks)
+    remarks = [one for item in linted for one in item.remarks]
+    errors = sum(one.severity is Severity.ERROR for one in remarks)
+    unread = sum(one.code in UNREAD for one in remarks)
     if context.is_json:
         print(json.dumps({"schema": 1, "ok": not errors, "containers": _rows(linted)}, indent=2, ensure_ascii=False))
     else:
         for item in linted:
             _print(item, named=len(linted) > 1 or bool(arguments.file))
-        print(f"errors: {errors}" if errors else "no errors")
+        more = f"; not read: {unread}, see above" if unread else ""
+        print(f"errors: {errors}{more}" if errors or unread else "no errors")
     return ExitCode.FINDINGS if errors else ExitCode.DONE
 
 
@@ -83,53 +86,55 @@ def _text(text: str | None) -> str:
 
 
 def _of_text(text: str, ground: Ground) -> list[Linted]:
+    read = run_lines(text)
     found = []
-    for number, line in enumerate(run_lines(text), start=1):
+    for number, line in enumerate(read.lines, start=1):
         name = f"command {number}"
         if isinstance(line, NoImage):
             what = f"{line.words}: {NO_IMAGE}"
-            lost = remark(Severity.ERROR, "image.none", line.words, what, "docker refuses the line", line.hint)
-            found.append(Linted(name, (lost,), NOTHING))
+            lost = Remark(Severity.ERROR, "image.none", line.words, what, "docker refuses the line", line.hint)
+            found.append(Linted(name, (lost,)))
         else:
-            found.append(Linted(name, lint_line(line, ground), mend(line, ground)))
+            remarks = lint_line(line, ground)
+            found.append(Linted(name, remarks, correct(line, remarks, ground)))
+    if read.unread:
+        why, fix = "what is in it is not judged", "give the docker run line by itself"
+        notes = (
+            Remark(Severity.NOTE, "text.unread", f"line {one.line}", f"line {one.line}: {one.why}", why, fix)
+            for one in read.unread
+        )
+        found.append(Linted("text", tuple(notes)))
     return found
 
 
 def _of_files(arguments: argparse.Namespace, ground: Ground) -> list[Linted]:
     if arguments.text is not None:
-        hint = "lint the two one after the other"
-        raise UsageError("lint-run takes a command or --file, not both", hint=hint)
+        raise UsageError("lint-run takes a command or --file, not both", hint="lint the two one after the other")
     paths = [Path(name).expanduser() for name in arguments.file]
     for path in paths:
         _check(path)
-    files = [read_compose(path, str(path)) for path in paths]
-    containers = containers_of(files)
-    linted = [Linted(container.where, lint_container(container, ground), NOTHING) for container in containers]
-    return [*(Linted(file.name, notes, NOTHING) for file in files if (notes := _unread(file, paths))), *linted]
+    read = containers_of([document for path in paths for document in read_documents(path, str(path))])
+    unread = (*read.unread, *(_override(paths[0]) if len(paths) == 1 else ()))
+    linted = [Linted(container.where, lint_container(container, ground)) for container in read.containers]
+    return [*([Linted(", ".join(map(str, paths)), unread)] if unread else []), *linted]
 
 
 def _check(path: Path) -> None:
     if path.is_file():
         return
     what = "a folder" if path.is_dir() else "a device, a pipe or a socket" if path.exists() else ""
-    hint = "--file names a compose file; the text of a command comes by standard input: lint-run -"
+    hint = "--file names a compose file, a manifest or a workflow; a command comes by standard input: lint-run -"
     raise UsageError(f"is {what}, no file" if what else "no such file", where=str(path), hint=hint)
 
 
-def _unread(file: ComposeFile, paths: Sequence[Path]) -> tuple[Remark, ...]:
-    """Return notes on the files that belong to a compose file and are not judged with it."""
-    why = "what stands in it is not judged"
-    named = [
-        remark(Severity.WARNING, "file.unread", one.partition(": ")[0], one, why, "have it here, and lint it too")
-        for one in file.unread
-    ]
-    path = Path(file.name).expanduser()
+def _override(path: Path) -> tuple[Remark, ...]:
+    """Return a note on the file that `docker compose up` reads over `path` by itself."""
     beside = path.with_name(f"{path.stem}.override{path.suffix}")
-    if path.stem in STANDARD and len(paths) == 1 and beside.is_file():
-        what = f"{beside.name} stands beside it, which `docker compose up` reads over it"
-        fix = f"--file {path} --file {beside}"
-        named.append(remark(Severity.NOTE, "file.unread", beside.name, what, why, fix))
-    return tuple(named)
+    if path.stem not in STANDARD or not beside.is_file():
+        return ()
+    what = f"{beside.name} is beside it, and `docker compose up` reads it too"
+    why, fix = "what is in it is not judged", f"--file {path} --file {beside}"
+    return (Remark(Severity.NOTE, "file.unread", beside.name, what, why, fix),)
 
 
 def _rows(linted: Sequence[Linted]) -> list[dict[str, object]]:
@@ -137,8 +142,8 @@ def _rows(linted: Sequence[Linted]) -> list[dict[str, object]]:
         {
             "name": item.name,
             "findings": _findings(item.remarks),
-            "corrected": item.mended.text or None,
-            "left": _findings(item.mended.left) if item.mended.text else [],
+            "corrected": item.corrected.text or None,
+            "left": _findings(item.corrected.left),
         }
         for item in linted
     ]
@@ -152,14 +157,11 @@ def _print(item: Linted, *, named: bool) -> None:
     if named:
         print(f"{item.name}:")
     for one in item.remarks:
-        print(one)
-    if item.mended.text:
-        but = f", but for what only you can mend ({', '.join(item.mended.open)})" if item.mended.open else ""
-        print(f"corrected{but}:\n{item.mended.text}")
-        told = {one.finding.code for one in item.remarks}
-        for one in item.mended.left:
-            if one.finding.code not in told:
-                print(f"of the corrected command: {one}")
+        print(one.finding)
+    if item.corrected.text:
+        grave = [one.finding.code for one in item.corrected.left if one.severity is not Severity.NOTE]
+        but = f", but for what only you can fix ({', '.join(dict.fromkeys(grave))})" if grave else ""
+        print(f"corrected{but}:\n{item.corrected.text}")
 
 
 COMMANDS = {"lint-run": lint_run}

@@ -1,4 +1,4 @@
-"""`load`: what `save` and `bundle` have written, back into an engine, where it is whole and fits."""
+"""`load`: an archive of `save` or `bundle` into an engine, when it is whole and fits."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cannery.build.io.transfer_view import transfer
+from cannery.commands.engine_errors import as_errors
 from cannery.commands.table import row_lines
-from cannery.engine.io.client import StreamError, as_errors, loading
-from cannery.engine.io.engine_stream import load
+from cannery.engine.io.client import EngineError, load, load_error
 from cannery.engine.io.find import docker_client, find_engine
 from cannery.engine.io.inspect import find_image
 from cannery.errors import ExitCode, FindingsError, UnableError, UsageError
-from cannery.ship.io.archive import check_file, read_blocks, read_side_of, side_path
+from cannery.ship.io.archive import check_file, check_members, read_blocks, read_side_of, side_path
 from cannery.ship.standalone import load as load_bundle
 
 if TYPE_CHECKING:
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
 @as_errors
 def load_file(arguments: argparse.Namespace, context: Context) -> ExitCode:
-    """Load what `save` or `bundle` wrote: looked at first, by its side file."""
+    """Load an archive of `save` or `bundle` that is what its side file describes."""
     path = Path(arguments.file)
     if not path.is_file():
         what = "it is a folder" if path.is_dir() else "it is no plain file" if path.exists() else "no such file"
         raise UsageError(what, where=str(path), hint="name what `build.py save` or `build.py bundle` wrote")
     side = read_side_of(path)
     if side is None and not arguments.force:
-        hint = "copy it too; where there is none, the archive was cut off or is not ours: --force loads it unchecked"
+        hint = "copy it too; an archive without one was cut off or is not Cannery's: --force loads it unchecked"
         raise FindingsError(f"{side_path(path).name} is not beside it", where=str(path), hint=hint)
     engine = find_engine(context.env, context.cache, start=True, say=context.say)
     if side is not None:
@@ -55,17 +55,18 @@ def _load(context: Context, engine: Engine, path: Path, side: SideFile | None) -
         with opened:
             return _load_bundle(context, engine, opened, side)
     _check(context, path, side)
+    check_members(path)
     with transfer(f"loading {path}", path.stat().st_size, sys.stderr, is_terminal=context.is_terminal) as view:
         try:
             references = load(client, read_blocks(path), view).loaded
-        except StreamError as error:
-            raise loading(error, str(path), context.pip.redact) from error
+        except EngineError as error:
+            raise load_error(error, str(path), context.pip.redact) from error
     return _loaded(context, client, side.image if side else None, references, str(path))
 
 
 def _load_bundle(context: Context, engine: Engine, opened: load_bundle.Bundle, side: SideFile | None) -> ExitCode:
     command = load_bundle.Docker(engine.command(), engine.client_env(context.env))
-    base = load_bundle.find_base(opened, command)  # before a minute goes into sums
+    base = load_bundle.find_base(opened, command)  # before a minute is spent on sums
     if side is not None and list(side.image.layers) != opened.layers:
         raise _other_image(opened.path)
     _check(context, Path(opened.path), side)
@@ -79,16 +80,16 @@ def _check(context: Context, path: Path, side: SideFile | None) -> None:
     if side is not None:
         size = path.stat().st_size
         with transfer(f"checking {path}", size, sys.stderr, is_terminal=context.is_terminal) as view:
-            check_file(path, side, view.moved)
+            check_file(path, side, view)
 
 
 def _loaded(
     context: Context, client: docker.DockerClient, held: Held | None, references: tuple[str, ...], where: str
 ) -> ExitCode:
-    """Look at what the engine has now, and print it. Raises `FindingsError` for another image than `held`."""
+    """Print the image that the engine has now. Raises `FindingsError` for another one than `held`."""
     found = find_image(client, held.id if held else references[0]) or find_image(client, references[0])
     if found is None:
-        raise UnableError("the engine has lost it again", where=references[0], hint="load it again")
+        raise UnableError("the engine no longer has it", where=references[0], hint="load it again")
     if held is not None and found.id != held.id and found.layers != held.layers:
         raise _other_image(where)
     rows = {"image": ", ".join(references), "id": found.id, "platform": found.platform}
@@ -100,12 +101,12 @@ def _loaded(
 
 
 def _other_image(where: str) -> FindingsError:
-    hint = "one of the two was taken for another's: copy both again, or make both again"
-    return FindingsError("it holds another image than its side file says", where=where, hint=hint)
+    hint = "one of the two belongs to another archive: copy both again, or make both again"
+    return FindingsError("it has another image than its side file describes", where=where, hint=hint)
 
 
 def _opened(path: Path, side: SideFile | None) -> load_bundle.Bundle | None:
-    """Return a file as a bundle; None where its side file says, or where it shows, that it is another archive."""
+    """Return a file as a bundle; None for another archive, as its side file or its content shows."""
     if side is not None:
         return load_bundle.Bundle(str(path)) if side.kind == "bundle" else None
     try:
@@ -117,7 +118,7 @@ def _opened(path: Path, side: SideFile | None) -> load_bundle.Bundle | None:
 def _check_platform(engine: Engine, side: SideFile, path: Path, *, is_forced: bool) -> None:
     own = f"linux/{engine.arch}"
     if side.image.platform != own and not is_forced:
-        hint = "--force loads it all the same, as for handing it on to such a machine"
+        hint = "--force loads it nevertheless, to hand it on to such a machine"
         what = f"the image is for {side.image.platform}, and this engine runs {own}"
         raise FindingsError(what, where=str(path), hint=hint)
 

@@ -1,4 +1,4 @@
-"""`patches`: which sets there are, and what they do; port and new stand in patch_making."""
+"""`patches`: which sets there are, and what they do; port and new are in patch_making."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from cannery.commands.arguments import options_of
 from cannery.commands.patch_making import new, port
 from cannery.errors import ExitCode, FindingsError, UsageError
-from cannery.patches.patch_list import kept_sets, pinned
-from cannery.pipeline import planned
+from cannery.patches.listing import kept_sets, pinned
+from cannery.pipeline import patch_inputs, planned
 from cannery.vocab import did_you_mean
 
 if TYPE_CHECKING:
@@ -48,33 +48,28 @@ def _list(arguments: argparse.Namespace, context: Context) -> ExitCode:
 
 
 def _summary(arguments: argparse.Namespace, context: Context) -> ExitCode:
-    """Print what the patches of a profile do, how the plugin's own summary differs, and defects that they bring."""
-    from cannery.patches.io.patch_review import review
-    from cannery.patches.patch_summary import summary_page, summary_value
+    """Print what the patches of a profile change, and where the plugin's own summary differs."""
+    from cannery.patches.io.review import review
+    from cannery.patches.summary import summary_page, summary_value
 
     # Patches have no arch.
     catalog, plan, _ = planned(context, arguments.profile, options_of(arguments), any_arch=True)
     repo = arguments.repo
-    found = review(context, catalog, plan, repo)
+    found = review(plan, patch_inputs(context, catalog, plan), repo)
     if not found.repos and not found.unread:
         raise FindingsError(f"{plan.recipe.name} has no patches{f' for {repo}' if repo else ''}")
     if context.is_json:
         value = {
             "patches": summary_value(found.repos),
             "not_read": found.unread,
-            "differences": [asdict(one) for one in found.hand_written],
-            "defects": [{"patch": name, **asdict(one)} for name, one in found.defects],
+            "differences": [asdict(one) for one in found.differing],
         }
         print(json.dumps(value, indent=2, ensure_ascii=False))
         return ExitCode.DONE
     print("\n".join(summary_page(found.repos)))
     for title, lines in (
-        ("Not told of, since it does not apply here", list(found.unread)),
-        ("The plugin's own summary differs", [str(one) for one in found.hand_written]),
-        (
-            "Defects in what the patches add",
-            [f"{one.path}:{one.line}: {one.what}; {one.why}" for _, one in found.defects],
-        ),
+        ("Left out, since it does not apply here", found.unread),
+        ("The plugin's own summary differs", [str(one) for one in found.differing]),
     ):
         if lines:
             print(f"\n{title}:")

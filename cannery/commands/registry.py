@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 import json
+import sys
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
+from cannery.build.io.transfer_view import transfer
 from cannery.commands.arguments import options_of
+from cannery.commands.engine_errors import as_errors
 from cannery.commands.table import row_lines
-from cannery.engine.io.client import as_errors
 from cannery.engine.io.find import docker_client, find_engine
+from cannery.engine.io.inspect import engine_info, plain_registries
+from cannery.engine.io.login import read_login
+from cannery.engine.io.registry import Access
 from cannery.errors import ExitCode, FindingsError
-from cannery.patches.io.patching import manifest_digest
-from cannery.pipeline import planned
+from cannery.pipeline import manifest_digest, planned
 from cannery.plan.on_base import on_labelled_base
-from cannery.ship.io.registry import published
-from cannery.ship.io.shipping import (
+from cannery.ship.io.registry import (
+    LIMITS,
+    REQUEST_WAITS,
     Dock,
     absent,
     content_faults,
-    dock_of,
     local_image,
     move_alias,
+    published,
     pull_image,
     push_image,
     tag_locally,
@@ -33,6 +39,8 @@ from cannery.verify.io.run import has_passed
 if TYPE_CHECKING:
     import argparse
 
+    import docker
+
     from cannery.catalog.catalog import Catalog
     from cannery.context import Context
     from cannery.engine.io.inspect import EngineImage
@@ -40,11 +48,25 @@ if TYPE_CHECKING:
     from cannery.plan.plan import Plan
 
 
+def dock_of(context: Context, client: docker.DockerClient, plan: Plan, registry: str, *, is_push: bool = False) -> Dock:
+    """Return the place of `plan` in `registry`, reached as this host and its engine reach it."""
+    access = Access(
+        context.pip,
+        partial(read_login, env=context.env),
+        LIMITS,
+        plain=plain_registries(engine_info(client)),
+        actions="pull,push" if is_push else "",
+        waits=REQUEST_WAITS,
+    )
+    show = partial(transfer, stream=sys.stderr, is_terminal=context.is_terminal)
+    return Dock(client, plan, registry, access, context.say, show)
+
+
 @as_errors
 def push(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Push the image of a profile under its tag, then let the moving tag follow.
 
-    Refused (exit 3) for an image that verify has not passed, that is not what its tag says, or whose tag is taken.
+    Refused (exit 3) for an image that verify has not passed, that its tag does not describe, or whose tag is taken.
     """
     registry = parse_registry(arguments.registry)
     catalog, plan = _planned(context, arguments)
@@ -52,12 +74,12 @@ def push(arguments: argparse.Namespace, context: Context) -> ExitCode:
     client = docker_client(engine)
     image = local_image(client, plan)
     dock = dock_of(context, client, plan, registry, is_push=True)
-    _refuse_unfit(dock, catalog, image)
-    there = published(dock.place, dock.reference)
+    _refuse_unfit(context, dock, catalog, image)
+    there = published(dock, dock.reference)
     ids = ids_of(image.id, image.digests, dock.reference)
     fault = push_fault(there, dock.arch, ids)
     if fault and not arguments.force:
-        hint = "a pushed tag never changes: whoever pulled it has the other one. --force puts this one in its place"
+        hint = "a pushed tag never changes: others may have pulled it. --force replaces it"
         raise FindingsError(fault, where=dock.reference, hint=hint)
     if fault:
         context.say(f"{dock.reference}: {fault}: replaced, since --force is given")
@@ -69,7 +91,7 @@ def push(arguments: argparse.Namespace, context: Context) -> ExitCode:
 
 
 def _planned(context: Context, arguments: argparse.Namespace) -> tuple[Catalog, Plan]:
-    """Return the plan. --force is for the tag first; a set with findings, which it lets through, has another tag."""
+    """Return the plan. --force is for the tag first: a set with findings, which it allows too, has another tag."""
     options = options_of(arguments)
     if options.force:
         with suppress(FindingsError):
@@ -80,20 +102,20 @@ def _planned(context: Context, arguments: argparse.Namespace) -> tuple[Catalog, 
 def _there_already(dock: Dock, there: Published | None, ids: frozenset[str]) -> Published | None:
     if there is None or not there.has_image(dock.arch, ids):
         return None
-    dock.context.say(f"{dock.reference} is there, and is this image: nothing to push")
+    dock.say(f"{dock.reference} exists, and is this image: nothing to push")
     return there
 
 
-def _refuse_unfit(dock: Dock, catalog: Catalog, image: EngineImage) -> None:
-    """Raise `FindingsError` where an image is not what its tag says, or where that is not proved."""
+def _refuse_unfit(context: Context, dock: Dock, catalog: Catalog, image: EngineImage) -> None:
+    """Raise `FindingsError` where an image is not what its tag describes, or verify has not passed for it."""
     plan = dock.plan
     faults = content_faults(dock, image)
     if faults:
         listed = "".join(f"\n  {fault}" for fault in faults)
         hint = f"build.py image {plan.recipe.name} makes the image of this tag"
-        raise FindingsError(f"this image is not what its tag says{listed}", where=plan.reference, hint=hint)
-    digest = manifest_digest(dock.context, catalog, on_labelled_base(plan, dict(image.labels)))
-    if not has_passed(dock.context.cache, image.id, digest):
+        raise FindingsError(f"this image is not what its tag describes{listed}", where=plan.reference, hint=hint)
+    digest = manifest_digest(context, catalog, on_labelled_base(plan, dict(image.labels)))
+    if not has_passed(context.cache, image.id, digest):
         hint = f"build.py verify {plan.recipe.name}, with the same options"
         raise FindingsError(f"verify has not passed for this image ({image.id[:19]}…)", where=plan.reference, hint=hint)
 
@@ -109,7 +131,7 @@ def pull(arguments: argparse.Namespace, context: Context) -> ExitCode:
     if image is None:
         raise absent(dock)
     tag_locally(dock, image, plan.references)
-    _print(context, dock, published(dock.place, dock.reference), image)
+    _print(context, dock, published(dock, dock.reference), image)
     return ExitCode.DONE
 
 

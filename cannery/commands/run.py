@@ -10,24 +10,21 @@ from typing import TYPE_CHECKING
 
 from cannery.commands.arguments import options_of
 from cannery.context import named_folders
-from cannery.engine.io.docker_runtime import require_runtime
 from cannery.engine.io.find import docker_client, find_engine
-from cannery.engine.io.images import needed_image
+from cannery.engine.io.inspect import needed_image, require_runtime
 from cannery.errors import ExitCode, UsageError
 from cannery.host.io.npus import read_host
 from cannery.host.npus import full_model, parse_cards, wanted_paths
 from cannery.pipeline import planned
 from cannery.run.container import GIVEN, VISIBLE, Container, RunRequest, make_container
-from cannery.run.dev_trees import dev_mounts, dev_names, dev_notes
 from cannery.run.docker import docker_command
-from cannery.run.io.mounts import ready_caches
+from cannery.run.folders import dev_mounts, dev_names, dev_notes, user_caches
+from cannery.run.io.folders import ready_caches, start_warnings
 from cannery.run.io.network import interface_names, read_interface
-from cannery.run.io.start_warnings import start_warnings
 from cannery.run.network import ADDRESS, HOST_NETWORK, Interface
 from cannery.run.print import printed, printed_notes
 from cannery.run.ray import ray_of
 from cannery.run.user import parse_run_as
-from cannery.run.user_caches import user_caches
 from cannery.ship.published import parse_registry, published_reference
 from cannery.sources.io.planned_sources import refuse_other_tree
 from cannery.vocab import BaseKind, RunFormat
@@ -52,7 +49,7 @@ def run(arguments: argparse.Namespace, context: Context) -> ExitCode:
     host = read_host(wanted_paths(access), HOST_ROOT)
     request = _request(arguments, context, plan, form)
     if request.npu and plan.recipe.base.kind is BaseKind.STANDIN:
-        context.say(f"note: {plan.recipe.name} stands on the stand-in base, which has no CANN: no NPU computes in it")
+        context.say(f"note: {plan.recipe.name} is built on the stand-in base, which has no CANN: no NPU works in it")
     if arguments.show:
         container = make_container(request, access, full_model(access, request.cards, host))
         container = _with_caches(container, arguments, context, plan, make=False) if form.is_local else container
@@ -147,7 +144,7 @@ def _image(arguments: argparse.Namespace, plan: Plan) -> str:
 def _with_caches(
     container: Container, arguments: argparse.Namespace, context: Context, plan: Plan, *, make: bool
 ) -> Container:
-    """Return `container` with the user's caches in it, unless they are not wanted; `make` makes those that lack."""
+    """Return `container` with the user's caches in it, unless they are not wanted; `make` makes missing ones."""
     user, request = plan.recipe.profile.user, container.request
     is_another_host = arguments.registry is not None
     if arguments.no_caches or is_another_host or (user is None and not request.is_root):

@@ -10,10 +10,9 @@ from cannery.catalog.address_fields import REGISTRY_HINT, reference_fault
 from cannery.commands.arguments import options_of
 from cannery.commands.table import report_lines
 from cannery.engine.io.find import docker_client, find_engine
-from cannery.engine.io.images import image_labels, needed_image
+from cannery.engine.io.inspect import image_labels, needed_image
 from cannery.errors import ExitCode, UsageError
-from cannery.patches.io.patching import manifest_digest
-from cannery.pipeline import Work, planned, verified
+from cannery.pipeline import Work, manifest_digest, planned, verified
 from cannery.plan.on_base import on_labelled_base
 from cannery.plan.train import trainer
 from cannery.verify.io.run import Verified, VerifyRequest, script_digest

@@ -1,4 +1,4 @@
-"""Judge a host: small pure functions over what it shows, each giving checks. `CHECKS` lists them, in printed order."""
+"""`doctor`: judges a host by small pure functions over what it shows; `CHECKS` lists them, in the order printed."""
 
 from __future__ import annotations
 

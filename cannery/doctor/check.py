@@ -1,4 +1,4 @@
-"""What `doctor` says: one check a line, with its state and the next step; and what it measures a host by."""
+"""What `doctor` reports: one check a line, with its state and the next step; and what it compares a host with."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from cannery.host.facts import HostFacts
 
 
-NO_JSON = "is no JSON"
+NO_JSON = "is not JSON"
 AS_ROOT = "run doctor as root"
 
 
 class State(StrEnum):
-    """What a check found. `unknown`: nothing here shows it, so it counts as neither."""
+    """What a check found. `unknown`: nothing here shows it."""
 
     OK = "ok"
     WARNING = "warning"
@@ -53,11 +53,11 @@ class DriverWish:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the host is measured by.
+    """What the host is compared with.
 
     `target` is None without a profile; `image_bytes` is what building its image takes on the engine's disk, None where
     that is not known, with `layers_only` its layers alone: how large a CANN base is shows when it is pulled;
-    `shm_bytes` the shared memory of its containers; `user` whom they run as, None for root.
+    `shm_bytes` the shared memory of its containers; `user` the user of these containers, None for root.
     """
 
     chips: Mapping[str, ChipAccess]
@@ -101,12 +101,12 @@ def json_object(text: str) -> tuple[dict[str, Any], str]:
         return {}, "is nested too deep to be read"
     except ValueError:
         return {}, NO_JSON
-    return (found, "") if isinstance(found, dict) else ({}, "is JSON, and no object")
+    return (found, "") if isinstance(found, dict) else ({}, "is JSON, but not an object")
 
 
 def closed(name: str, *paths: str) -> Check:
-    """Return a check of what cannot be judged, since this user may not look at `paths`."""
-    return Check(name, State.UNKNOWN, f"this user may not look at {', '.join(paths)}", AS_ROOT)
+    """Return a check of what cannot be judged, since this user cannot read `paths`."""
+    return Check(name, State.UNKNOWN, f"this user cannot read {', '.join(paths)}", AS_ROOT)
 
 
 def gigabytes(number: int) -> str:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 ACCELERATOR = "0x1200"
 REINSTALL = "install the Ascend driver, or install it again for this kernel; then restart"
 OWNERS = "the driver's installer makes them HwHiAiUser's, 0660: install it again, or chgrp and chmod them so"
-# Names that npu-smi prints, and that say something else elsewhere, or nothing: 910B alone is of the first family (its
+# Names that npu-smi prints, and that mean something else elsewhere, or nothing: 910B alone is of the first family (its
 # rows show DDR beside 32 GB of HBM, as in vllm-project/vllm-ascend issue 3010; an A2 prints 910B1 to 910B4), and each
 # die of an A3 is Ascend910 (issues 2082 and 12980 there).
 SMI_CHIPS = {"910b": Chip.A1, "ascend910": Chip.A3}
@@ -52,7 +52,7 @@ def cards(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
     elif nodes:
         wrong = [node.path for node in facts.nodes if facts.live and not node.is_device]
         if wrong:
-            message = f"{', '.join(wrong)} is no device: a mount of a missing file has made it"
+            message = f"{', '.join(wrong)} is not a device: a mount of a missing file made it"
             yield Check("devices.cards", State.ERROR, message, f"remove it; {REINSTALL}")
         else:
             yield ok("devices.cards", f"{len(nodes)} cards: {listed}")
@@ -92,7 +92,7 @@ def managers(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
 
 
 def access(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
-    """Say who owns the nodes, and whether the user may open them, also as a user other than root in a container."""
+    """Report who owns the nodes, and whether the user may open them, also as a user other than root in a container."""
     del wanted
     if not facts.nodes:
         return
@@ -104,7 +104,7 @@ def access(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
     )
     gids = {node.gid for node in facts.nodes} - {0}
     if facts.user is None:
-        message = f"nodes: {same}; which user is meant a tree does not tell"
+        message = f"nodes: {same}; a tree does not show which user is meant"
         yield Check(
             "devices.access",
             State.UNKNOWN,
@@ -156,23 +156,23 @@ def _opens(user: User, node: Node) -> bool:
 
 
 def image_user(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
-    """Say whether the user of an image that is not root's opens the nodes, in the group that `run` adds."""
+    """Report whether the user of an image that is not root's opens the nodes, in the group that `run` adds."""
     user = wanted.user
     if user is None or not facts.nodes:
         return
     added = min({node.gid for node in facts.nodes} - {0}, default=0)
     somebody = User(user.name, user.uid, frozenset({user.gid, added}))
     shut = [node for node in facts.nodes if not _opens(somebody, node)]
-    named = f"{user.name} ({user.uid}), as whom the image of {wanted.profile} runs"
+    named = f"{user.name} ({user.uid}), the user of the image of {wanted.profile}"
     if shut:
         message = f"{named}, cannot open {', '.join(f'{node.path} {_owned(facts, node)}' for node in shut)}"
         yield Check("devices.image-user", State.ERROR, message, OWNERS)
     else:
-        yield ok("devices.image-user", f"{named}, may open the nodes with --group-add {added}, which `run` says")
+        yield ok("devices.image-user", f"{named}, may open the nodes with --group-add {added}, which `run` adds")
 
 
 def chip(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
-    """Say which chip the host has, from its PCI ids, else from npu-smi, and whether the image is for it."""
+    """Report which chip the host has, from its PCI ids, else from npu-smi, and whether the image is for it."""
     strange = [device for device in _npus(facts, wanted) if device not in wanted.drivers.pci]
     seen, source = seen_chips(facts, wanted.drivers), "PCI id"
     if not seen:
@@ -185,8 +185,8 @@ def chip(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
     elif not seen:
         if facts.cards or strange:
             known = f"; PCI id {strange[0]} is in no row of images/drivers.yaml" if strange else ""
-            message = f"which chip it is, neither the PCI bus nor npu-smi shows{known}"
-            yield Check("chip", State.UNKNOWN, message, "`npu-smi info` prints it; CHIP=… says it to every command")
+            message = f"neither the PCI bus nor npu-smi shows which chip it is{known}"
+            yield Check("chip", State.UNKNOWN, message, "`npu-smi info` prints it; CHIP=… names it to every command")
     elif target is not None and target is not seen[0]:
         message = f"the host has {_named(seen[0], wanted)} ({source}), {wanted.profile} is for {target}"
         step = f"CHIP={seen[0]}; kernels of one chip do not run on another (vllm-ascend issue 2725)"
@@ -207,7 +207,7 @@ def _named(found: Chip, wanted: Wanted) -> str:
 
 
 def smi(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
-    """Say what npu-smi answers."""
+    """Report what npu-smi answers."""
     del wanted
     place = next((path for path in sorted(facts.paths) if path.endswith("/npu-smi")), "")
     if not place:
@@ -218,7 +218,7 @@ def smi(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
             step = "it comes with the driver: install that again, or look for it with `find / -name npu-smi`"
             yield Check("npu-smi", State.WARNING, "npu-smi is at none of its places", step)
     elif facts.smi is None:
-        message = f"{place} is there; what it answers only the running host tells"
+        message = f"{place} exists; only the running host shows what it answers"
         yield Check("npu-smi", State.UNKNOWN, message, "run doctor on the host itself")
     elif busy := re.search(r"-80(?:05|20)\b", facts.smi):
         message = f"{place} answers {busy[0]}: a card is held by another container, or not given to this one"

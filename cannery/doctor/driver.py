@@ -26,13 +26,13 @@ def _is_npu_host(facts: HostFacts, wanted: Wanted) -> bool:
 
 
 def files(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
-    """Name what containers mount of the driver and the host has not."""
+    """Name the files of the driver that containers mount and that are missing."""
     if not _is_npu_host(facts, wanted):
         return
     if facts.install != ASCEND:
         message = f"the driver is installed in {facts.install}, and containers look for it in {ASCEND}"
         mount = f"-v {facts.install}/driver/lib64:{ASCEND}/driver/lib64:ro"
-        step = f"`build.py run` mounts it there; in a command of your own say {mount}, and so on"
+        step = f"`build.py run` mounts it there; in a command of your own use {mount}, and so on"
         yield Check("driver.place", State.WARNING, message, step)
     paths = {path: path.replace(ASCEND, facts.install, 1) for path in wanted.access(facts).mounts}
     missing = [place for place in paths.values() if place not in facts.paths]
@@ -43,7 +43,7 @@ def files(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
         yield closed("driver.files", *hidden)
     elif any("/driver" in path for path in missing) or not library:
         lost = missing or [f"libascend_hal.so below {facts.install}/driver/lib64"]
-        message = f"the driver is not there, or in part: no {', '.join(lost)}"
+        message = f"the driver is missing, or a part of it: no {', '.join(lost)}"
         yield Check("driver.files", State.ERROR, message, INSTALL)
     elif missing:
         message = f"no {', '.join(missing)}"
@@ -126,7 +126,7 @@ def _asked(found: str, wanted: Wanted) -> Iterator[Check]:
 
 
 def firmware(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
-    """Compare the firmware with what the driver says that it takes."""
+    """Compare the firmware with the range that the driver takes."""
     if not _is_npu_host(facts, wanted) or not facts.driver:
         return
     place = f"{facts.install}/firmware/version.info"
@@ -136,16 +136,16 @@ def firmware(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
         yield closed("firmware.version", place)
     elif not _numbers(text):
         step = "`npu-smi info -t board -i 0` prints the firmware's version"
-        yield Check("firmware.version", State.UNKNOWN, f"{place} is not there, or names no version", step)
+        yield Check("firmware.version", State.UNKNOWN, f"{place} is missing, or names no version", step)
     elif not ranges:
-        message = f"{text}; the driver does not say which firmware it takes"
+        message = f"{text}; the driver does not name the firmware that it takes"
         yield Check("firmware.version", State.UNKNOWN, message, "install driver and firmware of one HDK")
     elif any(_numbers(low) <= _numbers(text) <= _numbers(high) for low, high in ranges):
-        said = ", ".join(f"{low} to {high}" for low, high in ranges)
-        yield ok("firmware.version", f"{text}; the driver takes {said}")
+        range_text = ", ".join(f"{low} to {high}" for low, high in ranges)
+        yield ok("firmware.version", f"{text}; the driver takes {range_text}")
     else:
-        said = ", ".join(f"{low} to {high}" for low, high in ranges)
-        message = f"{text}; the driver takes {said}"
+        range_text = ", ".join(f"{low} to {high}" for low, high in ranges)
+        message = f"{text}; the driver takes {range_text}"
         yield Check("firmware.version", State.ERROR, message, "install the firmware of the driver's HDK, then restart")
 
 

@@ -28,19 +28,19 @@ USUAL_IMAGE = 24_000_000_000
 
 
 def docker(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
-    """Say whether an engine answers; a tree shows only whether one is installed."""
+    """Report whether an engine answers; a tree shows only whether one is installed."""
     del wanted
     if facts.engine is None:
         program = next((path for path in DOCKER_PROGRAMS if path in facts.paths), "")
         if program:
-            message = f"{program} is installed; whether an engine answers a tree does not tell"
+            message = f"{program} is installed; a tree does not show whether an engine answers"
             yield Check("docker.engine", State.UNKNOWN, message, "run doctor on the host itself")
         else:
             yield Check("docker.engine", State.WARNING, "no Docker is installed", INSTALL)
     elif facts.engine.problem:
         yield Check("docker.engine", State.WARNING, facts.engine.problem, facts.engine.hint or INSTALL)
     elif facts.engine.storage_driver == "vfs":
-        message = f"Docker {facts.engine.version} with storage driver vfs, which copies every layer whole"
+        message = f"Docker {facts.engine.version} with storage driver vfs, which copies every layer in full"
         yield Check(
             "docker.engine", State.WARNING, message, "let it use overlay2: its data on ext4, or xfs with ftype=1"
         )
@@ -62,7 +62,7 @@ def users(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
 
 
 def runtime(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
-    """Say whether the ascend runtime is there and whole; it is one of two ways, and not needed."""
+    """Report whether the ascend runtime is there and complete; it is one of two ways, and not needed."""
     del wanted
     if DAEMON_JSON in facts.unreadable:
         yield closed("docker.runtime", DAEMON_JSON)
@@ -95,11 +95,9 @@ def runtime(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
 
 def _entry(facts: HostFacts, path: str, *, default: bool) -> Check:
     if path in RUNTIME_PROGRAMS and path not in facts.paths:
-        message = f"{DAEMON_JSON} names the ascend runtime at {path}, which is not there"
-        return Check(
-            "docker.runtime", State.ERROR, message, "install Ascend Docker Runtime again, or take it out there"
-        )
-    use = "every container's, unless --runtime says another" if default else "with --runtime ascend"
+        message = f"{DAEMON_JSON} names the ascend runtime at {path}, which is missing"
+        return Check("docker.runtime", State.ERROR, message, "install Ascend Docker Runtime again, or remove the entry")
+    use = "for every container, unless --runtime names another" if default else "with --runtime ascend"
     return ok("docker.runtime", f"ascend, {path} ({use}; it maps the cards of ASCEND_VISIBLE_DEVICES)")
 
 
@@ -107,11 +105,11 @@ def disk(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
     """Compare the room where images are kept with what the image takes."""
     needed, takes = _room(wanted)
     if facts.disk_free is None:
-        message = f"how much is free a tree does not tell; {takes}"
+        message = f"a tree does not show how much is free; {takes}"
         yield Check("disk", State.UNKNOWN, message, "df -h /var/lib/docker")
         return
     message = f"{gigabytes(facts.disk_free)} free at {facts.disk_at}; {takes}"
-    step = "`docker system df` shows what images hold, `build.py clean` what Cannery does; data-root names another disk"
+    step = "`docker system df` shows what images take, `build.py clean` what Cannery does; data-root names another disk"
     if facts.disk_free < needed // 2:
         yield Check("disk", State.ERROR, message, step)
     elif facts.disk_free < needed:
@@ -138,20 +136,20 @@ def _room(wanted: Wanted) -> tuple[int, str]:
 
 
 def overlay(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
-    """Say whether the kernel has overlayfs, which layers stand on."""
+    """Report whether the kernel has overlayfs, which image layers need."""
     del wanted
     text = facts.texts.get(FILESYSTEMS)
     if text is None:
-        yield Check("overlayfs", State.UNKNOWN, f"{FILESYSTEMS} is not there", "grep overlay /proc/filesystems")
+        yield Check("overlayfs", State.UNKNOWN, f"{FILESYSTEMS} is missing", "grep overlay /proc/filesystems")
     elif "overlay" in text.split():
         yield ok("overlayfs", "the kernel has it")
     else:
-        message = "the kernel has it not, or has not loaded it yet"
+        message = "the kernel does not have it, or has not loaded it yet"
         yield Check("overlayfs", State.WARNING, message, "modprobe overlay")
 
 
 def emulation(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
-    """Say whether images of the other architecture can be built: QEMU has to be registered with the kernel."""
+    """Report whether images of the other architecture can be built: QEMU has to be registered with the kernel."""
     if facts.arch is None:
         return
     other = Arch.ARM64 if facts.arch is Arch.AMD64 else Arch.AMD64
@@ -178,9 +176,9 @@ def _flags(text: str) -> str:
 
 
 def inside(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
-    """Say that this is a container, where that is so: the rest is then its view, not the host's."""
+    """Report that this is a container, where it is one: the rest is then its view, not the host's."""
     del wanted
     mark = next((path for path in CONTAINER_MARKS if path in facts.paths), "")
     if mark:
-        message = f"{mark} is there: this is a container, and what is said of the engine and of disks is its own view"
+        message = f"{mark} exists: this is a container, and the checks of the engine and of disks show its own view"
         yield Check("container", State.WARNING, message, "run doctor on the host itself")

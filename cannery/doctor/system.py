@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 # What a container of docker's own gets, and what a host that is a container has.
 LONGEST_VERSION = 40  # of what is shown
 DOCKER_SHM = 64 << 20
-# Where HCCL gathers what the machines of a job have, unless HCCL_IF_BASE_PORT says otherwise (CANN's training guide).
+# Where HCCL gathers what the machines of a job have, unless HCCL_IF_BASE_PORT sets another (CANN's training guide).
 HCCL_PORTS = range(60000, 60016)
 SHM = "/dev/shm"  # noqa: S108 - looked at, not written to
 # Chips whose NPUs have network cards of their own.
@@ -26,7 +26,7 @@ WITH_NETWORK = frozenset({Chip.A1, Chip.A2, Chip.A3})
 
 
 def kernel(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
-    """Say which system this is."""
+    """Report which system this is."""
     del wanted
     release = facts.texts.get(RELEASE, "").strip()
     name = re.search(r'^PRETTY_NAME="?([^"\n]+)', facts.texts.get(OS_RELEASE, ""), re.MULTILINE)
@@ -34,7 +34,7 @@ def kernel(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
     if release:
         yield ok("kernel", f"{release}{f' ({system})' if system else ''}")
     else:
-        yield Check("kernel", State.UNKNOWN, f"{RELEASE} is not there", "uname -r")
+        yield Check("kernel", State.UNKNOWN, f"{RELEASE} is missing", "uname -r")
 
 
 def page_size(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
@@ -43,7 +43,7 @@ def page_size(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
     if facts.page is None:
         yield Check("page-size", State.UNKNOWN, "nothing here shows it", "getconf PAGESIZE")
     elif facts.page > 4096:
-        message = f"{facts.page // 1024} KB: jemalloc that was made on a machine of 4 KB pages does not run here"
+        message = f"{facts.page // 1024} KB: jemalloc that was built on a machine with 4 KB pages does not run here"
         step = (
             "one built from source needs --with-lg-page=16; "
             "an image whose jemalloc does not fit prints `Unsupported system page size` at each start"
@@ -57,7 +57,7 @@ def memory(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
     """Compare the memory with the shared memory of a container, which is a part of it."""
     total = facts.memory.get("MemTotal")
     if total is None:
-        yield Check("memory", State.UNKNOWN, "/proc/meminfo is not there", "free -g")
+        yield Check("memory", State.UNKNOWN, "/proc/meminfo is missing", "free -g")
         return
     free = facts.memory.get("MemAvailable", total)
     message = f"{gigabytes(total)}, {gigabytes(free)} of it available"
@@ -71,7 +71,7 @@ def memory(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
 def shared_memory(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
     """Look at the host's /dev/shm, which containers with --ipc host take; others have one of --shm-size."""
     if facts.shm is None:
-        yield Check("shm", State.UNKNOWN, f"{SHM} is not there, or nothing shows its size", f"df -h {SHM}")
+        yield Check("shm", State.UNKNOWN, f"{SHM} is missing, or nothing shows its size", f"df -h {SHM}")
         return
     needed = wanted.shm_bytes or DOCKER_SHM + 1
     if facts.shm < needed:
@@ -105,7 +105,7 @@ def hccn(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
 
 
 def ports(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
-    """Say whether the ports that HCCL listens at are kept from other programs, as jobs on several machines need it."""
+    """Report whether the ports that HCCL listens on are reserved, as jobs on several machines need it."""
     if not facts.cards or wanted.chip(facts) not in WITH_NETWORK or PORT_RANGE not in facts.texts:
         return
     low, high = ([int(word) for word in re.findall(r"[0-9]{1,5}", facts.texts[PORT_RANGE])] + [0, 0])[:2]
@@ -145,7 +145,7 @@ def ranktable(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
         message = f"{RANKTABLE} has version {version or 'none'}; which one chip {chip or '?'} takes is not known"
         yield Check("ranktable", State.UNKNOWN, message, "move it away where HCCL refuses it (EI0014)")
     elif version != taken:
-        message = f"{RANKTABLE} has version {version or 'none'}, and HCCL of chip {chip} takes {taken} alone"
+        message = f"{RANKTABLE} has version {version or 'none'}, and HCCL of chip {chip} takes {taken} only"
         step = f"it is left from another chip: mv {RANKTABLE} {RANKTABLE}.old (gpustack/runtime pull 27)"
         yield Check("ranktable", State.WARNING, message, step)
     else:

@@ -1,0 +1,1 @@
+"""Docker engines and container registries: finding an engine, what both report, and the one client for each."""

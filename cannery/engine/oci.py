@@ -1,18 +1,19 @@
-"""What registries answer (OCI distribution and image specification), read into small values. Pure: bytes in."""
+"""What container registries answer (OCI distribution and image specification), read into small values. Pure."""
 
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cannery.util.image_reference import DIGEST
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Mapping
+    from collections.abc import Container, Mapping, Sequence
 
-# One image for each platform, and one image; Docker's own words and OCI's.
+    from cannery.vocab import Arch
+
+# An index has one manifest for each platform. Docker's own media types and OCI's.
 ACCEPT = ", ".join(
     (
         "application/vnd.oci.image.index.v1+json",
@@ -21,24 +22,38 @@ ACCEPT = ", ".join(
         "application/vnd.docker.distribution.manifest.v2+json",
     )
 )
-_CHALLENGE = re.compile(r"\s*(?P<scheme>[A-Za-z]+)(?:\s+(?P<parameters>.*))?", re.DOTALL)
-_PARAMETER = re.compile(r'([A-Za-z]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))')
 
 
-class MalformedError(ValueError):
-    """An answer that is not what the specification says; the message says in which way."""
+class RefusedError(Exception):
+    """Why a registry gives no image. The text is for the user and has no secrets."""
 
 
-@dataclass(frozen=True)
-class Index:
-    """One manifest for each platform: {architecture: digest} of those for Linux."""
+class AbsentError(RefusedError):
+    """The registry answers, and has no such image."""
 
-    manifests: Mapping[str, str]
+
+class DeniedError(RefusedError):
+    """The registry, or its token service, refuses access."""
+
+
+class PassingError(RefusedError):
+    """Trouble that may pass: a lost connection, a time-out, a busy server."""
+
+
+class OtherArchError(RefusedError):
+    """The image exists, but not for this architecture."""
+
+
+class MalformedError(RefusedError):
+    """An answer that is not what the specification demands."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"what answers there is no registry: {what}")
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """One image; `config` is the digest of its configuration, `size` the bytes of its layers as they are moved."""
+    """The manifest of one image: the digest of its configuration, and the bytes of its layers (0: not known)."""
 
     config: str
     size: int = 0
@@ -46,7 +61,7 @@ class Manifest:
 
 @dataclass(frozen=True)
 class ImageConfig:
-    """What an image says of itself. `env` is {name: value}."""
+    """The configuration of an image. `env` is {name: value}."""
 
     architecture: str
     env: Mapping[str, str]
@@ -54,18 +69,74 @@ class ImageConfig:
 
 
 @dataclass(frozen=True)
-class Challenge:
-    """A `WWW-Authenticate` header: the scheme in lower case, and its parameters."""
+class Entry:
+    """One image under a tag: architecture, digest of its manifest, descriptor, digest of its configuration.
 
-    scheme: str
-    parameters: Mapping[str, str]
+    `arch` is "" for a manifest that is under the tag by itself, and `config` is "" until the manifest was read.
+    """
+
+    arch: str
+    manifest: str
+    config: str
+    descriptor: Mapping[str, Any]
 
 
-def read_manifest(body: bytes) -> Index | Manifest:
-    """Read an index or a manifest by its shape: registries differ in the media types that they name."""
+@dataclass(frozen=True)
+class Published:
+    """What is under a tag: digest, media type and text of the index or manifest, and its images for Linux."""
+
+    digest: str
+    media_type: str
+    body: bytes
+    entries: tuple[Entry, ...]
+
+    def entry(self, arch: str) -> Entry | None:
+        """Return the image for `arch`, None where there is none."""
+        return next((entry for entry in self.entries if entry.arch == arch), None)
+
+    def has_image(self, arch: str, ids: Container[str]) -> bool:
+        """Whether the image for `arch` is the one that an engine knows by one of `ids`.
+
+        An engine with containerd's store knows an image that it pulled or built as an index by the index's digest.
+        """
+        entry = self.entry(arch)
+        return entry is not None and (self.digest in ids or entry.config in ids or entry.manifest in ids)
+
+
+def refuse_missing(has: Sequence[str], wanted: Sequence[Arch]) -> None:
+    """Raise `OtherArchError` where an image that exists for the architectures `has` is missing for one of `wanted`."""
+    missing = [arch for arch in wanted if arch not in has]
+    if missing:
+        raise OtherArchError(
+            f"it has the image for {' and '.join(has) or 'no platform'}, not for {' and '.join(missing)}"
+        )
+
+
+def read_published(digest: str, media_type: str, body: bytes) -> Published:
+    """Read an index or a manifest, by its shape: registries differ in the media types that they name.
+
+    Of several variants of an architecture the first counts, as for engines. Raises `MalformedError`.
+    """
+    value = _table(body, "manifest")
+    media_type = media_type or str(value.get("mediaType") or "")
+    listed = value.get("manifests")
+    if not isinstance(listed, list):
+        descriptor = {"mediaType": media_type, "size": len(body), "digest": digest}
+        return Published(digest, media_type, body, (Entry("", digest, read_manifest(body).config, descriptor),))
+    entries: dict[str, Entry] = {}
+    for item in listed:
+        platform = item.get("platform") if isinstance(item, dict) else None
+        if isinstance(platform, dict) and platform.get("os") == "linux":
+            arch = str(platform.get("architecture"))
+            entries.setdefault(arch, Entry(arch, _digest(item.get("digest"), "an entry of the index"), "", item))
+    return Published(digest, media_type, body, tuple(entries.values()))
+
+
+def read_manifest(body: bytes) -> Manifest:
+    """Read the manifest of one image. Raises `MalformedError`."""
     value = _table(body, "manifest")
     if isinstance(value.get("manifests"), list):
-        return Index(_platforms(value["manifests"]))
+        raise MalformedError("its index leads to an index")
     if value.get("schemaVersion") == 1:
         raise MalformedError("it has the image in Docker's old schema 1 only, which BuildKit does not take")
     config = value.get("config")
@@ -74,7 +145,7 @@ def read_manifest(body: bytes) -> Index | Manifest:
 
 
 def read_config(body: bytes) -> ImageConfig:
-    """Read an image's configuration."""
+    """Read an image's configuration. Raises `MalformedError`."""
     value = _table(body, "image configuration")
     architecture = value.get("architecture")
     if not isinstance(architecture, str) or not architecture:
@@ -83,7 +154,7 @@ def read_config(body: bytes) -> ImageConfig:
 
 
 def image_config(architecture: str, config: object) -> ImageConfig:
-    """Return the configuration from its `config` table, which `docker inspect` has too; null stands for empty."""
+    """Return the configuration from its `config` table, which `docker inspect` has too; null means empty."""
     table = config if isinstance(config, dict) else {}
     env = table.get("Env")
     pairs = [line.partition("=") for line in env if isinstance(line, str)] if isinstance(env, list) else []
@@ -97,7 +168,7 @@ def image_config(architecture: str, config: object) -> ImageConfig:
 
 
 def read_token(body: bytes) -> str:
-    """Return the token of a token service's answer, which may call it `token` or `access_token`."""
+    """Return the token of a token service's answer. Raises `MalformedError`."""
     value = _table(body, "token")
     token = value.get("token") or value.get("access_token")
     if not isinstance(token, str) or not token.isascii() or not token.isprintable():
@@ -106,62 +177,13 @@ def read_token(body: bytes) -> str:
 
 
 def read_tags(body: bytes) -> tuple[str, ...]:
-    """Return the tags of a list of them; null stands for none."""
-    tags = _table(body, "list of tags").get("tags") or []
+    """Return a list of tags; null means none. Raises `MalformedError`."""
+    tags = _table(body, "list of tags").get("tags")
     return tuple(tag for tag in tags if isinstance(tag, str)) if isinstance(tags, list) else ()
 
 
-def read_published(digest: str, media_type: str, body: bytes, manifest: Callable[[str], bytes]) -> Published:
-    """Read what stands under a tag; `manifest` gives the text of one of an index's manifests by its digest.
-
-    A manifest alone says nothing of its platform: its one entry has the architecture "".
-    """
-    value = _table(body, "manifest")
-    media_type = media_type or str(value.get("mediaType") or "")
-    listed = value.get("manifests")
-    if not isinstance(listed, list):
-        found = read_manifest(body)
-        assert isinstance(found, Manifest)  # noqa: S101 - it lists no manifests
-        descriptor = {"mediaType": media_type, "size": len(body), "digest": digest}
-        return Published(digest, media_type, body, (Entry("", digest, found.config, descriptor),))
-    entries: list[Entry] = []
-    for item in listed:
-        platform = item.get("platform") if isinstance(item, dict) else None
-        if not isinstance(platform, dict) or platform.get("os") != "linux":
-            continue
-        one = _digest(item.get("digest"), "an entry of the index")
-        found = read_manifest(manifest(one))
-        if isinstance(found, Index):
-            raise MalformedError("its index leads to an index")
-        entries.append(Entry(str(platform.get("architecture")), one, found.config, item))
-    return Published(digest, media_type, body, tuple(entries))
-
-
-def parse_challenge(header: str) -> Challenge:
-    """Read a `WWW-Authenticate` header; an empty or strange one has an empty scheme."""
-    found = _CHALLENGE.fullmatch(header)
-    if found is None:
-        return Challenge("", {})
-    parameters = _PARAMETER.findall(found["parameters"] or "")
-    return Challenge(
-        found["scheme"].lower(),
-        {name.lower(): re.sub(r"\\(.)", r"\1", quoted) or bare for name, quoted, bare in parameters},
-    )
-
-
-def _platforms(entries: list[Any]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for entry in entries:
-        platform = entry.get("platform") if isinstance(entry, dict) else None
-        if isinstance(platform, dict) and platform.get("os") == "linux":
-            # The first of several variants, as engines take it.
-            digest = _digest(entry.get("digest"), "an entry of the index")
-            found.setdefault(str(platform.get("architecture")), digest)
-    return found
-
-
 def _size(layers: object) -> int:
-    """Return the bytes of layers, 0 where one does not say its own."""
+    """Return the bytes of all layers, 0 where one has no size."""
     sizes = [one.get("size") if isinstance(one, dict) else None for one in (layers if isinstance(layers, list) else ())]
     numbers = [size for size in sizes if isinstance(size, int) and size >= 0]
     return sum(numbers) if len(numbers) == len(sizes) else 0
@@ -181,35 +203,3 @@ def _digest(value: object, what: str) -> str:
     if not isinstance(value, str) or not DIGEST.fullmatch(value):
         raise MalformedError(f"{what} has no SHA-256 digest")
     return value
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One image of a tag: its architecture, the digests of its manifest and its configuration, its descriptor."""
-
-    arch: str
-    manifest: str
-    config: str
-    descriptor: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Published:
-    """What stands under a tag: digest, media type and text of the index or manifest, and its images for Linux."""
-
-    digest: str
-    media_type: str
-    body: bytes
-    entries: tuple[Entry, ...]
-
-    def entry(self, arch: str) -> Entry | None:
-        """Return the image for `arch`, None where it has none."""
-        return next((entry for entry in self.entries if entry.arch == arch), None)
-
-    def has_image(self, arch: str, ids: Container[str]) -> bool:
-        """Whether its image for `arch` is the one that an engine knows by one of `ids`.
-
-        An engine with containerd's store that has pulled an index, or built one, knows its image by the index's digest.
-        """
-        entry = self.entry(arch)
-        return entry is not None and (self.digest in ids or entry.config in ids or entry.manifest in ids)

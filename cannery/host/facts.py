@@ -1,6 +1,6 @@
 """What a host, or a tree in its place, shows: read by `cannery.host.io.look`, judged by `cannery.doctor`.
 
-Files come as texts and are taken apart here, where no file is needed to test it.
+Files come as texts and are parsed here.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ class Node:
 
 @dataclass(frozen=True)
 class EngineState:
-    """What became of asking for a Docker engine: its version and storage driver, or what hinders and what next.
+    """What a Docker engine answers: its version and storage driver, or the problem and what to do next.
 
-    `user_map` is why users of its containers are none of the host's, "" where they are.
+    `user_map` is why users of its containers are not the host's, "" where they are.
     """
 
     version: str = ""
@@ -82,7 +82,7 @@ class HostFacts:
     """A host. `live` is false for a tree: what only a running host shows is then None.
 
     `pci` are (device id, class) of vendor 0x19e5; `texts` the files that are there; `paths` those of the wanted paths
-    that exist; `unreadable` what the looker has no right to look at, of which nothing is known; `disk_free` bytes at
+    that exist; `unreadable` those that the user cannot read, of which nothing is known; `disk_free` bytes at
     `disk_at`, where images are kept; `smi` what npu-smi prints.
     """
 
@@ -136,7 +136,7 @@ class HostFacts:
 
     @property
     def page(self) -> int | None:
-        """Bytes of a memory page: as the kernel says, else as its huge pages show (on arm64, of its default size)."""
+        """Bytes of a memory page: as the kernel reports it, else as its default huge pages show (on arm64)."""
         if self.page_bytes is not None:
             return self.page_bytes
         if self.arch is Arch.AMD64:
@@ -145,7 +145,7 @@ class HostFacts:
 
     @property
     def shm(self) -> int | None:
-        """Bytes of the host's /dev/shm: as it says itself, else as it was mounted (half of the memory by default)."""
+        """Bytes of the host's /dev/shm: as it reports itself, else as it is mounted (half of the memory by default)."""
         if self.shm_bytes is not None:
             return self.shm_bytes
         match = re.search(r"^\S+ /dev/shm tmpfs (\S+)", self.texts.get(MOUNTS, ""), re.MULTILINE)
@@ -168,12 +168,12 @@ class HostFacts:
 
 
 def user_map_text(user_map: str) -> str:
-    """Say what an engine's `user_map` means for device nodes."""
+    """Return what an engine's `user_map` means for device nodes."""
     return f"the engine has users of its own ({user_map}): nobody in its containers is in a group of the host"
 
 
 def install_folder(text: str) -> str:
-    """Return the driver's folder of /etc/ascend_install.info, the usual one where it says none."""
+    """Return the driver's folder of /etc/ascend_install.info, the usual one where it names none."""
     match = re.search(r"^Driver_Install_Path_Param=(/\S*)", text, re.MULTILINE)
     return posixpath.normpath(match[1]) if match else ASCEND
 

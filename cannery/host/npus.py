@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from cannery.catalog.catalog import ChipAccess
 
 NPU_SMI = ("/usr/local/bin/npu-smi", "/usr/local/sbin/npu-smi", "/usr/bin/npu-smi")
-# HwHiAiUser's, whom the driver's installer makes and gives the nodes to (case U01): taken where no node is seen.
+# HwHiAiUser's, whom the driver's installer makes and gives the nodes to (case U01): used where there is no node.
 DRIVER_GROUP = 1000
 
 
@@ -23,8 +23,8 @@ DRIVER_GROUP = 1000
 class HostNpus:
     """What a host has: device nodes, paths, the group that owns the nodes, the version of its ranktable ("" for none).
 
-    A ranktable that states no version counts as none. `hidden` are paths that whoever looked has no right to see;
-    `install` is the folder that the driver is installed in, where its paths stand in the place of the usual ones.
+    A ranktable that states no version counts as none. `hidden` are paths that the
+    user cannot read; `install` is the folder that the driver is installed in, which holds its paths.
     """
 
     nodes: frozenset[str]
@@ -98,9 +98,9 @@ def full_model(access: ChipAccess, cards: tuple[int, ...] | None, seen: HostNpus
 def lacking(
     access: ChipAccess, host: HostNpus, cards: tuple[int, ...] | None = None, *, multi_node: bool = False
 ) -> tuple[str, ...]:
-    """Return what a host lacks of the chip's model, each named; of cards those in `cards`, or (None) any at all.
+    """Return what is missing on a host of the chip's model; of cards those in `cards`, or (None) any at all.
 
-    What is hidden may be there.
+    A hidden path may exist.
     """
     missing = [node for node in access.managers if node not in host.nodes]
     absent = sorted(set(cards or ()) - set(host.cards))

@@ -21,7 +21,7 @@ class User:
 def user_in(passwd: str, group: str, name: str) -> User | None:
     """Return the user of a passwd and a group file, by name or by number.
 
-    A number that the first has not is a user all the same; a name that it has not is None.
+    A number that is not in the first is a user all the same; a name that is not in it is None.
     """
     rows = re.findall(r"^([^:\n]+):[^:\n]*:([0-9]{1,18}):([0-9]{1,18}):", passwd, re.MULTILINE)
     number = uid_of(name)

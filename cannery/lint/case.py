@@ -1,25 +1,23 @@
-"""What the rules look at, one container and what is known around it, and what they say: remarks with edits."""
+"""What the rules judge, one container and what is known around it, and what they report: remarks with edits."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from cannery.compat.findings import Finding
-from cannery.lint.image_name import told_by
-from cannery.lint.shell_words import quoted
-from cannery.vocab import Chip, Severity
+from cannery.lint.image_name import read_image_name
+from cannery.vocab import Chip
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from cannery.catalog.catalog import ChipAccess
-    from cannery.lint.container import Container, Device, Mount, Setting
-    from cannery.lint.image_name import Told
-    from cannery.vocab import Arch
+    from cannery.lint.container import Container, Device, Setting
+    from cannery.lint.image_name import ImageName
+    from cannery.vocab import Arch, Severity
 
 DRIVER = "/usr/local/Ascend/driver"
 # Of the 950 alone (vllm-ascend, its page on A5).
@@ -29,48 +27,37 @@ RUNTIME_DEVICES, VISIBLE = "ASCEND_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES"
 
 @dataclass(frozen=True)
 class Edit:
-    """A change of a command: `words` in the place of option number `at` (none: it goes), or as a new option (-1).
+    """A change of a command: `words` in place of the option `old` (none: it goes), or as new options (`old` None).
 
-    `taken` are the places, among the words behind the image, of those that stand in the new option and go from there.
+    `taken` are the places, among the words after the image, of those that the new options take from there.
     """
 
-    at: int
+    old: Setting | None = None
     words: tuple[str, ...] = ()
     taken: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
 class Remark:
-    """A finding about one word of a command (or place of a compose file), and the edits that mend it, if any can."""
+    """A finding about one word of a command, or one place of a file; `what` names the word, `edits` make the fix."""
 
-    finding: Finding
+    severity: Severity
+    code: str
     word: str
+    what: str
+    why: str
+    fix: str
     edits: tuple[Edit, ...] = ()
 
-    def __str__(self) -> str:
-        return str(self.finding)
-
-
-def remark(  # noqa: PLR0913, PLR0917 - those of a finding, and where it stands
-    severity: Severity, code: str, word: str, what: str, why: str, fix: str, *edits: Edit
-) -> Remark:
-    """Return a remark; `what` has to name the word."""
-    return Remark(Finding(severity, f"run.{code}", what, why, fix), word, edits)
+    @property
+    def finding(self) -> Finding:
+        """The finding alone."""
+        return Finding(self.severity, f"run.{self.code}", self.what, self.why, self.fix)
 
 
 def add(*words: str) -> Edit:
-    """Return the edit that adds an option."""
-    return Edit(-1, tuple(map(quoted, words)))
-
-
-def replace(setting: Setting, *words: str) -> Edit:
-    """Return the edit that writes an option otherwise."""
-    return Edit(setting.at, tuple(map(quoted, words)))
-
-
-def remove(setting: Setting) -> Edit:
-    """Return the edit that takes an option away."""
-    return Edit(setting.at)
+    """Return the edit that adds options."""
+    return Edit(None, words)
 
 
 @dataclass(frozen=True)
@@ -78,7 +65,7 @@ class Ground:
     """What is known around a command.
 
     `shm` is each profile's shared memory; `trees` are the components whose source stays in /opt/src, those in `native`
-    with compiled parts; `chip` and `arch` are what the host has that is to run it, where somebody said so.
+    with compiled parts; `chip` and `arch` are what the host has that is to run it, where the user names them.
     """
 
     chips: Mapping[str, ChipAccess]
@@ -97,15 +84,15 @@ class Case:
     ground: Ground
 
     @cached_property
-    def told(self) -> Told:
-        """What the image's name tells."""
-        return told_by(self.container.image, self.ground.shm)
+    def image(self) -> ImageName:
+        """What the image's name shows."""
+        return read_image_name(self.container.image, self.ground.shm)
 
     @property
     def chip(self) -> Chip | None:
         """The chip that the image is for, else the host's, else the one that alone has a node which is given."""
         of_new = any(device.source in NEW_NODES for device in self.container.devices)
-        return self.told.chip or self.ground.chip or (Chip.A5 if of_new else None)
+        return self.image.chip or self.ground.chip or (Chip.A5 if of_new else None)
 
     @cached_property
     def access(self) -> ChipAccess:
@@ -135,19 +122,35 @@ class Case:
         return self.container.switch("privileged")
 
     @cached_property
+    def plugin(self) -> Setting | None:
+        """The setting that asks a cluster's device plugin for NPUs: it brings their nodes, and not the driver."""
+        return self.container.last("resource")
+
+    @cached_property
+    def nodes_come(self) -> bool:
+        """Whether something else than --device brings the nodes of NPUs."""
+        return bool(self.privileged or self.runtime or self.cdi or self.plugin)
+
+    @cached_property
     def uses_npu(self) -> bool:
         """Whether nodes of NPUs reach the container."""
         nodes = any(d.card is not None or d.is_open_card or d.source in self.managers for d in self.container.devices)
-        unread = bool(self.privileged or self.container.opaque or self.cdi) and self.told.ascend
-        return nodes or self.runtime or unread
+        unread = bool(self.privileged or self.container.opaque or self.cdi) and self.image.ascend
+        return nodes or self.runtime or unread or bool(self.plugin)
 
     @cached_property
     def cdi(self) -> bool:
-        """Whether devices are asked for by CDI names (`huawei.com/npu=0`), which bring what their files say."""
+        """Whether devices are asked for by CDI names (`huawei.com/npu=0`), which bring what their files list."""
         return any("=" in (setting.value or "") for setting in self.container.all("device"))
 
     @cached_property
-    def _given(self) -> dict[str, tuple[Mount, ...]]:
+    def unread(self) -> str:
+        """What to add to a message about something that is missing, where a part of the container is not read."""
+        opaque = self.container.opaque
+        return f" (unless {' '.join(opaque)} brings it)" if opaque else ""
+
+    @cached_property
+    def _given(self) -> dict[str, bool]:
         """What `gives` has looked for: a line of thousands of mounts asks once for each."""
         return {}
 
@@ -156,15 +159,15 @@ class Case:
         found = self.container.env.get(name)
         return (found.value or "") if found else ""
 
-    def gives(self, path: str, but: Mount | None = None) -> Mount | None:
-        """Return the mount, other than `but`, that brings the host's `path` to its own place, or None."""
+    def gives(self, path: str) -> bool:
+        """Whether a mount brings the host's `path` to its own place."""
         if path not in self._given:
-            # The first two: one of them is not `but`.
-            self._given[path] = tuple(islice((mount for mount in self.container.mounts if mount.gives(path)), 2))
-        return next((mount for mount in self._given[path] if mount is not but), None)
+            self._given[path] = any(mount.gives(path) for mount in self.container.mounts)
+        return self._given[path]
 
     def first_card(self) -> str:
         """Return the word that a message about what is missing points at: the first card's, else the image."""
         devices = self.container.devices
         cards: list[Device] = [d for d in devices if d.is_open_card or re.search(r"davinci\W?_?\d", d.source)]
-        return cards[0].setting.word if cards else self.container.image
+        found = cards[0].setting if cards else self.plugin
+        return found.word if found else self.container.image

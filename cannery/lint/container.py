@@ -1,4 +1,4 @@
-"""What somebody asks an engine for, as a command or as a service of a compose file: settings by docker's names."""
+"""What somebody asks an engine or a cluster for: the settings of one container, by docker's names."""
 
 from __future__ import annotations
 
@@ -8,27 +8,28 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from cannery.host.facts import CARD
-from cannery.lint.shell_words import OPEN, is_open
+from cannery.lint.shell import OPEN, is_open
 
-# How guides write the number that is their reader's.
+# How guides write a number that the reader fills in.
 _ANY_CARD = re.compile(r"/dev/davinci(?:[NXnx]|\{[^{}]*\})")
 _PERMISSIONS = re.compile(r"[rwm]{1,3}")
-# A part between colons: those of `$(…)`, `${NAME:-x}` and a placeholder are no ends of one.
+# A part between colons; the colons in `$(…)`, `${NAME:-x}` and a placeholder do not end one.
 _PART = re.compile(rf"(?:{OPEN}|[^:])*", re.DOTALL)
 _MOUNT_KEYS = {"src": "source", "dst": "target", "destination": "target"}
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting: docker's long name for it, its value (None for a switch), and how it is written.
+    """One setting: docker's long name, its value (None for a switch), and how messages show it.
 
-    `word` is what a message shows of it; `at` is its place among the options of the command, -1 in a compose file.
+    `at` is its place in the container and `written` the words of the command, none in a file.
     """
 
     key: str
     value: str | None
     word: str
     at: int = -1
+    written: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -62,12 +63,9 @@ class Mount:
     setting: Setting
 
     def gives(self, path: str) -> bool:
-        """Whether the host's `path` stands at the same place in the container because of it."""
-        return bool(self.source and self.target) and self.hides(path) and self._outside(path) == path
-
-    def _outside(self, path: str) -> str:
-        """Return the host's path of what stands at `path` in the container, below this mount."""
-        return self.source.rstrip("/") + path[len(self.target.rstrip("/")) :]
+        """Whether the host's `path` is at the same place in the container because of it."""
+        outside = self.source.rstrip("/") + path[len(self.target.rstrip("/")) :]
+        return bool(self.source and self.target) and self.hides(path) and outside == path
 
     def hides(self, path: str) -> bool:
         """Whether what the image has at `path` cannot be seen because of it."""
@@ -86,16 +84,18 @@ class Variable:
 
 @dataclass(frozen=True)
 class Container:
-    """One container that is asked for. `where` names its service ("" for a command).
-
-    `opaque` are words that only the shell can read (`$DEVICES`): they may bring any setting.
-    """
+    """One container that is asked for: `where` is its place in a file, `line` where its command begins in a text."""
 
     image: str
     settings: tuple[Setting, ...]
     command: tuple[str, ...] = ()
     where: str = ""
-    opaque: tuple[str, ...] = ()
+    line: int = 0
+
+    @cached_property
+    def opaque(self) -> tuple[str, ...]:
+        """Words that only a shell can read (`$DEVICES`), or other files: they may bring any setting."""
+        return tuple(setting.word for setting in self.settings if not setting.key)
 
     def all(self, key: str) -> tuple[Setting, ...]:
         """Return the settings of a name, in order."""
@@ -145,12 +145,12 @@ class Container:
 
 
 def is_open_card(path: str) -> bool:
-    """Whether `path` is an NPU's node whose number a shell fills in, or who follows a guide."""
+    """Whether `path` is an NPU's node whose number a shell, or the reader of a guide, fills in."""
     return path.startswith("/dev/davinci") and (is_open(path) or _ANY_CARD.fullmatch(path) is not None)
 
 
 def colon_parts(text: str) -> list[str]:
-    """Return the parts of `SOURCE:TARGET:MODE`, of which one may hold what only a shell can fill in."""
+    """Return the parts of `SOURCE:TARGET:MODE`; one may hold what only a shell can fill in."""
     return [match[0] for match in _PART.finditer(text) if match.start() == 0 or text[match.start() - 1] == ":"]
 
 
@@ -169,15 +169,11 @@ def _volume(setting: Setting, text: str) -> Mount:
 
 
 def _mount(setting: Setting, text: str) -> Mount:
-    fields = mount_fields(text) or {}
-    return Mount(fields.get("source", ""), fields.get("target", ""), fields.get("type", "volume"), setting)
-
-
-def mount_fields(text: str) -> dict[str, str] | None:
-    """Return the fields of a value of --mount by their long names; None where quotes in it make it no line of CSV."""
+    """Read a value of --mount, which is a line of CSV."""
     try:
         parts = next(csv.reader([text], strict=True), [])
     except csv.Error:
-        return None
+        parts = []
     pairs = (part.partition("=") for part in parts)
-    return {_MOUNT_KEYS.get(name, name): value for name, _, value in pairs}
+    fields = {_MOUNT_KEYS.get(name, name): value for name, _, value in pairs}
+    return Mount(fields.get("source", ""), fields.get("target", ""), fields.get("type", "volume"), setting)

@@ -1,7 +1,6 @@
 """The functions and methods that a change brings into force, each with the hash of its source.
 
-An image's verify finds the same hash from what runs, so that it can tell a patched function from another that took its
-place: `in_force` says how.
+An image's verify finds the same hash from what runs, and so recognizes a patched function: see `in_force`.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import tokenize
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cannery.patches.py_scope import Bound, FunctionNode, bindings, in_depth, parse
+from cannery.patches.scope import Bound, FunctionNode, bindings, in_depth, parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -27,7 +26,7 @@ ACCESSORS = {"setter": ".fset", "deleter": ".fdel"}
 class Function:
     """A function: its name inside the module, the sha256 (hex) of its source.
 
-    `is_conditional`: it stands under if, try or the like, so a process may be without it, or with one from elsewhere.
+    `is_conditional`: it is under if, try or the like, so a process may not have it, or has one from elsewhere.
     """
 
     qualname: str
@@ -39,7 +38,7 @@ def in_force(before: bytes | None, after: bytes, *, path: str = "the patched fil
     """Return every function and method that a change of a Python file adds or replaces and that is then in use.
 
     `before` is None for a new file; `path` is how messages call it. Raises `FindingsError` with file:line for what is
-    no Python. They are in the order of the text. Nested classes count, functions inside functions do not.
+    not Python. They are in the order of the text. Nested classes count, functions inside functions do not.
 
     The hash is of the lines from the first decorator to the last line of the body, dedented (`textwrap.dedent`), each
     without space at its end, joined with a line feed, in UTF-8. To find it from what runs: follow `qualname` with
@@ -69,7 +68,7 @@ def functions(
 ) -> Iterator[tuple[str, tuple[Bound, bool]]]:
     """Give (qualified name, (definition, whether it is conditional)) of the functions of a scope and of its classes.
 
-    Those in use, as `in_force` says.
+    Only those in use, see `in_force`.
     """
     names: dict[str, list[Bound]] = {}
     for bound in bindings(body):

@@ -1,37 +1,42 @@
-"""A patch set: the patch files that are meant for one commit of one repository, and how it is found by it."""
+"""A patch set: the patch files for one commit of one repository, found by that commit."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from cannery.errors import FindingsError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
-    from cannery.patches.values import PatchFile
-
-# Shorter hashes are not told apart from words, and by chance fit another commit.
+# Shorter hashes may be words, or fit another commit by chance.
 SHORTEST = 7
 _HASH = re.compile(rf"[0-9a-f]{{{SHORTEST},40}}")
+
+
+@dataclass(frozen=True)
+class PatchFile:
+    """A patch file: its name without `.patch`, its text as git gets it, and the hex SHA-256 of the file."""
+
+    name: str
+    text: bytes
+    digest: str
 
 
 @dataclass(frozen=True)
 class PatchSet:
     """The patches of `repo` for the commit `rev` (a full or short hash, as the folder says), from `origin` in words.
 
-    `files` are in the order in which they apply, which is that of their names; `fuzz` is what is allowed, by name.
+    `files` are in the order in which they apply, which is that of their names.
     """
 
     repo: str
     rev: str
     origin: str
     files: tuple[PatchFile, ...]
-    fuzz: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "files", tuple(sorted(self.files, key=lambda file: file.name)))
@@ -67,10 +72,10 @@ def fitting_sets(sets: Iterable[PatchSet], commit: str) -> tuple[PatchSet, ...]:
     known = tuple(sets)
     wanted = commit.lower()
     if not _HASH.fullmatch(wanted):
-        raise FindingsError(f"{commit!r} is no commit", hint=f"give a hash of {SHORTEST} to 40 hex digits")
+        raise FindingsError(f"{commit!r} is not a commit", hint=f"give a hash of {SHORTEST} to 40 hex digits")
     for one in known:
         if not _HASH.fullmatch(one.rev.lower()):
-            what = f"the folder {one.folder} is named by no commit, so nobody knows what its patches are for"
+            what = f"the folder {one.folder} is not named by a commit, so it is unknown what its patches are for"
             hint = f"name it by the commit: {SHORTEST} to 40 hex digits"
             raise FindingsError(what, where=one.origin, hint=hint)
     return tuple(one for one in known if wanted.startswith(one.rev.lower()) or one.rev.lower().startswith(wanted))
@@ -79,11 +84,11 @@ def fitting_sets(sets: Iterable[PatchSet], commit: str) -> tuple[PatchSet, ...]:
 def refuse_ambiguous(sets: Iterable[PatchSet], commit: str) -> None:
     """Raise `FindingsError` where the short hash `commit` is the beginning of several commits that have sets."""
     revisions = sorted({one.rev.lower() for one in sets})
-    # Of one commit the folders may have more or fewer digits; sorted, a beginning stands before what it begins.
+    # Of one commit the folders may have more or fewer digits; sorted, a beginning comes before what it begins.
     others = [next_ for one, next_ in pairwise(revisions) if not next_.startswith(one)]
     if others:
         what = f"{commit!r} is the beginning of several commits that have sets: {', '.join(revisions)}"
-        raise FindingsError(what, hint="give more digits of the one that is meant")
+        raise FindingsError(what, hint="give more digits")
 
 
 def no_set_for(repo: str, commit: str, sets: Iterable[PatchSet]) -> str:

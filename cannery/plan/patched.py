@@ -20,7 +20,7 @@ from cannery.vocab import did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from cannery.patches.py_changes import Function
+    from cannery.patches.functions import Function
     from cannery.patches.sets import PatchSet
     from cannery.plan.source_step import SourceStep
     from cannery.recipe.recipe import Chosen, Recipe
@@ -156,7 +156,7 @@ def _patched_by(recipe: Recipe, name: str, keys: Mapping[str, str], own: Sequenc
     for one in providers(recipe):
         sets, edits = one.component.patch_sets, [edit for edit in one.component.edits if edit.component == name]
         if one.name in keys and (edits or (sets and name in sets.repos.values())):
-            told = [keys[one.name], sets.model_dump(mode="json") if sets else None]
+            told = [keys[one.name], sets.model_dump(mode="json", by_alias=True) if sets else None]
             yield PatchedBy(one.name, _digest([*told, [edit.model_dump(mode="json") for edit in edits]]))
     for found in own:
         yield PatchedBy(found.origin, _digest([[file.name, file.digest] for file in found.files]))

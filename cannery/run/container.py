@@ -1,4 +1,4 @@
-"""A container that reaches NPUs, as a value: `docker run`, compose files and Kubernetes manifests say it their way.
+"""A container that reaches NPUs, as a value: `docker run`, compose files and Kubernetes manifests are written from it.
 
 Explicit device nodes and driver mounts, or the Ascend Docker runtime in their place, never both. No `--privileged` (it
 exposes every card), and no host network unless it is asked for: neither is needed to reach an NPU.
@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from cannery.errors import UnableError, UsageError
 from cannery.host.npus import card_text
-from cannery.run.container_words import refuse_unfit_words
 from cannery.run.mounts import Found, Mount, beside, driver_mounts, network_mounts, ranktable_mounts
 from cannery.run.network import HOST_NETWORK, Interface, interface_env
 from cannery.run.user import RunAs, home_env, run_as_notes
+from cannery.vocab import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from cannery.catalog.catalog import ChipAccess
     from cannery.catalog.image_user import ImageUser
@@ -26,9 +27,22 @@ if TYPE_CHECKING:
 
 LONGEST_SHOWN = 80  # letters of a value, in a message
 _INDEX = re.compile(r"[0-9]{1,4}")
-# The runtime is told host numbers by the first; in a container cards count from 0, whatever their nodes are called, and
-# the second names some of those (case D06).
+# The runtime reads the host's numbers from the first; in a container cards count from 0, whatever their nodes are
+# called, and the second names some of those (case D06).
 GIVEN, VISIBLE = "ASCEND_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES"
+# Docker's own rule; every name that it takes becomes one of Kubernetes'.
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]+")
+_VARIABLE = re.compile(r"[^\s=\0]+")
+_MOST_PARTS = 3  # SRC, DST, options
+# A source that is no path is the name of a volume.
+_FOLDER = re.compile(r"/|\.\.?(?:/|$)")
+_VOLUME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]+")
+_OPTIONS = frozenset(
+    {
+        *("ro", "rw", "z", "Z", "copy", "nocopy", "consistent", "cached", "delegated"),
+        *("shared", "rshared", "slave", "rslave", "private", "rprivate"),
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -39,9 +53,9 @@ class RunRequest:
     the devices in place of single nodes; `volumes` and `env` are what docker takes after `-v` and `-e`; `terminal` asks
     for a terminal (standard input is handed on either way); `nodes` is how many such containers a job has. `network` is
     docker's word, with `interface` of the host's.
-    `trees` and `caches` are folders of the user's; `elsewhere` says that the command is to be carried to another host.
-    `user` is whom the image runs as, None for root; `run_as` is another one in its place. `platform` is the image's
-    where it is another than the engine's, which engines that store by containerd have to be told.
+    `trees` and `caches` are folders of the user's; `elsewhere`: the command is for another host.
+    `user` is the user of the image, None for root; `run_as` is another one in its place. `platform` is the image's
+    where the engine's is another: engines with containerd's image store need it.
     """
 
     image: str
@@ -83,7 +97,7 @@ class Container:
     `cards` is how many NPUs are in it, `devices` the nodes that bring them ((): `request.runtime` does), `driver` the
     mounts of the driver and of HCCL's files, `visible` the variables that name cards, `env` the rest (None: the value
     that the client's environment has). `group` is the nodes' one, which the container's user has to be in (None: root
-    needs none). `notes` says what this host lacks.
+    needs none). `notes` name what is missing on this host.
     """
 
     request: RunRequest
@@ -97,16 +111,16 @@ class Container:
 
     @property
     def mounts(self) -> tuple[Mount, ...]:
-        """Every mount that is not one of the user's own volumes, and that none of those takes the place of."""
+        """Every mount that is not one of the user's own volumes, and that none of those replaces."""
         return (*self.driver, *beside((*self.request.trees, *self.request.caches), self.request.volumes))
 
 
 def make_container(request: RunRequest, access: ChipAccess, host: HostNpus) -> Container:
     """Bind `request` to `host`.
 
-    Raises `UnableError` when NPUs are wanted and the host has no card, lacks a manager node, or lacks a card that was
-    named, `UsageError` for words that docker does not take (`refuse_unfit_words`), and for variables and options that
-    contradict each other. Paths that the host lacks are left out with a note: docker would make an empty folder of
+    Raises `UnableError` when NPUs are wanted and the host has no card, or a manager node or a card that is named is
+    missing, `UsageError` for words that docker does not take (`refuse_unfit_words`), and for variables and options that
+    contradict each other. Paths that do not exist are left out with a note: docker would make empty folders of
     them.
     """
     refuse_unfit_words(request.volumes, request.env, request.name)
@@ -126,7 +140,7 @@ def make_container(request: RunRequest, access: ChipAccess, host: HostNpus) -> C
         *(note for item in found for note in item.notes),
         *run_as_notes(request.run_as, request.user, len(cards)),
     )
-    # Root opens root's nodes as it is; another user does as a member of root's group, which is what stands on them.
+    # Root opens root's nodes; another user opens them as a member of root's group, which they belong to.
     group = None if host.group == 0 and request.is_root else host.group
     return Container(request, len(cards), nodes, group, driver, visible, env, notes)
 
@@ -166,10 +180,10 @@ def _chosen_cards(request: RunRequest, access: ChipAccess, host: HostNpus) -> tu
 
 
 def _visible(request: RunRequest, cards: tuple[int, ...], given: dict[str, str | None]) -> tuple[tuple[str, str], ...]:
-    """Return the variables that name cards. Raises `UsageError` where the user's own say otherwise."""
+    """Return the variables that name cards. Raises `UsageError` where the user's own contradict."""
     if GIVEN in given:
-        hint = "say it by NPUS (`--npus`); with `--runtime ascend` the variable follows from that"
-        raise UsageError(f"{GIVEN} tells the Ascend Docker runtime which cards a container gets", hint=hint)
+        hint = "choose cards by NPUS (`--npus`); with `--runtime ascend` the variable follows from that"
+        raise UsageError(f"{GIVEN} is how the Ascend Docker runtime learns which cards a container gets", hint=hint)
     found = [(GIVEN, ",".join(map(str, cards)))] if request.runtime else []
     wanted = given.get(VISIBLE)
     if VISIBLE not in given and request.cards is not None:
@@ -181,3 +195,48 @@ def _visible(request: RunRequest, cards: tuple[int, ...], given: dict[str, str |
             what = f"{VISIBLE}={_short(wanted)}: index {_short(', '.join(bad))} outside 0..{len(cards) - 1}"
             raise UsageError(what, hint="it counts the container's own cards from 0, whatever the host calls them")
     return tuple(found)
+
+
+def refuse_unfit_words(volumes: Iterable[str], env: Iterable[str], name: str | None) -> None:
+    """Raise `UsageError` for a volume, a variable or a name that no engine takes, or two volumes at one place."""
+    if name is not None and not _NAME.fullmatch(name):
+        hint = "two or more of letters, digits, `_`, `.` and `-`, a letter or digit first"
+        raise UsageError(f"--name: {name!r} is no name of a container", hint=hint)
+    for text in env:
+        if not _VARIABLE.fullmatch(text.partition("=")[0]):
+            hint = "NAME=VALUE, or NAME for its value in this shell; a name has no blanks"
+            raise UsageError(f"-e {text!r} names no variable", hint=hint)
+    targets: dict[PurePosixPath, str] = {}
+    for text in volumes:
+        target = volume_target(text)
+        if target in targets:
+            what = f"-v {targets[target]} and -v {text}: both are mounted at {target}"
+            raise UsageError(what, hint="give each its own target")
+        targets[target] = text
+
+
+def host_folder(text: str) -> str:
+    """Return the path of the host in a volume, "" for the name of a volume and where there is none."""
+    source, colon, _ = text.partition(":")
+    return source if colon and _FOLDER.match(source) else ""
+
+
+def volume_target(text: str) -> PurePosixPath:
+    """Return DST of docker's `[SRC:]DST[:OPTIONS]`. Raises `UsageError` for anything else."""
+    parts = text.split(":")
+    target = parts[min(1, len(parts) - 1)]
+    if not parts[0] or not target.startswith("/") or len(parts) > _MOST_PARTS:
+        hint = "SRC:DST[:ro], DST a path from / on; a path with a colon cannot be written like this"
+        raise UsageError(f"-v {text!r} is no volume", hint=hint)
+    if not _FOLDER.match(parts[0]) and not _VOLUME.fullmatch(parts[0]):
+        hint = (
+            "a folder that begins with / or ./ (the shell fills in `~` outside quotes alone), or the name of a volume"
+        )
+        raise UsageError(f"-v {text!r}: {parts[0]!r} is neither a folder nor the name of a volume", hint=hint)
+    unknown = [word for part in parts[2:] for word in part.split(",") if word not in _OPTIONS]
+    if unknown:
+        hint = did_you_mean(unknown[0], ("ro", "rw", "z", "Z"))
+        raise UsageError(f"-v {text!r}: {unknown[0]!r} is no option of a volume", hint=hint)
+    if not PurePosixPath(target).name:
+        raise UsageError(f"-v {text!r} would replace the whole image", hint="name a folder below /")
+    return PurePosixPath(target)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunCommand:
-    """Arguments after `docker`, and notes on what this host lacks."""
+    """Arguments after `docker`, and notes on what is missing on this host."""
 
     arguments: tuple[str, ...]
     notes: tuple[str, ...]
@@ -59,9 +59,9 @@ def docker_command(container: Container) -> RunCommand:
 
 
 def _mounted(mount: Mount, *, elsewhere: bool) -> tuple[str, str]:
-    """Return the option of a mount: for what may be missing one that fails, where docker's -v would make a folder.
+    """Return the option of a mount: --mount for a path that may be missing, where docker's -v would make a folder.
 
-    That is what is mounted on another host, or what nobody here has seen. It says paths with a colon too, which ends a
+    That is a path of another host, or one that cannot be read here. --mount also takes paths with a colon, which ends a
     path of -v.
     """
     if not (elsewhere or mount.unseen) and ":" not in mount.source + mount.target:

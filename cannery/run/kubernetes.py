@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from cannery.errors import UsageError
 from cannery.host.npus import NPU_SMI
-from cannery.run.container_words import volume_target
+from cannery.run.container import volume_target
 from cannery.run.network import ADDRESS, HOST_NETWORK
 
 if TYPE_CHECKING:
@@ -109,17 +109,19 @@ def _refuse_this_hosts(container: Container) -> None:
     request = container.request
     if request.trees:
         raise UsageError(
-            "--dev mounts a folder of this host, which a cluster has not", hint="SRC_<name>=dir builds it in"
+            "--dev mounts a folder of this host, which a cluster does not have", hint="SRC_<name>=dir builds it in"
         )
     shared = next((text for text in request.volumes if str(volume_target(text)) == SHM_PATH), None)
     if shared is not None:
-        what = f"-v {shared}: shared memory of {request.shm_size} stands there in a pod"
+        what = f"-v {shared}: a pod has its shared memory of {request.shm_size} there"
         raise UsageError(what, hint="leave it out; `shm_size` of the profile is how large it is")
     if request.network not in {None, HOST_NETWORK}:
-        raise UsageError(f"--network {request.network}: a pod has a network", hint="leave it out, or say host")
+        raise UsageError(f"--network {request.network}: a pod has a network", hint="leave it out, or use host")
     unset = [name for name, value in container.env if value is None]
     if unset:
-        raise UsageError(f"-e {unset[0]}: a cluster has not this host's environment", hint=f"write {unset[0]}=VALUE")
+        raise UsageError(
+            f"-e {unset[0]}: a cluster does not have this host's environment", hint=f"write {unset[0]}=VALUE"
+        )
 
 
 def size(text: str) -> str:
@@ -158,7 +160,7 @@ def _mounts(container: Container) -> Iterator[dict[str, Any]]:
 
 
 def _type(mount: Mount) -> str:
-    """Return what stands there on the host: of the driver, files have an ending and folders have none."""
+    """Return whether a path of the host is a file or a folder: files of the driver have a suffix, folders have none."""
     is_file = mount.source in NPU_SMI or PurePosixPath(mount.source).suffix
     return "File" if is_file else "Directory"
 

@@ -1,4 +1,4 @@
-"""Paths of a host that stand in a container: those that it has. Docker would make an empty folder of a missing one."""
+"""Paths of a host that are mounted into a container, if they exist: docker makes an empty folder of a missing one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Mount:
-    """A path of the host that stands in the container; `unseen`: whether the host has it is not known here."""
+    """A path of the host that is mounted into the container; `unseen`: whether it exists is not known here."""
 
     source: str
     target: str
@@ -31,28 +31,28 @@ class Mount:
 
 @dataclass(frozen=True)
 class Found:
-    """The mounts that a host has, and a note on each that it lacks or that is left out."""
+    """The mounts that a host has, and a note on each one that is missing or left out."""
 
     mounts: tuple[Mount, ...] = ()
     notes: tuple[str, ...] = ()
 
 
 def beside(mounts: Iterable[Mount], volumes: Iterable[str]) -> tuple[Mount, ...]:
-    """Return the mounts that stand neither at nor below the target of a volume (as docker's -v has it).
+    """Return the mounts that are neither at nor below the target of a volume (written as for docker's -v).
 
-    Docker refuses two at one place, and the user's own is the one that is meant.
+    Docker refuses two at one place, and the user's own counts.
     """
     targets = [PurePosixPath(volume.split(":")[min(1, volume.count(":"))]) for volume in volumes]
     return tuple(mount for mount in mounts if not any(PurePosixPath(mount.target).is_relative_to(t) for t in targets))
 
 
 def driver_mounts(access: ChipAccess, host: HostNpus) -> Found:
-    """Return the driver's files and npu-smi, which goes where the image's PATH finds it, wherever the host keeps it."""
+    """Return the driver's files and npu-smi, mounted where the image's PATH finds it, wherever the host keeps it."""
     found = _present(access.mounts, host)
     if host.npu_smi is not None:
         return Found((*found.mounts, Mount(host.npu_smi, NPU_SMI[0], read_only=True)), found.notes)
     hidden = [path for path in NPU_SMI if path in host.hidden]
-    why = f"you may not look at {', '.join(hidden)}" if hidden else "this host has no npu-smi"
+    why = f"you cannot read {', '.join(hidden)}" if hidden else "this host has no npu-smi"
     return Found(found.mounts, (*found.notes, f"{why}: not mounted"))
 
 
@@ -83,8 +83,8 @@ def _present(paths: Iterable[str], host: HostNpus) -> Found:
     notes = [f"this host has no {place}: not mounted" for place in absent]
     if hidden:
         notes.append(
-            f"you may not look at {', '.join(hidden)}: mounted unseen, and docker names what is missing; "
-            "as root, `build.py doctor` looks at all of it"
+            f"you cannot read {', '.join(hidden)}: mounted all the same, and docker names what is missing; "
+            "`build.py doctor` as root reads all of it"
         )
     mounts = (mount for path in wanted if path in host.paths | host.hidden for mount in _of(path, host))
     return Found(tuple(mounts), tuple(notes))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def printed(form: RunFormat, container: Container, access: ChipAccess, plan: Plan) -> str:
     """Return the text that starts `container`, the image of `plan`, with its line end.
 
-    Raises `UsageError` for what that form cannot say.
+    Raises `UsageError` for what that form cannot express.
     """
     if form is RunFormat.DOCKER:
         return f"{docker_command(container)}\n"
@@ -68,17 +68,17 @@ def printed_notes(
 
 
 def _beyond(request: RunRequest, access: ChipAccess, host: HostNpus) -> list[str]:
-    """Say which of the cards that were named the chip's model has not; a Box16 and the like have more than it."""
+    """Return a note on named cards that the chip's model does not have; a Box16 and the like have more."""
     beyond = [card for card in request.cards or () if card >= access.cards and card not in host.cards]
     if not beyond or not request.npu:
         return []
     which = f"card{'s' if len(beyond) > 1 else ''} {card_text(beyond)}"
     model = f"the chip's model has {access.cards}, 0-{access.cards - 1}"
-    return [f"{which}: {model}; docker refuses those that the other host has not (ls /dev/davinci*)"]
+    return [f"{which}: {model}; docker refuses those that the other host does not have (ls /dev/davinci*)"]
 
 
 def _guessed_group(container: Container, host: HostNpus) -> list[str]:
-    """Say that the nodes' group is the driver's usual one, where this host has no node to read it from."""
+    """Return a note that the nodes' group is the driver's usual one, where this host has no node to read it from."""
     if container.group is None or host.cards:
         return []
     what = f"group {container.group} is the one that the driver's installer usually makes (HwHiAiUser)"
@@ -127,7 +127,7 @@ def _of_ray(ray: Ray) -> list[str]:
 
 
 def _counted(cards: tuple[int, ...]) -> str:
-    """Say how many cards a pod asks for; a bare number above 1 may have been meant as how many."""
+    """Return a note on how many cards a pod asks for; a bare number above 1 may be meant as a count."""
     if len(cards) == 1 and cards[0] > 1:
         number = cards[0]
         meant = f"NPUS={number} names card {number}, and {card_text(range(number))} asks for {number}"

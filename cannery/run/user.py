@@ -1,4 +1,4 @@
-"""Whom a container runs as, where that is another than the image says (case U01)."""
+"""The user that a container runs as, where it is another one than the image's (case U01)."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 # Every distribution has them in /etc/passwd: root and nobody.
 NAMED = frozenset({0, 65534})
 REPORT = "vllm-project/vllm-ascend issue 9490"
-# The home of who cannot write the image's: every image has it, and every user writes there.
+# The home of a user who cannot write the image's: every image has it, and every user can write it.
 ANY_HOME = "/tmp"  # noqa: S108 - in a container of one user
 
 
 @dataclass(frozen=True)
 class RunAs:
-    """A user and a group by number, and how docker is told of them."""
+    """A user and a group by number; `name` is what docker's --user takes."""
 
     name: str
     uid: int
@@ -33,7 +33,7 @@ class RunAs:
 def parse_run_as(text: str, user: ImageUser | None) -> RunAs:
     """Read `UID[:GID]` for an image of `user` (None: root's). Without a group it is the one that docker takes.
 
-    Raises `UsageError` for names: which number one has, only the image knows, and a cluster asks for the number.
+    Raises `UsageError` for names: which number one has, only the image knows, and a cluster needs the number.
     """
     match = re.fullmatch(r"([0-9]+)(?::([0-9]+))?", text)
     uid, gid = (uid_of(match[1]), uid_of(match[2] or "0")) if match else (None, None)
@@ -55,13 +55,13 @@ def home_env(run_as: RunAs | None, user: ImageUser | None) -> dict[str, str]:
 
 
 def run_as_notes(run_as: RunAs | None, user: ImageUser | None, cards: int) -> Iterator[str]:
-    """Give what such a user lacks in an image of `user`, with so many cards."""
+    """Give a note on each thing that such a user is missing in an image of `user`, with so many cards."""
     if run_as is None or run_as.uid == 0:
         return
     if user is None:
         what = f"uid {run_as.uid} has no home and no place for caches there (`user` in its profile)"
-        yield f"the image is root's: {what}; HOME is {ANY_HOME}, unless -e says another"
+        yield f"the image is root's: {what}; HOME is {ANY_HOME}, unless -e sets another"
     elif home_env(run_as, user):
-        yield f"{run_as.name} cannot write {user.home}: HOME is {ANY_HOME}, unless -e says another"
+        yield f"{run_as.name} cannot write {user.home}: HOME is {ANY_HOME}, unless -e sets another"
     if cards > 1 and run_as.uid not in NAMED | ({user.uid} if user else set()):
         yield f"uid {run_as.uid} has no name in the image: HCCL between several cards fails for such a user ({REPORT})"

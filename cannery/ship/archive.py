@@ -1,6 +1,6 @@
-"""The file beside an archive that says what it is: `FILE.json` (docs/archive.schema.json). Pure.
+"""The side file of an archive, `FILE.json` (docs/archive.schema.json): what the archive is. Pure.
 
-It is written last. So an archive without one, or with one that does not fit, was cut off, changed or left behind.
+It is written last: an archive without one, or with one that does not fit, was cut off, changed or left behind.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class Held:
 
 @dataclass(frozen=True)
 class SideFile:
-    """What stands beside an archive: its name, bytes and hex SHA-256, and the image in it.
+    """A side file: the archive's name, bytes and hex SHA-256, and the image in it.
 
-    `base` is the image that a bundle's loader needs on the engine, None for what is complete.
+    `base` is the image that a bundle's loader needs on the engine, None for a complete archive.
     """
 
     kind: Kind
@@ -53,7 +53,7 @@ def side_text(side: SideFile) -> str:
 
 
 def read_side(text: str, where: str) -> SideFile:
-    """Read a side file; raise `FindingsError` for what is none."""
+    """Read a side file. Raises `FindingsError`."""
     try:
         value = json.loads(text)
         if value["schema"] != SCHEMA:
@@ -66,7 +66,7 @@ def read_side(text: str, where: str) -> SideFile:
         return SideFile(kind, str(value["file"]), size, sha256, _held(value["image"]), base)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         hint = "copy it again with its archive, or make both again"
-        raise FindingsError("it is no side file of an archive of Cannery's", where=where, hint=hint) from error
+        raise FindingsError("it is no side file of a Cannery archive", where=where, hint=hint) from error
 
 
 def _held(value: dict[str, Any]) -> Held:
@@ -80,7 +80,7 @@ def _held(value: dict[str, Any]) -> Held:
 
 
 def file_faults(side: SideFile, size: int, sha256: str) -> tuple[str, ...]:
-    """Return in which ways a file of `size` bytes and that hex SHA-256 is not the one that the side file tells of."""
+    """Return how a file of `size` bytes and that hex SHA-256 differs from the one that the side file describes."""
     if size != side.bytes:
         words = "cut off" if size < side.bytes else "another file"
         return (f"it has {size} bytes in place of {side.bytes}: {words}",)

@@ -1,4 +1,4 @@
-"""What a bundle says of itself: `cannery.json` in it, its index and its sums. Pure.
+"""The layers of a bundle, and its documents: `cannery.json`, its index and its sums. Pure.
 
 A bundle is a tar: the loader script, blobs by digest as in an OCI layout, and these documents. A complete one is an OCI
 layout and a Docker archive too, so that other tools can read it.
@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from cannery import __version__
+from cannery.util.image_reference import split_tag
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,7 +24,7 @@ INDEX_TYPE = "application/vnd.oci.image.index.v1+json"
 CONFIG_TYPE = "application/vnd.oci.image.config.v1+json"
 LAYER_TYPE = "application/vnd.oci.image.layer.v1.tar+gzip"
 LOADER = "load.py"
-# The loader, which stands alone, has these two of its own.
+# The loader, which needs no Cannery, has its own copy of these two.
 ABOUT = "cannery.json"
 SCHEMA = 1
 
@@ -38,6 +39,15 @@ class PackedLayer:
     sha256: str
 
 
+def new_layers(image: Sequence[str], base: Sequence[str]) -> tuple[str, ...]:
+    """Return the diff ids of `image` that are not in `base`, each once, lowest first.
+
+    The loader takes the others out of the older image: an engine knows a layer by everything below it too.
+    """
+    known = set(base)
+    return tuple(dict.fromkeys(layer for layer in image if layer not in known))
+
+
 def blob(sha256: str) -> str:
     """Return the member's name of a content by its hex SHA-256."""
     return f"blobs/sha256/{sha256}"
@@ -46,7 +56,7 @@ def blob(sha256: str) -> str:
 def documents(
     image: Held, base: Held | None, config: bytes, layers: Sequence[PackedLayer], sums: Mapping[str, str]
 ) -> tuple[tuple[str, bytes], ...]:
-    """Return (member, content) of what stands behind the layers, in order; `sums` are {member: hex SHA-256} so far."""
+    """Return (member, content) of what comes after the layers, in order; `sums` are {member: hex SHA-256} so far."""
     config_sum = hashlib.sha256(config).hexdigest()
     about = {
         "schema": SCHEMA,
@@ -103,7 +113,7 @@ def _layout(image: Held, config: bytes, layers: Sequence[PackedLayer]) -> tuple[
 def _names(reference: str) -> dict[str, str]:
     """Return the annotations that name an image: containerd's full name, and OCI's tag."""
     full = reference if "/" in reference else f"docker.io/library/{reference}"
-    return {"io.containerd.image.name": full, "org.opencontainers.image.ref.name": reference.rpartition(":")[2]}
+    return {"io.containerd.image.name": full, "org.opencontainers.image.ref.name": split_tag(reference)[1]}
 
 
 def _json(value: Any) -> bytes:  # noqa: ANN401 - JSON

@@ -1,4 +1,4 @@
-"""Where an image of ours stands in a registry, what is there of it already, and what may be put there. Pure.
+"""Where an image is in a registry, what is there already, and what may be put there. Pure.
 
 An image is published as `REGISTRY/<profile>:<tag>`. Two architectures share a tag as one index (CONTRACTS, "Tags").
 """
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 INDEX_TYPE = "application/vnd.oci.image.index.v1+json"
 LIST_TYPE = "application/vnd.docker.distribution.manifest.list.v2+json"
 DOCKER_MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
-# Also `Ascend-cann-atb : 8.1.RC1`; not the date or the count of five numbers that stands beside it in some files.
+# Also `Ascend-cann-atb : 8.1.RC1`; not the date or the five numbers that are beside it in some files.
 _CANN = re.compile(r"(?<![\d.])(\d+\.\d+\.(?:rc)?\d+(?:\.(?:b\d+|(?:alpha|beta)\d+))?)(?![\d.])", re.IGNORECASE)
 # Tags of other plans that a message names.
 NEAR_SHOWN = 5
-HINT = "REGISTRY is host[:port][/path], as registry.example/team; the profile's name and tag are put behind it"
+HINT = "REGISTRY is host[:port][/path], as registry.example/team; the profile's name and tag are appended"
 
 
 def parse_registry(text: str | None) -> str:
-    """Return REGISTRY as it is put before a name; raise `UsageError` for what is none, or is a whole reference.
+    """Return REGISTRY as it is put before a name. Raises `UsageError`.
 
-    What was typed is in no message: passwords and tokens are put where they do not belong in many ways.
+    The message does not repeat the text: people put passwords and tokens in it.
     """
     if not text:
         raise UsageError("REGISTRY is not set", hint=HINT)
@@ -40,8 +40,8 @@ def parse_registry(text: str | None) -> str:
         raise UsageError(f"REGISTRY: {reference_fault(text) or 'it has no digest'}", hint=HINT)
     cleaned = text.rstrip("/")
     if ":" in cleaned.partition("/")[2]:
-        raise UsageError("REGISTRY: it is no place for images: it has a tag, or a : in its path", hint=HINT)
-    # `myhost` alone would be read as a user of docker.io, and so it is left; `host:port` is a host.
+        raise UsageError("REGISTRY: it has a tag, or a : in its path", hint=HINT)
+    # `myhost` alone is a user of docker.io; `host:port` is a host.
     try:
         parse_reference(f"{cleaned}/x", "REGISTRY")
     except UsageError:
@@ -52,7 +52,7 @@ def parse_registry(text: str | None) -> str:
 def published_reference(registry: str, reference: str) -> str:
     """Return `registry/profile:tag` of a local `profile:tag`; a reference that has a registry is refused."""
     if "/" in reference:
-        raise UsageError(f"{reference!r} names a registry already", hint=HINT)
+        raise UsageError(f"{reference!r} already names a registry", hint=HINT)
     return f"{registry}/{reference}"
 
 
@@ -62,7 +62,7 @@ def arch_reference(reference: str, arch: str) -> str:
 
 
 def near_tags(wanted: ImageTag, found: Iterable[str]) -> tuple[str, ...]:
-    """Return tags of the same target with other plans, then of targets that differ in one word; the alias last."""
+    """Return tags of the same target with other plans, then of targets that differ in one part; the alias last."""
     known: list[tuple[int, str]] = []
     for text in found:
         try:
@@ -76,12 +76,12 @@ def near_tags(wanted: ImageTag, found: Iterable[str]) -> tuple[str, ...]:
 
 
 def near_words(wanted: ImageTag, found: Iterable[str]) -> str:
-    """Say what is near a tag that is not there: other plans of the same target, or that there are none."""
+    """Return what is near a missing tag, as text: tags of other plans."""
     near = near_tags(wanted, found)
     if not near:
-        return f"there is nothing for {wanted.alias} either"
+        return f"it has nothing for {wanted.alias} either"
     more = f" and {len(near) - NEAR_SHOWN} more" if len(near) > NEAR_SHOWN else ""
-    return f"there is, of other plans: {', '.join(near[:NEAR_SHOWN])}{more}"
+    return f"it has, of other plans: {', '.join(near[:NEAR_SHOWN])}{more}"
 
 
 def _apart(one: ImageTag, other: ImageTag) -> int:
@@ -92,10 +92,10 @@ def _apart(one: ImageTag, other: ImageTag) -> int:
 def merged_index(there: Published | None, arch: str, descriptor: Mapping[str, Any]) -> tuple[str, bytes]:
     """Return media type and text of the index that holds what is `there` for other architectures, and ours for `arch`.
 
-    An index of Docker's make stays one: some registries take no OCI index beside Docker manifests.
+    An index of Docker manifests has Docker's media type: some registries take no OCI index of them.
     """
     kept = [entry for entry in there.entries if entry.arch != arch] if there else []
-    # A manifest that stood alone had no need to say its platform.
+    # The descriptor of a manifest without an index has no platform.
     described = [{"platform": {"os": "linux", "architecture": one.arch}, **one.descriptor} for one in kept]
     described.append({**descriptor, "platform": {"os": "linux", "architecture": arch}})
     described.sort(key=lambda item: str(item["platform"]["architecture"]))
@@ -106,7 +106,7 @@ def merged_index(there: Published | None, arch: str, descriptor: Mapping[str, An
 
 
 def label_faults(labels: Mapping[str, str], profile: str, tag: ImageTag, target: str) -> tuple[str, ...]:
-    """Return in which ways an image's labels do not fit the tag that it shall be published under."""
+    """Return how an image's labels differ from the tag that it is to be published under."""
     wanted = {
         "org.opencontainers.image.version": str(tag),
         "org.cannery.profile": profile,
@@ -120,21 +120,23 @@ def label_faults(labels: Mapping[str, str], profile: str, tag: ImageTag, target:
     ]
     is_standin = labels.get("org.cannery.base.kind") == "standin"
     if is_standin and not tag.standin:
-        faults.insert(0, "it stands on the stand-in base, which is no CANN: such an image never goes under a real tag")
+        faults.insert(
+            0, "it is built on the stand-in base, which is no CANN: such an image is never pushed under a real tag"
+        )
     return tuple(faults)
 
 
 def version_fault(path: str, text: str | None, cann: str) -> str:
     """Return what is wrong with the CANN version file at `path` for a tag of `cann`; "" where it fits.
 
-    `version_dir` goes before an inner `Version` of another count; a build (8.5.0.b160) is one of its release.
+    `version_dir` is preferred to an inner `Version` of another numbering; a build (8.5.0.b160) is of its release.
     """
     if text is None:
         return f"it has no version file of CANN at {path}"
     lines = sorted(text.splitlines(), key=lambda line: not line.lower().startswith("version_dir"))
     found = next((match[1].lower() for line in lines for match in _CANN.finditer(line)), "no version")
-    said, wanted = (re.sub(r"\.b\d+$", "", one) for one in (found, cann.lower()))
-    return "" if said == wanted else f"{path} says CANN {found}, and the tag says {cann}"
+    has, wanted = (re.sub(r"\.b\d+$", "", one) for one in (found, cann.lower()))
+    return "" if has == wanted else f"{path} has CANN {found}, and the tag names {cann}"
 
 
 def push_fault(there: Published | None, arch: str, ids: Container[str]) -> str:
@@ -143,11 +145,11 @@ def push_fault(there: Published | None, arch: str, ids: Container[str]) -> str:
     if there is None or entry is None or there.has_image(arch, ids):
         return ""
     image = f"image {entry.config[:19]}…, " if entry.config else ""
-    return f"the tag is there for {arch} already, and is another image ({image}manifest {entry.manifest[:19]}…)"
+    return f"the tag already exists for {arch}, and is another image ({image}manifest {entry.manifest[:19]}…)"
 
 
 def ids_of(image_id: str, digests: Iterable[str], reference: str) -> frozenset[str]:
-    """Return what an image is known by: its id, and its digests (`RepoDigests`) in the repository of `reference`."""
+    """Return what identifies an image: its id, and its digests (`RepoDigests`) in the repository of `reference`."""
     mine = parse_reference(reference)
     known = map(parse_reference, digests)
     here = {one.digest or "" for one in known if (one.registry, one.repository) == (mine.registry, mine.repository)}

@@ -71,6 +71,12 @@ def split_digest(reference: str) -> tuple[str, str | None]:
     return named, digest or None
 
 
+def split_tag(reference: str) -> tuple[str, str]:
+    """Return a reference that has a tag and no digest without its tag, and the tag."""
+    named, _colon, tag = reference.rpartition(":")
+    return named, tag
+
+
 def pinned(reference: str, digest: str | None) -> str:
     """Return the reference that names exactly the image of `digest`; unchanged where none is known."""
     return f"{split_digest(reference)[0]}@{digest}" if digest else reference

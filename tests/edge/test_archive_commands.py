@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cannery.errors import ExitCode
-    from cannery.ship.io.archive import Part
 
 
 def digest(digit: str) -> str:
@@ -50,7 +49,7 @@ def context(folder: Path) -> Context:
 
 
 @pytest.mark.parametrize("command", [save_image, bundle])
-def test_a_place_that_takes_no_file_is_said_before_the_engine_is_asked(
+def test_a_place_that_takes_no_file_is_reported_before_the_engine_is_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Callable[[argparse.Namespace, Context], ExitCode]
 ) -> None:
     def asked(*_args: object) -> None:
@@ -82,7 +81,7 @@ def test_a_place_that_takes_no_file_is_said_before_the_engine_is_asked(
     ("command", "name", "needed"),
     [(save_image, "q.tar", "20,000"), (save_image, "q.tar.gz", "5,000"), (bundle, "q.tar", "5,000")],
 )
-def test_a_disk_that_cannot_hold_it_is_said_before_a_byte_is_written(
+def test_a_disk_that_is_too_small_is_reported_before_a_byte_is_written(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     command: Callable[[argparse.Namespace, Context], ExitCode],
@@ -97,7 +96,7 @@ def test_a_disk_that_cannot_hold_it_is_said_before_a_byte_is_written(
 
     large = replace(OTHER, size=20 * 10**9)
     monkeypatch.setattr(save, "_held", lambda *_: (CLIENT, large, HELD))
-    monkeypatch.setattr(save, "engine_info", asked)
+    monkeypatch.setattr(save, "platform_parameter", asked)
     monkeypatch.setattr(disk, "_free", lambda _: 4_999_000_000)
     path = tmp_path / "new" / name
     with pytest.raises(UnableError, match=f"disk for {name}: {needed} MB needed, 4,999 MB free"):
@@ -110,17 +109,17 @@ def test_a_disk_that_cannot_hold_it_is_said_before_a_byte_is_written(
         command(argparse.Namespace(output=str(path), since="x"), context(tmp_path))
 
 
-def test_another_image_than_the_side_file_says_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_image_than_in_the_side_file_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(load, "find_image", lambda _client, _reference: OTHER)
-    with pytest.raises(FindingsError, match="another image than its side file says") as caught:
+    with pytest.raises(FindingsError, match="another image than its side file describes") as caught:
         load._loaded(context(tmp_path), CLIENT, HELD, ("stack:1",), "x.tar")
     assert (caught.value.where, "copy both again" in caught.value.hint) == ("x.tar", True)
     monkeypatch.setattr(load, "find_image", lambda _client, _reference: None)
-    with pytest.raises(UnableError, match="lost it"):
+    with pytest.raises(UnableError, match="no longer has it"):
         load._loaded(context(tmp_path), CLIENT, HELD, ("stack:1",), "x.tar")
 
 
-def test_a_bundle_of_another_image_than_its_side_file_says_is_not_loaded(
+def test_a_bundle_of_another_image_than_its_side_file_describes_is_not_loaded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, made = write(tmp_path)
@@ -128,7 +127,7 @@ def test_a_bundle_of_another_image_than_its_side_file_says_is_not_loaded(
     engine: Any = SimpleNamespace(command=lambda: ("/nowhere/docker",), client_env=dict)
     with Bundle(str(path)) as opened:
         assert opened.layers == list(made.layers)
-        with pytest.raises(FindingsError, match="another image than its side file says"):
+        with pytest.raises(FindingsError, match="another image than its side file describes"):
             load._load_bundle(context(tmp_path), engine, opened, side)
 
 
@@ -173,11 +172,8 @@ def write(folder: Path) -> tuple[Path, Held]:
     image = Held(digest("7"), "linux/amd64", ("stack:1",), (f"sha256:{diff_id}",))
     path = folder / "x.tar"
 
-    def side(part: Part) -> SideFile:
-        return SideFile("bundle", path.name, part.bytes, part.sha256, image)
-
-    with whole_file(path, side) as part:
-        made = write_bundle(part, image, None, iter([saved.getvalue()]), lambda _: None)
+    with whole_file(path, "bundle") as part:
+        part.image = made = write_bundle(part, image, None, iter([saved.getvalue()]))
     return path, made
 
 

@@ -5,39 +5,55 @@ from __future__ import annotations
 import errno
 import gzip
 import hashlib
+import io
 import os
+import tarfile
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 import pytest
 
 from cannery.errors import ExitCode, FindingsError, UnableError, UsageError
-from cannery.ship.archive import Held, SideFile
+from cannery.ship.archive import Held
 from cannery.ship.io import archive as archive_file
-from cannery.ship.io.archive import Part, check_file, packer, read_side_of, side_path, whole_file, write_tar
+from cannery.ship.io.archive import check_file, check_members, packer, read_side_of, side_path, whole_file, write_tar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 IMAGE = Held(f"sha256:{'1' * 64}", "linux/amd64", ("stack:1",), (f"sha256:{'2' * 64}",))
 
 
-def side(part: Part) -> SideFile:
-    return SideFile("image", "x.tar", part.bytes, part.sha256, IMAGE)
+@dataclass
+class View:
+    """Keeps what it is to show."""
+
+    seen: list[int]
+
+    def moved(self, count: int) -> None:
+        self.seen.append(count)
+
+    def state(self, _state: object) -> None:
+        raise AssertionError
 
 
 def write(path: Path, data: bytes = b"content") -> None:
-    with whole_file(path, side) as part:
+    with whole_file(path, "image") as part:
+        part.image = IMAGE
         part.write(data[:3])
         part.write(data[3:])
 
 
-def test_a_file_and_what_is_said_of_it(tmp_path: Path) -> None:
+def test_a_file_and_its_side_file(tmp_path: Path) -> None:
     path = tmp_path / "new/x.tar"
     write(path)
     found = read_side_of(path)
     assert found is not None
     assert (found.bytes, found.sha256) == (7, hashlib.sha256(b"content").hexdigest())
-    seen: list[int] = []
-    check_file(path, found, seen.append)
-    assert seen == [7]
+    view = View([])
+    check_file(path, found, view)
+    assert view.seen == [7]
     assert sorted(one.name for one in path.parent.iterdir()) == ["x.tar", "x.tar.json"]
 
 
@@ -51,7 +67,7 @@ def test_another_file_is_refused(tmp_path: Path, content: bytes, words: str) -> 
     found = read_side_of(path)
     assert found is not None
     with pytest.raises(FindingsError, match=words) as caught:
-        check_file(path, found, lambda _: None)
+        check_file(path, found, View([]))
     assert caught.value.where == str(path)
 
 
@@ -59,7 +75,7 @@ def test_a_failure_leaves_the_pair_that_was_there(tmp_path: Path) -> None:
     path = tmp_path / "x.tar"
     write(path)
     before = (path.read_bytes(), side_path(path).read_bytes())
-    with pytest.raises(KeyError), whole_file(path, side) as part:
+    with pytest.raises(KeyError), whole_file(path, "image") as part:
         raise KeyError(part.write(b"half"))
     assert (path.read_bytes(), side_path(path).read_bytes()) == before
     assert not (tmp_path / "x.tar.part").exists()
@@ -93,7 +109,8 @@ def test_what_a_killed_run_left_is_not_gone_on_with(tmp_path: Path) -> None:
 
 def test_one_run_a_file(tmp_path: Path) -> None:
     path = tmp_path / "x.tar"
-    with whole_file(path, side) as part:
+    with whole_file(path, "image") as part:
+        part.image = IMAGE
         part.write(b"first")
         with pytest.raises(UsageError, match="another run writes this file"):
             write(path)
@@ -101,22 +118,18 @@ def test_one_run_a_file(tmp_path: Path) -> None:
     assert path.read_bytes() == b"first run"
 
 
-def test_one_that_another_run_renames_before_the_lock_is_opened_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_another_run_just_renamed_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "x.tar"
-    hold, turns = archive_file._hold, list[int]()
+    hold = archive_file._hold
 
     def late(stream: IO[bytes], part: Path) -> None:
-        if not turns:
-            part.replace(path)
-        turns.append(1)
+        part.replace(path)
         hold(stream, part)
 
     monkeypatch.setattr(archive_file, "_hold", late)
-    write(path)
-    assert (path.read_bytes(), len(turns)) == (b"content", 2)
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["x.tar", "x.tar.json"]
+    with pytest.raises(UsageError, match="another run writes this file"):
+        write(path, b"another")
+    assert path.read_bytes() == b""
 
 
 def test_a_folder_that_cannot_be(tmp_path: Path) -> None:
@@ -143,8 +156,9 @@ def test_packing_by_suffix_gives_the_same_bytes_each_time(tmp_path: Path, name: 
     path = tmp_path / name
     blocks = [b"a" * 5000, bytes(1024)]
     for _ in range(2):
-        with whole_file(path, side) as part:
-            write_tar(part, blocks, packer(path), lambda _: None)
+        with whole_file(path, "image") as part:
+            part.image = IMAGE
+            write_tar(part, blocks, packer(path))
         found = part.sha256
     content = path.read_bytes()
     assert hashlib.sha256(content).hexdigest() == found
@@ -161,7 +175,36 @@ def test_other_suffixes_are_refused_with_those_that_are_known(tmp_path: Path, na
 
 def test_a_broken_side_file_is_named(tmp_path: Path) -> None:
     path = tmp_path / "x.tar"
+    os.mkfifo(side_path(path))
+    with pytest.raises(FindingsError, match="no plain file"):
+        read_side_of(path)
+    side_path(path).unlink()
     side_path(path).write_bytes(b"\xff\xfe")
     with pytest.raises(FindingsError) as caught:
         read_side_of(path)
     assert caught.value.where == f"{path}.json"
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+@pytest.mark.parametrize("kind", [tarfile.FIFOTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE])
+def test_an_archive_with_a_pipe_or_device_is_refused(
+    tmp_path: Path, kind: bytes, pack: Callable[[bytes], bytes]
+) -> None:
+    """The engine would open it, and wait for ever."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as tar:
+        tar.addfile(tarfile.TarInfo("blobs"))
+        pipe = tarfile.TarInfo("manifest.json")
+        pipe.type = kind
+        tar.addfile(pipe)
+    path = tmp_path / "x.tar"
+    path.write_bytes(pack(out.getvalue()))
+    with pytest.raises(FindingsError, match=r"manifest\.json"):
+        check_members(path)
+
+
+def test_other_broken_archives_are_left_to_the_engine(tmp_path: Path) -> None:
+    path = tmp_path / "x.tar"
+    for content in (b"", b"x" * 3000, b"\x1f\x8b" + b"x" * 3000, gzip.compress(bytes(9000))[:-9]):
+        path.write_bytes(content)
+        check_members(path)

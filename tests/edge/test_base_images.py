@@ -17,7 +17,8 @@ from stub_registry import REPOSITORY, TAG, StubRegistry, sha
 from cannery.base.io import find as base_images
 from cannery.base.io.find import Search, find_base
 from cannery.base.real import BaseImage, BaseNeed
-from cannery.engine.io.registry_calls import Access, Limits
+from cannery.engine.io.login import Login
+from cannery.engine.io.registry import Access, Limits
 from cannery.errors import CanneryError, ExitCode, FindingsError, NetworkError, UsageError
 from cannery.util.io.pip_settings import PipSettings
 from cannery.vocab import Arch, BaseKind
@@ -69,12 +70,16 @@ class Engine:
             raise docker.errors.ImageNotFound("No such image")
         return SimpleNamespace(attrs=self.holds[reference])
 
-    def get_registry_data(self, reference: str) -> SimpleNamespace:
+    @property
+    def api(self) -> Engine:
+        return self
+
+    def inspect_distribution(self, reference: str, _login: dict[str, Any]) -> dict[str, Any]:
         time.sleep(self.stall)
         found = self.learns.get(reference, docker.errors.APIError("500", explanation="no such host"))
         if isinstance(found, Exception):
             raise found
-        return SimpleNamespace(attrs=found)
+        return dict(found)
 
 
 def image(arch: str = "amd64", *digests: str) -> dict[str, Any]:
@@ -96,8 +101,16 @@ class Finder:
     said: list[str] = field(default_factory=list)
 
     def __call__(self, wanted: BaseNeed) -> BaseImage:
-        access = Access(PipSettings(), lambda _: None, self.limits)
-        return find_base(wanted, Search(access, lambda: self.engine, self.said.append, self.other_builder))
+        access = Access(PipSettings(), lambda _: Login(), self.limits)
+        return find_base(
+            wanted,
+            Search(
+                access,
+                lambda: self.engine,  # type: ignore[arg-type,return-value] # what is asked of it
+                self.said.append,
+                self.other_builder,
+            ),
+        )
 
     def error(self, wanted: BaseNeed) -> CanneryError:
         with pytest.raises(CanneryError) as caught:
@@ -236,7 +249,7 @@ def test_the_engine_may_reach_what_this_host_does_not() -> None:
     assert "to the engine: it has the image for amd64, not for arm64" in error.what
 
 
-def test_what_the_engine_says_is_told() -> None:
+def test_the_message_of_the_engine_is_shown() -> None:
     error = Finder(Engine()).error(need(UNREACHED))
     assert f"  {UNREACHED}: host name not found; to the engine: no such host" in error.what.splitlines()
 
@@ -255,7 +268,7 @@ def test_an_image_that_the_engine_holds_serves_where_no_registry_gives_one() -> 
     assert found.config is not None
     assert found.config.env == {"A": "1"}
     assert find.said == [
-        f"base: {UNREACHED} ({DIGEST[:19]}…) as the engine holds it: no registry gives a newer one",
+        f"base: {UNREACHED} ({DIGEST[:19]}…) as the engine has it: no registry gives a newer one",
         "base: first.invalid/cann:1: host name not found",
         f"base: {UNREACHED}: host name not found",
     ]

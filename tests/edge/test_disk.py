@@ -10,7 +10,7 @@ import pytest
 from factories import plan
 from fake_daemon import Answer, FakeDaemon, message
 
-from cannery.base.io.base_room import base_bytes
+from cannery.base.io.find import base_bytes
 from cannery.base.real import BaseImage
 from cannery.build.io import disk
 from cannery.build.io.disk import check_cache_space, check_engine_space, check_output_space
@@ -45,7 +45,7 @@ def test_enough_room_is_silent(context: Context, tmp_path: Path, monkeypatch: py
     check_engine_space(engine(tmp_path), plan(), None)
 
 
-def test_a_full_cache_is_said_with_numbers(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_cache_is_reported_with_numbers(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
     free(monkeypatch, 0.3, 10)
     with pytest.raises(UnableError) as caught:
         check_cache_space(context.cache, plan())
@@ -55,7 +55,7 @@ def test_a_full_cache_is_said_with_numbers(context: Context, monkeypatch: pytest
     assert caught.value.code is ExitCode.UNABLE
 
 
-def test_a_full_engine_is_said_with_its_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_engine_is_reported_with_its_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     free(monkeypatch, 10, 0.25)
     with pytest.raises(UnableError, match=r"layers: [\d,]+ MB needed, 250 MB free") as caught:
         check_engine_space(engine(Path("/var/lib/docker")), plan(), None)
@@ -102,7 +102,7 @@ def test_what_an_engine_has_of_a_base_is_not_asked_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("packed", "needed"), [(False, "20,000"), (True, "5,000")])
-def test_an_archive_that_cannot_fit_is_said_with_numbers(
+def test_an_archive_that_cannot_fit_is_reported_with_numbers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, packed: bool, needed: str
 ) -> None:
     path = tmp_path / "not/there/q.tar"

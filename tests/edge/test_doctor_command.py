@@ -20,7 +20,7 @@ from cannery.host.facts import HostFacts
 from cannery.host.io import host_tree
 from cannery.host.io import look as host_facts
 from cannery.host.io.host_tree import below
-from cannery.host.io.look import read_facts
+from cannery.host.io.look import read_facts, read_tree
 from cannery.host.users import User
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def test_a_healthy_a2(doctor: Doctor, tmp_path: Path) -> None:
     assert checks["driver.version"][1].startswith("25.0.rc1.1 works with CANN 8.1.rc1 (")
     assert checks["driver.asked"][1] == "25.0.rc1.1; mindspeed-rl 2.0.0 asks for 25.0.rc1 or newer"
     assert checks["firmware.version"][1] == "7.7.0.1.231; the driver takes 6.4.0 to 6.4.99, 7.0.0 to 7.7.99"
-    assert checks["docker.runtime"][1].startswith(f"ascend, {host_trees.RUNTIME} (every container's")
+    assert checks["docker.runtime"][1].startswith(f"ascend, {host_trees.RUNTIME} (for every container")
     assert checks["kernel"][1] == "5.10.0-216.0.0.115.oe2203sp4.aarch64 (openEuler 22.03 (LTS-SP4), arm64)"
     assert {checks[name][0] for name in UNKNOWN_IN_A_TREE} == {"unknown"}
 
@@ -219,7 +219,7 @@ def test_the_text_has_a_line_a_check_and_the_next_step_below_it(doctor: Doctor, 
         "error    devices.cards   2 NPUs on the PCI bus, and no /dev/davinciN",
         "                         → install the Ascend driver, or install it again for this kernel; then restart",
     ]
-    assert "unknown  memory          /proc/meminfo is not there" in lines
+    assert "unknown  memory          /proc/meminfo is missing" in lines
     assert lines[-1] == "2 ok, 1 warning, 3 error, 6 unknown"
 
 
@@ -238,7 +238,7 @@ def test_wrong_use(doctor: Doctor, words: list[str], what: str) -> None:
     assert what in out
 
 
-def test_this_machine_is_looked_at_without_a_traceback(doctor: Doctor) -> None:
+def test_this_machine_is_read_without_a_traceback(doctor: Doctor) -> None:
     code, out = doctor.text("--json")
     report = json.loads(out)
     jsonschema.validate(report, SCHEMA)
@@ -252,7 +252,11 @@ def test_this_machine_is_looked_at_without_a_traceback(doctor: Doctor) -> None:
 
 
 def facts(root: Path, user: str | None = None) -> HostFacts:
-    return read_facts(read_context(ROOT), root, ["/dev/davinci_manager", "/usr/local/dcmi"], user)
+    paths = ["/dev/davinci_manager", "/usr/local/dcmi"]
+    if root is not None:
+        return read_tree(root, paths, user)
+    context = read_context(ROOT)
+    return read_facts(paths, user, context.cache, context.env)
 
 
 def test_links_are_followed_within_the_tree(tmp_path: Path) -> None:
@@ -298,7 +302,7 @@ def test_a_folder_that_may_not_be_read_stops_no_other_check(
     code, checks = doctor(healthy_a2(tmp_path))
     assert (code, not_ok(checks)) == (0, {"driver.files": "unknown", "driver.version": "unknown"})
     assert checks["driver.version"][1:] == (
-        "this user may not look at /usr/local/Ascend/driver/version.info",
+        "this user cannot read /usr/local/Ascend/driver/version.info",
         "run doctor as root",
     )
 
@@ -314,10 +318,16 @@ def test_a_driver_in_a_folder_that_no_file_system_can_have(doctor: Doctor, tmp_p
     ("path", "text", "check", "state", "message"),
     [
         ("etc/docker/daemon.json", "[" * 100_000, "docker.runtime", "error", "is nested too deep to be read: Docker"),
-        ("etc/docker/daemon.json", "[1]", "docker.runtime", "error", "is JSON, and no object: Docker does not start"),
-        ("etc/docker/daemon.json", "{", "docker.runtime", "error", "is no JSON: Docker does not start"),
+        (
+            "etc/docker/daemon.json",
+            "[1]",
+            "docker.runtime",
+            "error",
+            "is JSON, but not an object: Docker does not start",
+        ),
+        ("etc/docker/daemon.json", "{", "docker.runtime", "error", "is not JSON: Docker does not start"),
         ("etc/hccl_rootinfo.json", "[" * 100_000, "ranktable", "warning", "is nested too deep to be read"),
-        ("etc/hccl_rootinfo.json", "[1]", "ranktable", "warning", "is JSON, and no object"),
+        ("etc/hccl_rootinfo.json", "[1]", "ranktable", "warning", "is JSON, but not an object"),
         ("usr/local/Ascend/driver/version.info", "\x01\u20ac\x00", "driver.version", "unknown", "names no version"),
         ("usr/local/Ascend/driver/version.info", "Version=new\n", "driver.version", "unknown", "no version: 'new'"),
         ("usr/local/Ascend/driver/version.info", f"Version={'9' * 5000}\n", "driver.version", "unknown", "no version"),
@@ -327,7 +337,7 @@ def test_a_driver_in_a_folder_that_no_file_system_can_have(doctor: Doctor, tmp_p
         ("proc/mounts", f"tmpfs /dev/shm tmpfs size={'9' * 5000}k 0 0\n", "shm", "ok", "has"),
     ],
 )
-def test_files_with_anything_in_them_are_said_and_end_no_run(
+def test_broken_files_are_reported_and_stop_no_other_check(
     doctor: Doctor, tmp_path: Path, path: str, text: str, check: str, state: str, message: str
 ) -> None:
     tree = healthy_a2(tmp_path)
@@ -382,7 +392,7 @@ def test_files_that_are_none_are_passed_over(tmp_path: Path, spoil: Callable[[Pa
         ("sleep 60", "no answer within 0.2 s"),  # where the driver hangs, so does it
     ],
 )
-def test_what_npu_smi_says_is_taken_in_time(
+def test_the_answer_of_npu_smi_has_a_time_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, answer: str
 ) -> None:
     program = tmp_path / "npu-smi"

@@ -231,7 +231,7 @@ def test_without_start_nothing_is_started(short: Path) -> None:
 
 
 @pytest.mark.parametrize(("user", "message"), [(1000, "needs root"), (0, "Debian or Ubuntu; the host is other")])
-def test_host_that_cannot_is_told_what_to_install(
+def test_a_host_that_cannot_gets_what_to_install(
     short: Path, monkeypatch: pytest.MonkeyPatch, user: int, message: str
 ) -> None:
     def other() -> None:
@@ -245,7 +245,7 @@ def test_host_that_cannot_is_told_what_to_install(
     assert SAID == []
 
 
-def test_program_that_lacks_is_named_with_its_package(short: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_program_is_named_with_its_package(short: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     programs = short / "programs"
     programs.mkdir()
     for name in engine_requirements.PROGRAMS:
@@ -307,7 +307,7 @@ def test_docker_host_of_our_own_engine_means_our_own(short: Path, monkeypatch: p
         find(short, start=False, DOCKER_HOST=here.layout.host)
 
 
-def test_silent_engine_of_another_cache_is_told_apart(short: Path) -> None:
+def test_a_silent_engine_of_another_cache_has_its_own_hint(short: Path) -> None:
     host = Layout.of(short / "elsewhere").host
     with pytest.raises(UnableError) as caught:
         find(short, DOCKER_HOST=host)

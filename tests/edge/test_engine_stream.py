@@ -8,7 +8,9 @@ import json
 import re
 import socket
 import tarfile
-from contextlib import suppress
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import docker
@@ -16,15 +18,16 @@ import pytest
 from fake_daemon import Answer, FakeDaemon, events, message
 
 from cannery.build.io.transfer_view import BarView, transfer
-from cannery.context import Context
-from cannery.engine.io.client import StreamError, loading, told
-from cannery.engine.io.engine_stream import load, pull, push, save
+from cannery.engine.io.client import EngineError, load, load_error, pull, push, registry_error, save
 from cannery.engine.io.inspect import engine_info, find_image, plain_registries, platform_parameter
+from cannery.engine.io.login import Login
+from cannery.engine.io.registry import Access
 from cannery.engine.stream import StreamState, Trouble, apply_line
 from cannery.errors import ExitCode, FindingsError, NetworkError, UnableError
+from cannery.ship.io import registry as registry_images
 from cannery.ship.io.archive import packer, whole_file, write_tar
-from cannery.ship.io.registry import Place, again, place_of, published
-from cannery.vocab import Arch
+from cannery.ship.io.registry import Dock, _transfer, published
+from cannery.util.io.pip_settings import PipSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -97,27 +100,27 @@ def test_an_error_in_the_stream_is_one(
     daemon: FakeDaemon, client: docker.DockerClient, answer: Answer, words: str
 ) -> None:
     daemon.answers[PUSH] = [answer]
-    with pytest.raises(StreamError) as caught:
+    with pytest.raises(EngineError) as caught:
         pushed(client)
     assert words in caught.value.message
 
 
-def test_pull_and_load_tell_of_errors_too(daemon: FakeDaemon, client: docker.DockerClient) -> None:
+def test_pull_and_load_report_errors_too(daemon: FakeDaemon, client: docker.DockerClient) -> None:
     daemon.answers["POST /images/create"] = [
         events({"errorDetail": {"message": "no matching manifest for linux/arm64"}}),
         events({"status": "Downloading", "id": "a"}),
         events({"status": f"Digest: {DIGEST}"}),
     ]
-    with pytest.raises(StreamError) as caught:
+    with pytest.raises(EngineError) as caught:
         pull(client, REFERENCE, "linux/arm64", "me", View())
     assert caught.value.trouble is Trouble.PLATFORM
-    with pytest.raises(StreamError):
+    with pytest.raises(EngineError):
         pull(client, REFERENCE, "linux/arm64", "me", View())
     assert pull(client, REFERENCE, "linux/arm64", "me", View()).digest == DIGEST
     assert "platform=linux%2Farm64" in daemon.seen[-1][1]
     daemon.answers["POST /images/load"] = [events({"errorDetail": {"message": "invalid tar header"}}), events({})]
     for _ in range(2):  # the second says nothing at all
-        with pytest.raises(StreamError) as caught:
+        with pytest.raises(EngineError) as caught:
             load(client, [b"x"], View())
         assert caught.value.trouble is Trouble.ARCHIVE
 
@@ -139,17 +142,20 @@ def test_silence_beyond_the_sdks_patience(
     assert load(client, [b"x" * 10, b"y"], View()).loaded == ("a:1",)
     assert daemon.seen[-1][3] == 11
     path = tmp_path / "x.tar"
-    with path.open("wb") as out, save(client, ["a:1"], {}) as blocks:
+    with path.open("wb") as out, save(client, ["a:1"], {}, View()) as blocks:
         out.writelines(blocks)
     assert path.stat().st_size == 2048
 
 
 def test_an_engine_that_goes_away(daemon: FakeDaemon, client: docker.DockerClient) -> None:
     daemon.answers[PUSH] = [events({"status": "Pushing", "id": "a"}, cut=True)]
-    with pytest.raises(UnableError, match="the engine went away"):
+    with pytest.raises(UnableError, match="the connection to the engine was lost"):
         pushed(client)
     daemon.answers["GET /images/get"] = [Answer([b"x" * 100], cut=True)]
-    with pytest.raises(UnableError, match="the engine went away"), save(client, ["a"], {}) as blocks:
+    with (
+        pytest.raises(UnableError, match="the connection to the engine was lost"),
+        save(client, ["a"], {}, View()) as blocks,
+    ):
         list(blocks)
 
 
@@ -173,75 +179,92 @@ def test_a_saved_archive_that_ends_in_an_error_is_none(tmp_path: Path, tail: byt
     blocks = [tar_bytes()[:600], tail]
     with (
         pytest.raises(UnableError, match=words),
-        whole_file(path, lambda _: pytest.fail("it was called whole")) as part,
+        whole_file(path, "image") as part,
     ):
-        write_tar(part, blocks, packer(path), lambda _: None)
+        write_tar(part, blocks, packer(path))
     assert list(tmp_path.iterdir()) == []
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.waits: list[float] = []
+@dataclass
+class Pushing:
+    """Pushes of a plan to a registry, with the waits between them and the lines for the user."""
 
-    def __call__(self, seconds: float) -> None:
-        self.waits.append(seconds)
+    client: docker.DockerClient
+    host: str = "registry.example"
+    waits: list[float] = field(default_factory=list)
+    said: list[str] = field(default_factory=list)
+    shown: View = field(default_factory=View)
+
+    @property
+    def dock(self) -> Dock:
+        target = SimpleNamespace(arch="arm64")
+        plan: Any = SimpleNamespace(reference="stack:1", recipe=SimpleNamespace(target=target))
+        access = Access(PipSettings(), lambda _: Login())
+        return Dock(
+            self.client, plan, f"{self.host}/team", access, self.said.append, lambda *_: nullcontext(self.shown)
+        )
+
+    def __call__(self) -> None:
+        _transfer(self.dock, "push", REFERENCE, lambda view: push(self.client, REFERENCE, "me", view, {}))
 
 
-def place(client: docker.DockerClient, tmp_path: Path, host: str = "registry.example") -> Place:
-    context = Context(tmp_path, tmp_path / "cache", {"HOME": str(tmp_path)}, Arch.AMD64, is_terminal=False)
-    return place_of(context, client, f"{host}/team/stack:1", frozenset())
+@pytest.fixture
+def pushing(client: docker.DockerClient, monkeypatch: pytest.MonkeyPatch) -> Pushing:
+    found = Pushing(client)
+    monkeypatch.setattr(registry_images, "WAITS", (1.0, 2.0))
+    monkeypatch.setattr(registry_images, "time", SimpleNamespace(sleep=found.waits.append))
+    return found
 
 
-def test_what_may_pass_is_tried_again_with_longer_waits(
-    daemon: FakeDaemon, client: docker.DockerClient, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_may_pass_is_retried_with_longer_waits(daemon: FakeDaemon, pushing: Pushing) -> None:
     flaky = events({"errorDetail": {"message": "connection reset by peer"}})
     daemon.answers[PUSH] = [flaky, flaky, events(PUSHED)]
-    clock = Clock()
-    state = again(lambda: pushed(client), "push", place(client, tmp_path), waits=(1.0, 2.0, 4.0), sleep=clock)
-    assert (state.digest, clock.waits) == (DIGEST, [1.0, 2.0])
-    assert "push: connection reset by peer; again in 2 s" in capsys.readouterr().err
+    pushing()
+    assert pushing.waits == [1.0, 2.0]
+    assert "connection reset by peer; retry in 2 s" in pushing.said[-1]
 
 
-def test_after_the_last_wait_it_is_an_error(daemon: FakeDaemon, client: docker.DockerClient, tmp_path: Path) -> None:
+def test_after_the_last_wait_it_is_an_error(daemon: FakeDaemon, pushing: Pushing) -> None:
     daemon.answers[PUSH] = [events({"errorDetail": {"message": "EOF"}})]
-    clock = Clock()
-    with pytest.raises(StreamError, match="EOF"):
-        again(lambda: pushed(client), "push", place(client, tmp_path), waits=(1.0, 2.0), sleep=clock)
-    assert (len(daemon.paths("POST")), clock.waits) == (3, [1.0, 2.0])
+    with pytest.raises(NetworkError, match="EOF"):
+        pushing()
+    assert (len(daemon.paths("POST")), pushing.waits) == (3, [1.0, 2.0])
 
 
-def test_as_long_as_it_gets_further_it_goes_on(daemon: FakeDaemon, client: docker.DockerClient, tmp_path: Path) -> None:
+def test_as_long_as_it_gets_further_it_goes_on(daemon: FakeDaemon, pushing: Pushing) -> None:
     lost = {"errorDetail": {"message": "EOF"}}
     layers = [{"status": "Pushed", "id": f"l{n}"} for n in range(4)]
     daemon.answers[PUSH] = [
         *(events(*layers[:n], lost) for n in (0, 1, 1, 2, 3, 3)),
         events(*layers, PUSHED),
     ]
-    clock, view = Clock(), View()
-    state = again(
-        lambda: pushed(client, view),
-        "push",
-        place(client, tmp_path),
-        done=lambda: max((state.counts[0] for state in view.states), default=0),
-        waits=(1.0, 2.0),
-        sleep=clock,
-    )
-    assert (state.digest, clock.waits) == (DIGEST, [1.0, 1.0, 2.0, 1.0, 1.0, 2.0])
+    pushing()
+    assert pushing.waits == [1.0, 1.0, 2.0, 1.0, 1.0, 2.0]
 
 
-def test_a_registry_with_trouble_of_its_own_is_said() -> None:
-    error = told(StreamError("received unexpected HTTP status: 500 Internal Server Error"), "push", REFERENCE, str)
-    assert "full disk" in error.hint
-
-
-def test_a_wrong_password_is_not_tried_again(daemon: FakeDaemon, client: docker.DockerClient, tmp_path: Path) -> None:
+def test_a_wrong_password_is_not_retried(daemon: FakeDaemon, pushing: Pushing) -> None:
     daemon.answers[PUSH] = [events({"errorDetail": {"message": "unauthorized: authentication required"}})]
-    with pytest.raises(StreamError) as caught:
-        again(lambda: pushed(client), "push", place(client, tmp_path), sleep=lambda _: pytest.fail("it waited"))
-    assert len(daemon.paths("POST")) == 1
-    error = told(caught.value, "push", REFERENCE, str)
-    assert (error.code, "docker login" in error.hint) == (ExitCode.NETWORK, True)
+    with pytest.raises(NetworkError) as caught:
+        pushing()
+    assert (len(daemon.paths("POST")), pushing.waits) == (1, [])
+    assert (caught.value.code, "docker login" in caught.value.hint) == (ExitCode.NETWORK, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("received unexpected HTTP status: 500 Internal Server Error", "full disk"),
+        ("received unexpected HTTP status: 507 Insufficient Storage", "full disk"),
+        ("toomanyrequests: You have reached your unauthenticated pull rate limit", "wait a while"),
+        ("filesystem layer verification failed for digest sha256:1", "push --force"),
+        ("unexpected commit digest sha256:1, expected sha256:2: failed precondition", "push --force"),
+        ("failed to copy: r/x@sha256:1: not found: unknown", "push --force"),
+    ],
+)
+def test_trouble_of_the_registry_has_its_own_next_step(text: str, words: str) -> None:
+    error = registry_error(EngineError(text), "pull", REFERENCE, str)
+    assert (type(error), words in error.hint) == (NetworkError, True)
+    assert "docker login" not in error.hint
 
 
 @pytest.mark.parametrize(
@@ -251,11 +274,10 @@ def test_a_wrong_password_is_not_tried_again(daemon: FakeDaemon, client: docker.
         ("no space left on device", UnableError),
         ("EOF", NetworkError),
         ("no matching manifest for linux/arm64", NetworkError),
-        ("invalid diffID for layer 1", FindingsError),
     ],
 )
 def test_kinds_of_errors(text: str, kind: type[Exception]) -> None:
-    assert type(told(StreamError(text), "push", REFERENCE, str)) is kind
+    assert type(registry_error(EngineError(text), "push", REFERENCE, str)) is kind
 
 
 @pytest.mark.parametrize(
@@ -263,12 +285,12 @@ def test_kinds_of_errors(text: str, kind: type[Exception]) -> None:
     [("unexpected EOF", FindingsError), ("no space left on device", UnableError), ("permission denied", UnableError)],
 )
 def test_kinds_of_errors_of_a_load(text: str, kind: type[Exception]) -> None:
-    assert type(loading(StreamError(text), "x.tar", str)) is kind
+    assert type(load_error(EngineError(text), "x.tar", str)) is kind
 
 
-def test_secrets_in_what_an_engine_tells_are_masked() -> None:
-    error = told(
-        StreamError("proxy http://me:s3cret@proxy.example says no"), "push", "x", lambda t: t.replace("s3cret", "*")
+def test_secrets_in_messages_of_an_engine_are_masked() -> None:
+    error = registry_error(
+        EngineError("proxy http://me:s3cret@proxy.example says no"), "push", "x", lambda t: t.replace("s3cret", "*")
     )
     assert "s3cret" not in str(error)
 
@@ -285,14 +307,15 @@ CONTAINERD = {"DriverStatus": [["driver-type", "io.containerd.snapshotter.v1"]],
         (CONTAINERD, "1.45", "arm64", {}),
     ],
 )
-def test_a_foreign_platform_is_told_where_an_engine_can_be_told(
-    client: docker.DockerClient, info: dict[str, Any], api: str, arch: str, wanted: dict[str, str]
+def test_a_foreign_platform_is_named_where_an_engine_takes_it(
+    daemon: FakeDaemon, client: docker.DockerClient, info: dict[str, Any], api: str, arch: str, wanted: dict[str, str]
 ) -> None:
+    daemon.answers["GET /info"] = [Answer([json.dumps(info).encode()])]
     client.api._version = api
-    assert platform_parameter(client, info, arch, (1, 48)) == wanted
+    assert platform_parameter(client, arch, (1, 48)) == wanted
 
 
-def test_what_an_engine_says_of_images_and_itself(daemon: FakeDaemon, client: docker.DockerClient) -> None:
+def test_images_and_info_of_an_engine(daemon: FakeDaemon, client: docker.DockerClient) -> None:
     value = {
         "Id": DIGEST,
         "Architecture": "arm64",
@@ -319,7 +342,7 @@ def closed_port() -> int:
 
 
 def test_the_engine_is_asked_where_this_host_reaches_no_registry(
-    daemon: FakeDaemon, client: docker.DockerClient, tmp_path: Path
+    daemon: FakeDaemon, client: docker.DockerClient
 ) -> None:
     host = f"127.0.0.1:{closed_port()}"
     reference = f"{host}/team/stack:1"
@@ -333,7 +356,7 @@ def test_the_engine_is_asked_where_this_host_reaches_no_registry(
         message("unauthorized: authentication required", 401),
         message("dial tcp: connection refused", 500),
     ]
-    here = place(client, tmp_path, host)
+    here = Pushing(client, host).dock
     there = published(here, reference)
     assert there is not None
     assert (there.digest, [entry.arch for entry in there.entries]) == (DIGEST, ["arm64"])

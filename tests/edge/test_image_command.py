@@ -17,10 +17,11 @@ from stub_registry import REPOSITORY, TAG, StubRegistry
 from cannery.base.io import find as base_images
 from cannery.catalog.io.read import load_catalog
 from cannery.commands import image as image_command
+from cannery.commands import registry as registry_command
 from cannery.commands import verify as verify_command
 from cannery.commands.image import _tagged
 from cannery.context import Context, read_context
-from cannery.engine.io.client import StreamError
+from cannery.engine.io.client import EngineError
 from cannery.engine.io.containers import LABEL, owner
 from cannery.errors import BuildFailedError, ExitCode, NetworkError, UnableError
 from cannery.lock.io.store import bind
@@ -28,7 +29,7 @@ from cannery.lock.io.wheel_store import is_there, store_path
 from cannery.pipeline import BuildOptions, _overrides, whole_files
 from cannery.recipe.base_env import expand_env
 from cannery.recipe.recipe import Options
-from cannery.ship.io import shipping
+from cannery.ship.io import registry as registry_images
 from cannery.standin.io import rootfs
 from cannery.verify.io.run import Verified
 from cannery.vocab import Arch
@@ -98,7 +99,7 @@ def image(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytes
         raise UnableError("the engine was asked for")
 
     monkeypatch.setattr(image_command, "find_engine", no_engine)
-    monkeypatch.setattr(base_images, "running_client", lambda _context: None)
+    monkeypatch.setattr(base_images, "_running_client", lambda *_: None)
     with StubIndex() as index, StubRegistry() as first, StubRegistry() as second:
         small = make_small(tmp_path, index, capsys, monkeypatch)
         index.seen.clear()
@@ -258,7 +259,7 @@ def test_verify_expects_the_manifest_of_the_base_that_the_image_names(
             NetworkError("connection refused", where="registry.example"),
             "not reused: registry.example: connection refused",
         ),
-        (StreamError("the engine is cross"), "not reused: the engine is cross"),
+        (EngineError("the engine is cross"), "not reused: the engine is cross"),
     ],
 )
 def test_where_no_prebuilt_image_is_had_it_is_built(
@@ -272,8 +273,8 @@ def test_where_no_prebuilt_image_is_had_it_is_built(
     monkeypatch.setattr(image_command, "find_engine", lambda *_args, **_more: None)
     client = SimpleNamespace(images=SimpleNamespace(list=list))
     monkeypatch.setattr(image_command, "docker_client", lambda _engine: client)
-    monkeypatch.setattr(shipping, "dock_of", lambda *_args, **_more: dock)
-    monkeypatch.setattr(shipping, "pull_image", pulled)
+    monkeypatch.setattr(registry_command, "dock_of", lambda *_args, **_more: dock)
+    monkeypatch.setattr(registry_images, "pull_image", pulled)
     for registry in image.registries:
         registry.server.shutdown()
         registry.server.server_close()

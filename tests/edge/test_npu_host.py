@@ -55,7 +55,7 @@ def started(host: HostNpus) -> RunCommand:
     return run_command(RunRequest("i", "1g"), A2, host)
 
 
-def test_a_driver_that_is_closed_to_this_user_is_mounted_unseen_and_said(tree: Tree) -> None:
+def test_a_driver_that_this_user_cannot_read_is_mounted_with_a_note(tree: Tree) -> None:
     """The driver's installer gives it to HwHiAiUser's group alone, unless it installs for all."""
     closed = tree.root / ASCEND / "driver"
     closed.chmod(0o700)
@@ -68,8 +68,8 @@ def test_a_driver_that_is_closed_to_this_user_is_mounted_unseen_and_said(tree: T
         assert f"type=bind,source={path},target={path},readonly" in command.arguments, "-v would make a folder of it"
     assert "/usr/local/dcmi:/usr/local/dcmi:ro" in command.arguments
     (note,) = command.notes
-    assert note.startswith(f"you may not look at {LIB64}, {INFO}: mounted unseen, and docker names what is missing")
-    assert "as root, `build.py doctor`" in note
+    assert note.startswith(f"you cannot read {LIB64}, {INFO}: mounted all the same, and docker names what is missing")
+    assert "`build.py doctor` as root" in note
     assert lacking(A2, host) == ()
     assert seen(tree).hidden == frozenset(), "and open to root"
 
@@ -81,10 +81,10 @@ def test_a_closed_npu_smi_is_not_guessed_at(tree: Tree) -> None:
         host = seen(tree)
     closed.chmod(0o755)
     assert host.npu_smi is None
-    assert started(host).notes == ("you may not look at /usr/local/sbin/npu-smi: not mounted",)
+    assert started(host).notes == ("you cannot read /usr/local/sbin/npu-smi: not mounted",)
 
 
-def test_a_driver_that_is_installed_elsewhere_stands_where_images_look_for_it(tree: Tree) -> None:
+def test_a_driver_that_is_installed_elsewhere_is_mounted_where_images_look_for_it(tree: Tree) -> None:
     (tree.root / ASCEND).rename(tree.root / "opt")
     tree.write("etc/ascend_install.info", "Driver_Install_Path_Param=/opt\n")
     host = seen(tree)

@@ -11,10 +11,10 @@ from git_trees import Repo
 from test_patching import ENGINE_FILE, PATCHED_FILE, Stack, diff, made_stack, plugin_files
 
 from cannery.errors import UnableError, UsageError
-from cannery.patches.io.folder_reader import FolderReader
 from cannery.patches.io.folders import folder_sets
 from cannery.patches.io.new_set import patch_names
-from cannery.patches.io.patch_write import read_told, write_set, write_told_set
+from cannery.patches.io.trees import FolderReader
+from cannery.patches.io.write import read_summary_text, write_set, write_set_and_summary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -108,7 +108,7 @@ def test_words_of_port_are_read_alike_on_both_sides(stack: Stack, tmp_path: Path
     assert not out.exists()
     for words in (("main", upstream), (stack.commit, "main")):
         code, said = port(stack, *words)
-        assert (code, "'main' is no" in said) == (2, True), said
+        assert (code, "'main' is not a" in said) == (2, True), said
     code, said = port(stack, stack.commit, "--tree", str(tmp_path / "nothere"))
     assert (code, "nothere' does not exist" in said) == (2, True), said
 
@@ -151,23 +151,23 @@ def test_set_is_withdrawn_when_its_summary_cannot_be_written(tmp_path: Path) -> 
     told.mkdir()
     folder = tmp_path / "engine/abc"
     with pytest.raises(UnableError, match=r"patch_summary\.yaml: cannot be written: is a directory"):
-        write_told_set(folder, {"a.patch": b"a"}, told, "x")
+        write_set_and_summary(folder, {"a.patch": b"a"}, told, "x")
     assert not folder.exists()
     told.rmdir()
-    write_told_set(folder, {"a.patch": b"a"}, told, "x")
+    write_set_and_summary(folder, {"a.patch": b"a"}, told, "x")
     assert (told.read_text(), (folder / "a.patch").read_bytes()) == ("x", b"a")
 
 
 def test_summary_that_cannot_be_read_is_the_users(tmp_path: Path) -> None:
     told = tmp_path / "patch_summary.yaml"
-    assert read_told(told) == ""
+    assert read_summary_text(told) == ""
     told.write_bytes(b"# caf\xe9\n")
     with pytest.raises(UsageError, match=r"patch_summary\.yaml: is not UTF-8, from byte 5 on"):
-        read_told(told)
+        read_summary_text(told)
     told.unlink()
     told.mkdir()
     with pytest.raises(UsageError, match=r"patch_summary\.yaml: is a folder"):
-        read_told(told)
+        read_summary_text(told)
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe", b"[" * 600, b"a: 2020-13-45\n", b"patches: {}\nx: [\n"])
@@ -182,7 +182,7 @@ def test_new_beside_a_broken_summary_writes_nothing(stack: Stack, tmp_path: Path
     assert (out / "patch_summary.yaml").read_bytes() == content
 
 
-def test_folder_has_no_file_behind_a_link(tmp_path: Path) -> None:
+def test_links_in_a_folder_are_not_followed(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "real/a.py").write_text("a\n")
     (tmp_path / "file.py").symlink_to("real/a.py")
@@ -194,14 +194,14 @@ def test_folder_has_no_file_behind_a_link(tmp_path: Path) -> None:
         assert reader.read(path) is None, path
     (tmp_path / "root").symlink_to(tmp_path)
     assert FolderReader(tmp_path / "root").read("real/a.py") == b"a\n", "how the folder itself is named is free"
-    with pytest.raises(UsageError, match=r"a\.py' is no folder"):
+    with pytest.raises(UsageError, match=r"a\.py' is not a folder"):
         FolderReader(tmp_path / "real/a.py")
     with pytest.raises(UnableError, match="cannot be read: File name too long") as failed:
         reader.read("x" * 300)
     assert failed.value.hint == "make it readable for you"
 
 
-def test_new_tells_what_git_refuses(stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_reports_what_git_refuses(stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "sets"
     empty = Repo(tmp_path / "empty")
     code, said = new(stack, empty.path, out)

@@ -26,8 +26,7 @@ from cannery.commands.arguments import options_of
 from cannery.context import Given, read_context
 from cannery.errors import FindingsError
 from cannery.lock.text import format_lock, parse_lock
-from cannery.patches.io.patching import manifest_digest, with_patches
-from cannery.pipeline import planned
+from cannery.pipeline import manifest_digest, patched, planned
 from cannery.util.io.files import write_atomic
 from cannery.verify.io.run import ASKED
 
@@ -75,7 +74,7 @@ summary: patches the engine
 hosts: {{github: made-up/plugin}}
 install: editable
 after: [engine]
-patch_sets: {{folder: plugin/patch, summary: plugin/summary.yaml, repos: {{engine: engine}}, fuzz: {{fuzzy: 1}}}}
+patch_sets: {{folder: plugin/patch, summary: plugin/summary.yaml, repos: {{engine: engine}}, truncated: {{cut: 1}}}}
 edits:
   - name: import-of-plugin
     component: engine
@@ -251,8 +250,8 @@ def test_push_and_verify_hold_an_image_to_the_manifest_with_its_patches(
     context = read_context(stack.small.root, Given(mirror=mirror))
     catalog, plan, _ = planned(context, arguments.profile, options_of(arguments))
     assert manifest_digest(context, catalog, plan) == built
-    again = with_patches(context, catalog, plan)
-    assert with_patches(context, catalog, again) is again
+    again = patched(context, catalog, plan)
+    assert patched(context, catalog, again) is again
     image = SimpleNamespace(id=f"sha256:{'a' * 64}", labels={})
     dock: Any = SimpleNamespace(context=context, plan=plan)
     monkeypatch.setattr(publish, "content_faults", lambda *_: ())
@@ -292,20 +291,32 @@ def test_hunk_that_does_not_fit_is_exit_5_and_named(stack: Stack) -> None:
     assert not (stack.small.root / "out").exists() or not any((stack.small.root / "out").glob("*/Dockerfile"))
 
 
-def test_fuzz_is_for_the_patches_that_are_named(stack: Stack) -> None:
-    text = diff(stack.engine, "engine/core.py", PATCHED_FILE).replace("     depth = 1\n", "     depth = 9\n")
-    stack.write(plugin_files(stack, fuzzy=text))
+def test_a_patch_that_is_cut_off_is_for_the_set_that_names_it(stack: Stack) -> None:
+    text = diff(stack.engine, "engine/core.py", PATCHED_FILE).removesuffix("\n")
+    stack.write(plugin_files(stack, cut=text))
+    assert stack.render().code == 0
+    assert stack.laid("engine")["engine/core.py"] == PATCHED_FILE
+    (stack.plugin.path / f"plugin/patch/engine/{stack.commit[:9]}/cut.patch").unlink()
+    stack.write(plugin_files(stack, plain=text))
     done = stack.render()
-    assert done.code == 0, done.err
-    assert "with fuzz 1" in done.err
-    stack.write(plugin_files(stack, plain=text))
-    shutil.rmtree(stack.small.root / "out")
-    (stack.plugin.path / f"plugin/patch/engine/{stack.commit[:9]}/fuzzy.patch").unlink()
-    stack.write(plugin_files(stack, plain=text))
+    assert (done.code, "plain.patch:" in done.err, "`truncated`" in done.err) == (3, True, True), done.err
+
+
+def test_context_that_differs_is_no_fit_and_port_is_the_next_step(stack: Stack) -> None:
+    text = diff(stack.engine, "engine/core.py", PATCHED_FILE).replace("     depth = 1\n", "     depth = 9\n")
+    stack.write(plugin_files(stack, core=text))
     done = stack.render()
     assert done.code == 5
-    assert "plain.patch" in done.err
-    assert "fuzz" in done.err
+    assert "core.patch: engine/core.py: hunk 1 (@@ -5,7 +5,7 @@ class Engine:)" in done.err
+    assert f"patches port engine {stack.commit[:9]} {stack.commit}" in done.err
+
+
+def test_fuzz_in_a_component_names_what_takes_its_place(stack: Stack) -> None:
+    stack.write(plugin_files(stack, core=diff(stack.engine, "engine/core.py", PATCHED_FILE)))
+    path = stack.small.root / "images/components/plugin.yaml"
+    path.write_text(path.read_text().replace("truncated: {cut: 1}", "fuzz: {core: 1}"))
+    done = stack.small("list")
+    assert (done.code, "`fuzz`" in done.err, "`truncated`" in done.err) == (2, True, True), done.err
 
 
 def test_another_commit_is_exit_3_before_anything_is_fetched(stack: Stack, tmp_path: Path) -> None:
@@ -364,11 +375,11 @@ def test_tree_of_ones_own_is_patched_where_its_commit_fits(stack: Stack, tmp_pat
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("x = 1\ndef f(:\n", "helper.patch: engine/helper.py:2: with the patch it is no Python that can be read"),
+        ("x = 1\ndef f(:\n", "helper.patch: engine/helper.py:2: with the patch, the file is not Python"),
         (f"x = 1{' + 1' * 3000}\n", "helper.patch: engine/helper.py"),
     ],
 )
-def test_patch_that_makes_no_python_is_told_with_its_file(stack: Stack, text: str, words: str) -> None:
+def test_patch_that_makes_no_python_is_named_with_its_file(stack: Stack, text: str, words: str) -> None:
     stack.write(plugin_files(stack, helper=diff(stack.engine, "engine/helper.py", text)))
     done = stack.render()
     assert (done.code, words in done.err) == (3, True), done.err
@@ -406,7 +417,7 @@ def test_folder_of_ones_own_comes_after_the_plugin(stack: Stack, tmp_path: Path)
     [
         ("0123456789", "engine", 3, "PATCHES: the patches for engine are for 0123456789, engine is at "),
         ("abcdefabc", "enginee", 2, "PATCHES: 'enginee' is no source of patched"),
-        ("branch", "engine", 3, "is named by no commit"),
+        ("branch", "engine", 3, "is not named by a commit"),
     ],
 )
 def test_folder_that_does_not_fit_is_refused(
@@ -430,17 +441,20 @@ def test_folder_without_a_set_is_refused(stack: Stack, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "words"),
     [
-        ("engine/{rev}/deeper/core.patch", "engine/{rev}/deeper/core.patch in PATCHES: no patch that would be applied"),
+        (
+            "engine/{rev}/deeper/core.patch",
+            "engine/{rev}/deeper/core.patch in PATCHES: not a patch that would be applied",
+        ),
         ("engine/{rev}/core.diff", "engine/{rev}/core.diff in PATCHES"),
         ("engine/core.patch", "engine/core.patch in PATCHES"),
-        ("engine/{rev}/two\nlines.patch", "is no name for a patch"),
+        ("engine/{rev}/two\nlines.patch", "is not a name for a patch"),
         ("engine/{rev}/.patch", ""),
         ("engine/.{rev}.cannery/core.patch", ""),
         ("engine/{rev}/README.md", ""),
         ("__init__.py", ""),
     ],
 )
-def test_nothing_in_a_folder_of_ones_own_is_passed_over(stack: Stack, tmp_path: Path, path: str, words: str) -> None:
+def test_nothing_in_a_folder_of_ones_own_is_ignored(stack: Stack, tmp_path: Path, path: str, words: str) -> None:
     stack.write(plugin_files(stack, core=diff(stack.engine, "engine/core.py", PATCHED_FILE)))
     rev = stack.commit[:9]
     mine = own_folder(tmp_path, rev, diff(stack.engine, "engine/mine.py", "x = 1\n"))
@@ -492,7 +506,7 @@ def test_renamed_program_can_be_executed_still(stack: Stack, tmp_path: Path) -> 
 MODE = "diff --git a/engine/core.py b/engine/core.py\nold mode 100644\nnew mode 100755\n"
 
 
-def test_a_patch_of_modes_alone_is_laid_over_and_told(stack: Stack, tmp_path: Path) -> None:
+def test_a_patch_of_modes_alone_is_laid_over_and_recorded(stack: Stack, tmp_path: Path) -> None:
     stack.write(plugin_files(stack, core=diff(stack.engine, "engine/core.py", PATCHED_FILE)))
     sets = own_folder(tmp_path, stack.commit[:9], MODE)
     done = stack.render("--patches", str(sets))
@@ -505,7 +519,7 @@ def test_a_patch_of_modes_alone_is_laid_over_and_told(stack: Stack, tmp_path: Pa
     assert (told["path"], told["executable"], told["functions"]) == ("/opt/src/engine/engine/core.py", True, [])
     assert "executable" not in patches["core"]["files"][0], "that one has no word on modes"
     done = stack("patches", "summary", "patched", "--patches", str(sets))
-    assert "Not told of" not in done.out
+    assert "Left out" not in done.out
     assert "Patch File1: engine.core.py\n   (updated; its mode only)\n" in done.out
 
 
@@ -525,7 +539,7 @@ def test_a_mode_that_is_there_or_gets_lost_is_refused(stack: Stack, tmp_path: Pa
     stack.commit = stack.engine.commit()
     stack.write(plugin_files(stack, core=diff(stack.engine, "engine/core.py", PATCHED_FILE)))
     done = stack.render("--patches", str(own_folder(tmp_path / "new", stack.commit[:9], MODE)))
-    assert (done.code, "changes nothing: the modes are the tree's already" in done.err) == (5, True), done.err
+    assert (done.code, "changes nothing" in done.err) == (5, True), done.err
 
 
 def test_a_mode_is_kept_by_new_and_port(stack: Stack, tmp_path: Path) -> None:
@@ -546,7 +560,7 @@ def test_a_mode_is_kept_by_new_and_port(stack: Stack, tmp_path: Path) -> None:
     assert (tmp_path / "ported/PATCHES/engine" / moved[:9] / "mode.patch").read_text() == MODE
 
 
-def test_tree_at_another_commit_is_told_and_built(stack: Stack, tmp_path: Path) -> None:
+def test_tree_at_another_commit_is_built_and_its_patches_are_named(stack: Stack, tmp_path: Path) -> None:
     stack.write(plugin_files(stack, core=diff(stack.engine, "engine/core.py", PATCHED_FILE)))
     mine = tmp_path / "mine"
     (mine / "engine").mkdir(parents=True)
@@ -576,28 +590,28 @@ def test_sets_of_the_checkout_are_for_the_commits_that_they_name(stack: Stack) -
     assert f"{stack.commit[:12]}  plugin at " in listed
 
 
-def test_summary_tells_what_patches_do_and_how_the_plugin_differs(stack: Stack) -> None:
-    wrong = PATCHED_FILE.replace("engine.start()", "engine.strat() + missing")
-    stack.write(plugin_files(stack, core=diff(stack.engine, "engine/core.py", wrong)))
+def test_summary_lists_what_patches_change_and_how_the_plugin_differs(stack: Stack) -> None:
+    more = PATCHED_FILE.replace("engine.start()", "engine.start() + 1")
+    stack.write(plugin_files(stack, core=diff(stack.engine, "engine/core.py", more)))
     done = stack("patches", "summary", "patched")
     assert done.code == 0, done.err
     assert "Patch File1: engine.core.py" in done.out
     assert "          - replaced         method         serve" in done.out
     assert "  (1) Patch class: engine.core.Engine" in done.out
-    assert "engine/core: the summary says nothing" in done.out
-    assert "engine/core.py:15: undefined name 'missing'" in done.out
-    assert "`strat`" in done.out
+    assert "engine/core: the summary lists nothing of this patch" in done.out
     value = json.loads(stack("patches", "summary", "patched", "--json").out)
-    assert {one["line"] for one in value["defects"]} == {15}
+    (file,) = value["patches"][0]["patches"][0]["files"]
+    assert [(one["name"], one["action"]) for one in file["class_changes"]] == [("Engine", "updated")]
+    assert [(one["name"], one["action"]) for one in file["module_changes"]] == [("serve", "replaced")]
     assert stack("patches", "summary", "patched", "nothing").code == 3
 
 
-def test_summary_of_a_plugin_is_held_against_its_own_sets(stack: Stack, tmp_path: Path) -> None:
+def test_summary_of_a_plugin_is_compared_with_its_own_sets(stack: Stack, tmp_path: Path) -> None:
     other = diff(stack.engine, "engine/core.py", ENGINE_FILE.replace("engine.start()", "engine"))
     mine = two_sets(stack, tmp_path, diff(stack.engine, "engine/core.py", PATCHED_FILE), other)
     done = stack("patches", "summary", "patched", "--patches", str(mine))
     assert done.code == 0, done.err
-    assert "engine/core: the summary says nothing of this patch" in done.out
+    assert "engine/core: the summary lists nothing of this patch" in done.out
     assert "engine/mine" not in done.out, "the plugin need not tell of it"
     first, second = (done.out.index(f"= engine Patch Summary ({whose}) =") for whose in ("plugin", "PATCHES"))
     assert first < done.out.index("method         start") < second < done.out.index("method         serve")
@@ -652,12 +666,11 @@ def test_summary_tries_a_set_on_what_those_before_it_left(stack: Stack, tmp_path
     mine = own_folder(tmp_path, stack.commit[:9], diff(stack.engine, "engine/core.py", calls))
     done = stack("patches", "summary", "patched", "--patches", str(mine))
     assert done.code == 0, done.err
-    assert "Not told of" not in done.out
+    assert "Left out" not in done.out
     mine_told = done.out.partition("= engine Patch Summary (PATCHES) =")[2]
     assert "method         start" in mine_told
     assert "method         serve" in mine_told
     assert "method         stop" not in mine_told, "the plugin's set did that"
-    assert "depth_of_all" not in done.out.partition("Defects")[2], "a patch of the plugin's set defines it"
     assert stack.render("--patches", str(mine)).code == 0
 
 
@@ -671,29 +684,29 @@ def test_summary_tries_patches_on_the_tree_that_is_there(stack: Stack, tmp_path:
     assert done.code == 0, done.err
     assert "Patch File1: engine.new.py" in done.out
     assert "Patch File2" not in done.out
-    _, _, not_told = done.out.partition("Not told of, since it does not apply here:")
+    _, _, not_told = done.out.partition("Left out, since it does not apply here:")
     assert "core.patch: engine/core.py: hunk 1" in not_told
     assert "engine/core: the summary" not in done.out, "nothing was computed to hold it against"
-    assert "engine/new: the summary says nothing of this patch" in done.out
+    assert "engine/new: the summary lists nothing of this patch" in done.out
 
 
-def test_port_tells_each_hunk_and_writes_what_applies(stack: Stack, tmp_path: Path) -> None:
+def test_port_reports_each_patch_and_writes_what_applies(stack: Stack, tmp_path: Path) -> None:
     stack.write(plugin_files(stack, core=diff(stack.engine, "engine/core.py", PATCHED_FILE)))
     done = stack.small("patches", "port", "engine", stack.commit[:9], stack.other, "--git-mirror", str(stack.mirror))
     assert done.code == 3
-    assert "conflict at line" in done.out
-    assert "! " in done.out
+    assert "return self.width" in done.out
+    assert "return self.depth + 1" in done.out
     moved = stack.engine.commit({"engine/core.py": "# more\n# lines\n" + ENGINE_FILE})
     words = ("patches", "port", "engine", stack.commit[:9], moved, "--git-mirror", str(stack.mirror))
     done = stack.small(*words, "--output", str(tmp_path / "sets"))
     assert done.code == 0, done.err
-    assert "applies at line 7, 2 lines further down" in done.out
+    assert "hunk 1 applies at line 7, 2 lines further down" in done.out
     made = tmp_path / "sets/engine" / moved[:9] / "core.patch"
     stack.engine.git("apply", "--check", str(made))
     assert stack.small(*words, "--output", str(tmp_path / "sets")).code == 2, "it is there already"
     upstream = stack.engine.commit({"engine/core.py": "# more\n# lines\n" + PATCHED_FILE})
     done = stack.small("patches", "port", "engine", stack.commit[:9], upstream, "--git-mirror", str(stack.mirror))
-    assert (done.code, "already upstream" in done.out) == (0, True)
+    assert (done.code, "core: is there already" in done.out) == (0, True)
     done = stack.small(
         "patches",
         "port",
@@ -725,12 +738,12 @@ def test_a_short_commit_is_looked_up_where_a_fetch_looks(
     assert (tmp_path / "sets/engine" / moved[:9] / "core.patch").is_file()
     for wrong in (stack.engine.git("rev-parse", f"{moved}^{{tree}}")[:9], "0123456789", moved[:6], "main"):
         done = stack.small(*words, wrong, *mirror)
-        assert (done.code, f"{wrong!r} is no known revision of engine" in done.err) == (2, True)
+        assert (done.code, f"{wrong!r} is not a known revision of engine" in done.err) == (2, True)
     cache = tmp_path / "git-cache"
     assert stack.small(*words, moved, *mirror).code == 0
     monkeypatch.setenv("CANNERY_CACHE", str(cache))
     assert stack.small(*words, moved, *mirror).code == 0, "its tars are in that cache now"
-    assert "is no known revision" in stack.small(*words, moved[:9]).err
+    assert "is not a known revision" in stack.small(*words, moved[:9]).err
     one, other = stack.engine.twins()
     assert one[:7] == other[:7]
     done = stack.small(*words, one[:7], *mirror)
@@ -758,30 +771,31 @@ def test_a_short_commit_that_two_sets_are_for_is_refused(stack: Stack, tmp_path:
     assert (done.code, "1 of 1 applies" in done.out) == (0, True), done.err
 
 
-def test_a_misfit_of_ones_own_tree_is_looked_at_in_that_tree(stack: Stack, tmp_path: Path) -> None:
+def test_a_misfit_of_ones_own_tree_is_ported_in_that_tree(stack: Stack, tmp_path: Path) -> None:
     stack.write(plugin_files(stack, core=diff(stack.engine, "engine/core.py", PATCHED_FILE)))
     mine = tmp_path / "my tree"
     shutil.copytree(stack.engine.path, mine)
     (mine / "engine/core.py").write_text(ENGINE_FILE.replace("return self.depth", "return 7"))
     done = stack.render("--src", f"engine={mine}")
-    hint = re.search(r"`build.py (patches port .*)` shows both sides", done.err)
+    hint = re.search(r"`build.py (patches port .*)` merges", done.err)
     assert (done.code, hint is not None) == (5, True), done.err
     assert hint is not None
     assert hint[1] == f"patches port engine {stack.commit[:9]} --tree '{mine}'"
     shown = stack.small(*shlex.split(hint[1]), "--git-mirror", str(stack.mirror))
-    assert (shown.code, "! " in shown.out, "return 7" in shown.out) == (3, True, True), shown.err
+    assert (shown.code, ">>>>>>>" in shown.out, "return 7" in shown.out) == (3, True, True), shown.err
 
 
-def test_notes_of_several_sets_say_whose_they_are(stack: Stack, tmp_path: Path) -> None:
+def test_notes_of_several_sets_name_who_keeps_them(stack: Stack, tmp_path: Path) -> None:
     core = diff(stack.engine, "engine/core.py", PATCHED_FILE)
-    far = diff(stack.engine, "engine/core.py", ENGINE_FILE.replace("engine.start()", "engine")).replace("@@ -", "@@ -1")
-    mine = two_sets(stack, tmp_path, core.replace("@@ -", "@@ -1"), far)
+    far = diff(stack.engine, "engine/core.py", ENGINE_FILE.replace("engine.start()", "engine"))
+    core, far = (re.sub(r"@@ -(\d+)(,\d+) \+\d+", r"@@ -1\1\2 +1\1", text) for text in (core, far))
+    mine = two_sets(stack, tmp_path, core, far)
     done = stack.render("--patches", str(mine))
     assert done.code == 0, done.err
-    assert "engine: plugin: core.patch: engine/core.py: hunk 1 goes to line" in done.err
-    assert "engine: PATCHES: mine.patch: engine/core.py: hunk 1 goes to line" in done.err
+    assert "engine: plugin: core.patch: engine/core.py: hunk 1 applies at line" in done.err
+    assert "engine: PATCHES: mine.patch: engine/core.py: hunk 1 applies at line" in done.err
     shutil.rmtree(stack.small.root / "out")
-    assert "engine: core.patch: engine/core.py: hunk 1 goes to line" in stack.render().err
+    assert "engine: core.patch: engine/core.py: hunk 1 applies at line" in stack.render().err
 
 
 def test_port_tries_every_set_that_fits_each_on_what_those_before_left(stack: Stack, tmp_path: Path) -> None:
@@ -836,7 +850,7 @@ def test_port_is_exit_3_where_one_of_two_sets_does_not_apply(stack: Stack, tmp_p
     [
         (("port", "engine", "0000000000"), 2, "name the revision to try, or a folder with --tree"),
         (("port", "engine", "0000000000", "1" * 40), 3, "no patch set of engine is for commit 0000000000"),
-        (("port", "engin", "a", "b"), 2, "'engin' is no source component"),
+        (("port", "engin", "a", "b"), 2, "'engin' is not a source component"),
         (("port", "engine"), 2, "the following arguments are required: FROM"),
         (("summary",), 2, "the following arguments are required: PROFILE"),
         (("summary", "patched", "engine", "more"), 2, "build.py patches summary: one word too many: 'more'"),
@@ -844,7 +858,7 @@ def test_port_is_exit_3_where_one_of_two_sets_does_not_apply(stack: Stack, tmp_p
         (("new", "engine"), 2, "name the working tree with --tree"),
     ],
 )
-def test_wrong_words_are_told(stack: Stack, words: tuple[str, ...], code: int, error: str) -> None:
+def test_wrong_words_are_an_error(stack: Stack, words: tuple[str, ...], code: int, error: str) -> None:
     stack.write(plugin_files(stack, core=diff(stack.engine, "engine/core.py", PATCHED_FILE)))
     mirror = ("--git-mirror", str(stack.mirror)) if words[0] in {"port", "summary"} else ()
     done = stack.small("patches", *words, *mirror)

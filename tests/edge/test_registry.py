@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import base64
-import json
+import io
 import socket
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 from stub_registry import INDEX, LIST, MANIFEST, REPOSITORY, TAG, StubRegistry, make_certificate, sha, tokens_asked
 
-from cannery.engine.io import registry_session
-from cannery.engine.io.docker_login import login
-from cannery.engine.io.registry import Answer, ask
-from cannery.engine.io.registry_calls import MAX_BODY, Access, Limits
-from cannery.engine.io.registry_errors import OtherArchError, RefusedError
+from cannery.engine.io import registry
+from cannery.engine.io.login import Login
+from cannery.engine.io.registry import MAX_BODY, Access, Answer, Limits, Repository, ask
+from cannery.engine.oci import OtherArchError, RefusedError
 from cannery.util.io.pip_settings import PipSettings
 from cannery.vocab import Arch
 
@@ -43,7 +42,8 @@ def stub() -> Iterator[StubRegistry]:
 def access(
     *, pip: PipSettings | None = None, user: tuple[str, str] | None = None, limits: Limits | None = None
 ) -> Access:
-    return Access(pip or PipSettings(), lambda _: user, limits or Limits())
+    login = Login({"username": user[0], "password": user[1]} if user else {})
+    return Access(pip or PipSettings(), lambda _: login, limits or Limits())
 
 
 def answer(stub: StubRegistry, arch: Arch = Arch.ARM64, found: Access | None = None) -> Answer:
@@ -80,7 +80,7 @@ def test_one_image_without_an_index(stub: StubRegistry) -> None:
         answer(stub)
 
 
-def test_an_index_that_lacks_an_architecture(stub: StubRegistry) -> None:
+def test_an_index_without_an_architecture(stub: StubRegistry) -> None:
     stub.add(["arm64"])
     with pytest.raises(OtherArchError, match="it has the image for arm64, not for amd64"):
         answer(stub)
@@ -158,7 +158,7 @@ def test_a_redirect_to_itself_ends(stub: StubRegistry) -> None:
         (404, "it has no such image (HTTP 404)"),
         (401, "it refuses access (HTTP 401)"),
         (403, "it refuses access (HTTP 403)"),
-        (429, "it limits the rate of requests (HTTP 429)"),
+        (429, "it limits the rate of requests (HTTP 429; wait a while and try again)"),
         (503, "server error (HTTP 503)"),
         (418, "what answers there is no registry (HTTP 418)"),
     ],
@@ -172,7 +172,7 @@ def test_statuses(stub: StubRegistry, status: int, words: str) -> None:
 def test_a_token_service_that_refuses(stub: StubRegistry) -> None:
     stub.auth = "bearer"
     stub.token_status = 429
-    assert refusal(stub) == "its token service: it limits the rate of requests (HTTP 429)"
+    assert refusal(stub) == "its token service: it limits the rate of requests (HTTP 429; wait a while and try again)"
     stub.token_status, stub.token_body = 200, b'{"token": "with\\nline"}'
     assert refusal(stub).endswith("its token service gives no token")
 
@@ -195,7 +195,7 @@ def test_malformed_answers(stub: StubRegistry, body: bytes, words: str) -> None:
     assert refusal(stub) == f"what answers there is no registry: {words}"
 
 
-def test_a_manifest_that_is_not_what_its_header_says(stub: StubRegistry) -> None:
+def test_a_manifest_with_another_digest_than_its_header(stub: StubRegistry) -> None:
     stub.add()
     stub.headers = {"Docker-Content-Digest": sha(b"other")}
     assert "does not have the digest" in refusal(stub)
@@ -207,7 +207,7 @@ def test_an_index_whose_configuration_cannot_be_read_can_be_built_upon(stub: Stu
     assert answer(stub) == Answer(digest, None, "server error (HTTP 503)")
     stub.blob_status = 200
     stub.blobs = dict.fromkeys(stub.blobs, b'{"architecture": "arm64"}')
-    assert answer(stub).unread.endswith("its image configuration does not have the digest that it should have")
+    assert answer(stub).unread.endswith("image configuration does not have the digest that it should have")
 
 
 def test_a_refused_connection() -> None:
@@ -271,7 +271,7 @@ def test_a_certificate_of_another_name(tmp_path: Path) -> None:
 
 def test_a_certificate_that_docker_has_for_the_registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     certificate, context = make_certificate(tmp_path)
-    monkeypatch.setattr(registry_session, "CERTIFICATES", tmp_path / "certs.d")
+    monkeypatch.setattr(registry, "CERTIFICATES", tmp_path / "certs.d")
     with StubRegistry(context=context) as stub:
         digest = stub.add()
         folder = tmp_path / "certs.d" / stub.host
@@ -310,32 +310,56 @@ def test_proxies_and_their_exceptions(stub: StubRegistry, monkeypatch: pytest.Mo
         assert answer(stub).digest == digest
 
 
-def write_login(folder: Path, value: object) -> dict[str, str]:
-    (folder / ".docker").mkdir(exist_ok=True)
-    (folder / ".docker/config.json").write_text(value if isinstance(value, str) else json.dumps(value))
-    return {"HOME": str(folder), "PATH": str(folder)}
+CONTENT = bytes(range(256)) * 10
 
 
-def test_dockers_login(tmp_path: Path) -> None:
-    assert login("a.example", {"HOME": str(tmp_path)}) is None
-    word = base64.b64encode(b"me:s3:cret").decode()
-    env = write_login(tmp_path, {"auths": {"a.example": {"auth": word}, "b.example:5000": {"identitytoken": "x"}}})
-    assert login("a.example", env) == ("me", "s3:cret")
-    assert login("b.example:5000", env) is None
-    assert login("c.example", env) is None
-    assert login("a.example", {"HOME": "/nonexist", "DOCKER_CONFIG": str(tmp_path / ".docker")}) == ("me", "s3:cret")
+def put(stub: StubRegistry, mount_from: str = "", waits: tuple[float, ...] = ()) -> None:
+    with Repository(stub.reference, replace(access(), waits=waits)) as repository:
+        repository.put_blob(sha(CONTENT), io.BytesIO(CONTENT), len(CONTENT), mount_from=mount_from)
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        "{no json",
-        "[]",
-        {"auths": {"a.example": {"auth": "%%%"}}},
-        {"auths": ["a.example"]},
-        {"auths": {"a.example": "x"}},
-        {"credHelpers": {"a.example": "none-such"}},
-    ],
-)
-def test_a_login_that_cannot_be_read_counts_as_none(tmp_path: Path, value: object) -> None:
-    assert login("a.example", write_login(tmp_path, value)) is None
+def test_a_blob_goes_up_in_chunks(stub: StubRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "CHUNK", 1000)
+    with Repository(stub.reference, access()) as repository:
+        assert not repository.has_blob(sha(CONTENT))
+        put(stub)
+        assert repository.has_blob(sha(CONTENT))
+    assert stub.blobs[sha(CONTENT)] == CONTENT
+    assert [path.partition(" ")[0] for path in stub.paths if "PATCH" in path] == ["PATCH"] * 3
+
+
+def test_a_dropped_chunk_goes_on_from_where_the_registry_has_got_to(
+    stub: StubRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry, "CHUNK", 1000)
+    stub.drops = 2
+    put(stub)
+    assert stub.blobs[sha(CONTENT)] == CONTENT
+
+
+def test_an_upload_that_the_registry_forgets_starts_anew(stub: StubRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "CHUNK", 1000)
+    stub.drops, stub.forgets = 2, True
+    with pytest.raises(RefusedError):
+        put(stub)
+    put(stub, waits=(0.0,))
+    assert stub.blobs[sha(CONTENT)] == CONTENT
+
+
+def test_a_blob_is_mounted_from_another_repository(stub: StubRegistry) -> None:
+    stub.mountable = "team/base"
+    put(stub, mount_from="team/base")
+    assert not [path for path in stub.paths if "PATCH" in path]
+    put(stub, mount_from="team/other")
+    assert stub.blobs[sha(CONTENT)] == CONTENT
+
+
+def test_credentials_do_not_go_to_another_host(stub: StubRegistry) -> None:
+    with StubRegistry() as other:
+        stub.auth, stub.login = "basic", "me:s3cret"
+        stub.add()
+        with Repository(stub.reference, access(user=("me", "s3cret"))) as repository:
+            repository.published(TAG)
+            with pytest.raises(RefusedError):
+                repository.call("GET", f"http://localhost:{other.server.server_address[1]}/v2/x", {})
+        assert {auth for _, auth in other.seen} == {""}

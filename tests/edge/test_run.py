@@ -22,14 +22,14 @@ from cannery.catalog.image_user import ImageUser
 from cannery.catalog.io.read import load_catalog
 from cannery.cli import main as cli
 from cannery.commands import run as module
-from cannery.engine.io.docker_runtime import require_runtime
 from cannery.engine.io.find import Engine
+from cannery.engine.io.inspect import require_runtime
 from cannery.errors import ExitCode, UnableError
 from cannery.host.io.npus import read_host
 from cannery.host.npus import RANKTABLE, full_model, wanted_paths
 from cannery.run.container import RunRequest, make_container
 from cannery.run.io import network as interfaces
-from cannery.run.io.mounts import ready_caches
+from cannery.run.io.folders import ready_caches
 from cannery.run.mounts import Mount
 from cannery.run.network import Interface
 from cannery.vocab import Arch, Chip
@@ -263,7 +263,7 @@ def test_a_container_is_started_with_what_exists(host: Host) -> None:
     assert words[-2:] == ["python", "train.py"]
 
 
-def test_what_is_started_is_said(host: Host) -> None:
+def test_what_is_started_is_printed(host: Host) -> None:
     host.has(cards=(0, 1))
     done = host("run", "quickstart", "--no-caches")
     assert "NPUs: 2, by single device nodes" in done.err
@@ -272,7 +272,7 @@ def test_what_is_started_is_said(host: Host) -> None:
     assert not (host.home / ".cache").exists()
 
 
-def test_a_rootless_engine_is_said_where_a_group_opens_the_nodes(host: Host) -> None:
+def test_a_rootless_engine_is_a_warning_where_a_group_opens_the_nodes(host: Host) -> None:
     host.has(cards=(0,))
     nodes = [host.root / node.lstrip("/") for node in ("/dev/davinci0", *MANAGERS)]
     for node in nodes:
@@ -286,17 +286,17 @@ def test_a_rootless_engine_is_said_where_a_group_opens_the_nodes(host: Host) -> 
     assert "users of its own" not in host("run", "quickstart").err
 
 
-def test_an_engine_on_another_host_is_said(host: Host) -> None:
+def test_an_engine_on_another_host_is_a_warning(host: Host) -> None:
     host.engine_host = "tcp://npus:2376"
-    told = "warning: the engine is on another host, tcp://npus:2376, and cards, driver and folders were looked for on"
+    told = "warning: the engine is on another host, tcp://npus:2376, and cards, driver and folders are read from"
     assert told in host("run", "quickstart", "--npus", "none").err
     host.engine_host = "unix:///run/docker.sock"
     assert "another host" not in host("run", "quickstart", "--npus", "none").err
 
 
-def test_npus_are_of_no_use_to_an_image_on_the_standin(host: Host) -> None:
+def test_npus_for_an_image_on_the_standin_are_noted(host: Host) -> None:
     host.has(cards=(0,))
-    told = "note: quickstart stands on the stand-in base, which has no CANN: no NPU computes in it"
+    told = "note: quickstart is built on the stand-in base, which has no CANN: no NPU works in it"
     assert told in host("run", "quickstart").err
     assert told in host("run", "quickstart", "--print", "--format", "pod").err
     assert told not in host("run", "quickstart", "--npus", "none").err
@@ -320,11 +320,11 @@ def test_another_user_than_the_images(host: Host) -> None:
     )  # fmt: skip
 
 
-def test_a_volume_that_is_not_there_is_said(host: Host, tmp_path: Path) -> None:
+def test_a_volume_that_does_not_exist_is_a_warning(host: Host, tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     given = [f"{tmp_path}/dta:/a", f"{tmp_path}/data:/b", "./dta:/c", "./data:/d", "named:/e"]
     done = host("run", "quickstart", "--npus", "none", *(word for volume in given for word in ("-v", volume)))
-    said = re.findall(r"warning: -v (\S+): it is not there, and docker makes an empty folder of it", done.err)
+    said = re.findall(r"warning: -v (\S+): it does not exist, and docker makes an empty folder there", done.err)
     assert said == [given[0], given[2]]
     assert [b for a, b in pairwise(host.started) if a == "-v"][-5:] == given
 
@@ -396,7 +396,7 @@ def test_a_host_without_npus_starts_nothing(host: Host, command: str) -> None:
 # What is printed
 
 
-def test_the_full_model_is_printed_and_the_hosts_lacks_are_noted(host: Host) -> None:
+def test_the_full_model_is_printed_and_what_is_missing_here_is_noted(host: Host) -> None:
     host.has(DCMI, "/usr/bin/npu-smi", cards=(0, 1))
     done = host("run", "quickstart", "--print")
     words = shlex.split(done.out.replace("\\\n", " "))
@@ -490,7 +490,7 @@ def test_what_is_printed_for_elsewhere_names_the_image_where_a_registry_has_it(h
     assert ("give imagePullSecrets to the pods" in done.err) is is_cluster
 
 
-def test_a_printed_command_says_whose_caches_it_mounts(
+def test_a_printed_command_names_the_caches_that_it_mounts(
     host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is printed may be started elsewhere, where docker finds no such folder and starts nothing."""
@@ -508,7 +508,7 @@ def test_a_printed_command_says_whose_caches_it_mounts(
     assert "is there when `build.py push` has brought it" in without.err
 
 
-def test_a_cluster_is_told_what_only_its_admin_knows(host: Host) -> None:
+def test_notes_for_a_cluster_name_what_only_its_admin_knows(host: Host) -> None:
     command = ("run", "quickstart", "--print", "--format", "raycluster", "--nodes", "4")
     told = ("nodeSelector", "no folder of models or data", "NETWORK=host INTERFACE=name")
     said = host(*command).err
@@ -567,7 +567,7 @@ def tree(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", ["verl-src", "verl"])
-def test_a_working_tree_stands_over_the_images(host: Host, tree: Path, name: str) -> None:
+def test_a_working_tree_is_mounted_over_the_images(host: Host, tree: Path, name: str) -> None:
     words = ("run", "verl-npu", "--arch", "arm64", "--print", "--npus", "none", "--dev", f"{name}={tree}")
     done = host(*words, root=ROOT)
     assert done.code == 0, done.err
@@ -618,7 +618,7 @@ def test_another_tree_is_refused(host: Host, tree: Path, tmp_path: Path, word: s
         (["run", "--print", "--dev", "verl=/"], ["--dev verl: no source of quickstart"]),
         (["run", "--registry", "registry.example"], ["--registry names the image in what is printed", "build.py pull"]),
         (["run", "--print", "--registry", ""], ["REGISTRY is not set"]),
-        (["run", "--print", "--registry", "registry.example/a:b"], ["REGISTRY", "no place for images"]),
+        (["run", "--print", "--registry", "registry.example/a:b"], ["REGISTRY", "it has a tag"]),
         (["shell", "--registry", "registry.example"], ["unknown option --registry"]),
         (["shell", "--print"], ["unknown option --print"]),
         (["shell", "--detach"], ["unknown option --detach"]),

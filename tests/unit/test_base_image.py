@@ -62,7 +62,7 @@ def test_the_users_own_digest_stays() -> None:
 
 
 @pytest.mark.parametrize("labelled", [True, False])
-def test_an_image_tells_by_its_labels_what_its_manifest_was_made_with(labelled: bool) -> None:
+def test_labels_of_an_image_name_what_its_manifest_was_made_with(labelled: bool) -> None:
     built = on_base(plan(), SECOND, DIGEST)
     labels = {
         "org.opencontainers.image.base.name": SECOND if labelled else f"{SECOND}@{DIGEST}",
@@ -155,13 +155,13 @@ def test_the_operating_system_by_its_labels() -> None:
     other = BaseImage("me/cann:1", None, ImageConfig(config.architecture, config.env, labels))
     (finding,) = compare(found, other)
     assert finding.code == "base.os"
-    assert finding.what == "the labels of me/cann:1 say ubuntu 24.04, the target is ubuntu22.04"
+    assert finding.what == "the labels of me/cann:1 name ubuntu 24.04, the target is ubuntu22.04"
     # The image's own version, of a maker who overwrote one label and not the other, is no OS.
     mine = {**labels, "org.opencontainers.image.version": "22.04"}
     assert compare(found, BaseImage("me/cann:1", None, ImageConfig(config.architecture, config.env, mine))) == ()
 
 
-def test_a_configuration_that_could_not_be_read_is_said() -> None:
+def test_a_configuration_that_cannot_be_read_is_a_warning() -> None:
     (finding,) = compare(recipe(), BaseImage(FIRST, DIGEST, None, unread="time-out"))
     assert codes((finding,)) == [("warning", "base.unread")]
     assert finding.what == f"the configuration of {FIRST} could not be read: time-out"

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cannery.ship.archive import Held
-from cannery.ship.bundle import ABOUT, SCHEMA, PackedLayer, blob, documents
-from cannery.ship.layers_since import new_layers
+from cannery.ship.bundle import ABOUT, SCHEMA, PackedLayer, blob, documents, new_layers
 from cannery.ship.standalone import load as load_bundle
 
 CONFIG = b'{"rootfs": {}}'
@@ -26,7 +25,7 @@ IMAGE = Held(digest("9"), "linux/amd64", ("stack:1",), (digest("a"), digest("b")
 LAYERS = st.lists(st.sampled_from("abcdef").map(digest), max_size=8)
 
 
-def test_the_loader_and_the_writer_speak_of_the_same() -> None:
+def test_the_loader_and_the_writer_agree() -> None:
     assert (load_bundle.ABOUT, load_bundle.SCHEMA) == (ABOUT, SCHEMA)
 
 
@@ -53,7 +52,7 @@ def test_the_sums_are_of_every_member() -> None:
     assert lines == {name: hashlib.sha256(content).hexdigest() for name, content in found.items()}
 
 
-def test_one_that_lacks_layers_is_no_layout_and_names_its_base() -> None:
+def test_a_delta_is_no_layout_and_names_its_base() -> None:
     base = Held(digest("8"), "linux/amd64", ("stack:0",), (digest("a"),))
     found = dict(documents(IMAGE, base, CONFIG, (packed("b"),), {}))
     assert "index.json" not in found

@@ -24,8 +24,7 @@ from cannery.host.npus import (
     parse_cards,
     wanted_paths,
 )
-from cannery.run.container import Container, RunRequest, make_container
-from cannery.run.container_words import host_folder
+from cannery.run.container import Container, RunRequest, host_folder, make_container
 from cannery.run.docker import docker_command
 from cannery.run.mounts import Mount
 from cannery.run.network import Interface
@@ -61,16 +60,16 @@ def test_the_folder_of_the_host_in_a_volume() -> None:
         ({"volumes": ("/a:x",)}, "-v '/a:x' is no volume", "from / on"),
         ({"volumes": ("data",)}, "-v 'data' is no volume", "from / on"),
         ({"volumes": ("/a:b:/x:ro",)}, "-v '/a:b:/x:ro' is no volume", "colon"),
-        ({"volumes": ("/a:/x", "/b:/x/:ro")}, "-v /a:/x and -v /b:/x/:ro: both are to stand at /x", "of its own"),
+        ({"volumes": ("/a:/x", "/b:/x/:ro")}, "-v /a:/x and -v /b:/x/:ro: both are mounted at /x", "its own target"),
         (
             {"volumes": ("~/x:/x",)},
             "-v '~/x:/x': '~/x' is neither a folder nor the name of a volume",
-            "not within quotes",
+            "outside quotes",
         ),
-        ({"volumes": (".x:/x",)}, "-v '.x:/x': '.x' is neither a folder nor the name of a volume", "./ on"),
-        ({"volumes": ("x:/x",)}, "-v 'x:/x': 'x' is neither a folder nor the name of a volume", "./ on"),
+        ({"volumes": (".x:/x",)}, "-v '.x:/x': '.x' is neither a folder nor the name of a volume", "./ "),
+        ({"volumes": ("x:/x",)}, "-v 'x:/x': 'x' is neither a folder nor the name of a volume", "./ "),
         ({"volumes": ("/a:/x:rw,or",)}, "-v '/a:/x:rw,or': 'or' is no option of a volume", "rw or ro"),
-        ({"volumes": ("/a:/",)}, "-v '/a:/' would stand in the place of all of the image", "below /"),
+        ({"volumes": ("/a:/",)}, "-v '/a:/' would replace the whole image", "below /"),
         ({"env": ("=x",)}, "-e '=x' names no variable", "NAME=VALUE"),
         ({"env": ("",)}, "-e '' names no variable", "NAME=VALUE"),
         ({"env": ("A B=c",)}, "-e 'A B=c' names no variable", "no blanks"),
@@ -141,7 +140,7 @@ def test_a_choice_by_the_hosts_numbers_is_refused(value: str, bad: str, cards: t
 
 @pytest.mark.parametrize("runtime", [None, "ascend"])
 def test_the_runtimes_variable_follows_from_the_cards(runtime: str | None) -> None:
-    with pytest.raises(UsageError, match="ASCEND_VISIBLE_DEVICES tells the Ascend Docker runtime") as caught:
+    with pytest.raises(UsageError, match="ASCEND_VISIBLE_DEVICES is how the Ascend Docker runtime") as caught:
         made(runtime=runtime, env=("ASCEND_VISIBLE_DEVICES=6,7",))
     assert "--npus" in caught.value.hint
 
@@ -175,7 +174,7 @@ def test_without_the_runtime_its_variable_is_not_set() -> None:
     assert words(made(), "--runtime") == []
 
 
-def test_the_runtime_is_told_every_card_by_number() -> None:
+def test_the_runtime_gets_every_card_by_number() -> None:
     assert words(made(runtime="ascend"), "-e") == ["ASCEND_VISIBLE_DEVICES=0,1,2,3,4,5,6,7"]
 
 
@@ -194,7 +193,7 @@ def test_the_runtime_can_give_only_what_exists(cards: tuple[int, ...] | None, wh
 # Driver, npu-smi, group, shm
 
 
-def test_what_the_host_lacks_is_not_mounted() -> None:
+def test_what_is_missing_on_the_host_is_not_mounted() -> None:
     container = made(OTHERWISE)
     assert container.driver == (
         Mount(MOUNTS[1], MOUNTS[1], read_only=True),
@@ -297,7 +296,7 @@ def test_several_pods_read_it_too() -> None:
     assert HCCN in {mount.source for mount in made(nodes=2).driver}
 
 
-def test_what_the_user_says_of_a_variable_holds() -> None:
+def test_a_variable_of_the_user_wins() -> None:
     container = made(network="host", interface=ETH, env=("HCCL_IF_IP=192.0.2.8", "TP_SOCKET_IFNAME"))
     assert words(container, "-e") == [
         "GLOO_SOCKET_IFNAME=eth0",
@@ -307,7 +306,7 @@ def test_what_the_user_says_of_a_variable_holds() -> None:
     ]
 
 
-def test_a_host_without_hccn_conf_says_so_for_several_hosts_alone() -> None:
+def test_a_missing_hccn_conf_is_noted_for_several_hosts_only() -> None:
     host = replace(FULL_A2, paths=FULL_A2.paths - {HCCN})
     assert made(host).notes == ()
     assert made(host, network="host").notes == (f"this host has no {HCCN}: not mounted",)
@@ -340,7 +339,7 @@ def test_a_ranktable_of_another_generation_is_left_out(
     assert (note in container.notes[0] and RANKTABLE in container.notes[0]) if note else container.notes == ()
 
 
-def test_a_host_without_a_ranktable_lacks_nothing() -> None:
+def test_a_host_without_a_ranktable_is_complete() -> None:
     host = replace(FULL_A2, paths=FULL_A2.paths - {RANKTABLE}, ranktable="")
     assert made(host, A3, network="host").notes == ()
 
@@ -361,7 +360,7 @@ def test_the_model_is_complete_and_takes_the_hosts_own_places() -> None:
     )
 
 
-def test_what_decides_is_looked_at() -> None:
+def test_every_path_that_decides_is_read() -> None:
     assert {RANKTABLE, HCCN, *NPU_SMI, *MOUNTS, *MANAGERS, "/dev/davinci63"} <= set(wanted_paths(ACCESS))
 
 
@@ -376,5 +375,7 @@ def test_what_decides_is_looked_at() -> None:
         (replace(PARTIAL, nodes=frozenset(MANAGERS)), (0, 1), False, ("/dev/davinci0 …",)),
     ],
 )
-def test_what_a_host_lacks_of_the_model(host: HostNpus, cards: tuple[int, ...], multi: bool, lacks: tuple[str]) -> None:
+def test_what_is_missing_on_a_host_of_the_model(
+    host: HostNpus, cards: tuple[int, ...], multi: bool, lacks: tuple[str]
+) -> None:
     assert lacking(ACCESS, host, cards, multi_node=multi) == lacks

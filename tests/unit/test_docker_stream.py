@@ -4,35 +4,20 @@ import json
 
 import pytest
 
-from cannery.engine.stream import MAX_LINE, LineBuffer, StreamState, Trouble, apply_line, trouble_of
+from cannery.engine.stream import StreamState, Trouble, apply_line, trouble_of
 
 DIGEST = f"sha256:{'1' * 64}"
 
 
-def told(*events: object) -> StreamState:
+def state_after(*events: object) -> StreamState:
     state = StreamState()
     for event in events:
         state = apply_line(state, event if isinstance(event, bytes) else json.dumps(event).encode())
     return state
 
 
-@pytest.mark.parametrize("size", [1, 3, 7, 100])
-def test_lines_come_whole_however_the_bytes_are_cut(size: int) -> None:
-    text = b'{"status": "a"}\r\n{"status": "b"}\n\n{"c": 1}'
-    buffer, found = LineBuffer(), []
-    for at in range(0, len(text), size):
-        found += buffer.feed(text[at : at + size])
-    found += buffer.rest()
-    assert [json.loads(line) for line in found] == [{"status": "a"}, {"status": "b"}, {"c": 1}]
-
-
-def test_a_line_without_end_is_refused() -> None:
-    with pytest.raises(ValueError, match="without end"):
-        list(LineBuffer().feed(b"x" * (MAX_LINE + 1)))
-
-
 def test_a_push() -> None:
-    state = told(
+    state = state_after(
         {"status": "The push refers to repository [r/x]"},
         {"status": "Preparing", "progressDetail": {}, "id": "aaa"},
         {"status": "Preparing", "progressDetail": {}, "id": "bbb"},
@@ -46,14 +31,14 @@ def test_a_push() -> None:
     assert (state.digest, state.error) == (DIGEST, "")
 
 
-def test_an_engine_that_pushes_more_than_it_said() -> None:
-    state = told({"status": "Pushing", "progressDetail": {"current": 3000, "total": 2048}, "id": "a"})
+def test_an_engine_that_pushes_more_than_announced() -> None:
+    state = state_after({"status": "Pushing", "progressDetail": {"current": 3000, "total": 2048}, "id": "a"})
     assert state.moved == (3000, 3000)
 
 
 def test_a_pull_and_a_load() -> None:
-    assert told({"status": "1.0", "id": "x"}, {"status": f"Digest: {DIGEST}"}).digest == DIGEST
-    loaded = told(
+    assert state_after({"status": "1.0", "id": "x"}, {"status": f"Digest: {DIGEST}"}).digest == DIGEST
+    loaded = state_after(
         {"status": "Loading layer", "progressDetail": {"current": 1, "total": 4}, "id": "aaa"},
         {"stream": "Loaded image: a:1\n"},
         {"stream": f"Loaded image ID: {DIGEST}\n"},
@@ -72,13 +57,13 @@ def test_a_pull_and_a_load() -> None:
     ],
 )
 def test_an_error_stays_whatever_comes_behind_it(event: object) -> None:
-    state = told(event, {"aux": {"Digest": DIGEST}}, {"error": "another"})
+    state = state_after(event, {"aux": {"Digest": DIGEST}}, {"error": "another"})
     assert state.error == "denied: no"
 
 
 @pytest.mark.parametrize("line", [b"<html>", b"[1]", b"\xff", b'{"status": "cut'])
 def test_what_is_no_event_is_an_error(line: bytes) -> None:
-    assert "broken" in told(line).error
+    assert "broken" in state_after(line).error
 
 
 @pytest.mark.parametrize(
@@ -91,8 +76,14 @@ def test_what_is_no_event_is_an_error(line: bytes) -> None:
             "pull access denied for x, repository does not exist or may require 'docker login': denied",
             Trouble.DENIED,
         ),
-        ("toomanyrequests: You have reached your pull rate limit", Trouble.PASSING),
-        ("received unexpected HTTP status: 503 Service Unavailable", Trouble.PASSING),
+        ("toomanyrequests: You have reached your pull rate limit", Trouble.BUSY),
+        ("received unexpected HTTP status: 503 Service Unavailable", Trouble.SERVER),
+        ("received unexpected HTTP status: 507 Insufficient Storage", Trouble.SERVER),
+        ("error parsing HTTP 500 response body: no space left on device", Trouble.SERVER),
+        ("unexpected status from PUT request to https://r/v2/x/: 507 Insufficient Storage", Trouble.SERVER),
+        ("unexpected status code https://r/v2/x: 429 Too Many Requests", Trouble.BUSY),
+        ("filesystem layer verification failed for digest sha256:1", Trouble.DAMAGED),
+        ("unknown blob", Trouble.DAMAGED),
         ('Put "https://r/v2/": read tcp 1.2.3.4:5->6.7.8.9:443: read: connection reset by peer', Trouble.PASSING),
         ("EOF", Trouble.PASSING),
         ("net/http: TLS handshake timeout", Trouble.PASSING),

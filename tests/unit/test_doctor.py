@@ -69,7 +69,7 @@ HOST = HostFacts(
 )
 
 
-FILE, UNSEEN = "images/drivers.yaml", "which chip it is, neither the PCI bus nor npu-smi shows"
+FILE, UNSEEN = "images/drivers.yaml", "neither the PCI bus nor npu-smi shows which chip it is"
 
 
 def found(facts: HostFacts, name: str, wanted: Wanted = FOR_A2) -> Check:
@@ -109,7 +109,7 @@ def test_a_healthy_host_is_ok_in_every_check() -> None:
         (
             replace(HOST, nodes=(*NODES[:1], replace(NODES[1], is_device=False))),
             State.ERROR,
-            "/dev/davinci1 is no device",
+            "/dev/davinci1 is not a device",
         ),
         (replace(HOST, pci=None), State.OK, "2 cards: /dev/davinci{0,1}"),
     ],
@@ -120,7 +120,7 @@ def test_cards(facts: HostFacts, state: State, message: str) -> None:
     assert check.next or state is State.OK
 
 
-def test_a_driver_that_the_kernel_has_not_loaded_is_said() -> None:
+def test_a_driver_that_the_kernel_has_not_loaded_is_reported() -> None:
     facts = replace(with_texts({"/proc/modules": "ext4 1 0\n"}), nodes=())
     assert found(facts, "devices.cards").message.endswith("the kernel has no module of the driver loaded")
     assert "module" not in found(replace(HOST, nodes=()), "devices.cards").message
@@ -185,12 +185,12 @@ def test_a_user_without_a_name_is_named_by_number() -> None:
         ((0, 1000, 0o640), State.ERROR, "cannot open /dev/davinci0 0:HwHiAiUser 0640"),
     ],
 )
-def test_the_users_of_images_are_let_to_the_nodes(node: tuple[int, int, int], state: State, message: str) -> None:
+def test_whether_the_user_of_an_image_opens_the_nodes(node: tuple[int, int, int], state: State, message: str) -> None:
     wanted = replace(FOR_A2, user=ImageUser(name="trainer", uid=2000, gid=2000))
     facts = replace(HOST, nodes=tuple(Node(one.path, *node) for one in NODES))
     check = found(facts, "devices.image-user", wanted)
     assert check.state is state
-    assert check.message.startswith(f"trainer (2000), as whom the image of stack runs, {message}")
+    assert check.message.startswith(f"trainer (2000), the user of the image of stack, {message}")
 
 
 def test_a_group_without_a_name_is_named_by_its_number() -> None:
@@ -288,7 +288,7 @@ def test_the_chip_by_what_npu_smi_prints(name: str, message: str) -> None:
 
 def test_a_driver_that_is_missing_in_part_or_whole() -> None:
     part = replace(HOST, paths=HOST.paths - {f"{DRIVER}/lib64"})
-    assert found(part, "driver.files").message == f"the driver is not there, or in part: no {DRIVER}/lib64"
+    assert found(part, "driver.files").message == f"the driver is missing, or a part of it: no {DRIVER}/lib64"
     library = replace(HOST, paths=HOST.paths - {f"{DRIVER}/lib64/driver/libascend_hal.so"})
     assert found(library, "driver.files").state is State.ERROR
     dcmi = replace(HOST, paths=HOST.paths - {"/usr/local/dcmi"})
@@ -306,13 +306,13 @@ def test_a_driver_that_is_missing_in_part_or_whole() -> None:
     )
 
 
-def test_what_a_user_may_not_look_at_is_unknown_and_nothing_to_install() -> None:
+def test_what_a_user_cannot_read_is_unknown_and_not_missing() -> None:
     lost = (f"{DRIVER}/lib64", f"{DRIVER}/version.info", f"{DRIVER}/lib64/driver/libascend_hal.so")
     files = ("/etc/docker/daemon.json", "/etc/hccn.conf", "/etc/hccl_rootinfo.json", "/usr/local/sbin/npu-smi")
     bare = with_texts(dict.fromkeys((*lost, *files)))
     facts = replace(bare, paths=HOST.paths - {*lost, *files}, unreadable=frozenset({*lost, *files}))
     checks = {check.id: (check.state, check.message) for check in diagnose(facts, FOR_A2)}
-    hidden = "this user may not look at"
+    hidden = "this user cannot read"
     assert {name: message for name, (state, message) in checks.items() if state is not State.OK} == {
         "driver.files": f"{hidden} {lost[0]}, {lost[2]}, {lost[1]}",
         "driver.version": f"{hidden} {lost[1]}",
@@ -326,10 +326,10 @@ def test_what_a_user_may_not_look_at_is_unknown_and_nothing_to_install() -> None
     assert found(part, "driver.files").state is State.ERROR, "what is known to be missing is said"
 
 
-def test_nodes_that_a_user_may_not_look_at() -> None:
+def test_nodes_that_a_user_cannot_read() -> None:
     assert found(replace(HOST, nodes=(), unreadable=frozenset({"/dev"})), "devices.cards").state is State.UNKNOWN
     some = replace(HOST, nodes=NODES[:-1], unreadable=frozenset({MANAGERS[-1]}))
-    assert found(some, "devices.managers").message == f"this user may not look at {MANAGERS[-1]}"
+    assert found(some, "devices.managers").message == f"this user cannot read {MANAGERS[-1]}"
 
 
 def test_a_driver_at_another_place() -> None:
@@ -341,7 +341,7 @@ def test_a_driver_at_another_place() -> None:
     )  # fmt: skip
     assert found(facts, "driver.files").state is State.OK
     step = found(facts, "driver.place").next
-    assert step.startswith("`build.py run` mounts it there; in a command of your own say ")
+    assert step.startswith("`build.py run` mounts it there; in a command of your own use ")
     assert "-v /opt/npu/driver/lib64:/usr/local/Ascend/driver/lib64:ro" in step
     assert found(facts, "driver.version").state is State.OK
 
@@ -370,7 +370,7 @@ def test_driver_against_cann(version: str, cann: str, state: State, message: str
     assert (check.state, check.message, check.next) == (state, message, step)
 
 
-def test_without_a_profile_the_driver_says_which_cann_it_takes() -> None:
+def test_without_a_profile_the_cann_that_fits_the_driver_is_listed() -> None:
     check = found(driver("25.0.rc1"), "driver.version", WANTED)
     assert check.message == "25.0.rc1; works with CANN 8.2.rc1, 8.5.0 (images/drivers.yaml)"
 
@@ -405,7 +405,9 @@ def test_firmware_that_is_not_shown() -> None:
         found(with_texts({"/usr/local/Ascend/firmware/version.info": None}), "firmware.version").state is State.UNKNOWN
     )
     facts = with_texts({f"{DRIVER}/version.info": "Version=25.0.rc1\n"})
-    assert found(facts, "firmware.version").message == "7.7.0.1.231; the driver does not say which firmware it takes"
+    assert (
+        found(facts, "firmware.version").message == "7.7.0.1.231; the driver does not name the firmware that it takes"
+    )
 
 
 @pytest.mark.parametrize(
@@ -456,8 +458,8 @@ ENTRY = {"runtimes": {"ascend": {"path": RUNTIME}}}
     [
         (None, False, State.OK, "no ascend runtime"),
         ("", False, State.OK, "no ascend runtime"),
-        ("{", False, State.ERROR, "/etc/docker/daemon.json is no JSON"),
-        ("[]", False, State.ERROR, "/etc/docker/daemon.json is JSON, and no object"),
+        ("{", False, State.ERROR, "/etc/docker/daemon.json is not JSON"),
+        ("[]", False, State.ERROR, "/etc/docker/daemon.json is JSON, but not an object"),
         (
             json.dumps({"default-runtime": "ascend"}),
             True,
@@ -467,7 +469,12 @@ ENTRY = {"runtimes": {"ascend": {"path": RUNTIME}}}
         (json.dumps({"data-root": "/data"}), True, State.WARNING, f"{RUNTIME} is installed, and"),
         (json.dumps(ENTRY), False, State.ERROR, "/etc/docker/daemon.json names the ascend runtime at"),
         (json.dumps(ENTRY), True, State.OK, f"ascend, {RUNTIME} (with --runtime ascend;"),
-        (json.dumps({**ENTRY, "default-runtime": "ascend"}), True, State.OK, f"ascend, {RUNTIME} (every container's,"),
+        (
+            json.dumps({**ENTRY, "default-runtime": "ascend"}),
+            True,
+            State.OK,
+            f"ascend, {RUNTIME} (for every container,",
+        ),
     ],
 )
 def test_ascend_runtime(settings: str | None, installed: bool, state: State, message: str) -> None:
@@ -507,7 +514,7 @@ def test_disk(free: int | None, wanted: Wanted, state: State) -> None:
         ),
     ],
 )
-def test_what_is_counted_of_an_images_size_is_said(wanted: Wanted, takes: str) -> None:
+def test_what_counts_for_the_size_of_an_image_is_reported(wanted: Wanted, takes: str) -> None:
     assert found(HOST, "disk", wanted).message == f"93.1 GB free at /var/lib/docker; {takes}"
     assert found(replace(HOST, disk_free=None), "disk", wanted).message.endswith(f"; {takes}")
 
@@ -621,7 +628,7 @@ def test_inside_a_container() -> None:
         assert found(replace(HOST, paths=HOST.paths | {mark}), "container").state is State.WARNING
 
 
-def test_the_next_step_is_said_of_all_that_is_not_ok() -> None:
+def test_everything_that_is_not_ok_has_a_next_step() -> None:
     bare = HostFacts(nodes=NODES, pci=(("0xd802", "0x120000"),))
     for facts in (bare, HostFacts(), replace(HOST, texts={}), replace(HOST, paths=frozenset())):
         for check in diagnose(facts, FOR_A2):

@@ -5,19 +5,20 @@ from __future__ import annotations
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cannery.catalog.catalog import ChipAccess
+from cannery.catalog.yaml_text import YamlDocument
 from cannery.cli.arguments import _children, make_parser
 from cannery.errors import UsageError
-from cannery.lint import run_options
+from cannery.lint import options
 from cannery.lint.case import Case, Ground, Remark
-from cannery.lint.command import run_lines
-from cannery.lint.compose import containers_of
-from cannery.lint.compose_tree import compose_file
-from cannery.lint.rules import RULES, corrected, lint_container, lint_line, mend
-from cannery.lint.rules.memory import size
+from cannery.lint.command import RunLine, run_lines
+from cannery.lint.correct import correct
+from cannery.lint.files import containers_of
+from cannery.lint.rules import RULES, lint_container, lint_line
+from cannery.lint.rules.engine import size
 from cannery.vocab import Arch, Chip, Severity
 
 MANAGERS = ("/dev/davinci_manager", "/dev/devmm_svm", "/dev/hisi_hdc")
@@ -36,30 +37,38 @@ NODES = " ".join(f"--device {node}" for node in MANAGERS)
 FILES = " ".join(f"-v {path}:{path}:ro" for path in (*MOUNTS, "/usr/local/bin/npu-smi"))
 MOUNTED = " ".join(f"-v {node}:{node}" for node in MANAGERS)
 RUNTIME = "docker run --shm-size 32g --runtime=ascend -e ASCEND_VISIBLE_DEVICES=0"
+TOOLKIT = "/usr/local/Ascend/ascend-toolkit"
+ALONE = "docker run --shm-size 32g --device /dev/davinci0"
+UNREAD = "note run.text.unread"
 # A line that nothing is wrong with.
 GOOD = f"docker run --rm -it --shm-size 32g --device /dev/davinci0 --device /dev/davinci1 {NODES} {FILES}"
 NEW = f"{GOOD} --device /dev/ummu -v {DRIVER}:{DRIVER}".replace("--device /dev/devmm_svm", "")
 ONE = GOOD.replace(" --device /dev/davinci1", "")
 
 
+def read(text: str) -> RunLine:
+    (line,) = run_lines(text).lines
+    assert isinstance(line, RunLine)
+    return line
+
+
 def remarks(text: str, ground: Ground = GROUND) -> tuple[Remark, ...]:
-    (line,) = run_lines(text)
-    return lint_line(line, ground)
+    return lint_line(read(text), ground)
 
 
 def codes(text: str, ground: Ground = GROUND) -> list[str]:
     return [f"{one.finding.severity} {one.finding.code}" for one in remarks(text, ground)]
 
 
-def mended(text: str, ground: Ground = GROUND) -> str:
-    (line,) = run_lines(text)
-    return corrected(line, lint_line(line, ground))
+def corrected(text: str, ground: Ground = GROUND) -> str:
+    line = read(text)
+    return correct(line, lint_line(line, ground), ground).text
 
 
 @pytest.mark.parametrize("image", [CANN, OURS, "quay.io/ascend/vllm-ascend:v0.11.0rc1", "a.b/c:1", "$IMAGE"])
-def test_a_good_line_is_let_pass(image: str) -> None:
+def test_a_right_line_has_no_remarks(image: str) -> None:
     assert remarks(f"{GOOD} {image} bash -c 'a b'") == ()
-    assert mended(f"{GOOD} {image}") == ""
+    assert corrected(f"{GOOD} {image}") == ""
 
 
 def test_paths_may_end_in_a_slash_as_installation_guides_have_them() -> None:
@@ -79,7 +88,7 @@ def test_a_mistyped_node_and_no_driver_are_both_named_with_their_fix() -> None:
     assert driver.finding.what == f"{DRIVER}/lib64 is not mounted beside --device /dev/davinci0"
     assert driver.finding.fix == f"-v {DRIVER}/lib64:{DRIVER}/lib64:ro"
     assert [one.finding.severity for one in (node, driver, files, smi)] == [*(Severity.ERROR,) * 2, "warning", "note"]
-    assert codes(mended(text)) == ["note run.driver.smi"]
+    assert codes(corrected(text)) == ["note run.driver.smi"]
 
 
 @pytest.mark.parametrize(
@@ -102,12 +111,12 @@ def test_mistyped_nodes(written: str, meant: str) -> None:
 @pytest.mark.parametrize(
     "node", ["/dev/fuse", "/dev/infiniband/uverbs0", "/dev/nvidia0", "/dev/vdavinci100", "/dev/dvpp_cmdlist", "$X"]
 )
-def test_other_nodes_are_nobodys_business(node: str) -> None:
+def test_other_nodes_are_not_judged(node: str) -> None:
     assert codes(f"{GOOD} --device {node} {CANN}") == []
 
 
 # (options behind a good line's, image, what is said) or, with "docker run", a whole line.
-SAID = [
+LINES = [
     # nodes
     (f"docker run --shm-size 32g --device /dev/davinci0 {FILES} {CANN}", ["error run.node.missing"] * 3),
     (f"docker run --shm-size 32g {NODES} {FILES} {CANN}", ["error run.node.none"]),
@@ -121,11 +130,8 @@ SAID = [
     (f"docker run --shm-size 32g -v /dev:/dev/ {FILES} {CANN}", ["error run.node.none", "error run.node.mounted"]),
     (f"{GOOD} -v /dev/davinci0:/dev/davinci0 {CANN}", ["note run.node.mounted"]),
     (f"{GOOD} -v /dev/davinci7:/dev/davinci7 --device-cgroup-rule 'c *:* rwm' {CANN}", ["warning run.node.mounted"]),
-    (f"{GOOD} --device /dev/davinci2:/dev/davinci0 {CANN}", ["warning run.node.target"]),
-    (f"{GOOD} --device=/dev/davinci{{2,3}}:/dev/davinci{{2,3}} {CANN}", ["warning run.node.target"]),
-    (f"{GOOD} --device /dev/davinci2:/dev/davinci2 --device /dev/davinci0 {CANN}", []),
     (f"{GOOD} --device /dev/davinci2:/dev/davinci2:r {CANN}", ["error run.node.permission"]),
-    (f"docker run --shm-size 32g --device /dev/davinci0 $NODES --rm {FILES} {CANN}", ["warning run.node.missing"] * 3),
+    (f"{ALONE} $N --rm {FILES} {CANN}", ["warning run.node.missing"] * 3 + [UNREAD]),
     # a card whose number a shell fills in
     (f"docker run --shm-size 32g --device=/dev/davinci$i {FILES} {CANN}", ["error run.node.missing"] * 3),
     (f"docker run --shm-size 32g --device=/dev/davinci$i {NODES} {FILES} {CANN}", []),
@@ -154,7 +160,6 @@ SAID = [
     (f"{GOOD} -e ASCEND_VISIBLE_DEVICES=6,7 {CANN}", ["error run.visible.nodes"]),
     (f"{GOOD} -e ASCEND_VISIBLE_DEVICES=0-1 {CANN}", ["note run.visible.unread"]),
     (f"{GOOD} -e ASCEND_VISIBLE_DEVICES=all {CANN}", ["error run.visible.text"]),
-    (f"{GOOD} -e ASCEND_VISIBLE_DEVICES=void -e CUDA_VISIBLE_DEVICES=0 {CANN}", ["note run.visible.gpu"]),
     # D08
     (f"docker run --shm-size 32g --runtime ascend -e ASCEND_VISIBLE_DEVICES=0-3 {CANN}", []),
     (f"docker run --shm-size 32g --runtime ascend {CANN}", ["warning run.visible.none"]),
@@ -187,36 +192,31 @@ SAID = [
     (f"{GOOD.replace('32g', 'big')} {CANN}", ["error run.shm"]),
     (f"{GOOD.replace('--shm-size 32g', '--ipc=host')} {CANN}", []),
     (f"{GOOD.replace('--shm-size 32g', '-v /dev/shm:/dev/shm')} {CANN}", []),
-    (f"{GOOD} --ipc host {CANN}", ["note run.shm"]),
     # the engine
     (f"{GOOD} --gpus all {CANN}", ["error run.gpus"]),
-    (f"{GOOD} --net=host {CANN}", ["note run.network"]),
     # mounts
     (f"{GOOD} -v models:/models -v $PWD:/w -v ./a:/b {CANN}", []),
     (f"{GOOD} -v usr/local/x:/x {CANN}", ["error run.mount.relative"]),
     (f"{GOOD} -v /x:y {CANN}", ["error run.mount.relative"]),
-    (f"{GOOD} --volume=~/x:/y {CANN}", ["warning run.mount.relative"]),
     (f"{GOOD} -v ~/x:/y {CANN}", []),
     (f"{GOOD} -v /usr/local/Ascend/add-ons {CANN}", ["error run.mount.single"]),
-    (f"{GOOD} -v /scratch {CANN}", ["note run.mount.single"]),
     # as the engine cannot read them
     *(
         (f"{GOOD} {option} {CANN}", ["error run.mount.text"])
         for option in (
             *("-v /a:/b:rw:ro", "-v /a:/b:bogus", "-v /a:/b:ro,rw", "-v :::", "-v :/x", "-v /a:", "-v /a:/b:"),
-            *("--mount type=bogus,source=/a,target=/b", "--mount type=bind,source=/a", "--mount type=bind,target=/b"),
-            "--mount 'type=bind,\"source=/a'",
-        )
+                    )
     ),
     (f"{GOOD} -v /a:/b:ro,z -v ${{A:-/x}}:/c -v /d:/e:$MODE {CANN}", []),
     (f"{GOOD} --mount dst=/a --mount type=$T,source=/x --mount 'type=bind,\"src=/b,c\",dst=/b' {CANN}", []),
-    (f"{GOOD} -v /usr/local/dcmi:/usr/local/dcmi {CANN}", ["error run.mount.twice"]),
-    # docker keeps one of two words that are the same
-    (f"{GOOD} -v /usr/local/dcmi:/usr/local/dcmi:ro {CANN}", ["note run.mount.twice"]),
-    (f"{GOOD} --mount type=bind,src=/a,dst=/b --mount type=bind,src=/a,dst=/b {CANN}", ["error run.mount.twice"]),
-    # an image of unknown kind may have no CANN, and be run with the host's
+    (f"{GOOD} -v /x:/usr/local/dcmi {CANN}", ["error run.mount.twice"]),
+    (f"{GOOD} -v /usr/local/dcmi:/usr/local/dcmi:ro {CANN}", []),
+    # an image may have no CANN, whatever its name, and be run with the host's
     (f"{GOOD} -v /usr/local/Ascend:/usr/local/Ascend mine:1", ["warning run.mount.hides"]),
-    (f"{GOOD} -v /usr/local/Ascend:/usr/local/Ascend {CANN}", ["error run.mount.hides"]),
+    (f"{GOOD} -v /usr/local/Ascend:/usr/local/Ascend {CANN}", ["warning run.mount.hides"]),
+    (f"{GOOD} -v /x:/usr/local/Ascend {CANN}", ["error run.mount.hides"]),
+    (f"{GOOD} -v /usr/local:/usr/local {OURS}", ["error run.mount.hides"]),
+    (f"{GOOD} -v /a:/b:rbind,idmap=uids=0-1-10 {CANN}", []),
     # colons that are no ends of a part, and what a guide leaves to its reader
     (f"{GOOD} -v $(f a:b):/x -v `g a:b`:/y:ro -v ${{A:-/b}}:/z {CANN}", []),
     (f"{GOOD} -v <dir>:<dir>:ro -v <a b>/c:/d -v /e:<in it>/f -e ASCEND_VISIBLE_DEVICES=<card> {CANN}", []),
@@ -224,7 +224,7 @@ SAID = [
     (f"{GOOD.replace(f'-v {LIB}:{LIB}:ro', f'-v {LIB}/driver:{LIB}/driver -v {LIB}/common:{LIB}/common')} {CANN}", []),
     (f"{GOOD.replace(f'-v {LIB}:{LIB}:ro', f'-v {LIB}/driver:{LIB}/driver')} {CANN}", ["warning run.driver.missing"]),
     (f"{GOOD.replace(f'-v {LIB}:{LIB}:ro', f'-v {LIB}/common:{LIB}/common')} {CANN}", ["error run.driver.missing"]),
-    (f"{GOOD} -v /usr/local/Ascend/ascend-toolkit:/usr/local/Ascend/ascend-toolkit {CANN}", ["error run.mount.hides"]),
+    (f"{GOOD} -v {TOOLKIT}:{TOOLKIT} {OURS}", ["warning run.mount.hides"]),
     (f"{GOOD} -v /a:/usr/local/Ascend/cann-8.5.0 {CANN}", ["error run.mount.hides"]),
     (f"{GOOD} -v /usr/local/sbin:/usr/local/sbin {CANN}", ["note run.mount.hides"]),
     (f"{GOOD} -v /a:/opt/venv {OURS}", ["error run.mount.hides"]),
@@ -245,31 +245,20 @@ SAID = [
     (f"{GOOD} -e LD_PRELOAD=/usr/local/lib/libjemalloc.so.2 {OURS}", []),
     (f"{GOOD} -e LD_PRELOAD=/w/mine.so {OURS}", ["warning run.env.lost"]),
     (f"{GOOD} -e LD_PRELOAD=/w/mine.so {CANN}", []),
-    (f"{GOOD} -e LD_PRELOAD=/w/mine.so $LD_PRELOAD", ["error run.env.split"]),
-    (f"{GOOD} --entrypoint bash {CANN}", ["note run.entrypoint"]),
     (f"{GOOD} --entrypoint bash {OURS}", []),
     # the image
-    (f"{GOOD} -e SOC_VERSION=ascend910_9391 {CANN}", ["error run.chip"]),
     (f"{GOOD} {OURS}-standin", ["error run.standin"]),
     (f"{GOOD} docker.io/{CANN}", ["warning run.image.registry"]),
     (f"{GOOD} {CANN} -it", ["warning run.image.behind"]),
     (f"{GOOD} {CANN} --device /dev/davinci2 -v /a:/b", ["error run.image.behind"] * 2),
     (f"{GOOD} {CANN} --name a --rm -v /a:/b bash", ["error run.image.behind"]),
-    (
-        f"{GOOD} {CANN} --model x --privileged --shm-size=1g",
-        [*["error run.image.behind"] * 2, "warning run.image.behind"],
-    ),
+    (f"{GOOD} {CANN} --model x --privileged --shm-size=1g", ["error run.image.behind"] * 2),
     (f"{GOOD} {CANN} --model x --device npu", ["warning run.image.behind"]),
     (f"{GOOD} vllm/vllm-openai:v1 --model x --device npu", []),
     (f"{GOOD} vllm/vllm-openai:v1 --rm", ["warning run.image.behind"]),
     (f"{GOOD} {CANN} vllm serve --device npu", []),
     (f"{GOOD} {CANN} bash --device /dev/davinci2 -v /a:/b", ["error run.image.behind"] * 2),
     (f"{GOOD} {CANN} /bin/bash -l --privileged", ["error run.image.behind"]),
-    *(
-        (f"{GOOD} {CANN} bash {option}", ["error run.image.behind"])
-        for option in ("--ipc=private", "--net=none", "-l --network none", "--name a", "--rm", "--init -l")
-    ),
-    (f"{GOOD} --entrypoint bash {OURS} --ulimit memlock=-1 -c x", ["error run.image.behind"]),
     *((f"{GOOD} {CANN} {own}", []) for own in ("bash --login -i", "zsh --interactive", "sh /run.sh --name a")),
     *((f"{GOOD} {CANN} {own}", []) for own in ("bash -c 'f $0' --name a", "bash --help", "python a.py --net resnet")),
     (f"{GOOD} {CANN} python a.py --net=host --runtime ascend", ["warning run.image.behind"] * 2),
@@ -280,7 +269,6 @@ SAID = [
     (f"{GOOD} {CANN} docker run --device /dev/davinci2 img", []),
     (f"{GOOD} --entrypoint bash {OURS} --device /dev/davinci2", ["error run.image.behind"]),
     (f"{GOOD} --entrypoint /run.sh {OURS} --device /dev/davinci2 -c x", ["warning run.image.behind"]),
-    (f"{GOOD} --entrypoint sleep infinity -v /a:/b {OURS}", ["error run.entrypoint.words"]),
     (f"{GOOD} --device /dev/davinci{{2,3}} {CANN}", ["error run.image.path"]),
     (f"{GOOD} '' {CANN}", ["error run.image.path"]),
     # U01, U03
@@ -294,12 +282,12 @@ SAID = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "expected"), SAID, ids=[text.replace(GOOD, "…")[:90] for text, _ in SAID])
-def test_what_is_said(text: str, expected: list[str]) -> None:
+@pytest.mark.parametrize(("text", "expected"), LINES, ids=[text.replace(GOOD, "…")[:90] for text, _ in LINES])
+def test_remarks(text: str, expected: list[str]) -> None:
     assert codes(text) == expected
 
 
-@pytest.mark.parametrize("text", [text for text, expected in SAID if expected])
+@pytest.mark.parametrize("text", [text for text, expected in LINES if expected])
 def test_every_remark_names_its_word_and_a_fix(text: str) -> None:
     for one in remarks(text):
         assert one.word in one.finding.what
@@ -307,45 +295,55 @@ def test_every_remark_names_its_word_and_a_fix(text: str) -> None:
         assert one.finding.why
 
 
-@pytest.mark.parametrize("text", [text for text, _ in SAID if mended(text)])
-def test_a_corrected_command_has_nothing_left_that_an_edit_mends(text: str) -> None:
-    before = {one.finding.code for one in remarks(text) if not one.edits}
-    assert {one.finding.code for one in mend(run_lines(text)[0], GROUND).left} <= before | {"run.driver.smi"}
+@pytest.mark.parametrize("text", [text for text, _ in LINES])
+def test_a_corrected_line_has_nothing_left_to_correct(text: str) -> None:
+    after = corrected(text)
+    if after:
+        assert corrected(after) == ""
+        assert read(after).container.image == read(text).container.image
 
 
-@pytest.mark.parametrize("text", [text for text, _ in SAID])
-def test_a_mended_command_is_one_that_no_edit_changes(text: str) -> None:
-    (line,) = run_lines(text)
-    found = mend(line, GROUND)
-    if found.text:
-        assert found.left == remarks(found.text)
-        assert mended(found.text) == ""
+def test_every_rule_reports_something_in_these_tests() -> None:
+    cases = [Case(line.container, ground) for line in map(read, TEXTS) for ground in (GROUND, A3_HOST)]
+    quiet = [rule.__name__ for rule in RULES if not any(next(iter(rule(case)), None) for case in cases)]
+    assert quiet == []
 
 
-def test_what_an_edit_brings_to_light_is_mended_too() -> None:
-    """Without the runtime, which an edit takes out, nothing mounts the driver."""
-    cards = "--device /dev/davinci0 --device /dev/davinci1"
-    (line,) = run_lines(f"docker run --shm-size 16g --runtime ascend {cards} --privileged IMG")
-    assert "run.driver.missing" not in [one.finding.code for one in lint_line(line, GROUND)]
-    found = mend(line, GROUND)
-    assert f"-v {DRIVER}/lib64:{DRIVER}/lib64:ro" in found.text
-    assert [one.finding.code for one in found.left] == ["run.driver.smi"]
-    assert found.open == ()
+A3_HOST = Ground(CHIPS, chip=Chip.A3, arch=Arch.ARM64)
+HOST = [
+    (f"{GOOD} {CANN}", ["error run.chip"]),
+    (f"{GOOD} --platform linux/amd64 {CANN.replace('910b', 'a3')}", ["error run.arch"]),
+    (f"{GOOD} --platform linux/arm64/v8 --device /dev/davinci15 $IMAGE", []),
+]
+TEXTS = [text for text, _ in (*LINES, *HOST)]
 
 
-def test_what_only_the_writer_can_mend_is_left_by_name() -> None:
-    (line,) = run_lines(f"docker run --shm-size 1g {CANN}")
-    found = mend(line, GROUND)
+@pytest.mark.parametrize(("text", "expected"), HOST)
+def test_remarks_for_a_host_that_is_named(text: str, expected: list[str]) -> None:
+    """Cases C03 and C07."""
+    assert codes(text, A3_HOST) == expected
+
+
+def test_what_is_left_after_the_correction_is_listed() -> None:
+    line = read(f"docker run --shm-size 1g {CANN}")
+    found = correct(line, lint_line(line, GROUND), GROUND)
     assert "--shm-size 16g" in found.text
-    assert found.open == ("run.node.none",)
+    assert [one.code for one in found.left] == ["node.none"]
 
 
-def test_a_variable_of_the_text_is_known_of_the_mended_line_too() -> None:
-    (line,) = run_lines(f"IMAGE={OURS}\ndocker run --device /dev/dav_manager $IMAGE")
-    found = mend(line, GROUND)
-    assert "--shm-size 32g" in found.text  # that profile's
-    assert found.text.endswith(" $IMAGE")
-    assert found.open == ("run.node.none",)
+def test_a_line_is_not_corrected_where_one_fix_brings_up_another() -> None:
+    """Without --privileged the node that is mounted has to be mapped: the fixes are listed, and no line is printed."""
+    cards = f"--device /dev/davinci0 {NODES.replace('--device /dev/devmm_svm', '')}"
+    text = f"docker run --privileged {cards} -v /dev/devmm_svm:/dev/devmm_svm --shm-size 32g {FILES} {CANN}"
+    assert codes(text) == ["warning run.privileged"]
+    assert corrected(text) == ""
+
+
+def test_a_variable_stays_as_it_is_written_in_the_corrected_line() -> None:
+    after = corrected(f"IMAGE={OURS}\ndocker run -v $PWD:/w --device /dev/davinci0 $IMAGE sh -c 'echo $X'")
+    assert "--shm-size 32g" in after  # that profile's
+    assert "-v $PWD:/w" in after
+    assert after.endswith(" $IMAGE sh -c 'echo $X'")
 
 
 @pytest.mark.parametrize(
@@ -359,57 +357,53 @@ def test_a_variable_of_the_text_is_known_of_the_mended_line_too() -> None:
     ],
 )
 def test_several_cards_in_one_device_become_one_device_a_card(written: str, cards: tuple[int, ...]) -> None:
-    options = " ".join(f"--device /dev/davinci{card}" for card in cards)
-    (line,) = run_lines(f"docker run --shm-size 32g --device {written} {NODES} {FILES} {CANN}")
-    (one,) = lint_line(line, GROUND)
-    assert (one.finding.code, one.finding.fix) == ("run.node.unknown", options)
-    found = mend(line, GROUND)
-    assert (f"{options} " in found.text.replace(" \\\n   ", ""), found.left) == (True, ())
+    text = f"docker run --shm-size 32g --device {written} {NODES} {FILES} {CANN}"
+    (one,) = remarks(text)
+    assert one.fix == " ".join(f"--device /dev/davinci{card}" for card in cards)
+    assert read(corrected(text)).container.cards == cards
+    assert codes(corrected(text)) == []
 
 
 @pytest.mark.parametrize("written", ["/dev/davinci3-0", "/dev/davinci0-999", "/dev/davinci0-1-2"])
 def test_cards_that_cannot_be_read_are_left_to_the_writer(written: str) -> None:
-    (line,) = run_lines(f"{GOOD} --device {written} {CANN}")
-    (one,) = lint_line(line, GROUND)
-    assert (one.finding.code, one.edits) == ("run.node.unknown", ())
-    assert mend(line, GROUND).text == ""
+    (one,) = remarks(f"{GOOD} --device {written} {CANN}")
+    assert (one.code, one.edits) == ("node.unknown", ())
 
 
-def test_every_option_of_build_py_run_is_dockers_too_or_told() -> None:
+def test_every_option_of_build_py_run_is_dockers_or_known_as_ours() -> None:
     run = _children(make_parser())["run"]
-    options = {name: action for name, action in run._option_string_actions.items() if name.startswith("--")}
-    known = {name.removeprefix("--") for name in options} - {"help"}
-    assert known <= run_options.SWITCHES | run_options.VALUES | run_options.OURS.keys()
-    switches = {name.removeprefix("--") for name, action in options.items() if action.nargs == 0} - {"help"}
-    assert switches - run_options.SWITCHES == run_options.OUR_SWITCHES
+    found = {name[2:]: action for name, action in run._option_string_actions.items() if name.startswith("--")}
+    del found["help"]
+    assert found.keys() <= options.SWITCHES | options.VALUES | options.OURS
+    assert {name for name, action in found.items() if action.nargs == 0} - options.SWITCHES == options.OUR_SWITCHES
 
 
 @pytest.mark.parametrize("option", ["--pythn3 x", "--sharing x", "--quux x"])
-def test_what_is_no_slip_of_dockers_is_not_written_as_one(option: str) -> None:
-    (line,) = run_lines(f"docker run {option} img")
-    (one,) = lint_line(line, GROUND)
-    assert one.finding.what == f"docker run has no option {option.split(maxsplit=1)[0]}"
-    assert not one.edits
+def test_an_option_that_is_like_none_of_dockers_has_no_correction(option: str) -> None:
+    (one,) = remarks(f"docker run {option} img")
+    assert (one.code, one.word, one.edits) == ("option", option.split(maxsplit=1)[0], ())
 
 
 @pytest.mark.parametrize("option", ["--npus all", "--npus=0,1", "--npu 0", "--print", "--interface eth0", "--dev a=/b"])
-def test_an_option_of_build_py_run_is_told_from_dockers(option: str) -> None:
-    name = option.replace("=", " ").split()[0]
-    (line,) = run_lines(f"docker run {option} img")
-    assert line.container.image == "img"
+def test_an_option_of_build_py_run_is_not_one_of_dockers(option: str) -> None:
+    line = read(f"docker run {option} img")
     (one,) = lint_line(line, GROUND)
-    assert one.finding.what == f"docker run has no option {name}: it is one of `build.py run`"
-    assert ("--device /dev/davinci0" in one.finding.fix) == name.startswith("--npu")
-    assert mend(line, GROUND).text == ""
+    assert (line.container.image, one.code) == ("img", "option")
+    assert "build.py run" in one.what
+    assert ("--device /dev/davinci0" in one.fix) == option.startswith("--npu")
+
+
+@pytest.mark.parametrize("option", ["-x", "-itx", "--quux", "--npus all"])
+def test_a_line_with_an_option_that_nothing_replaces_is_not_corrected(option: str) -> None:
+    text = f"docker run {option} --device /dev/dav_manager {CANN}"
+    assert {"error run.option", "error run.node.unknown"} <= {*codes(text)}
+    assert corrected(text) == ""
 
 
 def test_a_line_that_asks_for_cards_is_not_corrected_to_one_without() -> None:
-    assert "run.runtime.mixed" in " ".join(codes(f"docker run --runtime ascend {NODES} img"))
-    assert "--runtime ascend" in mended(f"docker run --runtime ascend {NODES} img")
-    (line,) = run_lines("docker run --gpus all img")
     assert codes("docker run --gpus all img") == ["error run.gpus"]
-    assert mend(line, GROUND).text == ""
-    assert "--gpus" not in mended(f"{GOOD} --gpus all {CANN}"), "cards of its own"
+    assert corrected("docker run --gpus all img") == ""
+    assert "--gpus" not in corrected(f"{GOOD} --gpus all {CANN}"), "cards of its own"
 
 
 @pytest.mark.parametrize(
@@ -421,41 +415,14 @@ def test_a_line_that_asks_for_cards_is_not_corrected_to_one_without() -> None:
     ],
 )
 def test_an_option_that_is_written_anew_keeps_its_value_one_word(option: str, written: str) -> None:
-    (line,) = run_lines(f"docker run --shm-size 1g {option} {CANN}")
-    found = mend(line, GROUND)
-    assert f"\n    {written} \\\n" in found.text
-    assert found.open == ("run.node.none",)
-
-
-def test_every_rule_says_something_in_these_tests() -> None:
-    def quiet(rule: object) -> bool:
-        lines = [line for text, _ in (*SAID, *HOST) for line in run_lines(text)]
-        grounds = (GROUND, A3_HOST)
-        return not any(True for line in lines for g in grounds for _ in rule(Case(line.container, g)))  # type: ignore[operator]
-
-    assert [rule.__name__ for rule in RULES if quiet(rule)] == []
-
-
-A3_HOST = Ground(CHIPS, chip=Chip.A3, arch=Arch.ARM64)
-HOST = [
-    (f"{GOOD} {CANN}", ["error run.chip"]),
-    (f"{GOOD} --platform linux/amd64 {CANN.replace('910b', 'a3')}", ["error run.arch"]),
-    (f"{GOOD} --platform linux/arm64/v8 --device /dev/davinci15 $IMAGE", []),
-]
-
-
-@pytest.mark.parametrize(("text", "expected"), HOST)
-def test_what_is_said_of_a_host_that_is_named(text: str, expected: list[str]) -> None:
-    """Cases C03 and C07."""
-    assert codes(text, A3_HOST) == expected
+    assert f"\n    {written} \\\n" in corrected(f"docker run --shm-size 1g {option} {CANN}")
 
 
 def test_a_privileged_line_with_cards_becomes_one_with_their_nodes_alone() -> None:
     """Case D05 (vllm-project/vllm-ascend issue 6942)."""
     text = f"docker run --privileged --shm-size 32g --device /dev/davinci6 --device /dev/davinci7 {FILES} {CANN}"
-    (one,) = remarks(text)
-    assert one.finding.what == "--privileged exposes every card of the host; the nodes of 6, 7 beside it are no limit"
-    after = mended(text)
+    assert codes(text) == ["warning run.privileged"]
+    after = corrected(text)
     assert "--privileged" not in after
     assert all(f"--device {node}" in after for node in MANAGERS)
     assert codes(after) == []
@@ -463,57 +430,33 @@ def test_a_privileged_line_with_cards_becomes_one_with_their_nodes_alone() -> No
 
 def test_no_option_comes_twice_with_one_value_into_a_corrected_line() -> None:
     text = (
-        "docker run --device=/dev/davinci_manger -v /dev/devmm_svm:/dev/devmm_svm --device /dev/davinci0 --privileged "
-        f"--device dev/davinci0 --shm-size 32g {FILES} {CANN} bash"
+        "docker run --device=/dev/davinci_manger -v /dev/devmm_svm:/dev/devmm_svm --device /dev/davinci0 "
+        f"--device dev/davinci0 --device /dev/hisi_hdc --shm-size 32g {FILES} {CANN} bash"
     )
-    words = mend(run_lines(text)[0], GROUND).text.split(" \\\n    ")
-    assert sorted(word for word in words if "/dev/d" in word) == [
-        "--device /dev/davinci0", "--device /dev/davinci_manager", "--device /dev/devmm_svm",
-    ]  # fmt: skip
-    # One edit at a time: the manager that a slip means is not added beside it.
-    assert (
-        mended(f"docker run --privileged --device /dev/davinci_manger --device /dev/davinci0 {CANN}").count(
-            "--device /dev/davinci_manager"
-        )
-        == 1
-    )
+    found = [device.source for device in read(corrected(text)).container.devices]
+    assert sorted(found) == ["/dev/davinci0", "/dev/davinci_manager", "/dev/devmm_svm", "/dev/hisi_hdc"]
 
 
-@pytest.mark.parametrize(
-    ("behind", "note"),
-    [
-        *((words, "note run.network") for words in ("--net=host", "bash --net host", "bash --network=host -l")),
-        *((words, "note run.shm") for words in ("--ipc=host", "bash --ipc=host", "bash -l --ipc host")),
-    ],
-)
-def test_what_is_the_hosts_is_asked_for_before_the_image(behind: str, note: str) -> None:
-    found = [one for one in remarks(f"{GOOD} {CANN} {behind}") if one.finding.code == "run.image.behind"]
-    assert [one.finding.severity for one in found] == [Severity.ERROR]
-    assert codes(mended(f"{GOOD} {CANN} {behind}")) == [note]
+@pytest.mark.parametrize("behind", ["--net=host", "bash --net host", "bash -l --ipc host", "sh --device /dev/davinci3"])
+def test_an_option_after_the_image_is_put_before_it(behind: str) -> None:
+    text = f"{GOOD} {CANN} {behind}"
+    assert codes(text) == ["error run.image.behind"]
+    assert codes(corrected(text)) == []
+    assert len(read(corrected(text)).container.settings) == len(read(text).container.settings) + 1
 
 
 def test_an_index_that_counts_the_hosts_cards_is_counted_anew() -> None:
     """Case D06 (Project-HAMi/HAMi issue 1894)."""
-    text = (
-        f"{GOOD.replace('davinci0', 'davinci3').replace('davinci1', 'davinci4')} -e ASCEND_RT_VISIBLE_DEVICES=4 {CANN}"
-    )
+    cards = GOOD.replace("davinci0", "davinci3").replace("davinci1", "davinci4")
+    text = f"{cards} -e ASCEND_RT_VISIBLE_DEVICES=4 {CANN}"
     (one,) = remarks(text)
-    assert one.finding.what == "-e ASCEND_RT_VISIBLE_DEVICES=4: index 4 is outside 0..1"
-    assert "-e ASCEND_RT_VISIBLE_DEVICES=1" in mended(text)
-
-
-def test_the_whole_of_ascend_is_mounted_in_its_parts() -> None:
-    text = f"docker run --shm-size 32g --device /dev/davinci0 {NODES} -v /usr/local/Ascend:/usr/local/Ascend {CANN}"
-    hides = next(one for one in remarks(text) if one.finding.code == "run.mount.hides")
-    assert (
-        hides.finding.what == "-v /usr/local/Ascend:/usr/local/Ascend hides what the image has there: CANN, NNAL (ATB)"
-    )
-    assert codes(mended(text)) == ["note run.driver.smi"]
+    assert "index 4 is outside 0..1" in one.what
+    assert "-e ASCEND_RT_VISIBLE_DEVICES=1" in corrected(text)
 
 
 def test_a_group_that_only_the_host_knows_is_left_to_its_shell() -> None:
     """Case U01 (vllm-project/vllm-ascend issue 9490)."""
-    assert '--group-add "$(stat -c %g /dev/davinci_manager)"' in mended(f"{GOOD} --user 65534 {CANN}")
+    assert '--group-add "$(stat -c %g /dev/davinci_manager)"' in corrected(f"{GOOD} --user 65534 {CANN}")
 
 
 @pytest.mark.parametrize(
@@ -524,88 +467,28 @@ def test_sizes(text: str, number: int | None) -> None:
     assert size(text) == number
 
 
-WORDS = (
+OPTIONS = (
     *("--device", "-v", "-e", "--mount", "--runtime", "--user", "--shm-size", "-itv", "--privileged", "-x", "--", "-"),
-    *(
-        "/dev/davinci0",
-        "/dev/dav_manager:",
-        ":",
-        "::",
-        "=",
-        "a=",
-        "=a",
-        "",
-        "type=bind,src",
-        "$X",
-        "'",
-        '"',
-        "\\",
-        "#",
-        "~",
-    ),
-    *(
-        "ASCEND_RT_VISIBLE_DEVICES=",
-        "ASCEND_VISIBLE_DEVICES=-",
-        "LD_PRELOAD=x",
-        "PYTHONPATH",
-        CANN,
-        OURS,
-        "ascend",
-        "9" * 40,
-    ),
+    *("$MORE", "${MORE:-}"),
+)
+VALUES = (
+    *("/dev/davinci0", "/dev/davinci{0..2}", "/dev/dav_manager:", "/dev/davinci0-3", "/dev/davinci$i", ":", "::", "="),
+    *("a=", "=a", "", "type=bind,src", "$X", "'", '"', "\\", "#", "~", "$(f a:b):/x", "ascend", "9" * 40, CANN, OURS),
+    *("ASCEND_RT_VISIBLE_DEVICES=0,0", "ASCEND_VISIBLE_DEVICES=-", "LD_PRELOAD=x", "PYTHONPATH", "<i>", "{a,b}"),
 )
 
 
-@given(st.lists(st.one_of(st.sampled_from(WORDS), st.text(max_size=6)), max_size=12))
+@given(st.lists(st.one_of(st.sampled_from((*OPTIONS, *VALUES)), st.text(max_size=6)), max_size=12))
 def test_no_words_are_a_defect(words: list[str]) -> None:
-    text = "docker run " + " ".join(words)
     try:
-        lines = run_lines(text)
+        lines = run_lines("docker run " + " ".join(words)).lines
     except UsageError:
         return
     for line in lines:
-        found = lint_line(line, GROUND)
-        assert all(one.finding.what for one in found)
-        corrected(line, found)
-        mend(line, GROUND)
-
-
-OPTIONS = [
-    *("--device /dev/davinci0", "--device=/dev/davinci{0..2}", "--device /dev/dav_manager", "--device /dev/davinci0-3"),
-    *("--device /dev/davinci$i", "--device /dev/davinci2:r", "--device /dev/ummu", "-v /dev/davinci0:/dev/davinci0"),
-    *(NODES, FILES, "--privileged", "--gpus all", "--runtime=Ascend", "--runtime ascend", "--net=host", "--ipc host"),
-    *("-e ASCEND_VISIBLE_DEVICES=0,1", "-e ASCEND_RT_VISIBLE_DEVICES=4", "-e ASCEND_RT_VISIBLE_DEVICES=0,0"),
-    *("--shm-size 1g", "--shm-size=big", "-v /usr/local/Ascend:/usr/local/Ascend", f"-v {DRIVER}:/x", f"-v {DRIVER}"),
-    *("-v usr/x:/y", "-v $(f a:b):/x", "-itv '/a b:/c'", "--volum=/q:/q", "-e LD_PRELOAD=/usr/lib64/libjemalloc.so.2"),
-    *("--device=/dev/davinci_manger", "--device /dev/devm_svm", "-v /dev/devmm_svm:/dev/devmm_svm", "--ipc=host"),
-    *("-u 65534", "$MORE", "${MORE:-}", "--platform linux/amd64", "\u2014device /dev/davinci1", "-v /a:/opt/venv"),
-]
-IMAGES = (CANN, OURS, "$IMAGE", "<i>", "i:1")
-BEHIND = (
-    "",
-    "bash -c 'a b'",
-    "-it bash",
-    "--device /dev/davinci1 -v '/a c:/b' bash 'q r'",
-    "sh --privileged --rm --name n",
-    "--m x",
-)
-KEPT = frozenset({"bash", "sh", "-c", "a b", "q r", "--m", "x"})
-
-
-@settings(deadline=None)  # a machine may be busy
-@given(st.lists(st.sampled_from(OPTIONS), max_size=8), st.sampled_from(IMAGES), st.sampled_from(BEHIND))
-def test_a_corrected_line_has_nothing_left_to_correct(options: list[str], image: str, behind: str) -> None:
-    (line,) = run_lines(f"docker run {' '.join(options)} {image} {behind}")
-    found = mend(line, GROUND)
-    if not found.text:
-        return
-    (again,) = run_lines(found.text)
-    assert lint_line(again, GROUND) == found.left
-    assert mend(again, GROUND).text == ""
-    assert again.container.image == line.container.image == image
-    kept, had = ([word for word in one.container.command if word in KEPT] for one in (again, line))
-    assert kept == had
-    assert again.doubles == ()
+        if isinstance(line, RunLine):
+            found = lint_line(line, GROUND)
+            assert all(one.what and one.code for one in found)
+            correct(line, found, GROUND)
 
 
 SERVICE = {
@@ -618,101 +501,70 @@ SERVICE = {
 }
 
 
+def service_codes(service: dict[str, object]) -> list[tuple[str, str]]:
+    document = YamlDocument("compose.yaml", {"services": {"a": service}}, {}, {})
+    (container,) = containers_of([document]).containers
+    return [(one.finding.code, one.word) for one in lint_container(container, GROUND)]
+
+
 def test_a_compose_service_is_judged_by_the_same_rules() -> None:
-    (container,) = containers_of([compose_file({"services": {"train": SERVICE}}, "compose.yaml")])
-    found = lint_container(container, GROUND)
-    assert [(one.finding.code, one.word) for one in found if one.finding.severity is Severity.ERROR] == [
-        ("run.node.unknown", "services.train.devices[1]: /dev/dav_manager:/dev/dav_manager"),
-        ("run.driver.missing", "services.train.devices[0]: /dev/davinci0"),
-        ("run.visible.index", "services.train.environment: ASCEND_RT_VISIBLE_DEVICES=4"),
+    assert service_codes(SERVICE)[:3] == [
+        ("run.node.unknown", "services.a.devices[1]: /dev/dav_manager:/dev/dav_manager"),
+        ("run.driver.missing", "services.a.devices[0]: /dev/davinci0"),
+        ("run.visible.index", "services.a.environment: ASCEND_RT_VISIBLE_DEVICES=4"),
     ]
-
-
-@pytest.mark.parametrize(
-    ("service", "code", "fix"),
-    [
-        ({"shm_size": None}, "run.shm", "shm_size: 16g"),
-        ({"devices": ["/dev/davinci0"]}, "run.node.missing", "devices: [/dev/davinci_manager]"),
-        ({"devices": ["/dev/hisi_hdc"]}, "run.node.none", "devices: [/dev/davinci0, …]"),
-        ({}, "run.driver.missing", f"volumes: [{LIB}:{LIB}:ro]"),
-        (
-            {},
-            "run.driver.files",
-            f"volumes: [{DRIVER}/version.info:{DRIVER}/version.info:ro, {MOUNTS[3]}:{MOUNTS[3]}:ro]",
-        ),
-        ({}, "run.driver.smi", "volumes: [<output of command -v npu-smi>:/usr/local/bin/npu-smi:ro]"),
-        ({"user": "65534"}, "run.user.group", "group_add: [<output of stat -c %g /dev/davinci_manager>]"),
-        ({"runtime": "Ascend"}, "run.runtime.name", "runtime: ascend"),
-        ({"devices": [], "runtime": "ascend"}, "run.visible.none", 'environment: ["ASCEND_VISIBLE_DEVICES=0,1"]'),
-        ({"volumes": ["/dev:/dev"]}, "run.node.mounted", "devices for each node that is needed, and no mount of /dev"),
-        ({"volumes": [{"type": "bind", "source": "/a"}]}, "run.mount.text", "target: /a beside the rest"),
-        ({"volumes": [{"type": "x", "source": "/a", "target": "/b"}]}, "run.mount.text", "type: bind"),
-        ({"command": "bash --privileged"}, "run.image.behind", "privileged: true, as a key of the service"),
-    ],
-)
-def test_the_fix_of_a_service_is_in_the_words_of_its_file(service: dict[str, object], code: str, fix: str) -> None:
-    (container,) = containers_of([compose_file({"services": {"a": {**SERVICE, **service}}}, "compose.yaml")])
-    found = [one.finding for one in lint_container(container, GROUND) if one.finding.code == code]
-    assert found[0].fix == fix
-    assert not [one.what for one in found if "--shm-size" in one.what or "--group-add" in one.what]
-
-
-def test_a_default_stands_for_a_variable_of_compose() -> None:
-    service = {**SERVICE, "image": f"${{IMAGE:-{OURS}-standin}}", "privileged": "${ALL:-true}"}
-    (container,) = containers_of([compose_file({"services": {"a": service}}, "x")])
-    found = [one.finding.code for one in lint_container(container, GROUND)]
-    assert {"run.standin", "run.privileged"} <= {*found}
 
 
 @pytest.mark.parametrize(
     ("service", "code"),
     [
         ({"privileged": True}, "run.privileged"),
-        ({"network_mode": "host"}, "run.network"),
+        ({"privileged": "${ALL:-true}"}, "run.privileged"),
+        ({"image": f"${{IMAGE:-{OURS}-standin}}"}, "run.standin"),
         ({"shm_size": 64}, "run.shm"),
         ({"gpus": "all"}, "run.gpus"),
         ({"deploy": {"resources": {"reservations": {"devices": [{"driver": "nvidia", "count": 1}]}}}}, "run.gpus"),
         ({"user": "65534"}, "run.user.group"),
         ({"environment": ["PYTHONPATH=/w"]}, "run.env.lost"),
-        ({"entrypoint": ["bash"]}, "run.entrypoint"),
         ({"runtime": "Ascend"}, "run.runtime.name"),
         ({"tmpfs": "/opt/venv", "image": OURS}, "run.mount.hides"),
-        ({"volumes": [{"type": "bogus", "source": "/a", "target": "/b"}]}, "run.mount.text"),
-        ({"volumes": [{"type": "bind", "source": "/a"}]}, "run.mount.text"),
-        ({"volumes": ["/a:/b:bogus"]}, "run.mount.text"),
+        ({"command": "bash --privileged"}, "run.image.behind"),
+        ({"volumes": ["/dev:/dev"]}, "run.node.mounted"),
+        ({"extends": "b"}, "run.text.unread"),
     ],
 )
 def test_keys_of_a_service(service: dict[str, object], code: str) -> None:
-    (container,) = containers_of([compose_file({"services": {"a": {**SERVICE, **service}}}, "compose.yaml")])
-    assert code in [one.finding.code for one in lint_container(container, GROUND)]
+    assert code in [found for found, _ in service_codes({**SERVICE, **service})]
 
 
-KEYS = (
-    "image",
-    "devices",
+KEYS = ("image", "devices", "volumes", "environment", "shm_size", "tmpfs", "deploy", "gpus", "command", "extends")
+POD_KEYS = (
+    "containers",
     "volumes",
-    "environment",
-    "shm_size",
-    "tmpfs",
-    "deploy",
-    "gpus",
-    "command",
-    "entrypoint",
-    "user",
+    "env",
+    "volumeMounts",
+    "resources",
+    "limits",
+    "securityContext",
+    "hostPath",
+    "name",
 )
 YAML = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.sampled_from(WORDS),
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.sampled_from(VALUES),
     lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from((*KEYS, "source", "target", "type")), inner)
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from((*KEYS, *POD_KEYS, "source", "target", "type", "options")), inner)
     ),
     max_leaves=8,
 )
 
 
-@given(YAML)
-def test_no_compose_file_is_a_defect(service: object) -> None:
+@given(YAML, st.sampled_from(["services", "jobs", "spec"]))
+def test_no_file_is_a_defect(value: object, kind: str) -> None:
+    document = {"services": {"a": value}, "jobs": {"a": {"container": value, "services": value}}, "spec": value}
+    known = {"apiVersion": "v1", "kind": "Pod", "spec": value} if kind == "spec" else {kind: document[kind]}
     try:
-        containers = containers_of([compose_file({"services": {"a": service}}, "x")])
+        containers = containers_of([YamlDocument("x", known, {}, {})]).containers
     except UsageError:
         return
     for container in containers:
@@ -721,7 +573,7 @@ def test_no_compose_file_is_a_defect(service: object) -> None:
 
 def test_the_rules_go_through_a_long_line_in_the_time_that_its_length_takes() -> None:
     def seconds(count: int) -> float:
-        (line,) = run_lines(f"docker run {'-v /a:/usr/local/Ascend --device /dev/davinvi0 ' * count} {CANN}")
+        line = read(f"docker run {'-v /a:/usr/local/Ascend --device /dev/davinvi0 ' * count} {CANN}")
         begin = time.process_time()
         assert len(lint_line(line, GROUND)) > 0
         return time.process_time() - begin

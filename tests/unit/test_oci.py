@@ -8,14 +8,12 @@ from typing import Any
 import pytest
 
 from cannery.engine.oci import (
-    Challenge,
-    Index,
     MalformedError,
     Manifest,
     image_config,
-    parse_challenge,
     read_config,
     read_manifest,
+    read_published,
 )
 
 ONE, TWO = (f"sha256:{digit * 64}" for digit in "12")
@@ -33,11 +31,11 @@ def test_of_variants_the_first_counts_and_of_systems_linux() -> None:
         {"digest": TWO},
         "no entry",
     ]
-    found = read_manifest(json.dumps({"manifests": entries}).encode())
-    assert found == Index({"arm64": ONE})
+    found = read_published(TWO, "", json.dumps({"manifests": entries}).encode())
+    assert [(one.arch, one.manifest) for one in found.entries] == [("arm64", ONE)]
 
 
-def test_a_manifest_is_as_large_as_its_layers_where_each_says_it() -> None:
+def test_a_manifest_is_as_large_as_its_layers_where_all_have_a_size() -> None:
     config = {"digest": ONE, "size": 9}
     for layers, size in (([{"size": 5}, {"size": 7}], 12), ([{"size": 5}, {}], 0), ([5], 0), (None, 0), ({}, 0)):
         assert read_manifest(json.dumps({"config": config, "layers": layers}).encode()) == Manifest(ONE, size)
@@ -57,22 +55,3 @@ def test_an_empty_configuration(config: object) -> None:
 
 def test_the_last_of_equal_names_counts() -> None:
     assert image_config("arm64", {"Env": ["A=1", "A=2", "B", 3]}).env == {"A": "2", "B": ""}
-
-
-@pytest.mark.parametrize(
-    ("header", "scheme", "parameters"),
-    [
-        (
-            'Bearer realm="https://a.b/t?x=1",service="c, d",scope="repository:e/f:pull,push"',
-            "bearer",
-            {"realm": "https://a.b/t?x=1", "service": "c, d", "scope": "repository:e/f:pull,push"},
-        ),
-        ("BEARER Realm=https://a.b/t , Service=c", "bearer", {"realm": "https://a.b/t", "service": "c"}),
-        (r'Basic realm="a \"b\" c"', "basic", {"realm": 'a "b" c'}),
-        ("Basic", "basic", {}),
-        ("", "", {}),
-        ("?", "", {}),
-    ],
-)
-def test_challenges(header: str, scheme: str, parameters: dict[str, str]) -> None:
-    assert parse_challenge(header) == Challenge(scheme, parameters)

@@ -57,7 +57,7 @@ def test_the_registry_is_put_before_a_name_once(registry: str, host: str, reposi
     reference = published_reference(parse_registry(registry), f"stack:{TAG}")
     found = parse_reference(reference)
     assert (found.registry, found.repository, found.tag) == (host, repository, str(TAG))
-    with pytest.raises(UsageError, match="names a registry already"):
+    with pytest.raises(UsageError, match="already names a registry"):
         published_reference(parse_registry(registry), reference)
 
 
@@ -101,7 +101,7 @@ def test_near_tags_are_those_of_the_target_first() -> None:
         "8.5.0-910b-ubuntu22.04-py3.11",
         "8.5.0-a3-ubuntu22.04-py3.11-ffffffffffff",
     )
-    assert near_words(TAG, ["latest"]) == "there is nothing for 8.5.0-910b-ubuntu22.04-py3.11 either"
+    assert near_words(TAG, ["latest"]) == "it has nothing for 8.5.0-910b-ubuntu22.04-py3.11 either"
     many = [f"8.5.0-910b-ubuntu22.04-py3.11-{n:012x}" for n in range(8)]
     assert near_words(TAG, many).endswith(f"{many[4]} and 3 more")
 
@@ -176,7 +176,7 @@ def test_a_label_that_does_not_fit_is_named(name: str) -> None:
 
 def test_a_stand_in_never_goes_under_a_real_tag() -> None:
     labels = {**LABELS, "org.cannery.base.kind": "standin"}
-    assert "never goes under a real tag" in label_faults(labels, "stack", TAG, "target")[0]
+    assert "never pushed under a real tag" in label_faults(labels, "stack", TAG, "target")[0]
     own = parse_tag(f"{TAG}-standin")
     assert label_faults({**labels, "org.opencontainers.image.version": str(own)}, "stack", own, "target") == ()
 

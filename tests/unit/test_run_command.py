@@ -91,7 +91,7 @@ def test_mounts_environment_and_background_are_docker_s() -> None:
     assert words[-7:] == ("-v", "/data:/data:ro", "-e", "A=1", "-e", "B", "i")
 
 
-def test_what_the_host_lacks_is_left_out_with_a_note() -> None:
+def test_what_is_missing_on_the_host_is_left_out_with_a_note() -> None:
     host = HostNpus(HOST.nodes, frozenset(MOUNTS[:1]))
     command = run_command(REQUEST, ACCESS, host)
     assert [w for w in command.arguments if w.endswith(":ro")] == ["/usr/local/dcmi:/usr/local/dcmi:ro"]
@@ -105,7 +105,7 @@ def test_npu_smi_goes_where_path_finds_it(path: str) -> None:
     assert f"{path}:{NPU_SMI[0]}:ro" in command.arguments
 
 
-def test_the_full_model_lacks_nothing() -> None:
+def test_the_full_model_is_complete() -> None:
     host = full_model(ACCESS, None)
     assert host.cards == tuple(range(8))
     assert lacking(ACCESS, host) == ()
@@ -114,7 +114,7 @@ def test_the_full_model_lacks_nothing() -> None:
     assert set(wanted_paths(ACCESS)) >= host.nodes | host.paths
 
 
-def test_a_bare_host_lacks_everything_by_name() -> None:
+def test_everything_is_missing_on_a_bare_host_by_name() -> None:
     assert lacking(ACCESS, HostNpus(frozenset(), frozenset())) == (*MANAGERS, "/dev/davinci0 …", *MOUNTS, "npu-smi")
 
 

@@ -130,7 +130,7 @@ def test_a_missing_folder_is_an_error_of_compose_and_no_empty_folder() -> None:
     assert mounts[0]["read_only"] is True
 
 
-def test_the_runtime_stands_in_the_place_of_devices() -> None:
+def test_the_runtime_replaces_the_devices() -> None:
     value = service(made(runtime="ascend", host=PARTIAL))
     assert value["runtime"] == "ascend"
     assert value["environment"] == {"ASCEND_VISIBLE_DEVICES": "3,4"}
@@ -229,7 +229,7 @@ def test_folders_of_each_node() -> None:
         ({"network": "none"}, "--network none", "leave it out"),
         ({"env": ("TOKEN",)}, "-e TOKEN", "TOKEN=VALUE"),
         ({"volumes": ("data:/data",)}, "-v data:/data", "claim"),
-        ({"volumes": ("/a:/dev/shm/",)}, "-v /a:/dev/shm/: shared memory of 16g stands there", "leave it out"),
+        ({"volumes": ("/a:/dev/shm/",)}, "-v /a:/dev/shm/: a pod has its shared memory of 16g there", "leave it out"),
         ({"volumes": ("/data",)}, "-v /data", "SRC:DST"),
     ],
 )
@@ -303,7 +303,7 @@ def test_dollars_are_no_variables_of_kubernetes(text: str) -> None:
         (USER, OTHERWISE, {**AS_USER, "supplementalGroups": [0]}),
     ],
 )
-def test_a_pod_says_whom_it_runs_as(user: ImageUser | None, host: HostNpus, security: dict[str, Any] | None) -> None:
+def test_a_pod_names_its_user(user: ImageUser | None, host: HostNpus, security: dict[str, Any] | None) -> None:
     container = made(user=user, host=host)
     assert pod_of(container).get("securityContext") == security
     group = None if security is None else [str(number) for number in security["supplementalGroups"]]
@@ -322,7 +322,7 @@ def test_a_pod_says_whom_it_runs_as(user: ImageUser | None, host: HostNpus, secu
         ("0", USER, (0, 0), False),
     ],
 )
-def test_another_user_is_said_in_every_form(
+def test_every_form_names_another_user(
     text: str, user: ImageUser | None, numbers: tuple[int, int], *, non_root: bool
 ) -> None:
     run_as = parse_run_as(text, user)
@@ -355,7 +355,7 @@ def test_no_user_by_number(text: str) -> None:
         ("4321", None, 8, ["the image is root's: uid 4321 has no home", "uid 4321 has no name in the image"]),
     ],
 )
-def test_what_another_user_lacks(text: str, user: ImageUser | None, cards: int, notes: list[str]) -> None:
+def test_what_another_user_is_missing(text: str, user: ImageUser | None, cards: int, notes: list[str]) -> None:
     container = made(user=user, run_as=parse_run_as(text, user), cards=tuple(range(cards)))
     assert len(container.notes) == len(notes)
     assert all(said.startswith(note) for said, note in zip(container.notes, notes, strict=True))
@@ -411,7 +411,7 @@ def test_one_node_is_a_head_alone() -> None:
     assert "resources" not in cluster(npu=False)["spec"]["headGroupSpec"]["rayStartParams"]
 
 
-def test_the_head_is_reached_and_every_pod_says_whether_it_lives() -> None:
+def test_the_head_has_ports_and_every_pod_has_probes() -> None:
     spec = cluster(nodes=2)["spec"]
     head = inner(spec["headGroupSpec"]["template"]["spec"])
     worker = inner(spec["workerGroupSpecs"][0]["template"]["spec"])
@@ -540,7 +540,7 @@ def test_a_bare_number_of_a_pod_is_one_card(form: RunFormat, cards: tuple[int, .
     assert printed_notes(form, made(cards=cards), ACCESS, FULL_A2)[0] == note
 
 
-MODEL = "the chip's model has 8, 0-7; docker refuses those that the other host has not (ls /dev/davinci*)"
+MODEL = "the chip's model has 8, 0-7; docker refuses those that the other host does not have (ls /dev/davinci*)"
 NOWHERE = HostNpus(frozenset(), frozenset())
 GUESS = (
     "group 1000 is the one that the driver's installer usually makes (HwHiAiUser); "

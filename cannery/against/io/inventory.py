@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from cannery.against.io.look import PRUNED, Look
 from cannery.against.seen import Seen
 from cannery.engine.io.containers import label_words, own_name
-from cannery.engine.io.images import image_id
+from cannery.engine.io.inspect import image_id
 from cannery.engine.words import client_words
 from cannery.errors import UnableError, UsageError
 from cannery.util.io.process import CommandError, run
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from cannery.engine.io.find import Engine
-    from cannery.engine.io.images import ImageClient
+    from cannery.engine.io.inspect import ImageClient
 
 SCRIPT = Path(__file__).with_name("look.py")
 RUN_SECONDS = 600.0

@@ -1,7 +1,7 @@
-"""Find the image that a build stands on: the first in order that is there, asked for all at once and within seconds.
+"""Find the image that a build is on: the first in order that exists, asked for all at once and within seconds.
 
-What is asked is fixed before an engine is started or a wheel fetched, so that a machine that reaches no registry knows
-so at once; and the digest that was looked at is the one that is built upon.
+It is fixed before an engine is started or a wheel fetched: a machine that reaches no registry knows so at once. Besides
+this host the engine is asked: it has proxies, certificates and mirrors of its own, and it will fetch the base.
 """
 
 from __future__ import annotations
@@ -9,29 +9,34 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from cannery.base.io.engine_images import asked, held, running_client
 from cannery.base.real import BaseImage, BaseNeed
-from cannery.engine.io.docker_login import login
-from cannery.engine.io.registry import Answer, ask
-from cannery.engine.io.registry_calls import Access
-from cannery.engine.io.registry_errors import LOGIN, OtherArchError, RefusedError
-from cannery.errors import CanneryError, FindingsError, NetworkError
-from cannery.util.image_reference import parse_reference, split_digest
+from cannery.engine.io.client import EngineError, request
+from cannery.engine.io.find import docker_client, find_engine
+from cannery.engine.io.inspect import image_id, registry_image
+from cannery.engine.io.login import read_login
+from cannery.engine.io.registry import Access, Answer, ask
+from cannery.engine.oci import DeniedError, OtherArchError, RefusedError, image_config, refuse_missing
+from cannery.errors import CanneryError, FindingsError, NetworkError, UnableError
+from cannery.util.image_reference import BASE_DIGEST, parse_reference, split_digest
 from cannery.util.io.parallel import begin
 from cannery.vocab import BaseKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
     from concurrent.futures import Future
+    from pathlib import Path
 
-    from cannery.context import Context
-    from cannery.engine.io.images import ImageClient
+    import docker
 
-# Seconds that an engine may take: to answer at all, and to ask a registry on our behalf.
+    from cannery.plan.plan import Plan
+    from cannery.util.io.downloads import Downloads
+    from cannery.vocab import Arch
+
+# Seconds that an engine may take: to answer at all, and to ask a registry for us.
 ENGINE_ANSWERS, ENGINE_ASKS = 1.0, 2.0
-# So much longer than a registry's own limit, which has better words for what was waited for.
+# Seconds beyond a registry's own limit, whose error names what was waited for.
 GRACE = 0.25
 TIMED_OUT = "time-out"
 # Why each place gives no image.
@@ -43,34 +48,45 @@ class Search:
     """Where to look: this host's access to registries, and the engine that runs.
 
     `engine` is called in a thread; it gives None where no engine runs. With `other_builder` the engine builds nothing,
-    and what it holds or reaches counts for nothing.
+    and what it has or reaches does not count.
     """
 
     access: Access
-    engine: Callable[[], ImageClient | None]
+    engine: Callable[[], docker.DockerClient | None]
     say: Callable[[str], None]
     other_builder: bool = False
 
 
-def search_of(context: Context, *, other_builder: bool) -> Search:
-    """Return how `context` looks for a base."""
-    access = Access(context.pip, partial(login, env=context.env))
-    return Search(access, partial(running_client, context), context.say, other_builder)
+def search_of(downloads: Downloads, env: Mapping[str, str], *, other_builder: bool) -> Search:
+    """Return how this host looks for a base."""
+    access = Access(downloads.settings(), partial(read_login, env=env))
+    engine = partial(_running_client, env, downloads.cache, downloads.say)
+    return Search(access, engine, downloads.say, other_builder)
+
+
+def _running_client(env: Mapping[str, str], cache: Path, say: Callable[[str], None]) -> docker.DockerClient | None:
+    """Return a client of the engine that runs, None where none does. Nothing is started."""
+    import docker.errors  # noqa: PLC0415 - the SDK is imported when an engine is used
+
+    try:
+        return docker_client(find_engine(env, cache, start=False, say=say))
+    except (CanneryError, docker.errors.DockerException):
+        return None  # the build reports why, if it needs the engine
 
 
 def find_base(need: BaseNeed, search: Search) -> BaseImage:
-    """Return the first of the references that is there for all of `need.arches`, and say where it was found.
+    """Return the first of the references that exists for all of `need.arches`, and print where it was found.
 
-    First come the registries as this host reaches them, then as the engine does, then what the engine holds; the user's
-    own image comes from the engine first where no registry has ever had it. Raises `NetworkError` with each registry's
-    reason, `FindingsError` for an image of other architectures, `UsageError` for a reference that is none.
+    The registries come first, as this host reaches them, then as the engine does, then what the engine has. The user's
+    own image comes from the engine first where it is from no registry. Raises `NetworkError` with each registry's
+    reason, `FindingsError` for an image of other architectures, `UsageError` for a malformed reference.
     """
     for reference in need.references:
         parse_reference(reference)
     started = time.monotonic()
-    engine: Future[ImageClient | None] = begin(search.engine if not search.other_builder else lambda: None)
+    engine: Future[docker.DockerClient | None] = begin(search.engine if not search.other_builder else lambda: None)
     if need.kind is BaseKind.CUSTOM and isinstance(local := _held(need, _client(engine), unpublished=True), BaseImage):
-        search.say(f"base: {local.reference}, which this engine has and no registry")
+        search.say(f"base: {local.reference}, which this engine has, and no registry")
         return local
     found, reasons = _first(need, partial(_asked_here, need, search.access), search.access.limits.total + GRACE)
     if found is None:
@@ -81,34 +97,40 @@ def find_base(need: BaseNeed, search: Search) -> BaseImage:
     return found
 
 
-def _elsewhere(need: BaseNeed, search: Search, client: ImageClient | None, reasons: Reasons) -> BaseImage:
-    """Return the base where this host reaches no registry that has it; `reasons` say why."""
+def _elsewhere(need: BaseNeed, search: Search, client: docker.DockerClient | None, reasons: Reasons) -> BaseImage:
+    """Return the base where this host reaches no registry that has it; `reasons` are why."""
     reference = need.references[0]
     digest = split_digest(reference)[1]
     if search.other_builder and digest:
-        # What is built upon is known, and whether that builder reaches it is not.
+        # The base is known by its digest; whether that builder reaches it is not.
         search.say(f"base: {reference}: {reasons[reference]}; the builder may reach it")
         return BaseImage(split_digest(reference)[0], digest, None, unread=str(reasons[reference]))
     if client is None:
         raise _nowhere(need, reasons)
-    found, theirs = _first(need, lambda one: begin(partial(asked, client, one, need.arches)), ENGINE_ASKS)
+    learned = partial(_engine_answer, search.access, client, need.arches)
+    found, theirs = _first(need, lambda one: begin(partial(learned, one)), ENGINE_ASKS)
     if found is not None:
         search.say(f"base: {found.reference} is {_short(found)}; the engine reaches its registry, this host does not")
         return found
     local = _held(need, client, unpublished=False)
     if isinstance(local, BaseImage):
-        search.say(f"base: {local.reference} ({_short(local)}) as the engine holds it: no registry gives a newer one")
+        search.say(f"base: {local.reference} ({_short(local)}) as the engine has it: no registry gives a newer one")
         for name, reason in reasons.items():
             search.say(f"base: {name}: {reason}")
         return local
-    redact = search.access.pip.redact  # what a daemon says of a proxy is its own text
-    told = {
-        name: reason
-        if isinstance(reason, OtherArchError)
-        else RefusedError(f"{reason}; to the engine: {redact(str(theirs[name]))}")
-        for name, reason in reasons.items()
-    }
-    raise _nowhere(need, {**told, **local})
+    redact = search.access.pip.redact  # a daemon's message may hold the password of its proxy
+    for name, reason in reasons.items():
+        if not isinstance(reason, OtherArchError):
+            kind = DeniedError if isinstance(reason, DeniedError) else RefusedError
+            reasons[name] = kind(f"{reason}; to the engine: {redact(str(theirs[name]))}")
+    raise _nowhere(need, {**reasons, **local})
+
+
+def _engine_answer(access: Access, client: docker.DockerClient, arches: Sequence[Arch], reference: str) -> Answer:
+    """Return what the engine learns from the registry of `reference`. Raises `RefusedError`."""
+    found = registry_image(client, reference, access.login(parse_reference(reference).registry))
+    refuse_missing([entry.arch for entry in found.entries], arches)
+    return Answer(found.digest, None, "only the engine reaches the registry")
 
 
 def _asked_here(need: BaseNeed, access: Access, reference: str) -> Future[Answer]:
@@ -116,7 +138,7 @@ def _asked_here(need: BaseNeed, access: Access, reference: str) -> Future[Answer
 
 
 def _first(need: BaseNeed, start: Callable[[str], Future[Answer]], seconds: float) -> tuple[BaseImage | None, Reasons]:
-    """Ask for all references at once; return the first in order that is there, and why those before it are not."""
+    """Ask for all references at once; return the first in order that exists, and why those before it do not."""
     end = time.monotonic() + seconds
     futures = {reference: start(reference) for reference in need.references}
     reasons: Reasons = {}
@@ -132,8 +154,8 @@ def _first(need: BaseNeed, start: Callable[[str], Future[Answer]], seconds: floa
     return None, reasons
 
 
-def _held(need: BaseNeed, client: ImageClient | None, *, unpublished: bool) -> BaseImage | Reasons:
-    """Return the first reference that the engine holds; else {"the engine": why not}, where it holds another arch.
+def _held(need: BaseNeed, client: docker.DockerClient | None, *, unpublished: bool) -> BaseImage | Reasons:
+    """Return the first reference that the engine has; else {"the engine": why not}, where it has another arch.
 
     With `unpublished` only an image that came from no registry counts.
     """
@@ -141,7 +163,7 @@ def _held(need: BaseNeed, client: ImageClient | None, *, unpublished: bool) -> B
     if client is None:
         return others
     for reference in need.references:
-        future = begin(partial(held, client, reference, need.arches))
+        future = begin(partial(_engine_image, client, reference, need.arches))
         try:
             answer = future.result(timeout=ENGINE_ANSWERS)
         except RefusedError as error:
@@ -154,7 +176,27 @@ def _held(need: BaseNeed, client: ImageClient | None, *, unpublished: bool) -> B
     return others
 
 
-def _client(engine: Future[ImageClient | None]) -> ImageClient | None:
+def _engine_image(client: docker.DockerClient, reference: str, arches: Sequence[Arch]) -> Answer | None:
+    """Return an image that the engine has, None where it has none; its digest is "" where it came from no registry.
+
+    Raises `OtherArchError` for an image of another architecture: under one name an engine has one.
+    """
+    import docker.errors  # noqa: PLC0415 - the SDK is imported when an engine is used
+    import requests  # noqa: PLC0415
+
+    try:
+        attributes: dict[str, Any] = client.images.get(reference).attrs
+    except (docker.errors.DockerException, requests.RequestException):
+        return None
+    config = image_config(str(attributes.get("Architecture")), attributes.get("Config"))
+    refuse_missing((config.architecture,), arches)
+    mine = parse_reference(reference)
+    digests = map(parse_reference, attributes.get("RepoDigests") or ())
+    here = (one for one in digests if (one.registry, one.repository) == (mine.registry, mine.repository))
+    return Answer(next((one.digest or "" for one in here), ""), config)
+
+
+def _client(engine: Future[docker.DockerClient | None]) -> docker.DockerClient | None:
     try:
         return engine.result(timeout=ENGINE_ANSWERS)
     except TimeoutError:
@@ -167,23 +209,52 @@ def _base(reference: str, answer: Answer, *, held: bool = False) -> BaseImage:
 
 
 def _nowhere(need: BaseNeed, reasons: Reasons) -> CanneryError:
-    """Return the error: a finding where the image is there for other architectures only, else the network's."""
+    """Return the error: a finding where the image exists only for other architectures, else the network's."""
     arches = " and ".join(need.arches)
     lines = "".join(f"\n  {name}: {reason}" for name, reason in reasons.items())
     others = [isinstance(reason, OtherArchError) for reason in reasons.values()]
     # The user's own image may be in the engine only.
     if all(others) or (need.kind is BaseKind.CUSTOM and any(others)):
-        hint = "the stages run on this host's architecture, so the base has to be there for it too"
-        return FindingsError(f"the base image is not there for {arches}{lines}", where="base image", hint=hint)
+        hint = "the stages run on this host's architecture, so the base must exist for it too"
+        return FindingsError(f"the base image does not exist for {arches}{lines}", where="base image", hint=hint)
     hints = [
         "BASE=<reference> names a copy or a mirror; an image of that name on a running engine serves too",
-        "BASE=standin (with PYTHON=3.11) builds without any registry, for a look: nothing runs on an NPU there",
+        "BASE=standin (with PYTHON=3.11) builds without any registry, as a preview: nothing in it runs on an NPU",
     ]
-    if any(LOGIN in str(reason) for reason in reasons.values()):
-        hints.insert(0, "`docker login` there, and see that the name is right")
+    if any(isinstance(reason, DeniedError) for reason in reasons.values()):
+        hints.insert(0, "`docker login` there, and check the name")
     what = f"no registry gives the base image for {arches}{lines}"
     return NetworkError(what, where="base image", hint="\n  → ".join(hints))
 
 
 def _short(found: BaseImage) -> str:
     return f"{found.digest[:19]}…" if found.digest else "of no digest"
+
+
+def base_bytes(client: docker.DockerClient, plan: Plan, base: BaseImage | None) -> int | None:
+    """Return the bytes of a plan's base that a registry has to send: 0 where the engine has it, None: not known."""
+    if base is None or not (base.held or base.size):
+        return None
+    # The stages are built on the image for the build host.
+    images = len({plan.recipe.target.arch, plan.build_arch})
+    return 0 if base.held or _is_there(client, plan.base_reference, base.digest) else base.size * images
+
+
+def _is_there(client: docker.DockerClient, reference: str, digest: str | None) -> bool:
+    """Whether an engine has an image: by name, below an image that is built on it, or in the cache of its builds."""
+    import docker.errors  # noqa: PLC0415 - the SDK is imported when an engine is used
+    import requests  # noqa: PLC0415
+
+    try:
+        if image_id(client, reference) is not None:
+            return True
+        if digest is None:
+            return False
+        if client.images.list(filters={"label": f"{BASE_DIGEST}={digest}"}):
+            return True
+        with request(client, "GET", "/system/df", params={"type": "build-cache"}) as response:
+            kept = response.json().get("BuildCache") or ()
+    except (docker.errors.DockerException, requests.RequestException, EngineError, UnableError, ValueError):
+        return False  # the build reports what is wrong
+    # BuildKit gives a base no name; its description is `pulled from quay.io/ascend/cann:tag@sha256:…`.
+    return any(digest in str(one.get("Description")) for one in kept if isinstance(one, dict))

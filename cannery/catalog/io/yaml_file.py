@@ -20,10 +20,11 @@ def read_yaml(path: Path, name: str, tags: frozenset[str] = frozenset()) -> Yaml
     Raises `UsageError` with file:line for what `parse_yaml` refuses, and for a file that is too large, no text or
     cannot be read; never anything else.
     """
-    return parse_yaml(_text(path, name), name, tags)
+    return parse_yaml(read_yaml_text(path, name), name, tags)
 
 
-def _text(path: Path, name: str) -> str:
+def read_yaml_text(path: Path, name: str) -> str:
+    """Return the text of a YAML file. Raises `UsageError` for one that is too large, no text or cannot be read."""
     try:
         # Not before it is known to be a file: a pipe or a device would be waited for, or read without end.
         if path.exists() and not path.is_file():

@@ -1,7 +1,7 @@
-"""Containers that a command starts for its own time: each says who started it, so that what a killed run left can go.
+"""Containers that a command starts: each has a label with its owner, so that those of killed runs are removed.
 
-The daemon goes on with a container when its client is gone: one of verify runs to its end and may hold NPUs meanwhile,
-and one that was made and not yet started stays for good.
+The daemon goes on with a container when its client is gone: one of verify runs to its end and may keep NPUs meanwhile,
+and one that was created and never started stays.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ class ContainerClient(Protocol):
 
 
 def owner(proc: Path = PROC) -> str:
-    """Return this process, told apart from every other: boot, pid namespace, pid, start; "" where no /proc is."""
+    """Return what identifies this process: boot, pid namespace, pid, start; "" without /proc."""
     pid = os.getpid()
     place, start = _place(proc), _start(proc, pid)
     return f"{place} {pid} {start}" if place and start else ""
 
 
 def is_gone(text: str, proc: Path = PROC) -> bool:
-    """Whether that owner has ended. Of one of another host, container or boot nothing is known: False."""
+    """Whether that owner has ended. False for one of another host, container or boot: nothing is known of it."""
     words = text.split(" ")
     if len(words) != 4 or not words[2].isdecimal():
         return False
@@ -39,15 +39,15 @@ def is_gone(text: str, proc: Path = PROC) -> bool:
 
 
 def own_name(what: str) -> str:
-    """Return a name for a container of this process that is made to do `what`.
+    """Return a name for a container of this process that does `what`.
 
-    Not by the pid: in a container that is the same each time, and a killed run's may still be going.
+    It is not made of the pid, which is the same each time in a container.
     """
     return f"cannery-{what}-{secrets.token_hex(6)}"
 
 
 def labels() -> dict[str, str]:
-    """Return the labels of a container that this process makes."""
+    """Return the labels of a container that this process creates."""
     return {LABEL: owner()}
 
 
@@ -57,7 +57,7 @@ def label_words() -> tuple[str, str]:
 
 
 def remove_orphans(client: ContainerClient) -> None:
-    """Remove the containers of runs on this host that were killed; an engine that does not answer says so elsewhere."""
+    """Remove the containers of killed runs on this host; other calls report an engine that does not answer."""
     import docker.errors  # noqa: PLC0415 - the SDK is imported when an engine is used
     import requests  # noqa: PLC0415
 
@@ -72,7 +72,7 @@ def remove_orphans(client: ContainerClient) -> None:
 
 
 def _place(proc: Path) -> str:
-    """Where a pid means one process: a boot, and a pid namespace in it; "" where that is not told."""
+    """Return where a pid is unique: a boot, and a pid namespace in it; "" where that is not known."""
     try:
         boot = (proc / "sys/kernel/random/boot_id").read_text().strip()
         return f"{boot} {(proc / 'self/ns/pid').readlink()}"
@@ -81,7 +81,7 @@ def _place(proc: Path) -> str:
 
 
 def _start(proc: Path, pid: int) -> str:
-    """When a process began, in ticks since the boot; "" of one that is not there, or has ended and is not reaped."""
+    """Return when a process began, in ticks since the boot; "" for one that has ended."""
     try:
         fields = (proc / str(pid) / "stat").read_text().rpartition(")")[2].split()
     except OSError:

@@ -1,4 +1,4 @@
-"""The Docker engine that builds run on: the one the user's settings reach, else Cannery's own.
+"""The Docker engine that builds run on: the one that the user's settings reach, else Cannery's own.
 
 `find_engine` decides once; everything after works with the frozen `Engine` it gives. A user's engine is called exactly
 as the user's own docker commands would call it; its images, settings and current builder are never changed.
@@ -36,8 +36,8 @@ class Engine:
     """A reachable engine with BuildKit and buildx.
 
     `host` is its DOCKER_HOST, `docker` the client's program, `buildx` the plugin's program where it is called directly,
-    `builder` buildx's name for the engine's own builder, `arch` Docker's word (amd64), `data_root` a folder of this
-    host or None when the engine stores elsewhere, `cert_path` the TLS folder, `user_map` as of `Server`.
+    `builder` buildx's name for the engine's own builder, `arch` as Docker names it (amd64), `data_root` a folder of
+    this host, or None when the engine stores elsewhere, `cert_path` the TLS folder, `user_map` as of `Server`.
     """
 
     host: str
@@ -56,7 +56,7 @@ class Engine:
     def foreign(self, arch: str) -> str | None:
         """Return the platform of an image for `arch`, as docker writes it, where it is not the engine's own.
 
-        An engine that stores by containerd looks for its own in an index, and would ask a registry for what it has.
+        Without it an engine with containerd's store looks for its own platform in an index, and asks a registry for it.
         """
         return None if arch == self.arch else f"linux/{arch}"
 
@@ -87,9 +87,9 @@ class Engine:
 def find_engine(env: Mapping[str, str], cache: Path, *, start: bool, say: Callable[[str], None]) -> Engine:
     """The engine to use: the one that DOCKER_HOST, the docker context or the default socket reaches, else our own.
 
-    `start` allows to fetch and start our own, which `say` tells in one line; without it only a running one is taken.
+    With `start` our own is fetched and started, with one line to `say`; without it only a running one is taken.
     A setting that names our own socket means our own, running or not.
-    Raises `UnableError` where a named engine does not answer (another is never used silently), one that answers lacks
+    Raises `UnableError` where a named engine does not answer (another is never used silently), where one has no
     BuildKit or buildx, and where our own cannot run; `NetworkError` where its packages cannot be fetched.
     """
     client = _docker_client_program(env)
@@ -145,12 +145,12 @@ def docker_client(engine: Engine) -> docker.DockerClient:
         # the SDK reads None as "no limit"; its stubs do not know that
         return docker.DockerClient(base_url=engine.host, timeout=None, tls=tls, use_ssh_client=ssh)  # type: ignore[arg-type]
     except (InvalidConfigFile, ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
-        # The SDK reads the file without a look at its shape. Its words may hold what stands there, and that is secret.
+        # The SDK does not check the file's shape. Its message may quote the file, which has secrets.
         path = find_config_file()
         if path is None:
             raise
-        hint = "`docker login` writes it anew once it is moved away; DOCKER_CONFIG names its folder"
-        what = "docker's settings cannot be read (look at auths and proxies)"
+        hint = "move it away and `docker login` writes a new one; DOCKER_CONFIG names its folder"
+        what = "docker's settings cannot be read (check auths and proxies)"
         raise UsageError(what, where=str(path), hint=hint) from error
 
 
@@ -160,7 +160,7 @@ def free_disk(engine: Engine) -> int | None:
 
 
 def _probe_or_none(endpoint: Endpoint, env: Mapping[str, str], client: Path | None) -> Server | None:
-    """The server, or None where nobody named an engine and nothing listens: then ours may take its place."""
+    """Return the server, or None where no setting names an engine and nothing listens: ours is used then."""
     try:
         return probe(endpoint, env, client)
     except UnreachableError as error:
@@ -172,7 +172,7 @@ def _probe_or_none(endpoint: Endpoint, env: Mapping[str, str], client: Path | No
 def _own_engine(
     env: Mapping[str, str], cache: Path, *, start: bool, say: Callable[[str], None], named: str = ""
 ) -> Engine:
-    """Our own engine; `named` is the user's setting that asks for it, "" where no other engine answers."""
+    """Return our own engine; `named` is the user's setting for it, "" where no other engine answers."""
     own = owned_engine.running(cache)
     if own is None:
         if not start:

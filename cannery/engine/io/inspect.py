@@ -1,21 +1,39 @@
-"""What an engine says of itself and of its images, as shipping needs it."""
+"""What an engine has and knows: its images, what it learns from a registry, and itself."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from typing import TYPE_CHECKING, Any, Protocol
 
-from cannery.engine.io.client import answer, request
+from cannery.engine.oci import AbsentError, DeniedError, Entry, Published, RefusedError
+from cannery.engine.stream import Trouble, trouble_of
+from cannery.errors import UnableError, UsageError
+from cannery.util.image_reference import DIGEST
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import docker
 
+    from cannery.engine.io.login import Login
+
 # The first API with which an engine that stores images by containerd takes a platform: to push, to save.
 PUSH_PLATFORM, SAVE_PLATFORM = (1, 46), (1, 48)
+
+
+class ImageClient(Protocol):
+    """The part of docker's `DockerClient` that images need."""
+
+    @property
+    def images(self) -> Any: ...  # noqa: ANN401, D102 - docker has no types
+
+
+class InfoClient(Protocol):
+    """The part of docker's `DockerClient` that `docker info` needs."""
+
+    def info(self) -> dict[str, Any]:
+        """Return what `docker info` shows."""
 
 
 @dataclass(frozen=True)
@@ -36,34 +54,102 @@ class EngineImage:
         return f"linux/{self.arch}"
 
 
-def find_image(client: docker.DockerClient, reference: str) -> EngineImage | None:
-    """Return an image that the engine has, None where it has it not. Raises `UnableError` when it does not answer."""
-    response = request(client, "GET", f"/images/{quote(reference, safe='/:@')}/json")
-    with response:
-        if response.status_code == 404:
-            return None
-        found = answer(response)
-    config = found.get("Config") or {}
+def find_image(client: ImageClient, reference: str) -> EngineImage | None:
+    """Return an image of the engine, None where it has none. Raises `UnableError` when it does not answer."""
+    image = _image(client, reference)
+    if image is None:
+        return None
+    found = image.attrs
     return EngineImage(
         id=str(found["Id"]),
         arch=str(found.get("Architecture")),
         size=int(found.get("Size") or 0),
         layers=tuple((found.get("RootFS") or {}).get("Layers") or ()),
-        labels=dict(config.get("Labels") or {}),
+        labels=dict((found.get("Config") or {}).get("Labels") or {}),
         digests=tuple(found.get("RepoDigests") or ()),
         tags=tuple(found.get("RepoTags") or ()),
     )
 
 
-def engine_info(client: docker.DockerClient) -> Mapping[str, Any]:
-    """Return what `docker info` says."""
-    with request(client, "GET", "/info") as response:
-        return answer(response)
+def image_id(client: ImageClient, reference: str) -> str | None:
+    """Return the id of an image, None where the engine has none. Raises `UnableError` when it does not answer."""
+    image = _image(client, reference)
+    return str(image.id) if image else None
 
 
-def stores_by_containerd(info: Mapping[str, Any]) -> bool:
-    """Whether the engine keeps images in containerd's store, where one name holds several platforms."""
-    return any("io.containerd.snapshotter" in " ".join(map(str, pair)) for pair in info.get("DriverStatus") or ())
+def needed_image(client: ImageClient, reference: str, profile: str) -> str:
+    """Return the id of an image that `profile` builds; raise `UsageError` where the engine does not have it."""
+    found = image_id(client, reference)
+    if found is None:
+        hint = f"build.py image {profile}, with the same options"
+        raise UsageError(f"no image {reference} on this engine", hint=hint)
+    return found
+
+
+def image_labels(client: ImageClient, reference: str) -> dict[str, str]:
+    """Return the labels of an image of the engine; {} where it is gone by now."""
+    try:
+        image = _image(client, reference)
+    except UnableError:
+        return {}
+    return dict(image.labels) if image else {}
+
+
+def _image(client: ImageClient, reference: str) -> Any:  # noqa: ANN401 - docker has no types
+    import docker.errors  # noqa: PLC0415 - the SDK is imported when an engine is used
+    import requests  # noqa: PLC0415
+
+    try:
+        return client.images.get(reference)
+    except docker.errors.NotFound:
+        return None
+    except (docker.errors.DockerException, requests.RequestException) as error:
+        raise UnableError(f"the engine does not answer: {error}") from error
+
+
+def engine_info(client: InfoClient) -> dict[str, Any]:
+    """Return what `docker info` shows. Raises `UnableError` when the engine does not answer."""
+    import docker.errors  # noqa: PLC0415 - the SDK is imported when an engine is used
+    import requests  # noqa: PLC0415
+
+    try:
+        return client.info()
+    except (docker.errors.DockerException, requests.RequestException) as error:
+        raise UnableError(f"the engine does not answer: {error}") from error
+
+
+def require_runtime(client: InfoClient, name: str) -> None:
+    """Raise `UnableError` unless the engine knows the container runtime `name` (case D08)."""
+    known = sorted(engine_info(client).get("Runtimes") or ())
+    if name not in known:
+        hint = "install the Ascend Docker runtime, or leave --runtime out: the devices are then passed one by one"
+        raise UnableError(f"the engine has no runtime {name!r}, only {', '.join(known) or 'none'}", hint=hint)
+
+
+def registry_image(client: docker.DockerClient, reference: str, login: Login) -> Published:
+    """Return what the engine learns from the registry of `reference`: it may reach one that this host does not.
+
+    The text of the index or manifest is not known then (b""). Raises `RefusedError` with the engine's message.
+    """
+    import docker.errors  # noqa: PLC0415 - the SDK is imported when an engine is used
+    import requests  # noqa: PLC0415
+
+    api: Any = client.api
+    try:
+        found = api.inspect_distribution(reference, dict(login.entry))
+    except docker.errors.APIError as error:
+        words = str(error.explanation or error)
+        kinds = {Trouble.ABSENT: AbsentError, Trouble.DENIED: DeniedError}
+        raise kinds.get(trouble_of(words), RefusedError)(words) from error
+    except (docker.errors.DockerException, requests.RequestException) as error:
+        raise RefusedError("the engine does not answer") from error
+    descriptor = found.get("Descriptor") or {}
+    digest = str(descriptor.get("digest"))
+    if not DIGEST.fullmatch(digest):
+        raise RefusedError("the engine gives no digest")
+    platforms = [one for one in found.get("Platforms") or () if one.get("os") == "linux"]
+    entries = tuple(Entry(str(one.get("architecture")), digest, "", descriptor) for one in platforms)
+    return Published(digest, str(descriptor.get("mediaType") or ""), b"", entries)
 
 
 def plain_registries(info: Mapping[str, Any]) -> frozenset[str]:
@@ -72,14 +158,15 @@ def plain_registries(info: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(name for name, one in (config.get("IndexConfigs") or {}).items() if not one.get("Secure", True))
 
 
-def platform_parameter(
-    client: docker.DockerClient, info: Mapping[str, Any], arch: str, since: tuple[int, int]
-) -> dict[str, str]:
-    """Return the parameter that names the platform, {} where the engine's store has one platform a name anyway.
+def platform_parameter(client: docker.DockerClient, arch: str, since: tuple[int, int]) -> dict[str, str]:
+    """Return the parameter that names the platform, {} where the engine's store has one platform a name.
 
-    An engine with containerd's store that is too old to be told (Docker 25 to 27) gives all that it has under a name.
-    That is the one platform, since the name is found by its own platform first; what it gives is looked at afterwards.
+    With containerd's store one name holds several platforms. Such an engine that is too old for the parameter (Docker
+    25 to 27) gives the one that its own platform finds first; the caller checks what it got.
     """
-    if not stores_by_containerd(info) or tuple(map(int, str(client.api.api_version).split(".")[:2])) < since:
+    status = engine_info(client).get("DriverStatus") or ()
+    if not any("io.containerd.snapshotter" in " ".join(map(str, pair)) for pair in status):
+        return {}
+    if tuple(map(int, str(client.api.api_version).split(".")[:2])) < since:
         return {}
     return {"platform": json.dumps({"os": "linux", "architecture": arch})}

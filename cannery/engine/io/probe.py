@@ -26,7 +26,7 @@ class Endpoint:
     """Where an engine is expected. `origin` is what the user set (or the default socket), for messages.
 
     `cert_path` holds ca.pem, cert.pem and key.pem for TLS; `builder` is buildx's name for this endpoint's own builder;
-    `chosen` tells that the user named it, so that silence is an error.
+    `chosen`: the user named it, so that no answer is an error.
     """
 
     host: str
@@ -42,9 +42,9 @@ USER_MAPS = {"name=rootless": "rootless", "name=userns": "userns-remap"}
 
 @dataclass(frozen=True)
 class Server:
-    """What an engine says about itself. `data_root` is a path on the engine's machine, "" if it does not say.
+    """What an engine reports of itself. `data_root` is a path on the engine's machine, "" where it is not known.
 
-    `user_map` is why users of its containers are none of the host's: "rootless", "userns-remap", or "" where they are.
+    `user_map` is "rootless" or "userns-remap" where users of its containers are not those of the host, else "".
     """
 
     version: str
@@ -142,7 +142,7 @@ class _UnixConnection(http.client.HTTPConnection):
 
 
 def _info(endpoint: Endpoint, timeout: float) -> dict[str, Any]:
-    """Details that are good to have; an engine in the middle of a build can be slow to count its images."""
+    """Return details that are not essential; an engine in the middle of a build can be slow to count its images."""
     try:
         return dict(_get(endpoint, "/info", 2 * timeout))
     except TimeoutError:

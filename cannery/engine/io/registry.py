@@ -1,42 +1,111 @@
-"""Ask a container registry for an image (OCI distribution API): its digest, its platforms, its configuration.
+"""A client of container registries (OCI distribution API): login, manifests, configurations, tags, uploads.
 
-Nothing is downloaded but a few KB. How the host reaches it is `registry_session`'s business, and how it is logged in to
-and how long it may take `registry_calls`'.
+It reaches them as the host's pip reaches its indexes (proxy, CA bundle, trusted hosts), and trusts the certificates
+that docker trusts too. Credentials are docker's; those of pip's settings and netrc are for other servers.
 """
 
 from __future__ import annotations
 
 import hashlib
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
-from urllib.parse import urljoin, urlsplit
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Self, TypeVar
+from urllib.parse import urlencode, urljoin, urlsplit
+from urllib.request import parse_http_list, parse_keqv_list
 
 import requests
+from requests.adapters import HTTPAdapter
+from requests.auth import AuthBase, HTTPBasicAuth
+from requests.utils import parse_header_links
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_chain, wait_fixed
 from urllib3.exceptions import HTTPError
+from urllib3.util import create_urllib3_context
 
-from cannery.engine.io.registry_calls import RegistryCalls
-from cannery.engine.io.registry_errors import PassingError, RefusedError, refuse_lacking
-from cannery.engine.io.registry_session import RegistrySession
-from cannery.engine.oci import ACCEPT, ImageConfig, Index, MalformedError, read_config, read_manifest, read_tags
-from cannery.util.image_reference import is_loopback, parse_reference
-from cannery.util.io.trouble import State
+from cannery.engine.oci import (
+    ACCEPT,
+    AbsentError,
+    DeniedError,
+    Entry,
+    ImageConfig,
+    MalformedError,
+    PassingError,
+    Published,
+    RefusedError,
+    read_config,
+    read_manifest,
+    read_published,
+    read_tags,
+    read_token,
+    refuse_missing,
+)
+from cannery.util.image_reference import DEFAULT_REGISTRY, is_loopback, parse_reference
+from cannery.util.io.http import HostSession
+from cannery.util.io.trouble import State, trouble
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from cannery.engine.io.registry_calls import Access
+    from requests.structures import CaseInsensitiveDict
+
+    from cannery.engine.io.login import Login
+    from cannery.engine.oci import Manifest
+    from cannery.util.io.pip_settings import PipSettings
     from cannery.vocab import Arch
 
 T = TypeVar("T")
+CERTIFICATES = Path("/etc/docker/certs.d")
+# The specification asks registries to take manifests of 4 MiB; configurations are smaller.
+MAX_BODY = 4 << 20
+# Bytes of a layer that go up in one request: what is sent again after a connection was dropped.
+CHUNK = 16 << 20
+# docker.io is only a name; this host serves its API.
+API_HOSTS = {DEFAULT_REGISTRY: "index.docker.io"}
 PASSING = frozenset({State.RESET, State.TIMEOUT, State.SERVER, State.BUSY})
+KINDS: dict[State, type[RefusedError]] = {
+    State.NOT_FOUND: AbsentError,
+    State.DENIED: DeniedError,
+    **dict.fromkeys(PASSING, PassingError),
+}
+WORDS = {
+    State.NOT_FOUND: "it has no such image",
+    State.DENIED: "it refuses access",
+    State.BUSY: "it limits the rate of requests",
+    State.OTHER: "what answers there is no registry",
+}
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Seconds: to connect, to wait for bytes, and in all."""
+
+    connect: float = 3.0
+    read: float = 4.0
+    total: float = 5.0
+
+
+@dataclass(frozen=True)
+class Access:
+    """How this host reaches registries.
+
+    `login` gives docker's credentials for a registry. `plain` are registries that may be asked without TLS, as the
+    engine's `insecure-registries`. `actions` are what a token is asked for, "" for what the registry demands: with a
+    token that may only read, some refuse what does not exist yet. `waits` are seconds before each retry of a request.
+    """
+
+    pip: PipSettings
+    login: Callable[[str], Login]
+    limits: Limits = Limits()
+    plain: frozenset[str] = frozenset()
+    actions: str = ""
+    waits: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
 class Answer:
-    """An image that a registry has: the digest of its index or manifest; `config` None where `unread` says why.
+    """An image that a registry has: the digest of its index or manifest; `config` None where `unread` gives the reason.
 
-    `size` are the bytes of its layers, as they are moved; 0 where they are not told.
+    `size` are the bytes of its layers, 0 where they are not known.
     """
 
     digest: str
@@ -45,101 +114,297 @@ class Answer:
     size: int = 0
 
 
+@dataclass(frozen=True)
+class Reply:
+    """A response with its whole body; `url` is where it came from."""
+
+    status: int
+    headers: CaseInsensitiveDict[str]
+    body: bytes
+    url: str
+
+
 def ask(text: str, arch: Arch, arches: Sequence[Arch], access: Access) -> Answer:
-    """Return what the registry of the reference `text` has for `arch`; it must be there for each of `arches`.
+    """Return what the registry of the reference `text` has for `arch`; it must exist for each of `arches`.
 
-    Raises `RefusedError`. The limits hold for each wait: an answer that drips takes longer, and is the caller's to end.
+    An image of an index can be built upon even where its configuration cannot be read. Raises `RefusedError`. The
+    limits hold for each wait: a response that drips takes longer, and the caller has to end it.
     """
-    return on_registry(text, access, lambda registry: registry.answer(arch, arches))
-
-
-def on_registry(text: str, access: Access, job: Callable[[Registry], T]) -> T:
-    """Return what `job` makes of the registry of the reference `text`. Raises `RefusedError`, and nothing of requests'.
-
-    A loopback registry that speaks no TLS is asked without, as docker does.
-    """
-    reference = parse_reference(text)
-    end = time.monotonic() + access.limits.total
-    plain = is_loopback(reference.registry) or reference.registry in access.plain
-    schemes = ("https", "http") if plain else ("https",)
-    for scheme in schemes:
-        with RegistrySession(access.pip, reference.registry) as session:
-            calls = RegistryCalls(session, reference, access, scheme, end)
-            try:
-                return job(Registry(calls))
-            except (requests.RequestException, HTTPError, OSError, ValueError) as error:
-                state, reason = calls.reason(error)
-                if scheme == schemes[-1] or state not in {State.TLS, State.RESET}:
-                    raise (PassingError if state in PASSING else RefusedError)(reason) from error
-    raise AssertionError("a scheme is asked, or raises")
-
-
-class Registry:
-    """What one repository has.
-
-    Its methods raise as requests does, `RefusedError`, and `MalformedError` for what is no registry's answer.
-    """
-
-    def __init__(self, calls: RegistryCalls) -> None:
-        self._calls = calls
-        self.reference = calls.reference
-
-    def answer(self, arch: Arch, arches: Sequence[Arch]) -> Answer:
-        """Return the image for `arch`, where it is there for all of `arches`."""
-        digest, _, body = self.manifest(self.reference.wanted, self.reference.digest or "")
-        found = read_manifest(body)
-        if isinstance(found, Index):
-            refuse_lacking(tuple(found.manifests), arches)
-            return self._read(digest, found.manifests[arch])
-        config = read_config(self.blob(found.config))
-        refuse_lacking((config.architecture,), arches)
-        return Answer(digest, config, size=found.size)
-
-    def _read(self, index: str, manifest: str) -> Answer:
-        """Read the configuration of one image of an index; without it the image can be built upon as well."""
+    with Repository(text, access) as repository:
+        found = repository.published(repository.reference.wanted, repository.reference.digest or "")
+        refuse_missing([entry.arch for entry in found.entries], arches)
+        entry = found.entry(arch)
+        assert entry is not None  # noqa: S101 - `arch` is one of `arches`
         try:
-            _, _, body = self.manifest(manifest)
-            found = read_manifest(body)
-            if isinstance(found, Index):
-                raise MalformedError("its index leads to an index")
-            return Answer(index, read_config(self.blob(found.config)), size=found.size)
-        except (requests.RequestException, HTTPError, OSError, ValueError) as error:
-            return Answer(index, None, self._calls.reason(error)[1])
+            manifest = repository.manifest(entry.manifest)
+            return Answer(found.digest, repository.config(manifest.config), size=manifest.size)
+        except RefusedError as error:
+            return Answer(found.digest, None, str(error))
 
-    def manifest(self, wanted: str, digest: str = "") -> tuple[str, str, bytes]:
-        """Return digest, media type and text of an index or a manifest; `digest` is what it must have."""
-        body, headers = self._get(f"{self._calls.url}/manifests/{wanted}", ACCEPT)
-        has = f"sha256:{hashlib.sha256(body).hexdigest()}"
-        if has != (digest or headers.get("Docker-Content-Digest", "") or has):
+
+class Repository:
+    """One repository of a registry, by a reference in it. Every method raises `RefusedError`, and no error of requests.
+
+    A loopback registry, or one of `Access.plain`, that has no TLS is asked without, as docker does.
+    """
+
+    def __init__(self, text: str, access: Access) -> None:
+        self.reference = parse_reference(text)
+        self._access = access
+        self._end = time.monotonic() + access.limits.total
+        self._session = RegistrySession(access.pip, self.reference.registry)
+        is_plain = is_loopback(self.reference.registry) or self.reference.registry in access.plain
+        self._schemes = ["http", "https"] if is_plain else ["https"]  # the last one is asked first
+        self._auth: AuthBase = Authorization("")
+        self._bodies: dict[str, bytes] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self._session.close()
+
+    def published(self, wanted: str, digest: str = "", arch: str = "") -> Published:
+        """Return what is under a tag or digest; `digest` is the one that it must have.
+
+        Of an index only the entry of `arch` is read, and has the digest of its configuration then.
+        """
+        reply = self.call("GET", f"manifests/{wanted}", {"Accept": ACCEPT})
+        has = _sha256(reply.body)
+        if has != (digest or reply.headers.get("Docker-Content-Digest", "") or has):
             raise MalformedError("its manifest does not have the digest that it should have")
-        return has, headers.get("Content-Type", "").partition(";")[0].strip(), body
+        self._bodies[has] = reply.body
+        found = read_published(has, reply.headers.get("Content-Type", "").partition(";")[0].strip(), reply.body)
+        return replace(found, entries=tuple(self._completed(entry, arch) for entry in found.entries))
 
-    def blob(self, digest: str) -> bytes:
+    def _completed(self, entry: Entry, arch: str) -> Entry:
+        if not entry.arch:
+            return replace(entry, arch=self.config(entry.config).architecture)
+        return replace(entry, config=self.manifest(entry.manifest).config) if entry.arch == arch else entry
+
+    def manifest(self, digest: str) -> Manifest:
+        """Return the manifest of one image."""
+        return read_manifest(self._content(f"manifests/{digest}", digest, ACCEPT))
+
+    def config(self, digest: str) -> ImageConfig:
         """Return an image's configuration."""
-        body, _ = self._get(f"{self._calls.url}/blobs/{digest}", "*/*")
-        if f"sha256:{hashlib.sha256(body).hexdigest()}" != digest:
-            raise MalformedError("its image configuration does not have the digest that it should have")
-        return body
+        return read_config(self._content(f"blobs/{digest}", digest, "*/*"))
 
     def tags(self, pages: int = 10) -> tuple[str, ...]:
-        """Return the tags of the repository, of `pages` answers at the most: some registries have no end of them."""
+        """Return the tags of the repository, of at most `pages` responses: some registries have no end of them."""
         found: list[str] = []
-        url = f"{self._calls.url}/tags/list?n=1000"
+        url = "tags/list?n=1000"
         for _ in range(pages):
-            body, headers = self._get(url, "application/json")
-            found += read_tags(body)
-            following = requests.utils.parse_header_links(headers.get("Link", ""))
-            path = next((link["url"] for link in following if link.get("rel") == "next"), None)
-            if path is None:
-                break
-            url = urljoin(url, path)
-            if urlsplit(url).netloc != urlsplit(self._calls.url).netloc:
+            reply = self.call("GET", url, {"Accept": "application/json"})
+            found += read_tags(reply.body)
+            links = parse_header_links(reply.headers.get("Link", ""))
+            url = next((urljoin(reply.url, link["url"]) for link in links if link.get("rel") == "next"), "")
+            if not url or urlsplit(url).netloc != urlsplit(reply.url).netloc:
                 break  # credentials stay with the host that they are for
         return tuple(found)
 
     def put_manifest(self, tag: str, media_type: str, body: bytes) -> None:
         """Put an index or a manifest under `tag`; what it names must be in the repository."""
-        self._calls.call("PUT", f"{self._calls.url}/manifests/{tag}", {"Content-Type": media_type}, body)
+        self.call("PUT", f"manifests/{tag}", {"Content-Type": media_type}, body)
 
-    def _get(self, url: str, accept: str) -> tuple[bytes, requests.structures.CaseInsensitiveDict[str]]:
-        return self._calls.call("GET", url, {"Accept": accept})
+    def has_blob(self, digest: str) -> bool:
+        """Whether the repository has a layer or configuration."""
+        try:
+            self.call("HEAD", f"blobs/{digest}", {})
+        except AbsentError:
+            return False
+        return True
+
+    def put_blob(self, digest: str, content: IO[bytes], size: int, *, mount_from: str = "") -> None:
+        """Upload a layer or configuration in chunks, after asking to mount it from another repository.
+
+        `content` is seekable. After a dropped connection it goes on from where the registry has got to; where the
+        registry has forgotten the upload, as Docker's own does, it starts anew.
+        """
+        self._retrying(self._upload, digest, content, size, mount_from, kind=AbsentError)
+
+    def _upload(self, digest: str, content: IO[bytes], size: int, mount_from: str) -> None:
+        mount = {"mount": digest, "from": mount_from} if mount_from else {}
+        reply = self.call("POST", f"blobs/uploads/?{urlencode(mount)}".rstrip("?"), {})
+        if reply.status == 201:  # mounted
+            return
+        sent = 0
+        while sent < size:
+            reply, sent = self._retrying(self._put_chunk, reply, content, sent)
+        url = _location(reply)
+        self.call("PUT", f"{url}{'&' if urlsplit(url).query else '?'}{urlencode({'digest': digest})}", {}, b"")
+
+    def _put_chunk(self, before: Reply, content: IO[bytes], sent: int) -> tuple[Reply, int]:
+        """Send one chunk; return the registry's response and how many bytes it has now."""
+        content.seek(sent)
+        data = content.read(CHUNK)
+        headers = {"Content-Type": "application/octet-stream", "Content-Range": f"{sent}-{sent + len(data) - 1}"}
+        try:
+            reply = self._call_once("PATCH", _location(before), headers, data)
+        except PassingError:
+            reply = self._call_once("GET", _location(before), {})
+            if _received(reply) <= sent:
+                raise
+        return reply, _received(reply)
+
+    def call(self, method: str, path: str, headers: Mapping[str, str], data: bytes | None = None) -> Reply:
+        """Return the response to a request below the repository (or at a whole URL), retried where trouble may pass."""
+        return self._retrying(self._call_once, method, path, headers, data)
+
+    def _retrying(self, job: Callable[..., T], *arguments: object, kind: type[RefusedError] = PassingError) -> T:
+        waits = self._access.waits
+        retry = Retrying(
+            retry=retry_if_exception_type(kind),
+            wait=wait_chain(*map(wait_fixed, waits or (0,))),
+            stop=stop_after_attempt(1 + len(waits)),
+            reraise=True,
+        )
+        return retry(job, *arguments)
+
+    def _call_once(self, method: str, path: str, headers: Mapping[str, str], data: bytes | None = None) -> Reply:
+        while True:
+            url = self._url(path)
+            auth = self._auth if urlsplit(url).netloc == urlsplit(self._url("")).netloc else Authorization("")
+            try:
+                reply = self._send(method, url, headers, auth, data)
+                if reply.status == 401:
+                    self._auth = self._authorize(url, reply.headers.get("WWW-Authenticate", ""))
+                    reply = self._send(method, url, headers, self._auth, data)
+                if reply.status >= 300:
+                    raise self._status_error(reply)
+            except (requests.RequestException, HTTPError, OSError, ValueError) as error:
+                state, detail = trouble(error, self._session, url)
+                if len(self._schemes) > 1 and state in {State.TLS, State.RESET}:
+                    self._schemes.pop()
+                    continue
+                raise _refused(state, detail) from error
+            self._schemes = self._schemes[-1:]
+            return reply
+
+    def _url(self, path: str) -> str:
+        if "://" in path:
+            return path
+        host = API_HOSTS.get(self.reference.registry, self.reference.registry)
+        return f"{self._schemes[-1]}://{host}/v2/{self.reference.repository}/{path}"
+
+    def _content(self, path: str, digest: str, accept: str) -> bytes:
+        if digest not in self._bodies:
+            body = self.call("GET", path, {"Accept": accept}).body
+            if _sha256(body) != digest:
+                raise MalformedError("its manifest or image configuration does not have the digest that it should have")
+            self._bodies[digest] = body
+        return self._bodies[digest]
+
+    def _authorize(self, url: str, header: str) -> AuthBase:
+        """Return what the challenge in `header` asks for. Raises `DeniedError` without it."""
+        scheme, _, rest = header.strip().partition(" ")
+        pairs = [item for item in parse_http_list(rest) if "=" in item]
+        challenge = {name.lower(): value for name, value in parse_keqv_list(pairs).items()}
+        credentials = self._access.login(self.reference.registry).password
+        if scheme.lower() == "basic" and credentials:
+            return HTTPBasicAuth(*credentials)
+        realm = challenge.get("realm", "")
+        # A password goes to a token service over TLS, unless the registry itself is asked without.
+        if scheme.lower() != "bearer" or not realm.startswith(("https://", f"{urlsplit(url).scheme}://")):
+            raise _refused(State.DENIED, "HTTP 401")
+        own = f"repository:{self.reference.repository}:{self._access.actions or 'pull'}"
+        query = {"scope": own if self._access.actions else challenge.get("scope") or own}
+        query |= {"service": challenge["service"]} if "service" in challenge else {}
+        login = HTTPBasicAuth(*credentials) if credentials else Authorization("")
+        at = f"{realm}{'&' if urlsplit(realm).query else '?'}{urlencode(query)}"
+        reply = self._send("GET", at, {"Accept": "application/json"}, login)
+        if reply.status != 200:
+            raise self._status_error(reply, "its token service: ")
+        return Authorization(f"Bearer {read_token(reply.body)}")
+
+    def _send(
+        self, method: str, url: str, headers: Mapping[str, str], auth: AuthBase, data: bytes | None = None
+    ) -> Reply:
+        limits, left = self._access.limits, self._end - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        wait = (min(limits.connect, left), min(limits.read, left))
+        send = self._session.request
+        with send(method, url, headers=dict(headers), auth=auth, data=data, timeout=wait, stream=True) as response:
+            body = bytearray()
+            for chunk in response.iter_content(65536):
+                body += chunk
+                if len(body) > MAX_BODY:
+                    raise MalformedError(f"its answer is larger than {MAX_BODY >> 20} MiB")
+            return Reply(response.status_code, response.headers, bytes(body), response.url)
+
+    def _status_error(self, reply: Reply, who: str = "") -> RefusedError:
+        """Return the error for a status; the 404 of a token service is not about an image."""
+        if reply.status == 404:
+            return _refused(State.OTHER if who else State.NOT_FOUND, "HTTP 404", who)
+        response = requests.Response()
+        response.status_code, response.headers = reply.status, reply.headers
+        error = requests.HTTPError(response=response)
+        return _refused(*trouble(error, self._session, reply.url), who)
+
+
+def _refused(state: State, detail: str, who: str = "") -> RefusedError:
+    words = f"{who}{WORDS.get(state, str(state))}"
+    return KINDS.get(state, RefusedError)(f"{words} ({detail})" if detail else words)
+
+
+def _sha256(body: bytes) -> str:
+    return f"sha256:{hashlib.sha256(body).hexdigest()}"
+
+
+def _location(reply: Reply) -> str:
+    """Return where an upload goes on."""
+    return urljoin(reply.url, reply.headers.get("Location", reply.url))
+
+
+def _received(reply: Reply) -> int:
+    """Return how many bytes of an upload the registry has."""
+    last = reply.headers.get("Range", "").rpartition("-")[2]
+    return int(last) + 1 if last.isdecimal() and last != "0" else 0
+
+
+class RegistrySession(HostSession):
+    """A session with pip's proxy and CA bundle that trusts the system's certificates and docker's for the registry."""
+
+    def __init__(self, settings: PipSettings, registry: str) -> None:
+        super().__init__(settings)
+        self.max_redirects = 5
+        self.mount("https://", _TrustingAdapter(()))
+        folder = CERTIFICATES / registry
+        own = tuple(sorted(folder.glob("*.crt"))) if folder.is_dir() else ()
+        if own:
+            self.mount(f"https://{registry}/", _TrustingAdapter(own))
+
+
+class _TrustingAdapter(HTTPAdapter):
+    def __init__(self, certificates: Sequence[Path]) -> None:
+        self._certificates = certificates
+        super().__init__()
+
+    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - requests' own signature
+        super().init_poolmanager(*args, **kwargs, ssl_context=self._context())
+
+    def proxy_manager_for(self, proxy: str, **kwargs: Any) -> Any:  # noqa: ANN401 - requests' own signature
+        return super().proxy_manager_for(proxy, **kwargs, ssl_context=self._context())
+
+    def _context(self) -> Any:  # noqa: ANN401 - urllib3 gives the class of its own choice
+        context = create_urllib3_context()
+        # urllib3 compares host names itself then, and the context of a trusted host may verify nothing.
+        context.check_hostname = False
+        context.load_default_certs()
+        for path in self._certificates:
+            context.load_verify_locations(cafile=str(path))
+        return context
+
+
+class Authorization(AuthBase):
+    """The header that a registry asked for, in place of the credentials that the session has for package indexes."""
+
+    def __init__(self, value: str) -> None:
+        self.value = value
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        """Add the header; nothing where the value is empty."""
+        if self.value:
+            request.headers["Authorization"] = self.value
+        return request

@@ -1,0 +1,1 @@
+"""Reads the running host, or a tree of files in its place."""

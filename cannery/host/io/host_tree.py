@@ -1,4 +1,4 @@
-"""Look at paths of a host: the running one, or a tree of files that was copied from one or made up.
+"""Reads paths of a host: the running one, or a tree of files that was copied from one or made up.
 
 Below a tree nothing of the real host is read: symbolic links are followed within it, as the host itself would.
 """
@@ -20,7 +20,7 @@ def below(root: Path, path: str) -> Path | None:
     """Return where the host's `path` is in the tree at `root`, with symbolic links followed within the tree.
 
     None where a link leads nowhere or in a circle; a path that is not there is returned as it would be.
-    Raises `OSError` for one that the caller may not look at, or that no file system can have.
+    Raises `OSError` for one that the caller cannot read, or that no file system can have.
     """
     todo, here, links = list(PurePosixPath(path).parts[1:]), PurePosixPath("/"), 0
     while todo:
@@ -39,7 +39,7 @@ def below(root: Path, path: str) -> Path | None:
 
 
 def _is_link(path: Path) -> bool:
-    # Not `is_symlink`, which in newer Pythons says no of what the caller may not look at.
+    # Not `is_symlink`, which is False in newer Pythons for what the caller cannot read.
     try:
         return stat.S_ISLNK(path.lstat().st_mode)
     except (FileNotFoundError, NotADirectoryError):
@@ -47,7 +47,7 @@ def _is_link(path: Path) -> bool:
 
 
 def look(root: Path, path: str, closed: set[str]) -> os.stat_result | None:
-    """Return what stands at a path, None where nothing does; one that lack of rights hides is put into `closed`."""
+    """Return the status of a path, None where nothing is there; a path that cannot be read is added to `closed`."""
     found = _found(root, path, closed)
     return None if found is None else found[1]
 
@@ -68,7 +68,7 @@ def read_text(root: Path, path: str, closed: set[str]) -> str | None:
 
 
 def _found(root: Path, path: str, closed: set[str]) -> tuple[Path, os.stat_result] | None:
-    """Return where a path of the host leads, and what stands there; `closed` as of `look`."""
+    """Return where a path of the host leads, and its status; `closed` as of `look`."""
     try:
         real = below(root, path)
         return None if real is None else (real, real.stat())

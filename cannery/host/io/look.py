@@ -1,4 +1,4 @@
-"""Look at a host for `doctor`: the running one, or a tree of files that was copied from one or made up."""
+"""Reads a host for `doctor`: the running one, or a tree of files that was copied from one or made up."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import grp
 import os
 import pwd
 import stat
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,63 +35,58 @@ from cannery.util.io.process import run
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from cannery.context import Context
-
 HUAWEI = "0x19e5"
 SMI_SECONDS = 30.0
 LIBRARIES = ("lib64", "lib64/driver", "lib64/common")
-# Where images are kept when no engine says it.
+# Where images are kept when no engine reports it.
 DATA_ROOT = "/var/lib/docker"
 
 
-def read_facts(context: Context, root: Path | None, chip_paths: Iterable[str], user: str | None) -> HostFacts:
-    """Return what the running host shows, or what a tree at `root` does.
+def read_tree(root: Path, chip_paths: Iterable[str], user: str | None) -> HostFacts:
+    """Return what the files of a host show: the running one's at /, or a tree's that was copied from one.
 
-    `chip_paths` are the manager nodes and mounts of every chip; `user` is another user than the one who runs this, by
-    name or number; a name that the host has not is none (`HostFacts.user`). What the caller may not look at is
+    `chip_paths` are the manager nodes and mounts of every chip; `user` is who is to use the NPUs, by name or number: a
+    name that the host does not have is None (`HostFacts.user`). Paths that the caller cannot read are
     `HostFacts.unreadable`.
     """
-    top = root or Path("/")
     wanted = [path for path in chip_paths if not path.startswith("/dev/")]
     nodes = {path for path in chip_paths if path.startswith("/dev/")}
     closed: set[str] = set()
-    texts = dict(_texts(top, TEXTS, closed))
+    texts = dict(_texts(root, TEXTS, closed))
     home = install_folder(texts.get(INSTALL_INFO, ""))
-    texts |= _texts(top, (f"{home}/driver/version.info", f"{home}/firmware/version.info"), closed)
+    texts |= _texts(root, (f"{home}/driver/version.info", f"{home}/firmware/version.info"), closed)
     places = [*wanted, *(path.replace("/usr/local/Ascend", home, 1) for path in wanted), *NPU_SMI, f"{home}/driver/"]
     places += [*RUNTIME_PROGRAMS, *DOCKER_PROGRAMS, *CONTAINER_MARKS]
     places += [f"{home}/driver/{folder}/libascend_hal.so" for folder in LIBRARIES]
-    found = HostFacts(
-        live=root is None,
-        nodes=tuple(_nodes(top, nodes, closed)),
-        pci=_pci(top),
+    return HostFacts(
+        nodes=tuple(_nodes(root, nodes, closed)),
+        pci=_pci(root),
         texts=texts,
-        paths=frozenset(path for path in places if _exists(top, path, closed)),
+        paths=frozenset(path for path in places if _exists(root, path, closed)),
         unreadable=frozenset(closed),
         user=user_in(texts.get(PASSWD, ""), texts.get(GROUP, ""), user) if user else None,
     )
-    return _live(context, found, user) if root is None else found
 
 
-def _live(context: Context, found: HostFacts, user: str | None) -> HostFacts:
-    """Add what only a running host shows."""
-    engine, data_root = _engine(context)
+def read_facts(chip_paths: Iterable[str], user: str | None, cache: Path, env: Mapping[str, str]) -> HostFacts:
+    """Return what the running host shows: its files as `read_tree` reads them, its engine, disk and npu-smi.
+
+    `cache` is where Cannery's own engine may be; without `user` it is who runs this.
+    """
+    engine, data_root = _engine(env, cache)
     place = data_root if data_root and _is_there(data_root) else _existing(Path(DATA_ROOT))
     disk = os.statvfs(place)
-    return HostFacts(
+    found = read_tree(Path("/"), chip_paths, None)
+    return replace(
+        found,
         live=True,
-        nodes=found.nodes,
-        pci=found.pci,
-        texts=found.texts,
-        paths=found.paths,
-        unreadable=found.unreadable,
         user=_named(user) if user else _me(),
         engine=engine,
         disk_free=disk.f_bavail * disk.f_frsize,
         disk_at=str(place),
         shm_bytes=_size(Path("/dev/shm")),  # noqa: S108 - looked at, not written to
         page_bytes=os.sysconf("SC_PAGE_SIZE"),
-        smi=_smi(found.paths, context.env),
+        smi=_smi(found.paths, env),
     )
 
 
@@ -99,7 +95,7 @@ def _exists(root: Path, path: str, closed: set[str]) -> bool:
 
 
 def _texts(root: Path, paths: Iterable[str], closed: set[str]) -> Iterator[tuple[str, str]]:
-    """Give the files that are there and can be read, as texts; `closed` gets those that lack of rights hides."""
+    """Give the files that are there and can be read, as texts; `closed` gets those that cannot be read."""
     for path in paths:
         text = read_text(root, path, closed)
         if text is not None:
@@ -109,7 +105,7 @@ def _texts(root: Path, paths: Iterable[str], closed: set[str]) -> Iterator[tuple
 def _nodes(root: Path, managers: Iterable[str], closed: set[str]) -> Iterator[Node]:
     """Give the device nodes of NPUs, cards first, in their order. A tree may have plain files in their place.
 
-    `closed` gets what lack of rights hides.
+    `closed` gets what cannot be read.
     """
     try:
         folder = below(root, DEV)
@@ -154,7 +150,7 @@ def _me() -> User:
 
 
 def _named(text: str) -> User | None:
-    """Return a user, by name or number, as the host knows it, whose users need not stand in /etc/passwd."""
+    """Return a user, by name or number, as the host knows it: its users need not be in /etc/passwd."""
     uid = uid_of(text)
     try:
         entry = pwd.getpwnam(text)
@@ -167,10 +163,10 @@ def _named(text: str) -> User | None:
     return User(entry.pw_name, entry.pw_uid, frozenset({entry.pw_gid, *others}))
 
 
-def _engine(context: Context) -> tuple[EngineState, Path | None]:
+def _engine(env: Mapping[str, str], cache: Path) -> tuple[EngineState, Path | None]:
     """Ask for an engine, and start none."""
     try:
-        found = find_engine(context.env, context.cache, start=False, say=lambda _text: None)
+        found = find_engine(env, cache, start=False, say=lambda _text: None)
     except CanneryError as error:
         return EngineState(problem=error.what, hint=error.hint), None
     state = EngineState(found.server_version, found.storage_driver, user_map=found.user_map)

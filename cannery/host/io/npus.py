@@ -1,4 +1,4 @@
-"""Look at this host for what `run` and `verify` give to a container: NPUs, driver, HCCL's files."""
+"""Reads from this host what `run` and `verify` give to a container: NPUs, driver, HCCL's files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def read_host(paths: tuple[str, ...], root: Path) -> HostNpus:
     """Return which of `paths` this host has (below `root`), the group of the device nodes, the ranktable's version.
 
-    The driver's paths are looked for where it is installed. What the caller may not look at is `HostNpus.hidden`.
+    The driver's paths are looked for where it is installed. What the caller cannot read is `HostNpus.hidden`.
     """
     install = install_folder(read_text(root, INSTALL_INFO, set()) or "")
     present, hidden, groups = set(), set(), set()

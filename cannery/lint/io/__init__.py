@@ -1,0 +1,1 @@
+"""Reading of the files that `lint-run` judges."""

@@ -1,69 +1,155 @@
-"""Variables whose new value takes the place of what the image has, or is not what it looks like."""
+"""Variables: which cards the container sees, and new values that replace what the image has.
+
+ASCEND_VISIBLE_DEVICES counts the host's cards and is read by the ascend runtime alone, before the container starts.
+ASCEND_RT_VISIBLE_DEVICES counts the container's own cards, from 0, and is read by CANN in it.
+"""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import TYPE_CHECKING
 
-from cannery.lint.case import remark, remove
-from cannery.lint.shell_words import is_open
-from cannery.vocab import Chip, Severity
+from cannery.errors import UsageError
+from cannery.host.npus import card_text, parse_cards
+from cannery.lint.case import RUNTIME_DEVICES, VISIBLE, Edit, Remark
+from cannery.lint.shell import is_open
+from cannery.vocab import Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cannery.lint.case import Case, Remark
+    from cannery.lint.case import Case
     from cannery.lint.container import Variable
 
+# "" and `void`: no card (Ascend Docker Runtime, usage on the client); its other forms name cards by other means.
+NO_CARD = frozenset({"", "void"})
+CARD_NUMBER = re.compile(r"[0-9]{1,4}")
+OTHER_FORMS = re.compile(r"(?:npu|Ascend)[\w-]*\d", re.IGNORECASE)
 # Lists of paths that CANN's images and Cannery's set in their ENV, and what is lost with them.
 LISTS = {
     "LD_LIBRARY_PATH": "the folders of CANN's and the driver's libraries",
     "PATH": "the folders of the image's Python and of CANN's tools",
     "PYTHONPATH": "CANN's own Python packages and the trees of the image",
 }
-# A value that has one of these was written with the image's own in mind.
+# A value with one of these was written with the image's own in mind.
 KEPT = re.compile(r"/usr/local/Ascend/(?!driver)|/opt/venv")
 JEMALLOC = "/usr/local/lib/libjemalloc.so.2"
 # Where distributions keep their libraries: a path of one is not there on another.
 FOREIGN = ((re.compile(r"/usr/lib/\w+-linux-gnu/"), "openeuler"), (re.compile(r"/usr/lib64/"), "ubuntu"))
 
 
-def split_value(case: Case) -> Iterator[Remark]:
-    """Find `-e LD_PRELOAD=a $LD_PRELOAD`: two words, of which docker takes the second for the image."""
-    for name, variable in case.container.env.items():
-        loose = [word for word in (*case.container.opaque, case.container.image) if _is_of(word, name, variable)]
-        if loose:
-            what = f"{loose[0]} behind {variable.setting.word} is a word of its own: docker takes it for the image"
-            why = "a value with a blank needs quotes; and a variable there is the host's, not the image's"
-            fix = (
-                f"one word; to keep the image's value, set it in the container: sh -c 'export {name}=…:${name}; exec …'"
-            )
-            yield remark(Severity.ERROR, "env.split", loose[0], what, why, fix)
+def runtime_cards(case: Case) -> tuple[int, ...] | None:
+    """Return the host's cards that ASCEND_VISIBLE_DEVICES names; None where it names none that can be read."""
+    text = case.env(RUNTIME_DEVICES)
+    if text in NO_CARD or is_open(text):
+        return None
+    try:
+        return parse_cards(text)
+    except UsageError:
+        return None
 
 
-def _is_of(word: str, name: str, variable: Variable) -> bool:
-    """Whether a word without an option is the rest of a variable's value: itself, or a library behind a library."""
-    return word in {f"${name}", f"${{{name}}}"} or (".so" in word and ".so" in (variable.value or ""))
+def runtime_variable(case: Case) -> Iterator[Remark]:
+    """Compare ASCEND_VISIBLE_DEVICES with the nodes that are mapped, and with the runtime that has to read it."""
+    variable = case.container.env.get(RUNTIME_DEVICES)
+    named, cards = runtime_cards(case), case.container.cards
+    if variable is None:
+        yield from _no_variable(case)
+        return
+    word = variable.setting.word
+    if variable.value is None or is_open(variable.value):
+        return
+    if named is None:
+        if variable.value not in NO_CARD and not OTHER_FORMS.match(variable.value):
+            what = f"{word}: {variable.value!r} names no cards"
+            why = "numbers of the host's cards"
+            yield Remark(Severity.ERROR, "visible.text", word, what, why, "written like 0,1,4-7")
+    elif case.names_runtime:
+        return  # which gives its cards on top of the nodes: `mixed` reports it
+    elif cards and set(named) != set(cards):
+        what = f"{word} names cards {card_text(named)}, and the nodes are those of {card_text(cards)}"
+        why = "the ascend runtime alone reads the variable; without it the nodes decide"
+        edits = () if case.container.value("runtime") else (Edit(variable.setting),)
+        fix = f"leave {RUNTIME_DEVICES} out, or name the same cards"
+        yield Remark(Severity.ERROR, "visible.nodes", word, what, why, fix, edits)
+    elif not case.container.value("runtime"):
+        what = f"{word} is read by the ascend runtime alone, and the command does not name it"
+        fix = f"leave {RUNTIME_DEVICES} out" if cards else "--runtime ascend, unless it is the engine's default runtime"
+        yield Remark(Severity.NOTE, "visible.unread", word, what, "the nodes that are mapped are what counts", fix)
+
+
+def _no_variable(case: Case) -> Iterator[Remark]:
+    runtime = case.container.last("runtime")
+    is_elsewhere = case.container.opaque or case.container.all("env-file")
+    if runtime and case.names_runtime and not is_elsewhere:
+        what = f"{runtime.word} without {RUNTIME_DEVICES}: the runtime gives no card, unless the image's ENV names it"
+        why = "it maps the cards that the variable names, and no other (Ascend Docker Runtime, usage)"
+        severity = Severity.ERROR if case.image.ours else Severity.WARNING
+        yield Remark(severity, "visible.none", runtime.word, what, why, f"-e {RUNTIME_DEVICES}=0,1")
+
+
+def own_variable(case: Case) -> Iterator[Remark]:
+    """Judge ASCEND_RT_VISIBLE_DEVICES: a list of numbers below the count of the container's cards."""
+    variable = case.container.env.get(VISIBLE)
+    if variable is None or not variable.value or is_open(variable.value):
+        return
+    word, parts = variable.setting.word, [part.strip() for part in variable.value.split(",")]
+    if not all(CARD_NUMBER.fullmatch(part) for part in parts):
+        what = f"{word}: not a list of cards' numbers"
+        why = "CANN reads numbers with commas between them, and no ranges"
+        yield Remark(Severity.ERROR, "visible.text", word, what, why, f"-e {VISIBLE}=0,1")
+        return
+    numbers = [int(part) for part in parts]
+    double = next((number for number, count in Counter(numbers).items() if count > 1), None)
+    if double is not None:
+        what = f"{word} names card {double} twice"
+        wanted = ("-e", f"{VISIBLE}={','.join(map(str, dict.fromkeys(numbers)))}")
+        why = "a card counts once: a program that starts a process for each finds too few"
+        edits = (Edit(variable.setting, wanted),)
+        yield Remark(Severity.WARNING, "visible.twice", word, what, why, " ".join(wanted), edits)
+    yield from _index(case, variable, numbers)
+
+
+def _index(case: Case, variable: Variable, numbers: list[int]) -> Iterator[Remark]:
+    """Report a number that the container has no card for."""
+    nodes, named = case.container.cards, runtime_cards(case)
+    cards = sorted({*nodes, *(named or ())}) if case.names_runtime else list(nodes or named or ())
+    is_unknown = case.names_runtime and named is None  # what the image's ENV, or a file, may name
+    beyond = [number for number in numbers if number >= len(cards)]
+    if not cards or is_unknown or case.container.opaque or not beyond:
+        return
+    word = variable.setting.word
+    what = f"{word}: index {beyond[0]} is outside 0..{len(cards) - 1}"
+    why = "it counts the container's cards, from 0, not the host's (Project-HAMi/HAMi issue 1894)"
+    meant = [cards.index(number) for number in numbers] if set(numbers) <= set(cards) else []
+    wanted = ("-e", f"{VISIBLE}={','.join(map(str, meant))}")
+    fix = " ".join(wanted) if meant else f"numbers of 0..{len(cards) - 1}, or leave it out"
+    # A privileged container sees the host's cards.
+    severity = Severity.WARNING if case.privileged else Severity.ERROR
+    edits = (Edit(variable.setting, wanted),) if meant else ()
+    yield Remark(severity, "visible.index", word, what, why, fix, edits)
 
 
 def lists(case: Case) -> Iterator[Remark]:
     """Warn where a list of paths loses what the image has in it."""
     for name, lost in LISTS.items():
         variable = case.container.env.get(name)
-        if variable is None or not (case.told.ascend or case.uses_npu):
+        if variable is None or not (case.image.ascend or case.uses_npu):
             continue
         word = variable.setting.word
         if variable.value and re.search(r"/devlib(/|:|$)", variable.value):
             what = f"{word}: devlib has a stub of the driver's library"
             why = "it is for builds on machines without a driver; at run time no NPU is found (vllm-ascend pull 661)"
-            yield remark(Severity.ERROR, "env.devlib", word, what, why, "leave it out", remove(variable.setting))
+            edits = (Edit(variable.setting),)
+            yield Remark(Severity.ERROR, "env.devlib", word, what, why, "leave it out", edits)
         elif not KEPT.search(variable.value or ""):
-            what = f"{word} takes the place of the image's {name}: {lost} are gone{_host_value(variable)}"
+            what = f"{word} replaces the image's {name}: {lost} are gone{_host_value(variable)}"
             why = "docker does not join it with the ENV of the image"
             fix = f"set it in the container, where the image's own is known: sh -c 'export {name}=DIR:${name}; exec …'"
             # Cannery's images have all in ENV; others' may set it again in their entry point or a shell's files.
-            grave = name == "PATH" or (name == "LD_LIBRARY_PATH" and case.told.ours)
-            yield remark(Severity.ERROR if grave else Severity.WARNING, "env.lost", word, what, why, fix)
+            is_sure = name == "PATH" or (name == "LD_LIBRARY_PATH" and case.image.ours)
+            yield Remark(Severity.ERROR if is_sure else Severity.WARNING, "env.lost", word, what, why, fix)
 
 
 def _host_value(variable: Variable) -> str:
@@ -79,47 +165,21 @@ def preload(case: Case) -> Iterator[Remark]:
     variable = case.container.env.get("LD_PRELOAD")
     if variable is None or not variable.value:
         return
-    word = variable.setting.word
+    word, leave_out = variable.setting.word, (Edit(variable.setting),) if case.image.ours else ()
     entries = [entry for entry in re.split(r"[\s:]+", variable.value) if entry and not is_open(entry)]
     for entry in entries:
-        wrong = next((os for pattern, os in FOREIGN if pattern.match(entry) and case.told.os.startswith(os)), "")
-        if wrong:
-            what = f"{word}: {entry} is not where {case.told.os} has it"
+        if any(pattern.match(entry) and case.image.os.startswith(os) for pattern, os in FOREIGN):
+            what = f"{word}: {entry} is not where {case.image.os} has it"
             why = "ld.so warns and goes on without it (gpustack/gpustack issue 5660)"
-            fix = f"leave LD_PRELOAD out, the image sets {JEMALLOC}" if case.told.ours else "the path of the image's OS"
-            edits = [remove(variable.setting)] if case.told.ours else []
-            yield remark(Severity.ERROR, "env.preload", word, what, why, fix, *edits)
-        elif case.told.ours and entry != JEMALLOC and "jemalloc" in entry:
+            fix = (
+                f"leave LD_PRELOAD out, the image sets {JEMALLOC}" if case.image.ours else "the path of the image's OS"
+            )
+            yield Remark(Severity.ERROR, "env.preload", word, what, why, fix, leave_out)
+        elif case.image.ours and entry != JEMALLOC and "jemalloc" in entry:
             what = f"{word}: the image has jemalloc at {JEMALLOC}, on every OS and CPU"
             why = "and sets LD_PRELOAD itself (gpustack/gpustack issue 5660)"
-            yield remark(Severity.WARNING, "env.preload", word, what, why, "leave it out", remove(variable.setting))
-    if case.told.ours and not any("jemalloc" in entry for entry in entries):
-        what = f"{word} takes the place of the image's LD_PRELOAD, which is jemalloc{_host_value(variable)}"
-        yield remark(
-            Severity.WARNING, "env.lost", word, what, "docker does not join them", f"-e LD_PRELOAD={JEMALLOC}:…"
-        )
-
-
-def entry_point(case: Case) -> Iterator[Remark]:
-    """Note that CANN's images source their scripts in the entry point; Cannery's have it all in ENV."""
-    setting = case.container.last("entrypoint")
-    if setting is not None and case.told.cann and not case.told.ours:
-        what = f"{setting.word} takes the place of the image's entry point, which sources CANN's set_env.sh"
-        fix = "source it in your own: . /usr/local/Ascend/ascend-toolkit/set_env.sh"
-        why = "what ENV has not is missing then; `docker exec` skips it too"
-        yield remark(Severity.NOTE, "entrypoint", setting.word, what, why, fix)
-
-
-def chip_words(case: Case) -> Iterator[Remark]:
-    """Compare what SOC_VERSION says of the chip with what the image is for."""
-    variable = case.container.env.get("SOC_VERSION")
-    chip = case.told.chip
-    if variable is None or chip is None or not variable.value or is_open(variable.value):
-        return
-    known = {soc.lower(): Chip(name) for name, access in case.ground.chips.items() for soc in access.socs}
-    said = known.get(variable.value.lower())
-    if said is not None and said is not chip:
-        what = f"{variable.setting.word} is chip {said}, and {case.container.image} is for {chip}"
-        fix = f"-e SOC_VERSION={next(iter(case.ground.chips[chip].socs), '')}, or the image for {said}"
-        why = "kernels that are compiled for another chip do not load"
-        yield remark(Severity.ERROR, "chip", variable.setting.word, what, why, fix)
+            yield Remark(Severity.WARNING, "env.preload", word, what, why, "leave it out", leave_out)
+    if case.image.ours and not any("jemalloc" in entry for entry in entries):
+        what = f"{word} replaces the image's LD_PRELOAD, which is jemalloc{_host_value(variable)}"
+        fix = f"-e LD_PRELOAD={JEMALLOC}:…"
+        yield Remark(Severity.WARNING, "env.lost", word, what, "docker does not join them", fix)

@@ -1,38 +1,64 @@
-"""The image: what its name says of chip, kind and registry, against the rest of the command."""
+"""The image: what its name shows of chip, kind and registry, and options of docker's that come after it."""
 
 from __future__ import annotations
 
+import re
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from cannery.lint.case import remark
+from cannery.lint.case import Edit, Remark
+from cannery.lint.command import PROGRAMS
+from cannery.lint.options import is_option
 from cannery.util.image_reference import DEFAULT_REGISTRY, registry_of
 from cannery.vocab import Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cannery.lint.case import Case, Remark
+    from cannery.lint.case import Case
+
+# Options of docker's with a value that no program has. `http://…` is no mount.
+_MOUNTED = re.compile(r"[^:]+:/(?!/)")
+_HOST = re.compile(r"host$")
+DOCKERS = {
+    "--device": re.compile(r"/dev/"),
+    "-v": _MOUNTED,
+    "--volume": _MOUNTED,
+    "--mount": re.compile(r".*(?:target|dst|destination)="),
+    "--privileged": re.compile(""),
+    "--shm-size": re.compile(r"\d"),
+    "--group-add": re.compile(r"."),
+    "--cap-add": re.compile(r"."),
+    "--ipc": _HOST,
+    "--pid": _HOST,
+    "--net": _HOST,
+    "--network": _HOST,
+    "--runtime": re.compile(r"ascend$", re.IGNORECASE),
+}
+SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh"})
+WHY = "docker reads its own options before the image alone"
 
 
 def chip(case: Case) -> Iterator[Remark]:
-    """Refuse an image of another chip than the host's, where that was said."""
+    """Refuse an image of another chip than the host's, where the user names that."""
     image, host = case.container.image, case.ground.chip
-    if case.told.chip and host and case.told.chip is not host:
-        what = f"{image} is for chip {case.told.chip}, and the host has {host}"
-        why = "kernels of one chip do not run on another, and at times only a log line says so (vllm-ascend issue 2725)"
-        yield remark(Severity.ERROR, "chip", image, what, why, f"the image for {host}")
+    if case.image.chip and host and case.image.chip is not host:
+        what = f"{image} is for chip {case.image.chip}, and the host has {host}"
+        why = "kernels of one chip do not run on another; at times only a log line shows it (vllm-ascend issue 2725)"
+        yield Remark(Severity.ERROR, "chip", image, what, why, f"the image for {host}")
 
 
 def standin(case: Case) -> Iterator[Remark]:
     """Refuse NPUs to an image on the stand-in base, which has no CANN."""
-    if case.told.standin and case.uses_npu:
-        what = f"{case.container.image} stands on the stand-in base, and NPUs are given to it"
+    if case.image.standin and case.uses_npu:
+        image = case.container.image
+        what = f"{image} is built on the stand-in base, and NPUs are given to it"
         fix = "an image on a real base: its tag has no -standin"
-        yield remark(Severity.ERROR, "standin", case.container.image, what, "it has no CANN: nothing runs there", fix)
+        yield Remark(Severity.ERROR, "standin", image, what, "it has no CANN: nothing runs there", fix)
 
 
 def registry(case: Case) -> Iterator[Remark]:
-    """Name a registry that is glued before a reference that has one already."""
+    """Name a registry in front of a reference that has one already."""
     image = case.container.image
     first = registry_of(image)
     rest = image.removeprefix(f"{first}/")
@@ -40,14 +66,52 @@ def registry(case: Case) -> Iterator[Remark]:
     if second != DEFAULT_REGISTRY:
         what = f"{image} has two registries, {first} and {second}"
         why = "the first is asked for a repository of the second's name (gpustack/gpustack issue 5456)"
-        yield remark(Severity.WARNING, "image.registry", image, what, why, f"{rest}, unless {first} is a mirror of it")
+        fix = f"{rest}, unless {first} is a mirror of it"
+        yield Remark(Severity.WARNING, "image.registry", image, what, why, fix)
 
 
 def strange_image(case: Case) -> Iterator[Remark]:
     """Name an image that is none: a path of what was meant to be an option's value."""
     image = case.container.image
     if image.startswith(("/", "-")) or not image.strip():
-        what = f"{image if image.strip() else 'an empty word'} stands where the image does"
+        what = f"{image if image.strip() else 'an empty word'} is where the image goes"
         why = "docker takes the first word that is no option, and no option's value, for the image"
         fix = "write the option before it, such as --device; it takes one value each time"
-        yield remark(Severity.ERROR, "image.path", image, what, why, fix)
+        yield Remark(Severity.ERROR, "image.path", image, what, why, fix)
+
+
+def behind(case: Case) -> Iterator[Remark]:
+    """Name options of docker's among the container's arguments.
+
+    Directly after the image, or after a shell, they are a mistake; another program may have an option of that name.
+    """
+    words, image = case.container.command, case.container.image
+    entry = case.container.value("entrypoint").split()
+    program = PurePosixPath((entry or words or ("",))[0]).name
+    if not words or program in PROGRAMS:
+        return
+    is_first = not entry and words[0].startswith("-")
+    lost = tuple(_lost(words))
+    own = 0 if entry else 1  # up to there the words are a shell's own options, or docker's among them
+    for at, count in lost:
+        while own < at and words[own].startswith("-") and "c" not in words[own]:
+            own += 1
+        is_sure = is_first or (program in SHELLS and own == at)
+        own = at + count if own == at else own
+        shown = " ".join(words[at : at + count])
+        what = f"{shown} is after {image}: docker hands it to the program, and does nothing with it"
+        edits = (Edit(None, words[at : at + count], tuple(range(at, at + count))),) if is_sure else ()
+        severity = Severity.ERROR if is_sure else Severity.WARNING
+        yield Remark(severity, "image.behind", shown, what, WHY, f"{shown} before the image", edits)
+    if is_first and not lost and (is_option(words[0]) or case.image.ascend):
+        what = f"{words[0]} is after {image}: it is the container's command, not an option"
+        yield Remark(Severity.WARNING, "image.behind", words[0], what, WHY, "put it before the image")
+
+
+def _lost(words: tuple[str, ...]) -> Iterator[tuple[int, int]]:
+    """Give the place of each word that is an option of docker's, and of how many words the option is."""
+    for at, word in enumerate(words):
+        name, equals, value = word.partition("=")
+        after = value if equals else words[at + 1] if at + 1 < len(words) else ""
+        if (pattern := DOCKERS.get(name)) is not None and pattern.match(after):
+            yield at, 1 if equals or name == "--privileged" or not after else 2

@@ -1,25 +1,36 @@
-"""Mounts: what the engine refuses, what is not the host's folder, and what hides a part of the image."""
+"""Mounts: the driver's files, which are the host's, and what hides a part of the image."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from dataclasses import replace as replaced
 from typing import TYPE_CHECKING
 
-from cannery.lint.case import DRIVER, Edit, add, remark, remove, replace
-from cannery.lint.shell_words import is_open
-from cannery.vocab import Severity
+from cannery.host.npus import NPU_SMI
+from cannery.lint.case import DRIVER, Edit, Remark, add
+from cannery.lint.container import colon_parts
+from cannery.lint.shell import is_open
+from cannery.vocab import Chip, Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cannery.lint.case import Case, Remark
+    from cannery.lint.case import Case
     from cannery.lint.container import Mount
+
+NO_DRIVER = "NODRV"  # of ASCEND_RUNTIME_OPTIONS: the ascend runtime brings nodes, and no files
+ASCEND = "/usr/local/Ascend"
+# Modes of docker's, podman's and nerdctl's.
+_MODES = """
+ro rw rro z Z consistent cached delegated nocopy copy shared rshared slave rslave private rprivate unbindable
+runbindable U O idmap exec noexec dev nodev suid nosuid bind rbind upperdir workdir size
+"""
+MODES = frozenset(_MODES.split())
+SOURCES = "/opt/src"
 
 
 @dataclass(frozen=True)
 class Place:
-    """A folder of an image that a mount must not stand over, what is lost then, and in whose images it is."""
+    """A folder of an image that a mount must not cover, what is lost then, and in whose images it is."""
 
     path: str
     lost: str
@@ -28,9 +39,9 @@ class Place:
 
 
 PLACES = (
-    Place("/usr/local/Ascend/cann", "CANN"),
-    Place("/usr/local/Ascend/ascend-toolkit", "CANN"),
-    Place("/usr/local/Ascend/nnal", "NNAL (ATB)"),
+    Place(f"{ASCEND}/cann", "CANN"),
+    Place(f"{ASCEND}/ascend-toolkit", "CANN"),
+    Place(f"{ASCEND}/nnal", "NNAL (ATB)"),
     Place("/opt/venv", "every package of the stack", ours=True),
     Place("/opt/cannery", "the manifest and the verify script", ours=True),
     Place("/usr/local/lib", "jemalloc, which LD_PRELOAD names, and other libraries", ours=True),
@@ -38,126 +49,163 @@ PLACES = (
     Place("/usr/local/sbin", "programs", Severity.NOTE),
     Place("/vllm-workspace", "vllm and vllm-ascend, which are installed from there", Severity.WARNING),
 )
-SOURCES = "/opt/src"
 
 
-def _spelt(mount: Mount) -> str:
-    return mount.setting.word
+def driver_mounts(case: Case) -> Iterator[Remark]:
+    """Name what of the driver is not mounted: an error for its libraries, a warning for what describes it."""
+    if not case.uses_npu or case.cdi or (case.runtime and NO_DRIVER not in case.env("ASCEND_RUNTIME_OPTIONS")):
+        return
+    lacking = [path for path in case.access.mounts if not case.gives(path)]
+    libraries = [path for path in lacking if path.startswith(DRIVER) and path != f"{DRIVER}/version.info"]
+    yield from (_libraries(case, path) for path in libraries if not _in_parts(case, path))
+    rest = [path for path in lacking if path not in libraries]
+    if rest:
+        word = case.first_card()
+        what = f"not mounted beside {word}: {', '.join(rest)}{case.unread}"
+        why = "npu-smi, CANN and verify read there what driver the host has"
+        fix = " ".join(f"-v {path}:{path}:ro" for path in rest)
+        edits = () if case.unread else tuple(add("-v", f"{path}:{path}:ro") for path in rest)
+        yield Remark(Severity.WARNING, "driver.files", word, what, why, fix, edits)
 
 
-def bad_paths(case: Case) -> Iterator[Remark]:
-    """Name mounts that the engine refuses or takes otherwise than meant: relative paths, and one path alone."""
+def _in_parts(case: Case, path: str) -> bool:
+    """Whether what is needed of the folder lib64 is mounted folder by folder, as old guides have it."""
+    return path.endswith("/lib64") and all(case.gives(f"{path}/{folder}") for folder in ("driver", "common"))
+
+
+def _libraries(case: Case, path: str) -> Remark:
+    """Return the remark about libraries: not mounted, mounted elsewhere, or in part where the whole is needed."""
+    other = next((m for m in case.container.mounts if m.source.rstrip("/") == path), None)
+    part = next((m for m in case.container.mounts if m.source.startswith(f"{path}/")), None)
+    wanted = ("-v", f"{path}:{path}:ro")
+    word, edit, severity = case.first_card(), add(*wanted), Severity.ERROR
+    what = f"{path} is not mounted beside {word}{case.unread}"
+    why = "libascend_hal.so is in it; without it no NPU is found (vllm-project/vllm-ascend issue 1440)"
+    if other is not None:
+        word, edit = other.setting.word, Edit(other.setting, wanted)
+        what = f"{word} mounts the driver's libraries where nothing looks for them"
+    elif case.gives(f"{path}/driver"):
+        what = f"of {path} the folder common is not mounted beside {word}{case.unread}"
+        why, severity = "libascend_hal.so, in the folder driver, needs libraries of it", Severity.WARNING
+    elif part is not None and case.chip is Chip.A5:
+        word, edit = part.setting.word, Edit(part.setting, wanted)
+        what = f"{word}: chip {case.chip} needs the whole {path}"
+        why = "HCCL reads the topology files in it (vllm-project/recipes pull 907)"
+    # The runtime with NODRV is written on purpose; a cluster's runtime may mount the driver.
+    if case.unread or case.runtime or case.plugin:
+        severity = Severity.WARNING
+    return Remark(severity, "driver.missing", word, what, why, " ".join(wanted), () if case.unread else (edit,))
+
+
+def smi_mount(case: Case) -> Iterator[Remark]:
+    """Note that npu-smi is not there: the host's is the only one that fits its driver."""
+    is_there = any(case.gives(path) for path in NPU_SMI) or any(
+        m.source.endswith("/npu-smi") for m in case.container.mounts
+    )
+    if case.uses_npu and not (case.runtime or case.cdi or is_there):
+        word = case.first_card()
+        what = f"npu-smi is not mounted beside {word}"
+        why = "programs that ask it which NPU there is fall back or fail (LMCache/LMCache-Ascend pull 136)"
+        fix = f"-v $(command -v npu-smi):{NPU_SMI[0]}:ro"
+        yield Remark(Severity.NOTE, "driver.smi", word, what, why, fix)
+
+
+def empty_volumes(case: Case) -> Iterator[Remark]:
+    """Name a path of the host that is given alone: docker makes an empty volume at that place."""
     for mount in case.container.mounts:
-        word = _spelt(mount)
-        if mount.target and not mount.target.startswith("/") and not is_open(mount.target):
-            what = f"{word}: {mount.target} is not absolute, and has to be in the container"
-            yield remark(Severity.ERROR, "mount.relative", word, what, "the engine refuses it", f"/{mount.target}")
-        elif mount.setting.key == "volume" and ":" not in (mount.setting.value or "") and mount.target:
-            severity = Severity.ERROR if _is_host_path(mount.target) else Severity.NOTE
+        if mount.setting.key == "volume" and not mount.source and _is_host_path(mount.target):
+            word, wanted = mount.setting.word, ("-v", f"{mount.target}:{mount.target}")
             what = f"{word}: one path alone is an empty volume of that name, not the host's folder"
-            fix = f"-v {mount.target}:{mount.target}"
-            edits = [replace(mount.setting, *fix.split(" ", 1))] if severity is Severity.ERROR else []
-            yield remark(
-                severity, "mount.single", word, what, "the engine makes a new volume at each start", fix, *edits
-            )
-        elif mount.kind == "bind" and not case.container.where and _is_relative(mount.source):
-            yield _relative(mount, word)
+            why, fix = "the engine makes a new volume at each start", " ".join(wanted)
+            yield Remark(Severity.ERROR, "mount.single", word, what, why, fix, (Edit(mount.setting, wanted),))
+
+
+def refused(case: Case) -> Iterator[Remark]:
+    """Name each mount that the engine refuses: what it cannot read, a relative path, a place that comes twice."""
+    seen: dict[str, Mount] = {}
+    for mount in case.container.mounts:
+        before = seen.setdefault(mount.target.rstrip("/"), mount)
+        code, what = _wrong_text(mount) or _wrong_path(mount, is_file=bool(case.container.where)) or ("", "")
+        severity = Severity.ERROR
+        if not what and before is not mount and before.setting.value != mount.setting.value:
+            code, what = "mount.twice", f"{before.setting.word} mounts {mount.target} already"
+            severity = Severity.WARNING if case.container.where else Severity.ERROR  # compose takes the last
+        if what:
+            why, fix = "the engine refuses it, and starts no container", "-v /SOURCE:/TARGET:ro, each target once"
+            yield Remark(severity, code, mount.setting.word, f"{mount.setting.word}: {what}", why, fix)
+
+
+def _wrong_text(mount: Mount) -> tuple[str, str] | None:
+    """Return code and message for a -v that is not SOURCE:TARGET or SOURCE:TARGET:MODE."""
+    parts = colon_parts(mount.setting.value or "") if mount.setting.key == "volume" else []
+    text = parts[2] if len(parts) > 2 and not is_open(parts[2]) else ""
+    modes = [mode.partition("=")[0] for mode in text.split(",")] if text else []
+    if len(parts) > 1 and (not all(parts) or len(parts) > 3 or not {*modes} <= MODES or {"ro", "rw"} <= {*modes}):
+        return "mount.text", "it is not SOURCE:TARGET or SOURCE:TARGET:MODE"
+    return None
+
+
+def _wrong_path(mount: Mount, *, is_file: bool) -> tuple[str, str] | None:
+    """Return code and message for a path that is not absolute; a file's may be relative to it."""
+    if mount.target and not mount.target.startswith("/") and not is_open(mount.target):
+        return "mount.relative", f"{mount.target} is not absolute, and has to be in the container"
+    if mount.kind == "bind" and not is_file and not _is_path(mount.source):
+        return "mount.relative", f"{mount.source} is not absolute, and a volume's name has no slash"
+    return None
+
+
+def _is_path(source: str) -> bool:
+    return source.startswith(("/", ".", "~")) or is_open(source)
 
 
 def _is_host_path(path: str) -> bool:
-    return path.startswith(("/usr/local/Ascend", "/usr/local/dcmi", "/etc/")) or path.endswith("/npu-smi")
-
-
-def _is_relative(source: str) -> bool:
-    return bool(source) and not source.startswith(("/", ".")) and not is_open(source)
-
-
-def _relative(mount: Mount, word: str) -> Remark:
-    if mount.source.startswith("~"):
-        # `-v ~/a:/b` is filled in by the shell; `--volume=~/a:/b` and a quoted one are not.
-        what = f"{word}: nothing fills in the ~ unless it stands unquoted at the beginning of a word"
-        return remark(
-            Severity.WARNING, "mount.relative", word, what, "docker takes it as it is", f"$HOME{mount.source[1:]}"
-        )
-    what = f"{word}: {mount.source} is not absolute, and a volume's name has no slash"
-    edit = replace(mount.setting, "-v", f"/{mount.setting.value}") if mount.setting.key == "volume" else None
-    why = "the engine refuses it"
-    return remark(Severity.ERROR, "mount.relative", word, what, why, f"/{mount.source}", *([edit] if edit else []))
-
-
-def twice(case: Case) -> Iterator[Remark]:
-    """Name a second mount of the same place: docker stops unless it is the same word, compose takes the last."""
-    seen: dict[str, Mount] = {}
-    for mount in case.container.mounts:
-        target = mount.target.rstrip("/")
-        before = seen.setdefault(target, mount)
-        if before is not mount and target:
-            what = f"{_spelt(mount)}: {_spelt(before)} mounts {target} already"
-            edits = [remove(mount.setting)] if before.source == mount.source else []
-            severity, why = Severity.ERROR, "the engine refuses a mount point that is named twice"
-            if (before.setting.key, before.setting.value) == ("volume", mount.setting.value):
-                severity, why = Severity.NOTE, "docker takes two words that are the same for one"
-            elif case.container.where:
-                severity, why = Severity.WARNING, "compose takes the last of them; older ones stop there"
-            yield remark(severity, "mount.twice", _spelt(mount), what, why, "leave one of them out", *edits)
+    return path.startswith((ASCEND, "/usr/local/dcmi", "/etc/")) or path.endswith("/npu-smi")
 
 
 def hidden(case: Case) -> Iterator[Remark]:
-    """Name mounts that hide what the image has: CANN, the packages, a tree that is installed from where it stands."""
+    """Name mounts that hide what the image has: CANN, the packages, a tree that is installed from its place."""
     for mount in case.container.mounts:
-        if not mount.target:
-            continue
-        found = [_known(case, place) for place in PLACES if mount.hides(place.path) and _may_have(case, place)]
-        if found:
-            yield _hides(case, mount, found)
-        elif mount.target.startswith("/usr/local/Ascend/cann-") and mount.target.count("/") == 4:
-            yield _hides(case, mount, [Place(mount.target, "CANN")])
-        elif case.told.ours or mount.target.removeprefix(f"{SOURCES}/").rstrip("/") in case.ground.trees:
+        target = mount.target.rstrip("/")
+        places = [place for place in PLACES if mount.hides(place.path) and (case.image.ours or not place.ours)]
+        if target.startswith(f"{ASCEND}/cann-") and target.count("/") == 4:
+            places.append(Place(target, "CANN"))
+        if target and places:
+            yield _hides(case, mount, places)
+        elif target.startswith(SOURCES) and (
+            case.image.ours or target.removeprefix(f"{SOURCES}/") in case.ground.trees
+        ):
             yield from _sources(case, mount)
-
-
-def _may_have(case: Case, place: Place) -> bool:
-    return case.told.ours or not place.ours
-
-
-def _known(case: Case, place: Place) -> Place:
-    """Return `place` as a warning where an image, for all that its name tells, may have nothing there.
-
-    Some images have no CANN, and are started with the host's.
-    """
-    sure = case.told.ours or case.told.ascend or place.severity is not Severity.ERROR
-    return place if sure else replaced(place, severity=Severity.WARNING)
 
 
 def _hides(case: Case, mount: Mount, places: list[Place]) -> Remark:
     worst = min(places, key=lambda place: list(Severity).index(place.severity))
     lost = ", ".join(dict.fromkeys(place.lost for place in places if place.severity is worst.severity))
-    word, fix, edits = _spelt(mount), "mount it at another place", list[Edit]()
-    if mount.target.rstrip("/").startswith("/usr/local/Ascend"):
+    word, severity, fix = mount.setting.word, worst.severity, "mount it at another place"
+    is_hosts = mount.source.rstrip("/") == mount.target.rstrip("/")
+    if worst.path.startswith(ASCEND):
         fix = f"mount what of it is the host's: {' '.join(case.access.mounts)}"
-        # The host's CANN is perhaps what the image is to run with: only who wrote the line knows.
-        edits = [remove(mount.setting)] if worst.severity is Severity.ERROR else []
-        lacking = [path for path in case.access.mounts if path.startswith(DRIVER) and not case.gives(path, but=mount)]
-        edits += [add("-v", f"{path}:{path}:ro") for path in lacking] if edits else []
-    elif worst.path in {"/usr/local/bin", "/usr/local/sbin"} and mount.source.rstrip("/") == mount.target.rstrip("/"):
+        # The host's CANN may be what the image is to run with, whatever its name is: some images have none.
+        is_hosts_cann = is_hosts and mount.target.startswith(ASCEND)
+        is_sure = not is_hosts_cann and (case.image.ours or case.image.ascend)
+        severity = Severity.ERROR if is_sure else Severity.WARNING
+    elif worst.path in {"/usr/local/bin", "/usr/local/sbin"} and is_hosts:
         fix = f"mount what is needed of it: -v {worst.path}/npu-smi:{worst.path}/npu-smi:ro"
     what = f"{word} hides what the image has there: {lost}"
-    why = "a mount takes the place of what stands below it"
-    return remark(worst.severity, "mount.hides", word, what, why, fix, *edits)
+    return Remark(severity, "mount.hides", word, what, "a mount covers what the image has below it", fix)
 
 
 def _sources(case: Case, mount: Mount) -> Iterator[Remark]:
     """Judge a mount over /opt/src: over one tree it is what a developer may want, over all of them it is not."""
-    word, target = _spelt(mount), mount.target.rstrip("/")
+    word, target = mount.setting.word, mount.target.rstrip("/")
     name = target.removeprefix(f"{SOURCES}/").partition("/")[0]
     if mount.hides(SOURCES):
         what = f"{word} hides every source tree of the image"
         fix = f"mount one tree: -v DIR:{SOURCES}/<component>"
-        yield remark(Severity.ERROR, "mount.source", word, what, "packages are installed from there", fix)
+        yield Remark(Severity.ERROR, "mount.source", word, what, "packages are installed from there", fix)
     elif target == f"{SOURCES}/{name}":
-        kernels = "; it has compiled parts, which your tree has to have too" if name in case.ground.native else ""
-        known = "" if not case.ground.trees or name in case.ground.trees else f"; no component is called {name}"
-        what = f"{word} takes the place of the image's {name}{kernels}{known}"
+        kernels = "; it has compiled parts, which your tree needs too" if name in case.ground.native else ""
+        unknown = "" if not case.ground.trees or name in case.ground.trees else f"; no component is called {name}"
+        what = f"{word} replaces the image's {name}{kernels}{unknown}"
         why = "patches and generated files of the image's tree are gone, and verify fails at sources.*"
-        fix = f"on purpose: build with SRC_{name}=DIR, so that the manifest says so; else mount it elsewhere"
-        yield remark(Severity.WARNING, "mount.source", word, what, why, fix)
+        fix = f"on purpose: build with SRC_{name}=DIR, which the manifest records; else mount it elsewhere"
+        yield Remark(Severity.WARNING, "mount.source", word, what, why, fix)

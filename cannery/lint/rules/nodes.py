@@ -1,4 +1,4 @@
-"""Device nodes: mistyped, missing, closed, or too many."""
+"""Device nodes: mistyped, missing, mounted in place of mapped, or of another chip."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ import difflib
 import re
 from typing import TYPE_CHECKING
 
+from cannery.errors import UsageError
 from cannery.host.facts import CARD
-from cannery.lint.case import add, remark, remove, replace
+from cannery.host.npus import parse_cards
+from cannery.lint.case import Edit, Remark, add
 from cannery.lint.container import is_open_card
-from cannery.lint.rules.several import means_several, meant_cards, several_cards
-from cannery.lint.shell_words import is_open
+from cannery.lint.shell import is_open
 from cannery.vocab import Chip, Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cannery.lint.case import Case, Remark
+    from cannery.lint.case import Case
     from cannery.lint.container import Device
 
 # Other nodes that NPU hosts have (Ascend Docker Runtime, default mounted content; 950: ummu, uburma).
@@ -29,28 +30,33 @@ OTHERS = frozenset(
 )
 NUMBERED = re.compile(r"/dev/davinci\d+")
 VIRTUAL = re.compile(r"/dev/vdavinci\d+")
+# Several cards in one word: `/dev/davinci0-3`, `/dev/davinci[0-3]`, `/dev/davinci*`.
+SEVERAL = re.compile(r"/?(?:dev/)?davinci\[?(\d+(?:[-,]\d+)+)\]?")
+PATTERN = re.compile(r"/dev/davinci[^\w$]*")
+# More cards in one word are a slip.
+MOST_CARDS = 64
 NEAR = 0.7
-MISTYPED = "vllm-project/vllm-ascend issue 1440"
+NOT_THERE = "docker refuses to start a container with a node that is not there (vllm-project/vllm-ascend issue 1440)"
+NUMBERS = "number the cards as `ls /dev/davinci*` does"
 
 
 def unknown_nodes(case: Case) -> Iterator[Remark]:
     """Name each node that no NPU host has and that is spelt like one that it has."""
     for device in case.container.devices:
-        if means_several(device.source):
-            yield several_cards(device)
-            continue
-        meant = meant_node(case, device.source)
-        if not meant:
-            continue
-        yield remark(
-            Severity.ERROR,
-            "node.unknown",
-            device.setting.word,
-            f"{device.setting.word}: no NPU host has a node {device.source}; did you mean {meant}?",
-            f"docker refuses to start a container with a node that is not there ({MISTYPED})",
-            f"--device {meant}",
-            replace(device.setting, "--device", _written(device, meant)),
-        )
+        word = device.setting.word
+        if SEVERAL.fullmatch(device.source) or PATTERN.fullmatch(device.source):
+            words = tuple(word for node in meant_cards(device.source) for word in ("--device", node))
+            what = f"{word}: docker takes one node, by its full name, after each --device"
+            fix = " ".join(words) or "--device /dev/davinci0 --device /dev/davinci1 …"
+            edits = (Edit(device.setting, words),) if words else ()
+            yield Remark(Severity.ERROR, "node.unknown", word, what, "docker expands no pattern there", fix, edits)
+        elif NUMBERED.fullmatch(device.source) and device.card is None:
+            what = f"{word}: no machine has a card of so long a number"
+            yield Remark(Severity.ERROR, "node.unknown", word, what, NOT_THERE, NUMBERS)
+        elif meant := meant_node(case, device.source):
+            what = f"{word}: no NPU host has a node {device.source}; did you mean {meant}?"
+            edit = Edit(device.setting, ("--device", _written(device, meant)))
+            yield Remark(Severity.ERROR, "node.unknown", word, what, NOT_THERE, f"--device {meant}", (edit,))
 
 
 def meant_node(case: Case, path: str) -> str:
@@ -60,12 +66,22 @@ def meant_node(case: Case, path: str) -> str:
         return ""
     name = path.removeprefix("/").removeprefix("dev/").strip("/")
     number = re.search(r"\d+$", name)
-    known = [node.removeprefix("/dev/") for node in sorted(case.managers)]
-    card = f"davinci{number[0]}" if number else ""
     if number and re.fullmatch(r"[^/]*davinci\W?_?\d+", name):
-        return f"/dev/{card}"
-    near = difflib.get_close_matches(name.lower(), [*known, *([card] if card else [])], n=1, cutoff=NEAR)
+        return f"/dev/davinci{number[0]}"
+    known = [node.removeprefix("/dev/") for node in sorted(case.managers)]
+    known += [f"davinci{number[0]}"] if number else []
+    near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=NEAR)
     return f"/dev/{near[0]}" if near else ""
+
+
+def meant_cards(path: str) -> tuple[str, ...]:
+    """Return the nodes that `/dev/davinci0-3` or `/dev/davinci0,1` is meant to be; () for anything else."""
+    listed = SEVERAL.fullmatch(path)
+    try:
+        cards = parse_cards(listed[1]) if listed else ()
+    except UsageError:
+        return ()
+    return tuple(f"/dev/davinci{card}" for card in cards) if len(cards) <= MOST_CARDS else ()
 
 
 def _written(device: Device, source: str) -> str:
@@ -75,7 +91,7 @@ def _written(device: Device, source: str) -> str:
 
 def present_nodes(case: Case) -> set[str]:
     """Return the nodes that are asked for, by whatever means and however they are spelt."""
-    paths = [d.source for d in case.container.devices]
+    paths = [device.source for device in case.container.devices]
     devices = {node for path in paths for node in meant_cards(path) or (meant_node(case, path) or path,)}
     return devices | {node for node in case.managers if case.gives(node)}
 
@@ -83,45 +99,35 @@ def present_nodes(case: Case) -> set[str]:
 def missing_managers(case: Case) -> Iterator[Remark]:
     """Name each manager node of the chip that is not mapped beside a card: no NPU opens without them."""
     present = present_nodes(case)
-    if case.privileged or case.runtime or case.cdi or not present & {*case.managers, *_cards(present)}:
+    if case.nodes_come or not present & {*case.managers, *_cards(present)}:
         return
-    unread = f" (unless {' '.join(case.container.opaque)} brings it)" if case.container.opaque else ""
+    word = case.first_card()
     for node in case.access.managers:
         if node not in present:
-            yield remark(
-                Severity.WARNING if unread else Severity.ERROR,
-                "node.missing",
-                case.first_card(),
-                f"{node} is not mapped beside {case.first_card()}{unread}",
-                f"every NPU of chip {case.chip or 'A2, A3 and 310P'} is opened through it (images/chips.yaml)",
-                f"--device {node}",
-                *([] if unread else [add("--device", node)]),
-            )
+            what = f"{node} is not mapped beside {word}{case.unread}"
+            why = f"every NPU of chip {case.chip or 'A2, A3 and 310P'} is opened through it (images/chips.yaml)"
+            severity = Severity.WARNING if case.unread else Severity.ERROR
+            edits = () if case.unread else (add("--device", node),)
+            yield Remark(severity, "node.missing", word, what, why, f"--device {node}", edits)
 
 
 def missing_cards(case: Case) -> Iterator[Remark]:
-    """Say that no card is given, where all the rest says that one is wanted."""
+    """Report that no card is given, where all the rest asks for one."""
     present = present_nodes(case)
-    if (
-        _cards(present)
-        or any(map(is_open, present))
-        or case.privileged
-        or case.runtime
-        or case.cdi
-        or case.container.opaque
-    ):
+    if case.nodes_come or case.container.opaque or _cards(present) or any(map(is_open, present)):
         return
     managers = sorted(present & case.managers)
+    image = case.container.image
     if managers:
         word = next((d.setting.word for d in case.container.devices if d.source in managers), managers[0])
         what = f"{word} is mapped, and no card: there is no --device /dev/davinciN"
-        yield remark(Severity.ERROR, "node.none", word, what, "the container sees no NPU", "--device /dev/davinci0 …")
-    elif case.told.standin:
+        yield Remark(Severity.ERROR, "node.none", word, what, "the container sees no NPU", "--device /dev/davinci0 …")
+    elif case.image.standin:
         return  # it has no CANN, and is started without NPUs
-    elif case.told.ascend or any("/Ascend/" in mount.target for mount in case.container.mounts):
-        what = f"{case.container.image} is an image for NPUs, and no NPU is given to it"
+    elif case.image.ascend or any("/Ascend/" in mount.target for mount in case.container.mounts):
+        what = f"{image} is an image for NPUs, and no NPU is given to it"
         fix = f"--device /dev/davinci0 {' '.join(f'--device {node}' for node in case.access.managers)}"
-        yield remark(Severity.WARNING, "node.none", case.container.image, what, "no --device names one", fix)
+        yield Remark(Severity.WARNING, "node.none", image, what, "no --device names one", fix)
 
 
 def _cards(nodes: set[str]) -> set[str]:
@@ -129,30 +135,54 @@ def _cards(nodes: set[str]) -> set[str]:
 
 
 def foreign_nodes(case: Case) -> Iterator[Remark]:
-    """Name nodes that the chip has not: the manager that A5 dropped, cards beyond the number of a machine."""
+    """Name nodes that the chip does not have: the manager that the 950 dropped, cards beyond those of a machine."""
     if case.chip is None:
         return
     for device in case.container.devices:
         if device.source in case.managers and device.source not in case.access.managers:
-            what = f"{device.setting.word}: chip {case.chip} has no {device.source}"
+            word = device.setting.word
+            what = f"{word}: chip {case.chip} has no {device.source}"
             why = "docker refuses to start with a node that is not there (vllm-project/recipes pull 907)"
-            yield remark(
-                Severity.WARNING, "node.foreign", device.setting.word, what, why, "leave it out", remove(device.setting)
-            )
+            edits = (Edit(device.setting),)
+            yield Remark(Severity.WARNING, "node.foreign", word, what, why, "leave it out", edits)
     beyond = [d for d in case.container.devices if d.card is not None and d.card >= case.access.cards]
     if beyond:
         word = beyond[0].setting.word
         what = f"{word}: a machine of chip {case.chip} has {case.access.cards} cards, numbered from 0"
-        fix = "is the host another chip? An A3 has 16, and needs an image for a3" if case.chip is Chip.A2 else ""
-        why = f"{case.container.image} is for chip {case.chip}" if case.told.chip else "CHIP says which chip"
-        yield remark(Severity.WARNING, "node.foreign", word, what, why, fix or "number them as `ls /dev/davinci*` does")
+        fix = "is the host another chip? An A3 has 16, and needs an image for a3" if case.chip is Chip.A2 else NUMBERS
+        why = f"{case.container.image} is for chip {case.chip}" if case.image.chip else "CHIP names the chip"
+        yield Remark(Severity.WARNING, "node.foreign", word, what, why, fix)
 
 
-def endless_numbers(case: Case) -> Iterator[Remark]:
-    """Name cards whose number is longer than that of any."""
+def mounted_nodes(case: Case) -> Iterator[Remark]:
+    """Name nodes that come as mounts: they stay closed, but for those that --device or a rule of devices opens."""
+    if case.privileged:
+        return
+    mapped = {device.source for device in case.container.devices}
+    is_ruled = bool(case.container.all("device-cgroup-rule"))
+    for mount in case.container.mounts:
+        source, word, whole = mount.source.rstrip("/"), mount.setting.word, mount.source.rstrip("/") == "/dev"
+        if source in mapped:
+            what = f"{word}: --device brings {source} already"
+            why, fix = "a mount adds nothing to it", "leave the mount out"
+            yield Remark(Severity.NOTE, "node.mounted", word, what, why, fix, (Edit(mount.setting),))
+        elif whole or CARD.fullmatch(source) or source in case.managers:
+            is_open_in_part = is_ruled or (whole and bool(case.container.cards))
+            what = f"{word} mounts {source}: the container's device rules keep closed what they do not name"
+            why = "only --device opens a node to a container that is not privileged"
+            fix = "--device for each node that is needed, and no mount of /dev" if whole else f"--device {source}"
+            edits = () if whole or is_ruled else (Edit(mount.setting, ("--device", source)),)
+            severity = Severity.WARNING if is_open_in_part else Severity.ERROR
+            yield Remark(severity, "node.mounted", word, what, why, fix, edits)
+
+
+def closed_nodes(case: Case) -> Iterator[Remark]:
+    """Name nodes without the right to read or write."""
     for device in case.container.devices:
-        if NUMBERED.fullmatch(device.source) and device.card is None:
-            what = f"{device.setting.word}: no card of any machine has so long a number"
-            fix = "number them as `ls /dev/davinci*` does"
-            why = f"docker refuses to start a container with a node that is not there ({MISTYPED})"
-            yield remark(Severity.ERROR, "node.unknown", device.setting.word, what, why, fix)
+        if (device.card is not None or device.source in case.managers) and not {*"rw"} <= {*device.permissions}:
+            word, fix = device.setting.word, ("--device", device.source)
+            what = f"{word} gives the right {device.permissions!r} alone"
+            why = "the driver opens its nodes for reading and writing"
+            yield Remark(
+                Severity.ERROR, "node.permission", word, what, why, " ".join(fix), (Edit(device.setting, fix),)
+            )

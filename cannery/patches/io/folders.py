@@ -5,20 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cannery.errors import UnableError, UsageError
-from cannery.patches.patch_text import parse_patch
-from cannery.patches.sets import PatchSet
+from cannery.patches.sets import PatchFile, PatchSet
+from cannery.patches.text import completed, with_line_feeds
 from cannery.plan.patched import USER_SETS
+from cannery.util.io.files import sha256_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from cannery.catalog.component import PatchSets
-    from cannery.patches.io.trees import Tree
+    from cannery.patches.io.trees import TreeReader
 
 SUFFIX = ".patch"
 OURS = "images/patches"
-# What may stand beside sets: what `patches new` keeps about them, a page for people, and verl_npu's own marker.
+# Files that may be beside sets: what `patches new` writes about them, a page for people, and verl_npu's own marker.
 BESIDE = frozenset({"patch_summary.yaml", "README.md", "__init__.py"})
 SHOWN = 3
 LAYOUT = "a folder of patch sets is laid out as <repo>/<commit>/<name>.patch"
@@ -27,8 +28,8 @@ LAYOUT = "a folder of patch sets is laid out as <repo>/<commit>/<name>.patch"
 def folder_sets(images: Path, own: Path | None) -> tuple[PatchSet, ...]:
     """Return the patch sets of images/patches and of the user's folder, in that order.
 
-    Raises `FindingsError` for what is no patch, `UsageError` for a user's folder without a set and for files that would
-    be passed over, `UnableError` for what this user may not read.
+    Raises `UsageError` for a user's folder without a set and for files that would be ignored, `UnableError` for
+    what this user may not read.
     """
     found = _sets(images / "patches", OURS)
     if own is None:
@@ -49,15 +50,15 @@ def _sets(folder: Path, origin: str) -> tuple[PatchSet, ...]:
         elif path.name not in BESIDE:
             strange.append("/".join(parts))
     if strange:
-        # What somebody has put there is meant: nothing of it is passed over.
+        # Somebody has put it there on purpose: it must not be ignored.
         more = f" and {len(strange) - SHOWN} more" if len(strange) > SHOWN else ""
-        what = f"{', '.join(strange[:SHOWN])}{more} in {origin}: no patch that would be applied"
+        what = f"{', '.join(strange[:SHOWN])}{more} in {origin}: not a patch that would be applied"
         raise UsageError(what, where=str(folder), hint=LAYOUT)
     return tuple(read_set(repo, rev, f"{origin}/{repo}/{rev}", texts) for (repo, rev), texts in sorted(by_set.items()))
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """Give all below `folder` that is no folder, without what begins with a dot; nothing where it is no folder."""
+    """Give every file below `folder` whose name does not begin with a dot; none where `folder` is not a folder."""
     if not folder.is_dir():
         return
     try:
@@ -74,7 +75,7 @@ def _files(folder: Path) -> Iterator[Path]:
 def _name(path: Path) -> str:
     name = path.name.removesuffix(SUFFIX)
     if not name or not name.isprintable():
-        raise UsageError(f"{path.name!a} is no name for a patch", where=str(path.parent), hint="name it anew")
+        raise UsageError(f"{path.name!a} is not a name for a patch", where=str(path.parent), hint="rename it")
     return name
 
 
@@ -86,20 +87,26 @@ def _content(path: Path) -> bytes:
 
 
 def _unreadable(path: Path, error: OSError) -> UnableError:
-    hint = "let the user who runs this read it, or take it away"
+    hint = "make it readable for you, or remove it"
     return UnableError(f"cannot be read: {error.strerror}", where=str(path), hint=hint)
 
 
 def read_set(
-    repo: str, rev: str, origin: str, texts: Mapping[str, bytes], fuzz: Mapping[str, int] | None = None
+    repo: str, rev: str, origin: str, texts: Mapping[str, bytes], truncated: Mapping[str, int] | None = None
 ) -> PatchSet:
-    """Return a set of {name: content of its file}. Raises `FindingsError` for a patch that cannot be read."""
-    files = tuple(parse_patch(name, text) for name, text in sorted(texts.items()))
-    return PatchSet(repo=repo, rev=rev, origin=origin, files=files, fuzz=dict(fuzz or {}))
+    """Return a set of {name: content of its file}; `truncated` is as of `cannery.catalog.component.PatchSets`."""
+    files = tuple(_read(name, text, (truncated or {}).get(name, 0)) for name, text in sorted(texts.items()))
+    return PatchSet(repo=repo, rev=rev, origin=origin, files=files)
 
 
-def plugin_sets(plugin: str, kept: PatchSets | None, tree: Tree) -> dict[str, tuple[PatchSet, ...]]:
-    """Return by repo the patch sets that the tree of a plugin keeps. Raises `FindingsError` for what is no patch."""
+def _read(name: str, data: bytes, lost: int) -> PatchFile:
+    text = with_line_feeds(data)
+    is_cut = lost > 0 and not text.endswith(b"\n")
+    return PatchFile(name, completed(text, lost) if is_cut else text, sha256_bytes(data))
+
+
+def plugin_sets(plugin: str, kept: PatchSets | None, tree: TreeReader) -> dict[str, tuple[PatchSet, ...]]:
+    """Return by repo the patch sets that the tree of a plugin keeps."""
     if kept is None:
         return {}
     found: dict[tuple[str, str], dict[str, bytes]] = {}
@@ -109,5 +116,5 @@ def plugin_sets(plugin: str, kept: PatchSets | None, tree: Tree) -> dict[str, tu
             found.setdefault((inner[0], inner[1]), {})[inner[2].removesuffix(SUFFIX)] = tree.read(path) or b""
     sets: dict[str, tuple[PatchSet, ...]] = {}
     for (repo, rev), texts in sorted(found.items()):
-        sets[repo] = (*sets.get(repo, ()), read_set(repo, rev, plugin, texts, kept.fuzz))
+        sets[repo] = (*sets.get(repo, ()), read_set(repo, rev, plugin, texts, kept.truncated))
     return sets

@@ -8,17 +8,15 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from cannery.errors import FindingsError
+from cannery.patches.changes import python_changes
 from cannery.patches.io.folders import read_set
+from cannery.patches.io.git_apply import git_repository
 from cannery.patches.io.working_tree import working_diff, working_tree
-from cannery.patches.patch_summary import entry
-from cannery.patches.py_changes import python_changes
-from cannery.patches.set_apply import apply_set
+from cannery.patches.summary import entry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
-
-    from cannery.context import Context
 
 # Bytes of a patch's name; file systems take 255, with its ending and a number.
 LONGEST = 200
@@ -34,30 +32,29 @@ class NewSet:
     untracked: tuple[str, ...]
 
 
-def new_set(context: Context, repo: str, folder: Path) -> NewSet:
-    """Make a set of what differs from HEAD in a working tree, file by file; each is tried on HEAD before it is given.
+def new_set(repo: str, folder: Path, env: Mapping[str, str]) -> NewSet:
+    """Make a set of what differs from HEAD in a working tree, file by file; each is tried on HEAD first.
 
-    Raises `UsageError` as `working_tree`, `FindingsError` as `working_diff` and for what no patch of texts can hold.
+    Raises `UsageError` as `working_tree`, `FindingsError` as `working_diff` and for what no patch of a file can hold.
     """
-    with working_tree(context, folder) as tree:
-        diffs, untracked = working_diff(tree, context.env)
+    with working_tree(folder, env) as tree, git_repository(env) as git:
+        diffs, untracked = working_diff(tree, env)
         names = patch_names(list(diffs))
         texts = {names[path]: text for path, text in diffs.items()}
         entries = []
-        for path, text in sorted(diffs.items()):
-            patches = read_set(repo, tree.head, str(folder), {names[path]: text})
-            result = apply_set(patches, tree.at_head)
-            if result.problems:
+        for file in read_set(repo, tree.head, str(folder), texts).files:
+            result = git.apply(file, tree)
+            if not result.ok:
                 raise FindingsError("\n".join(map(str, result.problems)), where=str(folder))
-            parts = [python_changes(name, result.before[name], after) for name, after in result.contents.items()]
-            entries.append(entry(names[path], parts))
+            parts = [python_changes(one.path, one.before, one.after) for one in result.changes]
+            entries.append(entry(file.name, parts))
         return NewSet(tree.head, texts, tuple(entries), untracked)
 
 
 def patch_names(paths: list[str]) -> dict[str, str]:
-    """Return {path: name of its patch}, no name twice: the file's own without its ending where no other file has it.
+    """Return {path: name of its patch}, each once: the file's own name without its ending where no other file has it.
 
-    Otherwise folders stand before it, then its ending behind it, and at last a number.
+    Otherwise with folders before it, then with its ending, and at last with a number.
     """
     names: dict[str, str] = {}
     for path in sorted(paths):
@@ -67,7 +64,7 @@ def patch_names(paths: list[str]) -> dict[str, str]:
 
 
 def _names_for(path: PurePosixPath) -> Iterator[str]:
-    """Yield names for the patch of one file, the shortest first, without an end."""
+    """Give names for the patch of one file, the shortest first; they never end."""
     parts = path.with_suffix("").parts
     yield from (_fit("_".join(parts[-take:])) for take in range(1, len(parts) + 1))
     whole = _fit("_".join(path.parts))

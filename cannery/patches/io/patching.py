@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import shlex
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from cannery.errors import BuildFailedError
-from cannery.patches.io.patch_origins import fitting_for, kept_for, kept_in, open_trees
-from cannery.patches.io.patch_steps import TreeSoFar, apply_patches, make_edit
+from cannery.patches.io.git_apply import git_repository
+from cannery.patches.io.origins import fitting_for, kept_for, kept_in, open_trees
 from cannery.patches.io.record import recorded
-from cannery.patches.set_apply import Layered
+from cannery.patches.io.steps import TreeSoFar, apply_patches, make_edit
 from cannery.patches.sets import find_set
-from cannery.plan.manifest import manifest_text
+from cannery.patches.tree import Layered
 from cannery.plan.patched import USER_SETS, NotPatched, PatchedTree, providers, unpatched_words
-from cannery.sources.io.planned_sources import own_tree
-from cannery.util.io.files import sha256_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
-    from cannery.catalog.catalog import Catalog
-    from cannery.context import Context
-    from cannery.patches.io.patch_origins import Kept
+    from cannery.patches.io.git_apply import Git
+    from cannery.patches.io.origins import Fetch, Kept
     from cannery.patches.io.trees import TreeReader
     from cannery.patches.sets import PatchSet
     from cannery.plan.plan import Plan
@@ -31,36 +29,58 @@ if TYPE_CHECKING:
     from cannery.recipe.recipe import Chosen
 
 
-def with_patches(context: Context, catalog: Catalog, plan: Plan) -> Plan:
+@dataclass(frozen=True)
+class PatchInputs:
+    """What patching needs of a run.
+
+    `fetch` brings the trees of sources, `local` are folders of the user's in place of commits. `sets` are the sets of
+    images/patches and of the user's folder `own_sets` (None: no such folder); `templates` is the folder of that name.
+    """
+
+    fetch: Fetch
+    local: Mapping[str, Path]
+    sets: tuple[PatchSet, ...]
+    own_sets: Path | None
+    templates: Path
+    env: Mapping[str, str]
+    say: Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class _Work:
+    """A plan while it is patched: git, the trees that are open, and the sets that plugins keep."""
+
+    plan: Plan
+    inputs: PatchInputs
+    git: Git
+    readers: Mapping[str, TreeReader]
+    kept: Kept
+
+
+def with_patches(plan: Plan, inputs: PatchInputs) -> Plan:
     """Return `plan` with what its patches make of the sources; their trees are fetched where they are not there yet.
 
     A plan that has it comes back as it is. Raises `BuildFailedError` naming patch, file and hunk where one does not
-    apply or changes nothing; and as `cannery.sources.io.planned_sources.fetch_planned`.
+    apply or changes nothing, `FindingsError` for what is not a patch; and whatever `inputs.fetch` raises.
     """
     if plan.patched or plan.not_patched:
         return plan
     if not providers(plan.recipe) and not any(step.patched_by for step in plan.sources):
         return plan
     with ExitStack() as stack:
-        readers = open_trees(context, catalog, plan, stack)
-        sets = kept_in(plan.recipe, readers)
-        left = tuple(_not_patched(plan, sets))
-        trees = [_patched(context, plan, step, readers, sets) for step in plan.sources if step.patched_by]
+        readers = open_trees(plan, inputs.fetch, stack)
+        git = stack.enter_context(git_repository(inputs.env))
+        kept = kept_in(plan.recipe, readers)
+        left = tuple(_not_patched(plan, kept))
+        work = _Work(plan, inputs, git, readers, kept)
+        trees = [_patched(work, step) for step in plan.sources if step.patched_by]
     for tree in trees:
         for note in tree.notes:
-            context.say(f"{tree.component}: {note}")
+            inputs.say(f"{tree.component}: {note}")
     left = (*left, *(one for tree in trees for one in tree.left))
     for words in unpatched_words(left):
-        context.say(words)
+        inputs.say(words)
     return replace(plan, patched=tuple(tree for tree in trees if tree.patches), not_patched=left)
-
-
-def manifest_digest(context: Context, catalog: Catalog, plan: Plan) -> str:
-    """Return the hex SHA-256 of the manifest that the image of `plan` carries, its patches among the rest.
-
-    What verify holds an image to, and by what a push knows that it was. Raises as `with_patches`.
-    """
-    return sha256_bytes(manifest_text(with_patches(context, catalog, plan), catalog.compatibility).encode())
 
 
 def _not_patched(plan: Plan, kept: Kept) -> Iterator[NotPatched]:
@@ -78,7 +98,7 @@ def _not_patched(plan: Plan, kept: Kept) -> Iterator[NotPatched]:
 
 
 def _why_not(group: Sequence[PatchSet], chosen: Chosen | None, step: SourceStep | None, repo: str) -> str:
-    """Say why none of a repo's sets fits a source; "" where one does."""
+    """Return why none of a repo's sets fits a source; "" where one does."""
     wanted = " or ".join(one.rev for one in group)
     release = chosen.release if chosen else None
     if step is None and release is None:
@@ -87,42 +107,44 @@ def _why_not(group: Sequence[PatchSet], chosen: Chosen | None, step: SourceStep 
         return f"the patches are for commit {wanted}, and the image has release {release}"
     if step.commit and find_set(group, step.commit) is not None:
         return ""
-    whose = "your tree is" if step.is_local else "the image has commit"
-    return f"the patches are for commit {wanted}, and {whose} {'at ' * step.is_local}{step.commit or 'no commit'}"
+    has = "your tree is at" if step.is_local else "the image has commit"
+    return f"the patches are for commit {wanted}, and {has} {step.commit or 'no commit'}"
 
 
-def _patched(
-    context: Context, plan: Plan, step: SourceStep, readers: Mapping[str, TreeReader], kept: Kept
-) -> PatchedTree:
+def _patched(work: _Work, step: SourceStep) -> PatchedTree:
     """Apply to one source what its plugins and folders bring, in the order of `step.patched_by`."""
-    reader = readers[step.name]
-    tree = TreeSoFar(step, reader, Layered(reader.read))
-    fitting = tuple(fitting_for(context, plan, step, kept))
+    plan, reader = work.plan, work.readers[step.name]
+    tree = TreeSoFar(step, reader, Layered(reader))
+    fitting = tuple(fitting_for(plan, step, work.kept, work.inputs.sets))
     for one in fitting:
-        told = len(tree.notes)
-        apply_patches(tree, one, _port_words(context, plan, step, one))
+        count = len(tree.notes)
+        apply_patches(work.git, tree, one, _port_command(step, one, work.inputs))
         if len(fitting) > 1:
-            tree.notes[told:] = [f"{one.keeper}: {note}" for note in tree.notes[told:]]
-    revisions = {one.name: one.commit or one.release or one.content for one in plan.sources}
-    for provider in providers(plan.recipe):
-        for edit in provider.component.edits:
-            if edit.component == step.name and provider.name in readers:
-                try:
-                    make_edit(tree, edit, (provider.name, revisions[provider.name]), context)
-                except BuildFailedError as error:
-                    if not step.is_local:
-                        raise
-                    # A tree of the user's may be at any commit: what does not fit it is told, as of patches.
-                    tree.left.append(NotPatched(edit.name, step.name, f"your tree is another one: {error.what}"))
+            tree.notes[count:] = [f"{one.keeper}: {note}" for note in tree.notes[count:]]
+    _edit(work, tree)
     chosen = next(one for one in plan.recipe.sources if one.name == step.name)
     return recorded(tree, chosen, plan.recipe.target.python)
 
 
-def _port_words(context: Context, plan: Plan, step: SourceStep, patches: PatchSet) -> str:
+def _edit(work: _Work, tree: TreeSoFar) -> None:
+    """Make the edits of plugins in one source."""
+    revisions = {one.name: one.commit or one.release or one.content for one in work.plan.sources}
+    for provider in providers(work.plan.recipe):
+        for edit in provider.component.edits:
+            if edit.component == tree.step.name and provider.name in work.readers:
+                try:
+                    make_edit(tree, edit, (provider.name, revisions[provider.name]), work.inputs.templates)
+                except BuildFailedError as error:
+                    if not tree.step.is_local:
+                        raise
+                    # A tree of the user's may be at any commit: what does not fit it is a note, as of patches.
+                    tree.left.append(NotPatched(edit.name, tree.step.name, f"your tree is another one: {error.what}"))
+
+
+def _port_command(step: SourceStep, patches: PatchSet, inputs: PatchInputs) -> str:
     """Return the command that tries a set on the very tree that a build takes: a commit's, or the user's folder."""
-    chosen = next(one for one in plan.recipe.sources if one.name == step.name)
-    folder = own_tree(context, chosen) if step.is_local else None
+    folder = (inputs.local.get(step.name) or inputs.local.get(step.package)) if step.is_local else None
     to = f"--tree {shlex.quote(str(folder))}" if folder else step.commit
     words = f"patches port {patches.repo} {patches.rev} {to}"
-    is_own = context.patches is not None and patches.origin.startswith(f"{USER_SETS}/")
-    return words + (f" --patches {shlex.quote(str(context.patches))}" if is_own else "")
+    is_own = inputs.own_sets is not None and patches.origin.startswith(f"{USER_SETS}/")
+    return words + (f" --patches {shlex.quote(str(inputs.own_sets))}" if is_own else "")

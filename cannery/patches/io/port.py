@@ -1,18 +1,20 @@
-"""What `build.py patches port` works on: a component's patch sets, and its tree at a commit."""
+"""`build.py patches port`: the sets for a commit tried on another one, by git, merged where they do not fit."""
 
 from __future__ import annotations
 
 import re
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from cannery.errors import UsageError
+from cannery.errors import CanneryError, UsageError
 from cannery.patches.io.folders import plugin_sets
 from cannery.patches.io.trees import TreeReader
-from cannery.patches.patch_list import SHOWN, component_named
-from cannery.patches.patch_port import AT
+from cannery.patches.listing import SHOWN, component_named
+from cannery.patches.ported import AT, Ported
+from cannery.patches.result import FileChange, PatchResult, Problem, conflicts_in
 from cannery.patches.sets import SHORTEST
+from cannery.patches.tree import Layered
 from cannery.recipe.recipe import Chosen
 from cannery.sources.io.git_cache import cached
 from cannery.sources.io.git_mirror import is_git_dir, places
@@ -21,18 +23,64 @@ from cannery.sources.plan import COMMIT, source_request
 from cannery.vocab import did_you_mean
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from contextlib import ExitStack
     from pathlib import Path
 
     from cannery.catalog.catalog import Catalog
     from cannery.catalog.component import Component
-    from cannery.context import Context
-    from cannery.patches.sets import PatchSet
+    from cannery.patches.io.git_apply import Git
+    from cannery.patches.sets import PatchFile, PatchSet
+    from cannery.patches.tree import Files
+    from cannery.vocab import Arch
 
-# Reading a tree for a trial: no layer is made of it, so any time will do.
+# No layer is made of a tree that is only tried on, so any time will do.
 EPOCH = 0
-# A hash that is cut short; shorter ones are not told apart from words.
+# A hash that is cut short; shorter ones may be words.
 SHORT = re.compile(rf"[0-9a-f]{{{SHORTEST},39}}")
 HASH = re.compile(rf"[0-9a-f]{{{SHORTEST},40}}")
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where trees of commits come from: the catalog's hosts by way of the cache, or the user's own repositories."""
+
+    catalog: Catalog
+    cache: Path
+    mirror: Path | None
+    env: Mapping[str, str]
+    arch: Arch
+    say: Callable[[str], None]
+
+    def open(self, component: str, commit: str, stack: ExitStack) -> TreeReader:
+        """Open a component's tree at a commit, fetched where it is not there yet.
+
+        Raises as `cannery.sources.io.fetch.fetch_sources`.
+        """
+        from cannery.sources.io.fetch import fetch_sources  # noqa: PLC0415 - only where a tree is wanted
+
+        known = self.catalog.components[component]
+        chosen = Chosen(component, known, None, (), "", self.arch, commit=commit)
+        request = source_request(chosen, self.catalog.hosts, epoch=EPOCH, paths=known.paths)
+        (file,) = fetch_sources(
+            [request],
+            self.catalog.hosts,
+            cache=self.cache,
+            env=self.env,
+            mirror=self.mirror,
+            say=self.say,
+            log=self.cache / "log" / "git.log",
+        )
+        return stack.enter_context(closing(TreeReader(file.tar)))
+
+    def commits(self, component: Component, start: str) -> set[str]:
+        """Return the commits that begin with `start` where a fetch looks before it asks a host."""
+        repositories = dict.fromkeys(component.hosts.values())
+        if self.mirror is not None:
+            found = [path for one in repositories for _, path in places(self.mirror, one) if path is not None]
+        else:
+            found = [path for one in repositories if is_git_dir(path := cached(self.cache, one))]
+        return {commit for git_dir in found for commit in commits_named(git_dir, start, self.env)}
 
 
 def source_component(catalog: Catalog, repo: str) -> str:
@@ -40,86 +88,115 @@ def source_component(catalog: Catalog, repo: str) -> str:
     name = component_named(catalog, repo)
     if name is None:
         known = {name for name, one in catalog.components.items() if one.kind.is_source}
-        raise UsageError(f"{repo!r} is no source component", hint=did_you_mean(repo, known))
+        raise UsageError(f"{repo!r} is not a source component", hint=did_you_mean(repo, known))
     return name
 
 
-def all_sets(context: Context, catalog: Catalog, component: str) -> tuple[PatchSet, ...]:
+def all_sets(where: Places, component: str, own: Sequence[PatchSet], stack: ExitStack) -> tuple[PatchSet, ...]:
     """Return every patch set for a component: of each plugin at each revision that has some, then those of folders.
 
     That is the order in which a build applies them. A set that several revisions of a plugin keep is given once.
-    Plugins are fetched; raises as `cannery.sources.io.fetch.fetch_sources`.
+    Plugins are fetched; raises as `Places.open`.
     """
     found: dict[tuple[object, ...], PatchSet] = {}
-    for plugin, keeper in catalog.components.items():
+    for plugin, keeper in where.catalog.components.items():
         kept = keeper.patch_sets
         for commit, revision in keeper.revisions.items():
             if kept is not None and component in revision.patches:
-                with closing(TreeReader(tree_at(context, catalog, plugin, commit))) as reader:
-                    sets = plugin_sets(plugin, kept, reader)
+                sets = plugin_sets(plugin, kept, where.open(plugin, commit, stack))
                 for one in (one for repo, group in sets.items() if kept.repos.get(repo) == component for one in group):
                     key = (plugin, one.folder, tuple((file.name, file.digest) for file in one.files))
                     found.setdefault(key, replace(one, origin=f"{plugin}{AT}{commit[:SHOWN]}"))
-    return (*found.values(), *(one for one in context.patch_sets if component_named(catalog, one.repo) == component))
+    return (*found.values(), *(one for one in own if component_named(where.catalog, one.repo) == component))
 
 
 def some_commit(text: str) -> str:
-    """Return a commit's full or short hash as git writes it; raise `UsageError` for what is none."""
+    """Return a commit's full or short hash as git writes it; raise `UsageError` for anything else."""
     if not HASH.fullmatch(text.lower()):
-        raise UsageError(f"{text!r} is no commit", hint=f"give a hash of {SHORTEST} to 40 hex digits")
+        raise UsageError(f"{text!r} is not a commit", hint=f"give a hash of {SHORTEST} to 40 hex digits")
     return text.lower()
 
 
-def full_commit(context: Context, catalog: Catalog, component: str, text: str) -> str:
+def full_commit(where: Places, component: str, text: str) -> str:
     """Return the full commit of a known revision, or of the only one on this host that `text` is the beginning of.
 
     A full hash is returned as it is. Raises `UsageError` for anything else, naming the commits if several.
     """
-    text = text.lower()
-    known = [commit for commit in catalog.components[component].revisions if len(text) >= 7 and commit.startswith(text)]
-    if not known and SHORT.fullmatch(text):
-        known = sorted(_on_this_host(context, catalog.components[component], text))
-    if len(known) == 1:
-        return known[0]
-    if known:
-        what = f"{text!r} is the beginning of {len(known)} commits of {component}: {', '.join(known)}"
-        raise UsageError(what, hint="give more digits of the one that is meant")
+    text, known = text.lower(), where.catalog.components[component]
+    found = [commit for commit in known.revisions if len(text) >= SHORTEST and commit.startswith(text)]
+    if not found and SHORT.fullmatch(text):
+        found = sorted(where.commits(known, text))
+    if len(found) == 1:
+        return found[0]
+    if found:
+        what = f"{text!r} is the beginning of {len(found)} commits of {component}: {', '.join(found)}"
+        raise UsageError(what, hint="give more digits")
     if not COMMIT.fullmatch(text):
-        names = ", ".join(commit[:12] for commit in catalog.components[component].revisions)
-        raise UsageError(
-            f"{text!r} is no known revision of {component}",
-            hint=f"name a commit in full (40 hex digits), or one of {names}; a folder goes with --tree",
-        )
+        names = ", ".join(commit[:SHOWN] for commit in known.revisions)
+        hint = f"name a commit in full (40 hex digits), or one of {names}; a folder goes with --tree"
+        raise UsageError(f"{text!r} is not a known revision of {component}", hint=hint)
     return text
 
 
-def _on_this_host(context: Context, component: Component, text: str) -> set[str]:
-    """Return the commits that begin with `text` where a fetch looks before it asks a host: GIT_MIRROR, or the cache."""
-    repositories = dict.fromkeys(component.hosts.values())
-    if context.mirror is not None:
-        found = [git_dir for one in repositories for _, git_dir in places(context.mirror, one) if git_dir is not None]
-    else:
-        found = [path for one in repositories if is_git_dir(path := cached(context.cache, one))]
-    return {commit for git_dir in found for commit in commits_named(git_dir, text, context.env)}
+def ported(
+    git: Git, sets: Sequence[PatchSet], tree: Files, start: Callable[[], Files]
+) -> tuple[tuple[PatchSet, tuple[Ported, ...]], ...]:
+    """Try sets as a build applies them, each on what those before it left in `tree`.
 
-
-def tree_at(context: Context, catalog: Catalog, component: str, commit: str) -> Path:
-    """Return the tar of a component's tree at a commit, fetched where it is not there yet.
-
-    Raises as `cannery.sources.io.fetch.fetch_sources`.
+    A patch that does not fit is merged: git gets the file as it is in the tree that the sets are for, which `start`
+    opens when it is needed. Of a plugin's several revisions an image has one: each is tried on the tree as it is.
     """
-    from cannery.sources.io.fetch import fetch_sources  # noqa: PLC0415 - only where a tree is wanted
+    now = Layered(tree)
+    done: list[PatchFile] = []
+    found: list[tuple[PatchSet, tuple[Ported, ...]]] = []
+    for one in sets:
+        plugin, is_plugin, _ = one.origin.partition(AT)
+        if is_plugin and found and found[-1][0].origin.startswith(plugin + AT):
+            now, done = Layered(tree), []
+        results = []
+        for file in one.files:
+            result = Ported(git.apply(file, now))
+            # What a patch makes may be in the file at another place than the patch is for.
+            if result.result.already or not result.result.ok:
+                result = _merged(git, result, now, done, start)
+            results.append(result)
+            now.add(() if result.result.already else result.result.changes)
+            done.append(file)
+        found.append((one, tuple(results)))
+    return tuple(found)
 
-    known = catalog.components[component]
-    chosen = Chosen(component, known, None, (), "", context.arch, commit=commit)
-    request = source_request(chosen, catalog.hosts, epoch=EPOCH, paths=known.paths)
-    (file,) = fetch_sources(
-        [request],
-        catalog.hosts,
-        cache=context.cache,
-        env=context.env,
-        mirror=context.mirror,
-        say=context.say,
-        log=context.cache / "log" / "git.log",
-    )
-    return file.tar
+
+def _merged(git: Git, plain: Ported, now: Layered, done: Sequence[PatchFile], start: Callable[[], Files]) -> Ported:
+    """Merge what a patch changes in the tree that it is for, after those in `done`, into the tree `now`.
+
+    `plain` is returned where that tree cannot be had, or the patch does not fit there either.
+    """
+    try:
+        base = Layered(start())
+    except CanneryError:
+        return plain
+    for file in done:
+        base.add(git.apply(file, base).changes)
+    patch = plain.result.patch
+    theirs = git.apply(patch, base).changes
+    if not theirs:
+        return plain
+    parts = [_merged_file(git, patch.name, one, now) for one in theirs]
+    changes = tuple(one for one in parts if isinstance(one, FileChange))
+    problems = tuple(one for one in parts if isinstance(one, Problem))
+    return Ported(PatchResult(patch, changes, already=not any(parts), problems=problems), is_merged=True)
+
+
+def _merged_file(git: Git, name: str, one: FileChange, now: Layered) -> FileChange | Problem | None:
+    """Return the change of one file, or why it cannot be merged; None where the tree has it already."""
+    ours = now.read(one.path)
+    if ours == one.after:
+        return None
+    if ours == one.before:
+        return one
+    if ours is None or one.before is None or one.after is None:
+        return Problem(name, one.path, "the file does not exist" if ours is None else "the file has other content")
+    merged, is_clean = git.merge(ours, one.before, one.after)
+    if not is_clean:
+        return Problem(name, one.path, "both sides changed the same lines", sides=conflicts_in(merged))
+    return replace(one, before=ours, after=merged) if merged != ours else None

@@ -1,10 +1,10 @@
-"""What patches leave of a source: the files to lay over its tree, and what the manifest says of each patch."""
+"""What patches leave of a source: the files to lay over its tree, and what the manifest records of each patch."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cannery.patches.py_changes import in_force
+from cannery.patches.functions import in_force
 from cannery.plan.patched import OverlayFile, Patch, PatchedTree, RecordedFile, module_of
 from cannery.util.io.files import sha256_bytes
 from cannery.vocab import Install
@@ -12,13 +12,13 @@ from cannery.vocab import Install
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from cannery.patches.io.patch_steps import Applied, TreeSoFar
+    from cannery.patches.io.steps import Applied, TreeSoFar
     from cannery.plan.source_step import SourceStep
     from cannery.recipe.recipe import Chosen
 
 
 def recorded(tree: TreeSoFar, chosen: Chosen, python: str) -> PatchedTree:
-    """Return what is laid over the tree, and what the manifest says of each patch."""
+    """Return the files to lay over the tree, and what the manifest records of each patch."""
     step, files = tree.step, {}
     for path, data in sorted(tree.files.changed.items()):
         before = tree.reader.read(path)
@@ -27,7 +27,7 @@ def recorded(tree: TreeSoFar, chosen: Chosen, python: str) -> PatchedTree:
             before=_sha(before),
             after=_sha(data),
             data=data or b"",
-            executable=tree.modes.get(path, tree.reader.is_executable(path)),
+            executable=tree.files.is_executable(path),
             installed=_installed(chosen, step, path),
         )
     patches = tuple(
@@ -39,7 +39,7 @@ def recorded(tree: TreeSoFar, chosen: Chosen, python: str) -> PatchedTree:
 
 
 def _files(tree: TreeSoFar, applied: Applied, files: Mapping[str, OverlayFile], python: str) -> Iterator[RecordedFile]:
-    """Give what the manifest says of one patch's files; what a wheel leaves out of its tree is not in the image."""
+    """Give what the manifest records of one patch's files; what a wheel leaves out of its tree is not in the image."""
     step = tree.step
     for path, (before, after) in applied.files.items():
         file = files[path]
@@ -52,13 +52,13 @@ def _files(tree: TreeSoFar, applied: Applied, files: Mapping[str, OverlayFile], 
         changed = set()
         if module and after is not None:
             changed = {one.qualname for one in in_force(before, after, path=f"{applied.called}: {path}")}
-        # What a tree had already is no change of it: then the patch alone says which functions count.
+        # A tree that had the patch is not changed by it: then all functions of the patch count.
         last = next(one.called for one in reversed(tree.applied) if path in one.files)
         base = None if applied.is_there else tree.reader.read(path)
         final = in_force(base, tree.files.changed[path] or b"", path=f"{last}: {path}") if changed else ()
         functions = tuple(one for one in final if one.qualname in changed)
-        is_told = path in applied.modes and file.after is not None and step.install is not Install.WHEEL
-        yield RecordedFile(place, file.before, file.after, module, functions, file.executable if is_told else None)
+        has_mode = path in applied.modes and file.after is not None and step.install is not Install.WHEEL
+        yield RecordedFile(place, file.before, file.after, module, functions, file.executable if has_mode else None)
 
 
 def _installed(chosen: Chosen, step: SourceStep, path: str) -> str | None:

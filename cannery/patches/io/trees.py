@@ -1,31 +1,22 @@
-"""Reading single files out of a source as it came: a commit's tar, a local tree's, or a source distribution."""
+"""Single files of a source as it came: of a commit's tar, a local tree's, a source distribution, or a folder."""
 
 from __future__ import annotations
 
+import os
 import tarfile
 import zipfile
-from typing import TYPE_CHECKING, Protocol
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
 
-from cannery.errors import UnableError
+from cannery.errors import UnableError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
 
-class Tree(Protocol):
-    """What can be asked of a tree's files, wherever they are."""
-
-    @property
-    def paths(self) -> tuple[str, ...]:
-        """Every file's path."""
-
-    def read(self, path: str) -> bytes | None:
-        """Return the content of a file; None when there is none."""
-
-
 class TreeReader:
-    """The files of one archive by their path in the tree. A source distribution's one top folder is left away.
+    """The files of one archive by their path in the tree. Without the one top folder of a source distribution.
 
     Symbolic links and folders are no files here. Raises `UnableError` for an archive that cannot be read.
     """
@@ -46,7 +37,7 @@ class TreeReader:
         self.links = frozenset(name.partition("/")[2] if is_sdist else name for name in links)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the archive."""
         self._archive.close()
 
     @property
@@ -75,9 +66,9 @@ class TreeReader:
         return bool(self._archive.getmember(member).mode & 0o100)
 
     def trouble(self, path: str) -> str:
-        """Say why no file can be written at `path`: a symlink on the way, or a file and a folder of one name; "" if so.
+        """Return why no file can be written at `path`: a symlink on the way, or a file and a folder of one name.
 
-        What is written through a symlink lands in another file.
+        "" where one can. What is written through a symlink would change another file.
         """
         parts = path.split("/")
         ways = ["/".join(parts[:count]) for count in range(1, len(parts) + 1)]
@@ -98,3 +89,35 @@ class TreeReader:
             yield from ((info.filename, info.filename) for info in self._archive.infolist() if not info.is_dir())
         else:
             yield from ((member.name, member.name) for member in self._archive if member.isreg())
+
+
+class FolderReader:
+    """A folder as a tree (`cannery.patches.tree.Files`)."""
+
+    def __init__(self, folder: Path) -> None:
+        """Raise `UsageError` for what is not a folder."""
+        if not folder.is_dir():
+            what = "is not a folder" if folder.exists() else "does not exist"
+            raise UsageError(f"--tree: {str(folder)!r} {what}", hint="name the folder that the patches are tried on")
+        self._folder = folder
+
+    def read(self, path: str) -> bytes | None:
+        """Return the content of a file; None when there is none. Links are not followed.
+
+        `path` stays inside the tree. Raises `UnableError` for a file that
+        cannot be read.
+        """
+        place = self._folder
+        try:
+            for part in PurePosixPath(path).parts:
+                place /= part
+                if place.is_symlink():
+                    return None
+            return place.read_bytes() if place.is_file() else None
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise UnableError(f"cannot be read: {reason}", where=str(place), hint="make it readable for you") from error
+
+    def is_executable(self, path: str) -> bool:
+        """Whether a file may be executed."""
+        return self.read(path) is not None and os.access(self._folder / path, os.X_OK)

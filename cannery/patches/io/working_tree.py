@@ -17,12 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from cannery.context import Context
-
 FATAL = "fatal: "
 # What git reports of a repository in which nothing was committed.
 NO_COMMIT = "Needed a single revision"
 GITLINK = b"160000 "
+EXECUTABLE = b"100755 "
 PLAIN = ("diff", "--no-ext-diff", "--no-textconv", "--no-color", "--no-renames")
 # Without it git runs `git status` in each submodule, with the configuration of that one.
 OUTSIDE_SUBMODULES = "--ignore-submodules=dirty"
@@ -40,34 +39,38 @@ class WorkingTree:
         """The root of the tree."""
         return self.git.folder
 
-    def at_head(self, path: str) -> bytes | None:
+    def read(self, path: str) -> bytes | None:
         """Return the content of a file at HEAD, None where it has none."""
         try:
             return self.git.read("cat-file", "blob", f"HEAD:{path}")
         except GitReadError:
             return None
 
+    def is_executable(self, path: str) -> bool:
+        """Whether a file may be executed at HEAD."""
+        return self.git.read("ls-tree", "HEAD", "--", f":(literal){path}").startswith(EXECUTABLE)
+
 
 @contextmanager
-def working_tree(context: Context, folder: Path) -> Iterator[WorkingTree]:
+def working_tree(folder: Path, env: Mapping[str, str]) -> Iterator[WorkingTree]:
     """Give the working tree that `folder` is in while the block runs.
 
     Raises `UsageError` for a folder that is in none, or whose tree git cannot read.
     """
     try:
-        with opened(tree_root(folder), context.env) as git:
+        with opened(tree_root(folder), env) as git:
             head = git.read("rev-parse", "--verify", "HEAD^{commit}").decode().strip()
             yield WorkingTree(head, git)
     except GitReadError as error:
         raise _unread(folder, error) from error
 
 
-def working_commit(context: Context, folder: Path) -> str:
+def working_commit(folder: Path, env: Mapping[str, str]) -> str:
     """Return HEAD of the working tree whose root is `folder`.
 
-    Raises `UsageError` for another folder: a repository somewhere above it says nothing of what is in it.
+    Raises `UsageError` for another folder: a repository somewhere above it does not know what is in it.
     """
-    with working_tree(context, folder) as tree:
+    with working_tree(folder, env) as tree:
         if tree.top.resolve() != folder.resolve():
             what = f"--tree: {str(folder)!r} is a folder inside a working tree"
             raise UsageError(what, hint=f"name its root, {tree.top}")

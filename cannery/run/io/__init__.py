@@ -1,0 +1,1 @@
+"""What `run` reads from this host before it starts a container."""

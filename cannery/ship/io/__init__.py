@@ -1,0 +1,1 @@
+"""Effects of shipping: the registry, archives and bundles on disk."""

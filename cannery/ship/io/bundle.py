@@ -1,4 +1,4 @@
-"""Write a bundle out of what an engine saves: the layers that are wanted, each as gzip, then the documents."""
+"""Write a bundle from what an engine saves: the layers that are wanted, each as gzip, then the documents."""
 
 from __future__ import annotations
 
@@ -10,57 +10,45 @@ import tempfile
 import zlib
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from cannery.errors import FindingsError, UnableError
 from cannery.ship.archive import Held
-from cannery.ship.bundle import LOADER, PackedLayer, blob, documents
+from cannery.ship.bundle import LOADER, PackedLayer, blob, documents, new_layers
 from cannery.ship.io.archive import LEVEL, read_side_of
-from cannery.ship.layers_since import new_layers
 from cannery.ship.standalone import load as load_bundle
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from cannery.ship.io.archive import Part
 
 BLOCK = 1 << 20
 
 
-class _Reader(io.RawIOBase):
-    """Blocks as a file, which tarfile reads from front to back; what went through is counted."""
+class _Blocks(io.RawIOBase):
+    """Blocks as a file."""
 
-    def __init__(self, blocks: Iterator[bytes], moved: Callable[[int], None]) -> None:
+    def __init__(self, blocks: Iterator[bytes]) -> None:
         super().__init__()
-        self._blocks, self._moved = blocks, moved
-        self._rest = b""
-        self._count = 0
+        self._blocks = blocks
+        self._rest = memoryview(b"")
 
-    def read(self, size: int = -1) -> bytes:
-        """Return `size` bytes, fewer at the end only."""
-        parts, have = [self._rest], len(self._rest)
-        while have < size or size < 0:
-            block = next(self._blocks, b"")
-            if not block:
-                break
-            parts.append(block)
-            have += len(block)
-            self._count += len(block)
-            self._moved(self._count)
-        whole = b"".join(parts)
-        cut = len(whole) if size < 0 else size
-        self._rest = whole[cut:]
-        return whole[:cut]
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - any buffer
+        self._rest = self._rest or memoryview(next(self._blocks, b""))
+        count = min(len(buffer), len(self._rest))
+        buffer[:count], self._rest = self._rest[:count], self._rest[count:]
+        return count
 
 
-def write_bundle(
-    part: Part, image: Held, base: Held | None, blocks: Iterator[bytes], moved: Callable[[int], None]
-) -> Held:
+def write_bundle(part: Part, image: Held, base: Held | None, blocks: Iterator[bytes]) -> Held:
     """Write the bundle of `image`, whose archive comes in `blocks`, without the layers that `base` has.
 
-    Each layer lies beside it for its time: where a bundle goes there is room, in a temporary folder often not.
-    Return the image as the bundle names it: by the digest of its configuration. Raises `UnableError` where the engine
-    does not give all of it.
+    A layer that is being packed is beside it: the temporary folder is often too small. Return the image as the bundle
+    names it: by the digest of its configuration. Raises `UnableError` where the engine does not give all of it.
     """
     wanted = new_layers(image.layers, base.layers if base else ())
     small: dict[str, bytes] = {}
@@ -71,9 +59,8 @@ def write_bundle(
     with tarfile.open(fileobj=part, mode="w|", format=tarfile.GNU_FORMAT) as tar:  # type: ignore[call-overload]
         _member(tar, LOADER, io.BytesIO(loader), len(loader))
         try:
-            for diff_id, content, size in load_bundle.layers_of(
-                _stream(blocks, moved), wanted, small, str(part.folder)
-            ):
+            stream = io.BufferedReader(_Blocks(blocks), BLOCK)
+            for diff_id, content, size in load_bundle.layers_of(stream, wanted, small, str(part.folder)):
                 with tempfile.TemporaryFile(dir=part.folder) as packed:
                     layers.append(_packed(diff_id, content, size, packed))
                     packed.seek(0)
@@ -82,21 +69,17 @@ def write_bundle(
             config = _config(small)
         except (tarfile.TarError, KeyError, ValueError, IndexError) as error:
             raise UnableError(f"the engine broke off: {error}", hint="run the same command again") from error
-        if lacking := set(wanted) - {layer.diff_id for layer in layers}:
-            hint = "an engine that keeps layers as zstd cannot be read here: one with the classic image store can"
-            raise UnableError(f"the engine gave no {', '.join(sorted(lacking))}", hint=hint)
+        if missing := set(wanted) - {layer.diff_id for layer in layers}:
+            hint = "layers in zstd cannot be read here: use an engine with the classic image store"
+            raise UnableError(f"the engine gave no {', '.join(sorted(missing))}", hint=hint)
         held = replace(image, id=f"sha256:{hashlib.sha256(config).hexdigest()}")
         for name, text in documents(held, base, config, layers, sums):
             _member(tar, name, io.BytesIO(text), len(text))
     return held
 
 
-def _stream(blocks: Iterator[bytes], moved: Callable[[int], None]) -> IO[bytes]:
-    return _Reader(blocks, moved)  # type: ignore[return-value] # tarfile calls `read` alone
-
-
 def _packed(diff_id: str, content: IO[bytes], size: int, packed: IO[bytes]) -> PackedLayer:
-    """Write a layer as gzip to `packed`; raise `ValueError` where it is not the one that its diff id says."""
+    """Write a layer as gzip to `packed`; raise `ValueError` where its content does not have its diff id."""
     squeeze = zlib.compressobj(LEVEL, wbits=31)
     plain, digest, count, read = hashlib.sha256(), hashlib.sha256(), 0, 0
     while True:
@@ -120,14 +103,14 @@ def _config(small: dict[str, bytes]) -> bytes:
 
 
 def _member(tar: tarfile.TarFile, name: str, content: IO[bytes], size: int) -> None:
-    """Add a member that says nothing of this machine or time."""
+    """Add a member without any trace of this machine or time."""
     entry = tarfile.TarInfo(name)
     entry.size = size
     tar.addfile(entry, content)
 
 
 def held_in(path: Path) -> Held | None:
-    """Return the image that a file tells of: a side file, an archive that has one, or a bundle. None: no file."""
+    """Return the image of a side file, an archive that has one, or a bundle; None where there is no such file."""
     if not path.is_file():
         return None
     side = read_side_of(path.with_name(path.name.removesuffix(".json")) if path.name.endswith(".json") else path)

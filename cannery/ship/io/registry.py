@@ -1,178 +1,311 @@
-"""What a registry has of an image of ours, and what is put there beside what an engine pushes: indexes and moving tags.
+"""Push and pull an image of a plan, and set its tags in a registry.
 
-This host asks, as an engine would: with docker's credentials, and without TLS where the engine is told so. Where only
-the engine reaches a registry, the engine is asked.
+The engine moves layers. This host reads and sets tags: with docker's credentials, and without TLS where the engine may.
+Where only the engine reaches a registry, the engine is asked.
 """
 
 from __future__ import annotations
 
+import io
+import tarfile
 import time
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import TYPE_CHECKING, TypeVar
-from urllib.parse import quote
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from cannery.engine.io.client import StreamError, answer, request
-from cannery.engine.io.docker_login import auth_header, login, login_state
-from cannery.engine.io.registry import on_registry
-from cannery.engine.io.registry_calls import Access, Limits
-from cannery.engine.io.registry_errors import AbsentError, DeniedError, PassingError, RefusedError
-from cannery.engine.oci import Entry, Published, read_config, read_published
-from cannery.engine.stream import Trouble
-from cannery.errors import CanneryError, NetworkError
-from cannery.util.image_reference import DIGEST, parse_reference
+from cannery.engine.io.client import EngineError, pull, push, registry_error
+from cannery.engine.io.containers import labels, remove_orphans
+from cannery.engine.io.inspect import PUSH_PLATFORM, EngineImage, find_image, platform_parameter, registry_image
+from cannery.engine.io.registry import Limits, Repository
+from cannery.engine.oci import AbsentError, DeniedError, RefusedError
+from cannery.errors import FindingsError, NetworkError, UsageError
+from cannery.ship.published import (
+    arch_reference,
+    ids_of,
+    label_faults,
+    merged_index,
+    near_words,
+    published_reference,
+    version_fault,
+)
+from cannery.util.image_reference import parse_reference, split_tag
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
     import docker
 
-    from cannery.context import Context
-    from cannery.engine.io.registry import Registry
+    from cannery.engine.io.client import TransferView
+    from cannery.engine.io.registry import Access
+    from cannery.engine.oci import Published
+    from cannery.engine.stream import StreamState
+    from cannery.plan.plan import Plan
 
-T = TypeVar("T")
 # Some requests one after the other; a refusal comes with the first.
 LIMITS = Limits(connect=3.0, read=8.0, total=20.0)
-# Seconds before another try of a push or pull, as long as nothing has got further since; the engine itself tries each
-# layer five times, for a minute.
+# Seconds before each retry of a request of this host: a few KB, for which the engine can ask too.
+REQUEST_WAITS = (0.3, 1.0)
+# Seconds before each retry of a push or pull that got no further; the engine itself tries a layer five times.
 WAITS = (2.0, 10.0, 30.0)
-# The same for what this host asks: a few KB, that the engine can ask for too.
-SHORT_WAITS = (0.3, 1.0)
 
 
 @dataclass(frozen=True)
-class Place:
-    """A registry as this run reaches it: by this host, and by the engine of `client`."""
+class Dock:
+    """A plan's place in a registry, and how it is reached.
 
-    context: Context
+    `registry` is what is put before the plan's tag. `say` prints a line, `show` shows a transfer (words, bytes).
+    """
+
     client: docker.DockerClient
+    plan: Plan
     registry: str
     access: Access
+    say: Callable[[str], None]
+    show: Callable[[str, int], AbstractContextManager[TransferView]]
 
-    def auth(self) -> str:
-        """Return the header with which the engine logs in."""
-        return auth_header(self.registry, self.context.env)
+    @property
+    def reference(self) -> str:
+        """The plan's tag in the registry."""
+        return published_reference(self.registry, self.plan.reference)
+
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        """The moving tags there; none for a trial."""
+        return tuple(published_reference(self.registry, alias) for alias in self.plan.references[1:])
+
+    @property
+    def arch(self) -> str:
+        """The plan's architecture."""
+        return str(self.plan.recipe.target.arch)
+
+    @property
+    def host(self) -> str:
+        """The registry's host, by which docker keeps its login."""
+        return parse_reference(self.reference, "REGISTRY").registry
 
 
-def place_of(
-    context: Context, client: docker.DockerClient, reference: str, plain: frozenset[str], actions: str = ""
-) -> Place:
-    """Return how the registry of `reference` is reached; `plain` and `actions` are `Access`'s."""
-    access = Access(context.pip, partial(login, env=context.env), LIMITS, plain, actions)
-    return Place(context, client, parse_reference(reference, "REGISTRY").registry, access)
+def local_image(client: docker.DockerClient, plan: Plan) -> EngineImage:
+    """Return the image of `plan` on the engine; raise `UsageError` with the command that builds it."""
+    found = find_image(client, plan.reference)
+    if found is None:
+        hint = f"build.py image {plan.recipe.name}, with the same options"
+        raise UsageError(f"no image {plan.reference} on this engine", hint=hint)
+    return found
 
 
-def published(place: Place, reference: str) -> Published | None:
-    """Return what stands under a tag, None where the registry has it not. Raises `NetworkError`."""
+def content_faults(dock: Dock, image: EngineImage) -> tuple[str, ...]:
+    """Return how an image differs from its tag: in labels, platform, CANN's version files."""
+    plan = dock.plan
+    faults = list(label_faults(image.labels, plan.recipe.name, plan.tag, str(plan.recipe.target)))
+    if image.arch != dock.arch:
+        faults.append(f"it is for {image.platform}, and not for linux/{dock.arch}")
+    files = [file for file in plan.recipe.base.line.version_files if file.name == "toolkit"]
+    remove_orphans(dock.client)
+    for path in (file.at(plan.recipe.target.arch) for file in files):
+        fault = version_fault(path, _text_in(dock.client, image, path), plan.recipe.target.cann)
+        faults += [fault] if fault else []
+    return tuple(faults)
+
+
+def _text_in(client: docker.DockerClient, image: EngineImage, path: str) -> str | None:
+    """Return a small file's text in an image, None where there is none. The container for it is never started.
+
+    It names the platform: for an index, containerd's store takes its own platform, which may be missing.
+    """
+    import docker.errors  # noqa: PLC0415 - the SDK is imported when an engine is used
+
+    made = client.api.create_container(image.id, command=["true"], platform=image.platform, labels=labels())
+    container = made["Id"]
     try:
-        return _steadily(place, reference, _published)
+        blocks, about = client.api.get_archive(container, path)
+        if about.get("linkTarget"):
+            blocks, _ = client.api.get_archive(container, about["linkTarget"])
+        with tarfile.open(fileobj=io.BytesIO(b"".join(blocks))) as tar:
+            content = tar.extractfile(tar.getmembers()[0])
+            return content.read().decode("utf-8", "replace") if content else None
+    except (docker.errors.NotFound, KeyError):
+        return None
+    finally:
+        client.api.remove_container(container, force=True)
+
+
+def published(dock: Dock, reference: str) -> Published | None:
+    """Return what is under a tag of the registry, None where there is none. Raises `NetworkError`."""
+    try:
+        with Repository(reference, dock.access) as repository:
+            return repository.published(repository.reference.tag, arch=dock.arch)
     except AbsentError:
         return None
     except DeniedError as error:
-        raise denied(place, str(error)) from error
+        raise _denied(dock, str(error)) from error
     except RefusedError as error:
-        return _asked_by_engine(place, reference, str(error))
+        return _asked_by_engine(dock, reference, str(error))
 
 
-def tags(place: Place, reference: str) -> tuple[str, ...]:
-    """Return the tags of the repository of `reference`; none where they are not told."""
+def _asked_by_engine(dock: Dock, reference: str, words: str) -> Published | None:
+    """Return what the engine learns of a tag, where this host does not reach the registry (`words`)."""
     try:
-        return _steadily(place, reference, lambda registry: registry.tags())
-    except RefusedError:
-        return ()
+        return registry_image(dock.client, reference, dock.access.login(dock.host))
+    except AbsentError:
+        return None
+    except RefusedError as error:
+        reported = dock.access.pip.redact(str(error))
+        if isinstance(error, DeniedError):
+            raise _denied(dock, reported) from error
+        hint = "see that REGISTRY is right, and that it can be reached"
+        raise NetworkError(f"{words}; to the engine: {reported}", where=dock.host, hint=hint) from error
 
 
-def put(place: Place, reference: str, media_type: str, body: bytes) -> None:
-    """Put an index or a manifest under a tag. Raises `NetworkError`."""
-    tag = parse_reference(reference).tag
+def _put(dock: Dock, reference: str, media_type: str, body: bytes) -> None:
     try:
-        _steadily(place, reference, lambda registry: registry.put_manifest(tag, media_type, body))
+        with Repository(reference, dock.access) as repository:
+            repository.put_manifest(repository.reference.tag, media_type, body)
     except DeniedError as error:
-        raise denied(place, str(error)) from error
+        raise _denied(dock, str(error)) from error
     except RefusedError as error:
         hint = "this host has to reach the registry for that, as the engine does"
         raise NetworkError(f"the tag cannot be set: {error}", where=reference, hint=hint) from error
 
 
-def denied(place: Place, words: str) -> CanneryError:
-    """Return the error for a registry that refuses access: whether there is a login is the next thing to look at."""
-    is_there, fault = login_state(place.registry, place.context.env)
-    own = "it does not take the login that docker's settings have for it" if is_there else ""
-    what = f"{words}; {own}" if own else f"{words}, and docker's settings have no login for it"
-    what += f" ({fault})" if fault else ""
-    hint = f"`docker login {place.registry}` with an account that may, then the same command again"
-    return NetworkError(what, where=place.registry, hint=hint)
+def _denied(dock: Dock, words: str) -> NetworkError:
+    login = dock.access.login(dock.host)
+    own = "it does not take the login that docker's settings have for it"
+    what = f"{words}; {own}" if login.entry else f"{words}, and docker's settings have no login for it"
+    what += f" ({login.fault})" if login.fault else ""
+    hint = f"`docker login {dock.host}` with an account that may, then the same command again"
+    return NetworkError(what, where=dock.host, hint=hint)
 
 
-def again(  # noqa: PLR0913 - one job with all that it is tried by
-    job: Callable[[], T],
-    what: str,
-    place: Place,
-    *,
-    done: Callable[[], int] = lambda: 0,
-    waits: Sequence[float] | None = None,
-    sleep: Callable[[float], None] = time.sleep,
-) -> T:
-    """Return what `job` gives; try again with longer and longer waits where its trouble may pass.
+def push_image(dock: Dock, image: EngineImage, there: Published | None) -> Published:
+    """Push an image under the plan's tag, beside the other architectures that are `there`; return what is there then.
 
-    An engine keeps what it has, so that another try moves only what is not there. `done` says how far it is: when a try
-    has got further, the waits begin anew, so that a broken registry ends it soon and a bad line does not. Raises the
-    last `StreamError`.
+    The tag of an index is set when its images are in place, in one request.
     """
-    steps = WAITS if waits is None else waits
-    failures, best = 0, 0
-    while True:
-        try:
-            return job()
-        except StreamError as error:
-            failures, best = (0, done()) if done() > best else (failures, best)
-            if error.trouble is not Trouble.PASSING or failures == len(steps):
-                raise
-            wait = steps[failures]
-            words = place.context.pip.redact(error.message)
-            place.context.say(f"{what}: {words}; again in {wait:g} s, and what is there stays there")
-        failures += 1
-        sleep(wait)
+    others = [entry for entry in there.entries if entry.arch != dock.arch] if there else []
+    if not others:
+        _engine_push(dock, image, dock.reference)
+        return _confirmed(dock, image, dock.reference)
+    if there is None or not there.body:
+        names = " and ".join(entry.arch for entry in others)
+        hint = "let this host reach it (proxy, certificate), or push from a host that does"
+        what = f"the tag exists for {names}, and only a host that reaches the registry itself can join the two"
+        raise NetworkError(what, where=dock.reference, hint=hint)
+    alone = arch_reference(dock.reference, dock.arch)
+    _engine_push(dock, image, alone)
+    entry = _confirmed(dock, image, alone).entry(dock.arch)
+    _put(dock, dock.reference, *merged_index(there, dock.arch, entry.descriptor if entry else {}))
+    return _confirmed(dock, image, dock.reference)
 
 
-def _steadily(place: Place, reference: str, job: Callable[[Registry], T]) -> T:
-    """Return what `job` makes of the registry, asked again where its trouble may pass. Raises `RefusedError`."""
-    for wait in SHORT_WAITS:
-        try:
-            return on_registry(reference, place.access, job)
-        except PassingError:
+def move_alias(dock: Dock, image: EngineImage, now: Published, alias: str) -> None:
+    """Set a moving tag to what is under the plan's tag."""
+    there = published(dock, alias)
+    if there is not None and there.digest == now.digest:
+        return
+    if now.body:
+        _put(dock, alias, now.media_type, now.body)
+    else:  # only the engine reaches the registry
+        _engine_push(dock, image, alias)
+
+
+def _engine_push(dock: Dock, image: EngineImage, reference: str) -> None:
+    dock.client.api.tag(image.id, *split_tag(reference))
+    platform = platform_parameter(dock.client, dock.arch, PUSH_PLATFORM)
+    auth = dock.access.login(dock.host).header
+    _transfer(dock, "push", reference, lambda view: push(dock.client, reference, auth, view, platform))
+
+
+class _Furthest:
+    """A view that also keeps the largest number of layers that were done."""
+
+    def __init__(self, shown: TransferView) -> None:
+        self._shown = shown
+        self.done = 0
+
+    def state(self, state: StreamState) -> None:
+        self._shown.state(state)
+        self.done = max(self.done, state.counts[0])
+
+    def moved(self, count: int) -> None:
+        self._shown.moved(count)
+
+
+def _transfer(dock: Dock, verb: str, reference: str, job: Callable[[TransferView], object]) -> None:
+    """Run a push or pull, retried with back-off where its trouble may pass. Raises the user's error.
+
+    The engine keeps what it has, so that a retry moves only what is missing. When a try has got further, the waits
+    begin anew: a broken registry ends it soon, and a bad line does not.
+    """
+    with dock.show(f"{verb}ing {reference}", 0) as shown:
+        view, failures, best = _Furthest(shown), 0, 0
+        while True:
+            try:
+                job(view)
+            except EngineError as error:
+                failures, best = (0, view.done) if view.done > best else (failures, best)
+                if not error.may_pass or failures == len(WAITS):
+                    raise registry_error(error, verb, reference, dock.access.pip.redact) from error
+                wait = WAITS[failures]
+                words = dock.access.pip.redact(error.message)
+                dock.say(f"{verb}: {words}; retry in {wait:g} s, and what has arrived stays")
+            else:
+                return
+            failures += 1
             time.sleep(wait)
-    return on_registry(reference, place.access, job)
 
 
-def _published(registry: Registry) -> Published:
-    digest, media_type, body = registry.manifest(registry.reference.wanted)
-    found = read_published(digest, media_type, body, lambda one: registry.manifest(one, one)[2])
-    if [entry.arch for entry in found.entries] != [""]:
-        return found
-    (entry,) = found.entries
-    return replace(found, entries=(replace(entry, arch=read_config(registry.blob(entry.config)).architecture),))
+def _confirmed(dock: Dock, image: EngineImage, reference: str) -> Published:
+    """Return what the registry has now; raise `NetworkError` where that is not what was pushed."""
+    now = published(dock, reference)
+    pushed = find_image(dock.client, image.id) or image  # knows its digest there by now
+    if now is None or not now.has_image(dock.arch, ids_of(pushed.id, pushed.digests, reference)):
+        hint = "another run may have pushed at the same time: run the same command again"
+        raise NetworkError("the registry does not have what was pushed", where=reference, hint=hint)
+    return now
 
 
-def _asked_by_engine(place: Place, reference: str, words: str) -> Published | None:
-    """Return what the engine learns, where this host reaches the registry not (`words`): digest and platforms."""
-    path = f"/distribution/{quote(reference, safe='/:')}/json"
+def pull_image(dock: Dock) -> EngineImage | None:
+    """Pull the prebuilt image of exactly this plan; None where the registry has no such tag for its architecture.
+
+    Raises `NetworkError`, and `FindingsError` where the tag holds another image than it names.
+    """
+    there = published(dock, dock.reference)
+    if there is None or there.entry(dock.arch) is None:
+        return None
+    platform, auth = f"linux/{dock.arch}", dock.access.login(dock.host).header
+    _transfer(dock, "pull", dock.reference, lambda view: pull(dock.client, dock.reference, platform, auth, view))
+    image = find_image(dock.client, dock.reference)
+    if image is None:
+        raise NetworkError("the engine does not have what it pulled", where=dock.reference, hint="run it again")
+    faults = label_faults(image.labels, dock.plan.recipe.name, dock.plan.tag, str(dock.plan.recipe.target))
+    if faults or image.arch != dock.arch:
+        words = "; ".join(faults) or f"it is for {image.platform}"
+        name = dock.plan.recipe.name
+        hint = f"somebody pushed it by other means: build.py image {name}, then push {name} --force, repairs the tag"
+        raise FindingsError(f"the tag holds another image than it names: {words}", where=dock.reference, hint=hint)
+    return image
+
+
+def tag_locally(dock: Dock, image: EngineImage, references: tuple[str, ...]) -> None:
+    """Give an image its local tags."""
+    for reference in references:
+        dock.client.api.tag(image.id, *split_tag(reference))
+
+
+def absent(dock: Dock) -> NetworkError:
+    """Return the error for a prebuilt image that does not exist: its tag, and what is near."""
+    there = published(dock, dock.reference)
+    has = " and ".join(entry.arch for entry in there.entries) if there else ""
+    what = f"it has this tag for {has}, not for {dock.arch}" if has else f"it has no such tag; {_near(dock)}"
+    name = dock.plan.recipe.name
+    more = " with the same options" if dock.plan.recipe.changes else ""
+    hint = f"build.py image {name}{more} builds it, and build.py push {name}{more} puts it there"
+    return NetworkError(what, where=dock.reference, hint=hint)
+
+
+def _near(dock: Dock) -> str:
     try:
-        found = answer(request(place.client, "GET", path, headers={"X-Registry-Auth": place.auth()}))
-        described = dict(found["Descriptor"])
-        digest = str(described["digest"])
-        arches = [str(one["architecture"]) for one in found.get("Platforms") or () if one.get("os") == "linux"]
-    except StreamError as error:
-        said = place.context.pip.redact(error.message)
-        if error.trouble is Trouble.ABSENT:
-            return None
-        if error.trouble is Trouble.DENIED:
-            raise denied(place, said) from error
-        hint = "see that REGISTRY is right, and that it can be reached"
-        raise NetworkError(f"{words}; to the engine: {said}", where=place.registry, hint=hint) from error
-    except (KeyError, TypeError, AttributeError) as error:
-        raise NetworkError(f"{words}; the engine gives no digest", where=place.registry) from error
-    if not DIGEST.fullmatch(digest):
-        raise NetworkError(f"{words}; the engine gives no digest", where=place.registry)
-    entries = tuple(Entry(arch, digest, "", described) for arch in arches)
-    return Published(digest, str(described.get("mediaType") or ""), b"", entries)
+        with Repository(dock.reference, dock.access) as repository:
+            return near_words(dock.plan.tag, repository.tags())
+    except RefusedError:
+        return near_words(dock.plan.tag, ())

@@ -1,18 +1,19 @@
 #!/usr/bin/env python3
-"""Load a bundle of Cannery's into a Docker engine.
+"""Load a Cannery bundle into a Docker engine.
 
     tar -xf BUNDLE load.py && python3 load.py BUNDLE
 
-A bundle made with --since holds only the layers that an older image lacks; the rest is taken out of that image, which
-the engine must have. Every layer is checked by its SHA-256 on its way, and the engine names the image last: what does
-not fit, or is cut off, leaves nothing behind. Needs Python 3.7 or newer and the `docker` command, nothing else.
+A bundle made with --since has only the layers that an older image does not have; the rest is taken out of that image,
+which the engine must have. Every layer is checked by its SHA-256 on its way, and the engine names the image last: a
+bundle that does not fit, or is cut off, leaves nothing. Needs only Python 3.7 or newer and the `docker` command.
 
-Exit codes: 0 loaded; 2 wrong use; 3 refused (a wrong or missing base, a broken file); 4 docker is not able.
+Exit codes: 0 loaded; 2 wrong use; 3 refused (a wrong or missing base, a broken file); 4 docker failed.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
 import hashlib
 import io
 import json
@@ -22,7 +23,7 @@ import sys
 import tarfile
 import tempfile
 import zlib
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 TYPE_CHECKING = False  # type checkers know the name; typing itself takes its time to import
 if TYPE_CHECKING:
@@ -38,8 +39,17 @@ GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 ARCHES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
-# What reading raises of an archive, or of its words of itself, that somebody or some disk has changed.
-_BROKEN = (OSError, tarfile.TarError, LookupError, ValueError, TypeError, OverflowError, RecursionError)
+# What reading raises of an archive that somebody or some disk has changed. A header may demand any size.
+_BROKEN = (
+    OSError,
+    tarfile.TarError,
+    LookupError,
+    ValueError,
+    TypeError,
+    OverflowError,
+    MemoryError,
+    RecursionError,
+)
 
 
 class LoadError(Exception):
@@ -73,18 +83,18 @@ class Docker:
         return out.decode("utf-8", "replace") if process.returncode == 0 else None
 
     def image(self, reference: str) -> dict[str, Any] | None:
-        """Return what the engine says of an image, None where it has it not."""
+        """Return an image of the engine as `docker image inspect` shows it, None where there is none."""
         said = self.ask("image", "inspect", "--", reference)
         return json.loads(said)[0] if said else None
 
     def images(self) -> list[dict[str, Any]]:
-        """Return what the engine says of all its images."""
+        """Return all images of the engine, likewise."""
         ids = list(dict.fromkeys((self.ask("image", "ls", "--quiet", "--no-trunc") or "").split()))
         said = self.ask("image", "inspect", "--", *ids) if ids else None
         return list(json.loads(said)) if said else []
 
     def info(self) -> dict[str, Any]:
-        """Return what the engine says of itself."""
+        """Return what `docker info` shows. Raises `LoadError` for an engine that is not Docker's."""
         said = self.ask("info", "--format", "{{json .}}")
         try:
             value = json.loads(said) if said else {}
@@ -92,22 +102,24 @@ class Docker:
             value = None
         if not isinstance(value, dict) or "host" in value or "podman" in (said or "").lower():
             hint = "`podman load -i BUNDLE` and the like take a complete bundle; one made with --since needs Docker"
-            raise LoadError(f"{self.command[0]} answers, and is not Docker's", 4, hint)
+            raise LoadError(f"{self.command[0]} is not Docker's", 4, hint)
         if not value.get("Driver"):
             raise LoadError("no Docker engine answers", 4, "see that it runs, and that you may use it")
         return dict(value)
 
 
 class Bundle:
-    """A bundle's file, opened; `about` is what it says of itself."""
+    """A bundle's file, opened; `about` is its description of itself."""
 
     def __init__(self, path: str) -> None:
         self.path = path
+        if os.path.exists(path) and not os.path.isfile(path):
+            raise LoadError(f"{path}: it is no plain file", 2)
         try:
             self.tar = tarfile.open(path, "r:")  # noqa: SIM115 - open until `close`
         except FileNotFoundError as error:
             raise LoadError(f"{path}: no such file", 2) from error
-        except (OSError, tarfile.TarError) as error:
+        except _BROKEN as error:
             raise LoadError(f"{path}: cut off, or no bundle", hint="copy it again") from error
         try:
             self._read()
@@ -128,7 +140,7 @@ class Bundle:
         if schema != SCHEMA:
             hint = "another Cannery made it: use the load.py that is in it, or load it with that one"
             raise LoadError(f"{self.path}: schema {str(schema)[:60]} is not known", hint=hint)
-        # A cut file can end behind its last header.
+        # A cut file can end after its last header.
         if os.path.getsize(self.path) < max(member.offset_data + member.size for member in self.members.values()):
             raise LoadError(f"{self.path}: cut off", hint="copy it again")
 
@@ -157,7 +169,7 @@ class Bundle:
 
 
 def _check_shape(about: Mapping[str, Any], members: Mapping[str, tarfile.TarInfo]) -> None:
-    """Raise `ValueError`, `TypeError` or `LookupError` where a bundle's words of itself are not as it is written."""
+    """Raise `ValueError`, `TypeError` or `LookupError` where a bundle's description of itself is malformed."""
     base = about["base"]
     for image in (about["image"], base) if base else (about["image"],):
         texts = [image["id"], *_list(image["references"]), *_list(image["layers"])]
@@ -176,20 +188,20 @@ def _list(value: object) -> list[Any]:
     return value
 
 
-def _need(is_so: bool) -> None:  # noqa: FBT001 - as `assert`, which a Python can be told to leave out
+def _need(is_so: bool) -> None:  # noqa: FBT001 - as `assert`, which Python may leave out
     if not is_so:
         raise ValueError("another shape")
 
 
 def find_base(bundle: Bundle, docker: Docker, named: str = "") -> dict[str, Any] | None:
-    """Return the image that the lacking layers come from; None where the bundle is complete.
+    """Return the image that the missing layers come from; None where the bundle is complete.
 
-    An image serves that has those layers, whatever its name: a layer is known by its digest. So where the base's own
-    names are not there (engines give one image different ids, and a moving tag moves on), all images are looked at.
+    Any image serves that has those layers: a layer is known by its digest. So where the base's own names are missing
+    (engines give one image different ids, and a moving tag moves on), all images are searched.
     """
     base = bundle.about["base"]
-    lacking = [layer for layer in bundle.layers if layer not in bundle.held]
-    if not base or not lacking:
+    needed = [layer for layer in bundle.layers if layer not in bundle.held]
+    if not base or not needed:
         return None
     seen = []
     for reference in [named] if named else [base["id"], *base["references"]]:
@@ -198,14 +210,12 @@ def find_base(bundle: Bundle, docker: Docker, named: str = "") -> dict[str, Any]
             seen.append(f"{reference} is not on this engine")
             continue
         has = found["RootFS"].get("Layers") or []
-        missing = [layer for layer in lacking if layer not in has]
+        missing = [layer for layer in needed if layer not in has]
         if not missing:
             return found
-        seen.append(
-            "{} is {}, which lacks {} of the {} layers".format(reference, found["Id"], len(missing), len(lacking))
-        )
+        seen.append("{} is {}, without {} of the {} layers".format(reference, found["Id"], len(missing), len(needed)))
     for found in docker.images() if not named else ():
-        if set(lacking) <= set(found["RootFS"].get("Layers") or []):
+        if set(needed) <= set(found["RootFS"].get("Layers") or []):
             return found
     names = " ".join(base["references"])
     hint = f"load the image or the bundle of {names} ({base['id']}) first, or name it with --base"
@@ -216,18 +226,18 @@ def find_base(bundle: Bundle, docker: Docker, named: str = "") -> dict[str, Any]
 def layers_of(
     stream: IO[bytes], wanted: Sequence[str], small: dict[str, bytes], folder: str | None = None
 ) -> Iterator[tuple[str, IO[bytes], int]]:
-    """Give the `wanted` layers of what `docker save` writes: diff id, content, bytes; each to be read at once.
+    """Yield the `wanted` layers of what `docker save` writes: diff id, content, bytes; each to be read at once.
 
-    `small` gets {name: content} of the documents beside them. Engines differ in what they write: layers by their diff
-    ids, layers below old ids, layers as gzip. What is zstd cannot be read here, and is not given. What has to be
-    unpacked lies in `folder`, else in the temporary one.
+    `small` gets {name: content} of the documents beside them. Engines write layers by their diff ids, below old ids, or
+    as gzip. Layers as zstd cannot be read here and are left out. What has to be unpacked is in `folder`, else in the
+    temporary one.
     """
     left = set(wanted)
     with tarfile.open(fileobj=stream, mode="r|") as tar:
         for member in tar:
             if not member.isfile():
                 continue
-            content = tar.extractfile(member)
+            content: Any = tar.extractfile(member)
             if content is None:
                 continue
             digest = "sha256:" + member.name.rpartition("/")[2]
@@ -235,33 +245,36 @@ def layers_of(
                 left.discard(digest)
                 yield digest, content, member.size
                 continue
-            head = content.read(len(ZSTD))
+            head = content.peek(len(ZSTD))
             if head[:1] in (b"{", b"[") and member.size <= SMALL:
-                small[member.name] = head + content.read()
+                small[member.name] = content.read()
             elif head.startswith(GZIP) or member.name.endswith("/layer.tar"):
                 with tempfile.TemporaryFile(dir=folder) as spool:
-                    digest, size = _unpacked(head, content, spool)
+                    plain: Any = gzip.GzipFile(fileobj=content) if head.startswith(GZIP) else content
+                    digest, size = _copied(plain, spool)
                     if digest in left:
                         left.discard(digest)
                         spool.seek(0)
                         yield digest, spool, size
 
 
-def _unpacked(head: bytes, content: IO[bytes], spool: IO[bytes]) -> tuple[str, int]:
-    """Write a layer, unpacked where it is gzip, to `spool`; return its diff id and bytes."""
-    unpack = zlib.decompressobj(31) if head.startswith(GZIP) else None
-    digest, size, block = hashlib.sha256(), 0, head
-    while block:
-        plain = unpack.decompress(block) if unpack else block
-        spool.write(plain)
-        digest.update(plain)
-        size += len(plain)
-        block = content.read(BLOCK)
-    return "sha256:" + digest.hexdigest(), size
+def _copied(content: IO[bytes], spool: IO[bytes]) -> tuple[str, int]:
+    """Write a layer to `spool`; return its diff id and bytes."""
+    digest, size = hashlib.sha256(), 0
+    while True:
+        try:
+            block = content.read(BLOCK)
+        except (OSError, EOFError, zlib.error) as error:  # gzip's own
+            raise tarfile.ReadError(str(error)) from error
+        if not block:
+            return "sha256:" + digest.hexdigest(), size
+        spool.write(block)
+        digest.update(block)
+        size += len(block)
 
 
 class _Checked(io.RawIOBase):
-    """A content that is hashed while it is read."""
+    """Content that is hashed while it is read."""
 
     def __init__(self, content: IO[bytes]) -> None:
         super().__init__()
@@ -276,7 +289,7 @@ class _Checked(io.RawIOBase):
 
 
 def add(tar: tarfile.TarFile, name: str, content: IO[bytes], size: int, sha256: str) -> None:
-    """Add a member whose content must have that SHA-256; raise `LoadError` where it has not."""
+    """Add a member whose content must have that SHA-256. Raises `LoadError`."""
     entry = tarfile.TarInfo(name)
     entry.size = size
     checked = _Checked(content)
@@ -294,21 +307,21 @@ def add(tar: tarfile.TarFile, name: str, content: IO[bytes], size: int, sha256: 
 def send(bundle: Bundle, docker: Docker, base: dict[str, Any] | None, tar: tarfile.TarFile, ready: int) -> None:
     """Write the archive that the engine loads: layers, configuration, and its table of contents last.
 
-    The lowest `ready` layers lie on the engine as they are, and are left out.
+    The lowest `ready` layers are on the engine already, and are left out.
     """
     for layer in bundle.about["layers"]:
         with bundle.open(layer["member"]) as content:
             add(tar, _blob(layer["diff_id"]), content, layer["bytes"], layer["sha256"])
     below = set(bundle.layers[:ready])
-    lacking = [one for one in dict.fromkeys(bundle.layers) if one not in bundle.held and one not in below]
-    if lacking and base is not None:
+    missing = [one for one in dict.fromkeys(bundle.layers) if one not in bundle.held and one not in below]
+    if missing and base is not None:
         with _saved(docker, base["Id"]) as stream:
-            for digest, content, size in layers_of(stream, lacking, {}):
+            for digest, content, size in layers_of(stream, missing, {}):
                 add(tar, _blob(digest), content, size, digest.partition(":")[2])
-                lacking.remove(digest)
-    if lacking:
-        names = ", ".join(lacking)
-        raise LoadError(f"the engine does not give {names} back", 4)
+                missing.remove(digest)
+    if missing:
+        names = ", ".join(missing)
+        raise LoadError(f"the engine does not give {names}", 4)
     config = bundle.about["config"]
     with bundle.open(config["member"]) as content:
         add(tar, _blob("sha256:" + config["sha256"]), content, config["bytes"], config["sha256"])
@@ -335,7 +348,7 @@ def _saved(docker: Docker, image: str) -> Iterator[IO[bytes]]:
         try:
             yield stream
             while stream.read(BLOCK):
-                pass  # to its end, or docker complains of a broken pipe
+                pass  # to its end, or docker reports a broken pipe
             if process.wait() != 0:
                 raise LoadError(f"docker save: {_words(said)}", 4)
         except tarfile.TarError as error:
@@ -353,15 +366,20 @@ def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
     return pipe
 
 
+def _close(pipe: IO[bytes]) -> None:
+    with suppress(BrokenPipeError):
+        pipe.close()
+
+
 def _words(said: IO[bytes]) -> str:
     said.seek(0)
     return said.read().decode("utf-8", "replace").strip()
 
 
 def load(bundle: Bundle, docker: Docker, base: dict[str, Any] | None, say: Callable[[str], None]) -> str:
-    """Load a bundle, with the layers that it lacks from `base`; return the image's id on this engine."""
+    """Load a bundle, with the layers that it does not have from `base`; return the image's id on this engine."""
     info = docker.info()
-    # Only the classic store takes an archive that leaves out what it has.
+    # Only the classic store takes an archive without the layers that it has.
     classic = "io.containerd.snapshotter" not in json.dumps(info.get("DriverStatus"))
     ready = _ready(bundle, base) if classic else 0
     whole = len(bundle.layers)
@@ -372,19 +390,21 @@ def load(bundle: Bundle, docker: Docker, base: dict[str, Any] | None, say: Calla
         try:
             with tarfile.open(fileobj=pipe, mode="w|", format=tarfile.GNU_FORMAT) as tar:
                 send(bundle, docker, base, tar, ready)
-            pipe.close()
         except BrokenPipeError:
-            process.wait()  # docker has said why
+            pass  # docker reports why
         except BaseException:
             process.kill()  # without its table of contents, the engine loads nothing
             raise
-        if process.wait() != 0:
+        finally:
+            _close(pipe)
+            process.wait()
+        if process.returncode != 0:
             raise LoadError(f"docker load: {_words(said)}", 4)
     return _loaded(bundle, docker, is_classic=classic)
 
 
 def _ready(bundle: Bundle, base: dict[str, Any] | None) -> int:
-    """Return how many of the lowest layers are the base's own: an engine knows a layer by all that is below it."""
+    """Return how many of the lowest layers are the base's own: an engine knows a layer by everything below it."""
     count = 0
     for one, other in zip(bundle.layers, (base or {}).get("RootFS", {}).get("Layers") or []):  # noqa: B905 - 3.9
         if one != other or one in bundle.held:
@@ -398,7 +418,7 @@ def _loaded(bundle: Bundle, docker: Docker, *, is_classic: bool) -> str:
     found = docker.image(image["id"] if is_classic else image["references"][0])
     if found is None or list(found["RootFS"]["Layers"]) != bundle.layers:
         wanted = image["id"]
-        raise LoadError(f"the engine has made another image of it than {wanted}", 4)
+        raise LoadError(f"the engine made another image of it than {wanted}", 4)
     return str(found["Id"])
 
 
@@ -412,7 +432,7 @@ def check_platform(platform: str, info: Mapping[str, Any]) -> None:
 
 @contextmanager
 def _disk_errors() -> Iterator[None]:
-    """Give errors of files, as of a full or missing temporary folder, as `LoadError`."""
+    """Raise errors of files, as of a full or missing temporary folder, as `LoadError`."""
     try:
         yield
     except OSError as error:
@@ -420,11 +440,16 @@ def _disk_errors() -> Iterator[None]:
         raise LoadError(f"cannot read or write: {error}", 4, hint) from error
 
 
+def _shown(text: str) -> str:
+    """Return a text for a terminal: with `?` for each control character."""
+    return "".join(char if char.isprintable() or char in "\n\t" else "?" for char in text)
+
+
 def main(argv: Sequence[str]) -> int:
     """Load what is named; return the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").strip().splitlines()[0])
     parser.add_argument("bundle", metavar="BUNDLE")
-    parser.add_argument("--base", default="", metavar="REFERENCE", help="the image to take the lacking layers from")
+    parser.add_argument("--base", default="", metavar="REFERENCE", help="the image to take the missing layers from")
     parser.add_argument("--force", action="store_true", help="load an image of another architecture too")
     parser.add_argument("--docker", default="docker", metavar="PROGRAM", help="the docker command")
     arguments = parser.parse_args(argv)
@@ -435,13 +460,13 @@ def main(argv: Sequence[str]) -> int:
             if not arguments.force:
                 check_platform(bundle.about["image"]["platform"], info)
             base = find_base(bundle, docker, arguments.base)
-            found = load(bundle, docker, base, lambda text: print(text, file=sys.stderr))
+            found = load(bundle, docker, base, lambda text: print(_shown(text), file=sys.stderr))
     except LoadError as error:
-        print(f"error: {error.what}", file=sys.stderr)
+        print(_shown(f"error: {error.what}"), file=sys.stderr)
         if error.hint:
-            print(f"  -> {error.hint}", file=sys.stderr)
+            print(_shown(f"  -> {error.hint}"), file=sys.stderr)
         return error.code
-    print("{} ({})".format(" ".join(bundle.about["image"]["references"]), found))
+    print(_shown("{} ({})".format(" ".join(bundle.about["image"]["references"]), found)))
     return 0
 
 

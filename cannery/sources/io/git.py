@@ -84,15 +84,25 @@ def read(arguments: Sequence[str | Path], env: Mapping[str, str], *, stdin: byte
 
     Neither a monitor nor a hook is run. Raises `GitReadError` when it fails, `UnableError` when there is no git.
     """
-    command = ("git", *NO_PROGRAMS, *map(str, arguments))
-    try:
-        done = subprocess.run(command, env=quiet_env(env) | OFFLINE, input=stdin, capture_output=True, check=False)
-    except FileNotFoundError as error:
-        raise no_git() from error
+    done = attempt(arguments, env, stdin=stdin)
     if done.returncode != 0:
         lines = done.stderr.decode(errors="replace").strip().splitlines()
         raise GitReadError(lines[-1] if lines else f"git ended with status {done.returncode}", lines)
     return done.stdout
+
+
+def attempt(
+    arguments: Sequence[str | Path], env: Mapping[str, str], *, stdin: bytes = b""
+) -> subprocess.CompletedProcess[bytes]:
+    """Run `git ARGUMENTS` as `read` does, and return how it ended: for a git that may well refuse.
+
+    Raises `UnableError` when there is no git.
+    """
+    command = ("git", *NO_PROGRAMS, *map(str, arguments))
+    try:
+        return subprocess.run(command, env=quiet_env(env) | OFFLINE, input=stdin, capture_output=True, check=False)
+    except FileNotFoundError as error:
+        raise no_git() from error
 
 
 def talk(

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import docker.errors
 import requests
 
-from cannery.engine.io.images import ImageClient, image_id
+from cannery.engine.io.inspect import ImageClient, image_id
 from cannery.errors import BuildFailedError, UnableError
 from cannery.standin.io.rootfs import check_space, ensure_rootfs
 from cannery.standin.io.wheel_symbols import wheel_libraries

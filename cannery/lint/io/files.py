@@ -1,0 +1,33 @@
+"""Files that start containers, read from disk."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from cannery.catalog.io.yaml_file import read_yaml_text
+from cannery.catalog.yaml_text import YamlDocument, parse_yaml
+from cannery.lint.files import COMPOSE_TAGS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_NEXT = re.compile(r"^---(?=\s|$)", re.MULTILINE)
+# A line that is no part of a document's value.
+_EMPTY = re.compile(r"\s*(?:#.*|%.*|---\s*(?:#.*)?|\.\.\.)?")
+
+
+def read_documents(path: Path, name: str) -> tuple[YamlDocument, ...]:
+    """Return the YAML documents of a file, of which a manifest may have several; `name` is how messages call it.
+
+    Raises `UsageError` with file:line for a file that cannot be read as YAML, or has no document.
+    """
+    text = read_yaml_text(path, name)
+    found, at = [], 0
+    for end in (*(match.start() for match in _NEXT.finditer(text)), len(text)):
+        part = text[at:end]
+        if not all(map(_EMPTY.fullmatch, part.splitlines())):
+            # Its lines are counted from the first one of the file.
+            found.append(parse_yaml("\n" * text[:at].count("\n") + part, name, COMPOSE_TAGS))
+        at = end
+    return tuple(found) or (parse_yaml(text, name, COMPOSE_TAGS),)

@@ -1,0 +1,204 @@
+"""The options of `docker run`, and a reader of them: the words up to the image as docker reads them."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cannery.lint.container import Setting
+from cannery.lint.shell import quoted
+from cannery.vocab import nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cannery.lint.shell import Word
+
+# Options of docker's, podman's and nerdctl's: without a value, and with one.
+_SWITCHES = """
+detach disable-content-trust env-host help http-proxy init interactive no-healthcheck no-hosts oom-kill-disable
+privileged publish-all quiet read-only replace rm rmi sig-proxy tls-verify tty use-api-socket
+"""
+_VALUES = """
+add-host annotation arch attach blkio-weight blkio-weight-device cap-add cap-drop cgroup-conf cgroup-parent
+cgroupns cidfile cpu-count cpu-percent cpu-period cpu-quota cpu-rt-period cpu-rt-runtime cpu-shares cpus
+cpuset-cpus cpuset-mems detach-keys device device-cgroup-rule device-read-bps device-read-iops device-write-bps
+device-write-iops dns dns-option dns-search domainname entrypoint env env-file expose gpus group-add health-cmd
+health-interval health-retries health-start-interval health-start-period health-timeout hostname io-maxbandwidth
+io-maxiops ip ip6 ipc isolation kernel-memory label label-file link link-local-ip log-driver log-opt mac-address
+memory memory-reservation memory-swap memory-swappiness mount name network network-alias oom-score-adj os pid
+pids-limit platform publish pull restart rootfs runtime secret security-opt shm-size stop-signal stop-timeout
+storage-opt sysctl systemd tmpfs tz ulimit umask user userns uts variant volume volume-driver volumes-from workdir
+"""
+SWITCHES, VALUES = frozenset(_SWITCHES.split()), frozenset(_VALUES.split())
+ALIASES = {"net": "network", "net-alias": "network-alias", "dns-opt": "dns-option"}
+SHORT_SWITCHES = {"d": "detach", "i": "interactive", "t": "tty", "P": "publish-all", "q": "quiet"}
+SHORT_VALUES = {
+    "a": "attach",
+    "c": "cpu-shares",
+    "e": "env",
+    "h": "hostname",
+    "l": "label",
+    "m": "memory",
+    "p": "publish",
+    "u": "user",
+    "v": "volume",
+    "w": "workdir",
+}
+# Options of `build.py run` that docker does not have, without a value and with one.
+OUR_SWITCHES = frozenset({"as-documented", "force", "print", "no-caches"})
+_OURS = (
+    "base cann chip dev format git-mirror interface nodes npu npus patches pin python registry sources src wheelhouse"
+)
+OURS = OUR_SWITCHES | frozenset(_OURS.split())
+OURS_FIX = "leave it out, or have the whole line printed: build.py run PROFILE … --print"
+CARDS_FIX = "name the nodes: --device /dev/davinci0 …, or use build.py run PROFILE --npus 0,1 --print"
+# How alike an option of docker's must be to be taken for the one that is meant.
+SLIP = 0.75
+_IMAGE_NAME = re.compile(r"ima?ge?|tag", re.IGNORECASE)
+_IMAGE = re.compile(r"[\w.-]+(?::\d+)?(?:/[\w.-]+)*:[\w.-]+(?:@.*)?")
+# What holds options, whatever follows: an array, `${MORE:-}`, `${MORE:---rm}`, the output of a command with options.
+_HOLDS_OPTIONS = re.compile(r"\$\{\w+(?:\[[@*]\]|:?-(?:-.*)?)\}$|(?:\$\(|`).*[\s\"'](?:--\w|-v\b)", re.DOTALL)
+# What a word processor makes of two hyphens.
+_DASHES = re.compile(r"^(?:[\u2010-\u2015\u2212]{1,2}-?|-[\u2010-\u2015\u2212])(?=[A-Za-z])")
+
+
+@dataclass(frozen=True)
+class Misread:
+    """A word that docker does not take as its writer means it: the finding's code, the word, what is wrong, the fix."""
+
+    code: str
+    word: str
+    what: str
+    fix: str
+    is_mended: bool = True
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the words after `run` ask for: settings, in order, and the words from the image on.
+
+    A setting without a key is a word that only a shell can read: it may hold any option.
+    """
+
+    settings: tuple[Setting, ...]
+    rest: tuple[Word, ...]
+    misread: tuple[Misread, ...]
+
+
+def is_option(word: str) -> bool:
+    """Whether a word is an option of `docker run`, in whatever spelling."""
+    if word.startswith("--"):
+        name = word[2:].partition("=")[0]
+        return ALIASES.get(name, name) in SWITCHES | VALUES
+    letters = word.removeprefix("-").lstrip("".join(SHORT_SWITCHES))
+    return word.startswith("-") and len(word) > 1 and letters[:1] in {"", *SHORT_VALUES}
+
+
+def read_options(words: Sequence[Word]) -> Options:
+    """Return what the words after `run` ask for, as docker reads them; a misspelt option counts as the one meant."""
+    found = _Reader(words)
+    found.read()
+    unclear = [setting.word for setting in found.settings if not setting.key]
+    if not found.left and unclear:  # `$X --model x`: the last of them is the image
+        found = _Reader(words, unclear[-1])
+        found.read()
+    return Options(tuple(found.settings), tuple(found.left), tuple(found.misread))
+
+
+class _Reader:
+    def __init__(self, words: Sequence[Word], image: str = "") -> None:
+        """Take the words after `run`; `image` is an open word that is the image."""
+        self.left = deque(words)
+        self._image = image
+        self.settings: list[Setting] = []
+        self.misread: list[Misread] = []
+
+    def read(self) -> None:
+        while self.left:
+            value = self._with_hyphens(self.left[0].value)
+            if value == "--":
+                self.left.popleft()
+                return
+            if value.startswith("--"):
+                self._long(self.left.popleft(), value)
+            elif value.startswith("-") and value != "-":
+                self._short(self.left.popleft(), value)
+            elif self._holds_options(value):
+                self._add("", None, value, self.left.popleft().raw)
+            else:
+                return
+
+    def _holds_options(self, value: str) -> bool:
+        """Whether an open word holds options, and is not the image."""
+        if not value.startswith(("$", "`")) or len(self.left) == 1 or value == self._image:
+            return False
+        after = self.left[1].value
+        goes_on = after.startswith(("-", "$", "`", "<")) or _DASHES.match(after) or _IMAGE.fullmatch(after)
+        return bool(_HOLDS_OPTIONS.match(value) or (goes_on and not _IMAGE_NAME.search(value)))
+
+    def _with_hyphens(self, value: str) -> str:
+        match = _DASHES.match(value)
+        if match is None:
+            return value
+        meant = "--" + value[match.end() :]
+        what = f"{value} begins with a dash that is not a hyphen, so docker takes it for the image"
+        self.misread.append(Misread("dash", value, what, meant))
+        return meant
+
+    def _long(self, word: Word, value: str) -> None:
+        name, equals, given = value[2:].partition("=")
+        key = self._known(ALIASES.get(name, name))
+        is_right = key == ALIASES.get(name, name) and word.value == value
+        raw = word.raw if is_right else f"--{key}{equals}{quoted(given) if given else ''}"
+        if equals or key in SWITCHES | OUR_SWITCHES:
+            self._add(key, given if equals else None, raw if not equals else f"--{key}={given}", raw)
+        else:
+            self._with_next(key, raw)
+
+    def _known(self, name: str) -> str:
+        """Return the option that is meant: the nearest one where docker has none of that name."""
+        if name in SWITCHES | VALUES:
+            return name
+        what = f"docker run has no option --{name}"
+        if name in OURS:
+            fix = CARDS_FIX if name.startswith("npu") else OURS_FIX
+            self.misread.append(
+                Misread("option", f"--{name}", f"{what}: it is one of `build.py run`", fix, is_mended=False)
+            )
+            return name
+        near = nearest(name, sorted(SWITCHES | VALUES), count=1, likeness=SLIP)
+        fix = f"--{near[0]}" if near else "see `docker run --help`"
+        self.misread.append(Misread("option", f"--{name}", what, fix, is_mended=bool(near)))
+        return near[0] if near else name
+
+    def _with_next(self, key: str, raw: str) -> None:
+        """Add an option whose value is the next word; an unknown option has none where an option follows."""
+        if self.left and (key in VALUES or not self.left[0].value.startswith("-")):
+            after = self.left.popleft()
+            self._add(key, after.value, f"{raw} {after.value}", raw, after.raw)
+        else:
+            self._add(key, None, raw, raw)
+
+    def _short(self, word: Word, value: str) -> None:
+        """Read a bundle: switches, and perhaps an option whose value is the rest of the word, or the next word."""
+        rest = value[1:].lstrip("".join(SHORT_SWITCHES))
+        switches = value[1 : len(value) - len(rest)]
+        for number, letter in enumerate(switches):
+            self._add(SHORT_SWITCHES[letter], None, f"-{letter}", *([f"-{switches}"] if number == 0 else []))
+        if not rest:
+            return
+        letter, given = rest[0], rest[1:].removeprefix("=")
+        if letter not in SHORT_VALUES:
+            what = f"docker run has no option -{letter}"
+            self.misread.append(Misread("option", word.value, what, "see `docker run --help`", is_mended=False))
+        elif given:
+            raw = f"-{letter}{quoted(given)}" if switches else word.raw
+            self._add(SHORT_VALUES[letter], given, f"-{letter} {given}", raw)
+        else:
+            self._with_next(SHORT_VALUES[letter], f"-{letter}")
+
+    def _add(self, key: str, value: str | None, word: str, *raws: str) -> None:
+        self.settings.append(Setting(key, value, word, len(self.settings), raws))

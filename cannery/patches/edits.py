@@ -1,0 +1,125 @@
+"""Edits that a plugin's setup.py would make to other trees, made here by the file's syntax (AST), each only once.
+
+A PEP 660 install never runs them (pip from 25.3 on, uv), and `python setup.py develop` edits whatever it finds.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from cannery.errors import BuildFailedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from cannery.catalog.component import Edit
+
+# Our module beside an edited file, with the functions that it takes over (templates/tools/plugin).
+TAKING_OVER = "cannery_patches"
+CONSTRUCTS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def edited(edit: Edit, before: bytes) -> bytes:
+    """Return the file after `edit`; the same bytes when all of it is in there already.
+
+    Raises `BuildFailedError` for a file that is not Python, or does not have the place that the edit changes.
+    """
+    try:
+        tree = ast.parse(before)
+    except (SyntaxError, ValueError) as error:
+        raise _failed(edit, f"is not Python: {error}") from error
+    return _action(edit)(edit, before, tree)
+
+
+def _action(edit: Edit) -> Callable[[Edit, bytes, ast.Module], bytes]:
+    if edit.imports is not None:
+        return _import
+    if edit.comments_out is not None:
+        return _comment_out
+    return _typing_names if edit.typing_names else _take_over
+
+
+def _failed(edit: Edit, what: str) -> BuildFailedError:
+    hint = f"the edit is in images/components, `edits`, {edit.name}; it is for another commit of {edit.component}"
+    return BuildFailedError(f"edit {edit.name}: {edit.file} {what}", where=edit.component, hint=hint)
+
+
+def _import(edit: Edit, before: bytes, tree: ast.Module) -> bytes:
+    """Import a module at the end of the file, where the name `when` is true; an import of it anywhere is enough."""
+    imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    if edit.imports in imported:
+        return before
+    if edit.when not in set(_bound(tree)):
+        raise _failed(edit, f"has no {edit.when} to ask")
+    text = f"\n# Cannery: {' '.join(edit.reason.split())}\nif {edit.when}:\n    import {edit.imports}\n"
+    return before + b"\n" * (not before.endswith(b"\n")) + text.encode()
+
+
+def _bound(tree: ast.Module) -> Iterator[str]:
+    """Give the names that the module's own statements bind."""
+    for node in tree.body:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield from (alias.asname or alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.Assign):
+            yield from (target.id for target in node.targets if isinstance(target, ast.Name))
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name
+
+
+def _comment_out(edit: Edit, before: bytes, tree: ast.Module) -> bytes:
+    """Comment out a statement of the module, wherever it is at the module's own level."""
+    wanted = ast.dump(ast.parse(edit.comments_out or "").body[0])
+    lines = before.splitlines(keepends=True)
+    found = [node for node in tree.body if ast.dump(node) == wanted]
+    for node in found:
+        for number in range(node.lineno - 1, node.end_lineno or node.lineno):
+            lines[number] = b"# " + lines[number]
+    commented = f"# {edit.comments_out}".encode()
+    if not found and not any(line.strip() == commented for line in lines):
+        raise _failed(edit, f"has no line `{edit.comments_out}`")
+    return b"".join(lines)
+
+
+def _typing_names(edit: Edit, before: bytes, tree: ast.Module) -> bytes:
+    """Write `list[int]` as `List[int]`, and import what is then needed: only generics, no string and no comment."""
+    found = [
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id in edit.typing_names
+    ]
+    wanted = sorted({edit.typing_names[node.id] for node in found})
+    lines = before.splitlines(keepends=True)
+    for node in sorted(found, key=lambda node: (node.lineno, node.col_offset), reverse=True):
+        line, start = lines[node.lineno - 1], node.col_offset  # offsets count bytes of UTF-8
+        lines[node.lineno - 1] = line[:start] + edit.typing_names[node.id].encode() + line[start + len(node.id) :]
+    bound = set(_bound(tree))
+    if not wanted and not bound & set(edit.typing_names.values()):
+        raise _failed(edit, f"has no {' and no '.join(f'{name}[…]' for name in edit.typing_names)}")
+    missing = [name for name in wanted if name not in bound]
+    if missing:
+        at = next((n.lineno for n in tree.body if isinstance(n, ast.ImportFrom) and n.module == "typing"), None)
+        if at is None:
+            raise _failed(edit, "imports nothing from typing")
+        lines.insert(at - 1, f"from typing import {', '.join(missing)}\n".encode())
+    return b"".join(lines)
+
+
+def _take_over(edit: Edit, before: bytes, tree: ast.Module) -> bytes:
+    """Put an import from our own module into the place of each function that is named; its text is not read."""
+    lines = before.splitlines(keepends=True)
+    functions = {node.name: node for node in tree.body if isinstance(node, CONSTRUCTS)}
+    missing = [name for name in edit.takes_over if name not in functions]
+    if missing and not set(missing) <= _from_ours(tree):
+        raise _failed(edit, f"has no function {' and no '.join(missing)}")
+    for name in sorted(set(functions) & set(edit.takes_over), key=lambda name: functions[name].lineno, reverse=True):
+        node = functions[name]
+        first = min(part.lineno for part in (node, *node.decorator_list)) - 1
+        text = f"from .{TAKING_OVER} import {name}  # Cannery: {' '.join(edit.reason.split())}\n"
+        lines[first : node.end_lineno] = [text.encode()]
+    return b"".join(lines)
+
+
+def _from_ours(tree: ast.Module) -> set[str]:
+    nodes = [node for node in tree.body if isinstance(node, ast.ImportFrom) and node.module == TAKING_OVER]
+    return {alias.name for node in nodes for alias in node.names}

@@ -1,0 +1,169 @@
+"""Patches applied by git in a repository of our own: settings of the user or of a tree have no effect.
+
+The repository holds only what a patch touches, so that a commit, a folder and a source distribution are alike.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cannery.errors import FindingsError
+from cannery.patches.result import EXECUTABLE, FileChange, PatchResult, Problem, offsets_in, problems_in
+from cannery.patches.text import strip_level, surplus
+from cannery.sources.io.foreign_tree import WITHOUT_CONFIG
+from cannery.sources.io.git import attempt, read
+from cannery.sources.plan import is_bad_path
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from cannery.patches.sets import PatchFile
+    from cannery.patches.tree import Files
+
+PLAIN = "100644"
+# What of the environment changes how git reads and writes patches.
+NOT_OURS = ("GIT_CONFIG", "GIT_DIFF_OPTS", "GIT_EXTERNAL_DIFF")
+# Names in messages are written as they are; the user's attributes are for the user's own trees.
+SETTINGS = ("-c", "core.quotePath=false", "-c", f"core.attributesFile={os.devnull}")
+DIFF = ("diff-tree", "--patch", "--binary", "--full-index", "--find-renames")
+APPLY = ("apply", "--whitespace=nowarn")
+AT_LINE = re.compile(r"(.*?)(?: at|\() ?line (\d+)\)?(?:: .*)?")
+EDITED = "make the patch again with `git diff`; who edits a hunk by hand must correct the counts in its header too"
+CUT_OFF = "the file is cut off: make it again, or name it in `truncated` of the component that keeps it"
+
+
+@dataclass(frozen=True)
+class Git:
+    """An empty bare repository, and the environment of every git that works with it."""
+
+    folder: Path
+    env: Mapping[str, str]
+
+    def paths(self, patch: PatchFile) -> tuple[str, ...]:
+        """Return the paths that a patch names. Raises `FindingsError` for what git cannot read."""
+        more = surplus(patch.text)
+        if more:
+            what = f"hunk {more[0].number} has more lines than its header counts"
+            raise FindingsError(what, where=f"{_file(patch)}:{more[1]}", hint=EDITED)
+        found: dict[str, None] = {}
+        for direction in ((), ("-R",)):  # of a renamed file git gives the new name
+            done = self._apply(patch, "--numstat", "-z", *direction)
+            if done.returncode != 0:
+                raise _unread(patch, done.stderr.decode(errors="replace"))
+            lines = done.stdout.split(b"\0")[:-1]
+            found |= dict.fromkeys(os.fsdecode(line.split(b"\t", 2)[2]) for line in lines)
+        bad = next((path for path in found if is_bad_path(path) or not path.isprintable()), None)
+        if bad is not None:
+            hint = "a patch may only name files of the tree"
+            raise FindingsError(f"it changes {bad!a}, which is not a path in a tree", where=_file(patch), hint=hint)
+        return tuple(found)
+
+    def apply(self, patch: PatchFile, tree: Files) -> PatchResult:
+        """Return what `patch` does to `tree`. Raises `FindingsError` for what git cannot read."""
+        before = self._tree({path: _entry(tree, path) for path in self.paths(patch)})
+        done = self._apply(patch, "--cached", "--verbose")
+        said = done.stderr.decode(errors="replace")
+        changes = self._changes(before, self._written()) if done.returncode == 0 else ()
+        if changes:
+            return _checked(PatchResult(patch, changes, offsets=offsets_in(said)))
+        read(self._words("read-tree", before), self.env)
+        if self._apply(patch, "--cached", "-R").returncode == 0:
+            return PatchResult(patch, self._changes(self._written(), before), already=True)
+        problems = tuple(problems_in(patch, said, tree.read)) or (Problem(patch.name, "", "changes nothing"),)
+        return PatchResult(patch, problems=problems)
+
+    def merge(self, ours: bytes, base: bytes, theirs: bytes) -> tuple[bytes, bool]:
+        """Return the three-way merge of a text, with marks where both sides differ, and whether there are none."""
+        for name, data in (("ours", ours), ("base", base), ("theirs", theirs)):
+            (self.folder / name).write_bytes(data)
+        names = ("-L", "the tree", "-L", "before the patch", "-L", "with the patch")
+        sides = (str(self.folder / name) for name in ("ours", "base", "theirs"))
+        done = attempt(("merge-file", "-p", "--diff3", *names, *sides), self.env)
+        return done.stdout, done.returncode == 0
+
+    def diff(self, changes: Iterable[FileChange]) -> bytes:
+        """Return changes as a patch."""
+        found = tuple(changes)
+        before = self._tree({one.path: (one.before, one.old_mode) for one in found})
+        after = self._tree({one.path: (one.after, one.new_mode) for one in found})
+        return read(self._words(*DIFF, before, after), self.env)
+
+    def _words(self, *arguments: str | Path) -> tuple[str | Path, ...]:
+        return (f"--git-dir={self.folder}", *SETTINGS, *arguments)
+
+    def _apply(self, patch: PatchFile, *options: str) -> subprocess.CompletedProcess[bytes]:
+        words = self._words(*APPLY, f"-p{strip_level(patch.text)}", *options, "-")
+        return attempt(words, self.env, stdin=patch.text)
+
+    def _tree(self, files: Mapping[str, tuple[bytes | None, str | None]]) -> str:
+        """Put just these files into the index, {path: (content, mode)}; return the tree that they make."""
+        read(self._words("read-tree", "--empty"), self.env)
+        lines = []
+        for path, (data, mode) in files.items():
+            if data is not None:
+                blob = read(self._words("hash-object", "-w", "--stdin"), self.env, stdin=data).strip()
+                lines.append(b"%s %s\t%s\0" % ((mode or PLAIN).encode(), blob, os.fsencode(path)))
+        read(self._words("update-index", "-z", "--index-info"), self.env, stdin=b"".join(lines))
+        return self._written()
+
+    def _written(self) -> str:
+        return read(self._words("write-tree"), self.env).decode().strip()
+
+    def _changes(self, before: str, after: str) -> tuple[FileChange, ...]:
+        words = self._words("diff-tree", "-r", "-z", "--no-renames", before, after)
+        fields = read(words, self.env).split(b"\0")[:-1]
+        return tuple(self._change(head, path) for head, path in zip(fields[::2], fields[1::2], strict=True))
+
+    def _change(self, head: bytes, path: bytes) -> FileChange:
+        old_mode, new_mode, old, new, _ = head.decode().removeprefix(":").split(" ")
+        return FileChange(os.fsdecode(path), self._blob(old), self._blob(new), _mode(old_mode), _mode(new_mode))
+
+    def _blob(self, oid: str) -> bytes | None:
+        return read(self._words("cat-file", "blob", oid), self.env) if oid.strip("0") else None
+
+
+@contextmanager
+def git_repository(env: Mapping[str, str]) -> Iterator[Git]:
+    """Give a repository for patches while the block runs. Raises `UnableError` when there is no git."""
+    own = {name: value for name, value in env.items() if not name.startswith(NOT_OURS)} | WITHOUT_CONFIG
+    with tempfile.TemporaryDirectory(prefix="cannery-patches-") as folder:
+        read(("init", "--quiet", "--bare", "--template=", folder), own)
+        yield Git(Path(folder), own)
+
+
+def _entry(tree: Files, path: str) -> tuple[bytes | None, str]:
+    return tree.read(path), EXECUTABLE if tree.is_executable(path) else PLAIN
+
+
+def _mode(text: str) -> str | None:
+    return text if text.strip("0") else None
+
+
+def _checked(result: PatchResult) -> PatchResult:
+    """Refuse what cannot be laid over a tree: symlinks and submodules."""
+    strange = [one for one in result.changes if one.new_mode not in {None, PLAIN, EXECUTABLE}]
+    if not strange:
+        return result
+    problems = (Problem(result.patch.name, one.path, "it makes a symlink or a submodule") for one in strange)
+    return PatchResult(result.patch, problems=tuple(problems))
+
+
+def _unread(patch: PatchFile, said: str) -> FindingsError:
+    """Return the error for a file that git cannot read as a patch; `said` is what git wrote."""
+    line = next((one for one in said.splitlines() if one.startswith(("error: ", "fatal: "))), said).strip()
+    reason = line.partition(": ")[2].partition(" (allow with")[0]
+    place = AT_LINE.fullmatch(reason)
+    where = f"{_file(patch)}:{place[2]}" if place else _file(patch)
+    hint = EDITED if patch.text.endswith(b"\n") else CUT_OFF
+    return FindingsError(f"git cannot read this patch: {place[1] if place else reason}", where=where, hint=hint)
+
+
+def _file(patch: PatchFile) -> str:
+    return f"{patch.name}.patch"

@@ -1,0 +1,128 @@
+"""What each patch and edit does to a source's tree, one on what those before it left."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from cannery.errors import BuildFailedError
+from cannery.patches.edits import TAKING_OVER, edited
+from cannery.patches.result import Problem
+from cannery.util.io.files import sha256_bytes
+from cannery.vocab import Install
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from pathlib import Path
+
+    from cannery.catalog.component import Edit
+    from cannery.patches.io.git_apply import Git
+    from cannery.patches.io.trees import TreeReader
+    from cannery.patches.result import PatchResult
+    from cannery.patches.sets import PatchSet
+    from cannery.patches.tree import Layered
+    from cannery.plan.patched import NotPatched
+    from cannery.plan.source_step import SourceStep
+
+# The module that takes a plugin's functions over, in templates/.
+PLUGIN = f"tools/plugin/{TAKING_OVER}.py"
+
+
+@dataclass
+class TreeSoFar:
+    """A source's tree while it is patched: what has changed so far, and what each patch has changed, in order."""
+
+    step: SourceStep
+    reader: TreeReader
+    files: Layered
+    applied: list[Applied] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    left: list[NotPatched] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Applied:
+    """One patch or edit: {path: (before it, after it)}; functions are recorded of patches alone.
+
+    `is_there`: a user's own tree had it; `files` then have the tree without it first. `modes` are the paths that it
+    makes executable, or no longer executable.
+    """
+
+    name: str
+    digest: str
+    origin: str
+    rev: str
+    files: Mapping[str, tuple[bytes | None, bytes | None]]
+    is_edit: bool = False
+    is_there: bool = False
+    modes: frozenset[str] = frozenset()
+
+    @property
+    def called(self) -> str:
+        """How messages call it."""
+        return self.name if self.is_edit else f"{self.name}.patch"
+
+
+def apply_patches(git: Git, tree: TreeSoFar, patches: PatchSet, port: str) -> None:
+    """Apply a set, patch by patch. A patch that a user's own tree has already is left as it is.
+
+    `port` is the command that shows more of a misfit. Raises `BuildFailedError` that names patch, file and hunk.
+    """
+    refused: list[Problem] = []
+    misfits = 0
+    where = f"patches of {patches.origin} for {tree.step.name}"
+    for file in patches.files:
+        _check_places(tree, git.paths(file), f"{file.name}.patch", where)
+        result = git.apply(file, tree.files)
+        is_there = result.already and tree.step.is_local
+        refused += () if is_there else (*result.problems, *_useless(tree, result))
+        misfits += not result.ok
+        changes = {one.path: (one.before, one.after) for one in result.changes}
+        modes = frozenset(one.path for one in result.changes if one.changes_mode and not is_there)
+        tree.applied.append(
+            Applied(file.name, file.digest, patches.origin, patches.rev, changes, is_there=is_there, modes=modes)
+        )
+        tree.files.add(result.changes)
+        tree.notes += [f"{file.name}.patch is in your tree already"] if is_there else result.notes
+    if refused:
+        hint = f"`build.py {port}` merges what does not fit, and shows both sides where it cannot" if misfits else ""
+        raise BuildFailedError("\n".join(map(str, refused)), where=where, hint=hint)
+
+
+def _useless(tree: TreeSoFar, result: PatchResult) -> Iterator[Problem]:
+    """Give what is wrong with a patch that fits and changes nothing of the image."""
+    if not result.ok or any(one.before != one.after for one in result.changes if not result.already):
+        return
+    name, paths = result.patch.name, ", ".join(one.path for one in result.changes)
+    if result.already:
+        yield Problem(name, paths, "changes nothing: this commit has it already; leave the patch out of its set")
+    elif tree.step.install is Install.WHEEL:
+        what = "changes nothing but modes, which a wheel does not keep; leave the patch out of its set, or give the"
+        yield Problem(name, paths, f"{what} component `install: editable`")
+
+
+def _check_places(tree: TreeSoFar, paths: Iterable[str], what: str, where: str) -> None:
+    """Raise `BuildFailedError` for a path that cannot be written to as a file of the tree."""
+    for path in paths:
+        trouble = tree.reader.trouble(path)
+        if trouble:
+            hint = "patches are for plain files in folders; name the file that is meant"
+            raise BuildFailedError(f"{what}: {trouble}: nothing can be written to {path}", where=where, hint=hint)
+
+
+def make_edit(tree: TreeSoFar, edit: Edit, plugin: tuple[str, str], templates: Path) -> None:
+    """Make an edit of the component of a plugin (name, revision). Raises `BuildFailedError` where it does not fit."""
+    before = tree.files.read(edit.file)
+    if before is None:
+        raise BuildFailedError(
+            f"edit {edit.name}: there is no {edit.file}",
+            where=edit.component,
+            hint=f"the edit is in images/components/{plugin[0]}.yaml, `edits`; it is for another commit",
+        )
+    files: dict[str, tuple[bytes | None, bytes | None]] = {edit.file: (before, edited(edit, before))}
+    if edit.takes_over:
+        ours = f"{edit.file.rpartition('/')[0]}/{TAKING_OVER}.py".lstrip("/")
+        files[ours] = (tree.files.read(ours), (templates / PLUGIN).read_bytes())
+    digest = sha256_bytes(edit.model_dump_json().encode())
+    tree.applied.append(Applied(edit.name, digest, *plugin, files, is_edit=True))
+    tree.files.changed |= {path: after for path, (_, after) in files.items()}

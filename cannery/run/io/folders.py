@@ -1,0 +1,97 @@
+"""The user's folders on this host, before a container starts: caches are made where they are missing, not by docker."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cannery.host.facts import user_map_text
+from cannery.run.container import host_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from cannery.catalog.image_user import ImageUser
+    from cannery.engine.io.find import Engine
+    from cannery.run.container import Container
+    from cannery.run.mounts import Mount
+    from cannery.run.user import RunAs
+
+
+def ready_caches(
+    mounts: tuple[Mount, ...], say: Callable[[str], None], *, make: bool, user: ImageUser | RunAs | None = None
+) -> Iterator[Mount]:
+    """Give those of `mounts` whose folder is there, or with `make` could be made.
+
+    One that this user cannot write is read-only in the container too, which would write it as root. `user` is the user
+    of the container, None for root; a folder that root makes belongs to that user. `say` gets a warning for each one
+    that cannot be made or written.
+    """
+    for mount in mounts:
+        folder = Path(mount.source)
+        if make:
+            try:
+                _make(folder, user)
+            except OSError as error:
+                what = f"{folder} cannot be made: {error.strerror}"
+                say(f"warning: {what}; models downloaded in the container are lost with it")
+                continue
+        if not folder.is_dir():
+            continue
+        if os.access(folder, os.W_OK | os.X_OK):
+            if user is not None and not _writes(user, folder):
+                say(
+                    f"warning: the container's user {user.name} ({user.uid}) cannot write {folder}, which is "
+                    f"uid {folder.stat().st_uid}'s: models that it downloads are not kept; "
+                    f"setfacl -m u:{user.uid}:rwx {folder} lets it, --no-caches leaves the image's own in place"
+                )
+            yield mount
+        else:
+            say(f"warning: you cannot write {folder}: the container only reads it, and keeps no models there")
+            yield replace(mount, read_only=True)
+
+
+def _make(folder: Path, user: ImageUser | RunAs | None) -> None:
+    """Make a folder where there is none, the image's user's if root makes it. Raises `OSError`."""
+    if folder.is_dir():
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    if user is not None and os.geteuid() == 0:
+        os.chown(folder, user.uid, user.gid)
+
+
+def _writes(user: ImageUser | RunAs, folder: Path) -> bool:
+    """Whether owner, group and mode let `user` write in `folder`; access lists are not read."""
+    if user.uid == 0:
+        return True
+    about = folder.stat()
+    wanted = 0o300 if about.st_uid == user.uid else 0o030 if about.st_gid == user.gid else 0o003
+    return about.st_mode & wanted == wanted
+
+
+def start_warnings(container: Container, engine: Engine) -> Iterator[str]:
+    """Give a warning for what the engine will not do as asked: nodes that stay closed, folders that it makes."""
+    if not engine.host.startswith("unix://"):
+        here = "cards, driver and folders are read from this one"
+        yield f"the engine is on another host, {engine.host}, and {here}: run build.py there"
+        return
+    if engine.user_map and container.group is not None:
+        users = user_map_text(engine.user_map)
+        yield f"{users}: nodes of mode 0660 stay closed; `build.py doctor` names what opens them"
+    for volume in container.request.volumes:
+        folder = host_folder(volume)
+        if folder and _is_absent(Path(folder)):
+            yield f"-v {volume}: it does not exist, and docker makes an empty folder there, owned by root"
+
+
+def _is_absent(folder: Path) -> bool:
+    """Whether a folder does not exist on this host, as far as this user can read."""
+    try:
+        folder.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        pass  # it is there, and closed
+    return False

@@ -1,0 +1,97 @@
+"""Docker's logins: its settings, its credential helpers, and those that fail, hang or print something else."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cannery.engine.io import login
+from cannery.engine.io.login import read_login
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+GIVES = """read server; printf '{"ServerURL": "%s", "Username": "me", "Secret": "s3cret of %s"}' "$server" "$server" """
+
+
+def settings(folder: Path, config: object, script: str | None = None) -> dict[str, str]:
+    """An environment with these docker settings, and the helper `test` that runs `script`; None: there is none."""
+    (folder / "config.json").write_text(config if isinstance(config, str) else json.dumps(config))
+    if script is not None:
+        program = folder / "docker-credential-test"
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+    return {"DOCKER_CONFIG": str(folder), "PATH": f"{folder}:{os.environ['PATH']}"}
+
+
+def test_the_settings_of_docker(tmp_path: Path) -> None:
+    assert read_login("a.example", {"HOME": str(tmp_path)}).entry == {}
+    word = base64.b64encode(b"me:s3:cret").decode()
+    (tmp_path / ".docker").mkdir()
+    env = settings(tmp_path / ".docker", {"auths": {"a.example": {"auth": word}, "b.example": {"identitytoken": "x"}}})
+    for found in (read_login("a.example", env), read_login("a.example", {"HOME": str(tmp_path)})):
+        assert (found.password, found.fault) == (("me", "s3:cret"), "")
+        header = json.loads(base64.urlsafe_b64decode(found.header))
+        assert (header["username"], header["password"]) == found.password
+        assert "s3:cret" not in repr(found)
+    token = read_login("b.example", env)
+    assert (token.password, dict(token.entry)) == (None, {"IdentityToken": "x"})
+    nothing = read_login("c.example", env)
+    assert (nothing.entry, nothing.fault, base64.urlsafe_b64decode(nothing.header)) == ({}, "", b"{}")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("{", "", "[]", '{"auths": 5}', '{"auths": ["a.example"]}', '{"auths": {"a.example": "x"}}'),
+        '{"auths": {"a.example": {"auth": "%%%"}}}',
+    ],
+)
+def test_settings_that_cannot_be_read_are_a_fault(tmp_path: Path, text: str) -> None:
+    found = read_login("a.example", settings(tmp_path, text))
+    assert (found.entry, found.fault) == ({}, f"{tmp_path}/config.json cannot be read")
+
+
+def test_a_credential_helper(tmp_path: Path) -> None:
+    env = settings(tmp_path, {"credsStore": "test"}, GIVES)
+    assert read_login("a.example:5000", env).password == ("me", "s3cret of a.example:5000")
+    assert read_login("docker.io", env).password == ("me", "s3cret of https://index.docker.io/v1/")
+    env = settings(tmp_path, {"credsStore": "test"}, """echo '{"Username": "<token>", "Secret": "t0ken"}'""")
+    found = read_login("a.example", env)
+    assert (found.password, found.entry["IdentityToken"]) == (None, "t0ken")
+
+
+def test_what_a_helper_does_not_have_comes_from_the_file(tmp_path: Path) -> None:
+    config = {"auths": {"a.example": {"auth": "bWU6ZmlsZQ=="}}, "credHelpers": {"a.example": "test"}}
+    env = settings(tmp_path, config, "echo 'credentials not found in native keychain'; exit 1")
+    found = read_login("a.example", env)
+    assert (found.password, found.fault) == (("me", "file"), "")
+    assert read_login("b.example", env).entry == {}
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        (None, "docker-credential-test is not on PATH"),
+        ("echo s3cret; echo s3cret >&2; exit 3", "docker-credential-test failed (status 3)"),
+        ("kill -9 $$", "docker-credential-test failed (status -9)"),
+        ("echo s3cret", "does not answer as a credential helper does"),
+        ("echo '{}'", "does not answer as a credential helper does"),
+        ("echo '[[]]'", "does not answer as a credential helper does"),
+        ("cat; sleep 5 & sleep 5", "docker-credential-test does not answer within 0.5 s"),
+    ],
+)
+def test_a_helper_that_does_not_work_is_a_fault_soon(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str | None, words: str
+) -> None:
+    monkeypatch.setattr(login, "HELPER_SECONDS", 0.5 if script and "sleep" in script else 30.0)
+    env = settings(tmp_path, {"credsStore": "test"}, script)
+    begun = time.monotonic()
+    found = read_login("a.example", env)
+    assert time.monotonic() - begun < 4
+    assert (found.entry, words in found.fault, "s3cret" in found.fault) == ({}, True, False)

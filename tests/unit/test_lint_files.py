@@ -1,0 +1,189 @@
+"""Files that start containers: compose, Kubernetes manifests, workflows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cannery.catalog.yaml_text import parse_yaml
+from cannery.errors import UsageError
+from cannery.lint.files import COMPOSE_TAGS, FileContainers, containers_of
+
+if TYPE_CHECKING:
+    from cannery.lint.container import Container
+
+
+def read(*texts: str) -> FileContainers:
+    return containers_of([parse_yaml(text, f"{number}.yaml", COMPOSE_TAGS) for number, text in enumerate(texts, 1)])
+
+
+def one(*texts: str) -> Container:
+    (container,) = read(*texts).containers
+    return container
+
+
+def settings(container: Container) -> list[tuple[str, str | None]]:
+    return [(setting.key, setting.value) for setting in container.settings]
+
+
+@pytest.mark.parametrize(
+    ("services", "what"),
+    [
+        ("{a: b}", "services.a is no mapping"),
+        ("{a: }", "services.a is no mapping"),
+        ("{a: {devices: 5}}", "services.a.devices has to be a list"),
+        ("{a: {volumes: {a: b}}}", "services.a.volumes has to be a list"),
+        ("{a: {environment: A=1}}", "services.a.environment has to be a list"),
+        ("{a: {volumes: ['/a:/b', [/c]]}}", "services.a.volumes[1] is no text and no mapping"),
+        ("{a: {devices: [null]}}", "services.a.devices[0] is no text and no mapping"),
+    ],
+)
+def test_what_is_no_form_of_compose(services: str, what: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        read(f"services: {services}")
+    assert str(caught.value).startswith(f"1.yaml: {what}")
+
+
+def test_a_service_in_its_long_forms() -> None:
+    found = one("""
+services:
+  a:
+    image: i
+    command: [bash, -c, x y]
+    env_file: [{path: ./a.env}, b.env]
+    device_cgroup_rules: ["c 236:* rwm"]
+    devices: [/dev/davinci0, {source: /dev/davinci1, permissions: r}]
+    volumes: [{type: bind, source: /a, target: /x}, {type: tmpfs, target: /t}, /y]
+    environment: {A: 1, B: true, C: }
+    deploy: {resources: {reservations: {devices: [
+      {driver: cdi, device_ids: [huawei.com/npu=0]}, {capabilities: [gpu]}]}}}
+""")
+    assert found.command == ("bash", "-c", "x y")
+    assert {name: variable.value for name, variable in found.env.items()} == {"A": "1", "B": "true", "C": None}
+    assert [(mount.source, mount.target) for mount in found.mounts] == [("/a", "/x"), ("", "/y"), ("", "/t")]
+    assert [(device.source, device.permissions) for device in found.devices] == [
+        ("/dev/davinci0", "rwm"),
+        ("/dev/davinci1", "r"),
+    ]
+    rest = [
+        pair for pair in settings(found) if pair[0] in {"env-file", "device-cgroup-rule", "gpus"} or "=" in str(pair)
+    ]
+    assert ("env-file", "./a.env") in rest
+    assert ("device-cgroup-rule", "c 236:* rwm") in rest
+    assert ("device", "huawei.com/npu=0") in rest
+    assert ("gpus", "all") in rest
+
+
+def test_anchors_and_merge_keys_are_read() -> None:
+    text = (
+        "x: &x {image: i, devices: [/dev/davinci0]}\nservices:\n  a: {<<: *x, shm_size: 1g}\n  b: {<<: *x, devices: []}"
+    )
+    first, second = read(text).containers
+    assert (first.image, first.cards, first.value("shm-size"), second.cards) == ("i", (0,), "1g", ())
+
+
+def test_files_are_read_one_over_the_other() -> None:
+    first = """
+services:
+  a: {image: i, privileged: true, devices: [/dev/davinci0], volumes: ["${A:-/x}:/a", "/y:/b"], environment: {A: 1}}
+  b: {image: j}
+"""
+    second = """
+services:
+  a:
+    devices: !override [/dev/davinci1]
+    volumes: [/z:/a]
+    privileged: !reset null
+    environment: [A=2]
+"""
+    found, other = read(first, second).containers
+    assert (found.image, found.cards, found.switch("privileged"), other.image) == ("i", (1,), None, "j")
+    assert sorted((mount.source, mount.target) for mount in found.mounts) == [("/y", "/b"), ("/z", "/a")]
+    assert found.env["A"].value == "2"
+
+
+def test_include_and_extends_are_named_as_not_read() -> None:
+    found = read("include: [b.yaml]\nservices:\n  a:\n    image: i\n    extends: {file: c.yaml, service: x}\n")
+    assert [(note.code, note.word) for note in found.unread] == [
+        ("file.unread", "include"),
+        ("file.unread", "services.a.extends"),
+    ]
+    assert [note.what.split(" at ")[1][:8] for note in found.unread] == ["1.yaml:1", "1.yaml:5"]
+    assert found.containers[0].opaque == ("services.a.extends",)
+
+
+POD = """
+hostNetwork: true
+securityContext: {runAsUser: 1000, supplementalGroups: [1000]}
+containers:
+  - name: c
+    image: a/b:1
+    securityContext: {privileged: true}
+    resources: {limits: {huawei.com/Ascend910: "8", cpu: 1}}
+    env: [{name: A, value: x}, {name: B, valueFrom: {fieldRef: {fieldPath: y}}}]
+    volumeMounts: [{name: driver, mountPath: /usr/local/Ascend/driver}, {name: shm, mountPath: /dev/shm},
+                   {name: driver, mountPath: /z, subPath: lib64}]
+volumes:
+  - {name: driver, hostPath: {path: /usr/local/Ascend/driver}}
+  - {name: shm, emptyDir: {medium: Memory}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "path"),
+    [
+        ("Pod", ["spec"]),
+        ("Job", ["spec", "template", "spec"]),
+        ("RayCluster", ["spec", "headGroupSpec", "template", "spec"]),
+        ("CronJob", ["spec", "jobTemplate", "spec", "template", "spec"]),
+    ],
+)
+def test_a_manifest_is_read_whatever_its_kind(kind: str, path: list[str]) -> None:
+    lines = [f"{'  ' * depth}{key}:" for depth, key in enumerate(path)]
+    lines += ["  " * len(path) + line for line in POD.strip().split("\n")]
+    found = one("\n".join([f"apiVersion: v1\nkind: {kind}", *lines]))
+    assert (found.image, found.where) == ("a/b:1", ".".join([*path, "containers.c"]))
+    assert {key: found.value(key) for key in ("network", "user", "group-add", "privileged", "resource")} == {
+        "network": "host", "user": "1000", "group-add": "1000", "privileged": "true", "resource": "8",
+    }  # fmt: skip
+    assert sorted((mount.source, mount.target) for mount in found.mounts) == [
+        ("", "/dev/shm"),
+        ("/usr/local/Ascend/driver", "/usr/local/Ascend/driver"),
+        ("/usr/local/Ascend/driver/lib64", "/z"),
+    ]
+    assert found.env["A"].value == "x"
+
+
+def test_a_workflows_container_is_read_as_dockers_options() -> None:
+    first, second, third = read("""
+jobs:
+  t:
+    container:
+      image: a/b:${{ matrix.version }}
+      options: >-
+        --privileged --device=/dev/davinci0
+        -v /a:/b
+      volumes: ["/c:/d"]
+      env: {A: "${{ github.sha }}"}
+    services: {db: {image: "redis:7", options: --shm-size 1g}}
+  u: {container: "x:1"}
+  v: {runs-on: y}
+""").containers
+    assert (first.where, first.image, first.cards) == ("jobs.t.container", "a/b:${matrix_version}", (0,))
+    assert first.switch("privileged")
+    assert [(mount.source, mount.target) for mount in first.mounts] == [("/a", "/b"), ("/c", "/d")]
+    assert (second.where, second.value("shm-size")) == ("jobs.t.services.db", "1g")
+    assert (third.where, third.image) == ("jobs.u.container", "x:1")
+
+
+def test_options_of_a_workflow_that_cannot_be_read_are_an_error() -> None:
+    with pytest.raises(UsageError) as caught:
+        read('jobs: {t: {container: {image: i, options: "--device \'/dev"}}}')
+    assert "jobs.t.container" in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["a: b", "docker run img", "services: []", "services: {}", "- a"])
+def test_a_file_of_another_kind_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="there are no services in it"):
+        read(text)

@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import shlex
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cannery.errors import UsageError
+from cannery.lint.shell import read_shell
+
+OUTPUTS = ['$(cd $(dirname "$0") && pwd):/w', '$(cd "$(dirname x)"; pwd)/a b']
+LOOP = "$(for i in {0..3}; do echo -d$i; done)"
+
+
+def values(text: str) -> list[list[str]]:
+    return [[word.value for word in command.words] for command in read_shell(text).commands]
+
+
+@given(st.lists(st.text(st.characters(codec="ascii", exclude_characters="\0\r"), max_size=8), min_size=1, max_size=5))
+def test_what_shlex_quotes_is_read_back(words: list[str]) -> None:
+    assert values("x " + shlex.join(words)) == [["x", *words]]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a \\\n  b\\\nc # d\ne#f", [["a", "bc"], ["e#f"]]),
+        ('a \'b \\\n\' "c \\" \\\nd"', [["a", "b \\\n", 'c " d']]),
+        ("a; b && c | d & e\n", [["a"], ["b"], ["c"], ["d"], ["e"]]),
+        ("a > log 2>&1 < in b", [["a", "b"]]),
+        ("a <your image> 8", [["a", "<your image>", "8"]]),
+        ("a\r\nb \\\r\nc", [["a"], ["b", "c"]]),
+        (
+            "export A=1 B='2 3'\nc $A \"${B}\" '$A' ${C:-4} $D",
+            [["export", "A=1", "B=2 3"], ["c", "1", "2 3", "$A", "4", "$D"]],
+        ),
+        ("A='-d x -d y'\nc $A \"$A\"", [["A=-d x -d y"], ["c", "-d", "x", "-d", "y", "-d x -d y"]]),
+        ("c --d=/dev/n{0..2} {a,b}{1,2}", [["c", *(f"--d=/dev/n{n}" for n in range(3)), "a1", "a2", "b1", "b2"]]),
+        ("c '{0..2}' ${A} ~/x --v=~/x", [["c", "{0..2}", "${A}", "$HOME/x", "--v=~/x"]]),
+        ("c $(stat -c %g /dev/x) `pwd`", [["c", "$(stat -c %g /dev/x)", "`pwd`"]]),
+        ('c $(cd $(dirname "$0") && pwd):/w "$(cd "$(dirname x)"; pwd)/a b"', [["c", *OUTPUTS]]),
+        ("c $(for i in {0..3}; do echo -d$i; done) --d='/n{0..3}'", [["c", LOOP, "--d=/n{0..3}"]]),
+        ("c -v <a dir>/b:/c <x", [["c", "-v", "<a dir>/b:/c"]]),
+        ('A=\nc $A "$A" x', [["A="], ["c", "", "x"]]),
+        # what only a shell knows stays as it is written
+        ("A=`f`\nB=$(g)\nc $A $B", [["A=`f`"], ["B=$(g)"], ["c", "$A", "$B"]]),
+        ('c ${A:-} ${A:---x y} "${A:-}" ${A:-x} ${A-}', [["c", "${A:-}", "${A:---x y}", "", "x", "${A-}"]]),
+        ("A=1\nA+=2; B+=1\nc $A $B", [["A=1"], ["A+=2"], ["B+=1"], ["c", "12", "$B"]]),
+        ("local -r A=1\nc $A", [["local", "-r", "A=1"], ["c", "1"]]),
+        ("", []),
+        ("# nothing", []),
+    ],
+)
+def test_words(text: str, expected: list[list[str]]) -> None:
+    assert values(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('A=(-a "b c" # why\n  --d{0,1})\nc "${A[@]}" x', ["-a", "b c", "--d0", "--d1", "x"]),
+        ('declare -a A=(-a)\nA+=(-b)\nc ${A[*]} "${B[@]}"', ["-a", "-b", "${B[@]}"]),
+        ('I=i:1\nA=(-a "$I" $J)\nA=("${A[@]}" -b)\nc "${A[@]}"', ["-a", "i:1", "$J", "-b"]),
+        ('A=("b c" d)\nc ${A[@]} "${A[@]}"', ["b", "c", "d", "b c", "d"]),
+        ('A=()\nc "${A[@]}" x', ["x"]),
+        # what is added in a branch may be there or not
+        ('A=(-a)\nif x; then\n  A+=(-b)\nfi\nc "${A[@]}"', ["-a", "-b", "${A[@]}"]),
+        ('A=(-a)\ntest x && A+=(-b)\nc "${A[@]}"', ["-a", "-b", "${A[@]}"]),
+        ('if x; then A=(-a); else A=(-b); fi\nc "${A[@]}"', ["${A[@]}"]),
+        ('mapfile -t A < f\nc "${A[@]}"', ["${A[@]}"]),
+    ],
+)
+def test_arrays(text: str, expected: list[str]) -> None:
+    assert values(text)[-1] == ["c", *expected]
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        'for i in 0 1; do\n A="$A -d$i"\ndone',
+        "if [ x ]; then A=1; fi",
+        "case $X in\n a) A=1 ;;\nesac",
+        "while read l; do if x; then A=1; fi; done",
+    ],
+)
+def test_what_a_loop_or_a_branch_sets_is_not_known_after_it(block: str) -> None:
+    assert values(f"A=x\n{block}\nc $A")[-1] == ["c", "$A"]
+    assert values(f"A=x\n{block}\nA=2; c $A")[-1] == ["c", "2"]
+
+
+def test_words_and_commands_keep_how_and_where_they_are_written() -> None:
+    first, second = read_shell("a \\\n  \"$B\" 'c d'\n\n\ne 'f\ng'").commands
+    assert [word.raw for word in first.words] == ["a", '"$B"', "'c d'"]
+    assert (first.line, second.line) == (1, 5)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("a \\ \n-b", 1),
+        ("x\na \\  # b\n-c", 2),
+        ("a \\\n# b\n-c", 2),
+        ("a\n -b", 1),
+        ("a \\\n\n --b", 2),
+    ],
+)
+def test_a_line_that_is_not_continued_is_named_and_read_as_continued(text: str, line: int) -> None:
+    command = read_shell(text).commands[-1]
+    assert len(command.words) == 2
+    assert command.cuts[0].what.startswith(f"line {line} ")
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "expected"),
+    [
+        ("a 'b", 1, []),
+        ('x\nb "c\nls', 2, [["x"], ["ls"]]),
+        ("x\na=(b\nc", 2, [["x"]]),
+        ("a $(b\nc", 1, [["c"]]),
+    ],
+)
+def test_what_is_not_closed_is_not_read_and_the_rest_is(text: str, line: int, expected: list[list[str]]) -> None:
+    assert [one.line for one in read_shell(text).unread] == [line]
+    assert values(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "docker run --device /dev/davinci{0..999}{0..999}{0..99} img",
+        "c " + "{0..0}" * 40_000,
+        "A=xxxxxxxx\n" + "A=$A$A\n" * 30 + "c $A",
+        "A='" + ("x" * 1000 + " ") * 20 + "'\n" + "c $A\n" * 20_000,
+        "A=(" + "x" * 1000 + ")\n" + 'c "${A[@]}"\n' * 20_000,
+        "A=(x)\n" + 'A=("${A[@]}" "${A[@]}")\n' * 30,
+    ],
+)
+def test_what_becomes_too_many_words_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="makes too many words for any shell"):
+        read_shell(text)
+
+
+@pytest.mark.parametrize(
+    "piece", ["-e A=1 ", "a\n", "\n", "a \\\n", "{,", "${a-", "# a\n", "'a' ", "<a", "$(", "d;", "a='\n", "A=(b)\n"]
+)
+def test_the_time_that_a_text_takes_grows_as_its_length_does(piece: str) -> None:
+    def seconds(count: int) -> float:
+        begin = time.process_time()
+        read_shell(piece * count)
+        return time.process_time() - begin
+
+    short = min(seconds(1000) for _ in range(3))
+    assert seconds(8000) < 40 * short + 0.1  # 64 times of it, where each word took as long as what is before it
