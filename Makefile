@@ -10,7 +10,7 @@ override PY := .venv/bin/python
 override RUN := @"$$HOST_PYTHON" tools/make_command.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev list show check lock outdated plan render image verify run shell push pull save bundle load patches engine-start engine-stop engine-status clean test test-all unit lint goldens reference relock lint-run doctor
+.PHONY: help setup setup-dev list show check lock outdated plan render image verify run shell push pull save bundle load patches engine-start engine-stop engine-status clean test test-all unit lint goldens reference docs relock lint-run doctor
 
 help: ## print targets and variables
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -84,5 +84,7 @@ goldens: setup-dev ## rewrite the golden files, on purpose
 	@$(PY) -m pytest tests/golden --rewrite-goldens
 reference: setup ## rewrite docs/reference from the parser and the locks
 	@$(PY) tools/reference.py
+docs: setup-dev ## build the documentation into out/docs, strict
+	@.venv/bin/mkdocs build --quiet --strict --site-dir out/docs
 relock: setup ## rewrite requirements.txt and requirements-dev.txt from pyproject.toml
 	@$(PY) tools/relock.py
