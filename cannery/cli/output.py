@@ -14,14 +14,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from typing import TextIO
 
-COLORS = {"error": "1;31", "failed": "1;31", "warning": "33", "note": "36", "passed": "32"}
-_SEVERITY = re.compile(rf"^({'|'.join(COLORS)})(?=:| \[)", re.MULTILINE)
-# Where the continuation of a long line begins: below the value of a row, or behind a mark.
-_HANGING = re.compile(r" *(?:(?:[→•✅❌–-]|⚠️) +|\S+(?: \S+){0,3} {2,})?")
+COLORS = {"error": "1;31", "failed": "1;31", "warning": "33", "note": "36", "passed": "32", "ok": "32"}
+_SEVERITY = re.compile(rf"^({'|'.join(COLORS)})(?=:| \[|  )", re.MULTILINE)
+# Where the continuation of a long line begins: below the last column of a row, or behind a mark.
+_COLUMN = re.compile(r" {2,}(?=\S)")
+_MARK = re.compile(r" *(?:(?:[→•✅❌–-]|⚠️) +)?")
 # Lines to copy as they are: of a log, and shell commands.
 _AS_IT_IS = re.compile(r"\s*(?:[|$]|sudo|docker|podman) |.*\\$")
-# A quoted command is not broken: it is there to be copied.
-_PIECES = re.compile(r"`[^`\n]*`\S*|\S+")
+# A word with the spaces before it. A quoted command is not broken: it is there to be copied.
+_PIECES = re.compile(r" *(?:`[^`\n]*`\S*|\S+)")
 # Narrower terminals get no wrapped text: nothing can be read in them anyway.
 _NARROWEST = 40
 
@@ -62,15 +63,16 @@ def wrapped(line: str, width: int) -> str:
     """Return a line in lines of at most `width` characters, broken between words, never inside one or at a hyphen."""
     if len(line) <= width or _AS_IT_IS.match(line):
         return line
-    start = _HANGING.match(line)
-    head = start[0] if start and len(start[0]) <= width // 2 else line[: len(line) - len(line.lstrip())]
-    lines, last = [], head
-    for piece in _PIECES.findall(line[len(head) :]):
-        if last.strip() and len(last) + 1 + len(piece) > width and last != head:
+    columns = [found.end() for found in _COLUMN.finditer(line) if found.end() <= width * 0.6]
+    mark = _MARK.match(line)
+    hang = max([*columns, mark.end() if mark else 0])
+    lines, last = [], line[:hang]
+    for piece in _PIECES.findall(line[hang:]):
+        if last.strip() and len(last) > hang and len(last) + len(piece) > width:
             lines.append(last)
-            last = " " * len(head) + piece
+            last = " " * hang + piece.lstrip()
         else:
-            last += piece if last == head else f" {piece}"
+            last += piece
     return "\n".join([*lines, last])
 
 

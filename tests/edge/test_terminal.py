@@ -67,6 +67,13 @@ def test_a_row_goes_on_below_its_value() -> None:
     )
 
 
+def test_a_row_of_columns_keeps_them_and_goes_on_below_the_last() -> None:
+    row = "  ray-deps   32.0 MB  ffff0a753461  aiohappyeyeballs 2.7.1, aiohttp 3.14.5 and 49 more"
+    first, second = wrapped(row, 72).split("\n")
+    assert first == "  ray-deps   32.0 MB  ffff0a753461  aiohappyeyeballs 2.7.1, aiohttp"
+    assert second == f"{' ' * 36}3.14.5 and 49 more"
+
+
 def test_words_that_do_not_fit_and_lines_to_copy_stay_whole() -> None:
     assert wrapped("x" * 90, 40) == "x" * 90
     assert wrapped("  | " + "a b " * 30, 40) == "  | " + "a b " * 30
