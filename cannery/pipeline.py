@@ -29,7 +29,7 @@ from cannery.util.io.heartbeat import heartbeat
 from cannery.vocab import BaseKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import docker
 
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from cannery.plan.source_step import SourceStep
     from cannery.recipe.recipe import Options, Recipe
     from cannery.verify.io.run import Verified, VerifyRequest
+    from cannery.verify.lines import Check
 
 
 class Checked(NamedTuple):
@@ -277,16 +278,22 @@ def new_layers(plan: Plan, known: list[str], layers: list[str]) -> tuple[str, ..
     return tuple(dict.fromkeys(name for name, layer in zip(names, layers, strict=False) if layer not in before))
 
 
-def verified(work: Work, request: VerifyRequest) -> Verified:
-    """Run the verify script in the image of `request`, with what this host has for the plan's chip."""
+def verified(work: Work, request: VerifyRequest, on_check: Callable[[Check], None]) -> Verified:
+    """Run the verify script in the image of `request`, with what this host has for the plan's chip.
+
+    `on_check` gets each check as it ends; none of a result that was remembered.
+    """
     from cannery.engine.io.containers import remove_orphans
     from cannery.host.io.npus import read_host
     from cannery.host.npus import wanted_paths
-    from cannery.verify.io.run import verify
+    from cannery.verify.io.run import Runner, verify
 
+    context = work.context
     access = work.catalog.chips[work.plan.recipe.target.chip]
     remove_orphans(work.client)
-    return verify(work.context, work.engine, request, access, read_host(wanted_paths(access), Path("/")))
+    host = read_host(wanted_paths(access), Path("/"))
+    env = work.engine.client_env(context.env)
+    return verify(request, Runner(work.engine, env, access, host, context.cache, context.say), on_check)
 
 
 @contextmanager

@@ -1,1 +1,5 @@
-"""A user's own image held against profiles: what was read, what a profile wants, what differs, how near it is."""
+"""`verify --against`: compare an image that somebody made by hand with itself and with profiles. Nothing in it is run.
+
+`io` reads a few files of the image, `image` makes values of them, `fit` finds packages that do not fit each other,
+`compare` finds what differs from a profile's lock, `report` prints both.
+"""

@@ -1,42 +1,86 @@
-"""An image held against one profile: every difference, and how far apart they are; the nearest of several."""
+"""What differs between an image and a profile, the heaviest first, and how near the image is to each of several."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from enum import StrEnum
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from cannery.against.difference import Difference, in_order
-from cannery.against.environment import env_differences, leftover_differences, target_differences
-from cannery.against.packages import (
-    CORE,
-    copy_notes,
-    extras,
-    forbidden_differences,
-    is_equal,
-    package_differences,
-)
-from cannery.against.patches import patch_differences
-from cannery.against.sources import State, find_source, source_differences
-from cannery.catalog.versions import without_build
+from packaging.version import InvalidVersion, Version
+
+from cannery.against.expected import TOOLKIT_HOME
+from cannery.against.fit import misfits, shown
+from cannery.catalog.compatibility import CANN, PYTHON
+from cannery.recipe.atb import ATB_HOME, BUILD
+from cannery.recipe.bounds import TORCH, TORCH_NPU
+from cannery.vocab import Install
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from cannery.against.expected import Expected
-    from cannery.against.facts import Inventory
+    from cannery.against.image import Image
+    from cannery.recipe.recipe import Chosen
 
-# How much each fact of a profile weighs, beside a package that others brought, which weighs 1.
-NAMED, CORE_PACKAGE, SOURCE, CANN, PYTHON = 5.0, 20.0, 20.0, 30.0, 20.0
-# What another version, or another commit, still counts: what is there at all is nearer than what is not.
+CORE = frozenset({TORCH, TORCH_NPU})
+# Local parts of a version that name a build for other hardware; any other (cpu, empty, a commit) is the same package.
+ACCELERATOR = re.compile(r"(cu\d+|rocm|xpu)")
+PROXY = re.compile(r"(?:https?|ftp|all)_proxy", re.IGNORECASE)
+TOOLS = frozenset({"pip", "setuptools", "wheel", "uv", "distribute"})
+PRELOAD = "LD_PRELOAD"
+NOT_IN_ENV = "docker exec and Kubernetes read no .bashrc and no set_env.sh"
+SHOWN = 8
+COMMIT_DIGITS = 12
+# What a fact of a profile weighs; a package that others brought weighs 1.
+NAMED, HEAVY, CANN_WEIGHT = 5.0, 20.0, 30.0
+# What another version still counts: a package that is there at all is nearer than one that is missing.
 OTHER_VERSION = 0.25
+# How an engine (vllm, sglang ...) that the image has and the profile lacks lowers the nearness.
+LACKS_ENGINE = 0.5
+
+
+class Kind(StrEnum):
+    """Kinds of differences, the heaviest first. `LEFTOVER` and `NOTE` do not make an image differ from a profile."""
+
+    UNFIT = "does not fit together"
+    BREAKS = "breaks first"
+    SOURCE = "source"
+    MISSING = "missing"
+    VERSION = "version"
+    ENVIRONMENT = "environment"
+    LEFTOVER = "left over"
+    NOTE = "note"
+
+    @property
+    def matters(self) -> bool:
+        """Whether an image with such a difference is another one than the profile's."""
+        return self not in {Kind.LEFTOVER, Kind.NOTE}
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One difference: its subject, what is wanted ("" for nothing), what was found, and more about it."""
+
+    kind: Kind
+    subject: str
+    wanted: str
+    found: str
+    note: str = ""
+
+    def __str__(self) -> str:
+        found = self.found or "not there"
+        text = f"{found}, wanted: {self.wanted}" if self.wanted else found
+        return f"{self.subject}: {text}" + (f" ({self.note})" if self.note else "")
 
 
 @dataclass(frozen=True)
 class Comparison:
     """An image against one profile.
 
-    `distance` is 0 where all that the profile names is there as it names it, and 1 where nothing is; `packages` and
-    `sources` are (equal, all); `extras` what the image has beside.
+    `distance` is 0 where the image has all that the profile names, and 1 where it has nothing; `packages` and `sources`
+    are (equal, all); `extras` are `name version` of packages that the profile does not have.
     """
 
     expected: Expected
@@ -55,62 +99,215 @@ class Comparison:
 
     @property
     def is_equal(self) -> bool:
-        """Whether nothing that matters differs."""
+        """Whether no difference matters."""
         return not any(one.kind.matters for one in self.differences)
 
 
-def compare(expected: Expected, inventory: Inventory) -> Comparison:
-    """Hold an image against a profile."""
-    sources = [find_source(chosen, inventory) for chosen in expected.sources]
-    equal = [name for name, version in expected.packages.items() if _share(inventory, name, version) == 1]
-    differences = (
-        *target_differences(expected, inventory),
-        *package_differences(expected, inventory),
-        *forbidden_differences(expected, inventory),
-        *(one for found in sources for one in source_differences(found)),
-        *patch_differences(expected, inventory),
-        *env_differences(expected, inventory),
-        *leftover_differences(inventory),
-        *copy_notes(inventory),
-    )
+def compare(expected: Expected, image: Image) -> Comparison:
+    """Compare an image with a profile, and with itself."""
+    shares = {name: _share(version, _version(image, name)) for name, version in expected.packages.items()}
+    sources = {one.name: share for one in expected.sources if (share := _source_share(one, image)) is not None}
+    python = expected.recipe.target.python
+    agreeing = {name for name, share in shares.items() if share == 1}
+    agreeing |= {one.package for one in expected.sources if sources.get(one.name) == 1}
+    agreeing |= {CANN} if image.toolkit == expected.cann else set()
+    agreeing |= {PYTHON} if image.python.version == python else set()
+    differences = [
+        *_unfit(expected, image, agreeing),
+        *_target(expected, image),
+        *_packages(expected, image),
+        *_forbidden(expected, image),
+        *(one for chosen in expected.sources for one in _source(chosen, image)),
+        *_environment(expected, image),
+    ]
+    own = {*expected.packages, *(one.package for one in expected.recipe.chosen)}
+    kinds = list(Kind)
     return Comparison(
         expected=expected,
-        distance=_distance(expected, inventory, [found.state for found in sources]),
-        packages=(len(equal), len(expected.packages)),
-        sources=(sum(found.state in {State.SAME, State.NEAR} for found in sources), len(sources)),
-        cann=(inventory.toolkit, without_build(expected.recipe.target.cann)),
-        python=(inventory.python.version, expected.recipe.target.python),
-        differences=in_order(differences),
-        extras=extras(expected, inventory),
+        distance=_distance(expected, image, shares, sources, own),
+        packages=(sum(share == 1 for share in shares.values()), len(shares)),
+        sources=(sum(share == 1 for share in sources.values()), len(sources)),
+        cann=(image.toolkit, expected.cann),
+        python=(image.python.version, python),
+        differences=tuple(sorted(differences, key=lambda one: kinds.index(one.kind))),
+        extras=tuple(f"{n} {one.version}" for n, one in sorted(image.packages.items()) if n not in own | TOOLS),
     )
 
 
 def nearest(comparisons: Iterable[Comparison]) -> tuple[Comparison, ...]:
-    """Return comparisons, the nearest first; of two that are as near, by name."""
+    """Return comparisons, the nearest first; equally near ones by name."""
     return tuple(sorted(comparisons, key=lambda one: (one.distance, one.name)))
 
 
-def _share(inventory: Inventory, name: str, version: str) -> float:
-    found = inventory.distributions.get(name)
-    if found is None:
+def is_equal(wanted: str, found: str) -> bool:
+    """Whether two versions are the same package: equal public parts, and no build for other hardware."""
+    try:
+        one, other = Version(wanted), Version(found)
+    except InvalidVersion:
+        return wanted == found
+    return Version(one.public) == Version(other.public) and _accelerator(one) == _accelerator(other)
+
+
+def _accelerator(version: Version) -> str:
+    match = ACCELERATOR.match(version.local or "")
+    return match[1] if match else ""
+
+
+def _version(image: Image, name: str) -> str:
+    one = image.packages.get(name)
+    return (one.version or "?") if one else ""
+
+
+def _share(wanted: str, found: str) -> float:
+    if not found:
         return 0.0
-    return 1.0 if is_equal(version, found.version) else OTHER_VERSION
+    return 1.0 if is_equal(wanted, found) else OTHER_VERSION
 
 
-def _distance(expected: Expected, inventory: Inventory, states: Iterable[State]) -> float:
-    """Return the share of a profile's weight that the image has not."""
-    target = expected.recipe.target
-    shares = {State.SAME: 1.0, State.NEAR: 1.0, State.OTHER: OTHER_VERSION, State.MISSING: 0.0}
+def _distance(
+    expected: Expected, image: Image, shares: dict[str, float], sources: dict[str, float], own: set[str]
+) -> float:
     facts = [
-        *((_weight(expected, name), _share(inventory, name, version)) for name, version in expected.packages.items()),
-        *((SOURCE, shares[state]) for state in states),
-        (CANN, float(inventory.toolkit == without_build(target.cann))),
-        (PYTHON, float(inventory.python.version == target.python)),
+        *((HEAVY if name in CORE else NAMED if name in expected.named else 1.0, s) for name, s in shares.items()),
+        *((HEAVY, share) for share in sources.values()),
+        (CANN_WEIGHT, float(image.toolkit == expected.cann)),
+        (HEAVY, float(image.python.version == expected.recipe.target.python)),
     ]
-    return 1.0 - sum(weight * share for weight, share in facts) / sum(weight for weight, _ in facts)
+    near = sum(weight * share for weight, share in facts) / sum(weight for weight, _ in facts)
+    lacking = (expected.engines & image.packages.keys()) - own
+    return float(1.0 - near * LACKS_ENGINE ** len(lacking))
 
 
-def _weight(expected: Expected, name: str) -> float:
-    if name in CORE:
-        return CORE_PACKAGE
-    return NAMED if name in expected.named else 1.0
+def _unfit(expected: Expected, image: Image, agreeing: set[str]) -> Iterator[Difference]:
+    """Give what does not fit together, without pairs of which both are as in the profile."""
+    for one in misfits(image, expected.table):
+        if not {one.name, one.other} <= agreeing:
+            # Sets that no table has run on other CANNs: a note, as `check` gives a warning.
+            kind = Kind.NOTE if one.other == CANN else Kind.UNFIT
+            have = shown(one.other, one.found)
+            yield Difference(kind, f"{one.name} {one.version}", shown(one.other, one.wanted), have, one.source)
+
+
+def _target(expected: Expected, image: Image) -> Iterator[Difference]:
+    target = expected.recipe.target
+    if image.toolkit != expected.cann:
+        yield Difference(Kind.BREAKS, "CANN", expected.cann, image.toolkit)
+    elif image.toolkit:
+        for name in sorted(expected.parts):
+            if image.cann.get(name, "") != expected.cann:
+                yield Difference(Kind.BREAKS, f"CANN's {name}", expected.cann, image.cann.get(name, ""))
+    if image.python.version != target.python:
+        yield Difference(Kind.BREAKS, "Python", target.python, image.python.version or "none that has packages")
+    if not expected.is_standin and image.os != target.os:
+        yield Difference(Kind.NOTE, "OS", target.os, image.os)
+
+
+def _packages(expected: Expected, image: Image) -> Iterator[Difference]:
+    """Give what differs among packages, those that the profile names before the others."""
+    for name, version in sorted(expected.packages.items(), key=lambda item: (item[0] not in expected.named, item[0])):
+        found = _version(image, name)
+        if not found or not is_equal(version, found):
+            kind = Kind.BREAKS if name in CORE else Kind.VERSION if found else Kind.MISSING
+            yield Difference(kind, name, version, found, "named by the profile" if name in expected.named else "")
+
+
+def _forbidden(expected: Expected, image: Image) -> Iterator[Difference]:
+    """Give packages that share a folder, and those of the deny list that are not the profile's own."""
+    have = image.packages
+    for names in expected.table.exclusive:
+        if len(both := [name for name in names if name in have]) > 1:
+            listed = " and ".join(f"{name} {have[name].version}" for name in both)
+            why = "they overwrite each other's files"
+            yield Difference(Kind.BREAKS, "one folder for two", "one of them", listed, why)
+    for denied in expected.table.deny:
+        found = [name for name in sorted(have) if fnmatchcase(name, denied.pattern) and name not in expected.packages]
+        if found:
+            more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
+            yield Difference(Kind.BREAKS, denied.pattern, "none", ", ".join(found[:SHOWN]) + more, denied.reason)
+
+
+def _source_share(chosen: Chosen, image: Image) -> float | None:
+    """Return how much of a source is there; None for a tree on PYTHONPATH, of which an image shows no metadata."""
+    commit, version = _commit(chosen, image), _version(image, chosen.package)
+    if not version and not commit:
+        return None if chosen.component.install is Install.TREE else 0.0
+    if commit and chosen.commit:
+        same = chosen.commit.startswith(commit) or _is_release_of(chosen, version)
+    else:
+        same = is_equal(chosen.release or chosen.version or "", version) or _is_release_of(chosen, version)
+    return 1.0 if same else OTHER_VERSION
+
+
+def _commit(chosen: Chosen, image: Image) -> str:
+    """Return the commit by the metadata of a package, or by Cannery's manifest while the version is the manifest's."""
+    one = image.packages.get(chosen.package)
+    if one and one.commit:
+        return one.commit
+    for source in (image.manifest or {}).get("sources", ()):
+        known = str(source.get("version") or "")
+        if source.get("component") == chosen.name and (one is None or not known or is_equal(known, one.version)):
+            return str(source.get("commit") or "")
+    return ""
+
+
+def _is_release_of(chosen: Chosen, version: str) -> bool:
+    """Whether the catalog names a release that can be used in place of the commit, and it is there."""
+    revision = chosen.component.revisions.get(chosen.commit or "")
+    return bool(revision and revision.release and "+g" not in version and is_equal(revision.release, version))
+
+
+def _source(chosen: Chosen, image: Image) -> Iterator[Difference]:
+    share, commit = _source_share(chosen, image), _commit(chosen, image)[:COMMIT_DIGITS]
+    version = _version(image, chosen.package)
+    at = (chosen.commit or "")[:COMMIT_DIGITS]
+    wanted = f"{at} ({chosen.version})" if at else f"release {chosen.release or chosen.version}"
+    found = f"{commit} ({version})" if commit and version else commit or version
+    if share is None:
+        yield Difference(Kind.NOTE, chosen.name, wanted, "", "a tree on PYTHONPATH, which has no metadata")
+    elif share < 1:
+        yield Difference(Kind.SOURCE, chosen.name, wanted, found)
+    elif chosen.commit and not chosen.commit.startswith(commit or "-"):
+        why = "the image does not show the commit" if not commit else "the release of that commit"
+        yield Difference(Kind.NOTE, chosen.name, wanted, found, why)
+
+
+def _environment(expected: Expected, image: Image) -> Iterator[Difference]:
+    """Give the profile's variables that the image's ENV does not have or sets otherwise, and proxies in ENV."""
+    env, files = image.files.env, image.files
+    for name, wanted in expected.env.items():
+        found = env.get(name, "")
+        if name == PRELOAD:
+            yield from _preload(wanted, found, image)
+        elif name == ATB_HOME and found:
+            mine, other = BUILD.fullmatch(wanted), BUILD.fullmatch(found)
+            if mine and other and mine["abi"] != other["abi"]:
+                why = "torch_npu has the other C++ ABI: operators of ATB fail to load"
+                yield Difference(Kind.BREAKS, ATB_HOME, wanted, found, why)
+        elif (
+            name == TOOLKIT_HOME
+            and found
+            and (image.toolkit != expected.cann or files.real(found) == files.real(wanted))
+        ):
+            continue  # another CANN is reported already
+        elif found != wanted:
+            note = "" if found else NOT_IN_ENV if name in {TOOLKIT_HOME, ATB_HOME} else "not in ENV"
+            yield Difference(Kind.ENVIRONMENT, name, wanted, found, note)
+    if names := sorted(name for name, value in env.items() if PROXY.fullmatch(name) and value):
+        yield Difference(Kind.LEFTOVER, "proxy settings in ENV", "", ", ".join(names), "every container gets them")
+
+
+def _preload(wanted: str, found: str, image: Image) -> Iterator[Difference]:
+    """A preloaded library may be anywhere; for one that is missing the loader only prints a warning."""
+    words = [word for word in re.split(r"[\s:]+", found) if word]
+    for word in words:
+        if "/" in word and image.files.real(word) not in image.files.present:
+            yield Difference(Kind.ENVIRONMENT, PRELOAD, "an existing library", word, "the loader goes on without it")
+    names = {_library(word) for word in words}
+    for word in wanted.split(":"):
+        if _library(word) not in names:
+            there = "in the image" if image.files.real(word) in image.files.present else "not in the image either"
+            yield Difference(Kind.ENVIRONMENT, PRELOAD, word, "", f"not in ENV; the library is {there}")
+
+
+def _library(path: str) -> str:
+    return path.rpartition("/")[2].partition(".so")[0]

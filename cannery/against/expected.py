@@ -1,23 +1,24 @@
-"""What a profile puts into an image, as far as the image can show it without being run."""
+"""What a profile puts into an image, as far as the image shows it without being run."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cannery.plan.patched import providers
+from packaging.utils import canonicalize_name
+
+from cannery.catalog.versions import without_build
 from cannery.recipe.atb import ATB_HOME
 from cannery.recipe.base_env import DEFAULT_PATH, expand_env
 from cannery.recipe.environment import image_environment
 from cannery.recipe.left_out import is_left_out
-from cannery.vocab import BaseKind, Install
+from cannery.vocab import BaseKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from cannery.catalog.catalog import Catalog
     from cannery.catalog.compatibility import Compatibility
-    from cannery.catalog.component import Component
     from cannery.lock.lock import Lock
     from cannery.recipe.recipe import Chosen, Recipe
 
@@ -28,9 +29,10 @@ TOOLKIT_HOME = "ASCEND_TOOLKIT_HOME"
 class Expected:
     """What an image of `recipe` holds.
 
-    `packages` are the lock's versions by normalised name, without sources; `named` those that the profile itself names;
-    `sources` what comes from git or stands in for it; `env` the variables that the profile, its components and CANN's
-    place decide.
+    `packages` are the lock's versions by normalised name, without sources; `named` are those that the profile names;
+    `sources` come from git or from the release of a repository; `env` has the variables that the profile, its
+    components and CANN's place decide; `parts` are CANN's parts; `engines` the packages, of any profile, that are built
+    from a repository (vllm, sglang ...): they characterise an image.
     """
 
     recipe: Recipe
@@ -38,6 +40,8 @@ class Expected:
     named: frozenset[str]
     sources: tuple[Chosen, ...]
     env: Mapping[str, str]
+    parts: frozenset[str]
+    engines: frozenset[str]
     table: Compatibility
 
     @property
@@ -46,26 +50,29 @@ class Expected:
         return self.recipe.name
 
     @property
-    def is_standin(self) -> bool:
-        """Whether a stand-in base is meant, whose OS is not the target's."""
-        return self.recipe.base.kind is BaseKind.STANDIN
+    def cann(self) -> str:
+        """The CANN of the target, without a build number."""
+        return without_build(self.recipe.target.cann)
 
     @property
-    def patchers(self) -> tuple[Chosen, ...]:
-        """The sources that bring patches or edits for others, and are expected themselves."""
-        return tuple(one for one in providers(self.recipe) if one in self.sources)
+    def is_standin(self) -> bool:
+        """Whether the base is the stand-in, whose OS is not the target's."""
+        return self.recipe.base.kind is BaseKind.STANDIN
 
 
 def expected(recipe: Recipe, lock: Lock, catalog: Catalog) -> Expected:
     """Return what an image of `recipe` with the packages of `lock` holds."""
-    sources = tuple(one for one in recipe.sources if not is_left_out(recipe, one))
     names = {one.package for one in recipe.sources}
     return Expected(
         recipe=recipe,
         packages={package.name: package.version for package in lock.packages if package.name not in names},
         named=frozenset(one.package for one in recipe.wheels),
-        sources=sources,
+        sources=tuple(one for one in recipe.sources if not is_left_out(recipe, one)),
         env=_own_environment(recipe),
+        parts=frozenset(file.name for file in recipe.base.line.version_files),
+        engines=frozenset(
+            canonicalize_name(one.package or name) for name, one in catalog.components.items() if one.hosts
+        ),
         table=catalog.compatibility,
     )
 
@@ -76,17 +83,3 @@ def _own_environment(recipe: Recipe) -> dict[str, str]:
     own = [*(name for one in recipe.chosen for name in one.component.env), *recipe.profile.env]
     env = image_environment(recipe, base)
     return {name: env[name] for name in (ATB_HOME, TOOLKIT_HOME, *own) if name in env}
-
-
-def tree_tops(component: Component) -> tuple[str, ...]:
-    """Return the files by which a tree is known that nothing was installed of: what its imports begin with."""
-    return tuple(f"{item.module.replace('.', '/')}/__init__.py" for item in component.imports)
-
-
-def asked_files(components: Iterable[Component]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return (ends of paths that are wanted, folders of patch sets): files that plugins edit, and tops of trees."""
-    known = tuple(components)
-    suffixes = {edit.file for one in known for edit in one.edits}
-    suffixes |= {path for one in known if one.install is Install.TREE for path in tree_tops(one)}
-    folders = {one.patch_sets.folder for one in known if one.patch_sets}
-    return tuple(sorted(suffixes)), tuple(sorted(folders))

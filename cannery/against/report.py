@@ -1,4 +1,4 @@
-"""What `verify --against` prints: a table of profiles, then the differences of the nearest.
+"""What `verify --against` prints: what does not fit together, a table of profiles, the differences from the nearest.
 
 As JSON: docs/against-report.schema.json.
 """
@@ -8,12 +8,13 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from cannery.against.compare import Kind
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from cannery.against.compare import Comparison
-    from cannery.against.difference import Difference
-    from cannery.against.facts import Inventory
+    from cannery.against.image import Image
 
 SCHEMA = 1
 # Lines of one kind that are printed; JSON has all.
@@ -24,21 +25,20 @@ NONE = "none"
 
 
 def report_value(
-    image: str, image_id: str, inventory: Inventory, comparisons: Sequence[Comparison], skipped: Mapping[str, str]
+    reference: str, image_id: str, image: Image, comparisons: Sequence[Comparison], skipped: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return the report as JSON values; `comparisons` are the nearest first, `skipped` profiles and why they are."""
-    best = comparisons[0]
-    manifest = inventory.manifest
+    """Return the report as JSON values: `comparisons`, the nearest first; `skipped` profiles and the reasons."""
+    best, manifest = comparisons[0], image.manifest
     return {
         "schema": SCHEMA,
         "image": {
-            "reference": image,
+            "reference": reference,
             "id": image_id,
-            "arch": inventory.seen.arch,
-            "os": inventory.os or None,
-            "python": inventory.python.version or None,
-            "cann": inventory.toolkit or None,
-            "distributions": len(inventory.distributions),
+            "arch": image.files.arch,
+            "os": image.os or None,
+            "python": image.python.version or None,
+            "cann": image.toolkit or None,
+            "distributions": len(image.packages),
             "made_by": {"profile": manifest["profile"], "plan": manifest["plan"]} if manifest else None,
         },
         "profile": best.name,
@@ -56,44 +56,54 @@ def report_value(
             for one in comparisons
         ],
         "skipped": [{"name": name, "reason": reason} for name, reason in skipped.items()],
-        "differences": [_difference(one) for one in best.differences],
+        "differences": [
+            {
+                "kind": one.kind.name.lower(),
+                "matters": one.kind.matters,
+                "subject": one.subject,
+                "wanted": one.wanted,
+                "found": one.found,
+                "note": one.note,
+            }
+            for one in best.differences
+        ],
         "extras": list(best.extras),
     }
 
 
-def _difference(one: Difference) -> dict[str, Any]:
-    return {
-        "kind": one.kind.name.lower(),
-        "matters": one.kind.matters,
-        "subject": one.subject,
-        "wanted": one.wanted,
-        "found": one.found,
-        "note": one.note,
-    }
-
-
 def report_lines(
-    image: str, inventory: Inventory, comparisons: Sequence[Comparison], skipped: Mapping[str, str]
+    reference: str, image: Image, comparisons: Sequence[Comparison], skipped: Mapping[str, str]
 ) -> Iterator[str]:
-    """Yield the report for a person."""
+    """Yield the report as lines."""
     best = comparisons[0]
-    yield _image_line(image, inventory)
-    if inventory.manifest is not None:
-        yield f"made by Cannery as {inventory.manifest['profile']}, plan {inventory.manifest['plan']}"
+    system, python = (
+        image.os or "no known OS",
+        f"Python {image.python.version or NONE}" + (f" at {image.python.prefix}" if image.python.prefix else ""),
+    )
+    cann = f"CANN {image.toolkit or NONE}"
+    yield f"{reference}: {image.files.arch}, {system}, {python}, {cann}, {len(image.packages)} packages"
+    if image.manifest is not None:
+        yield f"made by Cannery as {image.manifest['profile']}, plan {image.manifest['plan']}"
+    yield from _differences(best, unfit=True)
     yield from _table([HEADER, *(_row(one) for one in comparisons)])
     for name, reason in skipped.items():
         yield f"{name}: not compared: {reason}"
-    for kind, group in groupby(best.differences, key=lambda one: one.kind):
+    yield from _differences(best, unfit=False)
+    if best.extras:
+        more = len(best.extras) - EXTRAS_SHOWN
+        listed = ", ".join(best.extras[:EXTRAS_SHOWN]) + (f" and {more} more" if more > 0 else "")
+        yield f"not in the profile: {len(best.extras)} packages: {listed}"
+    yield verdict(best, is_chosen=len(comparisons) == 1)
+
+
+def _differences(best: Comparison, *, unfit: bool) -> Iterator[str]:
+    wanted = [one for one in best.differences if (one.kind is Kind.UNFIT) is unfit]
+    for kind, group in groupby(wanted, key=lambda one: one.kind):
         lines = [str(one) for one in group]
         yield f"{kind}:"
         yield from (f"  {line}" for line in lines[:SHOWN])
         if len(lines) > SHOWN:
             yield f"  … and {len(lines) - SHOWN} more (--json)"
-    if best.extras:
-        more = len(best.extras) - EXTRAS_SHOWN
-        shown = ", ".join(best.extras[:EXTRAS_SHOWN]) + (f" and {more} more" if more > 0 else "")
-        yield f"beside the profile: {len(best.extras)} packages: {shown}"
-    yield verdict(best, is_chosen=len(comparisons) == 1)
 
 
 def verdict(best: Comparison, *, is_chosen: bool) -> str:
@@ -102,34 +112,17 @@ def verdict(best: Comparison, *, is_chosen: bool) -> str:
     if best.is_equal:
         return f"{whose}: equal in all that matters"
     count = sum(one.kind.matters for one in best.differences)
-    packages, sources = best.packages, best.sources
-    words = [f"{packages[0]} of {packages[1]} packages are equal"]
-    words += [f"{sources[0]} of {sources[1]} sources"] if sources[1] else []
+    words = [f"{best.packages[0]} of {best.packages[1]} packages are equal"]
+    words += [f"{best.sources[0]} of {best.sources[1]} sources"] if best.sources[1] else []
     words += [f"CANN is {'equal' if best.cann[0] == best.cann[1] else 'another'}"]
     words += [f"Python is {'equal' if best.python[0] == best.python[1] else 'another'}"]
     return f"{whose}: {', '.join(words)}; differences that matter: {count}"
 
 
-def _image_line(image: str, inventory: Inventory) -> str:
-    parts = (
-        inventory.seen.arch,
-        inventory.os or "no known OS",
-        f"Python {inventory.python.version or NONE}" + (f" at {inventory.python.prefix}" if inventory.pythons else ""),
-        f"CANN {inventory.toolkit or NONE}",
-        f"{len(inventory.distributions)} distributions",
-    )
-    return f"{image}: {', '.join(parts)}"
-
-
 def _row(one: Comparison) -> tuple[str, ...]:
-    return (
-        one.name,
-        f"{one.distance:.2f}",
-        f"{one.packages[0]} of {one.packages[1]}",
-        f"{one.sources[0]} of {one.sources[1]}" if one.sources[1] else NONE,
-        _pair(*one.cann),
-        _pair(*one.python),
-    )
+    sources = f"{one.sources[0]} of {one.sources[1]}" if one.sources[1] else NONE
+    packages = f"{one.packages[0]} of {one.packages[1]}"
+    return (one.name, f"{one.distance:.2f}", packages, sources, _pair(*one.cann), _pair(*one.python))
 
 
 def _pair(found: str, wanted: str) -> str:

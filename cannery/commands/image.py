@@ -12,7 +12,7 @@ from cannery.base.io.find import base_bytes
 from cannery.build.io.disk import check_cache_space, check_engine_space
 from cannery.commands.arguments import options_of
 from cannery.commands.check import lacking_words, show_findings
-from cannery.commands.table import report_lines, row_lines, summary_line
+from cannery.commands.table import row_lines
 from cannery.commands.verify import exit_code, verify_built
 from cannery.compat.findings import errors
 from cannery.engine.io.find import docker_client, find_engine
@@ -33,6 +33,7 @@ from cannery.plan.on_base import on_labelled_base
 from cannery.render.io.folder import rendered_held
 from cannery.standin.io.rootfs import check_emulation
 from cannery.util.io.heartbeat import heartbeat
+from cannery.verify.lines import summary_line
 from cannery.vocab import BaseKind
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ def _layer_words(made: Built) -> str:
 def _print_table(
     context: Context, plan: Plan, references: tuple[str, ...], made: Built, verified: Verified | None
 ) -> None:
-    """Print what was built; on a failure of verify, the checks that did not pass first."""
+    """Print what was built, and the result of verify, whose checks are printed already."""
     if context.is_json:
         value = {
             "references": references,
@@ -164,8 +165,6 @@ def _print_table(
         "log": os.path.relpath(made.log) if made.log else "",
         "verify": f"{result}{' (remembered: same image)' if verified and verified.reused else ''}",
     }
-    for line in report_lines(verified.report, only=("failed", "warning")) if verified else ():
-        print(line)
     print("\n".join(row_lines([*rows.items(), *(("lacks", words) for words in lacking_words(plan))])))
 
 

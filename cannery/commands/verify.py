@@ -1,31 +1,54 @@
-"""`verify`: run the verify script in an image, or hold an image of the user's against a profile."""
+"""`verify`: run the verify script in a built image. `verify --against`: compare an image made by hand with profiles."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from cannery.against.compare import compare, nearest
+from cannery.against.expected import expected
+from cannery.against.image import read_facts
+from cannery.against.io.read import read_config, read_image
+from cannery.against.report import report_lines, report_value
 from cannery.catalog.address_fields import REGISTRY_HINT, reference_fault
+from cannery.catalog.target import parse_arch
 from cannery.commands.arguments import options_of
-from cannery.commands.table import report_lines
 from cannery.engine.io.find import docker_client, find_engine
 from cannery.engine.io.inspect import image_labels, needed_image
-from cannery.errors import ExitCode, UsageError
+from cannery.errors import CanneryError, ExitCode, FindingsError, UsageError
+from cannery.lock.io.store import lock_path, present_lock
+from cannery.lock.request import lock_request
 from cannery.pipeline import Work, manifest_digest, planned, verified
 from cannery.plan.on_base import on_labelled_base
 from cannery.plan.train import trainer
+from cannery.recipe.recipe import STANDIN, Options
+from cannery.recipe.select import find_profile, select
 from cannery.verify.io.run import Verified, VerifyRequest, script_digest
+from cannery.verify.lines import CheckPrinter
+from cannery.vocab import BaseKind
 
 if TYPE_CHECKING:
     import argparse
 
+    from cannery.against.compare import Comparison
+    from cannery.against.image import Image
+    from cannery.catalog.catalog import Catalog
     from cannery.context import Context
     from cannery.plan.plan import Plan
 
+# Options of verify that are about an image of Cannery's, or about a set that would have to be resolved.
+NOT_WITH_AGAINST = (
+    *("image", "level", "require_npu", "verify_again", "pin", "sources", "as_documented", "force"),
+    *("src", "patches", "git_mirror", "wheelhouse"),
+)
+TARGET = ("cann", "chip", "os", "python", "base")
+BASE_LABEL = "org.cannery.base.kind"
+JEMALLOC = "libjemalloc.so.2"
+
 
 def verify_built(arguments: argparse.Namespace, work: Work, built_id: str) -> Verified:
-    """Run the verify script in an image that was built or pulled; one that has passed is remembered by its id."""
+    """Run the verify script in an image that was built or pulled, and print the report; a pass is remembered."""
     context, plan = work.context, work.plan
     if plan.recipe.target.arch is not context.arch and not arguments.builder:
         context.say("verifying under emulation: some minutes")
@@ -36,7 +59,17 @@ def verify_built(arguments: argparse.Namespace, work: Work, built_id: str) -> Ve
         manifest_sha256=manifest_digest(context, work.catalog, plan),
         again=arguments.verify_again,
     )
-    return verified(work, request)
+    return _printed(work, request, every=False)
+
+
+def _printed(work: Work, request: VerifyRequest, *, every: bool) -> Verified:
+    """Verify, and print each check as it ends: failures, warnings and a line a level, or `every` check."""
+    if work.context.is_json:
+        return verified(work, request, lambda _check: None)
+    printer = CheckPrinter(lambda line: print(line, flush=True), every=every)
+    result = verified(work, request, printer.check)
+    printer.report(result.report, streamed=not result.reused)
+    return result
 
 
 def _request(arguments: argparse.Namespace, plan: Plan, image: str, image_id: str) -> VerifyRequest:
@@ -54,10 +87,8 @@ def _request(arguments: argparse.Namespace, plan: Plan, image: str, image_id: st
 
 
 def verify_image(arguments: argparse.Namespace, context: Context) -> ExitCode:
-    """Run the verify script in a built image and print every check; with --against, look into another image."""
+    """Run the verify script in a built image and print its checks; with --against, compare another image."""
     if arguments.against:
-        from cannery.commands.against import against
-
         return against(arguments, context)
     if not arguments.profile:
         raise UsageError("PROFILE is missing", hint="build.py verify quickstart, or --against IMAGE for one of yours")
@@ -81,17 +112,98 @@ def verify_image(arguments: argparse.Namespace, context: Context) -> ExitCode:
         levels=tuple(arguments.level),
         again=True,
     )
-    result = verified(Work(context, catalog, plan, engine, client), request)
+    result = _printed(Work(context, catalog, plan, engine, client), request, every=arguments.all)
     if context.is_json:
         print(json.dumps(result.report, indent=2, ensure_ascii=False))
-    else:
-        print("\n".join(report_lines(result.report)))
     return exit_code(result)
 
 
 def exit_code(result: Verified | None) -> ExitCode:
     """Return what a verify script's own status means as an exit code; DONE where none was run."""
     return {0: ExitCode.DONE, 3: ExitCode.UNABLE}.get(result.status if result else 0, ExitCode.VERIFY_FAILED)
+
+
+def against(arguments: argparse.Namespace, context: Context) -> ExitCode:
+    """Print how an image differs from PROFILE, or from the nearest profile; exit 6 where a difference matters."""
+    _check_options(arguments)
+    catalog = context.catalog()
+    if arguments.profile:
+        find_profile(catalog, arguments.profile)
+    engine = find_engine(context.env, context.cache, start=True, say=context.say)
+    config = read_config(docker_client(engine), arguments.against)
+    arch = str(parse_arch(config.arch, f"the arch of {arguments.against}"))
+    libraries = [*config.env.get("LD_PRELOAD", "").replace(":", " ").split(), JEMALLOC]
+    files = read_image(engine, engine.client_env(context.env), config, libraries, context.say)
+    image = read_facts(files, catalog.bases)
+    found, skipped = _comparisons(context, catalog, image, arguments, arch)
+    if context.is_json:
+        value = report_value(arguments.against, config.id, image, found, skipped)
+        print(json.dumps(value, indent=2, ensure_ascii=False))
+    else:
+        print("\n".join(report_lines(arguments.against, image, found, skipped)))
+    return ExitCode.DONE if found[0].is_equal else ExitCode.VERIFY_FAILED
+
+
+def _check_options(arguments: argparse.Namespace) -> None:
+    """Raise `UsageError` for a reference that is none, and for options that do not go with --against."""
+    fault = reference_fault(arguments.against)
+    if fault:
+        raise UsageError(f"--against: {fault}", hint=REGISTRY_HINT)
+    given = [name for name in NOT_WITH_AGAINST if getattr(arguments, name)]
+    given += [] if arguments.profile else [name for name in TARGET if getattr(arguments, name)]
+    given += ["arch"] if arguments.arch else []
+    if given:
+        option = "--" + given[0].replace("_", "-")
+        hint = "leave it out" if given[0] not in TARGET else "name the PROFILE whose target it changes, or leave it out"
+        raise UsageError(f"{option} does not go with --against", hint=hint)
+
+
+def _comparisons(
+    context: Context, catalog: Catalog, image: Image, arguments: argparse.Namespace, arch: str
+) -> tuple[tuple[Comparison, ...], dict[str, str]]:
+    """Compare with PROFILE, with the profile of the image's manifest, or with all; return also why some were skipped.
+
+    Raises `FindingsError` where no profile can be compared.
+    """
+    made_as = str((image.manifest or {}).get("profile", ""))
+    one = arguments.profile or (made_as if made_as in catalog.profiles else "")
+    found, skipped = [], {}
+    for name in [one] if one else sorted(catalog.profiles):
+        try:
+            found.append(_comparison(context, catalog, image, name, _options(catalog, image, arguments, name, arch)))
+        except CanneryError as error:
+            if one:
+                raise
+            skipped[name] = error.what
+    if not found:
+        reasons = "\n".join(f"{name}: {reason}" for name, reason in skipped.items())
+        raise FindingsError(f"no profile can be compared\n{reasons}", hint="make lock")
+    return nearest(found), skipped
+
+
+def _comparison(context: Context, catalog: Catalog, image: Image, name: str, options: Options) -> Comparison:
+    recipe = select(catalog, name, options, context.arch)
+    path = lock_path(context, lock_request(recipe))
+    lock = present_lock(context, path)
+    if lock is None:
+        raise FindingsError("the lock is missing", where=str(context.shown(path)), hint=f"make lock PROFILE={name}")
+    return compare(expected(recipe, lock, catalog), image)
+
+
+def _options(catalog: Catalog, image: Image, arguments: argparse.Namespace, name: str, arch: str) -> Options:
+    """Return the target to compare with: of the command line, else of the manifest, else what the image shows."""
+    given: dict[str, Any] = {key: getattr(options_of(arguments), key) for key in TARGET}
+    manifest = image.manifest or {}
+    if manifest.get("profile") == name:
+        target = manifest.get("target", {})
+        given |= {key: given[key] or target.get(key) for key in ("cann", "chip", "os", "python")}
+    default = catalog.profiles[name].target
+    if not given["python"] and image.python.version in default.pythons:
+        given["python"] = image.python.version
+    is_standin = image.files.labels.get(BASE_LABEL) == BaseKind.STANDIN
+    if is_standin and (given["python"] or default.python) == catalog.standin.python:
+        given["base"] = given["base"] or STANDIN
+    return Options(**given, arch=arch)
 
 
 COMMANDS = {"verify": verify_image}

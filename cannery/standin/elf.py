@@ -37,7 +37,7 @@ DT_NEEDED, DT_HASH, DT_STRTAB, DT_SYMTAB, DT_STRSZ, DT_SYMENT, DT_SONAME = 1, 4,
 
 @dataclass(frozen=True)
 class _Section:
-    """One section: where it stands in the file and in memory. `size` of .bss is memory only."""
+    """One section: its place in the file and in memory. `size` of .bss is memory only."""
 
     name: str
     flags: int
@@ -51,7 +51,7 @@ class _Section:
 
 
 class _Strings:
-    """A string table; equal strings share one place."""
+    """A string table; equal strings have one place."""
 
     def __init__(self) -> None:
         self.data = b"\0"

@@ -45,7 +45,7 @@ class StandInSpec:
 
     @property
     def env(self) -> dict[str, str]:
-        """The environment of the image: that of the CANN image it stands for."""
+        """The environment of the image: that of the CANN image which it replaces."""
         return expand_env(self.line, self.target, self.tag)
 
     @property
@@ -86,7 +86,7 @@ def standin_spec(recipe: Recipe, lock: Lock, data: StandIn) -> StandInSpec:
         target = type(target)(target.cann, target.chip, target.os, target.python, lock.arch)
     if target.python != data.python:
         raise FindingsError(
-            f"the stand-in base has Python {data.python} only, the target wants {target.python}",
+            f"the stand-in base has Python {data.python} only, the target needs {target.python}",
             where="images/standin/recipe.yaml",
             hint=f'take PYTHON="{data.python}", or a real base',
         )
@@ -108,7 +108,7 @@ def entrypoint(set_env: Sequence[str]) -> tuple[str, ...]:
 
 
 def labels(spec: StandInSpec) -> dict[str, str]:
-    """Return the labels of the image; they say what it is not."""
+    """Return the labels of the image; they name what it is not."""
     return {
         "org.cannery.base.kind": str(BaseKind.STANDIN),
         "org.cannery.standin": spec.digest,

@@ -24,7 +24,7 @@ FOREIGN_NAMESPACES = frozenset(
     | {"at_npu", "tensorpipe", "torch_npu"}
 )
 FOREIGN_PREFIXES = ("Py", "_Py", "THP", "__", "_Unwind", "_ITM", "aoti_torch", "_ZN10__cxxabiv1")
-# Mangled names (Itanium C++ ABI, 5.1): what stands before the first source name of a nested or plain name.
+# Mangled names (Itanium C++ ABI, 5.1): what is before the first source name of a nested or plain name.
 OUTERMOST = re.compile(
     r"_Z(?:T[VTISHW]|GV|GR|Th?n?\d+_)?(?:L)?(?P<nested>N[rVK]*[RO]?)?(?:(?P<std>S[tabsiod])|(?P<length>\d+))"
 )
@@ -33,7 +33,7 @@ OBJECT = re.compile(r"_Z(?:T[VTIS]|GV)")
 
 @dataclass(frozen=True)
 class Library:
-    """The dynamic symbols of one shared library, as its file states them.
+    """The dynamic symbols of one shared library, as in its file.
 
     `undefined` are the names it cannot do without (weak ones are left out), `opened` the whole strings in it that
     look like a library's name.

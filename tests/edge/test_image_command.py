@@ -229,7 +229,7 @@ def test_verify_expects_the_manifest_of_the_base_that_the_image_names(
     def removed(container: str, *, force: bool) -> None:
         gone.append(f"{container} {force}")
 
-    def no_run(_context: object, _engine: object, request: VerifyRequest, *_more: object) -> Verified:
+    def no_run(request: VerifyRequest, *_more: object) -> Verified:
         asked.append(request.manifest_sha256)
         return Verified({"checks": []}, 0, reused=False)
 
@@ -241,7 +241,8 @@ def test_verify_expects_the_manifest_of_the_base_that_the_image_names(
         monkeypatch.setattr(verify_command, "docker_client", lambda _engine: client)
         image.small("verify", "stack", "--json")
 
-    monkeypatch.setattr(verify_command, "find_engine", lambda *_args, **_more: None)
+    engine = SimpleNamespace(client_env=lambda env: env)
+    monkeypatch.setattr(verify_command, "find_engine", lambda *_args, **_more: engine)
     monkeypatch.setattr("cannery.verify.io.run.verify", no_run)
     first, second = image.references
     for reference in (first, second, f"{second}@sha256:{'1' * 64}", f"{second}@sha256:{'2' * 64}", "other.example/x:1"):

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PYTHONS = [f"3.{minor}" for minor in range(8, 15)]
-# What stands beside a row that says nothing of it: any target will do.
+# What is beside a row that says nothing of it: any target will do.
 ANY_CANN, ANY_PYTHON = "8.5.0", "3.11"
 HOST = {CANN, PYTHON, DRIVER}
 

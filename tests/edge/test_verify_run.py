@@ -20,7 +20,7 @@ from cannery.host.npus import HostNpus
 from cannery.util.io import patience as patience_module
 from cannery.util.io.patience import patience
 from cannery.verify.io import run as module
-from cannery.verify.io.run import VerifyRequest, has_passed, script_digest, verify
+from cannery.verify.io.run import Runner, Verified, VerifyRequest, has_passed, script_digest
 from cannery.vocab import Arch
 
 if TYPE_CHECKING:
@@ -68,47 +68,55 @@ def context(tmp_path: Path) -> Context:
     return Context(tmp_path, tmp_path / "cache", {"PATH": "/usr/bin:/bin"}, Arch.AMD64, is_terminal=False)
 
 
+def verify(
+    context: Context, engine: Engine, request: VerifyRequest, host: HostNpus = BARE, checks: list[Any] | None = None
+) -> Verified:
+    """Run, and collect the checks that were reported as they ended."""
+    runner = Runner(engine, context.env, ACCESS, host, context.cache, context.say)
+    return module.verify(request, runner, (checks if checks is not None else []).append)
+
+
 def test_a_fresh_run_is_without_network_and_removed_at_its_end(context: Context, docker: Docker) -> None:
-    found = verify(context, docker.engine, REQUEST, ACCESS, BARE)
+    found = verify(context, docker.engine, REQUEST)
     assert (found.report, found.status, found.reused) == (REPORT, 0, False)
     (call,) = docker.calls
     assert call.startswith(f"run --network none --label {LABEL}={owner()} --rm --init -i --name cannery-verify-")
-    assert call.endswith(" --shm-size 2g stack:tag /opt/venv/bin/python /opt/cannery/verify.py --json")
+    assert call.endswith(" --shm-size 2g stack:tag /opt/venv/bin/python /opt/cannery/verify.py --json --stream")
     assert "--device" not in call
 
 
 def test_the_platform_of_a_foreign_image_is_named(context: Context, docker: Docker) -> None:
-    verify(context, docker.engine, replace(REQUEST, arch=Arch.ARM64), ACCESS, BARE)
-    verify(context, docker.engine, replace(REQUEST, again=True), ACCESS, BARE)
+    verify(context, docker.engine, replace(REQUEST, arch=Arch.ARM64))
+    verify(context, docker.engine, replace(REQUEST, again=True))
     assert ["--platform linux/arm64 " in call for call in docker.calls] == [True, False]
 
 
 def test_no_two_runs_give_a_container_the_same_name(context: Context, docker: Docker) -> None:
     for _ in range(2):  # of one pid, as the first process of every CI container has
-        verify(context, docker.engine, replace(REQUEST, again=True), ACCESS, BARE)
+        verify(context, docker.engine, replace(REQUEST, again=True))
     words = [call.split() for call in docker.calls]
     assert len({call[call.index("--name") + 1] for call in words}) == 2
 
 
 def test_npus_of_the_host_come_in_with_the_flags_of_run(context: Context, docker: Docker) -> None:
-    verify(context, docker.engine, REQUEST, ACCESS, NPUS)
+    verify(context, docker.engine, REQUEST, NPUS)
     assert "--device /dev/davinci0 --device /dev/davinci_manager" in docker.calls[0]
 
 
 def test_a_host_with_half_a_driver_cannot(context: Context, docker: Docker) -> None:
     with pytest.raises(UnableError, match="hisi_hdc"):
-        verify(context, docker.engine, REQUEST, ACCESS, HostNpus(NPUS.nodes - {"/dev/hisi_hdc"}, frozenset()))
+        verify(context, docker.engine, REQUEST, HostNpus(NPUS.nodes - {"/dev/hisi_hdc"}, frozenset()))
 
 
 def test_levels_and_require_npu_reach_the_script(context: Context, docker: Docker) -> None:
     request = replace(REQUEST, levels=("static", "import"), require_npu=True)
-    verify(context, docker.engine, request, ACCESS, BARE)
-    assert docker.calls[0].endswith("--json --level static --level import --require-npu")
+    verify(context, docker.engine, request)
+    assert docker.calls[0].endswith("--json --stream --level static --level import --require-npu")
 
 
 def test_a_pass_is_remembered_for_the_same_image_script_options_and_host(context: Context, docker: Docker) -> None:
-    verify(context, docker.engine, REQUEST, ACCESS, BARE)
-    found = verify(context, docker.engine, replace(REQUEST, image="stack:other-name"), ACCESS, BARE)
+    verify(context, docker.engine, REQUEST)
+    found = verify(context, docker.engine, replace(REQUEST, image="stack:other-name"))
     assert (found.report, found.status, found.reused) == (REPORT, 0, True)
     assert len(docker.calls) == 1
 
@@ -124,8 +132,8 @@ def test_a_pass_is_remembered_for_the_same_image_script_options_and_host(context
     ],
 )
 def test_anything_else_runs_again(context: Context, docker: Docker, request_: VerifyRequest) -> None:
-    verify(context, docker.engine, REQUEST, ACCESS, BARE)
-    assert not verify(context, docker.engine, request_, ACCESS, BARE).reused
+    verify(context, docker.engine, REQUEST)
+    assert not verify(context, docker.engine, request_).reused
     assert len(docker.calls) == 2
 
 
@@ -140,16 +148,16 @@ def test_the_digest_of_the_script_covers_its_modules_and_nothing_else() -> None:
 
 
 def test_a_host_that_has_got_npus_runs_again(context: Context, docker: Docker) -> None:
-    verify(context, docker.engine, REQUEST, ACCESS, BARE)
-    assert not verify(context, docker.engine, REQUEST, ACCESS, NPUS).reused
+    verify(context, docker.engine, REQUEST)
+    assert not verify(context, docker.engine, REQUEST, NPUS).reused
 
 
 @pytest.mark.parametrize("status", [1, 3])
 def test_what_did_not_pass_is_not_remembered(context: Context, docker: Docker, status: int) -> None:
     docker.answers({**REPORT, "result": "failed"}, status)
-    assert verify(context, docker.engine, REQUEST, ACCESS, BARE).status == status
+    assert verify(context, docker.engine, REQUEST).status == status
     docker.answers(REPORT, 0)
-    assert not verify(context, docker.engine, REQUEST, ACCESS, BARE).reused
+    assert not verify(context, docker.engine, REQUEST).reused
 
 
 MANIFEST = "f" * 64
@@ -161,7 +169,7 @@ def passed(context: Context, image: str = REQUEST.image_id, manifest: str = MANI
 
 def test_a_pass_of_all_levels_with_the_manifest_is_proof_for_that_image(context: Context, docker: Docker) -> None:
     assert not passed(context)
-    verify(context, docker.engine, replace(REQUEST, manifest_sha256=MANIFEST), ACCESS, BARE)
+    verify(context, docker.engine, replace(REQUEST, manifest_sha256=MANIFEST))
     assert passed(context)
     assert not passed(context, manifest="0" * 64)
     assert not passed(context, "sha256:" + "cd" * 32)
@@ -169,18 +177,18 @@ def test_a_pass_of_all_levels_with_the_manifest_is_proof_for_that_image(context:
 
 @pytest.mark.parametrize("changes", [{"levels": ("static",)}, {"manifest_sha256": ""}])
 def test_a_pass_of_less_is_no_proof(context: Context, docker: Docker, changes: dict[str, Any]) -> None:
-    verify(context, docker.engine, replace(REQUEST, **{"manifest_sha256": MANIFEST, **changes}), ACCESS, BARE)
+    verify(context, docker.engine, replace(REQUEST, **{"manifest_sha256": MANIFEST, **changes}))
     assert not passed(context)
 
 
 def test_a_pass_that_is_remembered_tells_only_the_report(context: Context, docker: Docker) -> None:
     request = replace(REQUEST, manifest_sha256=MANIFEST)
-    verify(context, docker.engine, request, ACCESS, BARE)
-    assert verify(context, docker.engine, request, ACCESS, BARE).report == REPORT
+    verify(context, docker.engine, request)
+    assert verify(context, docker.engine, request).report == REPORT
     (store,) = (context.cache / "verified").iterdir()
     store.write_text(json.dumps(REPORT))  # as it was stored once
     assert not passed(context)
-    assert not verify(context, docker.engine, request, ACCESS, BARE).reused
+    assert not verify(context, docker.engine, request).reused
     assert passed(context)
     store.write_text(json.dumps({**REPORT, "asked": {"levels": [], "manifest_sha256": MANIFEST}})[:-9])
     assert not passed(context)
@@ -188,16 +196,16 @@ def test_a_pass_that_is_remembered_tells_only_the_report(context: Context, docke
 
 @pytest.mark.parametrize(("status", "stays"), [(1, False), (3, True)])
 def test_a_failure_takes_the_proof_away(context: Context, docker: Docker, status: int, stays: bool) -> None:
-    verify(context, docker.engine, replace(REQUEST, manifest_sha256=MANIFEST), ACCESS, BARE)
+    verify(context, docker.engine, replace(REQUEST, manifest_sha256=MANIFEST))
     docker.answers({**REPORT, "result": "failed"}, status)
-    verify(context, docker.engine, replace(REQUEST, again=True), ACCESS, NPUS)
+    verify(context, docker.engine, replace(REQUEST, again=True), NPUS)
     assert passed(context) is stays
 
 
 def test_no_report_is_a_failure_with_the_last_lines_and_the_command(context: Context, docker: Docker) -> None:
     docker.answers("", 127, error="no such file: /opt/venv/bin/python")
     with pytest.raises(VerifyFailedError) as caught:
-        verify(context, docker.engine, REQUEST, ACCESS, BARE)
+        verify(context, docker.engine, REQUEST)
     assert "status 127" in caught.value.what
     assert "no such file" in caught.value.what
     assert caught.value.where == "stack:tag"
@@ -205,19 +213,53 @@ def test_no_report_is_a_failure_with_the_last_lines_and_the_command(context: Con
 
 
 def test_an_interrupt_removes_the_container(context: Context, docker: Docker, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = module.run
+    def interrupted(*_words: object) -> None:
+        raise KeyboardInterrupt
 
-    def interrupted(args: tuple[str, ...], **more: object) -> object:
-        if "run" in args:
-            raise KeyboardInterrupt
-        return real(args, **more)
-
-    monkeypatch.setattr(module, "run", interrupted)
+    monkeypatch.setattr(module, "run_streamed", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        verify(context, docker.engine, REQUEST, ACCESS, BARE)
+        verify(context, docker.engine, REQUEST)
     (call,) = docker.calls
     assert call.startswith("rm --force cannery-verify-")
     assert not (context.cache / "verified").exists()
+
+
+CHECKS = [
+    {"id": "static.env", "level": "static", "status": "failed", "message": "no", "details": []},
+    {"id": "static.user", "level": "static", "status": "passed", "message": "yes", "details": []},
+]
+
+
+def test_each_check_is_reported_as_it_ends(context: Context, docker: Docker) -> None:
+    lines = "\n".join(json.dumps(check) for check in CHECKS)
+    docker.answers({**REPORT, "checks": CHECKS}, 1, error=f"WARNING: a platform\n{lines}")
+    # The script goes on only when its first check was reported.
+    text = docker.program.read_text().replace(
+        "exit 1", f"until [ -e '{docker.notes}.seen' ]; do sleep 0.05; done\nexit 1"
+    )
+    docker.program.write_text(text)
+    seen: list[Any] = []
+    runner = Runner(docker.engine, context.env, ACCESS, BARE, context.cache, context.say)
+
+    def note(check: dict[str, Any]) -> None:
+        seen.append(check)
+        docker.notes.with_name("calls.seen").touch()
+
+    found = module.verify(REQUEST, runner, note)
+    assert (seen, found.status, found.report["checks"]) == (CHECKS, 1, CHECKS)
+
+
+def test_an_image_whose_script_does_not_stream_is_verified_too(context: Context, docker: Docker) -> None:
+    docker.program.write_text(
+        "#!/bin/sh\n"
+        f"echo \"$@\" >> '{docker.notes}'\n"
+        "case \"$*\" in *--stream*) echo 'error: unrecognized arguments: --stream' >&2; exit 2;; esac\n"
+        f"echo '{json.dumps({**REPORT, 'checks': CHECKS})}'\nexit 1\n"
+    )
+    seen: list[Any] = []
+    assert verify(context, docker.engine, REQUEST, checks=seen).status == 1
+    assert seen == CHECKS
+    assert ["--stream" in call for call in docker.calls] == [True, False]
 
 
 def test_what_a_host_has(tmp_path: Path) -> None:
@@ -239,10 +281,10 @@ def test_a_bare_host_has_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("left", ["", "{}", "[1]", '{"result": "failed", "counts": {}}'])
 def test_a_cut_off_memory_is_no_memory(context: Context, docker: Docker, left: str) -> None:
-    verify(context, docker.engine, REQUEST, ACCESS, BARE)
+    verify(context, docker.engine, REQUEST)
     (stored,) = (context.cache / "verified").iterdir()
     stored.write_text(left)
-    again = verify(context, docker.engine, REQUEST, ACCESS, BARE)
+    again = verify(context, docker.engine, REQUEST)
     assert (again.report, again.reused) == (REPORT, False)
 
 
@@ -250,11 +292,11 @@ def test_an_engine_that_cannot_start_the_container_is_no_failed_verify(context: 
     said = "docker: error gathering device information\nSee 'docker run --help'."
     docker.program.write_text(f"#!/bin/sh\ncat >&2 <<'END'\n{said}\nEND\nexit 125\n")
     with pytest.raises(UnableError, match="gathering device information"):
-        verify(context, docker.engine, REQUEST, ACCESS, BARE)
+        verify(context, docker.engine, REQUEST)
 
 
 def test_the_manifest_must_be_the_plan_s(context: Context, docker: Docker) -> None:
-    verify(context, docker.engine, replace(REQUEST, manifest_sha256="ab" * 32), ACCESS, BARE)
+    verify(context, docker.engine, replace(REQUEST, manifest_sha256="ab" * 32))
     assert docker.calls[0].endswith(f"--manifest-sha256 {'ab' * 32}")
 
 
@@ -269,6 +311,6 @@ def test_a_verify_that_takes_long_says_so_now_and_then(
     assert patience_module.EVERY == 30.0
     monkeypatch.setattr(module, "patience", functools.partial(patience, every=every))
     docker.program.write_text(docker.program.read_text().replace("cat <<", "sleep 0.4\ncat <<"))
-    assert verify(context, docker.engine, REQUEST, ACCESS, BARE).status == 0
+    assert verify(context, docker.engine, REQUEST).status == 0
     said = [line for line in capsys.readouterr().err.splitlines() if line == "verifying: 0 s so far"]
     assert len(said) in (range(2, 9) if every < 1 else range(1))

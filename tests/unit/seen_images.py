@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import factories
 
-from cannery.against.seen import Seen
+from cannery.against.image import Files
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,12 +49,6 @@ def origin(name: str, version: str, **value: object) -> dict[str, str]:
     return {f"{SITE}/{name}-{version}.dist-info/direct_url.json": json.dumps(value)}
 
 
-def git_tree(path: str, commit: str, url: str = "") -> dict[str, str]:
-    """The .git files of a working tree whose HEAD is a commit."""
-    config = f'[remote "origin"]\n\turl = {url}\n\tfetch = +refs/heads/*\n' if url else ""
-    return {f"{path}/.git/HEAD": f"{commit}\n", f"{path}/.git/config": config}
-
-
 def system(cann: str = "8.5.0") -> dict[str, str]:
     """The files below Python: CANN's version and the OS's name."""
     return {
@@ -63,7 +57,7 @@ def system(cann: str = "8.5.0") -> dict[str, str]:
     }
 
 
-def seen(packages: Mapping[str, str] = STACK, texts: Mapping[str, str] | None = None, **changes: object) -> Seen:
+def seen(packages: Mapping[str, str] = STACK, texts: Mapping[str, str] | None = None, **changes: object) -> Files:
     """An image that equals the profile `stack` of `factories`, where nothing is changed."""
     value = {
         "arch": "amd64",
@@ -72,7 +66,7 @@ def seen(packages: Mapping[str, str] = STACK, texts: Mapping[str, str] | None = 
         "links": {"/etc/os-release": "../usr/lib/os-release", JEMALLOC: "/usr/lib/x86_64/libjemalloc.so.2"},
         "present": frozenset({"/usr/lib/x86_64/libjemalloc.so.2"}),
     }
-    return Seen(**{**value, **changes})
+    return Files(**{**value, **changes})
 
 
 def bases() -> Catalog:

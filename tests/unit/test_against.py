@@ -1,4 +1,4 @@
-"""An image against profiles: what differs, by weight, how far it is, and what is said of it."""
+"""An image against itself and against profiles: what differs, by weight, how far it is, and the report."""
 
 from __future__ import annotations
 
@@ -11,22 +11,21 @@ import factories
 import jsonschema
 import pytest
 from factories import ENGINE, KERNELS, PLUGIN, package
-from seen_images import ENV, HOME, SITE, STACK, bases, git_tree, metadata, origin, seen, system
+from seen_images import ENV, HOME, SITE, STACK, bases, metadata, origin, seen, system
 
-from cannery.against.compare import Comparison, compare, nearest
-from cannery.against.difference import Difference, Kind
-from cannery.against.expected import Expected, asked_files, expected
-from cannery.against.facts import take_inventory
-from cannery.against.packages import is_equal
+from cannery.against.compare import Comparison, Difference, Kind, compare, is_equal, nearest
+from cannery.against.expected import Expected, expected
+from cannery.against.image import read_facts
 from cannery.against.report import report_lines, report_value
-from cannery.catalog.component import Component, Import
+from cannery.catalog.compatibility import Compatibility
+from cannery.catalog.component import Import
 from cannery.recipe.recipe import Options
 from cannery.vocab import Install
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from cannery.against.seen import Seen
+    from cannery.against.image import Files
     from cannery.recipe.recipe import Recipe
 
 SCHEMA = json.loads((Path(__file__).resolve().parent.parent.parent / "docs/against-report.schema.json").read_text())
@@ -38,8 +37,8 @@ def want(options: Options | None = None) -> Expected:
     return expected(recipe, factories.lock(recipe), factories.catalog())
 
 
-def against(one: Seen, wanted: Expected | None = None) -> Comparison:
-    return compare(wanted or want(), take_inventory(one, bases().bases))
+def against(one: Files, wanted: Expected | None = None) -> Comparison:
+    return compare(wanted or want(), read_facts(one, bases().bases))
 
 
 def told(found: Comparison, *, notes: bool = False) -> list[tuple[Kind, str, str, str]]:
@@ -62,6 +61,7 @@ def test_what_breaks_first_comes_first() -> None:
     del packages["sympy"]
     found = against(seen(packages, env={**ENV, "RAY_OPTIONS": ""}))
     assert told(found) == [
+        (Kind.UNFIT, "torch-npu 2.9.0", "torch 2.9.0", "torch 2.8.0"),
         (Kind.BREAKS, "torch", "2.9.0+cpu", "2.8.0"),
         (Kind.MISSING, "sympy", "1.14.0", ""),
         (Kind.VERSION, "ray", "2.50.0", "2.49.0"),
@@ -115,8 +115,6 @@ def test_another_cann_and_python() -> None:
         (Kind.BREAKS, "CANN", "8.5.0", "8.3.rc1"),
         (Kind.BREAKS, "Python", "3.11", "3.10"),
     ]
-    notes = [one.subject for one in found.differences if one.kind is Kind.NOTE]
-    assert notes == ["another toolkit", "another Python"]
 
 
 def test_nothing_there_at_all() -> None:
@@ -142,19 +140,74 @@ def test_preloaded_libraries() -> None:
     elsewhere = "/usr/lib/x86_64/libjemalloc.so.2"
     assert against(seen(env={**ENV, "LD_PRELOAD": elsewhere})).differences == ()
     gone = against(seen(env={**ENV, "LD_PRELOAD": "/gone/libjemalloc.so.2"}))
-    assert told(gone) == [(Kind.ENVIRONMENT, "LD_PRELOAD", "a library that is there", "/gone/libjemalloc.so.2")]
+    assert told(gone) == [(Kind.ENVIRONMENT, "LD_PRELOAD", "an existing library", "/gone/libjemalloc.so.2")]
     none = against(seen(env={**ENV, "LD_PRELOAD": ""}))
-    assert told(none) == [
-        (Kind.ENVIRONMENT, "LD_PRELOAD", "/usr/local/lib/libjemalloc.so.2", "not in ENV; the library is there")
-    ]
+    assert told(none) == [(Kind.ENVIRONMENT, "LD_PRELOAD", "/usr/local/lib/libjemalloc.so.2", "")]
 
 
-def test_leftovers_do_not_make_it_another_image() -> None:
-    found = against(seen(env={**ENV, "http_proxy": "http://p"}))
+def test_a_proxy_in_env_does_not_make_it_another_image() -> None:
+    found = against(seen(env={**ENV, "http_proxy": "http://u:secret@p", "HTTPS_PROXY": "x", "ALL_PROXY": ""}))
     assert found.is_equal
-    assert told(found, notes=True) == [
-        (Kind.LEFTOVER, "proxy settings in ENV: http_proxy", "", "they hold in every container of it")
+    assert told(found, notes=True) == [(Kind.LEFTOVER, "proxy settings in ENV", "", "HTTPS_PROXY, http_proxy")]
+
+
+# The image against itself.
+
+
+def requiring(name: str, version: str, *requirements: str) -> dict[str, str]:
+    fields = "".join(f"Requires-Dist: {text}\n" for text in requirements)
+    return {f"{SITE}/{name}-{version}.dist-info/METADATA": f"Name: {name}\nVersion: {version}\n{fields}"}
+
+
+def unfit(found: Comparison) -> list[tuple[str, str, str]]:
+    return [(d.subject, d.wanted, d.found) for d in found.differences if d.kind is Kind.UNFIT]
+
+
+def rows(*found: dict[str, object]) -> Compatibility:
+    source = {"what": "a table", "rank": "table", "date": "2026-11-01"}
+    return Compatibility.model_validate({"sources": {"t": source}, "rows": [{**row, "source": "t"} for row in found]})
+
+
+def test_what_the_table_rules_out_comes_first() -> None:
+    table = rows(
+        {"of": "torch-npu==2.8.0.post2", "fits": {"torch": "2.8.0", "cann": "8.5.0"}},
+        {"of": "torchvision==0.23.0", "fits": {"torch": "2.8.0"}},
+    )
+    packages = {"torch": "2.7.1", "torchvision": "0.23.0", "torch_npu": "2.8.0.post2"}
+    found = against(seen(packages), replace(want(), table=table))
+    assert [one.kind for one in found.differences[:2]] == [Kind.UNFIT, Kind.UNFIT]
+    assert unfit(found) == [
+        ("torch-npu 2.8.0.post2", "torch 2.8.0", "torch 2.7.1"),
+        ("torchvision 0.23.0", "torch 2.8.0", "torch 2.7.1"),
     ]
+
+
+def test_a_torch_npu_of_another_number_than_torch_without_any_row() -> None:
+    found = against(seen(changed(torch="2.8.0", torch_npu="2.9.0.post9")), replace(want(), table=rows(
+        {"of": "ray==1", "fits": {"python": "3.11"}})))  # fmt: skip
+    assert unfit(found) == [("torch-npu 2.9.0.post9", "torch 2.9.0", "torch 2.8.0")]
+
+
+def test_one_row_that_holds_is_enough_and_a_cann_is_a_note() -> None:
+    table = rows(
+        {"of": "torch-npu==2.9.0", "fits": {"torch": "2.9.0", "cann": "8.3.rc1"}},
+        {"of": "numpy==2.2.0", "fits": {"ray": "2.49.0", "cann": "8.3.rc1"}},
+        {"of": "numpy==2.2.0", "fits": {"ray": "2.50.0", "cann": "8.5.0"}},
+    )
+    found = against(seen(changed(torch_npu="2.9.0+x", numpy="2.2.0")), replace(want(), table=table))
+    assert unfit(found) == []
+    found = against(seen(changed(torch_npu="2.9.0.post1")), replace(want(), table=rows(
+        {"of": "torch-npu==2.9.0.post1", "fits": {"cann": "8.3.rc1"}})))  # fmt: skip
+    assert [(d.kind, d.found) for d in found.differences if d.wanted == "CANN 8.3.rc1"] == [(Kind.NOTE, "CANN 8.5.0")]
+
+
+def test_what_the_metadata_of_packages_rules_out() -> None:
+    texts = {
+        **requiring("mine", "1.0", "torch==2.8.0", "ray>=2", "absent>=1", "numpy<1; python_version<'3'", "no name"),
+        **requiring("torch", "2.9.0+cpu", "sympy>99"),  # a pair that is the profile's own
+    }
+    found = against(seen(changed(mine="1.0"), texts))
+    assert unfit(found) == [("mine 1.0", "torch ==2.8.0", "torch 2.9.0+cpu")]
 
 
 # Sources.
@@ -174,41 +227,38 @@ def sources(texts: Mapping[str, str], packages: Mapping[str, str] = SOURCES, **c
 
 EXACT = {
     **origin("engine", "0.11.0", url="https://g.example/engine", vcs_info={"commit_id": ENGINE}),
-    **origin("plugin", "1.0", url="file:///src/plugin", dir_info={"editable": True}),
-    **git_tree("/src/plugin", PLUGIN),
-    **origin("kernels", "1.2.0", url="file:///w/k", dir_info={}),
-    **git_tree("/w/k", KERNELS, "git@g.example:made-up/kernels.git"),
+    **origin("plugin", "1.0", url="https://g.example/plugin", vcs_info={"commit_id": PLUGIN}),
+    **origin("kernels", "1.2.0", url="https://g.example/kernels", vcs_info={"commit_id": KERNELS}),
 }
 
 
-def test_sources_by_metadata_and_by_the_trees_they_were_installed_from() -> None:
+def test_sources_by_the_commit_in_their_metadata() -> None:
     found = sources(EXACT)
     assert (found.differences, found.sources, found.distance) == ((), (3, 3), 0.0)
 
 
 def test_a_source_at_another_commit() -> None:
-    old = {**EXACT, **git_tree("/src/plugin", ENGINE)}
+    old = {**EXACT, **origin("plugin", "1.0", url="https://g.example/plugin", vcs_info={"commit_id": ENGINE})}
     found = sources(old)
     assert found.sources == (2, 3)
-    assert told(found) == [
-        (Kind.SOURCE, "plugin", f"{PLUGIN[:12]} (1.0)", f"1.0, {ENGINE[:12]} by HEAD of /src/plugin")
-    ]
+    assert told(found) == [(Kind.SOURCE, "plugin", f"{PLUGIN[:12]} (1.0)", f"{ENGINE[:12]} (1.0)")]
     assert 0 < found.distance < 0.5
-
-
-def test_a_known_other_commit_is_named_by_its_version() -> None:
-    other = origin("engine", "0.10.0", url="https://g.example/engine", vcs_info={"commit_id": factories.ENGINE_OLD})
-    found = sources({**EXACT, **other}, {**SOURCES, "engine": "0.10.0"})
-    (difference,) = [one for one in found.differences if one.subject == "engine"]
-    assert difference.note == "version 0.10.0 of an unknown day"
 
 
 def test_a_version_that_fits_without_a_commit_is_a_note() -> None:
     found = sources({})
     assert found.is_equal
-    assert [(d.kind, d.subject, d.note) for d in found.differences] == [
-        (Kind.NOTE, name, "nothing in the image tells the commit") for name in ("engine", "kernels", "plugin")
+    assert [(d.kind, d.subject) for d in found.differences] == [
+        (Kind.NOTE, name) for name in ("engine", "kernels", "plugin")
     ]
+
+
+def test_a_source_of_the_profile_fits_the_rest_of_the_profile() -> None:
+    """Overrides decide what is beside a source, whatever its metadata asks for."""
+    texts = {**EXACT, **requiring("engine", "0.11.0", "torch==1.0")}
+    assert sources(texts).differences == ()
+    other = origin("engine", "0.11.0", url="https://g.example/engine", vcs_info={"commit_id": PLUGIN})
+    assert unfit(sources({**texts, **other})) == [("engine 0.11.0", "torch ==1.0", "torch 2.9.0")]
 
 
 def test_the_commit_in_a_version_decides() -> None:
@@ -222,57 +272,34 @@ def test_a_missing_source() -> None:
     packages = {name: version for name, version in SOURCES.items() if name != "engine"}
     found = sources(EXACT, packages)
     assert told(found) == [(Kind.SOURCE, "engine", f"{ENGINE[:12]} (0.11.0)", "")]
-    assert found.differences[0].note == "nor a tree of made-up/engine"
 
 
-def test_a_clone_beside_an_installed_package_says_nothing_of_it() -> None:
-    found = sources({**EXACT, **git_tree("/w/engine", PLUGIN), **origin("engine", "0.11.0")})
-    assert found.is_equal
-    assert [(d.subject, d.found) for d in found.differences] == [("engine", "0.11.0")]
-
-
-def tree_of_engine(texts: Mapping[str, str], packages: Mapping[str, str]) -> Comparison:
-    """An image against a profile that wants the whole tree of `engine`."""
+def test_a_tree_on_pythonpath_cannot_be_seen_but_by_the_manifest() -> None:
     components = factories.source_components()
-    imports = (Import(module="engine.core"),)
-    whole = components["engine"].model_copy(update={"install": Install.TREE, "imports": imports})
-    assert asked_files([whole]) == (("engine/core/__init__.py",), ())
+    whole = components["engine"].model_copy(
+        update={"install": Install.TREE, "imports": (Import(module="engine.core"),)}
+    )
     data = factories.catalog(components={**factories.components(), **components, "engine": whole})
-    return against(seen(packages, texts), of_sources(factories.source_recipe(found=data)))
-
-
-def test_a_whole_tree_is_wanted_and_there() -> None:
-    tree = git_tree("/w/copy", ENGINE, "https://g.example/made-up/engine")
+    wanted = of_sources(factories.source_recipe(found=data))
     packages = {name: version for name, version in SOURCES.items() if name != "engine"}
-    assert tree_of_engine({**EXACT, **tree}, packages).differences == ()
-    assert told(tree_of_engine({**EXACT, **git_tree("/w/Engine", PLUGIN)}, packages)) == [
-        (Kind.SOURCE, "engine", f"{ENGINE[:12]} (0.11.0)", f"{PLUGIN[:12]} by HEAD of /w/Engine")
+    found = against(seen(packages, EXACT), wanted)
+    assert (found.sources, [(d.kind, d.subject) for d in found.differences]) == ((2, 2), [(Kind.NOTE, "engine")])
+    assert against(seen(packages, {**EXACT, **manifest(ENGINE)}), wanted).sources == (3, 3)
+    assert told(against(seen(packages, {**EXACT, **manifest(PLUGIN)}), wanted)) == [
+        (Kind.SOURCE, "engine", f"{ENGINE[:12]} (0.11.0)", PLUGIN[:12])
     ]
 
 
-def test_a_whole_tree_is_wanted_and_a_copy_without_git_is_there() -> None:
-    packages = {name: version for name, version in SOURCES.items() if name != "engine"}
-    (note,) = tree_of_engine({**EXACT, "/work/engine/core/__init__.py": ""}, packages).differences
-    assert (note.kind, note.subject, note.found) == (Kind.NOTE, "engine", "a tree at /work")
-    (missing,) = tree_of_engine(EXACT, packages).differences
-    assert (missing.kind, missing.found) == (Kind.SOURCE, "")
-
-
-def test_a_whole_tree_is_wanted_and_a_package_is_there() -> None:
-    installed = {f"{SITE}/engine/core/__init__.py": ""}
-    (note,) = tree_of_engine({**EXACT, **installed, "/work/engine/core/__init__.py": ""}, SOURCES).differences
-    assert (note.kind, note.found) == (Kind.NOTE, "a tree at /work")
-    (difference,) = tree_of_engine({**EXACT, **installed}, SOURCES).differences
-    assert (difference.kind, difference.subject) == (Kind.SOURCE, "engine")
-    assert difference.note == f"a package in {SITE}, not the whole tree"
+def manifest(commit: str) -> dict[str, str]:
+    value = {
+        "schema": 1, "profile": "sources", "plan": "0", "target": {}, "patches": [],
+        "sources": [{"component": "engine", "version": "0.11.0", "commit": commit}],
+    }  # fmt: skip
+    return {"/opt/cannery/manifest.json": json.dumps(value)}
 
 
 def test_the_manifest_tells_while_the_version_is_its_own() -> None:
-    manifest = {
-        "schema": 1, "profile": "sources", "plan": "0", "target": {}, "patches": [],
-        "sources": [{"component": "engine", "version": "0.11.0", "commit": ENGINE}],
-    }  # fmt: skip
-    texts = {"/opt/cannery/manifest.json": json.dumps(manifest)}
+    texts = manifest(ENGINE)
     assert [d.subject for d in sources(texts).differences] == ["kernels", "plugin"]
     found = sources(texts, {**SOURCES, "engine": "0.12.0"})
     assert told(found) == [(Kind.SOURCE, "engine", f"{ENGINE[:12]} (0.11.0)", "0.12.0")]
@@ -289,52 +316,7 @@ def test_a_release_stands_in_for_its_commit() -> None:
         of_sources(factories.source_recipe(found=catalog)),
     )
     assert found.is_equal
-    (note,) = found.differences
-    assert (note.subject, note.note) == ("engine", "the release that stands in for it")
-
-
-# Patches.
-
-
-def patched(texts: Mapping[str, str], present: frozenset[str] = frozenset()) -> Comparison:
-    hook = {"name": "hook", "component": "engine", "file": "engine/__init__.py", "imports": "plugin", "when": "npu"}
-    cuda = {"name": "no-kernels", "component": "engine", "file": "engine/k.py", "comments_out": "from . import cuda"}
-    plugin = Component.model_validate(
-        {
-            **factories.source_components()["plugin"].model_dump(exclude_none=True),
-            "patch_sets": {"folder": "plugin/patch", "repos": {"engine": "engine"}},
-            "edits": [{**hook, "reason": "the plugin does nothing else"}, {**cuda, "reason": "no CUDA here"}],
-        }
-    )
-    components = {**factories.components(), **factories.source_components(), "plugin": plugin}
-    assert asked_files(components.values()) == (("engine/__init__.py", "engine/k.py"), ("plugin/patch",))
-    wanted = of_sources(factories.source_recipe(found=factories.catalog(components=components)))
-    return against(seen(SOURCES, {**EXACT, **texts}, present=present | seen().present), wanted)
-
-
-def test_edits_that_are_made_are_no_difference() -> None:
-    made = {
-        f"{SITE}/engine/__init__.py": "X = 1\nif npu:\n    import plugin\n",
-        f"{SITE}/engine/k.py": "# from . import cuda\n",
-    }
-    assert patched(made).differences == ()
-
-
-def test_edits_that_are_not_made() -> None:
-    plain = {f"{SITE}/engine/__init__.py": "import plugins\n", f"{SITE}/engine/k.py": "try:\n    from . import cuda\n"}
-    found = patched(plain)
-    assert told(found) == [
-        (Kind.PATCH, "hook (plugin)", "import plugin", f"not in {SITE}/engine/__init__.py"),
-        (Kind.PATCH, "no-kernels (plugin)", "`from . import cuda` commented out", f"in force in {SITE}/engine/k.py"),
-    ]
-    assert not found.is_equal
-
-
-def test_patches_are_named() -> None:
-    folder = "/src/plugin/plugin/patch/engine/aaaa"
-    found = patched({}, frozenset({f"{folder}/one.patch", f"{folder}/two.patch", "/else/three.patch"}))
-    assert found.is_equal
-    assert [(d.subject, d.found) for d in found.differences] == [("patches of plugin", f"2 in {folder}: one, two")]
+    assert [(d.kind, d.subject) for d in found.differences] == [(Kind.NOTE, "engine")]
 
 
 # The nearest, and what is said.
@@ -347,6 +329,20 @@ def test_the_nearest_profile() -> None:
     assert [one.name for one in found] == ["sources", "stack"]
 
 
+def test_an_engine_that_a_profile_lacks_makes_it_less_near() -> None:
+    """Few packages are the engine's, but they are what the image is for."""
+    image = seen({**STACK, "engine": "0.10.0", "torch": "2.8.0", "torch_npu": "2.8.0"})
+    components = {**factories.components(), **factories.source_components()}
+    catalog = factories.catalog(components=components)
+    recipe = factories.recipe()
+    without = expected(recipe, factories.lock(recipe), catalog)
+    recipe = factories.source_recipe(found=catalog)
+    lock = replace(factories.lock(recipe), packages=(package("torch", "2.9.0"), package("torch-npu", "2.9.0")))
+    found = nearest([against(image, without), against(image, expected(recipe, lock, catalog))])
+    assert [one.name for one in found] == ["sources", "stack"]
+    assert against(seen(), without).distance == 0.0
+
+
 def test_another_version_is_nearer_than_none() -> None:
     gone = {name: version for name, version in STACK.items() if name != "ray"}
     distances = [against(seen(packages)).distance for packages in (STACK, changed(ray="2.49.0"), gone)]
@@ -356,10 +352,12 @@ def test_another_version_is_nearer_than_none() -> None:
 
 def test_the_report_as_lines() -> None:
     one = seen(changed(torch="2.8.0", left="1"), env={**ENV, "http_proxy": "p"})
-    inventory = take_inventory(one, bases().bases)
+    inventory = read_facts(one, bases().bases)
     found = nearest([compare(want(), inventory), compare(of_sources(), inventory)])
     assert list(report_lines("mine:1", inventory, found, {"third": "no lock"})) == [
-        f"mine:1: amd64, ubuntu22.04, Python 3.11 at {HOME}, CANN 8.5.0, 7 distributions",
+        f"mine:1: amd64, ubuntu22.04, Python 3.11 at {HOME}, CANN 8.5.0, 7 packages",
+        "does not fit together:",
+        "  torch-npu 2.9.0: torch 2.8.0, wanted: torch 2.9.0 (a table, 2026-01-01)",
         "profile  distance  packages  sources  CANN          Python",
         "stack    0.15      5 of 6    none     8.5.0, equal  3.11, equal",
         "sources  0.50      1 of 2    0 of 3   8.5.0, equal  3.11, equal",
@@ -367,11 +365,11 @@ def test_the_report_as_lines() -> None:
         "breaks first:",
         "  torch: 2.8.0, wanted: 2.9.0+cpu (named by the profile)",
         "left over:",
-        "  proxy settings in ENV: http_proxy: they hold in every container of it",
-        "beside the profile: 1 packages: left 1",
+        "  proxy settings in ENV: http_proxy (every container gets them)",
+        "not in the profile: 1 packages: left 1",
         (
             "the nearest profile is stack: 5 of 6 packages are equal, CANN is equal, Python is equal; "
-            "differences that matter: 1"
+            "differences that matter: 2"
         ),
     ]
 
@@ -380,7 +378,7 @@ def test_long_lists_are_folded() -> None:
     recipe = factories.recipe()
     many = tuple(package(f"p{number:02}") for number in range(40))
     wanted = expected(recipe, replace(factories.lock(recipe), packages=many), factories.catalog())
-    inventory = take_inventory(seen({f"x{number:02}": "1" for number in range(20)}), bases().bases)
+    inventory = read_facts(seen({f"x{number:02}": "1" for number in range(20)}), bases().bases)
     lines = list(report_lines("mine:1", inventory, [compare(wanted, inventory)], {}))
     assert "  … and 25 more (--json)" in lines
     assert lines[-2].endswith("x11 1 and 8 more")
@@ -388,12 +386,12 @@ def test_long_lists_are_folded() -> None:
 
 
 def test_the_report_as_json() -> None:
-    inventory = take_inventory(seen(changed(torch="2.8.0"), env={**ENV, "http_proxy": "p"}), bases().bases)
+    inventory = read_facts(seen(changed(torch="2.8.0"), env={**ENV, "http_proxy": "p"}), bases().bases)
     found = [compare(want(), inventory)]
     value = report_value("mine:1", "sha256:" + "0" * 64, inventory, found, {"third": "no lock"})
     jsonschema.validate(value, SCHEMA)
     assert (value["profile"], value["equal"], value["image"]["made_by"]) == ("stack", False, None)
-    assert value["differences"][0] == {
+    assert value["differences"][1] == {
         "kind": "breaks",
         "matters": True,
         "subject": "torch",
@@ -401,8 +399,8 @@ def test_the_report_as_json() -> None:
         "found": "2.8.0",
         "note": "named by the profile",
     }
-    assert [(one["kind"], one["matters"]) for one in value["differences"][1:]] == [("leftover", False)]
-    empty = take_inventory(replace(seen({}), texts={}), bases().bases)
+    assert [(one["kind"], one["matters"]) for one in value["differences"][2:]] == [("leftover", False)]
+    empty = read_facts(replace(seen({}), texts={}), bases().bases)
     jsonschema.validate(report_value("m", "sha256:" + "0" * 64, empty, [compare(want(), empty)], {}), SCHEMA)
 
 

@@ -259,7 +259,7 @@ def test_the_activate_script_says_how_to_get_an_environment_that_is_not_there(tm
     command = ["/bin/sh", "-eu", str(ACTIVATE)]
     done = subprocess.run(command, capture_output=True, check=True, env={"PATH": str(tmp_path)}, text=True)
     first, *rest = done.stdout.splitlines()
-    assert "lacks the image's environment" in first
+    assert "does not have the image's environment" in first
     assert "/etc/profile.d/cannery.sh" in first
     assert rest[:2] == [f"  python: {python}", "  version: Python 3.11.14"]
 

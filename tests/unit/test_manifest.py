@@ -31,8 +31,7 @@ from cannery.plan.patched import Patch, PatchedTree, RecordedFile
 from cannery.plan.source_step import LocalTree
 from cannery.recipe.recipe import Options
 from cannery.vocab import Arch
-from verifying.form import form_faults
-from verifying.manifest import FORM
+from verifying.manifest import FORM, form_faults
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -415,5 +415,5 @@ def test_sixteen_processes_at_once_change_no_file_and_one_speaks(trees: Trees) -
 
 
 def test_the_syntax_is_that_of_python_3_10() -> None:
-    for path in (SCRIPT, PLUGIN, *SCRIPT.parent.glob("verifying/*.py")):
+    for path in (SCRIPT, PLUGIN, *SCRIPT.parent.glob("verifying/**/*.py")):
         assert ast.parse(path.read_text(), feature_version=(3, 10)).body

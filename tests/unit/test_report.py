@@ -2,7 +2,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from cannery.commands.table import report_lines, row_lines, summary_line
+import pytest
+
+from cannery.commands.table import row_lines
+from cannery.verify.lines import CheckPrinter, summary_line
 
 
 def check(name: str, level: str, status: str, **more: object) -> dict[str, Any]:
@@ -21,8 +24,30 @@ REPORT = {
 }
 
 
-def test_a_line_a_check_by_level_with_details() -> None:
-    assert list(report_lines(REPORT)) == [
+def printed(*, every: bool, streamed: bool) -> list[str]:
+    lines: list[str] = []
+    printer = CheckPrinter(lines.append, every=every)
+    for one in REPORT["checks"] if streamed else ():
+        printer.check(one)
+    printer.report(REPORT, streamed=streamed)
+    return lines
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+def test_failures_in_full_and_a_line_a_level(*, streamed: bool) -> None:
+    assert printed(every=False, streamed=streamed) == [
+        "  ❌ env: message of env",
+        "       A: has 1, wants 2",
+        "static: 1 passed, 1 failed",
+        "import: 1 passed",
+        "npu: 1 skipped",
+        "failed: 2 passed, 1 failed, 1 skipped; NPU level skipped: no NPU",
+    ]
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+def test_every_check_below_its_level(*, streamed: bool) -> None:
+    assert printed(every=True, streamed=streamed) == [
         "static:",
         "  ✅ wheels: message of wheels",
         "  ❌ env: message of env",
@@ -35,8 +60,10 @@ def test_a_line_a_check_by_level_with_details() -> None:
     ]
 
 
-def test_only_what_is_wanted() -> None:
-    assert list(report_lines(REPORT, only=("failed", "warning")))[:2] == ["static:", "  ❌ env: message of env"]
+def test_a_failure_is_printed_before_the_level_ends() -> None:
+    lines: list[str] = []
+    CheckPrinter(lines.append).check(REPORT["checks"][1])
+    assert lines[0] == "  ❌ env: message of env"
 
 
 def test_a_training_step_that_was_skipped_is_said() -> None:

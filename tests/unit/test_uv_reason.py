@@ -76,7 +76,7 @@ CASES = {
         asks("w", "y", ">=1.1"),
         mine("w"),
     ),
-    # A constraint stands beside what somebody asks, without a verb.
+    # A constraint is beside what somebody asks, without a verb.
     "constraint": (
         asks("transformers", "tokenizers", ">=0.21,<=0.22", at=("<=4.57.0",)),
         asks(BOUND, "tokenizers", "<0.21"),

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def table() -> ModuleType:
-    """The table as a module; it stands beside the tests that need an engine."""
+    """The table as a module; it is beside the tests that need an engine."""
     spec = importlib.util.spec_from_file_location("breakages_table", REPOSITORY / "tests/e2e/breakages.py")
     assert spec is not None
     assert spec.loader is not None

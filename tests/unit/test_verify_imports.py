@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 import pytest
 from data.verify_tree import ASCEND, TOOLKIT, Tree
 
-from verifying import worker
+from verifying import child
 from verifying.checks import check_ids, run_checks
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from verifying.outcome import Outcome
 
 MODULES = {
     "good": "__version__ = '3.1'\nclass inner: value = 5\n",
@@ -56,13 +58,13 @@ def imports(tree: Tree, *names: str, timeout: float = 20.0) -> dict[str, tuple[s
 def children(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Counts the children by their tasks."""
     started: list[int] = []
-    real = worker._one_worker
+    real = child._one_worker
 
-    def counted(image: object, tasks: list[object]) -> object:
+    def counted(image: object, tasks: list[object], *more: object) -> object:
         started.append(len(tasks))
-        return real(image, tasks)
+        return real(image, tasks, *more)
 
-    monkeypatch.setattr(worker, "_one_worker", counted)
+    monkeypatch.setattr(child, "_one_worker", counted)
     return started
 
 
@@ -263,3 +265,21 @@ def test_children_leave_nothing_behind(tree: Tree) -> None:
     imports(tree, "good", "demo")
     assert sorted(str(path) for path in tree.site.rglob("*")) == before
     assert not [name for name in os.listdir(tree.root) if name.startswith("tmp")]  # noqa: PTH208
+
+
+def test_a_good_import_is_reported_before_the_next_one_is_done(tree: Tree) -> None:
+    """The second module waits for a file that the report of the first one makes."""
+    mark = tree.root / "first-was-reported"
+    waiting = "import os, time\nwhile not os.path.exists({!r}): time.sleep(0.01)\n"
+    tree.add("second.py", waiting.format(str(mark)))
+    tree.manifest["checks"]["imports"].append({"module": "second", "component": "c"})
+    ended: list[str] = []
+
+    def tell(outcome: Outcome) -> None:
+        ended.append(outcome.id)
+        mark.touch()
+
+    wanted = ["import.demo", "import.second"]
+    found = run_checks(tree.image(timeout=10), wanted, tell)
+    assert [item.status for item in found] == ["passed", "passed"]
+    assert ended == wanted

@@ -13,7 +13,7 @@ import pytest
 from data.verify_tree import ASCEND, NPU_IDS, REPOSITORY, Tree
 
 import verify
-from verifying import npu, readable
+from verifying import access, npu
 from verifying.checks import check_ids, run_checks
 from verifying.npu import NEEDS
 
@@ -26,7 +26,7 @@ REPORT_SCHEMA = json.loads((REPOSITORY / "docs/verify-report.schema.json").read_
 
 @pytest.fixture
 def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tree:
-    monkeypatch.setattr(readable, "PRIVATE", "/no-such-home/")
+    monkeypatch.setattr(access, "PRIVATE", "/no-such-home/")
     (tmp_path / "image").mkdir()
     return Tree(tmp_path / "image")
 

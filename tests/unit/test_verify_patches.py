@@ -20,11 +20,10 @@ from data.verify_tree import MINOR, REPOSITORY, Tree
 from cannery.patches.functions import in_force
 from cannery.plan.manifest import patch_skips
 from patched import definitions
-from verifying import readable
+from verifying import access
 from verifying.checks import check_ids, run_checks
-from verifying.form import form_faults
-from verifying.in_force import patch_id
-from verifying.manifest import FORM
+from verifying.manifest import FORM, form_faults
+from verifying.patches import patch_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -115,7 +114,7 @@ OLD = module({**FUNCTIONS, "plain": "def plain():\n    return 'as it was'\n"})
 @pytest.fixture
 def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tree:
     """An image with verl as an editable tree, of which one module and one file that is none are patched."""
-    monkeypatch.setattr(readable, "PRIVATE", "/no-such-home/")  # the interpreter of the tests may live below /root
+    monkeypatch.setattr(access, "PRIVATE", "/no-such-home/")  # the interpreter of the tests may live below /root
     (tmp_path / "image").mkdir()
     tree = Tree(tmp_path / "image")
     tree.editable("verl", "0.5.0.dev0", "verl")
@@ -241,7 +240,7 @@ def test_a_compiled_file_of_another_source_fails_both_checks(tree: Tree) -> None
     ]
     (fault,) = said(tree.check(CHECK))
     assert fault.startswith(f"verl.workers: plain of {FILE}, line ")
-    assert fault.endswith("does not run what stands there: its .pyc is of another source")
+    assert fault.endswith("does not run this text: its .pyc is of another source")
 
 
 def test_a_module_that_does_not_import_fails_with_its_first_cause(tree: Tree) -> None:
@@ -282,7 +281,7 @@ def test_a_function_under_a_condition_that_is_not_met_is_a_note(tree: Tree) -> N
     names = {"one": "    def one():\n        return 1\n", "two": "    def two():\n        return 2\n"}
     tree.manifest["patches"] = [patch("workers", row(FILE, None, more, names, "verl.workers"))]
     assert tree.check(CHECK).message == (
-        f"1 functions in use, of {FILE}; verl.workers: two stands under a condition that is not met here"
+        f"1 functions in use, of {FILE}; verl.workers: two is under a condition that is not met here"
     )
     tree.write(FILE, more.replace("return 2", "return 3"))
     (fault,) = said(tree.check(CHECK))
@@ -306,7 +305,7 @@ def test_what_the_file_itself_takes_away_is_a_note_and_a_new_of_an_enum_is_found
     tree.write(FILE, text)
     names = {"one": "def one():\n    return 1\n", "Kind.__new__": make}
     tree.manifest["patches"] = [patch("workers", row(FILE, None, text, names, "verl.workers"))]
-    note = "verl.workers: one is taken away again by the file itself"
+    note = "verl.workers: one is deleted by the file itself"
     assert tree.check(CHECK).message == f"1 functions in use, of {FILE}; {note}"
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from data.verify_tree import MINOR, Tree
 
-from verifying import worker
+from verifying import child
 from verifying.checks import check_ids, run_checks
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def test_what_stands_before_it_in_the_working_folder_fails_with_its_path(
     path.parent.mkdir(parents=True, exist_ok=True)
     path.mkdir() if shadow.endswith("/") else path.touch()
     told = "/workspace/vllm_ascend.py" if shadow.endswith("d.py") else "/workspace/vllm_ascend"
-    assert said(tree) == [f"{NAME}: {told} in the working folder stands before it"]
+    assert said(tree) == [f"{NAME}: {told} in the working folder comes before it"]
 
 
 def test_an_empty_folder_where_children_start_is_taken_for_an_editable_plugin(tree: Tree) -> None:
@@ -159,13 +159,13 @@ def test_a_crash_is_the_plugins_own_and_the_others_go_on(tree: Tree) -> None:
 def test_plugins_share_the_child_of_the_imports(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     plugin(tree)
     started: list[int] = []
-    real = worker._one_worker
+    real = child._one_worker
 
-    def counted(image: object, tasks: list[object]) -> object:
+    def counted(image: object, tasks: list[object], *more: object) -> object:
         started.append(len(tasks))
-        return real(image, tasks)
+        return real(image, tasks, *more)
 
-    monkeypatch.setattr(worker, "_one_worker", counted)
+    monkeypatch.setattr(child, "_one_worker", counted)
     found = list(run_checks(tree.image(), ["import.demo", "import.torch-npu-pair", CHECK]))
     assert [item.status for item in found] == ["passed"] * 3
     assert started == [4]

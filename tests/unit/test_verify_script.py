@@ -62,7 +62,7 @@ def test_a_childs_path_does_not_hold_the_scripts_folder(tree: Tree) -> None:
 
 
 def test_standard_library_only() -> None:
-    files = [FOLDER / "verify.py", FOLDER / "patched.py", *(FOLDER / "verifying").glob("*.py")]
+    files = [FOLDER / "verify.py", FOLDER / "patched.py", *(FOLDER / "verifying").rglob("*.py")]
     imported = set()
     for node in (node for file in files for node in ast.walk(ast.parse(file.read_text()))):
         if isinstance(node, ast.ImportFrom):
@@ -77,9 +77,9 @@ def test_standard_library_only() -> None:
 
 
 def test_a_module_that_others_cannot_read_is_told(tree: Tree) -> None:
-    (tree.root / "opt/cannery/verifying/elf.py").chmod(0o600)
+    (tree.root / "opt/cannery/verifying/loader.py").chmod(0o600)
     found = tree.check("static.readable")
-    assert "/opt/cannery/verifying/elf.py is closed to other users (mode 0600)" in [found.message, *found.details]
+    assert "/opt/cannery/verifying/loader.py is closed to other users (mode 0600)" in [found.message, *found.details]
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "ascii:strict", "utf-8"])
@@ -98,3 +98,13 @@ def test_an_output_that_cannot_take_the_signs_gets_words(tree: Tree, encoding: s
     assert ("na\\xefve.pth" if encoding.startswith("ascii") else "naïve.pth") in out
     done = subprocess.run([*command, "--json"], env=env, capture_output=True, check=False)
     assert "naïve.pth" in json.loads(done.stdout)["checks"][0]["details"][1]
+
+
+def test_a_stream_has_each_check_of_the_report_on_stderr(tree: Tree) -> None:
+    command = [sys.executable, str(tree.root / "opt/cannery/verify.py"), "--root", str(tree.root), "--json"]
+    command += ["--only", "static.files", "--only", "static.denied"]
+    streamed = subprocess.run([*command, "--stream"], capture_output=True, text=True, check=True)
+    plain = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert [json.loads(line) for line in streamed.stderr.splitlines()] == json.loads(streamed.stdout)["checks"]
+    assert len(streamed.stderr.splitlines()) == 2
+    assert (plain.stdout, plain.stderr) == (streamed.stdout, "")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from data.verify_tree import MINOR, SAYS, Tree
 
-from verifying import readable
+from verifying import access
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +23,7 @@ PACKAGE_INFO = "MAJOR = 0\nMINOR = 8\nPATCH = 0\nPRE_RELEASE = ''\n"
 
 @pytest.fixture
 def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tree:
-    monkeypatch.setattr(readable, "PRIVATE", "/no-such-home/")  # the interpreter of the tests may live below /root
+    monkeypatch.setattr(access, "PRIVATE", "/no-such-home/")  # the interpreter of the tests may live below /root
     (tmp_path / "image").mkdir()
     return Tree(tmp_path / "image")
 
@@ -214,7 +214,7 @@ def test_two_megatrons_are_told_with_both_paths_and_versions(tree: Tree) -> None
     tree.install("megatron-core", "0.9.0", {"megatron/core/__init__.py": ""})
     home = "/opt/src/megatron-lm/megatron/core"
     assert tree.failing("static") == {
-        "static.shadow": f"megatron.core: {LIB}/megatron/core (megatron-core 0.9.0) stands beside {home} (megatron-lm "
+        "static.shadow": f"megatron.core: {LIB}/megatron/core (megatron-core 0.9.0) is beside {home} (megatron-lm "
         f"0.12.1); import takes {home}"
     }
 
@@ -225,7 +225,7 @@ def test_a_megatron_that_nobody_installed_states_its_own_version(tree: Tree) -> 
     tree.write("/opt/old/megatron/core/package_info.py", PACKAGE_INFO)
     tree.env["PYTHONPATH"] = f"{tree.root}/opt/old:{tree.env['PYTHONPATH']}"
     assert tree.failing("static") == {
-        "static.shadow": "megatron.core: /opt/old/megatron/core (0.8.0) stands beside "
+        "static.shadow": "megatron.core: /opt/old/megatron/core (0.8.0) is beside "
         "/opt/src/megatron-lm/megatron/core (megatron-lm 0.12.1); import takes /opt/old/megatron/core"
     }
 
@@ -234,7 +234,7 @@ def test_a_copy_that_is_no_namespace_is_told_with_what_import_takes(tree: Tree) 
     tree.tree_on_path("mindspeed", "0.8.0", {"mindspeed/__init__.py": ""})
     tree.tree_on_path("fork", "1", {"mindspeed/__init__.py": ""})
     assert tree.check("static.shadow").message == (
-        "mindspeed: /opt/src/mindspeed/mindspeed (mindspeed 0.8.0) stands beside /opt/src/fork/mindspeed (fork 1); "
+        "mindspeed: /opt/src/mindspeed/mindspeed (mindspeed 0.8.0) is beside /opt/src/fork/mindspeed (fork 1); "
         "import takes /opt/src/fork/mindspeed/__init__.py"
     )
 
@@ -265,7 +265,7 @@ def test_a_folder_of_data_in_a_tree_is_no_module(tree: Tree) -> None:
     tree.write("/workspace/images/b.png")
     assert tree.failing("static") == {}
     tree.write("/workspace/tasks/b.py")
-    assert said(tree, "static.shadow")[0].startswith("tasks: /workspace/tasks (version unknown) stands beside ")
+    assert said(tree, "static.shadow")[0].startswith("tasks: /workspace/tasks (version unknown) is beside ")
 
 
 def test_a_link_from_site_packages_into_a_tree_is_no_stranger(tree: Tree) -> None:
@@ -284,7 +284,7 @@ def test_a_copy_in_site_packages_hides_an_editable_install(tree: Tree, *, finder
     first, second = f"{VERL}/verl (verl-src 0.8.0.dev0)", f"{LIB}/verl (verl 0.7.0)"
     other, home = (second, first) if finder else (first, second)
     assert tree.failing("static") == {
-        "static.shadow": f"verl: {other} stands beside {home}; import takes {LIB}/verl/__init__.py"
+        "static.shadow": f"verl: {other} is beside {home}; import takes {LIB}/verl/__init__.py"
     }
 
 
@@ -303,9 +303,7 @@ def test_a_folder_of_that_name_in_the_working_folder_is_told(tree: Tree, name: s
     tree.write(f"/workspace/{name}")
     tree.cwd = str(tree.root / "workspace")
     (fault,) = said(tree, "static.shadow")
-    wanted = (
-        f"verl: /workspace/{shown} (version unknown) stands beside {VERL}/verl (verl-src 0.8.0.dev0); import takes "
-    )
+    wanted = f"verl: /workspace/{shown} (version unknown) is beside {VERL}/verl (verl-src 0.8.0.dev0); import takes "
     assert fault.startswith(wanted)
     assert fault.removeprefix(wanted).startswith("/workspace/verl")  # the finder comes after sys.path
 

@@ -15,9 +15,9 @@ import pytest
 from data.verify_tree import REPOSITORY, Tree
 
 import verify
-from verifying import npu, readable, scratch, train
+from verifying import access, npu, train
 from verifying.checks import USUAL, check_ids, run_checks
-from verifying.step_log import Step, judged_step, metrics
+from verifying.train import Step, judged_step, metrics
 
 if TYPE_CHECKING:
     from verifying.outcome import Outcome
@@ -39,7 +39,7 @@ sys.exit(int(os.environ.get("FAKE_CODE", "0")))
 
 @pytest.fixture
 def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tree:
-    monkeypatch.setattr(readable, "PRIVATE", "/no-such-home/")
+    monkeypatch.setattr(access, "PRIVATE", "/no-such-home/")
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     (tmp_path / "image").mkdir()
@@ -124,15 +124,15 @@ def test_caches_of_the_children_go_to_the_scratch_folder(tree: Tree, tmp_path: P
     finally:
         subprocess.run(["rm", "-r", str(short)], check=True)
     image = tree.image(scratch=str(tmp_path / ("long" * 10)))  # type: ignore[arg-type]
-    assert "RAY_TMPDIR" not in scratch.outside(image).env
+    assert "RAY_TMPDIR" not in train.outside(image).env
 
 
 def test_ray_counts_enough_and_hccl_has_ports_unless_the_image_says_otherwise(tree: Tree) -> None:
-    env = scratch.outside(tree.image()).env
+    env = train.outside(tree.image()).env
     assert json.loads(env["RAY_OVERRIDE_RESOURCES"]) == {"CPU": 32}  # the NPUs are still counted by ray itself
     assert env["HCCL_HOST_SOCKET_PORT_RANGE"] != env["HCCL_NPU_SOCKET_PORT_RANGE"]
     tree.env["HCCL_NPU_SOCKET_PORT_RANGE"] = "50000-50020"
-    assert scratch.outside(tree.image()).env["HCCL_NPU_SOCKET_PORT_RANGE"] == "50000-50020"
+    assert train.outside(tree.image()).env["HCCL_NPU_SOCKET_PORT_RANGE"] == "50000-50020"
 
 
 @pytest.mark.parametrize(("interfaces", "wanted"), [(("lo",), True), (("lo", "eth0"), False), ((), False)])
@@ -142,7 +142,7 @@ def test_a_container_without_network_is_told_its_own_address(
     for name in interfaces:
         tree.write(f"/sys/class/net/{name}/mtu")
     alone = {"VLLM_HOST_IP": "127.0.0.1", "GLOO_SOCKET_IFNAME": "lo"}
-    assert scratch.alone(tree.image()) == (alone if wanted else {})
+    assert train.alone(tree.image()) == (alone if wanted else {})
 
 
 @pytest.mark.parametrize("stage", ["model", "data", "config"])
@@ -199,8 +199,8 @@ def test_a_stage_without_python_fails(tree: Tree) -> None:
     [
         ("raise SystemExit(3)", "verl ended with code 3 before it was done"),
         ("raise ValueError('bad batch')", "verl ended with code 1 before it was done: ValueError: bad batch"),
-        ("print('done')", "verl ended with code 0, and said no loss of a step"),
-        ("print('step:1 - a/reward:1.0')", "verl ended with code 0, and said no loss of a step"),
+        ("print('done')", "verl ended with code 0, and printed no loss of a step"),
+        ("print('step:1 - a/reward:1.0')", "verl ended with code 0, and printed no loss of a step"),
         ("print('step:1 - actor/pg_loss:nan')", "verl did a step, and actor/pg_loss is nan"),
         ("print('step:1 - actor/pg_loss:0.1 - actor/grad_norm:inf')", "verl did a step, and actor/grad_norm is inf"),
         ("import os; os.kill(os.getpid(), 9)", "verl killed by SIGKILL"),

@@ -37,7 +37,7 @@ TAR_BLOCK = 512
 
 
 class EngineClient(ImageClient, Protocol):
-    """The parts of docker's `DockerClient` used here."""
+    """The parts of docker's `DockerClient` that are used here."""
 
     @property
     def api(self) -> Any: ...  # noqa: ANN401, D102 - docker has no types
@@ -56,7 +56,7 @@ class StandInRequest:
 def ensure_standin(
     request: StandInRequest, *, engine_client: EngineClient, cache: Path, say: Callable[[str], None]
 ) -> str:
-    """Return the image id of the stand-in in the engine, making and loading it when the engine has it not.
+    """Return the image id of the stand-in in the engine, making and loading it when the engine does not have it.
 
     Raises `UnableError` and `NetworkError` as `ensure_rootfs`, and for a wheel that is not the locked one;
     `BuildFailedError` where the engine refuses the image.
@@ -73,7 +73,7 @@ def ensure_standin(
     _load(engine_client, docker_archive(request.spec, rootfs, layer))
     loaded = image_id(engine_client, reference)
     if loaded is None:
-        raise BuildFailedError(f"the engine took {reference} but does not list it")
+        raise BuildFailedError(f"the engine loaded {reference} but does not list it")
     return loaded
 
 
@@ -121,7 +121,7 @@ def _json(value: object) -> bytes:
 
 
 def _load(client: EngineClient, archive: Iterable[bytes]) -> None:
-    """Stream an archive to the engine. An error inside its answer counts as much as a status."""
+    """Stream an archive to the engine. An error in its answer is a failure too."""
     try:
         for message in client.api.load_image(archive, quiet=True) or ():
             if isinstance(message, dict) and "error" in message:
@@ -135,6 +135,6 @@ def _check_engine_space(client: EngineClient, size: int) -> None:
     try:
         root = Path(str(client.info().get("DockerRootDir", "")))
     except (docker.errors.DockerException, requests.RequestException):
-        return  # loading says what is wrong
+        return  # loading reports what is wrong
     if root.is_absolute() and root.is_dir():
         check_space(root, 2 * size)

@@ -1,7 +1,7 @@
 """The Debian system below a stand-in base: made by debootstrap, kept in the cache as a tar, the same for all targets.
 
 Packages are fetched and verified by the host's own apt (`cannery.engine.own.apt`: its mirrors, keys, proxies), and
-handed to debootstrap as a `file:` mirror of exactly these packages. So no wget is wanted, the newest security updates
+handed to debootstrap as a `file:` mirror of exactly these packages. So no wget is needed, the newest security updates
 are in, and debootstrap itself is unpacked in the cache and never installed.
 """
 
@@ -33,18 +33,18 @@ if TYPE_CHECKING:
 # Bytes that packages (130 MB), tree (450 MB) and tar (400 MB) take while they are made, with some room.
 SPACE = 1_500_000_000
 BOOTSTRAP_TIMEOUT = 3600.0  # seconds; the second stage under QEMU takes minutes
-# apt's word for everything marked Essential; usr-is-merged keeps apt from choosing usrmerge, which wants Perl.
+# apt's word for all Essential packages; with usr-is-merged, apt does not choose usrmerge, which needs Perl.
 ESSENTIAL = ("?essential", "usr-is-merged")
 # What the first phase of debootstrap needs beside essential packages: base-files pre-depends on some awk.
 REQUIRED = frozenset({"mawk"})
 # First 20 bytes of an ELF file of each arch, as binfmt_misc writes them.
 MAGIC = {Arch.ARM64: "7f454c460201010000000000000000000200b700", Arch.AMD64: "7f454c4602010100000000000000000002003e00"}
 BINFMT = Path("/proc/sys/fs/binfmt_misc")
-# Compiled anew without times in them: what Debian's scripts compile holds the source's mtime and is not reproducible.
+# Compiled again without times: what Debian's scripts compile has the source's mtime and is not reproducible.
 PYTHON_FOLDERS = ("/usr/lib/python3.11", "/usr/lib/python3", "/usr/share/python3")
 COMPILE = ("-m", "compileall", "-q", "-f", "--invalidation-mode", "unchecked-hash")
-# A mount namespace of its own: what debootstrap mounts is gone with it, however it ends. And no process outlives ours,
-# so that the next run may remove what is left.
+# A mount namespace of its own: it ends with all that debootstrap mounts. No process outlives ours, so that the next
+# run can remove what is left.
 ALONE = ("setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--fork", "--kill-child")
 
 
@@ -56,11 +56,11 @@ def rootfs_key(data: StandIn, arch: Arch) -> str:
 
 
 def ensure_rootfs(data: StandIn, arch: Arch, *, cache: Path, host_arch: Arch, say: Callable[[str], None]) -> Path:
-    """Return the tar of the rootfs below `cache`/rootfs, made when it is not there. Two runs at once share the work.
+    """Return the tar of the rootfs below `cache`/rootfs, made when it is not there. Two runs at once make it once.
 
     Raises `UnableError` where the host cannot make it (no root, no QEMU for a foreign arch, no disk space, not Debian)
-    and `NetworkError` where the mirror does not answer. The tar appears whole or not at all; one that a disk has cut
-    off since is made again.
+    and `NetworkError` where the mirror does not answer. The tar is written whole or not at all; one that is
+    incomplete is made again.
     """
     folder = cache / "rootfs"
     target = folder / f"{rootfs_key(data, arch)}.tar"
@@ -71,7 +71,7 @@ def ensure_rootfs(data: StandIn, arch: Arch, *, cache: Path, host_arch: Arch, sa
         if is_whole(target):
             return target
         if target.exists():
-            say(f"stand-in: {target.name} in the cache is cut off, and made again")
+            say(f"stand-in: {target.name} in the cache is incomplete and is made again")
         _check_host(folder, arch, host_arch)
         for leftover in folder.glob(f".{target.stem}.*"):  # of a run that was killed; the lock is ours
             shutil.rmtree(leftover)
@@ -95,10 +95,10 @@ def ensure_rootfs(data: StandIn, arch: Arch, *, cache: Path, host_arch: Arch, sa
 
 
 def _remove_others(folder: Path) -> None:
-    """Remove what killed runs left of systems that nobody may want again, as those of an older list of packages."""
+    """Remove what killed runs left of other systems, as of an older list of packages."""
     for leftover in folder.glob(".*.*"):
         stem = leftover.name[1:].rpartition(".")[0]
-        with suppress(Timeout), FileLock(folder / f"{stem}.lock", timeout=0):  # held: it is being made
+        with suppress(Timeout), FileLock(folder / f"{stem}.lock", timeout=0):  # a held lock: it is being made
             shutil.rmtree(leftover, ignore_errors=True)
 
 
@@ -112,8 +112,8 @@ def _check_host(folder: Path, arch: Arch, host_arch: Arch) -> None:
 def check_emulation(arch: Arch, host_arch: Arch) -> None:
     """Raise `UnableError` with what to install where this host's kernel cannot run programs of `arch`.
 
-    Cheap, and asked before anything is fetched: making a stand-in base, and every step of a build that runs on the
-    target's platform, needs it. It says nothing of an engine on another machine.
+    Cheap, and called before anything is fetched: making a stand-in base and every step of a build that runs on the
+    target's platform need it. It does not check an engine on another machine.
     """
     if arch is not host_arch and not is_registered(arch):
         raise UnableError(
@@ -157,7 +157,7 @@ def _bootstrap(  # noqa: PLR0913 - the inputs of one run
     options = tree / "etc/dpkg/dpkg.cfg.d/standin"
     options.parent.mkdir(parents=True)
     options.write_text(_dpkg_options(data))
-    # debootstrap will not start without a wget, though a `file:` mirror needs none. This one never fetches anything.
+    # debootstrap does not start without a wget, though a `file:` mirror needs none. This one fetches nothing.
     wget = work / "bin/wget"
     write_atomic(wget, "#!/bin/sh\nexit 1\n", mode=0o755)
     script = work / "tools/usr/share/debootstrap"
@@ -193,7 +193,7 @@ def _bootstrap(  # noqa: PLR0913 - the inputs of one run
 
 @contextmanager
 def _without_spaces(work: Path) -> Iterator[Path]:
-    """Give `work` under a name that debootstrap does not cut: at spaces it does."""
+    """Give `work` under a name without spaces, at which debootstrap would cut it."""
     if not any(map(str.isspace, str(work))):
         yield work
         return
@@ -233,7 +233,9 @@ def _stanza(deb: Path) -> tuple[str, str]:
     try:
         control = run(("dpkg-deb", "-f", deb)).stdout
     except CommandError as error:
-        raise UnableError(f"{deb.name} is no package", where=str(deb), hint="remove the file and run again") from error
+        raise UnableError(
+            f"{deb.name} is not a package", where=str(deb), hint="remove the file and run again"
+        ) from error
     lines = [line for line in control.splitlines() if not line.startswith("Priority:")]
     fields = dict(line.partition(":")[::2] for line in lines if not line.startswith(" "))
     name = fields["Package"].strip()

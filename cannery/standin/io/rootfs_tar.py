@@ -1,6 +1,6 @@
 """A folder that holds a fresh Debian system, as a tar that is the same for the same packages.
 
-What a run leaves behind (logs, caches, lists, backups, the host's name and resolver) stays out; times and the date in
+Logs, caches, lists, backups, and the host's name and resolver are left out; times and the date in
 /etc/shadow are fixed; the mirror's address is gone.
 """
 
@@ -63,11 +63,11 @@ def write_tar(tree: Path, target: Path, data: StandIn) -> None:
             with path.open("rb") as stream:
                 archive.addfile(info, stream)
     with target.open("rb") as written:
-        os.fsync(written.fileno())  # whoever renames it next must not give its name to half of it
+        os.fsync(written.fileno())  # it is renamed next, and must be whole then
 
 
 def is_whole(tar: Path) -> bool:
-    """Whether a tar of `write_tar` is there and goes on to its end. Headers are followed, no content is read."""
+    """Whether a tar of `write_tar` exists and is complete. Only headers are read."""
     try:
         with tarfile.open(tar) as archive:
             for _ in archive:
@@ -108,7 +108,7 @@ def _leads_to_kept(name: str, keep: tuple[str, ...]) -> bool:
 
 
 def _info(name: str, status: os.stat_result, epoch: int) -> tarfile.TarInfo | None:
-    """Header of one entry, or None for what an image does not hold (sockets, devices, contents of emptied folders)."""
+    """Header of one entry, or None for what an image does not have (sockets, devices, contents of emptied folders)."""
     info = tarfile.TarInfo(name)
     info.mtime, info.uid, info.gid = epoch, status.st_uid, status.st_gid
     info.mode = stat.S_IMODE(status.st_mode)

@@ -39,7 +39,7 @@ def wheel_libraries(wheel: Path) -> tuple[Library, ...]:
 
 
 def read_library(name: str, content: bytes) -> Library:
-    """Return what the dynamic section and symbol table of one ELF file say; raises `ELFError` when it is none."""
+    """Return the dynamic section and symbols of one ELF file. Raises `ELFError` for another file."""
     elf = ELFFile(io.BytesIO(content))
     needed: list[str] = []
     soname = ""

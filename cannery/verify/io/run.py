@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import tempfile
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -14,24 +16,26 @@ from cannery.run.container import RunRequest
 from cannery.run.docker import run_command
 from cannery.util.io.files import sha256_bytes, write_atomic
 from cannery.util.io.patience import patience
-from cannery.util.io.process import run
+from cannery.util.io.process import Result, run
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from cannery.catalog.catalog import ChipAccess
     from cannery.catalog.image_user import ImageUser
-    from cannery.context import Context
     from cannery.engine.io.find import Engine
     from cannery.host.npus import HostNpus
+    from cannery.verify.lines import Check
     from cannery.vocab import Arch
 
 SCRIPT = "/opt/cannery/verify.py"
 PYTHON = "/opt/venv/bin/python"
-# What a stored report has beside its own: which levels were asked for, and for which manifest.
+# The option by which the script prints each check on stderr as it ends, and its exit code for an option unknown to it.
+STREAM, WRONG_USE = "--stream", 2
+# The key of a stored report that has the levels and the manifest which were asked for.
 ASKED = "asked"
-# `docker run` ends so when it is the engine that fails: 125 the daemon, 126 and 127 a command that cannot be started.
+# Exit codes of `docker run` when the engine fails: 125 the daemon, 126 and 127 a command that cannot be started.
 DOCKER_S_OWN = frozenset({125, 126, 127})
 
 
@@ -43,11 +47,11 @@ def script_digest(templates: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True)
 class VerifyRequest:
-    """What is to be verified, and how.
+    """What to verify, and how.
 
-    `script_digest` covers the script's modules; `manifest_sha256` is what the manifest in the image must be, so that an
-    image cannot weaken its own proof ("" for an image of another plan); `levels` empty means all but train. `arch` is
-    the image's, `user` whom it runs as, None for root.
+    `script_digest` covers the script's modules; `manifest_sha256` is the digest that the manifest in the image must
+    have, so that an image cannot weaken its own proof ("" for an image of another plan); no `levels` means all but
+    train. `arch` and `user` are the image's; `user` None is root.
     """
 
     image: str
@@ -63,41 +67,58 @@ class VerifyRequest:
 
 
 @dataclass(frozen=True)
+class Runner:
+    """Where the script runs: the engine with its client's environment, and this host's NPUs.
+
+    Results are kept below `cache`; `say` prints that a long run goes on.
+    """
+
+    engine: Engine
+    env: Mapping[str, str]
+    access: ChipAccess
+    host: HostNpus
+    cache: Path
+    say: Callable[[str], None]
+
+
+@dataclass(frozen=True)
 class Verified:
-    """The script's report and exit code (0 passed, 1 failed, 3 unable), and whether it was remembered."""
+    """The script's report and exit code (0 passed, 1 failed, 3 unable), and whether the result was remembered."""
 
     report: dict[str, Any]
     status: int
     reused: bool
 
 
-def verify(context: Context, engine: Engine, request: VerifyRequest, access: ChipAccess, host: HostNpus) -> Verified:
-    """Return the verify result of an image: a remembered pass of the same image, script and host, or a fresh run.
+def verify(request: VerifyRequest, runner: Runner, on_check: Callable[[Check], None]) -> Verified:
+    """Return the result of verify: a remembered pass of the same image, script and host, or that of a fresh run.
 
-    Raises `VerifyFailedError` when the script gives no report at all.
+    `on_check` gets each check of a fresh run as it ends. Raises `UnableError` when the engine cannot start the
+    container, `VerifyFailedError` when the script gives no report.
     """
     options = [word for level in request.levels for word in ("--level", level)]
     options += ["--require-npu"] if request.require_npu else []
     options += ["--manifest-sha256", request.manifest_sha256] if request.manifest_sha256 else []
+    host = runner.host
     key = sha256_bytes(
         json.dumps([request.script_digest, options, sorted(host.nodes | host.paths | host.hidden)]).encode()
     )[:16]
-    store = context.cache / "verified" / f"{_stem(request.image_id)}-{key}.json"
+    store = runner.cache / "verified" / f"{_stem(request.image_id)}-{key}.json"
     remembered = None if request.again else _remembered(store)
     if remembered is not None:
         return Verified(remembered, 0, reused=True)
-    report, status = _run(context, engine, request, access, host, options)
+    report, status = _report(request, runner, options, on_check)
     if status == 0:
         asked = {"levels": list(request.levels), "manifest_sha256": request.manifest_sha256}
         write_atomic(store, json.dumps({**report, ASKED: asked}, indent=1, ensure_ascii=False))
-    elif status == 1:  # what it has passed before, elsewhere or at another level, is no proof any more
+    elif status == 1:  # what has passed before, on another host or at another level, is no proof any more
         for old in store.parent.glob(f"{_stem(request.image_id)}-*.json"):
             old.unlink(missing_ok=True)
     return Verified(report, status, reused=False)
 
 
 def _remembered(store: Path) -> dict[str, Any] | None:
-    """Return a stored report; None where there is none, or where a crash left it cut off."""
+    """Return a stored report; None where there is none, or where a crash left a part of one."""
     stored = _stored(store)
     return None if stored is None else {name: value for name, value in stored.items() if name != ASKED}
 
@@ -108,7 +129,7 @@ def _stored(store: Path) -> dict[str, Any] | None:
         report = json.loads(store.read_text())
     except (OSError, ValueError):
         return None
-    # One that does not say what was asked, as they once were, is no proof for a push: it is made anew.
+    # A result without ASKED, as they once were stored, is no proof for a push.
     if not isinstance(report, dict) or report.get("result") != "passed" or not {"counts", ASKED} <= set(report):
         return None
     return report
@@ -117,7 +138,7 @@ def _stored(store: Path) -> dict[str, Any] | None:
 def has_passed(cache: Path, image_id: str, manifest_sha256: str) -> bool:
     """Whether all levels of verify have passed on this host for exactly this image, with that manifest in it.
 
-    A host whose NPUs or drivers have changed since counts too: it is the image that is proved.
+    The result still counts when the NPUs or drivers of the host have changed: verify proves the image.
     """
     asked = {"levels": [], "manifest_sha256": manifest_sha256}
     found = map(_stored, (cache / "verified").glob(f"{_stem(image_id)}-*.json"))
@@ -129,38 +150,25 @@ def _stem(image_id: str) -> str:
     return image_id.removeprefix("sha256:")[:24]
 
 
-def _run(  # noqa: PLR0913, PLR0917 - one container run
-    context: Context, engine: Engine, request: VerifyRequest, access: ChipAccess, host: HostNpus, options: list[str]
+def _report(
+    request: VerifyRequest, runner: Runner, options: list[str], on_check: Callable[[Check], None]
 ) -> tuple[dict[str, Any], int]:
-    name = own_name("verify")
-    command = run_command(
-        RunRequest(
-            image=request.image,
-            shm_size=request.shm_size,
-            npu=bool(host.cards),
-            name=name,
-            command=(PYTHON, SCRIPT, "--json", *options),
-            user=request.user,
-            platform=engine.foreign(request.arch),
-        ),
-        access,
-        host,
-    )
-    # Nothing that the image needs may come over the network at start.
-    arguments = (command.arguments[0], "--network", "none", *label_words(), *command.arguments[1:])
-    env = engine.client_env(context.env)
-    try:
-        with patience(context.say, "verifying"):  # under emulation it takes minutes
-            done = run(engine.command(*arguments), env=env, check=False)
-    except KeyboardInterrupt:
-        run(engine.command("rm", "--force", name), env=env, check=False)
-        raise
+    """Run the script in a container of the image; return its report and its exit code."""
+    streamed = set()
+
+    def note(check: Check) -> None:
+        streamed.add(check["id"])
+        on_check(check)
+
+    done = _run(request, runner, [STREAM, *options], note)
+    if done.returncode == WRONG_USE and STREAM in done.stderr:  # the script of an older image
+        done = _run(request, runner, options, note)
     if done.returncode in DOCKER_S_OWN and not done.stdout:
-        said = client_words(done.stderr, done.returncode)
-        hint = "`build.py doctor` looks at this host's engine, nodes and driver"
-        raise UnableError(f"the engine cannot start the verify container: {said}", where=request.image, hint=hint)
+        message = client_words(done.stderr, done.returncode)
+        hint = "`build.py doctor` checks this host's engine, nodes and driver"
+        raise UnableError(f"the engine cannot start the verify container: {message}", where=request.image, hint=hint)
     try:
-        return json.loads(done.stdout), done.returncode
+        report: dict[str, Any] = json.loads(done.stdout)
     except ValueError as error:
         tail = "\n".join((done.stderr or done.stdout).strip().splitlines()[-10:])
         raise VerifyFailedError(
@@ -168,3 +176,66 @@ def _run(  # noqa: PLR0913, PLR0917 - one container run
             where=request.image,
             hint=f"try: docker run --rm {request.image} {PYTHON} {SCRIPT}",
         ) from error
+    for check in report["checks"]:
+        if check["id"] not in streamed:
+            on_check(check)
+    return report, done.returncode
+
+
+def _run(request: VerifyRequest, runner: Runner, options: list[str], on_check: Callable[[Check], None]) -> Result:
+    name = own_name("verify")
+    command = run_command(
+        RunRequest(
+            image=request.image,
+            shm_size=request.shm_size,
+            npu=bool(runner.host.cards),
+            name=name,
+            command=(PYTHON, SCRIPT, "--json", *options),
+            user=request.user,
+            platform=runner.engine.foreign(request.arch),
+        ),
+        runner.access,
+        runner.host,
+    )
+    # Nothing that the image needs may come over the network at start.
+    arguments = (command.arguments[0], "--network", "none", *label_words(), *command.arguments[1:])
+    try:
+        with patience(runner.say, "verifying"):  # under emulation it takes minutes
+            return run_streamed(runner.engine.command(*arguments), runner.env, on_check)
+    except KeyboardInterrupt:
+        run(runner.engine.command("rm", "--force", name), env=runner.env, check=False)
+        raise
+
+
+def run_streamed(command: Sequence[str | Path], env: Mapping[str, str], on_check: Callable[[Check], None]) -> Result:
+    """Run a command to its end; lines of its stderr that are checks go to `on_check`, and are not in the result."""
+    others = []
+    with (
+        tempfile.TemporaryFile() as out,
+        subprocess.Popen(
+            [str(word) for word in command],
+            env=dict(env),
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+        ) as process,
+    ):
+        for line in process.stderr or ():
+            check = _check(line)
+            if check is None:
+                others.append(line)
+            else:
+                on_check(check)
+        code = process.wait()
+        out.seek(0)
+        return Result(code, out.read().decode(errors="replace"), "".join(others))
+
+
+def _check(line: str) -> Check | None:
+    try:
+        value = json.loads(line)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) and {"id", "level", "status", "message"} <= value.keys() else None

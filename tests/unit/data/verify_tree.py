@@ -352,8 +352,12 @@ class Tree:
         (outcome,) = run_checks(self.image(**options), [name])
         return outcome
 
-    def failing(self, *levels: str) -> dict[str, str]:
-        """Id → message of the checks of some levels that failed or warned."""
+    def broken(self, *levels: str) -> list[Outcome]:
+        """The checks of some levels that failed or warned."""
         image = self.image()
         wanted = [name for name in check_ids(self.manifest) if name.split(".")[0] in levels]
-        return {item.id: item.message for item in run_checks(image, wanted) if item.status in {"failed", "warning"}}
+        return [item for item in run_checks(image, wanted) if item.status in {"failed", "warning"}]
+
+    def failing(self, *levels: str) -> dict[str, str]:
+        """Id → message of `broken`."""
+        return {item.id: item.message for item in self.broken(*levels)}

@@ -5,7 +5,7 @@
     if [ "${VIRTUAL_ENV-}" = /opt/venv ]; then
         echo "Nothing to activate: the image's environment is set."
     else
-        echo "This shell lacks the image's environment: start it as \`bash -l\`, or source /etc/profile.d/cannery.sh."
+        echo "This shell does not have the image's environment: start it as \`bash -l\`, or source /etc/profile.d/cannery.sh."
     fi
     python=$(command -v python) || python=
     echo "  python: ${python:-none on PATH}"

@@ -4,7 +4,7 @@
 
 prints one line a patch; exit code 0: all in force, 1: one is not, or the manifest cannot be read. `report` is for the
 start of a process that uses the tree: silent when all is well, else one line a component on stderr, by the first rank
-alone. VERL_PATH names the folder in which the tree of the package verl stands, as for the plugin's own setup.py.
+alone. VERL_PATH names the folder that has the tree of the package verl, as for the plugin's own setup.py.
 
 Only files are read here: nothing is written, started or imported. What runs in the end is verify's to prove.
 """
@@ -30,7 +30,7 @@ NEITHER = "has neither the patched nor the original content"
 class Definition(NamedTuple):
     """A function of a module or a class, in the text of a file. `line` is its first decorator's, from 1.
 
-    `conditional`: it stands under if, try or the like, so a process may be without it, or have one from elsewhere.
+    `conditional`: it is under if, try or the like, so a process may be without it, or have one from elsewhere.
     `adds`: it is decorated by what has its name already (`@name.setter`), which it adds to and does not replace.
     """
 
@@ -43,7 +43,7 @@ class Definition(NamedTuple):
 
 
 class Look(NamedTuple):
-    """One file of a patch as it was found at `path`; `whole`: what the patch says is there, whatever else changed."""
+    """One file of a patch as it was found at `path`; `whole`: all that the patch put there is in it."""
 
     patch: Mapping[str, Any]
     file: Mapping[str, Any]
@@ -153,7 +153,7 @@ def file_fault(content: bytes | OSError, chain: Sequence[str | None], at: int) -
 
 
 def mode_fault(path: str, executable: object) -> str:
-    """Whether its owner can execute a file otherwise than the patch says; "" where it says nothing."""
+    """How the owner's right to execute a file departs from the patch; "" where the patch does not set it."""
     if not isinstance(executable, bool) or bool(os.stat(path).st_mode & 0o100) == executable:
         return ""
     return "cannot be executed, the patch lets it" if executable else "can be executed, the patch takes that away"
@@ -163,7 +163,7 @@ def holds(data: bytes, names: Mapping[str, Sequence[str]]) -> bool:
     """Whether a file of other content has every function that a patch put there; False when it put none there.
 
     Of several definitions of a name the last counts, and those that follow the patched one only where they need not
-    replace it: what stands under a condition, and a property's other functions, as of `adds`.
+    replace it: what is under a condition, and a property's other functions, as of `adds`.
     """
     try:
         found = definitions(data)
@@ -186,15 +186,15 @@ def root_of(file: Mapping[str, Any]) -> str:
 
 
 class Places:
-    """Where the tree of one component stands now, in place of where the manifest has it.
+    """Where the tree of one component is now, which may not be where the manifest has it.
 
-    `told` says so where a process took the package from elsewhere; `tree` is the folder to name.
+    `note` reports that a process imported the package from elsewhere; `tree` is the folder to name.
     """
 
     def __init__(self, files: Sequence[Mapping[str, Any]], tree: str, verl: str, modules: Mapping[str, Any]) -> None:
         roots = {file["module"].partition(".")[0]: root for file in files if (root := root_of(file))}
         self.recorded = self.tree = tree or next(iter(roots.values()), "")
-        self.told = ""
+        self.note = ""
         self.moves: dict[str, str] = {}
         if verl and "verl" in roots and self.recorded:
             self.tree = os.path.abspath(verl)
@@ -202,7 +202,7 @@ class Places:
         for package, root in roots.items():
             wanted, found = self.place(root), import_root(modules.get(package))
             if found and os.path.realpath(found) != os.path.realpath(wanted):
-                self.told = f"{package} is imported from {found}/{package}, not from {wanted}/{package}"
+                self.note = f"{package} is imported from {found}/{package}, not from {wanted}/{package}"
                 self.moves[root], self.tree = found, found
 
     def place(self, path: str) -> str:
@@ -214,7 +214,7 @@ class Places:
 
 
 def import_root(module: object) -> str:
-    """The folder on the path from which a package was imported; "" when that cannot be said."""
+    """The folder on the path from which a package was imported; "" when that is not known."""
     file = getattr(module, "__file__", None)
     if not isinstance(file, str) or not file:
         return ""
@@ -239,22 +239,22 @@ class Component(NamedTuple):
 
     @property
     def line(self) -> str:
-        """What there is to tell of it in one line; "" when all is well."""
+        """What is wrong with it in one line; "" when all is well."""
         lacking = [name for name, files in self.patches.items() if not all(look.whole for look in files)]
         if not lacking:
-            return self.places.told
+            return self.places.note
         first = next(look for look in self.looks if not look.whole)
         tree = self.places.tree
         shown = os.path.relpath(first.path, tree) if tree and first.path.startswith(f"{tree}/") else first.path
         why = f"{shown} {first.fault}" + ("; …" if sum(not look.whole for look in self.looks) > 1 else "")
         count = f"{len(lacking)} of {len(self.patches)} patches: {', '.join(lacking)} ({why})"
-        return f"{self.places.told + ': ' if self.places.told else ''}{tree or self.name} lacks {count}"
+        return f"{self.places.note + ': ' if self.places.note else ''}{tree or self.name} lacks {count}"
 
 
 def components(
     manifest: Mapping[str, Any], env: Mapping[str, str], modules: Mapping[str, Any] | None = None
 ) -> list[Component]:
-    """The patched components of a manifest, looked at where their trees stand; `modules`: what a process imported."""
+    """The patched components of a manifest, looked at where their trees are; `modules`: what a process imported."""
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for patch in manifest["patches"]:
         groups.setdefault(patch["component"], []).append(patch)
@@ -275,7 +275,7 @@ def report(
     modules: Mapping[str, Any] | None = None,
     stream: TextIO | None = None,
 ) -> None:
-    """Says on stderr what the trees lack, one line a component; nothing when all is well or on another rank.
+    """Prints on stderr what the trees lack, one line a component; nothing when all is well or on another rank.
 
     Never raises: this runs when somebody's training starts.
     """
@@ -287,7 +287,7 @@ def report(
 
 
 def lines(manifest: str, env: Mapping[str, str], modules: Mapping[str, Any]) -> list[str]:
-    """What `report` has to say."""
+    """The lines that `report` prints."""
     try:
         return [line for item in components(load(manifest), env, modules) if (line := item.line)]
     except OSError as error:
@@ -326,7 +326,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point; the exit code."""
     import argparse  # noqa: PLC0415 - not for those who only want the report
 
-    parser = argparse.ArgumentParser(description="Says which patches of the manifest are in force in the trees.")
+    parser = argparse.ArgumentParser(description="Lists which patches of the manifest are in force in the trees.")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.add_argument("--manifest", default=MANIFEST, metavar="PATH", help=f"the manifest ({MANIFEST})")
     options = parser.parse_args(arguments)
@@ -339,11 +339,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.json:
         print(json.dumps(answer, indent=1))
     else:
-        print("\n".join(told(answer)))
+        print("\n".join(report_lines(answer)))
     return 0 if all(item["in_force"] for item in answer["patches"]) else 1
 
 
-def told(answer: Mapping[str, Any]) -> Iterator[str]:
+def report_lines(answer: Mapping[str, Any]) -> Iterator[str]:
     """The lines for people: one a patch, then what was left out."""
     for item in answer["patches"]:
         faults = "; ".join(f"{file['path']} {file['fault']}" for file in item["files"] if file["fault"])

@@ -1,6 +1,6 @@
-"""Proves that this image is what its manifest says. Standard library only; Python 3.10 and later.
+"""Proves that this image is as in its manifest. Standard library only; Python 3.10 and later.
 
-    /opt/venv/bin/python /opt/cannery/verify.py [--level static|import|npu|train] [--json]
+    /opt/venv/bin/python /opt/cannery/verify.py [--level static|import|npu|train] [--json] [--stream]
 
 Reads /opt/cannery/manifest.json (docs/manifest.schema.json) and prints one line a check, or one JSON document
 (docs/verify-report.schema.json). Exit codes: 0 all passed (warnings allowed), 1 a failure, 2 wrong use, 3 the machine
@@ -10,12 +10,13 @@ Nothing here uses the network, and nothing is written into the image. The checks
 The level train runs only when it is asked for: it makes a tiny model and data in a scratch folder, which it removes,
 and on an NPU the image's trainer takes one step of GRPO with them (minutes).
 
-This finds accidents and changes by hand (`docker exec`, `docker commit`). It is no security boundary: whoever can write
-into the image can change this script, the manifest and the interpreter that runs both. From outside, --manifest-sha256
-at least holds the manifest to the one that was planned.
+This finds accidents and changes by hand (`docker exec`, `docker commit`). It is no security boundary: anyone who can
+write into the image can change this script, the manifest and the interpreter that runs both. From outside,
+--manifest-sha256 at least compares the manifest with the planned one.
 """
 
 import argparse
+import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -30,21 +31,25 @@ sys.dont_write_bytecode = True  # root runs this too, and no __pycache__ may app
 from verifying.checks import LEVELS, USUAL, check_ids, run_checks
 from verifying.image import MANIFEST, Image, Options
 from verifying.manifest import DIGEST, ManifestError, load_manifest
-from verifying.outcome import Outcome
-from verifying.report import document, lines_of, plain, result_of, summary
+from verifying.outcome import Outcome, document, lines_of, plain, result_of, summary, values_of
 
 EXIT = {"passed": 0, "failed": 1, "unable": 3}
 
 
-def report(image: Image, wanted: Sequence[str], *, as_json: bool) -> int:
+def report(image: Image, wanted: Sequence[str], *, as_json: bool, stream: bool = False) -> int:
     """Runs and prints; the exit code."""
-    outcomes: list[Outcome] = []
-    for item in run_checks(image, wanted):
+    levels: list[str] = []
+
+    def tell(item: Outcome) -> None:
+        if stream:
+            print(json.dumps(values_of(item)), file=sys.stderr, flush=True)
         if not as_json:
-            if not outcomes or outcomes[-1].level != item.level:
-                say(f"{'' if not outcomes else chr(10)}── {item.level}")
+            if item.level not in levels[-1:]:
+                say(f"{chr(10) if levels else ''}── {item.level}")
+                levels.append(item.level)
             say("\n".join(lines_of(item)))
-        outcomes.append(item)
+
+    outcomes = run_checks(image, wanted, tell)
     result = result_of(outcomes, image.options)
     if as_json:
         print(document(image.manifest, outcomes, result))
@@ -65,7 +70,7 @@ def say(text: str) -> None:
 def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     """The command line. Wrong use ends with code 2."""
     parser = argparse.ArgumentParser(
-        description="Proves that this image is what its manifest says.",
+        description="Proves that this image is as in its manifest.",
         epilog="Example: python /opt/cannery/verify.py --level static --level import   "
         "Exit codes: 0 all passed, 1 a failure, 2 wrong use, 3 the machine cannot run what was asked.",
     )
@@ -75,6 +80,7 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--only", action="append", metavar="ID", help="only this check; may be given again")
     add("--list", action="store_true", help="print the ids of the checks and end")
     add("--json", action="store_true", help="print one JSON document")
+    add("--stream", action="store_true", help="print each check as one line of JSON on stderr as it ends, too")
     add("--require-npu", action="store_true", help="checks that cannot run here without an NPU are exit code 3")
     add("--no-device", action="store_true", help="skip the checks that need an NPU")
     add("--timeout", type=float, default=300.0, metavar="SECONDS", help="longest silence of a child process (300)")
@@ -136,7 +142,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     limits = Options(options.timeout, options.no_device, options.require_npu, options.scratch)
     image = Image(manifest, root, dict(os.environ), working_folder(), limits, path)
-    return report(image, wanted, as_json=options.json)
+    return report(image, wanted, as_json=options.json, stream=options.stream)
 
 
 def working_folder() -> str:

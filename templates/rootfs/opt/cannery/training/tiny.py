@@ -1,9 +1,9 @@
 """One stage of verify's level train, in a child: `python tiny.py model|data|config FOLDER FACTS`.
 
 FACTS is JSON: `trainer` (verl or mindspeed-rl), `home` (the trainer's tree; "" where it is installed), `engine` (vllm,
-sglang or "") and `cards`, on how many NPUs the step is to run. FOLDER exists and holds what earlier stages made;
-nothing else is written. What the stage says goes to FOLDER/<stage>.json, so that no output of an import can be taken
-for it: {"message": …} with more of the stage's own, or {"error": …, "lines": […]}.
+sglang or "") and `cards`, the number of NPUs of the step. FOLDER exists and has what earlier stages made;
+nothing else is written. The answer of the stage goes to FOLDER/<stage>.json, so that no output of an import can be
+taken for it: {"message": …} with more of the stage's own, or {"error": …, "lines": […]}.
 """
 
 import json
@@ -22,7 +22,7 @@ STAGES = {"model": tiny_model.make, "data": tiny_data.make, "config": tiny_confi
 
 
 def answer(stage: str, folder: str, facts: dict[str, Any]) -> dict[str, Any]:
-    """What a stage says; whatever it raises is its error, hydra's SystemExit too."""
+    """The answer of a stage; whatever it raises is its error, hydra's SystemExit too."""
     try:
         return STAGES[stage](folder, facts)
     except (Exception, SystemExit) as error:
@@ -33,7 +33,7 @@ def answer(stage: str, folder: str, facts: dict[str, Any]) -> dict[str, Any]:
 
 if __name__ == "__main__":
     _, asked, where, about = sys.argv
-    said = answer(asked, where, json.loads(about))
+    found = answer(asked, where, json.loads(about))
     with open(os.path.join(where, f"{asked}.json"), "w", encoding="utf-8") as file:
-        json.dump(said, file)
+        json.dump(found, file)
     os._exit(0)  # threads that an import left behind cannot keep the child

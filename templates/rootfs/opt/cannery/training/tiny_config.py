@@ -22,7 +22,7 @@ def make(folder: str, facts: dict[str, Any]) -> dict[str, Any]:
         checked(composed, pairs)
         validated(composed)
         started(composed, facts)
-        told, cwd = f"{tiny_verl.MODULE} takes {len(pairs)} settings", folder
+        message, cwd = f"{tiny_verl.MODULE} takes {len(pairs)} settings", folder
     else:
         table = tiny_mindspeed_rl.table(folder, facts)
         words = [
@@ -32,11 +32,11 @@ def make(folder: str, facts: dict[str, Any]) -> dict[str, Any]:
         ]
         configs = os.path.join(facts["home"], tiny_mindspeed_rl.CONFIGS)
         checked(compose(configs, tiny_mindspeed_rl.CONFIG, map(override, table.items())), table.items())
-        told, cwd = (
+        message, cwd = (
             f"{tiny_mindspeed_rl.CONFIG} of {tiny_mindspeed_rl.SCRIPT} takes {len(table)} settings",
             facts["home"],
         )
-    return {"message": told, "command": words, "cwd": cwd}
+    return {"message": message, "command": words, "cwd": cwd}
 
 
 def verl_words(folder: str, facts: Mapping[str, Any]) -> tuple[list[tuple[str, object]], list[str]]:
@@ -81,21 +81,21 @@ def job(words: list[str]) -> dict[str, Any]:
 
 
 def why(text: str) -> str:
-    """The line of a failed child's output that says why: its last error, else its last line."""
+    """The line of a failed child's output that gives the cause: its last error, else its last line."""
     lines = [line for line in text.splitlines() if line.strip()]
     errors = [line for line in lines if "Error: " in line or "Could not" in line]
     return (errors or lines or ["it printed nothing"])[-1].strip()
 
 
 def checked(config: Mapping[str, Any], pairs: Iterable[tuple[str, object]]) -> None:
-    """ValueError names every setting that the configuration does not have as it was told."""
+    """ValueError names every setting that the configuration does not have with its value."""
     faults = []
     for name, value in pairs:
         found: Any = config
         for part in name.split("."):
             found = found.get(part) if isinstance(found, Mapping) else None
         if found != value:
-            faults.append(f"{name} is {found!r}, told {value!r}")
+            faults.append(f"{name} is {found!r}, given was {value!r}")
     if faults:
         raise ValueError("; ".join(faults))
 

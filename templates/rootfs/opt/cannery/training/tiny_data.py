@@ -54,9 +54,9 @@ def verl(folder: str, facts: dict[str, Any]) -> str:
     config = OmegaConf.create(tiny_config.compose(tiny_config.verl_configs(), tiny_verl.CONFIG, overrides))
     dataset = RLHFDataset([path], AutoTokenizer.from_pretrained(f"{folder}/model"), config.data)
     items = [dataset[at] for at in range(len(dataset))]
-    told = [item["reward_model"]["ground_truth"] for item in items]
-    if told != [row["reward_model"]["ground_truth"] for row in made]:
-        raise ValueError(f"verl's dataset gives {len(items)} rows with the answers {told}, written were {len(made)}")
+    answers = [item["reward_model"]["ground_truth"] for item in items]
+    if answers != [row["reward_model"]["ground_truth"] for row in made]:
+        raise ValueError(f"verl's dataset gives {len(items)} rows with the answers {answers}, written were {len(made)}")
     batch = collate_fn(items)
     form = next((name for name in ("input_ids", "raw_prompt") if name in batch), "")
     if not form:

@@ -1,4 +1,4 @@
-"""What the training step tells MindSpeed-RL: overrides of its hydra configuration (branch 2.0.0 has these names)."""
+"""The settings of the training step for MindSpeed-RL, as overrides of its hydra configuration (of branch 2.0.0)."""
 
 from collections.abc import Mapping
 from typing import Any

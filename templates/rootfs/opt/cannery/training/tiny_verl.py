@@ -1,4 +1,4 @@
-"""What the training step tells verl: overrides of its hydra configuration, by the names that the image's verl has."""
+"""The settings of the training step for verl, as overrides of its hydra configuration in the image's verl."""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
@@ -92,5 +92,5 @@ def has(config: object, parts: Iterable[str]) -> bool:
 
 
 def added(facts: Mapping[str, Any]) -> tuple[str, ...]:
-    """Overrides of keys that a configuration may lack: SGLang has to be told its attention on NPUs."""
+    """Overrides of keys that a configuration may lack: SGLang needs the name of its attention on NPUs."""
     return (f"++{AR}.rollout.engine_kwargs.sglang.attention_backend=ascend",) if facts["engine"] == "sglang" else ()

@@ -1,4 +1,4 @@
-"""Checks of what the image stands on: the venv's Python, CANN, and the shared memory of the container."""
+"""Checks of what the image is built on: the venv's Python, CANN, and the shared memory of the container."""
 
 import json
 import os
@@ -17,7 +17,7 @@ PROBE = (
 
 
 def python_check(image: Image) -> Outcome:
-    """The venv's interpreter runs, has the target's minor version, belongs to /opt/venv and stands alone."""
+    """The venv's interpreter runs, has the target's minor version, is /opt/venv's, and sees no other packages."""
     wanted, shown = image.manifest["target"]["python"], image.shown(image.python)
     try:
         child = run(image, [image.python, "-c", PROBE])
@@ -48,7 +48,7 @@ def same_place(path: str, others: Iterable[str]) -> bool:
 
 
 def base_check(image: Image) -> Outcome:
-    """The version files of CANN say what the manifest says, toolkit and NNAL the target's; its scripts are there."""
+    """CANN's version files have the manifest's versions, toolkit and NNAL the target's; CANN's scripts exist."""
     base, cann = image.manifest["base"], without_build(image.manifest["target"]["cann"].lower())
     faults, seen = [], []
     for item in base["version_files"]:
@@ -56,21 +56,21 @@ def base_check(image: Image) -> Outcome:
         seen.append((item["name"], found or "unknown", item["path"]))
         recorded = without_build(item["version"].lower())
         wanted = cann if item["name"].lower() in {"toolkit", "nnal"} else recorded
-        told = "" if recorded == wanted else f" (the manifest records {item['version']})"
+        notes = "" if recorded == wanted else f" (the manifest records {item['version']})"
         if not os.path.isfile(image.path(item["path"])):
             faults.append(f"{item['name']}: {item['path']} does not exist")
         elif not found:
             faults.append(f"{item['name']}: {item['path']} states no CANN version")
-        elif found != wanted or told:
-            faults.append(f"{item['name']} is {found} ({item['path']}), the target's CANN is {wanted}{told}")
-    said = "; ".join(f"{name} {version} ({path})" for name, version, path in seen)
+        elif found != wanted or notes:
+            faults.append(f"{item['name']} is {found} ({item['path']}), the target's CANN is {wanted}{notes}")
+    listed = "; ".join(f"{name} {version} ({path})" for name, version, path in seen)
     if faults and len({version for _, version, _ in seen}) > 1:
-        faults.insert(0, f"parts of CANN differ: {said}")
+        faults.insert(0, f"parts of CANN differ: {listed}")
     needed = [base["toolkit_home"], *base["set_env"]]
     faults += [f"{path} does not exist" for path in needed if not image.exists(path)]
     if not seen:
         faults.append("the manifest names no version file of CANN")
-    return judged(faults, f"CANN {cann}: {said}")
+    return judged(faults, f"CANN {cann}: {listed}")
 
 
 def shm_check(image: Image) -> Outcome:
@@ -83,7 +83,7 @@ def shm_check(image: Image) -> Outcome:
         return warning(f"/dev/shm: {error.strerror}; start the container with {flag}")
     found = about.f_blocks * about.f_frsize
     if found < wanted:
-        return warning(f"/dev/shm has {size_of(found)}, this profile wants {size_of(wanted)}: {flag}")
+        return warning(f"/dev/shm has {size_of(found)}, this profile needs {size_of(wanted)}: {flag}")
     return passed(f"/dev/shm has {size_of(found)}")
 
 

@@ -1,36 +1,19 @@
 """The table of checks, and how they are run: in order, each guarded, with the rule for skips applied."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
 
-from verifying import (
-    base,
-    contents,
-    device,
-    environment,
-    leftovers,
-    libraries,
-    npu,
-    packages,
-    patches,
-    readable,
-    shadow,
-    sources,
-    train,
-    user,
-)
-from verifying.form import nearest
+from verifying import access, base, environment, files, leftovers, libraries, npu, packages, patches, shadow, train
 from verifying.image import Image
-from verifying.imports import PAIR, has_pair, import_ids, import_outcomes
-from verifying.in_force import patch_ids
-from verifying.manifest import distributed
-from verifying.nodes import five_points
+from verifying.imports import PAIR, PLUGINS, has_pair, has_plugins, import_ids, import_outcomes
+from verifying.manifest import distributed, nearest
+from verifying.npu import five_points
 from verifying.outcome import Outcome, failed, judged, skipped
-from verifying.plugins import PLUGINS, has_plugins
-from verifying.scratch import tidy
+from verifying.patches import patch_ids
+from verifying.train import tidy
 from verifying.versions import normal_name
 
 LEVELS = ("static", "import", "npu", "train")
@@ -64,8 +47,8 @@ CHECKS: dict[str, Callable[[Image], Outcome]] = {
     "static.python": base.python_check,
     "static.base": base.base_check,
     "static.wheels": packages.wheels_check,
-    "static.sources": sources.sources_check,
-    "static.files": contents.files_check,
+    "static.sources": packages.sources_check,
+    "static.files": files.files_check,
     "static.patches": patches.patches_check,
     "static.env": environment.env_check,
     "static.preload": environment.preload_check,
@@ -74,11 +57,11 @@ CHECKS: dict[str, Callable[[Image], Outcome]] = {
     "static.exclusive": packages.exclusive_check,
     "static.denied": packages.denied_check,
     "static.shadow": shadow.shadow_check,
-    "static.device-type": device.device_check,
+    "static.device-type": libraries.device_check,
     "static.pip-check": packages.pip_check,
-    "static.readable": readable.readable_check,
-    "static.user": user.user_check,
-    "static.writable": user.writable_check,
+    "static.readable": access.readable_check,
+    "static.user": access.user_check,
+    "static.writable": access.writable_check,
     "static.leftovers": leftovers.leftovers_check,
     "static.shm": base.shm_check,
     "npu.nodes": npu.nodes_check,
@@ -101,30 +84,38 @@ def check_ids(manifest: Mapping[str, Any]) -> list[str]:
     return [*static, *import_ids(manifest), *more, *patch_ids(manifest), *npus, *trains]
 
 
-def run_checks(image: Image, wanted: Sequence[str]) -> Iterator[Outcome]:
-    """Runs the checks named by id, and yields what each says, with the rule for skips applied."""
+def run_checks(
+    image: Image, wanted: Sequence[str], tell: Callable[[Outcome], None] = lambda _outcome: None
+) -> list[Outcome]:
+    """Runs the checks named by id; `tell` gets each outcome when its check ends. The rule for skips is applied."""
+    found: dict[str, Outcome] = {}
+    failures: set[str] = set()
+
+    def end(name: str, outcome: Outcome) -> None:
+        if name not in found:
+            failures.update([name] if outcome.status == "failed" else [])
+            found[name] = replace(allowed_skip(image, name, outcome), id=name, level=name.split(".", maxsplit=1)[0])
+            tell(found[name])
+
     try:
-        yield from _run_checks(image, wanted)
+        _run_checks(image, wanted, failures, end)
     finally:
         tidy(image)
+    return [found[name] for name in wanted]
 
 
-def _run_checks(image: Image, wanted: Sequence[str]) -> Iterator[Outcome]:
+def _run_checks(image: Image, wanted: Sequence[str], failures: set[str], end: Callable[[str, Outcome], None]) -> None:
     imports: dict[str, Outcome] = {}
-    states: dict[str, str] = {}
     no_npu = npu.why_no_npu(image)
     for name in wanted:
-        level = name.split(".")[0]
-        if level == "import":
-            imports = imports or guarded_imports(image, [item for item in wanted if item.startswith("import.")])
-            outcome = imports[name]
+        if name.startswith("import."):
+            imports = imports or guarded_imports(image, [item for item in wanted if item.startswith("import.")], end)
+            end(name, imports[name])
         elif no_npu and needs_npu(name):
-            outcome = skipped(no_npu, five_points(image) if name == "npu.nodes" and no_npu == npu.NO_NPU else ())
+            end(name, skipped(no_npu, five_points(image) if name == "npu.nodes" and no_npu == npu.NO_NPU else ()))
         else:
-            ground = [other for other in NEEDS.get(name, ()) if states.get(other) == "failed"]
-            outcome = skipped(f"{ground[0]} failed") if ground else guarded(CHECKS[name], image)
-        states[name] = outcome.status
-        yield replace(allowed_skip(image, name, outcome), id=name, level=level)
+            ground = [other for other in NEEDS.get(name, ()) if other in failures]
+            end(name, skipped(f"{ground[0]} failed") if ground else guarded(CHECKS[name], image))
 
 
 def needs_npu(name: str) -> bool:
@@ -140,16 +131,16 @@ def guarded(function: Callable[[Image], Outcome], image: Image) -> Outcome:
         return broken(error)
 
 
-def guarded_imports(image: Image, names: Sequence[str]) -> dict[str, Outcome]:
+def guarded_imports(image: Image, names: Sequence[str], end: Callable[[str, Outcome], None]) -> dict[str, Outcome]:
     """All import checks; should their machinery break, that is the failure of each."""
     try:
-        return import_outcomes(image, names)
+        return import_outcomes(image, names, end)
     except Exception as error:
         return dict.fromkeys(names, broken(error))
 
 
 def broken(error: Exception) -> Outcome:
-    """A check that raised: what, and in which function, line and file, in place of a traceback."""
+    """A check that raised: the error with function, line and file, in place of a traceback."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
@@ -161,7 +152,7 @@ def broken(error: Exception) -> Outcome:
 
 
 def allowed_skip(image: Image, name: str, outcome: Outcome) -> Outcome:
-    """A skip is a failure unless the manifest allows it, the user asked for it, or it follows from a failure told."""
+    """A skip is a failure unless the manifest allows it, the user asked for it, or it follows from another failure."""
     asked = outcome.message == "--no-device" or (image.options.require_npu and needs_npu(name))
     follows = outcome.message.endswith(" failed")
     if outcome.status != "skipped" or asked or follows or name in image.manifest["may_skip"]:

@@ -8,10 +8,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from verifying.child import run
-from verifying.elf import MACHINES, defines, read_elf
-from verifying.form import shown
 from verifying.image import Image
-from verifying.loader import entries, folders
+from verifying.loader import MACHINES, defines, entries, folders, read_elf
+from verifying.manifest import shown
 from verifying.outcome import Outcome, judged
 
 # Lists of paths even where they have one entry; another variable is one if its value looks like one.
@@ -50,7 +49,7 @@ def env_faults(image: Image, env: Mapping[str, str]) -> list[str]:
         if found is None:
             faults.append(f"{name} is not set, the manifest says {shown(wanted)}")
         elif LISTS.fullmatch(name) or (":" in wanted and all(item.startswith("/") for item in entries(manifest, name))):
-            rest = iter(entries(env, name))  # others may stand between the manifest's
+            rest = iter(entries(env, name))  # others may be between the manifest's
             missing = next((item for item in entries(manifest, name) if item not in rest), "")
             faults += [f"{name} lacks {missing}, or has it out of order"] if missing else []
         elif found != wanted:
@@ -74,7 +73,7 @@ def login_env(image: Image) -> dict[str, str] | str:
 
 
 def first_env(image: Image) -> dict[str, str] | str:
-    """The environment that process 1 started with, or why it says nothing about this image."""
+    """The environment that process 1 started with, or why it cannot be compared."""
     try:
         if os.readlink(image.path("/proc/1/ns/mnt")) != os.readlink(image.path("/proc/self/ns/mnt")):
             return "it is not of this container"
@@ -93,7 +92,7 @@ def parse_env(text: str) -> dict[str, str]:
 
 
 def preload_check(image: Image) -> Outcome:
-    """Each LD_PRELOAD entry exists, is mapped in this process, and is the library that its name says.
+    """Each LD_PRELOAD entry exists, is mapped in this process, and is the library of that name.
 
     For ld.so a wrong path is only a warning (T06).
     """
@@ -106,8 +105,8 @@ def preload_check(image: Image) -> Outcome:
             path = image.first(f"{folder}/{name}" for folder in folders(image))
         if not path or not image.exists(path):
             near = candidates(image, os.path.basename(name))
-            told = f"found: {', '.join(near)}" if near else "nothing like it was found"
-            faults.append(f"{name} does not exist; {told}")
+            notes = f"found: {', '.join(near)}" if near else "nothing like it was found"
+            faults.append(f"{name} does not exist; {notes}")
         elif os.path.realpath(image.path(path)) not in mapped:
             faults.append(f"{name} exists but is not loaded in this process{why_not_loaded(image, name, path)}")
         elif fault := disguised(image, name, path):
@@ -130,13 +129,13 @@ def is_program(path: str) -> bool:
 
 
 def disguised(image: Image, name: str, path: str) -> str:
-    """The fault of a library that is another than its name says, as far as that is known; "" when it is not."""
+    """The fault of a library that is not the one of its name, as far as that is known; "" when it is not."""
     symbol = next((symbol for stem, symbol in PROOFS.items() if os.path.basename(name).startswith(stem)), "")
     try:
         good = not symbol or defines(image.path(path), symbol)
     except (OSError, ValueError) as error:
         return f"{name}: {error}"
-    return "" if good else f"{name} is another library than its name says: it does not define {symbol}"
+    return "" if good else f"{name} is not the library of that name: it does not define {symbol}"
 
 
 def candidates(image: Image, name: str) -> list[str]:

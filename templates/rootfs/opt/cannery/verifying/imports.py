@@ -1,20 +1,96 @@
 """The checks of the level import: the manifest's modules, torch with torch_npu, and the plugins of vLLM and torch."""
 
+import configparser
+import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
-from verifying.image import Image
-from verifying.in_force import patch_ids, patch_outcome, patch_skip, patch_tasks
+from verifying.child import Answer, work
+from verifying.image import VENV, Image, read_text, within
 from verifying.loader import advice, missing_library
 from verifying.manifest import installed, not_imported
 from verifying.outcome import Outcome, failed, judged, skipped
-from verifying.plugins import PLATFORM, PLUGINS, Plugin, plugin_faults, plugins
+from verifying.packages import distributions
+from verifying.patches import patch_ids, patch_outcome, patch_skip, patch_tasks
 from verifying.versions import normal_name, same_version, version_key
-from verifying.worker import Answer, work
+
+PLUGINS = "import.plugins"
+HOST, PLATFORM = "vllm", "vllm.platform_plugins"
+GROUPS = (PLATFORM, "torch.backends")
+
+
+class EntryPoints(configparser.ConfigParser):
+    """The reader of entry_points.txt."""
+
+    def optionxform(self, optionstr: str) -> str:
+        """Names keep their case."""
+        return optionstr
+
+
+class Plugin(NamedTuple):
+    """One entry point of a distribution: `name = module:attribute` below `group`."""
+
+    owner: str
+    group: str
+    name: str
+    value: str
+
+    @property
+    def task(self) -> dict[str, Any]:
+        """The worker's task. vLLM calls its platform plugins; torch's are loaded, `import torch` called them before."""
+        module, _, attribute = self.value.partition(":")
+        called = self.group == PLATFORM
+        return {"do": "plugin", "module": module, "attribute": attribute, "call": called, **self._asdict()}
+
+    def __str__(self) -> str:
+        return f"{self.owner}'s {self.name} = {self.value} ({self.group})"
+
+
+def has_plugins(manifest: Mapping[str, Any]) -> bool:
+    """Whether the manifest holds vLLM, which is nothing here without a plugin."""
+    return HOST in {normal_name(item["name"]) for item in installed(manifest)}
+
+
+def plugins(image: Image) -> list[Plugin]:
+    """The entry points of the manifest's distributions that are plugins."""
+    wanted = {normal_name(item["name"]) for item in installed(image.manifest)}
+    found = [item for item in distributions(image) if item.key in wanted]
+    return [plugin for item in found for plugin in entry_points(item.key, os.path.join(image.site, item.folder))]
+
+
+def entry_points(owner: str, folder: str) -> Iterator[Plugin]:
+    """The plugins that a distribution's own folder names."""
+    reader = EntryPoints(delimiters=("=",), strict=False, interpolation=None)
+    try:
+        reader.read_string(read_text(os.path.join(folder, "entry_points.txt")))
+    except configparser.Error:
+        return
+    for group in filter(reader.has_section, GROUPS):
+        for name, value in reader.items(group):
+            yield Plugin(owner, group, name, value.partition("[")[0].strip())
+
+
+def plugin_faults(image: Image, plugin: Plugin, answer: Answer) -> list[str]:
+    """Why a plugin that a child loaded is not the installed one, or would be another from the working folder."""
+    result, module = answer.result, plugin.task["module"]
+    file = result["file"]
+    if not file:
+        where = " and ".join(map(image.shown, result["places"])) or "nowhere"
+        return [f"{plugin}: {module} is a folder without code: {where}"]
+    sources = [item["path"] for item in image.manifest["sources"] if normal_name(item["name"]) == plugin.owner]
+    places = [VENV, *filter(None, sources)]
+    if not any(within(file, image.path(place)) for place in places):
+        return [f"{plugin}: {module} comes from {image.shown(file)}, not from {' or '.join(places)}"]
+    faults = [f"{plugin}: {image.shown(file)} has no {result['lacks']}"] if result["lacks"] else []
+    faults += [] if result["seen"] else [f"{plugin}: Python does not find this entry point"]
+    here = os.path.join(image.cwd, module.split(".")[0])
+    shadows = [path for path in (here, f"{here}.py") if os.path.exists(path) and not within(file, path)]
+    return faults + [f"{plugin}: {image.shown(path)} in the working folder comes before it" for path in shadows]
+
 
 PAIR = "import.torch-npu-pair"
 WRONG_SOC = re.compile(r"soc[ _]?version.{0,60}(mismatch|not match|unsupported|not support)", re.IGNORECASE)
@@ -34,8 +110,11 @@ def has_pair(manifest: Mapping[str, Any]) -> bool:
     return {"torch", "torch-npu"} <= names
 
 
-def import_outcomes(image: Image, wanted: Sequence[str]) -> dict[str, Outcome]:
-    """Runs the import checks named by id, together in as few children as possible."""
+def import_outcomes(image: Image, wanted: Sequence[str], tell: Callable[[str, Outcome], None]) -> dict[str, Outcome]:
+    """Runs the import checks named by id, together in as few children as possible.
+
+    `tell` gets the checks of modules whose import went well as they end.
+    """
     standin = image.manifest["base"]["kind"] == "standin"
     left_out = [name for name in wanted if standin and name in image.manifest["may_skip"]]
     reasons = not_imported(image.manifest)
@@ -51,14 +130,22 @@ def import_outcomes(image: Image, wanted: Sequence[str]) -> dict[str, Outcome]:
     # Patches last: what the other imports put in the place of a patched function is seen then.
     of_patches = {name: patch_tasks(image, name) for name in wanted if name in by_patch}
     more = [task for tasks in of_patches.values() for task in tasks]
-    answers = work(image, [*tasks, *(plugin.task for plugin in found), *more])
+
+    def outcome_of(name: str, answer: Answer) -> Outcome:
+        good = pair_outcome if name == PAIR else partial(import_outcome, items=table[name])
+        return trouble(image, answer) or good(image, answer)
+
+    def done(at: int, answer: Answer) -> None:
+        if at < len(names):
+            tell(names[at], outcome_of(names[at], answer))
+
+    answers = work(image, [*tasks, *(plugin.task for plugin in found), *more], done)
     rest = iter(answers[len(answers) - len(more) :])
     for name, mine in of_patches.items():
         outcomes[name] = patch_outcome(image, name, list(islice(rest, len(mine))), failed_import)
     answers = answers[: len(answers) - len(more)]
     for name, answer in zip(names, answers[: len(names)], strict=True):
-        good = pair_outcome if name == PAIR else partial(import_outcome, items=table[name])
-        outcomes[name] = trouble(image, answer) or good(image, answer)
+        outcomes[name] = outcome_of(name, answer)
     if asked:
         outcomes[PLUGINS] = plugins_outcome(image, list(zip(found, answers[len(names) :], strict=True)))
     return outcomes
@@ -108,8 +195,8 @@ def pair_outcome(image: Image, answer: Answer) -> Outcome:
     abi = image.manifest["base"]["atb_abi"]
     if found["abi"] != abi:
         faults.append(f"torch has the C++ ABI {found['abi']}, ATB of this image {abi}")
-    told = f"NPU available: {found['available']}"
-    return judged(faults, f"torch {found['torch']} and torch_npu {found['torch_npu']}, C++ ABI {found['abi']}; {told}")
+    notes = f"NPU available: {found['available']}"
+    return judged(faults, f"torch {found['torch']} and torch_npu {found['torch_npu']}, C++ ABI {found['abi']}; {notes}")
 
 
 def plugins_outcome(image: Image, answers: Sequence[tuple[Plugin, Answer]]) -> Outcome:

@@ -31,7 +31,7 @@ BUNDLE = re.compile(r"PIP_CERT|SSL_CERT_(FILE|DIR)|(REQUESTS|CURL)_CA_BUNDLE|NOD
 
 def leftovers_check(image: Image) -> Outcome:
     """Nothing of the build stayed: pip settings, credentials, certificates, proxies, caches, installer's files."""
-    # What the manifest names is the image's own, and static.files holds it to its hash.
+    # What the manifest names is the image's own, and static.files compares its hash.
     named = {item["path"] for item in image.manifest["checks"]["files"] if item["sha256"]}
     faults = [f"{path} was left in the image" for path in SETTINGS if path not in named and ours(image, path)]
     faults += [f"{path}: a certificate of the build was left" for path in matching(image, AUTHORITIES)]
@@ -52,10 +52,10 @@ def leftovers_check(image: Image) -> Outcome:
         setting = SETTING.search(image.text(path))
         faults += [f"{path} sets {(setting[1] or 'proxy').strip()}"] if setting else []
     faults += [f"{name} is set in this process" for name, value in image.env.items() if is_index(name, value)]
-    told = sorted(name for name in image.env if of_network(name) and name not in env)
-    if told and not faults:
+    notes = sorted(name for name in image.env if of_network(name) and name not in env)
+    if notes and not faults:
         return warning(
-            f"{', '.join(told)} set in this container: right when given at its start, wrong when left by the build"
+            f"{', '.join(notes)} set in this container: right when given at its start, wrong when left by the build"
         )
     return judged(faults, "no settings, certificates, proxies or caches of the build")
 

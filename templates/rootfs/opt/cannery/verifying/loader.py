@@ -1,12 +1,155 @@
-"""How the dynamic loader finds a library by its name, here and on a host with a driver."""
+"""How the dynamic loader finds a library: what it reads of a shared object and of its cache, and where it looks."""
 
 import glob
+import mmap
 import os
 import re
-from collections.abc import Iterable, Mapping
+import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import takewhile
+from typing import NamedTuple, TypeVar
 
-from verifying.elf import Elf, cached_libraries
 from verifying.image import Image
+
+
+class Elf(NamedTuple):
+    """The dynamic section of a shared object."""
+
+    machine: int
+    bits: int
+    needed: tuple[str, ...]
+    soname: str
+    runpath: tuple[str, ...]
+
+
+MACHINES = {"amd64": 62, "arm64": 183}
+DYNAMIC, LOAD = 2, 1
+NEEDED, HASH, STRTAB, SYMTAB, SONAME, RPATH, RUNPATH, GNU_HASH = 1, 4, 5, 6, 14, 15, 29, 0x6FFFFEF5
+T = TypeVar("T")
+
+
+class _File:
+    """The dynamic section of a mapped file, and what it leads to. ValueError, struct.error for a broken one."""
+
+    def __init__(self, data: mmap.mmap) -> None:
+        if data[4] not in {1, 2} or data[5] not in {1, 2}:
+            raise ValueError("broken ELF file (class or byte order)")
+        self.data, self.wide, self.order = data, data[4] == 2, "<" if data[5] == 1 else ">"
+        (headers,) = self.unpack("Q" if self.wide else "I", 32 if self.wide else 28)
+        size, count = self.unpack("HH", 54 if self.wide else 42)
+        # (type, file offset, address, bytes in the file) of each program header
+        segment = "I4xQQ8xQ" if self.wide else "III4xI"
+        self.segments = [self.unpack(segment, headers + at * size) for at in range(count)]
+        dynamic = next((item for item in self.segments if item[0] == DYNAMIC), None)
+        form = self.order + ("qQ" if self.wide else "iI")
+        self.tags = _tags(data, form, dynamic[1], dynamic[3]) if dynamic else []
+        self.strings = self.place(STRTAB)
+
+    def unpack(self, form: str, at: int) -> tuple[int, ...]:
+        """Numbers at an offset of the file."""
+        return struct.unpack_from(self.order + form, self.data, at)
+
+    def place(self, wanted: int) -> int:
+        """The offset in the file of what a tag has the address of; 0 when there is none."""
+        address = next((value for tag, value in self.tags if tag == wanted), 0)
+        places = (
+            off + address - at for kind, off, at, size in self.segments if kind == LOAD and 0 <= address - at < size
+        )
+        return next(places, 0)
+
+    def about(self) -> Elf:
+        """What the loader searches by."""
+
+        def texts(wanted: int) -> tuple[str, ...]:
+            return tuple(_string(self.data, self.strings + value) for tag, value in self.tags if tag == wanted)
+
+        paths = texts(RUNPATH) or texts(RPATH)  # ld.so ignores RPATH where there is a RUNPATH
+        return Elf(
+            self.unpack("H", 18)[0],
+            64 if self.wide else 32,
+            texts(NEEDED),
+            next(iter(texts(SONAME)), ""),
+            tuple(part for text in paths for part in text.split(":") if part),
+        )
+
+    def defined(self) -> Iterator[str]:
+        """The names that the dynamic symbol table defines."""
+        table = self.place(SYMTAB)
+        form, size = ("I2xH16x", 24) if self.wide else ("I10xH", 16)
+        for at in range(1, self.symbols() if table else 0):  # the first is no symbol
+            name, section = self.unpack(form, table + at * size)
+            if section:
+                yield _string(self.data, self.strings + name)
+
+    def symbols(self) -> int:
+        """The length of the dynamic symbol table; only the hash tables know it."""
+        if plain := self.place(HASH):
+            return self.unpack("II", plain)[1]
+        table = self.place(GNU_HASH)
+        if not table:
+            return 0
+        buckets, first, bloom, _ = self.unpack("IIII", table)
+        lists = table + 16 + bloom * (8 if self.wide else 4)
+        last = max(self.unpack(f"{buckets}I", lists), default=0)
+        chains = lists + 4 * buckets
+        while last >= first and not self.unpack("I", chains + 4 * (last - first))[0] & 1:  # bit 0: the chain's last
+            last += 1
+        return last + 1
+
+
+def read_elf(path: str) -> Elf | None:
+    """The dynamic section of an ELF file; None when it is not ELF. ValueError when it is broken."""
+    return _read(path, lambda file: file.about())
+
+
+def defines(path: str, symbol: str) -> bool:
+    """Whether the dynamic symbol table of an ELF file defines a name. ValueError when the file is broken."""
+    return bool(_read(path, lambda file: any(name == symbol for name in file.defined())))
+
+
+def _read(path: str, look: Callable[[_File], T]) -> T | None:
+    with open(path, "rb") as file:
+        if file.read(4) != b"\x7fELF":
+            return None
+        try:
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+                return look(_File(data))
+        except (struct.error, IndexError) as error:
+            raise ValueError(f"broken ELF file ({error})") from error
+
+
+def _tags(data: mmap.mmap, form: str, at: int, length: int) -> list[tuple[int, int]]:
+    """The entries of the dynamic section up to the one that ends it."""
+    one = struct.Struct(form)
+    tags = ((*one.unpack_from(data, place),) for place in range(at, at + length - one.size + 1, one.size))
+    return list(takewhile(lambda item: item[0] != 0, tags))
+
+
+def _string(data: mmap.mmap, at: int) -> str:
+    stop = data.find(b"\0", at)
+    if not 0 < at < len(data) or stop < 0:
+        raise ValueError("broken ELF file (string table)")
+    return data[at:stop].decode("utf-8", "replace")
+
+
+def cached_libraries(path: str) -> dict[str, str]:
+    """Name → path of /etc/ld.so.cache (glibc's new format, all that ldconfig(8) writes since 2.32); {} without one."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+    except OSError:
+        return {}
+    start = data.find(b"glibc-ld.so.cache1.1")
+    if start < 0:
+        return {}
+    (count,) = struct.unpack_from("<I", data, start + 20)
+    found: dict[str, str] = {}
+    for at in range(count):
+        name, where = struct.unpack_from("<II", data, start + 48 + 24 * at + 4)
+        key = data[start + name : data.find(b"\0", start + name)].decode()
+        found.setdefault(key, data[start + where : data.find(b"\0", start + where)].decode())
+    return found
+
 
 DRIVER = "/usr/local/Ascend/driver"
 # Libraries that the host's driver mount brings (driver/lib64/driver and lib64/common); an image has none of them.

@@ -1,15 +1,97 @@
-"""The checks of the level npu: nodes, driver, npu-smi, and the framework on each card."""
+"""The checks of the level npu: device nodes, driver, npu-smi, and the framework on each card."""
 
 import errno
+import os
 import re
+import stat
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from verifying.child import run
+from verifying.child import run, work
 from verifying.image import Image
 from verifying.imports import failed_import
 from verifying.loader import DRIVER, entries
-from verifying.nodes import driver_library, find_nodes, five_points, manager_error, node_faults
 from verifying.outcome import Outcome, failed, judged, passed, warning
-from verifying.worker import work
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """The Ascend device nodes of /dev. `lacking`: those of an NPU that are missing."""
+
+    cards: tuple[str, ...]
+    present: tuple[str, ...]
+    lacking: tuple[str, ...]
+
+
+def find_nodes(image: Image) -> Nodes:
+    """Looks at /dev. Chip a5 has no devmm_svm any more (case D11)."""
+    managers = ["/dev/davinci_manager", "/dev/hisi_hdc"]
+    managers += [] if image.manifest["target"]["chip"] == "a5" else ["/dev/devmm_svm"]
+    found = (path for path in image.find("/dev/davinci[0-9]*") if path[12:].isdigit())
+    cards = tuple(sorted(found, key=lambda path: int(path[12:])))
+    present = [path for path in managers if image.exists(path)]
+    lacking = [path for path in managers if path not in present]
+    return Nodes(cards, (*cards, *present), tuple(lacking if cards else [*lacking, "/dev/davinci0"]))
+
+
+def node_faults(image: Image) -> list[str]:
+    """Why this process cannot use the nodes that exist."""
+    return [fault for path in find_nodes(image).present if (fault := node_fault(image, path))]
+
+
+def node_fault(image: Image, path: str) -> str:
+    """Why this process cannot use a node that exists; "" when it can."""
+    real = image.path(path)
+    about = os.stat(real)
+    if image.root == "/" and not stat.S_ISCHR(about.st_mode):
+        return f"{path} is not a device (a mount of a missing file makes a folder)"
+    if os.access(real, os.R_OK | os.W_OK):
+        return ""
+    if os.geteuid() == 0 or about.st_mode & 0o006 == 0o006:
+        return f"{path} is closed to this container by its device rules: give the node with --device"
+    owner, group = name_of(image, "passwd", about.st_uid), name_of(image, "group", about.st_gid)
+    me = f"this process is uid {os.geteuid()}, groups {', '.join(map(str, sorted({os.getegid(), *os.getgroups()})))}"
+    mode = f"mode {stat.S_IMODE(about.st_mode):04o}"
+    advice = f": add --group-add {about.st_gid}" if about.st_mode & 0o060 == 0o060 else ""
+    return f"{path} belongs to {owner}:{group}, {mode}; {me}{advice}"
+
+
+def name_of(image: Image, kind: str, number: int) -> str:
+    """A user's or group's name and number, as the image's /etc/passwd or /etc/group has it."""
+    column = re.search(rf"^([^:\n]*):[^:]*:{number}:", image.text(f"/etc/{kind}"), re.MULTILINE)
+    return f"{column[1]}({number})" if column else str(number)
+
+
+def manager_error(image: Image) -> int:
+    """Errno of opening davinci_manager; 0 when it opens. A node that mknod made has no driver behind it: ENXIO."""
+    try:
+        os.close(os.open(image.path("/dev/davinci_manager"), os.O_RDWR | os.O_CLOEXEC))
+    except OSError as error:
+        return error.errno or 0
+    return 0
+
+
+def driver_library(image: Image) -> str:
+    """The driver's libascend_hal.so; "" when the driver is not mounted."""
+    return image.first(f"{DRIVER}/{place}/libascend_hal.so" for place in ("lib64/driver", "lib64", "lib64/common"))
+
+
+def five_points(image: Image) -> list[str]:
+    """Nodes, mounts, driver, permission, environment: each ok or missing (case D16)."""
+
+    def missing(names: Sequence[str]) -> list[str]:
+        return [f"missing {', '.join(names)}"] if names else []
+
+    nodes, mounts = find_nodes(image), (f"{DRIVER}/lib64", f"{DRIVER}/version.info", "/usr/local/bin/npu-smi")
+    points = {
+        "nodes": missing(nodes.lacking),
+        "mounts": missing([path for path in mounts if not image.exists(path)]),
+        "driver": [] if driver_library(image) else ["missing libascend_hal.so"],
+        "permission": node_faults(image) if nodes.present else ["missing: no node to open"],
+        "env": missing([name for name in image.manifest["env"] if name not in image.env]),
+    }
+    return [f"{name}: {'; '.join(faults) or 'ok'}" for name, faults in points.items()]
+
 
 NO_NPU = "no NPU"
 NEEDS = {"npu.smi": ("npu.nodes", "npu.driver"), "npu.count": ("npu.nodes", "npu.driver", "npu.visible")}
@@ -65,17 +147,19 @@ def smi_check(image: Image) -> Outcome:
         if count:
             return warning(f"npu-smi is not mounted; torch_npu sees {count} NPUs")
         return failed(f"npu-smi is not mounted and torch_npu sees no NPU{why}")
-    said = child.out + child.err
-    busy = re.search(r"-80(05|20)\b", said)
+    output = child.out + child.err
+    busy = re.search(r"-80(05|20)\b", output)
     if busy:
         nodes = ", ".join(find_nodes(image).present)
         message = f"card busy or not mounted (npu-smi: {busy[0]}); nodes: {nodes}"
-        return failed(message, said.splitlines()[:5], unable=True)
-    if re.search(r"stand-?in", said, re.IGNORECASE):
+        return failed(message, output.splitlines()[:5], unable=True)
+    if re.search(r"stand-?in", output, re.IGNORECASE):
         return failed("the npu-smi of a stand-in base answers, not the driver's: mount the host's npu-smi")
     if child.code != 0:
-        return failed(f"npu-smi info: {child.ending}", said.splitlines()[:5])
-    return passed(f"npu-smi info: {next((line.strip(' |') for line in said.splitlines() if 'npu-smi' in line), 'ran')}")
+        return failed(f"npu-smi info: {child.ending}", output.splitlines()[:5])
+    return passed(
+        f"npu-smi info: {next((line.strip(' |') for line in output.splitlines() if 'npu-smi' in line), 'ran')}"
+    )
 
 
 def visible(image: Image) -> list[int] | str:
@@ -98,8 +182,10 @@ def visible_check(image: Image) -> Outcome:
     found = visible(image)
     if isinstance(found, str):
         return failed(found)
-    told = image.env.get("ASCEND_RT_VISIBLE_DEVICES")
-    return passed(f"ASCEND_RT_VISIBLE_DEVICES {'is ' + told if told is not None else 'is not set'}: {len(found)} cards")
+    notes = image.env.get("ASCEND_RT_VISIBLE_DEVICES")
+    return passed(
+        f"ASCEND_RT_VISIBLE_DEVICES {'is ' + notes if notes is not None else 'is not set'}: {len(found)} cards"
+    )
 
 
 def device_count(image: Image) -> tuple[int, str]:

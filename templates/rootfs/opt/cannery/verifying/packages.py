@@ -1,18 +1,171 @@
-"""Checks of which distributions are installed: the manifest's, no other, none that clash."""
+"""What is installed: distributions and their records, sources and their trees; no other, and none that clash."""
 
+import csv
 import fnmatch
+import json
+import os
 import re
+import stat
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+from urllib.parse import unquote, urlsplit
 
 from verifying.child import run
-from verifying.distributions import Distribution, added, distributions
-from verifying.image import VENV, Image
-from verifying.manifest import distributed
+from verifying.image import OVERLAY, VENV, Image, read_text, within
+from verifying.manifest import distributed, installed
 from verifying.outcome import Outcome, failed, judged
-from verifying.sources import install_fault
 from verifying.versions import normal_name, same_release, same_version
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """One .dist-info or .egg-info folder of site-packages. `key` and `requires` are normalised names."""
+
+    name: str
+    version: str
+    folder: str
+    requires: tuple[str, ...]
+
+    @property
+    def key(self) -> str:
+        """The normalised name."""
+        return normal_name(self.name)
+
+
+def distributions(image: Image) -> list[Distribution]:
+    """Everything installed in the venv's site-packages, duplicates included."""
+    return image.remember("distributions", lambda: sorted(_installed(image.site), key=lambda item: item.key))
+
+
+def added(image: Image) -> list[tuple[str, Distribution]]:
+    """What a user's `pip install` put into the environment on top of the venv, each with its site-packages folder."""
+    places = map(image.path, image.find(f"{OVERLAY}/lib/python3*/site-packages"))
+    return [(place, item) for place in places for item in sorted(_installed(place), key=lambda item: item.key)]
+
+
+def _installed(site: str) -> Iterator[Distribution]:
+    """The distributions of a site-packages folder; one without readable metadata goes by the name of its folder."""
+    for name in os.listdir(site):
+        if not name.endswith((".dist-info", ".egg-info")):
+            continue
+        folder = os.path.join(site, name)
+        candidates = (os.path.join(folder, "METADATA"), os.path.join(folder, "PKG-INFO"), folder)
+        text = next((read_text(path) for path in candidates if os.path.isfile(path)), "")
+        head = re.split(r"\r?\n\r?\n", text, maxsplit=1)[0]
+        fields = dict(re.findall(r"^(Name|Version):[ \t]*(\S+)", head, re.MULTILINE))
+        requires = re.findall(r"^Requires-Dist:[ \t]*([\w.-]+)", head, re.MULTILINE)
+        stem, _, rest = name.rpartition(".")[0].partition("-")
+        yield Distribution(
+            fields.get("Name", stem), fields.get("Version", rest), name, tuple(map(normal_name, requires))
+        )
+
+
+class Recorded(NamedTuple):
+    """One row of a RECORD, with the distribution's key. `size` None and `digest` "" where the row has none."""
+
+    owner: str
+    path: str
+    digest: str
+    size: int | None
+
+
+def records(image: Image) -> dict[str, list[Recorded] | None]:
+    """RECORD by normalised name, of the manifest's distributions; None where there is none."""
+    wanted = {normal_name(item["name"]) for item in installed(image.manifest)}
+    return {key: rows for key, rows in all_records(image).items() if key in wanted}
+
+
+def all_records(image: Image) -> dict[str, list[Recorded] | None]:
+    """The same of everything installed; of a distribution that is there twice, the rows of both."""
+
+    def read() -> dict[str, list[Recorded] | None]:
+        found: dict[str, list[Recorded] | None] = {}
+        for item in distributions(image):
+            rows, before = _record(image.site, item), found.get(item.key)
+            found[item.key] = before if rows is None else [*(before or ()), *rows]
+        return found
+
+    return image.remember("records", read)
+
+
+def _record(site: str, item: Distribution) -> list[Recorded] | None:
+    try:
+        with open(os.path.join(site, item.folder, "RECORD"), encoding="utf-8", newline="") as file:
+            rows = [(*row, "", "")[:3] for row in csv.reader(file) if row]
+    except OSError:
+        return None
+    found = []
+    for name, digest, size in rows:
+        path = f"{site}/{name}"
+        path = os.path.normpath(path) if ".." in name else path  # 35,000 of them: normpath costs
+        found.append(Recorded(item.key, path, digest, int(size) if size.isdigit() else None))
+    return found
+
+
+SHOWN = 3  # files in a message
+
+
+def sources_check(image: Image) -> Outcome:
+    """Every tree, and every tree that an editable install points to, is there and holds files."""
+    sources = image.manifest["sources"]
+    faults = [f"{item['component']}: {fault}" for item in sources if (fault := tree_fault(image, item))]
+    trees = [f"{item['component']} in {item['path']}" for item in sources if item["path"]]
+    notes = [f"{item['component']} without native parts ({item['without']})" for item in sources if item["without"]]
+    notes += [f"{item['name']} left out ({item['reason']})" for item in image.manifest.get("left_out", ())]
+    return judged(faults, "; ".join([", ".join(trees) or "the manifest lists no source trees", *notes]))
+
+
+def tree_fault(image: Image, item: Mapping[str, Any]) -> str:
+    """What is wrong with a source's tree; "" when it is there, or is not to be."""
+    path = item["path"]
+    if path is None:
+        return "" if item["install"] == "wheel" else f"the manifest gives no path for install {item['install']}"
+    if not image.exists(path):
+        return f"{path} does not exist"
+    if not os.path.isdir(image.path(path)):
+        return f"{path} is no folder"
+    return "" if any(not stat.S_ISDIR(entry.mode) for entry in image.tree(path)) else f"{path} is empty"
+
+
+def install_fault(image: Image, item: Mapping[str, Any], found: Distribution) -> str:
+    """How a source's distribution is not installed in the way of the manifest; "" when it is."""
+    try:
+        direct = json.loads(read_text(os.path.join(image.site, found.folder, "direct_url.json")) or "{}")
+        editable = direct.get("dir_info", {}).get("editable") is True
+        place = unquote(urlsplit(direct.get("url", "")).path)
+    except (ValueError, AttributeError, TypeError):
+        return f"{found.key}: {found.folder}/direct_url.json cannot be read"
+    path = item["path"]
+    if item["install"] == "wheel" or not path:
+        return f"{found.key} is an editable install of {place}, the manifest says {item['install']}" if editable else ""
+    if not editable:
+        return f"{found.key} is no editable install, the manifest says of {path}{copied(image, found.key)}"
+    if not within(image.path(place), image.path(path)):
+        return f"{found.key} is an editable install of {place}, the manifest says {path}"
+    return "" if is_led_to(image, found.key, path) else f"{found.key}: no .pth of it leads to {path}"
+
+
+def copied(image: Image, key: str) -> str:
+    """The modules that a distribution has in site-packages, as the end of a message; "" when it has none there."""
+    rows = sorted(row.path for row in all_records(image).get(key) or () if row.path.endswith(".py"))
+    names = [
+        path for path in rows if within(path, image.site) and not os.path.basename(path).startswith("__editable__")
+    ]
+    if not names:
+        return ""
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return f"; its own copy is {', '.join(map(image.shown, names[:SHOWN]))}{more}"
+
+
+def is_led_to(image: Image, key: str, path: str) -> bool:
+    """Whether a .pth file of a distribution, or the finder that one starts, names a path or what is below it."""
+    rows = all_records(image).get(key) or ()
+    names = (row.path for row in rows if os.path.dirname(row.path) == image.site)
+    starts = [name for name in names if name.endswith(".pth") or os.path.basename(name).startswith("__editable__")]
+    wanted = "|".join(re.escape(place) for place in {path, image.path(path), os.path.realpath(image.path(path))})
+    return any(re.search(rf"(?<![\w./-])({wanted})(?![\w.-])", read_text(name)) for name in starts)
 
 
 def wheels_check(image: Image) -> Outcome:
@@ -33,8 +186,8 @@ def wheels_check(image: Image) -> Outcome:
     faults += [f"{name} {found[name][0].version} is not in the manifest" for name in extra if name not in elsewhere]
     on_top = ((f"{item.name} {item.version}", image.shown(place)) for place, item in added(image))
     faults += [f"{what} in {place} is not in the manifest" for what, place in on_top]
-    told = f"; also {', '.join(elsewhere)}: see static.denied and static.exclusive" if elsewhere else ""
-    return judged(faults, f"{len(wanted)} distributions as in the manifest{told}")
+    notes = f"; also {', '.join(elsewhere)}: see static.denied and static.exclusive" if elsewhere else ""
+    return judged(faults, f"{len(wanted)} distributions as in the manifest{notes}")
 
 
 def copies_fault(
@@ -82,7 +235,7 @@ def denied_by(image: Image, name: str) -> str:
 def denied_check(image: Image) -> Outcome:
     """Nothing of the deny list (CUDA packages) is installed; who asked for it is named."""
     faults = []
-    clash = clashing(image)  # told by static.exclusive
+    clash = clashing(image)  # reported by static.exclusive
     for item in distributions(image):
         pattern = denied_by(image, item.key)
         if pattern and item.key not in clash:
@@ -93,7 +246,7 @@ def denied_check(image: Image) -> Outcome:
 
 
 def pip_check(image: Image) -> Outcome:
-    """`pip check` says nothing but what the manifest allows."""
+    """`pip check` reports only what the manifest allows."""
     child = run(image, [image.python, "-m", "pip", "--disable-pip-version-check", "--no-input", "check"])
     if child.code is None or child.code < 0:
         return failed(f"pip check: {child.ending}")
@@ -109,13 +262,13 @@ def pip_check(image: Image) -> Outcome:
         return failed(f"pip check ended with code {child.code}", child.last_words)
     left_out = [line for line in lines if lacks_left_out(image, line)]
     allowed = len(lines) - len(faults) - len(left_out)
-    told = f"; {allowed} lines allowed by the manifest" if allowed else ""
-    told += f"; skipped: {' '.join(left_out)}" if left_out else ""
-    return judged(faults, f"no broken requirements{told}")
+    notes = f"; {allowed} lines allowed by the manifest" if allowed else ""
+    notes += f"; skipped: {' '.join(left_out)}" if left_out else ""
+    return judged(faults, f"no broken requirements{notes}")
 
 
 def lacks_left_out(image: Image, line: str) -> bool:
-    """Whether a line of `pip check` says that something lacks what the manifest leaves out."""
+    """Whether a line of `pip check` is about a package that the manifest leaves out."""
     found = re.search(r" requires ([\w.-]+), which is not installed", line)
     names = {normal_name(item["name"]) for item in image.manifest.get("left_out", ())}
     return found is not None and normal_name(found[1]) in names

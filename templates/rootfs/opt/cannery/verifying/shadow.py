@@ -2,14 +2,124 @@
 
 import json
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from verifying.child import program, run
-from verifying.image import Image, below
+from verifying.image import Image, below, read_text, within
+from verifying.loader import entries
 from verifying.manifest import source_paths
-from verifying.modules import homes_of, module_names, version_at
 from verifying.outcome import Outcome, failed, judged
+from verifying.packages import all_records, distributions, records
+from verifying.versions import normal_name
+
+# Names that wheels put at the top by mistake (verl's has tests and scripts) and that any working folder may hold.
+COMMON_NAMES = re.compile(
+    r"tests?|testing|docs?|examples?|scripts?|benchmarks?|tools?|bin|data|src|build|dist|lib|configs?|requirements"
+)
+VERSION_FILES = ("__init__.py", "version.py", "_version.py", "package_info.py")
+STATED = re.compile(r"^__version__\s*(?::\s*\w+\s*)?=\s*[\"']([^\"']+)[\"']", re.MULTILINE)
+NUMBERS = ("MAJOR", "MINOR", "PATCH")  # Megatron-LM's package_info.py has its version in three lines
+
+
+def module_names(image: Image) -> set[str]:
+    """Top-level modules of the manifest's distributions (by RECORD) and trees, and of the imports it checks."""
+    names = {item["module"].split(".")[0] for item in image.manifest["checks"]["imports"]}
+    start = len(image.site) + 1
+    for row in (row for rows in records(image).values() for row in rows or ()):
+        first, more, _ = row.path[start:].partition("/")
+        if row.path.startswith(image.site) and (more or first.endswith((".py", ".so"))):
+            names.add(first if more else first.split(".")[0])
+    names |= {name for found in source_modules(image).values() for name in found}
+    return {
+        name for name in names if name.isidentifier() and not name.startswith("__") and not COMMON_NAMES.fullmatch(name)
+    }
+
+
+def source_modules(image: Image) -> dict[str, set[str]]:
+    """Top-level modules of the sources that are trees, by the tree's path in the image."""
+
+    def look() -> dict[str, set[str]]:
+        found = {path: set(packages_on_path(image, path)) for path in source_paths(image.manifest)}
+        folders = {item.key: item.folder for item in distributions(image)}
+        imports = image.manifest["checks"]["imports"]
+        for item in image.manifest["sources"]:
+            if item["path"]:
+                folder = folders.get(normal_name(item["name"]), "") if item["install"] == "editable" else ""
+                text = read_text(os.path.join(image.site, folder, "top_level.txt")) if folder else ""
+                checked = [row["module"] for row in imports if row["component"] == item["component"]]
+                checked += patched_modules(image, item["component"])
+                found[item["path"]] |= {*text.split(), *(module.split(".")[0] for module in checked)}
+        return found
+
+    return image.remember("source modules", look)
+
+
+def patched_modules(image: Image, component: str) -> list[str]:
+    """The modules of a component that patches change: those by which its code is known, whatever is installed."""
+    files = (file for patch in image.manifest["patches"] if patch["component"] == component for file in patch["files"])
+    return [file["module"] for file in files if file.get("module")]
+
+
+def packages_on_path(image: Image, path: str) -> Iterator[str]:
+    """The packages that a tree has in those of its folders that PYTHONPATH names.
+
+    Folders without __init__.py count when a package is in them (Megatron-LM's `megatron`); single files do not: every
+    training tree has its own pretrain_gpt.py.
+    """
+    for entry in entries(image.env, "PYTHONPATH"):
+        folder = entry if os.path.exists(entry) else image.path(entry)
+        if within(folder, image.path(path)) and os.path.isdir(folder):
+            for name in os.listdir(folder):
+                if is_package(os.path.join(folder, name)):
+                    yield name
+
+
+def is_package(path: str) -> bool:
+    """Whether a folder is a package, or holds one."""
+    if not os.path.isdir(path):
+        return False
+    inside = (os.path.join(path, name) for name in os.listdir(path))
+    return any(os.path.basename(item) == "__init__.py" or os.path.exists(f"{item}/__init__.py") for item in inside)
+
+
+def homes_of(image: Image, name: str) -> list[str]:
+    """The folders, on this machine, in which a module belongs: the trees that bring it, else anywhere of the manifest.
+
+    A distribution that was made from a tree and is no editable install is in site-packages like any other.
+    """
+    top = name.partition(".")[0]
+    trees = [image.path(path) for path, names in source_modules(image).items() if top in names]
+    return trees or [image.site, *map(image.path, source_paths(image.manifest))]
+
+
+def version_at(image: Image, path: str) -> str:
+    """Of what, and in which version, a module at a path is: by RECORD, the manifest's sources, or what it states."""
+    for item in image.manifest["sources"]:
+        if item["path"] and within(path, image.path(item["path"])):
+            return f"{item['component']} {item['version'] or stated_version(path) or 'of unknown version'}"
+    owners = {
+        key
+        for key, rows in all_records(image).items()
+        if any(f"{row.path}/".startswith(f"{path}/") for row in rows or ())
+    }
+    versions = [f"{item.key} {item.version}" for item in distributions(image) if item.key in owners]
+    return ", ".join(versions[:2]) or stated_version(path) or "version unknown"
+
+
+def stated_version(path: str) -> str:
+    """The version that a package states in a file of its own; "" when it states none."""
+    folder = path if os.path.isdir(path) else os.path.dirname(path) if path.endswith("/__init__.py") else ""
+    for file in VERSION_FILES if folder else ():
+        text = read_text(os.path.join(folder, file))
+        found = STATED.search(text)
+        numbers = [re.search(rf"^{name}\s*=\s*(\d+)", text, re.MULTILINE) for name in NUMBERS]
+        if found:
+            return found[1]
+        if all(numbers):
+            return ".".join(number[1] for number in numbers if number)
+    return ""
 
 
 def shadow_check(image: Image) -> Outcome:
@@ -18,7 +128,7 @@ def shadow_check(image: Image) -> Outcome:
     faults: dict[str, None] = {}
     places = list(dict.fromkeys([image.path("/"), os.path.realpath(image.cwd)]))
     for folder in places:
-        child = run(image, [image.python, "-c", program("in_shadow")], cwd=folder, text=json.dumps(sorted(names)))
+        child = run(image, [image.python, "-c", program("shadow")], cwd=folder, text=json.dumps(sorted(names)))
         if child.code != 0:
             return failed(f"from {folder}: {child.ending}", child.last_words)
         for name, found in json.loads(child.out.splitlines()[-1]).items():
@@ -45,14 +155,14 @@ def shadow_fault(image: Image, name: str, found: Mapping[str, Any]) -> str:
         others = (path for path in (*strange, *copies.values()) if real_folder(path) != real_folder(home))
         other = next(others, home)
         takes = f"; import takes {image.shown(origin)}" if origin else ""
-        return f"{name}: {said(image, other)} stands beside {said(image, home)}{takes}"
+        return f"{name}: {described(image, other)} is beside {described(image, home)}{takes}"
     if not origin or (os.path.isdir(origin) and not copies):
         return ""  # a namespace: what its portions share has its own entry
     if not below(origin, homes) and not (at_home or strange):
         return ""  # of the base or of Python itself
     wanted = homes_of(image, name)
     if not below(origin, wanted):
-        return f"{name} comes from {said(image, origin)}, not from {' or '.join(map(image.shown, wanted))}"
+        return f"{name} comes from {described(image, origin)}, not from {' or '.join(map(image.shown, wanted))}"
     return ""
 
 
@@ -61,6 +171,6 @@ def real_folder(path: str) -> str:
     return os.path.dirname(os.path.realpath(path))
 
 
-def said(image: Image, path: str) -> str:
-    """A place with the version that stands there."""
+def described(image: Image, path: str) -> str:
+    """A place with the version of what is there."""
     return f"{image.shown(path)} ({version_at(image, path)})"

@@ -4,21 +4,167 @@ What needs no NPU is done in children by ../training/tiny.py, in a scratch folde
 """
 
 import json
+import math
 import os
+import re
+import shutil
+import signal
 import subprocess
+import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from verifying.child import Finished, end, ending, run, start
 from verifying.image import Image, read_text
 from verifying.manifest import installed, not_imported
 from verifying.npu import visible
 from verifying.outcome import Outcome, failed, passed, skipped
-from verifying.scratch import outside, scratch
-from verifying.step_log import Step, judged_step
 from verifying.versions import normal_name
+
+MARK = "CANNERY_TRAIN"  # by it the processes are known that a trainer left behind: ray's are in sessions of their own
+KEY = "scratch"
+LOOPBACK = "lo"
+# What ray is to count, whatever the container has: MindSpeed-RL asks for 8 CPUs a card and 10 beside, verl for 3 a card
+# and some more, and where fewer are counted they wait without end. Ray starts as many workers ahead, not one a core.
+RESOURCES = {"RAY_OVERRIDE_RESOURCES": '{"CPU": 32}'}
+# A worker and its engine are two processes on one NPU: both can listen only where HCCL has ports to choose from.
+PORTS = {"HCCL_HOST_SOCKET_PORT_RANGE": "60000-60050", "HCCL_NPU_SOCKET_PORT_RANGE": "61000-61050"}
+LONGEST = 30  # characters: ray puts sockets 65 to 75 deeper, and the path of a socket ends at 107
+
+
+def scratch(image: Image) -> str:
+    """The folder, made at first use: the one asked for, else a new one with a short name."""
+
+    def make() -> str:
+        if not image.options.scratch:
+            return tempfile.mkdtemp(prefix="train-")
+        os.makedirs(image.options.scratch, exist_ok=True)
+        return os.path.abspath(image.options.scratch)
+
+    return image.remember(KEY, make)
+
+
+def outside(image: Image) -> Image:
+    """The image with an environment in which caches, logs and ray's files go to the scratch folder; no network."""
+    folder = scratch(image)
+    home = os.path.join(folder, "home")
+    os.makedirs(home, exist_ok=True)
+    env = {
+        **PORTS,
+        **RESOURCES,
+        **image.env,
+        MARK: folder,
+        "HOME": home,
+        "HF_HOME": f"{home}/huggingface",
+        "XDG_CACHE_HOME": f"{home}/.cache",
+        "TORCHINDUCTOR_CACHE_DIR": f"{home}/inductor",
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "HF_HUB_OFFLINE": "1",
+        "TRANSFORMERS_OFFLINE": "1",
+        "WANDB_MODE": "disabled",
+        "HYDRA_FULL_ERROR": "1",
+        **({"RAY_TMPDIR": folder} if len(folder) <= LONGEST else {}),
+        **alone(image),
+    }
+    return replace(image, env=env)
+
+
+def alone(image: Image) -> dict[str, str]:
+    """What vLLM and gloo need to know in a container without network, where no address is to be found."""
+    names = [path.rpartition("/")[2] for path in image.find("/sys/class/net/*")]
+    return {"VLLM_HOST_IP": "127.0.0.1", "GLOO_SOCKET_IFNAME": LOOPBACK} if names == [LOOPBACK] else {}
+
+
+def tidy(image: Image) -> None:
+    """Ends what a trainer left running, and removes the folder unless it was asked for."""
+    folder = image.memory.get(KEY)
+    if not folder:
+        return
+    for number in left_running(folder):
+        with suppress(OSError):
+            os.kill(number, signal.SIGKILL)
+    if not image.options.scratch:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def left_running(folder: str) -> list[int]:
+    """The processes that were started with this folder in their environment."""
+    wanted = f"{MARK}={folder}".encode()
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with suppress(OSError), open(f"/proc/{name}/environ", "rb") as file:
+            if wanted in file.read().split(b"\0"):
+                found.append(int(name))
+    return [number for number in found if number != os.getpid()]
+
+
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+# verl: `step:1 - actor/pg_loss:0.1 - …`; MindSpeed-RL: `iteration: 1 / 1 | actor/pg_loss : 0.1 | …`.
+LINES = (re.compile(r"\bstep:\d+( - .+)"), re.compile(r"\biteration: \d+ / \d+( \| .+)"))
+SPLIT = re.compile(r" - | \| ")
+NUMBER = re.compile(r"(?:[\w.]+\()?([-+.\w]+)\)?")  # numpy prints np.float64(0.1)
+# ray names the process in front, a vLLM in it its own and the place; ray's own lines have a time.
+PREFIX = r"(?:\((?:[^()]*pid=[^()]*|autoscaler[^()]*)\) )*(?:ERROR [-\d]+ [:\d]+ \[[^]]*\] )?"
+ERROR = re.compile(rf"^{PREFIX}((?:\w+\.)*\w*(?:Error|Exception|Exit)\b.*)")
+LAST_LINES = 20
+# What a trainer prints for a cause that it does not name, and what to do about it.
+VOCABULARY = """verl asks for gpt-oss's vocabulary with vLLM from 0.12 on, whatever the model: without a network, put
+o200k_base.tiktoken into a folder and name that in TIKTOKEN_ENCODINGS_BASE"""
+HINTS = {
+    "failed to download or load vocab file": " ".join(VOCABULARY.split()),
+    "Total available GPUs 0 is less": "ray counts no NPU: it looks for CANN's acl, then for /dev/davinci*",
+}
+
+
+class Step(NamedTuple):
+    """A run of a trainer: its exit code (None when it was ended), how it ended in words, and all that it printed."""
+
+    trainer: str
+    code: int | None
+    ending: str
+    text: str
+
+
+def judged_step(step: Step, cards: int) -> Outcome:
+    """Passed when the trainer ended with code 0 and printed a loss, and every loss and gradient norm is finite."""
+    text = COLOUR.sub("", step.text)
+    last = [line for line in text.splitlines() if line.strip()][-LAST_LINES:]
+    if step.code != 0:
+        why = [found[1] for line in text.splitlines() if (found := ERROR.match(line.strip()))]
+        answer = f"{step.trainer} {step.ending}{': ' + why[-1][:200] if why else ''}"
+        return failed(answer, [*last, *(hint for sign, hint in HINTS.items() if sign in text)])
+    values = metrics(text)
+    wanted = {name: value for name, value in values.items() if "loss" in name or "grad_norm" in name}
+    if not any("loss" in name for name in wanted):
+        return failed(f"{step.trainer} ended with code 0, and printed no loss of a step", last)
+    endless = [f"{name} is {value}" for name, value in wanted.items() if not math.isfinite(value)]
+    if endless:
+        return failed(f"{step.trainer} did a step, and {', '.join(endless)}", last)
+    shown = ", ".join(f"{name} {value:.6g}" for name, value in wanted.items())
+    return passed(f"{step.trainer} did one GRPO step on {cards} NPU{'s' if cards != 1 else ''}: {shown}")
+
+
+def metrics(text: str) -> dict[str, float]:
+    """The metrics of the last line that has any; numbers alone."""
+    for line in reversed(text.splitlines()):
+        for pattern in LINES:
+            found = pattern.search(line)
+            values = dict(filter(None, map(_value, SPLIT.split(found[1])))) if found else {}
+            if values:
+                return values
+    return {}
+
+
+def _value(part: str) -> tuple[str, float] | None:
+    name, _, answer = part.rpartition(":")
+    number = NUMBER.fullmatch(answer.strip())
+    try:
+        return (name.strip(), float(number[1])) if name and number else None
+    except ValueError:
+        return None
+
 
 SCRIPT = os.path.join(os.path.dirname(os.path.dirname(os.path.realpath(__file__))), "training", "tiny.py")
 TRAINERS = {"verl": "verl", "mindspeed-rl": "MindSpeed-RL"}
@@ -66,7 +212,7 @@ def step_check(image: Image) -> Outcome:
 
 
 def step(image: Image, about: Mapping[str, Any]) -> Step:
-    """Runs the trainer as the stage config says; its output goes to a file, as what it leaves running holds a pipe."""
+    """Runs the trainer by the answer of the stage config. Its output is a file: what it leaves running holds a pipe."""
     path = os.path.join(scratch(image), "step.log")
     code: int | None
     with open(path, "wb") as log:
@@ -91,7 +237,7 @@ def unmade(image: Image, check: str) -> Outcome | None:
 
 
 def staged(image: Image, stage: str) -> Outcome:
-    """What a stage of tiny.py says; each runs once."""
+    """The outcome of a stage of tiny.py; each runs once."""
     return image.remember(f"train {stage}", lambda: _run_stage(image, stage))
 
 
@@ -106,10 +252,10 @@ def _run_stage(image: Image, stage: str) -> Outcome:
         )
     except OSError as error:
         return failed(f"{image.shown(image.python)} cannot be started: {error.strerror}")
-    said = answer_of(image, stage)
-    if child.code != 0 or not said:
+    answer = answer_of(image, stage)
+    if child.code != 0 or not answer:
         return failed(f"the child {ended(child)}", child.err.splitlines()[-8:])
-    return failed(said["error"], said["lines"]) if "error" in said else passed(said["message"])
+    return failed(answer["error"], answer["lines"]) if "error" in answer else passed(answer["message"])
 
 
 def ended(child: Finished) -> str:

@@ -43,7 +43,7 @@ def same_version(wanted: str, found: str) -> bool:
 
 
 def same_release(wanted: str, found: str) -> bool:
-    """Equal public parts: a build's own local part (`+empty`, or a commit) says nothing of the source."""
+    """Equal public parts: a build's own local part (`+empty`, or a commit) does not identify the source."""
     return version_key(wanted)[0] == version_key(found)[0]
 
 

@@ -34,7 +34,7 @@ def origin_of(name: str) -> str:
 
 
 def by_finders(name: str) -> list[Hit]:
-    """Where finders other than Python's own have a module: those of editable installs stand behind sys.path."""
+    """Where finders other than Python's own have a module: those of editable installs come after sys.path."""
     found: list[Hit] = []
     for finder in sys.meta_path:
         if "_frozen_importlib" in getattr(finder, "__module__", ""):
@@ -80,7 +80,7 @@ def deeper(name: str, places: list[Hit], depth: int = 0) -> dict[str, list[Hit]]
 hits: dict[str, list[Hit]] = {name: by_finders(name) for name in json.loads(sys.stdin.read())}
 origins = {name: origin_of(name) for name in hits}
 done = {os.path.realpath(path) for path in (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"))}
-base = os.path.realpath(sys.base_prefix)  # whether its packages are let in is static.python's to say
+base = os.path.realpath(sys.base_prefix)  # static.python checks whether its packages are visible
 bases = tuple(base + end for end in ("/lib/", "/lib64/", "/local/lib/")) if sys.base_prefix != sys.prefix else ()
 for entry in sys.path:
     folder = os.path.realpath(entry or os.getcwd())

@@ -1,6 +1,6 @@
 """In a worker's child: whether the functions of a module are, in that process, those that a file defines.
 
-The child loads this by path; it stands in no sys.path there.
+The child loads this by path; its folder is not in sys.path there.
 """
 
 import inspect
@@ -33,7 +33,7 @@ def in_use(module: object, task: Mapping[str, Any], reader: Any) -> dict[str, An
     known = reader.definitions(data)
     gone = reader.deleted(data)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of the file's text; its import has said them
+        warnings.simplefilter("ignore")  # of the file's text; its import printed them
         made = dict(compiled(compile(data, task["path"], "exec", dont_inherit=True)))
     for name, wanted in task["functions"].items():
         found = judged(module, name, set(wanted), (task["path"], known, made))
@@ -144,7 +144,7 @@ def is_of(function: FunctionType, path: str) -> bool:
 
 
 def place_of(function: FunctionType) -> dict[str, Any]:
-    """Which function it is, and where it stands."""
+    """Which function it is, and where it is defined."""
     code = function.__code__
     return {"what": function.__qualname__, "file": code.co_filename, "line": code.co_firstlineno}
 

@@ -1,0 +1,60 @@
+"""A verify report (docs/verify-report.schema.json) as lines: failures and warnings in full, one line a level."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+Check = dict[str, Any]
+SIGNS = {"passed": "✅", "failed": "❌", "warning": "⚠️", "skipped": "–"}
+SHOWN = ("failed", "warning")
+
+
+class CheckPrinter:
+    """Prints checks as they end: failures and warnings, and the counts of a level when the next one begins.
+
+    With `every` each check is printed, below the name of its level.
+    """
+
+    def __init__(self, write: Callable[[str], None], *, every: bool = False) -> None:
+        self.write, self.every = write, every
+        self.level, self.counts = "", Counter[str]()
+
+    def check(self, check: Check) -> None:
+        """Take one check that has ended."""
+        if check["level"] != self.level:
+            self.end_level()
+            self.level = check["level"]
+            if self.every:
+                self.write(f"{self.level}:")
+        self.counts[check["status"]] += 1
+        if self.every or check["status"] in SHOWN:
+            self.write(f"  {SIGNS[check['status']]} {check['id']}: {check['message']}")
+            for detail in check.get("details", ()):
+                self.write(f"       {detail}")
+
+    def end_level(self) -> None:
+        """Print the counts of the level that ended."""
+        counts = ", ".join(f"{self.counts[status]} {status}" for status in SIGNS if self.counts[status])
+        if counts and not self.every:
+            self.write(f"{self.level}: {counts}")
+        self.counts.clear()
+
+    def report(self, report: Mapping[str, Any], *, streamed: bool) -> None:
+        """Print a whole report, or of one whose checks were streamed the last lines alone."""
+        for check in () if streamed else report["checks"]:
+            self.check(check)
+        self.end_level()
+        self.write(summary_line(report))
+
+
+def summary_line(report: Mapping[str, Any]) -> str:
+    """Return the verdict with its counts, and the reason where the NPU level or the training step was skipped."""
+    counts = ", ".join(f"{count} {status}" for status, count in report["counts"].items() if count)
+    reasons = sorted({c["message"] for c in report["checks"] if c["level"] == "npu" and c["status"] == "skipped"})
+    steps = [c["message"] for c in report["checks"] if c["id"] == "train.step" and c["status"] == "skipped"]
+    unproved = f"; NPU level skipped: {'; '.join(reasons)}" if reasons else ""
+    return f"{report['result']}: {counts}{unproved}" + "".join(f"; training step skipped: {why}" for why in steps)

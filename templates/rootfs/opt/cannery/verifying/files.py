@@ -1,0 +1,213 @@
+"""The check of files: as their distributions recorded them, none that nothing recorded, no .pyc of another source."""
+
+import base64
+import glob
+import hashlib
+import importlib.util
+import os
+import re
+import stat
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
+from typing import NamedTuple
+
+from verifying.image import VENV, Entry, Image, below, digest_of
+from verifying.leftovers import INSTALLERS
+from verifying.manifest import source_paths
+from verifying.outcome import Outcome, judged
+from verifying.packages import Recorded, all_records, distributions, records
+
+COMPILED = re.compile(r"(.*/)__pycache__/([^/]+)\.(cpython-3\d+)(\.opt-[12])?\.pyc", re.DOTALL)
+OURS = f".{sys.implementation.cache_tag}."  # the hash is keyed by the interpreter: only its own files can be judged
+
+
+def source_of(path: str) -> str:
+    """The source beside a __pycache__ folder that a file in there is named after; "" for other paths."""
+    found = COMPILED.fullmatch(path) if path.endswith(".pyc") else None
+    return f"{found[1]}{found[2]}.py" if found else ""
+
+
+def by_source(paths: Iterable[str]) -> dict[str, list[str]]:
+    """The compiled files of this interpreter, by source."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for path in paths:
+        if path.endswith(".pyc") and OURS in path:
+            found[source_of(path)].append(path)
+    found.pop("", None)
+    return dict(found)
+
+
+def stale(source: bytes, compiled: Sequence[str]) -> bool:
+    """Whether one of the compiled files states the hash of another source (PEP 552).
+
+    Those of wheels are never compared with their source, so Python runs such a file in the place of the source. One
+    with a time in it, or with a hash that is to be checked (source trees have these), is compared by Python itself, and
+    one that cannot be read is not used.
+    """
+    wanted = importlib.util.source_hash(source) if compiled else b""
+    for path in compiled:
+        try:
+            with open(path, "rb", buffering=0) as file:
+                head = file.read(16)
+        except OSError:
+            continue
+        # Byte 4: flags, of which bit 0 is "by hash" and bit 1 "compared at each start".
+        if len(head) == 16 and head[4] & 3 == 1 and head[8:] != wanted:
+            return True
+    return False
+
+
+def stale_pyc(path: str) -> bool:
+    """The same for the compiled files of one source."""
+    if not path.endswith(".py"):
+        return False
+    folder, name = os.path.split(path)
+    with open(path, "rb") as file:
+        return stale(file.read(), glob.glob(f"{glob.escape(folder)}/__pycache__/{glob.escape(name[:-3])}{OURS}*pyc"))
+
+
+SHOWN = 5
+NUMBA = re.compile(r".*/__pycache__/[^/]+\.nb[ic]", re.DOTALL)  # where numba keeps what it compiled, when it may write
+
+
+def stranger_faults(image: Image, paths: Iterable[str]) -> list[str]:
+    """One fault that names the first files of the venv that are in no RECORD, those at the top first."""
+    found = sorted(strangers(image, paths), key=lambda path: (path.count("/"), path))
+    if not found:
+        return []
+    more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
+    what = "file is" if len(found) == 1 else "files are"
+    return [f"{len(found)} {what} in no RECORD: {', '.join(map(image.shown, found[:SHOWN]))}{more}"]
+
+
+def strangers(image: Image, paths: Iterable[str]) -> list[str]:
+    """The files of site-packages that no RECORD has, and neither the manifest's patches, checks and sources."""
+    places, start = set(paths), f"{image.site}/"
+    known = {row.path for rows in all_records(image).values() for row in rows or ()}
+    named = of_patches(image) | {image.path(item["path"]) for item in image.manifest["checks"]["files"]}
+    sources = list(map(image.path, source_paths(image.manifest)))
+    # A recorded file that is gone is a fault of its own; its .pyc is not reported as well.
+    notes = {row.path for rows in records(image).values() for row in rows or ()} - named
+    has_source = notes | ((known | named) & places)
+    # Other checks report these folders: of a name that is not in the manifest, twice there, or without RECORD.
+    bare = {item.folder for item in distributions(image) if f"{start}{item.folder}/RECORD" not in places}
+
+    def explained(path: str) -> bool:
+        return (
+            source_of(path) in has_source
+            or path[len(start) :].partition("/")[0] in bare
+            or path.endswith(INSTALLERS)
+            or NUMBA.fullmatch(path) is not None
+            or below(path, sources)
+        )
+
+    return [path for path in places - known - named if path.startswith(start) and not explained(path)]
+
+
+def of_patches(image: Image) -> set[str]:
+    """The files that the manifest's patches change, add or remove."""
+    return {image.path(file["path"]) for patch in image.manifest["patches"] for file in patch["files"]}
+
+
+# Bytes. Above are shared libraries and data (1.4 of 1.9 GiB, but 100 of 35,000 files), where reading costs most from a
+# cold disk and a changed file nearly always has another size. 35,000 files, warm, 2 busy cores: sizes alone 0.8 s,
+# hashes below 1 MiB 2.1 s, all hashes 4.1 s; comparing 20,000 .pyc with what is read anyway adds 0.7 s.
+HASH_BELOW = 1 << 20
+
+
+class Piece(NamedTuple):
+    """A file to look at: the rows of those that own it, its .pyc, its entry (None: not in the venv), what it is."""
+
+    rows: Sequence[Recorded]
+    compiled: Sequence[str]
+    entry: Entry | None
+    program: bool  # a console script
+
+
+def files_check(image: Image) -> Outcome:
+    """Every file is as in its RECORD (size; hash below 1 MiB), no .pyc is of another source, every file is in a RECORD.
+
+    Console scripts can be executed, and the files of the manifest's checks are as recorded there.
+    """
+    entries = {entry.path: entry for entry in image.tree(VENV) if not stat.S_ISDIR(entry.mode)}
+    faults = [f"{name}: has no RECORD" for name, rows in records(image).items() if rows is None]
+    every = list(pieces(image, entries))
+    blocks = [every[at : at + 500] for at in range(0, len(every), 500)]
+    bad: dict[str, list[str]] = defaultdict(list)
+    with ThreadPoolExecutor(max_workers=4) as pool:  # hashing lets go of the interpreter's lock
+        found = pool.map(lambda block: [altered(piece) for piece in block], blocks)
+        for piece, what in zip(every, chain.from_iterable(found), strict=True):
+            if what:
+                bad[piece.rows[0].owner].append(f"{image.shown(piece.rows[0].path)} {what}")
+    for name, all_of_it in bad.items():
+        more = f" and {len(all_of_it) - 3} more" if len(all_of_it) > 3 else ""
+        faults.append(f"{name}: reinstalled or overwritten: {'; '.join(all_of_it[:3])}{more}")
+    faults += stranger_faults(image, entries) + listed_files(image)
+    return judged(faults, f"{len(every)} files of {len(records(image))} distributions as recorded, no others")
+
+
+def pieces(image: Image, entries: Mapping[str, Entry]) -> Iterator[Piece]:
+    """All files to look at: the recorded ones, without those that a patch changes, a RECORD itself or a .pyc."""
+    patched, wanted, compiled = of_patches(image), records(image), by_source(entries)
+    owners: dict[str, list[Recorded]] = defaultdict(list)
+    for name, rows in all_records(image).items():
+        for row in rows or ():
+            if row.path in patched or row.path.endswith((".pyc", "/RECORD")):
+                continue
+            if name in wanted:
+                owners[row.path].append(row)
+            elif (
+                row.path in compiled and row.path in entries
+            ):  # static.wheels reports it; what Python runs is checked here
+                owners[row.path].append(row._replace(digest="", size=None))
+    programs = image.path(f"{VENV}/bin/")
+    for path, rows in owners.items():
+        yield Piece(rows, compiled.get(path, ()), entries.get(path), path.startswith(programs))
+
+
+def altered(piece: Piece) -> str:
+    """How a file departs from the rows of those that own it; "" when it is as in one of them (the last installed)."""
+    rows, path = piece.rows, piece.rows[0].path
+    if piece.entry and not stat.S_ISLNK(piece.entry.mode):
+        size, mode = piece.entry.size, piece.entry.mode
+    else:
+        try:
+            about = os.stat(path)  # a link, or outside the venv
+        except OSError:
+            return "is missing"
+        size, mode = about.st_size, about.st_mode
+    sized = [row for row in rows if row.size is None or row.size == size]
+    if not sized:
+        return f"has {size} bytes, recorded are {rows[0].size}"
+    if piece.program and mode & 0o111 != 0o111:
+        return f"cannot be executed (mode {stat.S_IMODE(mode):04o})"
+    hashes = {row.digest.partition("=")[2] for row in sized if row.digest.startswith("sha256=")}
+    if any(not row.digest for row in sized) or (size >= HASH_BELOW and not piece.compiled):
+        hashes = set()
+    return misread(path, hashes, piece.compiled) if hashes or piece.compiled else ""
+
+
+def misread(path: str, hashes: set[str], compiled: Sequence[str]) -> str:
+    """How the content departs from the hashes (none: any will do), or from what was compiled."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+    except OSError as error:
+        return f"cannot be read ({error.strerror})"
+    if hashes and base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode().rstrip("=") not in hashes:
+        return "has other content"
+    return "is not what runs: its .pyc is of another source" if stale(data, compiled) else ""
+
+
+def listed_files(image: Image) -> list[str]:
+    """Faults of the files that the manifest's checks name."""
+    faults = []
+    for item in image.manifest["checks"]["files"]:
+        if not image.exists(item["path"]):
+            faults.append(f"{item['path']} does not exist")
+        elif item["sha256"] and not item["sha256"].endswith(digest_of(image.path(item["path"]))):
+            faults.append(f"{item['path']} has other content than the manifest says")
+    return faults
