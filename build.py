@@ -1,6 +1,6 @@
 """Entry point: `python build.py <command>`; `python build.py --help` lists them.
 
-Started by a Python outside any virtual environment, it goes on in .venv, made first where it is missing or stale.
+Started by a Python outside any virtual environment, it continues in .venv, which it makes where it is missing or stale.
 """
 
 from __future__ import annotations
@@ -25,9 +25,15 @@ def enter_venv() -> None:
 
 
 if __name__ == "__main__":
+    if sys.argv[1:] == ["--version"]:
+        from cannery import __version__
+
+        print(f"cannery {__version__}")
+        sys.exit(0)
     try:
         enter_venv()
         from cannery.cli.main import main
     except KeyboardInterrupt:  # from there on it is main's
         sys.exit(130)
-    sys.exit(main(sys.argv[1:], ROOT))
+    # tools/make_command.py sets it: messages then name make's targets.
+    sys.exit(main(sys.argv[1:], ROOT, program=os.environ.pop("CANNERY_PROGRAM", "build.py")))

@@ -1,3 +1,3 @@
 """Cannery: container images for reinforcement learning on Ascend NPUs."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

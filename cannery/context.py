@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from cannery.catalog.io.read import load_catalog
 from cannery.errors import UnableError, UsageError
 from cannery.util.io.downloads import Downloads
-from cannery.util.io.files import sha256_bytes, shown_path
+from cannery.util.io.files import sha256_bytes
 from cannery.util.io.pip_settings import read_pip_settings
 from cannery.vocab import ARCH_ALIASES, Arch
 
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from cannery.util.io.pip_settings import PipSettings
 
 
+# Where an installed program keeps the locks that its user makes, below the working folder.
+OWN_LOCKS = "cannery-locks"
 # What tools leave beside templates: caches and editors' files.
 IGNORED = re.compile(r"(^|/)(__pycache__|\.[^/]+)(/|$)|(~|\.pyc|\.orig|\.rej)$")
 
@@ -35,7 +37,9 @@ IGNORED = re.compile(r"(^|/)(__pycache__|\.[^/]+)(/|$)|(~|\.pyc|\.orig|\.rej)$")
 class Context:
     """One run's surroundings.
 
-    `root` is the checkout, `cache` holds wheels, engine and base rootfs, `wheelhouse` is a folder of the user's wheels.
+    `root` holds images/ and templates/: the checkout, or the data of an installed package. `cache` holds wheels, engine
+    and base rootfs, `wheelhouse` is a folder of the user's wheels. `work` is where an installed program writes locks
+    and out/; None in a checkout, which is written to itself.
     """
 
     root: Path
@@ -44,6 +48,8 @@ class Context:
     arch: Arch
     is_terminal: bool
     is_json: bool = False
+    is_verbose: bool = False
+    work: Path | None = None
     wheelhouse: Path | None = None
     # GIT_MIRROR, PATCHES, and SRC_<component>: folder.
     mirror: Path | None = None
@@ -55,12 +61,23 @@ class Context:
         print(text, file=sys.stderr, flush=True)
 
     def shown(self, path: Path) -> Path:
-        """Return how a path is printed: relative to the checkout when it is in it."""
-        return shown_path(path, self.root)
+        """Return how a path is shown to the user: relative to the checkout or the working folder that it is in."""
+        home = next((folder for folder in (self.work, self.root) if folder and path.is_relative_to(folder)), None)
+        return path.relative_to(home) if home else path
+
+    @property
+    def out(self) -> Path:
+        """The folder that images are rendered to."""
+        return (self.work or self.root) / "out"
+
+    @property
+    def locks(self) -> Path:
+        """The folder that `lock` writes to. A lock that is not in it is read from images/locks."""
+        return self.work / OWN_LOCKS if self.work else self.root / "images/locks"
 
     @functools.cached_property
     def pip(self) -> PipSettings:
-        """The host's pip settings, asked for once: it takes pip a good part of a second.
+        """The host's pip settings, read once: it takes pip a good part of a second.
 
         The user's wheelhouse is one more find-links folder, the first.
         """
@@ -107,8 +124,8 @@ class Given:
     local: Sequence[str] = ()
 
 
-def read_context(root: Path, given: Given = Given(), *, is_json: bool = False) -> Context:
-    """Read the process's surroundings.
+def read_context(root: Path, given: Given = Given(), *, is_json: bool = False, work: Path | None = None) -> Context:
+    """Read the process's surroundings; `root` and `work` are those of `Context`.
 
     Raises `UnableError` on a CPU architecture that no CANN image is made for, `UsageError` for a wheelhouse that is no
     folder.
@@ -129,6 +146,7 @@ def read_context(root: Path, given: Given = Given(), *, is_json: bool = False) -
         arch=ARCH_ALIASES[machine],
         is_terminal=sys.stderr.isatty(),
         is_json=is_json,
+        work=work,
         wheelhouse=_folder("WHEELHOUSE", given.wheelhouse, "your wheels"),
         mirror=_folder("GIT_MIRROR", given.mirror, "your git repositories"),
         patches=_folder("PATCHES", given.patches, "your patch sets"),
@@ -149,7 +167,7 @@ def _folder(option: str, text: str | None, what: str) -> Path | None:
 
 
 def named_folders(texts: Sequence[str], option: str = "--src", prefix: str = "SRC_") -> dict[str, Path]:
-    """Read `NAME=DIR` of each tree that stands in for a source; `option` and `prefix` are how messages call it.
+    """Read `NAME=DIR` of each tree that replaces a source; `option` and `prefix` are its names in messages.
 
     Raises `UsageError` for another form, a folder that is none, and a name that is given twice.
     """

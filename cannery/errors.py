@@ -1,6 +1,6 @@
 """One error root, one exit code a kind. `cannery.cli.main` is the only place that catches `CanneryError`.
 
-A message says what is wrong, `where` names the file, line, option or host, `hint` says what to do next.
+`what` is what is wrong, `where` names the file, line, option or host, `hint` is what to do next.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """Exit codes of build.py (README, "Exit codes")."""
+    """Exit codes of the commands (README, "Exit codes")."""
 
     DONE = 0
     USAGE = 2

@@ -14,15 +14,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from cannery import __version__
 from cannery.compat.findings import errors, in_order
 from cannery.compat.rules import check_recipe
 from cannery.context import template_digests
 from cannery.errors import BuildFailedError, FindingsError
-from cannery.lock.io.store import LockSet, LockStore, all_locks, bind, read_locks
+from cannery.lock.io.store import LockSet, LockStore, all_locks, bind, lock_path, read_locks
+from cannery.lock.request import lock_request
 from cannery.plan.make import make_plan, plan_epoch
 from cannery.plan.plan import Inputs
 from cannery.recipe.recipe import with_arch
 from cannery.sources.io.planned_sources import local_trees
+from cannery.util.io.heartbeat import heartbeat
 from cannery.vocab import BaseKind
 
 if TYPE_CHECKING:
@@ -84,15 +87,15 @@ class BuildOptions:
 
 @dataclass(frozen=True)
 class Built:
-    """A built image: id, bytes, layers (new to the engine, reused), steps (cached, in all), seconds, build log.
+    """A built image: id, bytes, layers (in all, names of the new ones), steps (cached, in all), seconds, build log.
 
     One that was pulled in place of a build has no step and no log, and `pulled` is where it came from.
     """
 
     id: str
     size: int
-    new: int
-    reused: int
+    layers: int
+    new: tuple[str, ...]
     cached: int
     total: int
     seconds: float
@@ -104,6 +107,7 @@ def lock_store(context: Context) -> LockStore:
     """Return where the locks of this run are, and how one that cannot be made is explained."""
     return LockStore(
         root=context.root,
+        locks=context.locks,
         cache=context.cache,
         arch=context.arch,
         env=context.env,
@@ -131,8 +135,17 @@ def checked(context: Context, catalog: Catalog, recipe: Recipe) -> Checked:
         if errors(found):
             return Checked(found, LockSet({}, None, ()))
     read = read_locks(lock_store(context), catalog, recipe)
+    if context.work and recipe.is_standard:
+        _print_lock(context, recipe)
     found = check_recipe(recipe, catalog, dict(read.locks), context.arch)
     return Checked(in_order([*found, *read.findings]), read)
+
+
+def _print_lock(context: Context, recipe: Recipe) -> None:
+    """Print which lock an installed Cannery uses: the user's own, or the one that came with the package."""
+    path = lock_path(lock_store(context), lock_request(recipe))
+    whose = "" if path.is_relative_to(context.locks) else f" of cannery {__version__}"
+    context.say(f"lock: {context.shown(path)}{whose}")
 
 
 def planned(context: Context, profile: str, options: Options, *, any_arch: bool = False) -> Planned:
@@ -238,18 +251,19 @@ def on_found_base(
 
 
 def rendered(context: Context, catalog: Catalog, plan: Plan, folder: Path) -> str:
-    """Write the folder that `docker buildx bake` builds, wheels and sources included; return what changed, in words."""
+    """Write the folder that `docker buildx bake` builds, with wheels and sources; return a summary of what changed."""
     from cannery.render.io.folder import write_folder
 
-    return write_folder(context, catalog, plan, folder)
+    with heartbeat(context.say, lambda: "fetching wheels and sources"):
+        return write_folder(context, catalog, plan, folder)
 
 
 def built(work: Work, folder: Path, options: BuildOptions) -> Built:
-    """Render `work.plan` into `folder`, make the stand-in base where the plan is on it, and build the image."""
+    """Render `work.plan` into `folder`, make the stand-in base where the plan uses it, and build the image."""
     from cannery.build.io.buildx import bake
     from cannery.build.io.secrets import build_secrets
-    from cannery.build.io.view import make_view
-    from cannery.build.progress import layers_new_reused
+    from cannery.build.io.view import Look, make_view
+    from cannery.build.stages import brought
 
     context, plan = work.context, work.plan
     if plan.recipe.base.kind is BaseKind.STANDIN:
@@ -257,22 +271,38 @@ def built(work: Work, folder: Path, options: BuildOptions) -> Built:
     context.say(f"{context.shown(folder)}: {rendered(context, work.catalog, plan, folder)}")
     before = known_layers(work.client)
     suite = work.catalog.standin.suite if plan.recipe.base.kind is BaseKind.STANDIN else None
-    secrets = build_secrets(context, suite)
+    secrets = build_secrets(context.cache, context.env, context.pip, suite)
     result = bake(
         work.engine.buildx_command(builder=options.builder),
         {**work.engine.client_env(context.env), **secrets.env},
         folder,
-        targets=("image",),
         log=folder / "log" / "build.log",
-        view=make_view(sys.stderr, is_terminal=context.is_terminal, clock=time.monotonic),
+        view=make_view(
+            sys.stderr,
+            Look(brought(plan), context.is_verbose),
+            is_terminal=context.is_terminal,
+            clock=time.monotonic,
+        ),
         overrides=_overrides(options, plan),
         secrets=secrets.values,
     )
     attributes = work.client.images.get(plan.reference).attrs
-    new, reused = layers_new_reused(before, attributes["RootFS"]["Layers"])
+    layers = attributes["RootFS"]["Layers"]
+    new = new_layers(plan, before, layers)
     return Built(
-        attributes["Id"], attributes["Size"], new, reused, result.cached, result.total, result.seconds, result.log
+        attributes["Id"], attributes["Size"], len(layers), new, result.cached, result.total, result.seconds, result.log
     )
+
+
+def new_layers(plan: Plan, known: list[str], layers: list[str]) -> tuple[str, ...]:
+    """Return the names of the layers of an image that are not in `known`, the layers of other images; "base" once.
+
+    The last layers are those of the plan, in its order; a profile's user adds one behind them for the home folder.
+    """
+    before = set(known)
+    first = len(layers) - len(plan.layers) - (1 if plan.recipe.profile.user else 0)
+    names = (*["base"] * first, *(layer.name for layer in plan.layers), "home")
+    return tuple(dict.fromkeys(name for name, layer in zip(names, layers, strict=False) if layer not in before))
 
 
 def verified(work: Work, request: VerifyRequest, on_check: Callable[[Check], None]) -> Verified:
@@ -340,11 +370,11 @@ def _make_standins(work: Work) -> None:
         spec = standin_spec(with_arch(plan.recipe, lock.arch), lock, catalog.standin)
         if spec.reference != reference:
             raise AssertionError(f"planned {reference}, made {spec.reference}")
-        wheel = (
-            fetch_wheels(context.downloads, catalog.indexes, [spec.torch_npu])[TORCH_NPU] if spec.torch_npu else None
-        )
-        request = StandInRequest(spec=spec, torch_npu_wheel=wheel, host_arch=context.arch)
-        ensure_standin(request, engine_client=work.client, cache=context.cache, say=context.say)
+        wanted_wheels = [spec.torch_npu] if spec.torch_npu else []
+        with heartbeat(context.say, lambda: "making the stand-in base"):
+            wheel = fetch_wheels(context.downloads, catalog.indexes, wanted_wheels).get(TORCH_NPU)
+            request = StandInRequest(spec=spec, torch_npu_wheel=wheel, host_arch=context.arch)
+            ensure_standin(request, engine_client=work.client, cache=context.cache, say=context.say)
 
 
 def _standin_locks(work: Work) -> Iterator[tuple[str, Lock]]:

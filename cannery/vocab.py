@@ -143,7 +143,7 @@ CHIP_ALIASES: Mapping[str, Chip] = {
 T = TypeVar("T")
 
 
-def nearest(word: str, known: Iterable[str], *, count: int = 3, likeness: float = 0.5) -> tuple[str, ...]:
+def nearest(word: str, known: Iterable[str], *, count: int = 3, likeness: float = 0.6) -> tuple[str, ...]:
     """Return up to `count` of `known` that are spelt most like `word`, best first; empty when none comes close.
 
     `likeness` is how close: 1 is equal, 0 has nothing in common.

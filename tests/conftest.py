@@ -5,12 +5,19 @@ purpose only.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 ROOT = Path(__file__).resolve().parent.parent
+# Seconds that one test of an engine may take, with the fixtures that it is the first to ask for.
+ENGINE_SECONDS = 2400
 # `--import-mode=importlib` leaves sys.path alone: the folders whose builders and fakes tests share by name.
 sys.path[:0] = [str(ROOT / "tests/unit"), str(ROOT / "tests/edge")]
 
@@ -22,6 +29,24 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--rewrite-goldens") and os.environ.get("CI", "").lower() == "true":
         raise pytest.UsageError("--rewrite-goldens is refused where CI=true: a golden is rewritten by a person")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give tests of an engine a time limit of their own: a build with a cold cache takes long."""
+    for item in items:
+        if item.get_closest_marker("engine") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(ENGINE_SECONDS))
+
+
+@pytest.fixture(autouse=True)
+def heeds_ctrl_c() -> Iterator[None]:
+    """Let a test and its child processes get SIGINT, which a run in the background (nohup, some CI) ignores."""
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    if before is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 @pytest.fixture(scope="session")

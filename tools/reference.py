@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from cannery.cli.arguments import COMMANDS, make_parser  # noqa: E402 - the checkout's, which was just put on the path
+from cannery.cli.options import OUTPUT  # noqa: E402 - as above
 from cannery.lock.text import parse_lock  # noqa: E402 - as above
 
 PAGES = ROOT / "docs/reference"
@@ -42,6 +43,10 @@ def same(path: Path, text: str) -> bool:
 def commands_page() -> str:
     """Return the page of commands: each with its options, from the parser."""
     head = "# Commands\n\nEach is `python build.py COMMAND`, `cannery COMMAND`, or `make COMMAND` with variables.\n"
+    head += (
+        "\nEach also has `-q` (results and errors only), `-v` (also what build steps print; `--verbose` where `-v` is "
+        "a volume), `--color auto|always|never` and `--help`.\n"
+    )
     parts = [f"{NOTE}\n{head}"]
     parsers = children(make_parser())
     for name, command in COMMANDS.items():
@@ -65,7 +70,9 @@ def section(depth: int, name: str, parser: argparse.ArgumentParser, summary: str
 
 
 def takes(action: argparse.Action) -> bool:
-    """Whether an action is an option or word that a user gives."""
+    """Whether an action is an option or word that a user gives; those that every command has are in the head."""
+    if set(action.option_strings) & set(OUTPUT):
+        return False
     return not isinstance(action, argparse._HelpAction | argparse._SubParsersAction)
 
 

@@ -45,7 +45,7 @@ def main() -> int:
 
 
 def stamps(files: list[Path]) -> dict[Path, str]:
-    """Return {stamp file: what stands in it when the environment is up to date}.
+    """Return {stamp file: its text when the environment is up to date}.
 
     Which Python made it does not matter: `make` and `python build.py` may find different ones, and either will do.
     """
@@ -53,7 +53,7 @@ def stamps(files: list[Path]) -> dict[Path, str]:
 
 
 def holds(stamp: Path, text: str) -> bool:
-    """Whether a stamp is there and says `text`."""
+    """Whether a stamp is there and holds `text`."""
     return stamp.exists() and stamp.read_text() == text
 
 
@@ -102,7 +102,7 @@ def pip(*arguments: str) -> None:
     quiet = ("--disable-pip-version-check", "-qq", "--no-input")
     done = subprocess.run((sys.executable, "-m", "pip", *arguments, *quiet), check=False)
     if done.returncode != 0:
-        sys.exit(complain("pip could not install the locked requirements", "its message stands above", code=7))
+        sys.exit(complain("pip could not install the locked requirements", "its message is above", code=7))
 
 
 def complain(what: str, hint: str = "", code: int = 4) -> int:

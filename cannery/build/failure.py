@@ -9,7 +9,6 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cannery.build.stages import labeller
 from cannery.errors import BuildFailedError, CanneryError, NetworkError, UnableError, UsageError
 from cannery.util.image_reference import registry_of
 
@@ -60,7 +59,7 @@ _REASONS = (
 
 
 @dataclass(frozen=True)
-class Context:
+class Details:
     """What the message needs beside the state: log path, command for the stage alone, free space, all as text."""
 
     log: str
@@ -68,7 +67,7 @@ class Context:
     space: str = ""
 
 
-def failure(state: BuildState, context: Context) -> CanneryError:
+def failure(state: BuildState, details: Details) -> CanneryError:
     """Return the error for a bake that ended with a status other than 0: usage, unable, network or build failed."""
     step = state.failed
     text = _text(state, step)
@@ -79,18 +78,18 @@ def failure(state: BuildState, context: Context) -> CanneryError:
     early = _cannot_start(state, text) if step is None else None
     if early is not None:
         return early
-    where = _where(state, step)
+    where = _where(step)
     if _NO_SPACE.search(text) or any(_NO_SPACE.search(line) for line in tail):
-        space = f" ({context.space})" if context.space else ""
-        hint = f"free some space there (`build.py clean` shows what Cannery holds); full log: {context.log}"
+        space = f" ({details.space})" if details.space else ""
+        hint = f"free some space there (`build.py clean` shows what Cannery holds); full log: {details.log}"
         return UnableError(f"no space left on the engine's disk{space}\n{_short(text)}", where=where, hint=hint)
     if _EXEC_FORMAT.search(text) or any(_EXEC_FORMAT.search(line) for line in tail[-3:]):
         what = f"a program for another architecture cannot run here\n{_short(text)}"
-        hint = "QEMU for the target's platform is missing: `build.py doctor PROFILE` with the same ARCH says what to do"
+        hint = "QEMU for the target's platform is missing: `build.py doctor PROFILE` with this ARCH lists what to do"
         return UnableError(what, where=where, hint=hint)
     if not text.startswith("process ") and (_REMOTE.search(text) or _is_base(step)):
         return _network(step, text)
-    return _build_failed(step, text, where, state, context)
+    return _build_failed(step, text, where, state, details)
 
 
 def needs_newer_buildx(state: BuildState) -> bool:
@@ -109,7 +108,7 @@ def _cannot_start(state: BuildState, text: str) -> CanneryError | None:
     if _ENGINE.search(text):
         return UnableError(_short(text), where="engine", hint="is it running, and may this user reach it?")
     if _BAKE_FILE.search(text):
-        return UsageError(_short(text), where="docker-bake.json", hint="`build.py render` writes the file anew")
+        return UsageError(_short(text), where="docker-bake.json", hint="`build.py render` writes the file again")
     return None
 
 
@@ -128,22 +127,22 @@ def _network(step: Step | None, text: str) -> NetworkError:
     return NetworkError(f"{reason}{image}\n{_short(text)}", where=f"registry {registry}", hint=hint)
 
 
-def _build_failed(step: Step | None, text: str, where: str, state: BuildState, context: Context) -> CanneryError:
-    what = _what_failed(step, text, state, context)
+def _build_failed(step: Step | None, text: str, where: str, state: BuildState, details: Details) -> CanneryError:
+    what = _what_failed(step, text, state, details)
     if step and _is_without_mirror(step):
         hint = (
             "a build's containers must reach the mirror of system packages, as the host does: see the engine's DNS and "
             "network, then run the same command again; what was built is kept"
         )
         return NetworkError(what, where=where, hint=hint)
-    hints = [f"this stage alone: {context.retry}"] if context.retry else []
+    hints = [f"this stage alone:\n  $ {details.retry}"] if details.retry else []
     if _exit_code(text) == "137":
         hints.append("137 means killed from outside, most often for want of memory: see `dmesg`")
     return BuildFailedError(what, where=where, hint="\n  → ".join(hints))
 
 
 def _is_without_mirror(step: Step) -> bool:
-    """Whether the step installs system packages, and said that it could not reach whoever has them."""
+    """Whether the step installs system packages, and printed that it could not reach their mirror."""
     return "/system.sh " in step.name.instruction and any(_MIRROR_AWAY.search(line) for line in step.log.tail)
 
 
@@ -152,7 +151,7 @@ def _exit_code(text: str) -> str:
     return code[1] if code else ""
 
 
-def _what_failed(step: Step | None, text: str, state: BuildState, context: Context) -> str:
+def _what_failed(step: Step | None, text: str, state: BuildState, details: Details) -> str:
     code = _exit_code(text)
     what = [f"build failed: exit code {code}" if code else f"build failed: {_short(text)}"]
     if step:
@@ -160,15 +159,15 @@ def _what_failed(step: Step | None, text: str, state: BuildState, context: Conte
         what += [f"  | {line}" for line in step.log.tail]
     else:
         what += [f"  | {line}" for line in state.other[-12:]]
-    what.append(f"  full log: {context.log}")
+    what.append(f"  full log: {details.log}")
     if state.clipped:
         what.append(f"  BuildKit dropped output above {state.clipped}: start the builder with")
         what.append("  BUILDKIT_STEP_LOG_MAX_SIZE=-1 BUILDKIT_STEP_LOG_MAX_SPEED=-1 to see all of it")
     return "\n".join(what)
 
 
-def _where(state: BuildState, step: Step | None) -> str:
-    return f"stage {labeller(state)(step.name)}" if step and step.name.number else step.name.stage if step else ""
+def _where(step: Step | None) -> str:
+    return "" if step is None else f"stage {step.name.stage}" if step.name.is_step else step.name.stage
 
 
 def _text(state: BuildState, step: Step | None) -> str:

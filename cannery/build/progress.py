@@ -6,21 +6,21 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from cannery.build.rawjson import Chunk, Event, Other, Vertex
+from cannery.build.rawjson import Event, Other, Vertex
 from cannery.build.steplog import StepLog, add_chunk, clip_note, flush
 from cannery.build.stepname import StepName, parse_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping
 
-    from cannery.build.rawjson import Transfer
+    from cannery.build.rawjson import Chunk, Transfer
 
 # Lines of plain text kept: bake's errors come last and are short.
 _OTHER_LINES = 200
 
 
 class Status(StrEnum):
-    """Where a step or stage stands. `cancelled` is a step that was cut off because another one failed."""
+    """The status of a step or stage. `cancelled` is a step that was cut off because another one failed."""
 
     WAITING = "waiting"
     RUNNING = "running"
@@ -30,61 +30,62 @@ class Status(StrEnum):
     CANCELLED = "cancelled"
 
 
-Intervals = tuple[tuple[float, float | None], ...]
-
-
 @dataclass(frozen=True)
 class Step:
     """One step of the build as a person counts them.
 
     BuildKit may work on it in several vertexes (`COPY --link` with the containerd image store: a copy and a merge);
-    they then share a progress group. A vertex may also run several times, hence intervals.
+    they then share a progress group.
     """
 
     key: str
     name: StepName
-    parts: tuple[Vertex, ...] = ()
-    intervals: Intervals = ()
-    transfers: tuple[tuple[str, int, int], ...] = ()
+    parts: Mapping[str, Vertex] = field(default_factory=dict)
+    transfers: Mapping[str, int] = field(default_factory=dict)
     log: StepLog = field(default_factory=StepLog)
 
     @property
     def status(self) -> Status:
         """The step's status, of those of its parts. Weak parts count only when BuildKit needed them."""
+        parts = self.parts.values()
         if self.error:
             return Status.FAILED
-        if any(part.error for part in self.parts):
+        if any(part.error for part in parts):
             return Status.CANCELLED
-        if any(part.started is not None and part.completed is None for part in self.parts):
+        if any(part.started is not None and part.completed is None for part in parts):
             return Status.RUNNING
-        finished = [part for part in self.parts if part.completed is not None]
-        strong = [part for part in self.parts if not part.weak]
-        if not finished or any(part.completed is None for part in strong):
+        finished = [part for part in parts if part.completed is not None]
+        if not finished or any(part.completed is None for part in parts if not part.weak):
             return Status.WAITING
         return Status.CACHED if all(part.cached for part in finished) else Status.DONE
 
     @property
     def error(self) -> str:
-        """The first error that is the step's own; being cancelled for another one's sake is none."""
-        return next((p.error for p in self.parts if p.error and not is_cancelled(p.error)), "")
+        """The first error that is the step's own; being cancelled because of another one is none."""
+        own = (part.error for part in self.parts.values() if part.error and not is_cancelled(part.error))
+        return next(own, "")
 
     @property
     def bytes(self) -> int:
         """Bytes transferred so far: context sent, layers pulled."""
-        return sum(current for _name, current, _total in self.transfers)
+        return sum(self.transfers.values())
 
     @property
-    def completed(self) -> float | None:
-        """When its last part ended; None while any is open."""
-        ends = [p.completed for p in self.parts if p.started is not None]
-        return max((end for end in ends if end is not None), default=None) if None not in ends else None
+    def span(self) -> tuple[float, float | None] | None:
+        """When it began and ended (None: it is running); None when it has not begun."""
+        begun = [part for part in self.parts.values() if part.started is not None]
+        if not begun:
+            return None
+        ends = [part.completed for part in begun if part.completed is not None]
+        start = min(part.started for part in begun if part.started is not None)
+        return start, max(ends) if len(ends) == len(begun) else None
 
 
 @dataclass(frozen=True)
 class BuildState:
-    """All that the stream has said so far. `fresh` is only what the last event completed: (step key, line)."""
+    """All that the stream has reported so far. `fresh` is only what the last event completed: (step key, line)."""
 
-    steps: tuple[Step, ...] = ()
+    steps: Mapping[str, Step] = field(default_factory=dict)
     other: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     fresh: tuple[tuple[str, str], ...] = ()
@@ -101,12 +102,24 @@ class BuildState:
     @property
     def failed(self) -> Step | None:
         """The step that failed first, by its end."""
-        failed = [step for step in self.steps if step.status is Status.FAILED]
-        return min(failed, key=lambda step: step.completed or self.now, default=None)
+        failed = [step for step in self.steps.values() if step.status is Status.FAILED]
+        return min(failed, key=lambda step: (step.span and step.span[1]) or self.now, default=None)
+
+    @property
+    def counts(self) -> tuple[int, int, int]:
+        """(cached, ended, all) steps of the Dockerfile.
+
+        Not counted: what BuildKit does around them (context, export), and FROM, which it reports as cached or not by
+        chance (recorded: both for the same local base).
+        """
+        real = [s for s in self.steps.values() if s.name.is_step and not s.name.instruction.startswith("FROM ")]
+        found = [step.status for step in real]
+        ended = sum(status in {Status.CACHED, Status.DONE} for status in found)
+        return found.count(Status.CACHED), ended, len(real)
 
 
 def is_cancelled(error: str) -> bool:
-    """Whether an error only says that the build was stopped elsewhere (BuildKit ends such errors so)."""
+    """Whether an error only reports that the build was stopped elsewhere (BuildKit ends such errors so)."""
     return error.endswith("context canceled")
 
 
@@ -114,14 +127,15 @@ def apply(state: BuildState, event: Event | Other, redact: Callable[[str], str] 
     """Return the state after `event`; every text in it has gone through `redact`."""
     if isinstance(event, Other):
         return replace(state, other=(*state.other, redact(event.text))[-_OTHER_LINES:], fresh=())
-    steps = {step.key: step for step in state.steps}
-    owner = {part.digest: step.key for step in state.steps for part in step.parts}
+    steps = dict(state.steps)
+    owner = {digest: step.key for step in steps.values() for digest in step.parts}
     for vertex in event.vertexes:
         key = owner.setdefault(vertex.digest, vertex.group or vertex.digest)
-        steps[key] = _with_vertex(steps.get(key), key, vertex, redact)
+        steps[key] = _with_vertex(steps.get(key) or _nameless(key), vertex, redact)
     for transfer in event.transfers:
         key = owner.get(transfer.vertex, transfer.vertex)
-        steps[key] = _with_transfer(steps.get(key) or _nameless(key), transfer)
+        step = steps.get(key) or _nameless(key)
+        steps[key] = replace(step, transfers={**step.transfers, transfer.name: transfer.current})
     fresh: list[tuple[str, str]] = []
     for chunk in event.chunks:
         key = owner.get(chunk.vertex, chunk.vertex)
@@ -129,92 +143,41 @@ def apply(state: BuildState, event: Event | Other, redact: Callable[[str], str] 
         log, lines = add_chunk(step.log, chunk.stream, chunk.data, redact)
         steps[key] = replace(step, log=log)
         fresh += [(key, line) for line in lines]
-    for digest in dict.fromkeys(vertex.digest for vertex in event.vertexes if vertex.completed is not None):
-        steps[owner[digest]], lines = _flushed(steps[owner[digest]], redact)
-        fresh += [(owner[digest], line) for line in lines]
+    for key in dict.fromkeys(owner[vertex.digest] for vertex in event.vertexes if vertex.completed is not None):
+        steps[key], lines = _flushed(steps[key], redact)
+        fresh += [(key, line) for line in lines]
     times = [time for time in _times(event) if time is not None]
-    first = [time for time in (state.started, min(times, default=None)) if time is not None]
     return BuildState(
-        steps=tuple(steps.values()),
+        steps=steps,
         other=state.other,
         warnings=(*state.warnings, *(redact(text) for text in event.warnings)),
         fresh=tuple(fresh),
-        started=min(first, default=None),
+        started=min([*times, *([] if state.started is None else [state.started])], default=None),
         now=max([state.now, *times]),
-        clipped=state.clipped or next((note for _key, line in fresh if (note := clip_note(line))), ""),
+        clipped=state.clipped or next((note for _, line in fresh if (note := clip_note(line))), ""),
         events=state.events + 1,
     )
 
 
 def close(state: BuildState, redact: Callable[[str], str] = str) -> BuildState:
     """Return the state at the end of the stream: last lines that had no newline are in `fresh`."""
-    pairs = [_flushed(step, redact) for step in state.steps]
-    fresh = tuple((step.key, line) for step, lines in pairs for line in lines)
-    return replace(state, steps=tuple(step for step, _lines in pairs), fresh=fresh)
-
-
-def counts(steps: Iterable[Step]) -> tuple[int, int]:
-    """(cached, total) steps of the Dockerfile.
-
-    Not counted: what BuildKit does around them (context, export), and FROM, which it reports as cached or not by
-    chance (recorded: both for the same local base).
-    """
-    real = [step for step in steps if step.name.number and not step.name.instruction.startswith("FROM ")]
-    return sum(step.status is Status.CACHED for step in real), len(real)
-
-
-def settled(state: BuildState) -> BuildState:
-    """Return the state of a build that succeeded: steps that never ran were another target's too, and are dropped."""
-    return replace(state, steps=tuple(step for step in state.steps if step.status is not Status.WAITING))
-
-
-def busy_seconds(intervals: Iterable[tuple[float, float | None]], now: float) -> float:
-    """Seconds covered by at least one of `intervals`; an open one lasts until `now`."""
-    total, reached = 0.0, float("-inf")
-    for start, stop in sorted(intervals, key=lambda interval: interval[0]):
-        end = max(start, now if stop is None else stop)
-        total += max(0.0, end - max(start, reached))
-        reached = max(reached, end)
-    return total
-
-
-def layers_new_reused(before: Iterable[str], after: Sequence[str]) -> tuple[int, int]:
-    """(new, reused) layers of an image: `after` are its diff ids, `before` those of every image seen earlier."""
-    known = set(before)
-    reused = sum(layer in known for layer in after)
-    return len(after) - reused, reused
+    pairs = {key: _flushed(step, redact) for key, step in state.steps.items()}
+    fresh = tuple((key, line) for key, (_, lines) in pairs.items() for line in lines)
+    return replace(state, steps={key: step for key, (step, _) in pairs.items()}, fresh=fresh)
 
 
 def _nameless(key: str) -> Step:
     return Step(key, parse_name(""))
 
 
-def _with_vertex(step: Step | None, key: str, vertex: Vertex, redact: Callable[[str], str]) -> Step:
-    name = redact(vertex.group_name or vertex.name)
-    step = step or Step(key, parse_name(name))
-    vertex = replace(vertex, name=name, error=redact(vertex.error))
-    old = next((part for part in step.parts if part.digest == vertex.digest), None)
-    if old is None:
-        parts = (*step.parts, vertex)
-    elif vertex.started is None and old.started is not None:
-        parts = step.parts  # BuildKit announces a vertex again without its times; it has not gone back
+def _with_vertex(step: Step, vertex: Vertex, redact: Callable[[str], str]) -> Step:
+    name = step.name if step.name.text else parse_name(redact(vertex.group_name or vertex.name))
+    old = step.parts.get(vertex.digest)
+    if vertex.started is None and old and old.started is not None:
+        vertex = old  # BuildKit announces a vertex again without its times; it has not gone back
     else:
-        parts = tuple(vertex if part is old else part for part in step.parts)
-    intervals = dict(step.intervals)
-    if vertex.started is not None:
-        # A vertex that starts anew without having ended was given up: close what is open at that moment.
-        gone = old.started if old and old.started != vertex.started else None
-        if gone is not None and intervals.get(gone, 0.0) is None:
-            intervals[gone] = vertex.started
-        intervals[vertex.started] = vertex.completed
-    named = step.name if step.name.text else parse_name(name)
-    return replace(step, name=named, parts=parts, intervals=tuple(intervals.items()))
-
-
-def _with_transfer(step: Step, transfer: Transfer) -> Step:
-    known = {name: (name, current, total) for name, current, total in step.transfers}
-    known[transfer.name] = (transfer.name, transfer.current, transfer.total)
-    return replace(step, transfers=tuple(known.values()))
+        vertex = replace(vertex, name=redact(vertex.name), error=redact(vertex.error))
+    return replace(step, name=name, parts={**step.parts, vertex.digest: vertex})
 
 
 def _flushed(step: Step, redact: Callable[[str], str]) -> tuple[Step, tuple[str, ...]]:

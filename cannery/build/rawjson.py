@@ -9,16 +9,18 @@ build.
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+Item = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Vertex:
-    """One node of the build graph as it stands now. Times are seconds since the epoch, None when not yet."""
+    """One node of the build graph as it is now. Times are seconds since the epoch, None when not yet."""
 
     digest: str
     name: str
@@ -33,18 +35,17 @@ class Vertex:
 
 @dataclass(frozen=True)
 class Transfer:
-    """Bytes moved for a vertex: context sent, layer pulled. `total` is 0 when unknown."""
+    """Bytes moved for a vertex so far: context sent, layer pulled."""
 
     vertex: str
     name: str
     current: int
-    total: int
     time: float | None
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """A piece of a step's output, cut anywhere, also inside a line or a character. Stream 1 is stdout, 2 stderr."""
+    """A piece of a step's output; it may end inside a line or a character. Stream 1 is stdout, 2 stderr."""
 
     vertex: str
     stream: int
@@ -64,7 +65,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Other:
-    """A line of the stream that is not JSON: what bake itself says."""
+    """A line of the stream that is not JSON: what bake itself prints."""
 
     text: str
 
@@ -75,18 +76,17 @@ def read_line(pending: str, line: str) -> tuple[str, tuple[Event | Other, ...]]:
     `pending` is "" at the start. What is pending at the end of the stream is half an object: drop it.
     """
     if not pending:
-        if not line.startswith("{"):
-            return "", ((Other(line),) if line.strip() else ())
-        event = _parse(line)
+        event = _parse(line) if line.startswith("{") else None
         if event is not None:
             return "", (event,)
-        return (line, ()) if line.rstrip() == "{" else ("", (Other(line),))
+        return (line, ()) if line.rstrip() == "{" else ("", (Other(line),) if line.strip() else ())
+    whole = f"{pending}\n{line}"
     if line.rstrip() == "}":
-        event = _parse(f"{pending}\n}}")
-        return "", (event,) if event is not None else tuple(Other(part) for part in f"{pending}\n{line}".split("\n"))
+        event = _parse(whole)
+        return "", (event,) if event is not None else tuple(map(Other, whole.split("\n")))
     if line.startswith((" ", "\t")) or not line:
-        return f"{pending}\n{line}", ()
-    # The writer was cut off inside an object and something else speaks: the object is lost, the words are not.
+        return whole, ()
+    # The writer was cut off inside an object, and another one writes: the object is lost, its text is not.
     return read_line("", line)
 
 
@@ -98,64 +98,58 @@ def _parse(text: str) -> Event | None:
     if not isinstance(value, dict):
         return None
     return Event(
-        vertexes=tuple(_vertex(item) for item in _items(value, "vertexes")),
-        transfers=tuple(_transfer(item) for item in _items(value, "statuses")),
-        chunks=tuple(_chunk(item) for item in _items(value, "logs")),
-        warnings=tuple(_bytes(item, "short").decode(errors="replace") for item in _items(value, "warnings")),
+        vertexes=tuple(map(_vertex, _items(value, "vertexes"))),
+        transfers=tuple(map(_transfer, _items(value, "statuses"))),
+        chunks=tuple(
+            Chunk(_get(one, "vertex", ""), _get(one, "stream", 0), _bytes(one, "data"), _time(one, "timestamp"))
+            for one in _items(value, "logs")
+        ),
+        warnings=tuple(_bytes(one, "short").decode(errors="replace") for one in _items(value, "warnings")),
     )
 
 
-def _vertex(item: dict[str, Any]) -> Vertex:
-    group = item.get("progressGroup")
-    group = group if isinstance(group, dict) else {}
+def _vertex(item: Item) -> Vertex:
+    group: Item = _get(item, "progressGroup", {})
     return Vertex(
-        digest=_text(item, "digest"),
-        name=_text(item, "name"),
+        digest=_get(item, "digest", ""),
+        name=_get(item, "name", ""),
         started=_time(item, "started"),
         completed=_time(item, "completed"),
-        cached=item.get("cached") is True,
-        error=_text(item, "error"),
-        group=_text(group, "id"),
-        group_name=_text(group, "name"),
-        weak=group.get("weak") is True,
+        cached=_get(item, "cached", default=False),
+        error=_get(item, "error", ""),
+        group=_get(group, "id", ""),
+        group_name=_get(group, "name", ""),
+        weak=_get(group, "weak", default=False),
     )
 
 
-def _transfer(item: dict[str, Any]) -> Transfer:
+def _transfer(item: Item) -> Transfer:
     time = _time(item, "completed") or _time(item, "timestamp") or _time(item, "started")
-    return Transfer(_text(item, "vertex"), _text(item, "id"), _int(item, "current"), _int(item, "total"), time)
+    return Transfer(_get(item, "vertex", ""), _get(item, "id", ""), _get(item, "current", 0), time)
 
 
-def _chunk(item: dict[str, Any]) -> Chunk:
-    return Chunk(_text(item, "vertex"), _int(item, "stream"), _bytes(item, "data"), _time(item, "timestamp"))
+def _items(value: Item, key: str) -> list[Item]:
+    found: list[Any] = _get(value, key, [])
+    return [item for item in found if isinstance(item, dict)]
 
 
-def _items(value: dict[str, Any], key: str) -> list[dict[str, Any]]:
-    items = value.get(key)
-    return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
-
-
-def _text(item: dict[str, Any], key: str) -> str:
+def _get(item: Item, key: str, default: T) -> T:
+    """Return the value of a key where it has the type of `default`."""
     value = item.get(key)
-    return value if isinstance(value, str) else ""
+    return value if type(value) is type(default) else default
 
 
-def _int(item: dict[str, Any], key: str) -> int:
-    value = item.get(key)
-    return value if isinstance(value, int) and not isinstance(value, bool) else 0
-
-
-def _bytes(item: dict[str, Any], key: str) -> bytes:
+def _bytes(item: Item, key: str) -> bytes:
     try:
-        return base64.b64decode(_text(item, key))
-    except (binascii.Error, ValueError):
+        return base64.b64decode(_get(item, key, ""))
+    except ValueError:
         return b""
 
 
-def _time(item: dict[str, Any], key: str) -> float | None:
+def _time(item: Item, key: str) -> float | None:
     """Seconds since the epoch of an RFC 3339 time; None for absent, broken and Go's zero time (year 1)."""
     try:
-        moment = datetime.fromisoformat(_text(item, key))
+        moment = datetime.fromisoformat(_get(item, key, ""))
     except ValueError:
         return None
     return moment.timestamp() if moment.year > 1 and moment.tzinfo is not None else None

@@ -41,15 +41,3 @@ def retry_command(  # noqa: PLR0913 - the parts of one command line
     command += ["--set", f"{target}.output=type=cacheonly"]
     command += ["--set", f"{target}.target={stage}"] if stage else []
     return " ".join([f"cd {shlex.quote(folder)} &&", *settings, shlex.join([*command, target])])
-
-
-def default_target(bake: Mapping[str, Any], targets: Sequence[str]) -> str:
-    """Return the bake target that a step without a target in its name belongs to: the one that was built, or ""."""
-    groups = bake.get("group")
-    names = list(targets) or ["default"]
-    while isinstance(groups, dict) and any(name in groups for name in names):
-        group = next(name for name in names if name in groups)
-        inner = groups[group].get("targets", []) if isinstance(groups[group], dict) else []
-        groups = {name: value for name, value in groups.items() if name != group}
-        names = [*inner, *(name for name in names if name != group)]
-    return names[0] if names else ""

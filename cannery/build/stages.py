@@ -1,34 +1,44 @@
-"""The rows of the progress view: steps put together by stage."""
+"""What a build shows: its steps put together by stage, what each stage brings, and the time that is left."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cannery.build.progress import Status, busy_seconds, counts
+from cannery.build.progress import Status
 from cannery.build.stepname import SETUP
+from cannery.plan.plan import LayerKind
+from cannery.render.render import stage_name
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from cannery.build.progress import BuildState, Step
-    from cannery.build.stepname import StepName
+    from cannery.plan.plan import Layer, Plan
 
 ENDED = frozenset({Status.CACHED, Status.DONE, Status.FAILED, Status.CANCELLED})
-FLAGS = re.compile(r"(?<=\s)--(?:mount|network|security)(?:=\S+)?\s+")
+# Words for stages that are no layer of the plan.
+_WORDS = {
+    "image": "system packages, and the layers put together",
+    "context": "files of the build sent to the engine",
+    "export": "image written to the engine",
+}
+# The part of all wheel bytes that a stage without wheels counts as, for the time left: a step takes its time anyway.
+_SMALLEST = 0.02
+# A running stage counts as this part of itself at most.
+_MOST_OF = 0.9
+# No time left is shown before this part of the build is done: it would be a guess.
+_TOO_EARLY = 0.1
 
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage of one target and platform; times are seconds.
-
-    `instruction` is what it is at (or failed in), without the flags (mounts, network) that say nothing of the work.
-    """
+    """One stage; `seconds` is how long its steps took, `ended` when the last one ended."""
 
     label: str
     status: Status
     seconds: float
     bytes: int
-    instruction: str
     cached: int
     total: int
     ended: float | None
@@ -36,55 +46,96 @@ class Stage:
     @property
     def shown(self) -> bool:
         """Reading the bake file, Dockerfile and .dockerignore takes milliseconds: shown only when it fails."""
-        return self.label.rpartition(":")[2] != SETUP or self.status is Status.FAILED
+        return self.label != SETUP or self.status is Status.FAILED
+
+
+@dataclass(frozen=True)
+class Brought:
+    """What a stage brings, in a few words, and the bytes of its wheels."""
+
+    words: str
+    bytes: int = 0
+
+
+def brought(plan: Plan) -> dict[str, Brought]:
+    """Return {stage: what it brings} for the layers of a plan."""
+    return {stage_name(layer): Brought(_words(layer), layer.wheel_bytes) for layer in plan.layers}
+
+
+def words_for(label: str, brings: Mapping[str, Brought]) -> str:
+    """Return what a stage brings, in a few words; its own name where the plan does not know it."""
+    return brings[label].words if label in brings else _WORDS.get(label, label)
 
 
 def stages(state: BuildState) -> tuple[Stage, ...]:
     """Return the stages in the order in which the stream named them first."""
     groups: dict[str, list[Step]] = {}
-    labels = labeller(state)
-    for step in state.steps:
-        groups.setdefault(labels(step.name), []).append(step)
+    for step in state.steps.values():
+        groups.setdefault(step.name.stage, []).append(step)
     return tuple(_stage(label, steps, state.now) for label, steps in groups.items())
 
 
-class labeller:  # noqa: N801 - a function with a memory of the state, used as one
-    """Name a stage: with its target when there are several targets, with its platform when there are several."""
+def seconds_left(found: tuple[Stage, ...], brings: Mapping[str, Brought], seconds: float) -> float | None:
+    """Return about how many seconds a build still takes after `seconds`, by the bytes of what is to be installed.
 
-    def __init__(self, state: BuildState) -> None:
-        names = [step.name for step in state.steps]
-        self._targets = len({name.target for name in names if name.target}) > 1
-        self._platforms = len({name.platform for name in names if name.platform}) > 1
+    Stages run at the same time: one that runs counts by its seconds, at the rate of those that ended. None where it is
+    too early to know, and when nothing is left.
+    """
+    smallest = max(1.0, _SMALLEST * sum(one.bytes for one in brings.values()))
+    real = [stage for stage in found if stage.shown and stage.status is not Status.CACHED]
+    weights = {s.label: max(smallest, brings[s.label].bytes if s.label in brings else 0) for s in real}
+    ended = [stage for stage in real if stage.status in ENDED]
+    total, done = sum(weights.values()), sum(weights[stage.label] for stage in ended)
+    rate = done / max(1.0, sum(stage.seconds for stage in ended))
+    running = (stage for stage in real if stage.status is Status.RUNNING)
+    done += sum(min(_MOST_OF * weights[stage.label], stage.seconds * rate) for stage in running)
+    if done < _TOO_EARLY * total or len(ended) == len(real):
+        return None
+    return seconds * (total - done) / done
 
-    def __call__(self, name: StepName) -> str:
-        """Return the label; "image" for the stage of a Dockerfile that has only one."""
-        target = f"{name.target}:" if self._targets and name.target else ""
-        platform = f" ({name.platform})" if self._platforms and name.platform else ""
-        return f"{target}{name.stage or 'image'}{platform}"
+
+def duration(seconds: float) -> str:
+    """Return a time that is left: `about 40 s`, `about 3 min`."""
+    return f"about {seconds:.0f} s" if seconds < 90 else f"about {seconds / 60:.0f} min"
+
+
+def _words(layer: Layer) -> str:
+    if layer.kind is LayerKind.GROUP and layer.name.endswith("-deps"):
+        return f"what {layer.name.removesuffix('-deps')} needs: {_packages(layer.packages)}"
+    if layer.kind is LayerKind.GROUP and layer.packages > 1:
+        return f"{layer.name} and {layer.packages - 1} more"
+    return layer.summary.rstrip(".")
+
+
+def _packages(count: int) -> str:
+    return "1 package" if count == 1 else f"{count} packages"
 
 
 def _stage(label: str, steps: list[Step], now: float) -> Stage:
-    status = _status(steps)
-    wanted = {Status.FAILED, Status.RUNNING}
-    current = next((step for step in steps if step.status in wanted), steps[-1])
-    ends = [step.completed for step in steps if step.completed is not None]
-    cached, total = counts(steps)
+    found = [step.status for step in steps]
+    order = (Status.FAILED, Status.RUNNING, Status.CANCELLED, Status.WAITING)
+    real = [step.status for step in steps if not step.name.instruction.startswith("FROM ")]
+    cached = real.count(Status.CACHED)
+    rest = Status.CACHED if real and cached == len(real) else Status.DONE
+    status = next((one for one in order if one in found), rest)
+    spans = sorted((step.span for step in steps if step.span), key=lambda span: span[0])
+    ends = [end for _, end in spans if end is not None]
     return Stage(
         label=label,
         status=status,
-        seconds=busy_seconds((span for step in steps for span in step.intervals), now),
+        seconds=_busy(spans, now),
         bytes=sum(step.bytes for step in steps),
-        instruction=FLAGS.sub("", current.name.instruction),
         cached=cached,
-        total=total,
+        total=len(real),
         ended=max(ends, default=None) if status in ENDED else None,
     )
 
 
-def _status(steps: list[Step]) -> Status:
-    found = {step.status for step in steps}
-    for first in (Status.FAILED, Status.RUNNING, Status.CANCELLED, Status.WAITING):
-        if first in found:
-            return first
-    cached, total = counts(steps)
-    return Status.CACHED if total and cached == total else Status.DONE
+def _busy(spans: list[tuple[float, float | None]], now: float) -> float:
+    """Return the seconds that at least one of `spans` (by their start) covers; an open one lasts until `now`."""
+    total, reached = 0.0, float("-inf")
+    for start, stop in spans:
+        end = max(start, now if stop is None else stop)
+        total += max(0.0, end - max(start, reached))
+        reached = max(reached, end)
+    return total

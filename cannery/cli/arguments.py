@@ -1,16 +1,18 @@
-"""The commands of build.py and their parser."""
+"""The commands and their parser."""
 
 from __future__ import annotations
 
 import argparse
 import re
+import textwrap
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NoReturn
 
 from cannery import __version__
 from cannery.cli import options
+from cannery.cli.program import CHECKOUT
 from cannery.errors import UsageError
-from cannery.vocab import did_you_mean
+from cannery.vocab import did_you_mean, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Action:
-    """One of several things that a command does: what --help says, and what it takes."""
+    """One of several things that a command does: its line in --help, and the options it takes."""
 
     summary: str
     example: str
@@ -29,7 +31,7 @@ class Action:
 
 @dataclass(frozen=True)
 class Command:
-    """One command: the module below cannery.commands that has it, what --help says, and what it takes.
+    """One command: the module below cannery.commands that has it, its line in --help, and the options it takes.
 
     One with `actions` takes nothing itself.
     """
@@ -51,17 +53,17 @@ PATCHES = {
         (options.as_json, options.profile("?", "only what this profile uses"), options.patch_sets),
     ),
     "summary": Action(
-        "say what the patches of a profile do, and what is wrong with them",
+        "show what the patches of a profile change",
         "patches summary verl-npu transformers",
         (options.as_json, options.profile(), options.one_repo, *PLANNED),
     ),
     "port": Action(
-        "try a patch set on another commit, or on a folder, and say what becomes of each hunk",
+        "try a patch set on another commit, or on a folder, and report each hunk",
         "patches port verl 796871d7d f50e5c2e8",
         (options.as_json, options.port, options.git_mirror, options.patch_sets),
     ),
     "new": Action(
-        "make a patch set of what differs from HEAD in a working tree",
+        "make a patch set from the changes since HEAD in a working tree",
         "patches new verl --tree ~/verl",
         (options.as_json, options.new_set),
     ),
@@ -76,7 +78,7 @@ COMMANDS = {
     ),
     "check": Command(
         "check",
-        "say whether a version set can work, and why not",
+        "report whether a version set can work, and why not",
         "check quickstart",
         (
             *(options.as_json, options.profile(), options.target, options.wheelhouse, options.versions),
@@ -91,7 +93,7 @@ COMMANDS = {
     ),
     "outdated": Command(
         "outdated",
-        "say what is newer, and what an upgrade would change",
+        "report what is newer, and what an upgrade would change",
         "outdated quickstart",
         # Of the committed lock only: no other versions.
         (
@@ -125,7 +127,7 @@ COMMANDS = {
     ),
     "patches": Command(
         "patches",
-        "list patch sets, say what they do, try one on another commit, make one",
+        "list patch sets, show what they change, try one on another commit, make one",
         "patches summary verl-npu",
         actions=PATCHES,
     ),
@@ -143,13 +145,13 @@ COMMANDS = {
     ),
     "lint-run": Command(
         "lint",
-        "say what is wrong with a docker run line of yours",
+        "report what is wrong with a docker run line of yours",
         "lint-run 'docker run …'",
         (options.as_json, options.own_command),
     ),
     "doctor": Command(
         "doctor",
-        "say what this host has and lacks for NPUs, and what to do",
+        "report what this host has for NPUs, what is missing, and what to do",
         "doctor quickstart",
         (options.as_json, options.profile("?", "a profile whose image is to run here"), options.target, options.host),
     ),
@@ -173,19 +175,19 @@ COMMANDS = {
     ),
     "bundle": Command(
         "archive",
-        "write an image, or only what an older one lacks, into one file with its own loader",
+        "write an image, or only what is new since an older one, into one file with its own loader",
         "bundle quickstart --output q.tar --since old.tar.json",
         (options.as_json, *PLAN, options.archive, options.since),
     ),
     "load": Command(
         "load",
-        "load what save or bundle wrote, looked at first",
+        "check and load what save or bundle wrote",
         "load q.tar.gz",
         (options.as_json, options.archive_to_load),
     ),
     "engine": Command(
         "host",
-        "start, stop, look at or use Cannery's own Docker engine",
+        "start, stop, show or use Cannery's own Docker engine",
         "engine env",
         (options.as_json, options.engine_action),
     ),
@@ -195,6 +197,35 @@ COMMANDS = {
         "clean wheels",
         (options.as_json, options.kinds),
     ),
+    "completion": Command(
+        "completion", "print what completes commands and options in a shell", "completion bash", (options.shell,)
+    ),
+}
+# Those that take one profile as their only word, which make calls PROFILE.
+OF_PROFILE = frozenset(
+    {
+        *("show", "check", "lock", "outdated", "plan", "render", "image", "verify", "run", "shell", "doctor"),
+        *("push", "pull", "save", "bundle"),
+    }
+)
+# Other names of commands, and words of other tools, with the command that does it here.
+ALIASES = {"build": "image"}
+SYNONYMS = {
+    **dict.fromkeys(("rm", "remove", "delete", "prune", "gc"), "clean"),
+    **dict.fromkeys(("ls", "profiles"), "list"),
+    **dict.fromkeys(("info", "inspect", "describe"), "show"),
+    **dict.fromkeys(("resolve", "compile", "freeze", "update", "upgrade"), "lock"),
+    **dict.fromkeys(("test", "validate"), "verify"),
+    **dict.fromkeys(("start", "exec", "up"), "run"),
+    **dict.fromkeys(("dockerfile", "bake", "generate"), "render"),
+    **dict.fromkeys(("export", "archive"), "save"),
+    **dict.fromkeys(("import", "restore"), "load"),
+    **dict.fromkeys(("upload", "publish"), "push"),
+    **dict.fromkeys(("download", "fetch"), "pull"),
+    **dict.fromkeys(("bash", "sh", "attach"), "shell"),
+    **dict.fromkeys(("diagnose", "health"), "doctor"),
+    "lint": "lint-run",
+    "make": "image",
 }
 INVALID_CHOICE = re.compile(r"argument (?P<what>.+?): invalid choice: '(?P<word>.*)' \(choose from (?P<known>.*)\)")
 
@@ -202,7 +233,7 @@ INVALID_CHOICE = re.compile(r"argument (?P<what>.+?): invalid choice: '(?P<word>
 class Parser(argparse.ArgumentParser):
     """argparse that raises instead of exiting, and names the nearest word."""
 
-    # Python 3.14's help has colours, whose signs are those that no text may have here.
+    # Python 3.14's help has colours: control characters, which the streams escape.
     color = property(lambda _self: False, lambda _self, _value: None)
 
     def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN201 - argparse's overloads
@@ -216,8 +247,10 @@ class Parser(argparse.ArgumentParser):
         unknown = next((word for word in extra if word.startswith("-")), None)
         if unknown is not None:
             name = unknown.split("=")[0]
-            raise UsageError(f"unknown option {name}", hint=_takers(name, self.prog) or did_you_mean(name, known))
-        hint = "a command for the container stands behind `--`" if self.prog.endswith(" run") else f"{self.prog} --help"
+            near = [f"--{one}" for one in nearest(name.lstrip("-"), [o.lstrip("-") for o in known])]
+            hint = f"did you mean {' or '.join(near)}?" if near else f"`{self.prog} --help` lists the options"
+            raise UsageError(f"unknown option {name}", hint=_takers(name, self.prog) or hint)
+        hint = "put a command for the container behind `--`" if self.prog.endswith(" run") else f"{self.prog} --help"
         raise UsageError(f"{self.prog}: one word too many: {extra[0]!r}", hint=hint)
 
     def error(self, message: str) -> NoReturn:
@@ -226,50 +259,77 @@ class Parser(argparse.ArgumentParser):
         if choice is not None:
             known = [word.strip("' ") for word in choice["known"].split(",")]
             word = choice["word"]
+            if choice["what"] == "COMMAND" and word in SYNONYMS:
+                raise UsageError(f"COMMAND: {word!r} is not known", hint=f"`{self.prog} {SYNONYMS[word]}` does that")
             raise UsageError(f"{choice['what']}: {word!r} is not known", hint=did_you_mean(word, known))
         raise UsageError(message, hint=f"{self.prog} --help")
 
 
-def make_parser() -> Parser:
-    """Return the parser of all commands."""
-    parser = Parser(prog="build.py", description="Container images for RL on Ascend NPUs.", allow_abbrev=False)
+class Help(argparse.HelpFormatter):
+    """argparse's help, without a line that breaks at a hyphen of a name."""
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False, break_long_words=False)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        lines = self._split_lines(text, width - len(indent))
+        return "\n".join(indent + line for line in lines)
+
+
+def make_parser(program: str = CHECKOUT) -> Parser:
+    """Return the parser of all commands, which `program` is called for."""
+    description = "Container images for RL on Ascend NPUs."
+    parser = Parser(prog=program, description=description, allow_abbrev=False, formatter_class=Help)
     parser.add_argument("--version", action="version", version=f"cannery {__version__}")
+    options.output(parser)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
     for name, command in COMMANDS.items():
-        sub = _add_parser(commands, name, command)
+        sub = _add_parser(program, commands, name, command)
         if command.actions:
             actions = sub.add_subparsers(dest="action", metavar="ACTION", parser_class=Parser, required=True)
             for word, action in command.actions.items():
-                _add_parser(actions, word, action)
+                _add_parser(program, actions, word, action)
     return parser
 
 
-def _add_parser(parsers: argparse._SubParsersAction[Parser], name: str, known: Command | Action) -> Parser:
+def _add_parser(
+    program: str, parsers: argparse._SubParsersAction[Parser], name: str, known: Command | Action
+) -> Parser:
     sub = parsers.add_parser(
         name,
         help=known.summary,
         description=known.summary,
-        epilog=f"example: python build.py {known.example}",
+        epilog=f"example: {_in_shell(program)} {known.example}",
         allow_abbrev=False,
+        aliases=[alias for alias, real in ALIASES.items() if COMMANDS[real] is known],
+        formatter_class=Help,
     )
     for add in known.takes:
         add(sub)
+    options.output(sub)
     return sub
 
 
-def parse(argv: Sequence[str]) -> argparse.Namespace:
-    """Parse the words behind `build.py`; what stands behind `--` is the container's command, no option in it is ours.
+def _in_shell(program: str) -> str:
+    return f"python {program}" if program == CHECKOUT else program
+
+
+def parse(argv: Sequence[str], program: str = CHECKOUT) -> argparse.Namespace:
+    """Parse the words behind `program`; the words behind `--` are the container's command, with no option of ours.
 
     Raises `UsageError` for a word or an option that is unknown, missing or one too many, and `SystemExit` when --help
     or --version has been printed.
     """
     words = list(argv)
     cut = words.index("--") if "--" in words else len(words)
-    parser = make_parser()
-    arguments = parser.parse_args(_action_first(parser, words[:cut]))
+    parser = make_parser(program)
+    arguments = parser.parse_args(_action_first(parser, _command_first(words[:cut])))
+    arguments.command = ALIASES.get(arguments.command, arguments.command)
+    if arguments.command == "completion":
+        arguments.parser = make_parser("cannery")
     command = words[cut + 1 :]
     if command and arguments.command != "run":
-        raise UsageError(f"{command[0]!r} stands behind `--`, which only `build.py run` takes")
+        raise UsageError(f"{command[0]!r} is behind `--`, which only `build.py run` takes")
     arguments.run_command = command
     return arguments
 
@@ -278,6 +338,17 @@ def _children(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentPar
     """Return the parsers of a parser's commands or actions by name."""
     # argparse has no other way.
     return next((dict(one.choices) for one in parser._actions if isinstance(one.choices, dict)), {})  # noqa: SLF001
+
+
+def _command_first(words: list[str]) -> list[str]:
+    """Return the words with the options of output, where they are before the command, behind it."""
+    at = 0
+    while at < len(words) and words[at].startswith("-"):
+        if words[at].partition("=")[0] not in options.OUTPUT:
+            return words
+        at += 2 if words[at] == "--color" else 1
+    moved = ["--verbose" if word == "-v" else word for word in words[:at]]
+    return [*words[at : at + 1], *moved, *words[at + 1 :]]
 
 
 def _action_first(parser: Parser, words: list[str]) -> list[str]:
@@ -304,11 +375,11 @@ def _refuse_unquoted(first: str | None) -> None:
 
 
 def _takers(option: str, prog: str) -> str:
-    """Say which commands take an option that the one of `prog` does not; "" when none does."""
+    """Return which commands take an option that the one of `prog` does not; "" when none does."""
     parsers = _children(make_parser())
     parsers |= {f"{name} {word}": one for name, sub in parsers.items() for word, one in _children(sub).items()}
-    names = [name for name, sub in parsers.items() if option in sub._option_string_actions]  # noqa: SLF001
+    names = [name for name, sub in parsers.items() if name not in ALIASES and option in sub._option_string_actions]  # noqa: SLF001
     if not names:
         return ""
-    told = " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
-    return f"{told} {'takes' if len(names) == 1 else 'take'} it, {prog} does not"
+    listed = " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
+    return f"{listed} {'takes' if len(names) == 1 else 'take'} it, {prog} does not"

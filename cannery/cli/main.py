@@ -5,19 +5,19 @@ from __future__ import annotations
 import importlib
 import io
 import json
-import logging
 import os
 import signal
 import sys
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, NoReturn
 
 from cannery.catalog.fault import CatalogError
-from cannery.cli.arguments import COMMANDS, make_parser, parse
-from cannery.cli.output import clean_streams
+from cannery.cli.arguments import COMMANDS, OF_PROFILE, make_parser, parse
+from cannery.cli.output import clean_streams, wants_color, width_of
+from cannery.cli.program import CHECKOUT, MAKE, as_called
 from cannery.cli.system_error import system_error
 from cannery.errors import CanneryError, ExitCode
 from cannery.util.io.pip_settings import environment_secrets
@@ -28,26 +28,32 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from cannery.cli.output import CleanStream
     from cannery.context import Context
     from cannery.util.io.pip_settings import PipSettings
 
 # Folders that a run is given (`cannery.context.Given`), and the options that name them.
 FOLDERS = {"wheelhouse": "wheelhouse", "mirror": "git_mirror", "patches": "patches"}
+# Commands whose standard output is there to be copied or run: it is not wrapped.
+AS_IT_IS = ("run", "shell", "engine", "completion")
 # Signals that end a run in order.
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def main(argv: Sequence[str], root: Path) -> int:
-    """Run one command and return its exit code. No traceback leaves this function, and no secret of pip's settings."""
+def main(argv: Sequence[str], root: Path, *, program: str = CHECKOUT, work: Path | None = None) -> int:
+    """Run one command and return its exit code. No traceback leaves this function, and no secret of pip's settings.
+
+    `root` and `work` are the folders of `Context`; messages name commands as those of `program`.
+    """
     _prepare_streams()
     before = {number: signal.getsignal(number) for number in ENDING}
     for number in (signal.SIGTERM, signal.SIGHUP):
         if before[number] is not signal.SIG_IGN:  # nohup
             signal.signal(number, _interrupt)
-    known = _Known()
+    known = _Known(program)
     try:
-        with clean_streams(known.redact):
-            return int(_guarded(argv, root, known))
+        with clean_streams(known.clean) as known.streams:
+            return int(_guarded(argv, root, work, known))
     finally:
         for number, handler in before.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)  # None: not set by Python
@@ -55,13 +61,15 @@ def main(argv: Sequence[str], root: Path) -> int:
 
 @dataclass
 class _Known:
-    """What a command has read when it fails: its surroundings, whose pip settings say what is secret."""
+    """How a run is called, where it writes to, and what it has read so far: the pip settings name what is secret."""
 
+    program: str = CHECKOUT
+    streams: tuple[CleanStream, ...] = ()
     context: Context | None = None
 
     @property
     def pip(self) -> PipSettings | None:
-        """The settings of pip, if they were read: what was not read can stand in no output."""
+        """The settings of pip, if they were read: what was not read is in no output."""
         # A cached property keeps its value there; to ask for it would ask pip.
         return vars(self.context).get("pip") if self.context else None
 
@@ -70,14 +78,33 @@ class _Known:
         secrets = self.pip.credentials() if self.pip else environment_secrets(os.environ)
         return _redactor(secrets)(text)
 
+    def clean(self, text: str) -> str:
+        """Return what is printed of `text`: no secrets, and commands in the form that the user called."""
+        return as_called(self.redact(text), self.program, COMMANDS, OF_PROFILE)
 
-# Asked for at every write, and to be made anew only when more is known.
+    def look(self, arguments: argparse.Namespace) -> None:
+        """Set the streams to what --color, --quiet and the terminal ask for."""
+        choice, env = getattr(arguments, "color", "auto"), os.environ
+        if choice != "auto":  # the libraries that draw, and child processes, read it there
+            env.pop("NO_COLOR", None)
+            env.update({"NO_COLOR": "1"} if choice == "never" else {})
+        for stream in self.streams:
+            stream.color = wants_color(choice, stream, env)
+            stream.width = width_of(stream, env)
+        if self.streams:
+            out, err = self.streams
+            err.muted = getattr(arguments, "quiet", False)
+            if getattr(arguments, "json", False) or arguments.command in AS_IT_IS:
+                out.width, out.color = 0, False
+
+
+# Called at every write; made again only when more is known.
 _redactor = lru_cache(maxsize=2)(redactor)
 
 
-def _guarded(argv: Sequence[str], root: Path, known: _Known) -> ExitCode:
+def _guarded(argv: Sequence[str], root: Path, work: Path | None, known: _Known) -> ExitCode:
     try:
-        code = _dispatch(argv, root, known)
+        code = _dispatch(argv, root, work, known)
         sys.stdout.flush()  # here, where a reader that has gone makes no traceback
     except CanneryError as error:
         _print_error(error, known, as_json="--json" in argv)
@@ -85,7 +112,8 @@ def _guarded(argv: Sequence[str], root: Path, known: _Known) -> ExitCode:
     except KeyboardInterrupt:
         for number in ENDING:
             signal.signal(number, signal.SIG_IGN)  # the run ends now, and a second Ctrl-C would be a traceback
-        print("interrupted: nothing half-written is used; the same command goes on from here", file=sys.stderr)
+        _unmute(known)
+        print("interrupted: nothing half-written is used; run the same command again to continue", file=sys.stderr)
         code = ExitCode.INTERRUPTED
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains at its own end
@@ -116,15 +144,22 @@ def _interrupt(_number: int, _frame: object) -> NoReturn:
     raise KeyboardInterrupt
 
 
-def _dispatch(argv: Sequence[str], root: Path, known: _Known) -> ExitCode:
+def _unmute(known: _Known) -> None:
+    for stream in known.streams:
+        stream.muted = False
+
+
+def _dispatch(argv: Sequence[str], root: Path, work: Path | None, known: _Known) -> ExitCode:
+    program = CHECKOUT if known.program == MAKE else known.program
     try:
-        arguments = parse(argv)
+        arguments = parse(argv, program)
     except SystemExit:  # --help or --version, which have printed
         return ExitCode.DONE
     if arguments.command is None:
-        make_parser().print_help()
+        make_parser(program).print_help()
         return ExitCode.USAGE
-    return _call(arguments, root, known)
+    known.look(arguments)
+    return _call(arguments, root, work, known)
 
 
 def today() -> str:
@@ -132,14 +167,18 @@ def today() -> str:
     return datetime.now(UTC).date().isoformat()
 
 
-def _call(arguments: argparse.Namespace, root: Path, known: _Known) -> ExitCode:
+def _call(arguments: argparse.Namespace, root: Path, work: Path | None, known: _Known) -> ExitCode:
     from cannery.context import Given, read_context  # noqa: PLC0415 - `--help` must not load the catalog's libraries
 
     folders = {name: getattr(arguments, option, None) for name, option in FOLDERS.items()}
     given = Given(**folders, local=getattr(arguments, "src", ()))
-    context = read_context(root, given, is_json=getattr(arguments, "json", False))
+    context = read_context(root, given, is_json=getattr(arguments, "json", False), work=work)
+    is_verbose, is_quiet = getattr(arguments, "verbose", False), getattr(arguments, "quiet", False)
+    context = replace(context, is_verbose=is_verbose, is_terminal=context.is_terminal and not is_quiet)
     known.context = context
-    if context.env.get("CANNERY_DEBUG"):
+    if is_verbose or context.env.get("CANNERY_DEBUG"):
+        import logging  # noqa: PLC0415 - only here
+
         logging.basicConfig(level=logging.DEBUG, stream=sys.stderr, format="%(name)s %(message)s")
     arguments.today = today()
     module = importlib.import_module(f"cannery.commands.{COMMANDS[arguments.command].module}")
@@ -151,12 +190,13 @@ def _call(arguments: argparse.Namespace, root: Path, known: _Known) -> ExitCode:
 
 
 def _print_error(error: CanneryError, known: _Known, *, as_json: bool) -> None:
+    _unmute(known)
     if as_json:
         texts = {"error": error.what, "where": error.where, "hint": error.hint}
         value = {**{key: known.redact(text) for key, text in texts.items()}, "exit_code": int(error.code)}
         parts = error.parts if isinstance(error, CatalogError) else ()
         value |= {"problems": [{"error": p.what, "where": p.where, "hint": p.hint} for p in parts]} if parts else {}
-        # Where standard output has no room, which may be what the error is, it is said below.
+        # Standard output may be full, which may be the error itself: standard error has it too.
         with suppress(OSError):
             print(json.dumps(value, indent=2, ensure_ascii=False), flush=True)
     with suppress(OSError):
@@ -171,13 +211,14 @@ def _write_log(error: Exception, known: _Known) -> str:
     try:
         with tempfile.NamedTemporaryFile("w", prefix="cannery-", suffix=".log", delete=False) as log:
             log.write(known.redact("".join(traceback.format_exception(error))))
-    except OSError:  # no disk space left, most likely, and that is what is said beside it
+    except OSError:  # no disk space left, most likely, which is the error itself
         return "CANNERY_DEBUG=1 in the environment"
     return log.name
 
 
 def _unexpected(error: Exception, known: _Known) -> ExitCode:
     name = _write_log(error, known)
+    _unmute(known)
     print(f"error: a defect in Cannery: {type(error).__name__}: {error}", file=sys.stderr)
     print(f"  → please report it with {name}", file=sys.stderr)
     return ExitCode.DEFECT

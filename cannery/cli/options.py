@@ -1,7 +1,8 @@
-"""Options of build.py's commands, in groups: each adds what it takes to the parser of a command."""
+"""Options of the commands, in groups: each adds what it takes to the parser of a command."""
 
 from __future__ import annotations
 
+import argparse
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ CLEAN_KINDS = ("wheels", "engine", "rootfs", "locks", "verified", "out")
 
 
 def _one(*names: str, **about: Any) -> Options:  # noqa: ANN401 - argparse's
-    """Return what takes one option or word, as argparse's `add_argument` is told of it."""
+    """Return what takes one option or word, by the arguments of argparse's `add_argument`."""
 
     def add(sub: ArgumentParser) -> None:
         sub.add_argument(*names, **about)
@@ -42,6 +43,22 @@ def _clean_kind(word: str) -> str:
     return word
 
 
+OUTPUT = ("-q", "--quiet", "-v", "--verbose", "--color")
+
+
+def output(sub: ArgumentParser) -> None:
+    """Take how much is printed, and whether in colour. -v is the volume of a command that has one."""
+    add = sub.add_argument_group("output").add_argument
+    has_volume = "-v" in sub._option_string_actions  # noqa: SLF001 - argparse has no other way
+    nothing = argparse.SUPPRESS
+    add("-q", "--quiet", action="store_true", default=nothing, help="print results and errors only")
+    names = ("--verbose",) if has_volume else ("-v", "--verbose")
+    words = "also print what build steps print, and requests to registries"
+    add(*names, action="store_true", default=nothing, help=words)
+    words = "colours: auto (a terminal, and NO_COLOR is not set), always, never"
+    add("--color", choices=("auto", "always", "never"), default=nothing, help=words)
+
+
 as_json = _one("--json", action="store_true", help="print JSON")
 
 
@@ -51,7 +68,7 @@ def whole_list(words: str) -> Options:
 
 
 def profile(nargs: str | None = None, words: str = "a profile") -> Options:
-    """Return what takes profiles: one, or as many as argparse's `nargs` says."""
+    """Return what takes profiles: one, or as many as argparse's `nargs` allows."""
     return _one("profile", nargs=nargs, metavar="PROFILE", help=words)
 
 
@@ -67,9 +84,11 @@ def target(sub: ArgumentParser) -> None:
     add("--base", metavar="BASE", help="standin, a tag of images/bases, or a full image reference")
 
 
-wheelhouse = _one("--wheelhouse", metavar="DIR", help="a folder of wheels of yours, looked at before pip's settings")
+wheelhouse = _one("--wheelhouse", metavar="DIR", help="a folder of your wheels, searched before any index")
 documented = _one(
-    "--as-documented", action="store_true", help="the versions of the profile's guide, and what check says to it"
+    "--as-documented",
+    action="store_true",
+    help="the versions of the profile's guide, to check them",
 )
 
 
@@ -80,8 +99,8 @@ def versions(sub: ArgumentParser) -> None:
     words = "release: releases of the package index in place of git commits; release:NAME,NAME of these alone"
     add("--sources", metavar="WHICH", help=words)
     documented(sub)
-    more = "; put the image in the place of another under a pushed tag" if sub.prog.endswith(" push") else ""
-    words = f"go on in spite of findings; stamped into manifest, tag and labels{more}"
+    more = "; replace another image under a pushed tag" if sub.prog.endswith(" push") else ""
+    words = f"continue in spite of findings; stamped into manifest, tag and labels{more}"
     add("--force", action="store_true", help=words)
 
 
@@ -118,7 +137,7 @@ def build(sub: ArgumentParser) -> None:
     """Take how an image is built."""
     add = sub.add_argument
     add("--no-verify", action="store_true", help="build only")
-    add("--no-cache", action="store_true", help="build every stage anew")
+    add("--no-cache", action="store_true", help="build every stage again")
     add("--builder", metavar="NAME", help="a buildx builder of yours (real bases only); the image is loaded back")
     add("--reuse", action="store_true", help="pull the prebuilt image from REGISTRY where it is there, else build")
 
@@ -127,7 +146,7 @@ def verified(sub: ArgumentParser) -> None:
     """Take what `verify` looks at."""
     add = sub.add_argument
     add("--image", metavar="REF", help="another image than the profile's")
-    words = "an image of yours, as docker commit makes one: what differs from PROFILE, or which profile is nearest"
+    words = "an image of yours, as docker commit makes one: how it differs from PROFILE, or which profile is nearest"
     add("--against", metavar="IMAGE", help=words)
     add("-v", "--all", action="store_true", help="print every check (default: failures, warnings and a line a level)")
     add("--level", action="append", choices=LEVELS, default=[], help=LEVEL_HELP)
@@ -216,11 +235,11 @@ def registry(sub: ArgumentParser) -> None:
     sub.add_argument("--registry", metavar="HOST/PATH", help=f"{words}: HOST/PATH/<profile>:<tag>")
 
 
-archive = _one("--output", metavar="FILE", help="file to write; FILE.json beside it says what it is")
+archive = _one("--output", metavar="FILE", help="file to write; FILE.json beside it describes it")
 since = _one(
     "--since",
     metavar="OLD",
-    help="only the layers that OLD lacks: a bundle, a side file, or an image on this engine",
+    help="only the layers that are not in OLD: a bundle, a side file, or an image on this engine",
 )
 
 
@@ -234,4 +253,5 @@ def archive_to_load(sub: ArgumentParser) -> None:
 engine_action = _one("action", choices=("start", "stop", "status", "env"))
 
 
+shell = _one("shell", choices=("bash", "zsh"))
 kinds = _one("kinds", nargs="*", type=_clean_kind, metavar="KIND", help=f"what to remove: {' '.join(CLEAN_KINDS)}")

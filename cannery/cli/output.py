@@ -1,7 +1,9 @@
-"""Standard output and error as commands write to them: without secrets, and without signs that a terminal obeys."""
+"""Standard output and error as commands write to them: no secrets, no control characters, fit for the terminal."""
 
 from __future__ import annotations
 
+import os
+import re
 import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -9,21 +11,43 @@ from typing import TYPE_CHECKING, Any
 from cannery.util.plain_text import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from typing import TextIO
+
+COLORS = {"error": "1;31", "failed": "1;31", "warning": "33", "note": "36", "passed": "32", "ok": "32"}
+_SEVERITY = re.compile(rf"^({'|'.join(COLORS)})(?=:| \[|  )", re.MULTILINE)
+# Where the continuation of a long line begins: below the last column of a row, or behind a mark.
+_COLUMN = re.compile(r" {2,}(?=\S)")
+_MARK = re.compile(r" *(?:(?:[→•✅❌–-]|⚠️) +)?")
+# Lines to copy as they are: of a log, and shell commands.
+_AS_IT_IS = re.compile(r"\s*(?:[|$]|sudo|docker|podman) |.*\\$")
+# A word with the spaces before it. A quoted command is not broken: it is there to be copied.
+_PIECES = re.compile(r" *(?:`[^`\n]*`\S*|\S+)")
+# Narrower terminals get no wrapped text: nothing can be read in them anyway.
+_NARROWEST = 40
 
 
 class CleanStream:
-    """A text stream that passes on what `clean` makes of a text; everything else is the stream's own."""
+    """A text stream that passes on what `clean` makes of a text; everything else is the stream's own.
+
+    `width` is where lines wrap (0: nowhere). With `color` severities have colours. `muted` drops all that is written.
+    """
 
     def __init__(self, stream: TextIO, clean: Callable[[str], str]) -> None:
-        # rich draws with control signs of its own; it writes to what a stream has under this name.
+        # rich draws with control characters; it writes to what a stream has under this name.
         self.rich_proxied_file = stream
+        self.width = 0
+        self.color = False
+        self.muted = False
         self._clean = clean
 
     def write(self, text: str) -> int:
-        """Write the cleaned text. As of any stream's, the number is that of the caller's signs."""
-        self.rich_proxied_file.write(plain(self._clean(text)))
+        """Write the cleaned text. As with any stream, the number is that of the caller's characters."""
+        if not self.muted:
+            shown = plain(self._clean(text))
+            if self.width >= _NARROWEST:
+                shown = "\n".join(wrapped(line, self.width) for line in shown.split("\n"))
+            self.rich_proxied_file.write(colored(shown) if self.color else shown)
         return len(text)
 
     def writelines(self, lines: list[str]) -> None:
@@ -35,12 +59,52 @@ class CleanStream:
         return getattr(self.rich_proxied_file, name)
 
 
-@contextmanager
-def clean_streams(clean: Callable[[str], str]) -> Iterator[None]:
-    """Put `CleanStream`s in the place of the process's two, for as long as the block runs."""
-    before = sys.stdout, sys.stderr
-    sys.stdout, sys.stderr = (CleanStream(stream, clean) for stream in before)
+def wrapped(line: str, width: int) -> str:
+    """Return a line in lines of at most `width` characters, broken between words, never inside one or at a hyphen."""
+    if len(line) <= width or _AS_IT_IS.match(line):
+        return line
+    columns = [found.end() for found in _COLUMN.finditer(line) if found.end() <= width * 0.6]
+    mark = _MARK.match(line)
+    hang = max([*columns, mark.end() if mark else 0])
+    lines, last = [], line[:hang]
+    for piece in _PIECES.findall(line[hang:]):
+        if last.strip() and len(last) > hang and len(last) + len(piece) > width:
+            lines.append(last)
+            last = " " * hang + piece.lstrip()
+        else:
+            last += piece
+    return "\n".join([*lines, last])
+
+
+def colored(text: str) -> str:
+    """Return `text` with the word of a severity at the start of a line in its colour."""
+    return _SEVERITY.sub(lambda found: f"\x1b[{COLORS[found[1]]}m{found[1]}\x1b[0m", text)
+
+
+def wants_color(choice: str, stream: CleanStream, env: Mapping[str, str]) -> bool:
+    """Whether a stream gets colours: `choice` is auto, always or never; auto means a terminal without NO_COLOR."""
+    if choice != "auto":
+        return choice == "always"
+    return bool(stream.isatty()) and not env.get("NO_COLOR") and env.get("TERM") != "dumb"
+
+
+def width_of(stream: CleanStream, env: Mapping[str, str]) -> int:
+    """Return the width of the terminal that a stream is on, which COLUMNS overrides; 0 for what is no terminal."""
+    if not stream.isatty():
+        return 0
     try:
-        yield
+        return int(env.get("COLUMNS") or 0) or os.get_terminal_size(stream.fileno()).columns
+    except (OSError, ValueError):
+        return 0
+
+
+@contextmanager
+def clean_streams(clean: Callable[[str], str]) -> Iterator[tuple[CleanStream, CleanStream]]:
+    """Replace the process's two streams by `CleanStream`s for as long as the block runs, and return these."""
+    before = sys.stdout, sys.stderr
+    out, err = (CleanStream(stream, clean) for stream in before)
+    sys.stdout, sys.stderr = out, err
+    try:
+        yield out, err
     finally:
         sys.stdout, sys.stderr = before

@@ -1,4 +1,4 @@
-"""An error of the operating system that no part of Cannery has turned into one of its own, in a user's words."""
+"""An error of the operating system that no part of Cannery has turned into one of its own, in plain words."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _OF_NETWORK = (ConnectionError, TimeoutError, socket.gaierror, socket.herror)
 _NEXT = {
     errno.ENOENT: "it was there before, or should be: make it, then run the same command again",
     errno.EMFILE: "more files may be open at once with `ulimit -n 4096`",
-    errno.ENFILE: "this host has too many open files: end what holds them",
+    errno.ENFILE: "this host has too many open files: stop programs that hold them",
     errno.ENOMEM: "make room in memory, then run the same command again",
     errno.ENAMETOOLONG: "use a folder with a shorter name",
     errno.ELOOP: "a symbolic link leads back to itself: remove it",
@@ -22,7 +22,7 @@ _NEXT = {
 
 
 def system_error(error: OSError) -> CanneryError:
-    """Return the error to tell a user: which file, why, what next."""
+    """Return the error to report: which file, why, what to do next."""
     if isinstance(error, _OF_NETWORK) or _is_of_requests(error):
         reason = error.strerror or type(error).__name__
         return NetworkError(f"a connection failed: {reason[:1].lower()}{reason[1:]}", hint="run the same command again")

@@ -1,1 +1,1 @@
-"""The commands of build.py: each module glues core and edge, and prints. `COMMANDS` maps names to functions."""
+"""The commands: each module reads its arguments, calls the pipeline and prints. `COMMANDS` maps names to functions."""

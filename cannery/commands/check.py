@@ -96,7 +96,7 @@ def render(arguments: argparse.Namespace, context: Context) -> ExitCode:
 
     catalog, made, _ = planned(context, arguments.profile, options_of(arguments))
     made = patched(context, catalog, made)
-    folder = Path(arguments.output) if arguments.output else context.root / "out" / made.folder
+    folder = Path(arguments.output) if arguments.output else context.out / made.folder
     try:
         with rendered_held(context, folder):
             changed = rendered(context, catalog, made, folder)

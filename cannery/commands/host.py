@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def engine(arguments: argparse.Namespace, context: Context) -> ExitCode:
-    """Start, stop or describe Cannery's own engine; `start` says so when the host's own engine serves."""
+    """Start, stop or describe Cannery's own engine; `start` uses the host's own engine where there is one."""
     if arguments.action == "stop":
         stopped = owned_engine.stop(context.cache, context.env, context.say)
         context.say("stopped Cannery's own engine" if stopped else "Cannery's own engine is not running")
@@ -72,7 +72,7 @@ def _places(context: Context) -> Mapping[str, tuple[Path, ...]]:
         "rootfs": (cache / "rootfs",),
         "locks": (cache / "locks", cache / "uv"),
         "verified": (cache / "verified", cache / "log"),
-        "out": (context.root / "out",),
+        "out": (context.out,),
     }
 
 

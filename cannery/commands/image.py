@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from cannery.base.io.find import base_bytes
 from cannery.build.io.disk import check_cache_space, check_engine_space
-from cannery.build.progress import layers_new_reused
 from cannery.commands.arguments import options_of
 from cannery.commands.check import lacking_words, show_findings
 from cannery.commands.table import row_lines
@@ -24,6 +23,7 @@ from cannery.pipeline import (
     Work,
     built,
     known_layers,
+    new_layers,
     on_found_base,
     patched,
     planned,
@@ -32,6 +32,7 @@ from cannery.pipeline import (
 from cannery.plan.on_base import on_labelled_base
 from cannery.render.io.folder import rendered_held
 from cannery.standin.io.rootfs import check_emulation
+from cannery.util.io.heartbeat import heartbeat
 from cannery.verify.lines import summary_line
 from cannery.vocab import BaseKind
 
@@ -49,22 +50,23 @@ def image(arguments: argparse.Namespace, context: Context) -> ExitCode:
     catalog, plan, found = planned(context, arguments.profile, options_of(arguments))
     show_findings(context, found)
     if errors(found):
-        context.say(f"going on in spite of {', '.join(plan.forced)}: stamped into manifest, tag and labels")
+        context.say(f"continuing in spite of {', '.join(plan.forced)}: stamped into manifest, tag and labels")
     if arguments.builder and plan.recipe.base.kind is BaseKind.STANDIN:
         raise UsageError(
-            "BUILDER: the stand-in base stands in the engine alone, where another builder does not see it",
-            hint="leave BUILDER out, or take a real base: BASE=" + plan.recipe.target.base_tag,
+            "BUILDER: the stand-in base is in the engine alone, where another builder does not see it",
+            hint="leave BUILDER out, or use a real base: BASE=" + plan.recipe.target.base_tag,
         )
     _check_emulation(context, plan, is_other_builder=bool(arguments.builder))
     if arguments.reuse and (code := _reuse(arguments, context, catalog, plan)) is not None:
         return code
-    check_cache_space(context, plan)
+    check_cache_space(context.cache, plan)
     plan, base, differs = on_found_base(context, plan, other_builder=bool(arguments.builder))
     show_findings(context, differs)
-    plan = patched(context, catalog, plan)
+    with heartbeat(context.say, lambda: "fetching the sources that patches change"):
+        plan = patched(context, catalog, plan)
     engine = find_engine(context.env, context.cache, start=True, say=context.say)
     work = Work(context, catalog, plan, engine, docker_client(engine))
-    folder = context.root / "out" / plan.folder
+    folder = context.out / plan.folder
     with rendered_held(context, folder), whole_files(context, plan):
         check_engine_space(work.engine, plan, base_bytes(work.client, plan, base))
         made = built(work, folder, BuildOptions(arguments.builder or "", no_cache=arguments.no_cache))
@@ -80,7 +82,7 @@ def _proved(arguments: argparse.Namespace, work: Work, made: Built) -> ExitCode:
 
 
 def _reuse(arguments: argparse.Namespace, context: Context, catalog: Catalog, plan: Plan) -> ExitCode | None:
-    """Pull and verify the prebuilt image of this plan; None where it has to be built, which is said with the reason."""
+    """Pull and verify the prebuilt image of this plan; None where it has to be built; the reason is printed."""
     from cannery.commands.registry import dock_of
     from cannery.engine.io.client import EngineError
     from cannery.ship.io.registry import pull_image, tag_locally
@@ -100,8 +102,8 @@ def _reuse(arguments: argparse.Namespace, context: Context, catalog: Catalog, pl
         context.say(f"{dock.reference} is not there for {plan.recipe.target.arch}: building instead")
         return None
     tag_locally(dock, found, (plan.reference,))
-    new, reused = layers_new_reused(before, found.layers)
-    made = Built(found.id, found.size, new, reused, 0, 0, time.monotonic() - begun, None, dock.reference)
+    new = new_layers(plan, before, list(found.layers))
+    made = Built(found.id, found.size, len(found.layers), new, 0, 0, time.monotonic() - begun, None, dock.reference)
     return _proved(arguments, replace(work, plan=on_labelled_base(plan, dict(found.labels))), made)
 
 
@@ -125,6 +127,13 @@ def _check_emulation(context: Context, plan: Plan, *, is_other_builder: bool) ->
         check_emulation(plan.recipe.target.arch, context.arch)
 
 
+def _layer_words(made: Built) -> str:
+    """Return how many layers are new to the engine, and after a rebuild which: a first build is new as a whole."""
+    reused = made.layers - len(made.new)
+    named = f": {', '.join(made.new)}" if made.new and reused else ""
+    return f"{made.layers} ({reused} reused, {len(made.new)} new{named})"
+
+
 def _print_table(
     context: Context, plan: Plan, references: tuple[str, ...], made: Built, verified: Verified | None
 ) -> None:
@@ -133,6 +142,9 @@ def _print_table(
         value = {
             "references": references,
             **asdict(made),
+            "new": len(made.new),
+            "reused": made.layers - len(made.new),
+            "new_layers": made.new,
             "log": str(made.log) if made.log else None,
             "lacks": lacking_words(plan),
             "report": verified.report if verified else None,
@@ -146,7 +158,7 @@ def _print_table(
         "also tagged": ", ".join(references[1:]),
         "id": made.id,
         "size": f"{made.size / 1e6:.0f} MB",
-        "layers": f"{made.new + made.reused} ({made.new} new, {made.reused} reused)",
+        "layers": _layer_words(made),
         "pulled from": made.pulled,
         "steps": f"{made.total} ({made.cached} cached)" if not made.pulled else "",
         "time": f"{made.seconds:.1f} s",

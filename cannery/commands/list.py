@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import textwrap
 from typing import TYPE_CHECKING, Any
 
 from cannery.catalog.pythons import further_pythons
@@ -83,11 +82,7 @@ def show_profile(arguments: argparse.Namespace, context: Context) -> ExitCode:
             index += f", {_hosts(row)} {row['file']}" if "file" in row else f", {_hosts(row)} at {row['commit']}"
         print(f"  {row['name']:<{width}}  {pin:<16} {row['kind']}{index}: {row['summary']}")
         if row["asks"]:
-            print(
-                textwrap.fill(
-                    ", ".join(row["asks"]), 118, initial_indent=f"{indent}asks for: ", subsequent_indent=indent
-                )
-            )
+            print(f"{indent}asks for: {', '.join(row['asks'])}")
         if row["reason"]:
             print(f"  {'':<{width}}  because: {row['reason']}")
     for title in ("constraints", "overrides", "excludes"):

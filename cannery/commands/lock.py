@@ -11,7 +11,7 @@ from cannery.commands.arguments import options_of
 from cannery.errors import CanneryError, ExitCode, UsageError
 from cannery.lock.io.indexes import Asked
 from cannery.lock.io.resolve_all import raise_failures, run_jobs
-from cannery.lock.io.store import bind, keep_lock, lock_path, present_lock, resolve_lock
+from cannery.lock.io.store import bind, keep_lock, lock_path, lock_target, present_lock, resolve_lock
 from cannery.lock.io.write import write_lock
 from cannery.lock.request import lock_request, tools_request
 from cannery.pipeline import lock_store
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from cannery.lock.lock import Lock, LockRequest
     from cannery.recipe.recipe import Options, Recipe
     from cannery.upgrade.wishes import Wish
+
+IN_CHECKOUT = "run build.py lock in a checkout; here, --pin NAME==VERSION of other commands tries another version"
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,7 @@ def _written(store: LockStore, wanted: Wanted, result: Lock | CanneryError) -> t
         raise result
     if not wanted.standard:
         return result, keep_lock(wanted.path, result)
-    made = with_known_files(result, present_lock(store, wanted.path))
+    made = with_known_files(result, present_lock(store, lock_path(store, wanted.request)))
     return made, write_lock(store, wanted.path, made, wanted.ask)
 
 
@@ -103,14 +105,14 @@ def _wanted(arguments: argparse.Namespace, store: LockStore, catalog: Catalog) -
             for arch in dict.fromkeys((recipe.target.arch,) if arguments.arch else target.arch):
                 mine = with_arch(recipe, arch)
                 request = lock_request(mine)
-                path = lock_path(store, request, standard=recipe.is_standard)
+                path = lock_target(store, request, standard=recipe.is_standard)
                 ask = partial(_ask, store, name, options, arch)
                 yield Wanted(request, path, ask, mine, standard=recipe.is_standard)
     pythons = {v for p in catalog.profiles.values() for v in (p.target.python, *p.target.pythons)}
     for python in sorted(pythons | ({arguments.python} if arguments.python else set())):
         for arch in Arch:
             request = tools_request(catalog, python, arch)
-            yield Wanted(request, lock_path(store, request), partial(tools_request, python=python, arch=arch))
+            yield Wanted(request, lock_target(store, request), partial(tools_request, python=python, arch=arch))
 
 
 def _ask(store: LockStore, name: str, options: Options, arch: Arch, catalog: Catalog) -> LockRequest:
@@ -130,6 +132,8 @@ def _print_made(store: LockStore, wanted: Wanted, made: Lock, changed: bool) -> 
 def _upgrade(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Edit one profile so that packages may be newer, and make all of its locks anew; print what changed."""
     name, wishes = _asked(arguments)
+    if context.work:
+        raise UsageError("--upgrade edits a profile, and an installed Cannery has none to edit", hint=IN_CHECKOUT)
     catalog = context.catalog()
     find_profile(catalog, name)
     try:

@@ -119,6 +119,8 @@ def new(arguments: argparse.Namespace, context: Context) -> ExitCode:
     component = source_component(catalog, repo)
     if not arguments.tree:
         raise UsageError("patches new: name the working tree with --tree", hint=USAGES["new"])
+    if context.work and not arguments.output:
+        raise UsageError("patches new: name the folder of sets with --output", hint=USAGES["new"])
     made = new_set(repo, Path(arguments.tree), context.env)
     root = Path(arguments.output) if arguments.output else context.root / PATCHES
     folder = root / repo / made.rev[:DIGITS]

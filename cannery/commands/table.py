@@ -1,4 +1,4 @@
-"""What a command has done, as rows of a table."""
+"""Results of a command as rows of a table."""
 
 from __future__ import annotations
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit, urlunsplit
-from urllib.request import url2pathname
 
 from cannery.util.redact import MASK
 
@@ -93,7 +92,7 @@ def url_host(url: str) -> str:
 
 def file_path(url: str) -> str:
     """Return the path of a `file:` URL."""
-    return url2pathname(urlsplit(url).path)
+    return unquote(urlsplit(url).path)
 
 
 def url_secrets(url: str) -> frozenset[str]:

@@ -27,6 +27,7 @@ def layers(cannery: Cannery, reference: str) -> list[str]:
     return list(json.loads(cannery.docker("image", "inspect", reference).stdout)[0]["RootFS"]["Layers"])
 
 
+@pytest.mark.quick
 def test_image_is_real_and_verified(cannery: Cannery, image: Image) -> None:
     assert image.table["report"]["result"] == "passed"
     tag = parse_tag(image.reference.partition(":")[2])
@@ -38,6 +39,7 @@ def test_image_is_real_and_verified(cannery: Cannery, image: Image) -> None:
     assert text.split() == ["2.13.0+cpu", "2.13.0", "False"]
 
 
+@pytest.mark.quick
 def test_npu_level_is_skipped_and_never_passed(image: Image) -> None:
     npu = [check for check in image.table["report"]["checks"] if check["level"] == "npu"]
     assert npu
@@ -45,11 +47,13 @@ def test_npu_level_is_skipped_and_never_passed(image: Image) -> None:
     assert all("no NPU" in check["message"] for check in npu)
 
 
+@pytest.mark.quick
 def test_require_npu_is_exit_4(cannery: Cannery, image: Image) -> None:
     done = cannery.build_py("verify", PROFILE, "--require-npu", check=4)
     assert "no NPU" in done.stdout
 
 
+@pytest.mark.quick
 def test_second_run_builds_nothing(cannery: Cannery, image: Image) -> None:
     again = json.loads(cannery.build_py("image", PROFILE, "--json").stdout)
     assert again["id"] == image.table["id"]
@@ -84,6 +88,7 @@ def test_engine_env_leads_the_user_s_docker_to_the_engine(cannery: Cannery, imag
     subprocess.run(("sh", "-c", script), cwd=ROOT, check=True, capture_output=True)
 
 
+@pytest.mark.quick
 def test_misfit_is_refused_before_anything_is_built(cannery: Cannery) -> None:
     done = cannery.build_py("check", PROFILE, "--pin", MISFIT, check=3)
     assert "torch 2.13.0" in done.stdout

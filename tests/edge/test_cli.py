@@ -328,7 +328,7 @@ def test_a_missing_lock(build: Build, command: str) -> None:
     text = done.out + done.err
     assert done.code == ExitCode.FINDINGS
     assert "the lock is missing" in text
-    assert text.count("make lock PROFILE=quickstart") == 1
+    assert text.count("build.py lock quickstart") == 1
 
 
 def test_a_missing_lock_of_another_arch_stops_the_plan(build: Build) -> None:

@@ -41,14 +41,14 @@ def free(monkeypatch: pytest.MonkeyPatch, cache: float, layers: float | None) ->
 
 def test_enough_room_is_silent(context: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     free(monkeypatch, 10, 10)
-    check_cache_space(context, plan())
+    check_cache_space(context.cache, plan())
     check_engine_space(engine(tmp_path), plan(), None)
 
 
 def test_a_full_cache_is_reported_with_numbers(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
     free(monkeypatch, 0.3, 10)
     with pytest.raises(UnableError) as caught:
-        check_cache_space(context, plan())
+        check_cache_space(context.cache, plan())
     assert re.search(r"to be fetched: [\d,]+ MB needed, 300 MB free", caught.value.what)
     assert caught.value.where == str(context.cache)
     assert "build.py clean" in caught.value.hint
@@ -124,13 +124,13 @@ def test_what_is_there_needs_no_room(context: Context, monkeypatch: pytest.Monke
         with path.open("wb") as stream:
             stream.truncate(package.size)
     with pytest.raises(UnableError):
-        check_cache_space(context, made)
+        check_cache_space(context.cache, made)
     (context.cache / "engine").mkdir()
     with pytest.raises(UnableError):
-        check_cache_space(context, made)
+        check_cache_space(context.cache, made)
     (context.cache / "rootfs").mkdir()
     (context.cache / "rootfs/bookworm.tar").touch()
-    check_cache_space(context, made)
+    check_cache_space(context.cache, made)
 
 
 def test_free_space_is_that_of_the_nearest_folder_that_exists(context: Context, tmp_path: Path) -> None:

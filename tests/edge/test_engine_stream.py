@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+import re
 import socket
 import tarfile
 from contextlib import nullcontext, suppress
@@ -16,7 +17,7 @@ import docker
 import pytest
 from fake_daemon import Answer, FakeDaemon, events, message
 
-from cannery.build.io.transfer_view import BarView, PlainView, transfer
+from cannery.build.io.transfer_view import BarView, transfer
 from cannery.engine.io.client import EngineError, load, load_error, pull, push, registry_error, save
 from cannery.engine.io.inspect import engine_info, find_image, plain_registries, platform_parameter
 from cannery.engine.io.login import Login
@@ -124,19 +125,20 @@ def test_pull_and_load_report_errors_too(daemon: FakeDaemon, client: docker.Dock
         assert caught.value.trouble is Trouble.ARCHIVE
 
 
-def test_silence_beyond_the_sdks_patience(daemon: FakeDaemon, client: docker.DockerClient, tmp_path: Path) -> None:
+def test_silence_beyond_the_sdks_patience(
+    daemon: FakeDaemon, client: docker.DockerClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The SDK would give up after its time-out: here 1 s in the place of 60."""
     daemon.answers[PUSH] = [events({"status": "Pushing", "id": "a"}, 1.3, PUSHED)]
     daemon.answers["POST /images/load"] = [events(1.3, {"stream": "Loaded image: a:1\n"})]
     daemon.answers["GET /images/get"] = [Answer([1.3, bytes(2048)])]
     said = io.StringIO()
-    view = PlainView("pushing", 0, said, beat=0.4)
-    view.begin()
-    assert pushed(client, view).digest == DIGEST  # type: ignore[arg-type] # it shows what it is told
-    view.end(whole=True)
+    monkeypatch.setattr("cannery.build.io.transfer_view.HEARTBEAT", 0.4)
+    with transfer("pushing", 0, said, is_terminal=False) as view:
+        assert pushed(client, view).digest == DIGEST  # type: ignore[arg-type] # it shows what it is told
     lines = said.getvalue().splitlines()
-    assert [line for line in lines if "still at it" in line], lines
-    assert lines[-1].startswith("pushing: done (0 of 1 layers, ")
+    assert len(lines) >= 3
+    assert "0 of 1 layers" in lines[-1]
     assert load(client, [b"x" * 10, b"y"], View()).loaded == ("a:1",)
     assert daemon.seen[-1][3] == 11
     path = tmp_path / "x.tar"
@@ -366,7 +368,9 @@ def test_the_engine_is_asked_where_this_host_reaches_no_registry(
         published(here, reference)
 
 
-def test_bars_on_a_terminal() -> None:
+@pytest.mark.parametrize("columns", [80, 120])
+def test_bars_on_a_terminal(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
     said = io.StringIO()
     with transfer("pushing x", 0, said, is_terminal=True) as view:
         assert isinstance(view, BarView)
@@ -380,6 +384,8 @@ def test_bars_on_a_terminal() -> None:
             view.state(state)
         view.moved(20)
     assert "pushing x" in said.getvalue()
+    lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", said.getvalue()).splitlines()
+    assert all(len(line) <= columns for line in lines)
 
 
 def test_plain_lines_say_when_it_is_not_done() -> None:
@@ -389,5 +395,5 @@ def test_plain_lines_say_when_it_is_not_done() -> None:
         raise KeyError
     first, last = said.getvalue().splitlines()
     assert first == "loading x (2.0 MB)"
-    assert last.startswith("loading x: not done (1.0 MB through this host, ")
+    assert last.startswith("loading x: not done, 1.0 MB of 2.0 MB (")
     assert "\x1b" not in said.getvalue()

@@ -18,6 +18,7 @@ from small_process import AS_A_USER, WITHOUT_SIGINT, command, meanwhile, run, ru
 from stub_index import StubIndex
 
 from cannery import pipeline
+from cannery.cli import main as cli
 from cannery.commands import lock as locking
 from cannery.compat.findings import Finding
 from cannery.errors import CanneryError, ExitCode, FindingsError
@@ -359,3 +360,17 @@ def test_a_plan_reads_each_lock_once(small: Small, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(locks, "read_lock", counted)
     assert small("plan", "stack").code == 0
     assert sorted(read) == ["_tools/py3.11-amd64.txt", "stack/py3.11-amd64.txt", "stack/py3.11-arm64.txt"]
+
+
+def test_an_installed_program_writes_locks_to_the_working_folder(small: Small, tmp_path: Path) -> None:
+    work, before = tmp_path / "work", small.files()
+    work.mkdir()
+    assert cli.main(["lock", "stack"], small.root, program="cannery", work=work) == 0
+    written = {str(path.relative_to(work)) for path in work.rglob("*") if path.is_file()}
+    assert written - {"cannery-locks/.writing.cannery"} == {
+        f"cannery-locks/{folder}/py3.11-{arch}.txt" for folder in ("stack", "_tools") for arch in ("amd64", "arm64")
+    }
+    assert small.files() == before
+    small.capture.readouterr()
+    assert cli.main(["check", "stack"], small.root, program="cannery", work=work) == 0
+    assert "lock: cannery-locks/stack/py3.11-amd64.txt\n" in small.capture.readouterr().err

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 def store(tmp_path: Path) -> LockStore:
     return LockStore(
         tmp_path / "checkout",
+        tmp_path / "checkout/images/locks",
         tmp_path / "cache",
         Arch.AMD64,
         {},

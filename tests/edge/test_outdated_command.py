@@ -136,7 +136,7 @@ def test_without_a_current_lock_it_is_exit_3(small: Small, spoil: str) -> None:
     done = small("outdated", "stack")
     assert (done.code, done.out) == (ExitCode.FINDINGS, "")
     assert f"the lock is {spoil}" in done.err
-    assert "make lock PROFILE=stack" in done.err
+    assert "build.py lock stack" in done.err
     assert small.index.seen == []
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from cannery.build.io import secrets
-from cannery.build.io.secrets import MAX_SECRET, build_secrets
+from cannery.build.io.secrets import MAX_SECRET, Secrets, build_secrets
 from cannery.context import Context
 from cannery.engine.own.apt import HostRelease, Source
 from cannery.errors import UsageError
@@ -29,8 +29,12 @@ def bundle(tmp_path: Path, text: str) -> str:
     return str(path)
 
 
+def secrets_of(context: Context, suite: str | None) -> Secrets:
+    return build_secrets(context.cache, context.env, context.pip, suite)
+
+
 def test_a_host_without_settings_has_nothing_to_hide(tmp_path: Path) -> None:
-    found = build_secrets(context(tmp_path), None)
+    found = secrets_of(context(tmp_path), None)
     assert found.env == {CA: NO_SECRET, APT: NO_SECRET, **dict.fromkeys(PROXIES, "")}
     assert found.values == ()
     assert not (tmp_path / "cache").exists()
@@ -39,17 +43,17 @@ def test_a_host_without_settings_has_nothing_to_hide(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"])
 def test_the_usual_variables_name_the_bundle(tmp_path: Path, name: str) -> None:
     path = bundle(tmp_path, CERTIFICATE)
-    assert build_secrets(context(tmp_path, **{name: path}), None).env[CA] == path
+    assert secrets_of(context(tmp_path, **{name: path}), None).env[CA] == path
 
 
 def test_pips_own_bundle_comes_first(tmp_path: Path) -> None:
     path = bundle(tmp_path, CERTIFICATE)
-    assert build_secrets(context(tmp_path, PipSettings(cert=path), SSL_CERT_FILE="/no"), None).env[CA] == path
+    assert secrets_of(context(tmp_path, PipSettings(cert=path), SSL_CERT_FILE="/no"), None).env[CA] == path
 
 
 def test_a_bundle_that_is_not_there_is_wrong_use(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="the CA bundle cannot be read") as caught:
-        build_secrets(context(tmp_path, SSL_CERT_FILE=str(tmp_path / "no.crt")), None)
+        secrets_of(context(tmp_path, SSL_CERT_FILE=str(tmp_path / "no.crt")), None)
     assert "no.crt" in caught.value.what
     assert "pip config list" in caught.value.hint
 
@@ -57,7 +61,7 @@ def test_a_bundle_that_is_not_there_is_wrong_use(tmp_path: Path) -> None:
 @pytest.mark.parametrize("comment", ["x" * MAX_SECRET, "ü" * (MAX_SECRET // 2)])
 def test_a_bundle_too_large_for_buildkit_loses_its_comments(tmp_path: Path, comment: str) -> None:
     path = bundle(tmp_path, f"# {comment}\n{CERTIFICATE}# more\n{CERTIFICATE}")
-    found = Path(build_secrets(context(tmp_path, SSL_CERT_FILE=path), None).env[CA])
+    found = Path(secrets_of(context(tmp_path, SSL_CERT_FILE=path), None).env[CA])
     assert found.read_text() == CERTIFICATE * 2
     assert found.stat().st_mode & 0o777 == 0o600
 
@@ -65,26 +69,26 @@ def test_a_bundle_too_large_for_buildkit_loses_its_comments(tmp_path: Path, comm
 def test_a_bundle_that_stays_too_large_is_said_before_the_build(tmp_path: Path) -> None:
     many = CERTIFICATE * (MAX_SECRET // len(CERTIFICATE) + 2)
     with pytest.raises(UsageError, match="larger than BuildKit takes"):
-        build_secrets(context(tmp_path, SSL_CERT_FILE=bundle(tmp_path, many)), None)
+        secrets_of(context(tmp_path, SSL_CERT_FILE=bundle(tmp_path, many)), None)
 
 
 def test_proxies_of_either_case_are_passed_and_their_passwords_are_hidden(tmp_path: Path) -> None:
     env = {"HTTP_PROXY": "http://me:hush@proxy:1", "https_proxy": "http://proxy:2", "no_proxy": "x"}
-    found = build_secrets(context(tmp_path, **env), None)
+    found = secrets_of(context(tmp_path, **env), None)
     assert [found.env[name] for name in PROXIES] == ["http://me:hush@proxy:1", "http://proxy:2", "x"]
     assert "hush" in found.values
 
 
 def test_credentials_of_the_index_are_hidden(tmp_path: Path) -> None:
     settings = PipSettings(index_url="https://user:secretword@index.example/simple")
-    assert "secretword" in build_secrets(context(tmp_path, settings), None).values
+    assert "secretword" in secrets_of(context(tmp_path, settings), None).values
 
 
 def test_the_hosts_mirror_is_asked_for_the_bases_suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(secrets, "host_release", lambda: HostRelease("debian", "trixie", "13"))
     source = Source(("https://user:pw@mirror.example/debian",), "trixie", ("main",))
     monkeypatch.setattr(secrets, "distribution_sources", lambda _: (source,))
-    path = Path(build_secrets(context(tmp_path), "bookworm").env[APT])
+    path = Path(secrets_of(context(tmp_path), "bookworm").env[APT])
     text = path.read_text()
     assert "https://user:pw@mirror.example/debian bookworm main" in text
     assert "trixie" not in text

@@ -4,29 +4,23 @@ from __future__ import annotations
 
 import base64
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from factories import plan
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cannery.build.failure import Context, failure, needs_newer_buildx, registry_of
-from cannery.build.progress import (
-    BuildState,
-    Status,
-    apply,
-    busy_seconds,
-    close,
-    counts,
-    layers_new_reused,
-    settled,
-)
+from cannery.build.failure import Details, failure, needs_newer_buildx, registry_of
+from cannery.build.progress import BuildState, Status, Step, apply, close
 from cannery.build.rawjson import Chunk, Event, Other, Vertex, read_line
-from cannery.build.retry import default_target, retry_command
-from cannery.build.stages import Stage, stages
+from cannery.build.retry import retry_command
+from cannery.build.stages import Brought, Stage, brought, duration, seconds_left, stages, words_for
 from cannery.build.stepname import parse_name
 from cannery.errors import BuildFailedError, CanneryError, NetworkError, UnableError, UsageError
+from cannery.plan.plan import Layer, LayerKind
 from cannery.render.bake_file import check_bake
 from cannery.util.redact import redactor
 
@@ -34,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 DATA = Path(__file__).parent / "data"
-CONTEXT = Context("out/log/build.log", "docker buildx build --target x .")
+DETAILS = Details("out/log/build.log", "docker buildx build --target x .")
 
 
 def events(text: str) -> list[Event | Other]:
@@ -70,6 +64,10 @@ def vertex(
 
 def printed(data: bytes, stream: int = 1, digest: str = "a") -> Event:
     return Event(chunks=(Chunk(digest, stream, data, None),))
+
+
+def first(state: BuildState) -> Step:
+    return next(iter(state.steps.values()))
 
 
 def by_label(state: BuildState) -> dict[str, Stage]:
@@ -118,24 +116,23 @@ def test_stream_cut_anywhere_gives_a_state(keep: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
+    ("text", "stage", "instruction", "is_step"),
     [
-        ("[group-ray 2/3] RUN  a\n b", ("", "", "group-ray", 2, 3, "RUN a b")),
-        ("[2/3] COPY . /", ("", "", "", 2, 3, "COPY . /")),
-        ("[linux/amd64->arm64 tools 1/2] FROM x", ("", "linux/amd64->arm64", "tools", 1, 2, "FROM x")),
-        ("[image linux/arm64 stage-1 1/2] RUN x", ("image", "linux/arm64", "stage-1", 1, 2, "RUN x")),
-        ("[image final 4/4] COPY a b", ("image", "", "final", 4, 4, "COPY a b")),
-        ("[image] exporting to image", ("image", "", "export", 0, 0, "exporting to image")),
-        ("[dev internal] load build context", ("dev", "", "context", 0, 0, "load build context")),
-        ("[internal] load metadata for q.io/a:1", ("", "", "base image", 0, 0, "load metadata for q.io/a:1")),
-        ("[auth] a/b:pull token for q.io", ("", "", "base image", 0, 0, "a/b:pull token for q.io")),
-        ("importing cache manifest from q.io/c", ("", "", "cache", 0, 0, "importing cache manifest from q.io/c")),
-        ("", ("", "", "setup", 0, 0, "")),
+        ("[group-ray 2/3] RUN  a\n b", "group-ray", "RUN a b", True),
+        ("[2/3] COPY . /", "image", "COPY . /", True),
+        ("[linux/amd64->arm64 tools 1/2] FROM x", "tools", "FROM x", True),
+        ("[image linux/arm64 stage-1 1/2] RUN x", "stage-1", "RUN x", True),
+        ("[image] exporting to image", "export", "exporting to image", False),
+        ("[dev internal] load build context", "context", "load build context", False),
+        ("[internal] load metadata for q.io/a:1", "base image", "load metadata for q.io/a:1", False),
+        ("[auth] a/b:pull token for q.io", "base image", "a/b:pull token for q.io", False),
+        ("importing cache manifest from q.io/c", "cache", "importing cache manifest from q.io/c", False),
+        ("", "setup", "", False),
     ],
 )
-def test_names(text: str, expected: object) -> None:
+def test_names(text: str, stage: str, instruction: str, is_step: bool) -> None:
     name = parse_name(text)
-    assert (name.target, name.platform, name.stage, name.number, name.of, name.instruction) == expected
+    assert (name.stage, name.instruction, name.is_step) == (stage, instruction, is_step)
 
 
 # --- recordings ---------------------------------------------------------------------------------------------------
@@ -144,7 +141,7 @@ def test_names(text: str, expected: object) -> None:
 def test_a_build() -> None:
     state = reduce(recording("ok"))
     found = by_label(state)
-    assert counts(state.steps) == (0, 6)
+    assert state.counts == (0, 6, 6)
     assert {stage.status for stage in found.values()} == {Status.DONE}
     assert found["group-torch"].seconds == pytest.approx(1.024, abs=0.001)
     assert found["context"].bytes == 8_002_023
@@ -154,29 +151,23 @@ def test_a_build() -> None:
 
 def test_output_of_two_streams_is_joined_to_lines() -> None:
     state = reduce(recording("ok"))
-    torch = next(step for step in state.steps if step.name.stage == "group-torch")
+    torch = next(step for step in state.steps.values() if step.name.stage == "group-torch")
     assert torch.log.tail == ("start", "done 1", "done 2", "done 3", "part 1 part 2 part 3")
 
 
 def test_a_cached_build_counts_all_steps_as_cached() -> None:
     state = reduce(recording("cached"))
-    assert counts(state.steps) == (6, 6)
+    assert state.counts == (6, 6, 6)
     assert by_label(state)["group-ray"].status is Status.CACHED
 
 
 def test_link_copies_of_the_containerd_store_are_one_step_each() -> None:
     state = reduce(recording("groups"))
-    assert counts(state.steps) == (0, 6)
-    final = [step for step in state.steps if step.name.stage == "final"]
+    assert state.counts == (0, 6, 6)
+    final = [step for step in state.steps.values() if step.name.stage == "final"]
     assert min(step.name.instruction for step in final).startswith("COPY --link")
     assert {len(step.parts) for step in final} == {1, 2}
-    assert {step.status for step in state.steps} == {Status.DONE}
-
-
-def test_two_targets_share_steps() -> None:
-    state = settled(reduce(recording("multi")))
-    assert "dev:group-torch" in by_label(state)
-    assert Status.WAITING not in {step.status for step in state.steps}
+    assert {step.status for step in state.steps.values()} == {Status.DONE}
 
 
 def test_while_it_runs() -> None:
@@ -200,7 +191,7 @@ def test_failure_names_stage_instruction_code_and_last_lines() -> None:
     assert step.log.tail[0] == "line 32"
     assert step.log.tail[-1] == "no such wheel"
     assert by_label(state)["group-slow"].status is Status.CANCELLED
-    error = failure(state, CONTEXT)
+    error = failure(state, DETAILS)
     assert isinstance(error, BuildFailedError)
     assert error.where == "stage group-bad"
     for part in ("exit code 3", "RUN --network=none echo fine", "| line 80", "| no such wheel", "out/log/build.log"):
@@ -214,14 +205,14 @@ def test_a_cancelled_build_has_no_step_of_its_own_that_failed() -> None:
 
 
 def test_a_registry_that_is_not_there() -> None:
-    error = failure(reduce(recording("noname")), CONTEXT)
+    error = failure(reduce(recording("noname")), DETAILS)
     assert isinstance(error, NetworkError)
     assert error.where == "registry quay.invalid"
     assert "quay.invalid/ascend/cann:8.5" in error.what
 
 
 def test_a_full_disk() -> None:
-    error = failure(reduce(recording("disk")), Context("log", space="0.0 of 0.2 GB free at /var"))
+    error = failure(reduce(recording("disk")), Details("log", space="0.0 of 0.2 GB free at /var"))
     assert isinstance(error, UnableError)
     assert "0.0 of 0.2 GB free" in error.what
 
@@ -231,7 +222,7 @@ def test_a_full_disk() -> None:
 
 def base_error(text: str, ref: str = "q.io/a/b:1") -> CanneryError:
     name = f"[internal] load metadata for {ref}"
-    return failure(apply(BuildState(), vertex("m", name, started=1.0, completed=2.0, error=text)), CONTEXT)
+    return failure(apply(BuildState(), vertex("m", name, started=1.0, completed=2.0, error=text)), DETAILS)
 
 
 @pytest.mark.parametrize(
@@ -265,7 +256,7 @@ def test_hub_has_no_host_in_its_references() -> None:
 def test_words_of_the_network_in_a_step_are_the_steps_failure() -> None:
     error = 'process "/bin/sh -c curl https://x: dial tcp: i/o timeout" did not complete successfully: exit code: 6'
     state = apply(BuildState(), vertex(started=1.0, completed=2.0, error=error))
-    assert isinstance(failure(state, CONTEXT), BuildFailedError)
+    assert isinstance(failure(state, DETAILS), BuildFailedError)
 
 
 SYSTEM = "[image 2/2] RUN --mount=type=secret,id=ca sh /run/cannery/system.sh apt 7 libjemalloc2"
@@ -285,7 +276,7 @@ def test_a_mirror_that_is_away_is_the_network_s_failure(name: str, line: str, ki
     state = apply(BuildState(), vertex(name=name, started=1.0))
     state = apply(state, printed(f"{line}\nlast words\n".encode()))
     end = 'process "/bin/sh -c x" did not complete successfully: exit code: 100'
-    error = failure(apply(state, vertex(name=name, started=1.0, completed=2.0, error=end)), CONTEXT)
+    error = failure(apply(state, vertex(name=name, started=1.0, completed=2.0, error=end)), DETAILS)
     assert type(error) is kind
     assert f"  | {line}\n" in error.what
     assert "exit code 100" in error.what
@@ -304,7 +295,7 @@ def test_what_a_step_prints_last_can_say_more_than_its_status(last: bytes, kind:
     state = apply(BuildState(), vertex(started=1.0))
     state = apply(state, printed(last))
     end = 'process "/bin/sh -c x" did not complete successfully: exit code: 1'
-    error = failure(apply(state, vertex(started=1.0, completed=2.0, error=end)), CONTEXT)
+    error = failure(apply(state, vertex(started=1.0, completed=2.0, error=end)), DETAILS)
     assert type(error) is kind
     assert word in error.what
 
@@ -327,7 +318,7 @@ def test_what_a_step_prints_last_can_say_more_than_its_status(last: bytes, kind:
     ],
 )
 def test_errors_before_any_step(line: str, kind: type[Exception], word: str) -> None:
-    error = failure(apply(BuildState(), Other(line)), CONTEXT)
+    error = failure(apply(BuildState(), Other(line)), DETAILS)
     assert type(error) is kind
     assert word in str(error)
 
@@ -342,7 +333,7 @@ def test_clipped_output_is_said() -> None:
     state = apply(state, printed(b"abc\n[output clipped, log limit 200KiB/s reached]\nend\n"))
     assert state.clipped == "200KiB/s"
     end = 'process "x" did not complete successfully: exit code: 1'
-    error = failure(apply(state, vertex(started=1.0, completed=2.0, error=end)), CONTEXT)
+    error = failure(apply(state, vertex(started=1.0, completed=2.0, error=end)), DETAILS)
     assert "BUILDKIT_STEP_LOG_MAX_SPEED=-1" in error.what
 
 
@@ -355,37 +346,77 @@ def test_lines_cut_anywhere_come_out_whole() -> None:
         fresh += state.fresh
     state = apply(state, vertex(started=1.0, completed=2.0))
     assert [line for _key, line in (*fresh, *state.fresh)] == ["größe", "完成", "bar 1%", "bar 2%", "red", "end"]
-    assert state.steps[0].log.tail == ("größe", "完成", "bar 2%", "red", "end")
+    assert first(state).log.tail == ("größe", "完成", "bar 2%", "red", "end")
 
 
 def test_a_line_without_end_does_not_fill_the_memory() -> None:
     state = apply(BuildState(), vertex(started=1.0))
     for _ in range(20):
         state = apply(state, printed(b"x" * 100_000))
-    assert sum(len(data) for _stream, data in state.steps[0].log.open) <= 256 * 1024
+    assert sum(len(data) for _stream, data in first(state).log.open) <= 256 * 1024
 
 
-def test_a_vertex_that_starts_again_is_running_and_its_times_add_up() -> None:
+def test_a_vertex_that_starts_again_is_running() -> None:
     state = apply(BuildState(), vertex(started=1.0, completed=2.0))
-    assert state.steps[0].status is Status.DONE
+    assert first(state).status is Status.DONE
     state = apply(state, vertex(started=5.0))
-    assert state.steps[0].status is Status.RUNNING
+    assert first(state).status is Status.RUNNING
     state = apply(state, vertex())  # announced again, without times
-    assert state.steps[0].status is Status.RUNNING
+    assert first(state).status is Status.RUNNING
     state = apply(state, vertex(started=5.0, completed=7.0))
-    assert busy_seconds(state.steps[0].intervals, state.now) == 3.0
-
-
-def test_busy_seconds_counts_overlaps_once() -> None:
-    assert busy_seconds([(0, 4), (1, 2), (3, 6), (10, None)], 12) == 8
-    assert busy_seconds([], 5) == 0
+    assert by_label(state)["s"].seconds == 2.0
 
 
 def test_weak_parts_of_a_group_may_stay_undone() -> None:
     strong = Vertex("a", "x", 1.0, 2.0, cached=True, group="g", group_name="[f 1/1] COPY a b")
     weak = Vertex("b", "y", group="g", group_name="[f 1/1] COPY a b", weak=True)
     state = apply(BuildState(), Event(vertexes=(weak, strong)))
-    assert [(step.status, step.name.stage) for step in state.steps] == [(Status.CACHED, "f")]
+    assert [(step.status, step.name.stage) for step in state.steps.values()] == [(Status.CACHED, "f")]
+
+
+# --- what is shown ----------------------------------------------------------------------------------------------
+
+
+def layer(name: str, kind: LayerKind, packages: int, summary: str = "") -> Layer:
+    return Layer(name, kind, "0" * 12, summary or name, packages, packages * 10)
+
+
+def test_what_a_stage_brings_in_a_few_words() -> None:
+    layers = (
+        layer("transformers-deps", LayerKind.GROUP, 17),
+        layer("ray", LayerKind.GROUP, 1, "ray 2.60.0"),
+        layer("torch", LayerKind.GROUP, 3),
+        layer("verl-src", LayerKind.SOURCE, 0, "verl at 0f1e2d3c."),
+    )
+    found = brought(replace(plan(), layers=layers))
+    assert {name: one.words for name, one in found.items()} == {
+        "group-transformers-deps": "what transformers needs: 17 packages",
+        "group-ray": "ray 2.60.0",
+        "group-torch": "torch and 2 more",
+        "source-verl-src": "verl at 0f1e2d3c.".rstrip("."),
+    }
+    assert words_for("export", found) != "export"
+    assert words_for("elsewhere", found) == "elsewhere"
+
+
+def test_the_time_left_goes_by_bytes() -> None:
+    brings = {"group-a": Brought("a", 300), "group-b": Brought("b", 100)}
+    state = apply(BuildState(), vertex("a", "[group-a 1/1] RUN a", started=0.0, completed=30.0))
+    state = apply(state, vertex("b", "[group-b 1/1] RUN b", started=0.0))
+    # b has run as long as a: all but a tenth of it counts as done
+    assert seconds_left(stages(state), brings, 30.0) == pytest.approx(30 * 10 / 390)
+    assert seconds_left(stages(state), {"group-b": Brought("b", 10_000)}, 30.0) is None  # too early
+    done = apply(state, vertex("b", "[group-b 1/1] RUN b", started=0.0, completed=40.0))
+    assert seconds_left(stages(done), brings, 40.0) is None
+    assert [duration(seconds) for seconds in (40, 170)] == ["about 40 s", "about 3 min"]
+
+
+def test_seconds_of_a_stage_count_overlaps_once() -> None:
+    state = apply(BuildState(), vertex("a", "[image 1/3] COPY a", started=0.0, completed=4.0))
+    state = apply(state, vertex("b", "[image 2/3] COPY b", started=1.0, completed=2.0))
+    state = apply(state, vertex("c", "[image 3/3] COPY c", started=10.0))
+    state = apply(state, vertex("d", "[x 1/1] RUN d", started=12.0, completed=12.0))
+    assert by_label(state)["image"].seconds == 6.0
 
 
 # --- secrets --------------------------------------------------------------------------------------------------------
@@ -402,7 +433,7 @@ def test_secrets_are_masked_everywhere_also_across_chunks() -> None:
         Other("ERROR: hunter2"),
     ):
         state = apply(state, event, redact)
-    assert state.steps[0].log.tail == ("token *** http://***@h.example/x ***",)
+    assert first(state).log.tail == ("token *** http://***@h.example/x ***",)
     assert "hunter2" not in repr(state)
 
 
@@ -413,11 +444,6 @@ def test_secret_of_several_lines_and_secrets_in_each_other() -> None:
 
 
 # --- small things ------------------------------------------------------------------------------------------------
-
-
-def test_layers() -> None:
-    assert layers_new_reused(["a", "b", "c"], ["a", "d", "c"]) == (1, 2)
-    assert layers_new_reused([], ["a", "a"]) == (2, 0)
 
 
 BAKE = {
@@ -438,19 +464,6 @@ def test_command_for_one_stage_alone() -> None:
         "cd out/t && DOCKER_HOST='unix:///x y' CA_FILE=/etc/ca.pem docker buildx bake -f docker-bake.json "
         "--progress=plain --builder b --set image.output=type=cacheonly --set image.target=g image"
     )
-
-
-def test_target_on_another_target_is_tried_with_bake() -> None:
-    text = retry_command(("buildx",), {}, ".", BAKE, target="dev", stage="g")
-    assert "bake -f docker-bake.json" in text
-    assert "--set dev.target=g dev" in text
-
-
-def test_default_target() -> None:
-    assert default_target(BAKE, ()) == "image"
-    assert default_target(BAKE, ("all",)) == "dev"
-    assert default_target({"group": {"default": {"targets": ["default"]}}}, ()) == "default"
-    assert default_target({}, ()) == "default"
 
 
 def test_bake_file_keys() -> None:

@@ -8,29 +8,28 @@ from __future__ import annotations
 
 import json
 import shutil
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from cannery.build.failure import Context, failure, needs_newer_buildx
+from cannery.build.failure import Details, failure, needs_newer_buildx
 from cannery.build.io.log import BuildLog
-from cannery.build.progress import BuildState, apply, close, counts, settled
+from cannery.build.progress import BuildState, apply, close
 from cannery.build.rawjson import read_line
-from cannery.build.retry import default_target, retry_command
+from cannery.build.retry import retry_command
 from cannery.errors import UsageError
 from cannery.render.bake_file import NO_QUESTION, check_bake
 from cannery.util.io.child import cancel, end, lines, start, terminated_as_interrupt
 from cannery.util.redact import redactor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 _BAKE_FILE = "docker-bake.json"
 
 
 class View(Protocol):
-    """What shows a build (edge.progress_view makes them)."""
+    """What shows a build (`cannery.build.io.view` makes them)."""
 
     def update(self, state: BuildState) -> None:
         """Show `state`; called for every event, and every second without one."""
@@ -40,25 +39,9 @@ class View(Protocol):
 
 
 @dataclass(frozen=True)
-class BuiltImage:
-    """What bake's metadata say of one target. `config_digest` is "" with the containerd image store (it gives none)."""
-
-    target: str
-    names: tuple[str, ...]
-    digest: str
-    config_digest: str
-
-    @property
-    def id(self) -> str:
-        """The id under which the engine knows the image: the config's digest, or the manifest's with containerd."""
-        return self.config_digest or self.digest
-
-
-@dataclass(frozen=True)
 class BakeResult:
     """A finished bake. `clipped` is the limit at which BuildKit dropped output, or ""."""
 
-    images: tuple[BuiltImage, ...]
     cached: int
     total: int
     seconds: float
@@ -71,14 +54,14 @@ def bake(  # noqa: PLR0913 - one request to buildx
     env: Mapping[str, str],
     folder: Path,
     *,
-    targets: tuple[str, ...],
+    target: str = "image",
     log: Path,
     view: View,
     overrides: tuple[str, ...] = (),
     builder: str | None = None,
     secrets: tuple[str, ...] = (),
 ) -> BakeResult:
-    """Build `targets` of the bake file in `folder` (all of its default group when empty) and wait for the end.
+    """Build `target` of the bake file in `folder` and wait for the end.
 
     `engine_command` starts buildx, as ("docker", "buildx"); `env` is its whole environment; `overrides` are values of
     `--set`; `secrets` are values that must appear neither in `log` nor on the screen.
@@ -89,42 +72,20 @@ def bake(  # noqa: PLR0913 - one request to buildx
     """
     document, env = _read_bake(folder), {**env, **NO_QUESTION}
     redact = redactor(secrets)
-    # Beside the log, and not in a temporary folder: what a killed run leaves is the next one's to overwrite.
-    metadata = log.with_name("metadata.json").absolute()
-    with BuildLog(log) as log_file, _only_for_now(metadata):
-        command = [*engine_command, "bake", "-f", _BAKE_FILE, "--progress=rawjson", "--metadata-file", str(metadata)]
+    with BuildLog(log) as log_file:
+        command = [*engine_command, "bake", "-f", _BAKE_FILE, "--progress=rawjson"]
         command += ["--builder", builder] if builder else []
         command += [word for override in overrides for word in ("--set", override)]
-        state, status = _run([*command, *targets], env, folder, view=view, log=log_file, redact=redact)
+        state, status = _run([*command, target], env, folder, view=view, log=log_file, redact=redact)
         log_file.note(f"buildx ended with status {status}")
-        images = _images(metadata) if status == 0 else ()
     if status == 0 and not needs_newer_buildx(state):
-        final = settled(state)
-        cached, total = counts(final.steps)
-        return BakeResult(images, cached, total, state.seconds, log, state.clipped)
+        cached, _, total = state.counts
+        return BakeResult(cached, total, state.seconds, log, state.clipped)
     retry = ""
-    if state.failed and state.failed.name.number:
-        name = state.failed.name
-        target = name.target or default_target(document, targets)
-        retry = retry_command(
-            engine_command, env, str(folder), document, target=target, stage=name.stage, builder=builder
-        )
-    raise failure(state, Context(str(log), redact(retry), _space(state, status)))
-
-
-@contextmanager
-def _only_for_now(path: Path) -> Iterator[None]:
-    """Let no file be at `path` before and after, nor what a killed buildx writes before it gives it that name."""
-    _remove(path)
-    try:
-        yield
-    finally:
-        _remove(path)
-
-
-def _remove(path: Path) -> None:
-    for left in (path, *path.parent.glob(f".tmp-{path.name}*")):
-        left.unlink(missing_ok=True)
+    if state.failed and state.failed.name.is_step:
+        stage = state.failed.name.stage
+        retry = retry_command(engine_command, env, str(folder), document, target=target, stage=stage, builder=builder)
+    raise failure(state, Details(str(log), redact(retry), _space(state, status)))
 
 
 def _run(  # noqa: PLR0913 - the parts of one running build
@@ -171,30 +132,12 @@ def _read_bake(folder: Path) -> dict[str, Any]:
     except FileNotFoundError as error:
         raise UsageError("no bake file", where=str(path), hint="`build.py render` writes it") from error
     except ValueError as error:
-        raise UsageError(f"not JSON: {error}", where=str(path), hint="`build.py render` writes it anew") from error
+        raise UsageError(f"not JSON: {error}", where=str(path), hint="`build.py render` writes it again") from error
     return check_bake(document, str(path))
 
 
-def _images(path: Path) -> tuple[BuiltImage, ...]:
-    try:
-        metadata = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return ()  # nothing was exported (output type=cacheonly)
-    entries = {name: data for name, data in metadata.items() if isinstance(data, dict)}
-    return tuple(
-        BuiltImage(
-            target=name,
-            names=tuple(part for part in str(data.get("image.name", "")).split(",") if part),
-            digest=str(data.get("containerimage.digest", "")),
-            config_digest=str(data.get("containerimage.config.digest", "")),
-        )
-        for name, data in sorted(entries.items())
-        if "containerimage.digest" in data
-    )
-
-
 def _space(state: BuildState, status: int) -> str:
-    """Free and total space where the engine's error says it could not write, when that is on this machine."""
+    """Free and total space where the engine could not write, by its error, when that is on this machine."""
     words = f"{state.failed.error if state.failed else ''} {' '.join(state.other)}".split()
     paths = [Path(word.rstrip(":,")) for word in words if word.startswith("/")] if status else []
     for path in paths:

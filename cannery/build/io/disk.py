@@ -1,4 +1,4 @@
-"""Free disk, looked at before the first step, so that no build dies of it after half an hour."""
+"""Free disk, checked before the first step, so that no build fails for it after half an hour."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from cannery.vocab import BaseKind
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cannery.context import Context
     from cannery.engine.io.find import Engine
     from cannery.lock.lock import Lock
     from cannery.plan.plan import Plan
@@ -37,30 +36,30 @@ HINT = "free some (`build.py clean` shows what Cannery holds), or set CANNERY_CA
 def check_output_space(path: Path, size: int, *, packed: bool) -> None:
     """Raise `UnableError` with numbers where an archive of an image of `size` bytes cannot fit at `path`.
 
-    The least that it can take is asked for, so that nothing is refused that would fit; `packed` archives are as gzip.
-    What stands at `path` keeps its room until the new one is whole.
+    The least that it can take is needed, so that nothing is refused that would fit; `packed` archives are like gzip.
+    A file at `path` keeps its room until the new one is whole.
     """
     needed = int(size * PACKED) if packed else size
     hint = "free some, or name a file on another disk with --output; .tar.gz and bundles take about a third of a .tar"
     _need(path.parent, _free(path.parent), needed, path.name, hint)
 
 
-def check_cache_space(context: Context, plan: Plan) -> None:
+def check_cache_space(cache: Path, plan: Plan) -> None:
     """Raise `UnableError` with numbers when the cache cannot hold what is still to be fetched: before anything is."""
-    needed = missing_bytes(plan.lock.packages, context.cache)
-    if plan.recipe.base.kind is BaseKind.STANDIN and not any((context.cache / "rootfs").glob("*.tar")):
+    needed = missing_bytes(plan.lock.packages, cache)
+    if plan.recipe.base.kind is BaseKind.STANDIN and not any((cache / "rootfs").glob("*.tar")):
         needed += STANDIN_BYTES
-    if not (context.cache / "engine").is_dir():
+    if not (cache / "engine").is_dir():
         needed += ENGINE_BYTES
-    _need(context.cache, _free(context.cache), needed, "what is to be fetched")
+    _need(cache, _free(cache), needed, "what is to be fetched")
 
 
 def check_engine_space(engine: Engine, plan: Plan, base: int | None) -> None:
     """Raise `UnableError` with numbers when the engine's data root cannot hold what the build adds.
 
     `base` are the bytes that a registry gives of the base, 0 where the engine has it, None where nothing is known: then
-    the least that any takes. Layers that the engine already has are not known before the build, so a rebuild is asked
-    for the same room: half of their estimate is let pass.
+    the least that any takes. Layers that the engine already has are not known before the build, so a rebuild
+    needs the same room: half of their estimate is enough.
     """
     room = free_disk(engine)
     if room is None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cannery.build.progress import Status
-from cannery.build.stages import labeller
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class BuildLog:
-    """Writes what each new state brought: steps that began or ended, lines they printed, what bake said.
+    """Writes what each new state brought: steps that began or ended, lines they printed, what bake printed.
 
     The state is already free of secrets (`apply` redacts). Every update is flushed, so that a killed run leaves a
     log up to its last moment.
@@ -25,7 +24,7 @@ class BuildLog:
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file = path.open("w", encoding="utf-8", errors="replace")
-        self._told: dict[str, Status] = {}
+        self._logged: dict[str, Status] = {}
         self._other: tuple[str, ...] = ()
         self._warnings = 0
 
@@ -39,17 +38,16 @@ class BuildLog:
 
     def write(self, state: BuildState) -> None:
         """Write what `state` brought since the last call. Call it once for every event."""
-        labels = labeller(state)
-        names = {step.key: labels(step.name) for step in state.steps}
-        begun = [step for step in state.steps if self._begun(step.key, step.status)]
+        names = {key: step.name.stage for key, step in state.steps.items()}
+        begun = [step for step in state.steps.values() if self._begun(step.key, step.status)]
         lines = [(step.key, f"--- {step.name.instruction}") for step in begun]
         lines += state.fresh
-        for step in state.steps:
+        for step in state.steps.values():
             ended = step.status not in {Status.WAITING, Status.RUNNING}
             # A vertex that ends a second time (BuildKit probes, then works) is news only when it failed.
-            told = self._told.get(step.key)
-            if ended and (told is Status.RUNNING or (step.error and told is not step.status)):
-                self._told[step.key] = step.status
+            logged = self._logged.get(step.key)
+            if ended and (logged is Status.RUNNING or (step.error and logged is not step.status)):
+                self._logged[step.key] = step.status
                 error = f": {step.error}" if step.error else ""
                 lines.append((step.key, f"--- {step.status}{error}"))
         text = [f"{state.seconds:8.2f} [{names[key]}] {line}\n" for key, line in lines]
@@ -68,7 +66,7 @@ class BuildLog:
         self._file.flush()
 
     def _begun(self, key: str, status: Status) -> bool:
-        new = status is not Status.WAITING and key not in self._told
+        new = status is not Status.WAITING and key not in self._logged
         if new:
-            self._told[key] = Status.RUNNING
+            self._logged[key] = Status.RUNNING
         return new

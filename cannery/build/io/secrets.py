@@ -1,7 +1,7 @@
 """What a build step needs of this host and an image must not keep: the CA bundle and the distribution's mirror.
 
-They reach BuildKit as secrets, each by id and by a variable that names its file (`core.render.SECRETS`), so no host
-path stands in a rendered file and nothing of them stays in a layer.
+They reach BuildKit as secrets, each by id and by a variable that names its file (`render.SECRETS`), so no host path
+is in a rendered file and nothing of them stays in a layer.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from cannery.util.io.files import write_atomic
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from cannery.context import Context
+    from cannery.util.io.pip_settings import PipSettings
 
 # BuildKit refuses a secret of more than 500 KiB (its MaxSecretSize).
 MAX_SECRET = 500 * 1024
@@ -34,28 +34,28 @@ class Secrets:
     values: tuple[str, ...]
 
 
-def build_secrets(context: Context, suite: str | None) -> Secrets:
+def build_secrets(cache: Path, env: Mapping[str, str], pip: PipSettings, suite: str | None) -> Secrets:
     """Collect the secrets of this host; `suite` is the Debian suite of the base, None for a base with its own sources.
 
-    Files that are made for this stand in the cache, readable by their owner only. Raises `UsageError` when a CA bundle
+    Files that are made for this are in the cache, readable by their owner only. Raises `UsageError` when a CA bundle
     that the host's settings name cannot be read.
     """
-    folder = context.cache / "secrets"
-    env = {SECRETS["ca"]: _ca(context, folder / "ca.pem"), SECRETS["apt_sources"]: NO_SECRET}
+    folder = cache / "secrets"
+    found = {SECRETS["ca"]: _ca(env, pip, folder / "ca.pem"), SECRETS["apt_sources"]: NO_SECRET}
     mirrors = distribution_sources(host_release()) if suite else ()
     if suite:
         write_atomic(folder / "apt.list", source_lines(suite, mirrors), mode=0o600)
-        env[SECRETS["apt_sources"]] = str(folder / "apt.list")
+        found[SECRETS["apt_sources"]] = str(folder / "apt.list")
     for name in PROXIES:
-        env[name] = context.env.get(name) or context.env.get(name.upper()) or ""
-    urls = [env["http_proxy"], env["https_proxy"], *(uri for mirror in mirrors for uri in mirror.uris)]
+        found[name] = env.get(name) or env.get(name.upper()) or ""
+    urls = [found["http_proxy"], found["https_proxy"], *(uri for mirror in mirrors for uri in mirror.uris)]
     passwords = [urlsplit(url).password for url in urls]
-    return Secrets(env, tuple(p for p in (*passwords, *context.pip.credentials()) if p))
+    return Secrets(found, tuple(p for p in (*passwords, *pip.credentials()) if p))
 
 
-def _ca(context: Context, copy: Path) -> str:
+def _ca(env: Mapping[str, str], pip: PipSettings, copy: Path) -> str:
     """Return the path of the host's CA bundle: pip's `cert`, else the usual variables, else none."""
-    named = context.pip.cert or next((v for n in CA_VARIABLES if (v := context.env.get(n))), "")
+    named = pip.cert or next((v for n in CA_VARIABLES if (v := env.get(n))), "")
     if not named:
         return NO_SECRET
     try:

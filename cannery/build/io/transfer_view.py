@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
+
+from cannery.util.io.heartbeat import heartbeat
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -14,56 +15,48 @@ if TYPE_CHECKING:
 
     from cannery.engine.stream import StreamState
 
-# Seconds between two lines without a terminal: CI services end a job that says nothing for ten minutes.
+# Seconds between two lines without a terminal.
 HEARTBEAT = 30.0
 # Bars of layers at once, below the one of the whole; those that are done give way.
 BARS = 8
 
 
 class PlainView:
-    """A line when it begins, one every half minute whatever happens, one at the end. No control codes."""
+    """A line when it begins, one every half minute, one at the end. No control codes."""
 
-    def __init__(self, what: str, total: int, stream: TextIO, *, beat: float = HEARTBEAT) -> None:
-        self._what, self._total, self._stream, self._beat = what, total, stream, beat
-        self._begun = time.monotonic()
+    def __init__(self, what: str, total: int, stream: TextIO) -> None:
+        self._what, self._total, self._stream = what, total, stream
         self._words = ""
         self._moved = 0
-        self._over = threading.Event()
-        # The one that reads the stream is blocked in it while an engine is silent: another one has to speak.
-        self._thread = threading.Thread(target=self._tick, daemon=True)
 
     def state(self, state: StreamState) -> None:
-        """Keep what is to be said next."""
+        """Take the state of an engine's stream."""
         now, total = state.moved
         done, layers = state.counts
         sized = f", {_size(now)} of {_size(total)}" if total else ""
         self._words = f"{done} of {layers} layers{sized}" if layers else ""
 
     def moved(self, count: int) -> None:
-        """Keep what is to be said next."""
+        """Take the bytes that this host has moved so far."""
         self._moved = count
 
-    def begin(self) -> None:
-        """Say that it begins."""
-        self._say(f"{self._what}{f' ({_size(self._total)})' if self._total else ''}")
-        self._thread.start()
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        """Print the lines while the block runs."""
+        begun, end = time.monotonic(), "not done"
+        self._print(f"{self._what}{f' ({_size(self._total)})' if self._total else ''}")
+        try:
+            with heartbeat(self._print, lambda: f"{self._what}: in progress{self._details()}", HEARTBEAT):
+                yield
+            end = "done"
+        finally:
+            self._print(f"{self._what}: {end}{self._details()} ({time.monotonic() - begun:.0f} s)")
 
-    def end(self, *, whole: bool) -> None:
-        """Say how it ended."""
-        self._over.set()
-        self._thread.join()
-        self._say(f"{self._what}: {'done' if whole else 'not done'}{self._told()}")
+    def _details(self) -> str:
+        moved = f"{_size(self._moved)}{f' of {_size(self._total)}' if self._total else ''}" if self._moved else ""
+        return "".join(f", {part}" for part in (self._words, moved) if part)
 
-    def _tick(self) -> None:
-        while not self._over.wait(self._beat):
-            self._say(f"{self._what}: still at it{self._told()}")
-
-    def _told(self) -> str:
-        parts = [self._words, f"{_size(self._moved)} through this host" if self._moved else ""]
-        seconds = f"{time.monotonic() - self._begun:.0f} s"
-        return f" ({', '.join(part for part in (*parts, seconds) if part)})"
-
-    def _say(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         self._stream.write(f"{text}\n")
         self._stream.flush()
 
@@ -73,23 +66,19 @@ class BarView:
 
     def __init__(self, what: str, total: int, stream: TextIO) -> None:
         from rich.console import Console  # noqa: PLC0415 - 50 ms that only a transfer on a terminal pays for
-        from rich.progress import (  # noqa: PLC0415
-            BarColumn,
-            DownloadColumn,
-            Progress,
-            TextColumn,
-            TimeElapsedColumn,
-            TransferSpeedColumn,
-        )
+        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
+        from rich.table import Column  # noqa: PLC0415
 
-        columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+        # The description takes the room that is left, so that nothing wraps at 80 columns.
+        name = TextColumn("{task.description}", table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis"))
+        columns = (name, BarColumn(bar_width=16), DownloadColumn(), TimeRemainingColumn())
         console = Console(file=stream, force_terminal=True)
-        self._progress: Progress = Progress(*columns, TimeElapsedColumn(), console=console, redirect_stdout=False)
+        self._progress: Progress = Progress(*columns, console=console, redirect_stdout=False, expand=True)
         self._whole = self._progress.add_task(what, total=total or None)
         self._bars: dict[str, TaskID] = {}
 
     def state(self, state: StreamState) -> None:
-        """Move the bars."""
+        """Take the state of an engine's stream."""
         now, total = state.moved
         if total:
             self._progress.update(self._whole, completed=now, total=total)
@@ -105,19 +94,19 @@ class BarView:
                 self._bars[name] = self._progress.add_task(f"  {name} {layer.status}", total=layer.total)
 
     def moved(self, count: int) -> None:
-        """Move the bar of the whole."""
+        """Take the bytes that this host has moved so far."""
         self._progress.update(self._whole, completed=count)
 
-    def begin(self) -> None:
-        """Take the terminal."""
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        """Draw the bars while the block runs; leave the one of the whole."""
         self._progress.start()
-
-    def end(self, *, whole: bool) -> None:
-        """Give the terminal back."""
-        del whole
-        for bar in self._bars.values():
-            self._progress.remove_task(bar)
-        self._progress.stop()
+        try:
+            yield
+        finally:
+            for bar in self._bars.values():
+                self._progress.remove_task(bar)
+            self._progress.stop()
 
 
 TransferView = PlainView | BarView
@@ -125,15 +114,10 @@ TransferView = PlainView | BarView
 
 @contextmanager
 def transfer(what: str, total: int, stream: TextIO, *, is_terminal: bool) -> Iterator[TransferView]:
-    """Show a transfer of `total` bytes (0: unknown) while the body runs; `what` says in words what is on its way."""
+    """Show a transfer of `total` bytes (0: unknown) while the block runs; `what` names it."""
     view: TransferView = BarView(what, total, stream) if is_terminal else PlainView(what, total, stream)
-    view.begin()
-    whole = False
-    try:
+    with view.shown():
         yield view
-        whole = True
-    finally:
-        view.end(whole=whole)
 
 
 def _size(count: int) -> str:

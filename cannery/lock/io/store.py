@@ -44,11 +44,13 @@ SHOWN = 3
 class LockStore:
     """Where lock files are, and what making one depends on.
 
-    `root` is the checkout, `cache` Cannery's cache folder, `arch` that of this host, `env` the process's environment.
+    `root` is the folder that has images/, `locks` the folder that locks are written to (one that is not there is read
+    from images/locks), `cache` Cannery's cache folder, `arch` that of this host, `env` the process's environment.
     `say` prints a line for the user, `settings` returns the host's pip settings, `explain` explains a failed lock.
     """
 
     root: Path
+    locks: Path
     cache: Path
     arch: Arch
     env: Mapping[str, str]
@@ -56,9 +58,15 @@ class LockStore:
     settings: Callable[[], PipSettings]
     explain: Explain
 
+    @property
+    def home(self) -> Path:
+        """The folder that one run at a time writes in: the checkout, or the folder of locks of an installed Cannery."""
+        return self.root if self.locks.is_relative_to(self.root) else self.locks
+
     def shown(self, path: Path) -> Path:
-        """Return how a path is printed: relative to the checkout when it is in it."""
-        return shown_path(path, self.root)
+        """Return how a path is printed: relative to the working folder or the checkout when it is there."""
+        homes = (self.root, self.locks.parent)
+        return next((shown_path(path, home) for home in homes if path.is_relative_to(home)), path)
 
 
 @dataclass(frozen=True)
@@ -71,10 +79,18 @@ class LockSet:
 
 
 def lock_path(store: LockStore, request: LockRequest, *, standard: bool = True) -> Path:
-    """Return where the lock of `request` is: committed, or by digest in the cache for an ad-hoc set."""
+    """Return where the lock of `request` is read: where `lock_target` says, or else among the locks of images/."""
+    target = lock_target(store, request, standard=standard)
+    if not standard or target.is_file():
+        return target
+    return store.root / "images/locks" / request.profile / target.name
+
+
+def lock_target(store: LockStore, request: LockRequest, *, standard: bool = True) -> Path:
+    """Return where the lock of `request` is written: in the folder of locks, or by digest in the cache when ad hoc."""
     if not standard:
         return store.cache / "locks" / f"{request.profile}-{request.digest[:16]}-{request.arch}.txt"
-    return store.root / "images/locks" / request.profile / f"py{request.python}-{request.arch}.txt"
+    return store.locks / request.profile / f"py{request.python}-{request.arch}.txt"
 
 
 def read_lock(store: LockStore, path: Path) -> Lock | None:
@@ -98,7 +114,8 @@ def present_lock(store: LockStore, path: Path) -> Lock | None:
 
 
 def _shown(store: LockStore, path: Path) -> str:
-    return str(store.shown(path)) if path.is_relative_to(store.root) else path.name
+    shown = store.shown(path)
+    return path.name if shown.is_absolute() else str(shown)
 
 
 def keep_lock(path: Path, lock: Lock) -> bool:

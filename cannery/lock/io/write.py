@@ -25,7 +25,7 @@ def write_lock(store: LockStore, path: Path, lock: Lock, ask: Callable[[Catalog]
     `ask` makes the request from a catalog. images/ is read once more for that, while no other run writes: raises
     `FindingsError` when the lock does not answer any more, `UnableError` when the file cannot be written.
     """
-    with checkout_held(store.root, store.say):
+    with checkout_held(store.home, store.say):
         try:
             catalog = load_catalog(store.root / "images")
             is_current = not lock_problems(lock, ask(catalog), catalog.indexes)
@@ -34,7 +34,7 @@ def write_lock(store: LockStore, path: Path, lock: Lock, ask: Callable[[Catalog]
         if not is_current:
             what = "not written: the profile, its components or its base have changed"
             raise changed(str(store.shown(path)), what)
-        return write_together(store.root, store.say, [(path, format_lock(lock))])
+        return write_together(store.home, store.say, [(path, format_lock(lock))])
 
 
 def changed(where: str, what: str) -> FindingsError:

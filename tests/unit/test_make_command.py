@@ -1,0 +1,83 @@
+"""The words of build.py that a target and the variables of make's command line become."""
+
+from __future__ import annotations
+
+import make_command
+import pytest
+
+
+@pytest.mark.parametrize(
+    ("target", "given", "words"),
+    [
+        ("list", {}, "list"),
+        ("lock", {}, "lock"),
+        ("engine-stop", {}, "engine stop"),
+        ("lock", {"PROFILE": "q", "UPGRADE": "a b==2"}, "lock q --upgrade a --upgrade b==2"),
+        ("outdated", {"PROFILE": "q", "ARCH": "arm64", "ARGS": "--json"}, "outdated q --arch arm64 --json"),
+        (
+            "image",
+            {"ARGS": "--no-cache --json", "FORCE": "1", "PIN": "a==1 b==2", "OS": "o", "CHIP": "a3", "PROFILE": "q"},
+            "image q --chip a3 --os o --pin a==1 --pin b==2 --force --no-cache --json",
+        ),
+        (
+            "image",
+            {"PROFILE": "q", "SOURCES": "release", "GIT_MIRROR": "/m", "SRC_a-b": "/a", "VERL_PATH": "/v"},
+            "image q --sources release --git-mirror /m --src a-b=/a --src verl=/v",
+        ),
+        ("image", {"PROFILE": "q", "REUSE": "1", "REGISTRY": "h/t"}, "image q --registry h/t --reuse"),
+        ("verify", {"AGAINST": "i"}, "verify --against i"),
+        ("verify", {"AGAINST": "i", "PROFILE": "p", "LEVEL": "npu"}, "verify p --against i --level npu"),
+        ("run", {"PROFILE": "p", "NPUS": "0", "DEV": "a=/a b=/b", "PRINT": "1", "NODES": "4"},
+         "run p --npus 0 --nodes 4 --print --dev a=/a --dev b=/b"),
+        ("run", {"PROFILE": "p", "CMD": "true"}, "run p -- sh -c true"),
+        ("shell", {"PROFILE": "p", "NPUS": "0"}, "shell p --npus 0"),
+        ("push", {"PROFILE": "p", "REGISTRY": "h/t", "FORCE": "1"}, "push p --registry h/t --force"),
+        ("bundle", {"PROFILE": "p", "OUTPUT": "o", "SINCE": "s"}, "bundle p --output o --since s"),
+        ("load", {"FILE": "f"}, "load f"),
+        ("lint-run", {"CMD": "docker run x", "CHIP": "a3"}, "lint-run - --chip a3"),
+        ("lint-run", {"FILE": "c.yaml", "ARCH": "arm64"}, "lint-run --file c.yaml --arch arm64"),
+        ("lint-run", {"ARGS": "--file=x.yaml"}, "lint-run --file=x.yaml"),
+        ("doctor", {"ARGS": "--root a"}, "doctor --root a"),
+        ("doctor", {"PROFILE": "q", "CHIP": "a3"}, "doctor q --chip a3"),
+        ("patches", {}, "patches list"),
+        ("patches", {"PROFILE": "q"}, "patches list q"),
+        ("patches", {"ARGS": "port verl a b", "GIT_MIRROR": "/m"}, "patches --git-mirror /m port verl a b"),
+        ("patches", {"ARGS": "summary", "PROFILE": "q"}, "patches summary q"),
+        ("clean", {"KIND": "wheels out"}, "clean wheels out"),
+    ],
+)  # fmt: skip
+def test_the_words_of_a_target(target: str, given: dict[str, str], words: str) -> None:
+    assert make_command.command(target, given) == words.split()
+
+
+@pytest.mark.parametrize(("value", "is_on"), [("1", True), ("yes", True), ("0", False), ("no", False), ("", False)])
+def test_a_switch_is_off_by_its_word(value: str, is_on: bool) -> None:
+    words = make_command.command("image", {"PROFILE": "q", "FORCE": value, "DOCUMENTED": value})
+    assert words == ["image", "q", *(["--force", "--as-documented"] if is_on else [])]
+
+
+@pytest.mark.parametrize("target", make_command.NEED_PROFILE)
+def test_a_profile_that_is_missing_is_named_with_an_example(target: str) -> None:
+    with pytest.raises(ValueError, match=f"PROFILE is not set, for example: make {target} PROFILE=quickstart"):
+        make_command.command(target, {})
+
+
+def test_a_file_that_is_missing_and_an_unknown_variable() -> None:
+    with pytest.raises(ValueError, match=r"FILE is not set, for example: make load FILE=quickstart\.tar\.gz"):
+        make_command.command("load", {})
+    with pytest.raises(ValueError, match=r"unknown variable PROFIL; known: .*PROFILE"):
+        make_command.command("image", {"PROFIL": "q"})
+
+
+@pytest.mark.parametrize(
+    ("flags", "given"),
+    [
+        ("", {}),
+        ("k", {}),
+        (" -- A=b", {"A": "b"}),
+        ("kn -j2 -- A=a\\ b\\\\ B=$$x=1 SRC_a-b=/c", {"A": "a b\\", "B": "$x=1", "SRC_a-b": "/c"}),
+        (" -- A=x\\ --\\ y", {"A": "x -- y"}),
+    ],
+)
+def test_variables_are_read_from_make_s_flags(flags: str, given: dict[str, str]) -> None:
+    assert make_command.variables(flags) == given

@@ -1,0 +1,122 @@
+"""A target of the Makefile as a command of build.py: the variables of make's command line become options.
+
+    python3 tools/make_command.py TARGET
+
+Standard library only, and for old Pythons too: it makes .venv where that is missing, then runs build.py in it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+# Variables with one value, each the option of its name in lower case.
+VALUES = (
+    *("CANN", "CHIP", "OS", "PYTHON", "ARCH", "BASE", "WHEELHOUSE", "NPUS", "NETWORK", "INTERFACE", "RUNTIME"),
+    *("FORMAT", "NODES", "BUILDER", "SOURCES", "GIT_MIRROR", "PATCHES", "REGISTRY", "OUTPUT", "SINCE", "AGAINST"),
+)
+# Variables with a list of words, each word an option; and switches, which are on unless they say 0, no, false or off.
+LISTS = {"PIN": "--pin", "LEVEL": "--level", "UPGRADE": "--upgrade"}
+SWITCHES = {"FORCE": "--force", "DOCUMENTED": "--as-documented", "PRINT": "--print", "REUSE": "--reuse"}
+OFF = {"", "0", "no", "false", "off"}
+OTHERS = ("PROFILE", "VERL_PATH", "DEV", "CMD", "KIND", "FILE", "HOST_PYTHON", "CANNERY_CACHE", "ARGS")
+KNOWN = (*VALUES, *LISTS, *SWITCHES, *OTHERS)
+# Targets for which PROFILE has to be set.
+NEED_PROFILE = (
+    *("show", "check", "outdated", "plan", "render", "image", "verify", "run", "shell"),
+    *("push", "pull", "save", "bundle"),
+)
+_WORD = re.compile(r"(?:\\.|[^\\ \t])+", re.DOTALL)
+
+
+def main() -> int:
+    """Run the command and return its exit code, which make prints; make itself ends with 2 for every failure."""
+    target = sys.argv[1]
+    given = variables(os.environ.get("MAKEFLAGS", ""))
+    try:
+        words = command(target, given)
+    except ValueError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    made = subprocess.run((sys.executable, str(ROOT / "tools/setup_venv.py")), check=False)
+    if made.returncode != 0:
+        return made.returncode
+    env = {name: value for name, value in os.environ.items() if name not in given and not name.startswith("MAKE")}
+    env["CANNERY_PROGRAM"] = "make"
+    if "CANNERY_CACHE" in given:
+        env["CANNERY_CACHE"] = given["CANNERY_CACHE"]
+    text = given.get("CMD", "").encode() if target == "lint-run" and given.get("CMD") else None
+    line = (str(ROOT / ".venv/bin/python"), str(ROOT / "build.py"), *words)
+    if text is None:
+        os.execve(line[0], line, env)
+    return subprocess.run(line, env=env, input=text, check=False).returncode
+
+
+def variables(flags: str) -> dict[str, str]:
+    """Return {name: value} of the variables on make's command line, which make hands on in MAKEFLAGS.
+
+    They are behind `--`, with blanks and backslashes escaped, and with each `$` doubled.
+    """
+    _, _, texts = (" " + flags).partition(" -- ")
+    words = [re.sub(r"\\(.)", r"\1", word, flags=re.DOTALL) for word in _WORD.findall(texts)]
+    pairs = [word.replace("$$", "$").partition("=") for word in words]
+    return {name.rstrip(":+?"): value for name, _, value in pairs}
+
+
+def command(target: str, given: dict[str, str]) -> list[str]:
+    """Return the words of the command of `target`. Raises `ValueError` for a variable that is unknown or missing.
+
+    A command gets every variable that was given: it refuses one that it does not know.
+    """
+    unknown = [name for name in given if name not in KNOWN and not name.startswith("SRC_")]
+    if unknown:
+        raise ValueError(f"unknown variable {' '.join(unknown)}; known: {' '.join(KNOWN)} SRC_<component>")
+    words = [*target.replace("engine-", "engine ").split(), *positional(target, given), *options(given)]
+    cmd = given.get("CMD", "")
+    if target == "patches":
+        words += ([] if given.get("ARGS") else ["list"]) + given.get("PROFILE", "").split()
+    return [*words, "--", "sh", "-c", cmd] if target == "run" and cmd else words
+
+
+def positional(target: str, given: dict[str, str]) -> list[str]:
+    """Return what a command takes besides options."""
+    profile = given.get("PROFILE", "")
+    if target in {"lock", "doctor"} or (target == "verify" and given.get("AGAINST")):
+        return profile.split()
+    if target in NEED_PROFILE:
+        return [profile or missing(target, "PROFILE", "quickstart")]
+    if target == "load":
+        return [given.get("FILE") or missing(target, "FILE", "quickstart.tar.gz")]
+    if target == "lint-run":
+        return (["-"] if given.get("CMD") else []) + (["--file", given["FILE"]] if given.get("FILE") else [])
+    return given.get("KIND", "").split() if target == "clean" else []
+
+
+def missing(target: str, name: str, example: str) -> str:
+    """Raise `ValueError` for a variable that has to be set."""
+    raise ValueError(f"{name} is not set, for example: make {target} {name}={example}")
+
+
+def options(given: dict[str, str]) -> list[str]:
+    """Return the options of the variables, in the order in which `make help` lists the variables."""
+    words: list[str] = []
+    for name in VALUES:
+        if given.get(name):
+            words += ["--" + name.lower().replace("_", "-"), given[name]]
+    for name, option in LISTS.items():
+        words += [part for word in given.get(name, "").split() for part in (option, word)]
+    words += [option for name, option in SWITCHES.items() if given.get(name, "") not in OFF]
+    words += [part for word in given.get("DEV", "").split() for part in ("--dev", word)]
+    trees = [name[4:] + "=" + folder for name, folder in given.items() if name.startswith("SRC_")]
+    # VERL_PATH is what verl_npu's own guide calls the tree of verl.
+    trees += ["verl=" + given["VERL_PATH"]] if given.get("VERL_PATH") else []
+    words += [part for tree in trees for part in ("--src", tree)]
+    return words + given.get("ARGS", "").split()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
