@@ -11,7 +11,7 @@ from packaging.version import Version
 from cannery.catalog.compatibility import CANN, PYTHON
 from cannery.catalog.requirement import package_name
 from cannery.catalog.versions import distance
-from cannery.compat.pin_moves import PinMoves
+from cannery.compat.solve import upgrader
 from cannery.compat.table import holds
 from cannery.errors import CanneryError
 from cannery.explain.candidate import Candidate
@@ -81,12 +81,12 @@ def candidates(recipe: Recipe, catalog: Catalog, conflict: Conflict) -> tuple[Ca
 def _row_moves(recipe: Recipe, catalog: Catalog, involved: set[str]) -> list[dict[str, str]]:
     """Return pins to change, by the table's rows for this CANN: what moves together is moved together."""
     table = catalog.compatibility
-    moves = PinMoves(recipe, table, (recipe.target.python,), lambda _name, _version: True)
+    solver = upgrader(recipe, catalog)
     found: list[dict[str, str]] = []
-    for name in sorted(involved & {*moves.pins}):
-        present = moves.pins[name]
-        others = [version for version in moves.known[name] if not same_release(version, present)]
-        found += [moved for version in others if (moved := moves.exactly(name, version))]
+    for name in sorted(involved & {*(solver.movable or ())}):
+        present = solver.subject.versions[name]
+        others = [version for version in solver.known(name) if not same_release(version, present)]
+        found += [moved for version in others if (moved := solver.exactly(name, version))]
     found += [_cells(row, recipe) for row in table.rows if row.name in _versions(recipe) and _fits(row, recipe)]
     return _in_order([moved for moved in found if involved & {*moved}], recipe)
 

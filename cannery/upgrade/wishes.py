@@ -18,8 +18,7 @@ from cannery.vocab import ComponentKind, did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from cannery.catalog.catalog import Later
-    from cannery.catalog.compatibility import Compatibility
+    from cannery.catalog.catalog import Catalog, Later
     from cannery.recipe.recipe import Chosen, Recipe
 
 
@@ -39,7 +38,7 @@ class Editable:
     """The profile to edit: its recipe and file's text, all of its Pythons, and the packages of its locks."""
 
     recipe: Recipe
-    table: Compatibility
+    catalog: Catalog
     text: str
     pythons: tuple[str, ...]
     locked: frozenset[str]

@@ -16,9 +16,9 @@ from cannery.catalog.compatibility import CANN
 from cannery.catalog.versions import order
 from cannery.compat.findings import Finding
 from cannery.compat.judgement import judged
+from cannery.compat.offers import offers
 from cannery.compat.rules.disagreement import disagreement
 from cannery.compat.rules.unknown import unknown
-from cannery.compat.solve import offers
 from cannery.compat.table import (
     cited,
     departure,

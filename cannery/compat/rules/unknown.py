@@ -9,7 +9,8 @@ from packaging.version import Version
 from cannery.catalog.compatibility import CANN
 from cannery.compat.findings import Finding
 from cannery.compat.judgement import other_number, vouching
-from cannery.compat.solve import NO_SET, completed, offers
+from cannery.compat.offers import NO_SET, offers
+from cannery.compat.solve import Solver
 from cannery.compat.table import cited, here, keys_of, listed, said
 from cannery.vocab import BaseKind, Severity
 
@@ -82,7 +83,7 @@ def _ways_out(subject: Subject, name: str, key: str) -> str:
 
 def _way(subject: Subject, name: str, key: str, version: str, release: str) -> str:
     """Offer `key` at a version with a release of `name`, and what goes with them; "" when rows speak against it."""
-    found = completed(subject, {key: version, name: release})
+    found = Solver(subject).completed({key: version, name: release})
     if found is None:
         return ""
     beside = [said(other, text) for other, text in found.items() if other != name]

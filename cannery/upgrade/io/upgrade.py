@@ -79,7 +79,7 @@ def upgrade(context: Context, catalog: Catalog, name: str, wishes: Sequence[Wish
     target = find_profile(catalog, name).target
     subject = Editable(
         recipe=before.recipes[target.python],
-        table=catalog.compatibility,
+        catalog=catalog,
         text=text,
         pythons=tuple(before.recipes),
         locked=frozenset(package.name for lock in before.locks.values() for package in lock.packages),
