@@ -8,10 +8,8 @@ import factories
 import pytest
 
 from cannery.catalog.component import Component
-from cannery.explain.candidate import Candidate, objection, offer
-from cannery.explain.conflict import Conflict
-from cannery.explain.nearest import candidates, recipe_of
-from cannery.explain.profile_items import profile_items
+from cannery.explain.conflict import Conflict, profile_items
+from cannery.explain.nearest import Candidate, candidates, objection, offer
 from cannery.lock.request import lock_request
 from cannery.recipe.recipe import Options, Recipe
 
@@ -176,14 +174,3 @@ def test_offers_of_moved_pins_and_of_bounds_in_words() -> None:
     assert offer(Candidate(bound, dropped=(item,)), CATALOG, {"sympy": "1.15"}) == (
         "sympy 1.15 without the constraint sympy<1.14"
     )
-
-
-def test_the_recipe_of_a_request() -> None:
-    for pins in ((), ("numpy==2.3.0", "torch==2.8.0")):
-        recipe = factories.recipe(Options(pins=pins))
-        found = recipe_of(lock_request(recipe), CATALOG)
-        assert found is not None
-        assert (found.chosen, found.pins) == (recipe.chosen, recipe.pins)
-    other = dataclasses.replace(lock_request(factories.recipe()), constraints=("sympy<1",))
-    assert recipe_of(other, CATALOG) is None
-    assert recipe_of(dataclasses.replace(other, profile="_tools"), CATALOG) is None
