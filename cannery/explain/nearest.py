@@ -22,7 +22,7 @@ from cannery.recipe.recipe import Options
 from cannery.recipe.select import parse_pin, select
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from cannery.catalog.catalog import Catalog
     from cannery.explain.conflict import Conflict, Item
@@ -53,10 +53,15 @@ class Candidate:
         return lock_request(self.recipe)
 
 
-def candidates(recipe: Recipe, catalog: Catalog, conflict: Conflict) -> tuple[Candidate, ...]:
-    """Return at most `MOST` sets: the table's for the recipe's CANN, then one item less, then those of other CANNs."""
+def candidates(
+    recipe: Recipe, catalog: Catalog, conflict: Conflict, has: Callable[[str, str], bool]
+) -> tuple[Candidate, ...]:
+    """Return at most `MOST` sets: the table's for the recipe's CANN, then one item less, then those of other CANNs.
+
+    Releases of the table count where an index `has` them (name, version).
+    """
     involved = {conflict.name, *(item.name for item in conflict.movers)}
-    solver = Solver(Subject(recipe, catalog, {}), keeps=True)
+    solver = Solver(Subject(recipe, catalog, {}), has=has, keeps=True)
     rows = [found for moved in _table_moves(solver, involved) if (found := _moved(recipe, catalog, moved))]
     dropped = [found for item in conflict.movers for found in _without(recipe, catalog, item)]
     dropped += _without_pair(recipe, catalog, conflict.movers)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from cannery.errors import FindingsError, NetworkError
 from cannery.explain.conflict import find_conflict, make_conflict, profile_items, sides_of, what_can_move, who_asks
-from cannery.explain.io.missing import Headline, absence
+from cannery.explain.io.missing import Headline, absence, releases_at
 from cannery.explain.nearest import candidates, objection, offer
 from cannery.explain.reasons import Ask, Reasons, read_reasons
 from cannery.lock.io.bound import NoFileError
@@ -75,7 +75,8 @@ def explained(error: UnsolvedError | NoFileError, job: Job, known: Known, attemp
     if not head.is_elsewhere:
         lines += what_can_move(conflict, known.recipe.file if known.recipe else "")
         if known.catalog and known.recipe:
-            lines += _offers(known.recipe, known.catalog, conflict, attempt)
+            has = releases_at(job, known.catalog)
+            lines += _offers(candidates(known.recipe, known.catalog, conflict, has), known.catalog, attempt)
     return FindingsError("\n  ".join(lines), where=job.where, hint=head.hint)
 
 
@@ -97,8 +98,7 @@ def _no_file(error: NoFileError) -> Reasons:
     return Reasons(asks, (error.name,), (error.name,))
 
 
-def _offers(recipe: Recipe, catalog: Catalog, conflict: Conflict, attempt: Attempt) -> Iterator[str]:
-    found = candidates(recipe, catalog, conflict)
+def _offers(found: Sequence[Candidate], catalog: Catalog, attempt: Attempt) -> Iterator[str]:
     if not found:
         return
     tried = try_sets(found, catalog, attempt)

@@ -20,7 +20,7 @@ from cannery.lock.io.uv import PROBE
 from cannery.vocab import DEFAULT_INDEX
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from cannery.catalog.catalog import Catalog
     from cannery.explain.conflict import Side
@@ -68,6 +68,11 @@ class Seen:
         request = self.job.request
         return why_not(files, request.python, request.arch, self.until, yanked=is_pinned)
 
+    def of(self, answer: Answer, version: str) -> list[Listed]:
+        """Return the files of a version that an index has; of a version without a local part every build of it."""
+        wanted = SpecifierSet(f"=={version}" if version else "", prereleases=True)
+        return [file for file in answer.files if wanted.contains(file.version)]
+
     def usable(self) -> tuple[str, ...]:
         """Return the versions that count for the target."""
         return usable(self.own.files, self.job.request.python, self.job.request.arch, self.until)
@@ -92,6 +97,24 @@ def absence(name: str, sides: Sequence[Side], job: Job, catalog: Catalog | None)
     is_split = any(exclude(*pair) for pair in combinations(sides, 2))
     groups = [[side] for side in sides if not side.chain] if is_split else [[*sides]]
     return next((found for group in groups if (found := _missing(seen, group))), None)
+
+
+def releases_at(job: Job, catalog: Catalog | None) -> Callable[[str, str], bool]:
+    """Return the function that tells whether a release (name, version) can be had for the target.
+
+    Its index is asked when the name first comes; one that is not reached may have anything.
+    """
+    known: dict[str, Seen] = {}
+    sources = {source.name for source in job.request.sources}
+
+    def has(name: str, version: str) -> bool:
+        if name in sources:
+            return True
+        seen = known.get(name) or known.setdefault(name, _ask(name, job, catalog))
+        files = seen.of(seen.own, version)
+        return not seen.own.reached or (bool(files) and not seen.why_not(files, is_pinned=True))
+
+    return has
 
 
 def _ask(name: str, job: Job, catalog: Catalog | None) -> Seen:
@@ -162,8 +185,7 @@ def _elsewhere(seen: Seen, pin: str) -> Headline | None:
     name, job = seen.name, seen.job
     what = f"{name} {pin}".rstrip()
     for answer in seen.others:
-        wanted = SpecifierSet(f"=={pin}" if pin else "", prereleases=True)
-        has = [file for file in answer.files if wanted.contains(file.version)]
+        has = seen.of(answer, pin)
         if has and not seen.why_not(has, is_pinned=bool(pin)):
             where = str(answer.place) if answer.place.index == DEFAULT_INDEX else answer.place.label
             return Headline(f"{what} is not on {seen.label}; {where} has it: {_bind(seen, answer)}", is_elsewhere=True)
