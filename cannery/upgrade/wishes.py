@@ -12,7 +12,7 @@ from packaging.version import Version
 from cannery.catalog.requirement import package_name
 from cannery.errors import UsageError
 from cannery.recipe.bounds import TORCH, TORCH_NPU
-from cannery.upgrade.edit import component_line, override_line
+from cannery.upgrade.edit import line_of
 from cannery.vocab import ComponentKind, did_you_mean
 
 if TYPE_CHECKING:
@@ -52,6 +52,10 @@ class Editable:
         """Return the component whose package, or else whose own name, is `name`."""
         by_package = (c for c in self.recipe.chosen if c.package == name)
         return next(by_package, next((c for c in self.recipe.chosen if canonicalize_name(c.name) == name), None))
+
+    def line_of(self, chosen: Chosen) -> int:
+        """Return the line of a component in the profile's file."""
+        return line_of(self.text, "components", "name", chosen.name)
 
     def dated(self, name: str) -> Later | None:
         """Return the day that a package has of its own, with the reason; None when the profile's counts."""
@@ -98,7 +102,7 @@ def _checked(subject: Editable, wish: Wish) -> Wish:
     if chosen is None and name not in subject.locked:
         known = {*subject.locked, *(c.package for c in recipe.wheels)}
         raise UsageError(f"--upgrade: {name} is no package of profile {recipe.name}", hint=did_you_mean(name, known))
-    where = f"{subject.file}:{component_line(subject.text, chosen.name)}" if chosen else subject.file
+    where = f"{subject.file}:{subject.line_of(chosen)}" if chosen else subject.file
     if chosen and chosen.component.kind is ComponentKind.SYSTEM:
         raise UsageError(f"--upgrade: {name} is of the base's distribution, whose mirror decides", where=where)
     if chosen and chosen.component.kind is ComponentKind.ARCHIVE:
@@ -111,13 +115,13 @@ def _checked(subject: Editable, wish: Wish) -> Wish:
     for override in recipe.profile.overrides:
         if package_name(override.requirement) == name:
             what = f"--upgrade: the override {override.requirement} decides about {name}"
-            where = f"{subject.file}:{override_line(subject.text, override.requirement)}"
-            raise UsageError(what, where=where, hint="change or remove it by hand")
+            line = line_of(subject.text, "overrides", "requirement", override.requirement)
+            raise UsageError(what, where=f"{subject.file}:{line}", hint="change or remove it by hand")
     for bound in recipe.held:
         if package_name(bound) == name:
             followed = _followed(subject, name)
             what = f"--upgrade: {name} follows {followed.package} by the compatibility table, which says {bound}"
-            where = f"{subject.file}:{component_line(subject.text, followed.name)}"
+            where = f"{subject.file}:{subject.line_of(followed)}"
             raise UsageError(what, where=where, hint=f"upgrade {followed.package}, and it moves along")
     return replace(wish, name=name)
 
