@@ -10,7 +10,7 @@ from factories import KERNELS, KERNELS_OLD, catalog, source_components, source_p
 from cannery.catalog.component import Component
 from cannery.compat.findings import Finding, in_order
 from cannery.compat.rules.chips import chips, socs
-from cannery.compat.rules.emulation import emulation
+from cannery.compat.rules.compiled import emulation
 from cannery.recipe.recipe import Options
 from cannery.vocab import Arch, Severity
 

@@ -22,7 +22,7 @@ from factories import (
 from cannery.catalog.component import Component
 from cannery.compat.findings import Finding, in_order
 from cannery.compat.rules import RULES, check_recipe
-from cannery.compat.rules.order import order
+from cannery.compat.rules.components import order
 from cannery.compat.rules.sources import patches, releases, submodules
 from cannery.vocab import Severity
 

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 from cannery.catalog.compatibility import DRIVER
 from cannery.catalog.versions import order
-from cannery.compat.findings import Finding
+from cannery.compat.findings import Finding, note
 from cannery.compat.table import cited, departure, judging, listed
-from cannery.vocab import Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -24,8 +23,7 @@ def driver(subject: Subject) -> Iterator[Finding]:
     if deciding:
         cell = deciding[0].fits[DRIVER]
         wanted = f"{cell} or newer" if cell[0].isdigit() else cell
-        yield Finding(
-            Severity.NOTE,
+        yield note(
             "driver",
             f"the host needs driver {wanted}: {who(deciding)} asks for it",
             cited(subject.table, deciding),

@@ -1,4 +1,4 @@
-"""What a profile bends is always shown, with its reason and with who wanted it otherwise."""
+"""What a profile bends is always shown, with its reason and with who asks for another version; and its own warnings."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from cannery.compat.findings import Finding
-from cannery.compat.rules.asks import asks
+from cannery.compat.findings import Finding, note, warning
+from cannery.compat.rules.requires import asks
 from cannery.compat.table import followed, holds, judging, listed, said
 from cannery.lock.lock import PROFILE_VIA
-from cannery.vocab import Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +24,7 @@ def overrides(subject: Subject) -> Iterator[Finding]:
         requirement = Requirement(override.requirement)
         if canonicalize_name(requirement.name) in subject.overridden:
             what = f"{override.requirement} overrides{_otherwise(subject, requirement)}"
-            yield Finding(Severity.NOTE, "override", what, override.reason)
+            yield note("override", what, override.reason)
 
 
 def _otherwise(subject: Subject, override: Requirement) -> str:
@@ -58,3 +57,9 @@ def _rows(subject: Subject, name: str, version: str | None) -> Iterator[tuple[st
         rows = [row for row in judging(subject, other) if name in row.fits]
         if version and rows and not holds(name, rows[0].fits[name], version):
             yield other, f"{other} is made for {said(name, rows[0].fits[name])}"
+
+
+def warned(subject: Subject) -> Iterator[Finding]:
+    """The profile's own warnings, each a finding."""
+    for item in subject.recipe.profile.warnings:
+        yield warning("profile", item.what, f"{subject.recipe.file}: {item.reason}")

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from packaging.specifiers import SpecifierSet
 
 from cannery.catalog.compatibility import PYTHON, Rank
-from cannery.compat.findings import Finding
+from cannery.compat.findings import Finding, error, warning
 from cannery.compat.rules.target import near
 from cannery.compat.table import holds, judging
-from cannery.vocab import Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,16 +40,14 @@ def pythons(subject: Subject) -> Iterator[Finding]:
         heavy = wrong if len(wrong) == len(deciding) else [one for one in wrong if not one.is_weak]
         release = f"{name} {subject.versions[name]}"
         if heavy:
-            yield Finding(
-                Severity.ERROR,
+            yield error(
                 "python-range",
                 f"{release} does not fit Python {target.python}: it is for Python {heavy[0].wanted}",
                 heavy[0].source,
                 _bases(subject, heavy[0].wanted),
             )
         elif not all(_contains(one.wanted, target.python) for one in ranges):
-            yield Finding(
-                Severity.WARNING,
+            yield warning(
                 "fit-disagree",
                 f"sources disagree about the Pythons of {release}: "
                 + "; ".join(f"{one.wanted} ({one.source})" for one in ranges),

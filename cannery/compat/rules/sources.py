@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
 
-from cannery.compat.findings import Finding
+from cannery.compat.findings import Finding, error, note, warning
 from cannery.compat.table import listed
-from cannery.vocab import Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +24,7 @@ def submodules(subject: Subject) -> Iterator[Finding]:
                 f"{path} ({module.repository} at {module.commit})" for path, module in chosen.known.submodules.items()
             )
             what = f"{chosen.name} brings submodules: {each}"
-            yield Finding(Severity.NOTE, "submodule", what, f"their host has to be reachable too; {_origin(chosen)}")
+            yield note("submodule", what, f"their host has to be reachable too; {_origin(chosen)}")
 
 
 def releases(subject: Subject) -> Iterator[Finding]:
@@ -33,8 +32,7 @@ def releases(subject: Subject) -> Iterator[Finding]:
     for chosen in subject.recipe.sources:
         if chosen.release:
             known = ", ".join(f"{commit} ({one.version})" for commit, one in chosen.component.revisions.items())
-            yield Finding(
-                Severity.NOTE,
+            yield note(
                 "release",
                 f"{chosen.name} {chosen.release} is a release from the package index, no commit",
                 chosen.reason or (chosen.known.note if chosen.known else ""),
@@ -50,8 +48,7 @@ def patches(subject: Subject) -> Iterator[Finding]:
             patched = by_name.get(name) or _same_package(subject, name)
             if patched and patched.commit:
                 if patched.commit not in commits:
-                    yield Finding(
-                        Severity.ERROR,
+                    yield error(
                         "patches",
                         f"{patched.name} is at commit {patched.commit}, the patches of {chosen.name} are for "
                         f"{listed(commits, 'or')}",
@@ -65,8 +62,7 @@ def patches(subject: Subject) -> Iterator[Finding]:
 def _on_a_release(subject: Subject, chosen: Chosen, name: str, commits: tuple[str, ...]) -> Iterator[Finding]:
     package = _package(subject, name)
     if package in subject.versions:
-        yield Finding(
-            Severity.WARNING,
+        yield warning(
             "patches",
             f"the patches of {chosen.name} are for {name} at commit {listed(commits, 'or')}, "
             f"the set has release {subject.versions[package]}",

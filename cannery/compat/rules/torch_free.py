@@ -8,10 +8,9 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from cannery.catalog.compatibility import CANN
-from cannery.compat.findings import Finding
+from cannery.compat.findings import Finding, error
 from cannery.compat.table import here, holds, listed
 from cannery.recipe.bounds import TORCH, TORCH_NPU
-from cannery.vocab import Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,8 +32,7 @@ def torch_free(subject: Subject) -> Iterator[Finding]:
         f"{TORCH} {row.fits[TORCH]} with {TORCH_NPU} {row.version}" for row in rows if holds(CANN, row.fits[CANN], cann)
     ]
     known = f"; for CANN {cann} the table has {', or '.join(pairs[:OFFERED])}" if pairs else ""
-    yield Finding(
-        Severity.ERROR,
+    yield error(
         "torch-free",
         f"nothing holds {TORCH}, and {listed(who)} {'needs' if len(who) == 1 else 'need'} it: "
         f"a resolver takes the newest one",

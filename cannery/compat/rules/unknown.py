@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from packaging.version import Version
 
 from cannery.catalog.compatibility import CANN
-from cannery.compat.findings import Finding
+from cannery.compat.findings import Finding, error, warning
 from cannery.compat.judgement import other_number, vouching
 from cannery.compat.offers import NO_SET, offers
 from cannery.compat.solve import Solver
@@ -29,8 +29,7 @@ def unknown(subject: Subject, name: str, version: str) -> Iterator[Finding]:
     key = other_number(subject, name)
     if key:
         base = Version(version).base_version
-        yield Finding(
-            Severity.ERROR,
+        yield error(
             "fit",
             f"{key} {here(subject, key)} and {name} {version} do not fit: the latter is made for {key} {base}",
             f"no row of the table has this release; every one there carries the number of its {key}",
@@ -43,8 +42,7 @@ def unknown(subject: Subject, name: str, version: str) -> Iterator[Finding]:
 
 def _named_elsewhere(subject: Subject, name: str, version: str, others: tuple[Row, ...]) -> Finding:
     who = listed(f"{row.name} {row.version}" for row in others)
-    return Finding(
-        Severity.WARNING,
+    return warning(
         "fit-unknown",
         f"no row of {name} has {version}, but {who} asks for it on CANN {subject.recipe.target.cann}",
         f"without it: {cited(subject.table, subject.rows[name])}; with it: {cited(subject.table, others)}",

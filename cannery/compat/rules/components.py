@@ -1,4 +1,4 @@
-"""The order of a profile: some parts are built or installed with others in place."""
+"""The components of a profile beside each other: their order, and the files that they bring into the image."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
 
-from cannery.compat.findings import Finding
-from cannery.vocab import ComponentKind, Severity
+from cannery.compat.findings import Finding, error
+from cannery.compat.table import listed
+from cannery.vocab import ComponentKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,7 +41,7 @@ def order(subject: Subject) -> Iterator[Finding]:
 
 def _finding(subject: Subject, chosen: Chosen, what: str, fix: str) -> Finding:
     why = f"images/components/{chosen.name}.yaml: after"
-    return Finding(Severity.ERROR, "order", what, why, f"{fix} in {subject.recipe.file}")
+    return error("order", what, why, f"{fix} in {subject.recipe.file}")
 
 
 def _comes_all_the_same(subject: Subject, name: str) -> bool:
@@ -49,3 +50,19 @@ def _comes_all_the_same(subject: Subject, name: str) -> bool:
     if component is None or component.kind is not ComponentKind.WHEELS:
         return False
     return subject.lock is None or canonicalize_name(component.package or name) in subject.versions
+
+
+def files(subject: Subject) -> Iterator[Finding]:
+    """Refuse two components that bring the same path, as links or as built files: the later layer would win, unseen."""
+    owners: dict[str, list[str]] = {}
+    for chosen in subject.recipe.chosen:
+        for path in (*chosen.component.links, *chosen.component.files):
+            owners.setdefault(path, []).append(chosen.name)
+    for path, names in owners.items():
+        if len(names) > 1:
+            yield error(
+                "files",
+                f"{listed(names)} both bring {path}",
+                "each has a layer of its own, and of the same path the last one would be seen",
+                f"take {listed(names, 'or')} out of `components` in {subject.recipe.file}",
+            )
