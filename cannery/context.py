@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from cannery.catalog.io.read import load_catalog
 from cannery.errors import UnableError, UsageError
 from cannery.util.io.downloads import Downloads
-from cannery.util.io.files import sha256_bytes
+from cannery.util.io.files import sha256_bytes, shown_path
 from cannery.util.io.pip_settings import read_pip_settings
 from cannery.vocab import ARCH_ALIASES, Arch
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from cannery.catalog.catalog import Catalog
     from cannery.patches.sets import PatchSet
+    from cannery.sources.io.store import SourceStore
     from cannery.util.io.pip_settings import PipSettings
 
 
@@ -54,8 +55,8 @@ class Context:
         print(text, file=sys.stderr, flush=True)
 
     def shown(self, path: Path) -> Path:
-        """Return how a path is shown to the user: relative to the checkout where it lies in it."""
-        return path.relative_to(self.root) if path.is_relative_to(self.root) else path
+        """Return how a path is printed: relative to the checkout when it is in it."""
+        return shown_path(path, self.root)
 
     @functools.cached_property
     def pip(self) -> PipSettings:
@@ -71,6 +72,12 @@ class Context:
     def downloads(self) -> Downloads:
         """What a download needs: the cache, a line for the user, and pip's settings when it asks for them."""
         return Downloads(self.cache, self.say, lambda: self.pip)
+
+    def sources(self, catalog: Catalog) -> SourceStore:
+        """Where the sources of a catalog come from on this host."""
+        from cannery.sources.io.store import SourceStore  # noqa: PLC0415 - most commands want none
+
+        return SourceStore(self.cache, self.env, self.say, catalog.hosts, self.mirror, self.local)
 
     @functools.cached_property
     def patch_sets(self) -> tuple[PatchSet, ...]:

@@ -18,7 +18,7 @@ from cannery.compat.findings import errors, in_order
 from cannery.compat.rules import check_recipe
 from cannery.context import template_digests
 from cannery.errors import BuildFailedError, FindingsError
-from cannery.lock.io.store import LockSet, all_locks, bind, read_locks
+from cannery.lock.io.store import LockSet, LockStore, all_locks, bind, read_locks
 from cannery.plan.make import make_plan, plan_epoch
 from cannery.plan.plan import Inputs
 from cannery.recipe.recipe import with_arch
@@ -35,6 +35,10 @@ if TYPE_CHECKING:
     from cannery.compat.findings import Finding
     from cannery.context import Context
     from cannery.engine.io.find import Engine
+    from cannery.errors import CanneryError
+    from cannery.lock.io.bound import NoFileError
+    from cannery.lock.io.resolve import Attempt
+    from cannery.lock.io.uv import Job, UnsolvedError
     from cannery.lock.lock import Lock
     from cannery.plan.plan import Plan
     from cannery.recipe.recipe import Options, Recipe
@@ -93,6 +97,27 @@ class Built:
     pulled: str = ""
 
 
+def lock_store(context: Context) -> LockStore:
+    """Return where the locks of this run are, and how one that cannot be made is explained."""
+    return LockStore(
+        root=context.root,
+        cache=context.cache,
+        arch=context.arch,
+        env=context.env,
+        say=context.say,
+        settings=lambda: context.pip,
+        explain=_explained,
+    )
+
+
+def _explained(
+    error: UnsolvedError | NoFileError, job: Job, catalog: Catalog, recipe: Recipe | None, attempt: Attempt
+) -> CanneryError:
+    from cannery.explain.io.explain import Known, explained
+
+    return explained(error, job, Known(catalog, recipe), attempt)
+
+
 def checked(context: Context, catalog: Catalog, recipe: Recipe) -> Checked:
     """Return every finding about `recipe`, from its pins and from its locks, and the locks that were read.
 
@@ -102,7 +127,7 @@ def checked(context: Context, catalog: Catalog, recipe: Recipe) -> Checked:
         found = check_recipe(recipe, catalog, build_arch=context.arch)
         if errors(found):
             return Checked(found, LockSet({}, None, ()))
-    read = read_locks(context, catalog, recipe)
+    read = read_locks(lock_store(context), catalog, recipe)
     found = check_recipe(recipe, catalog, dict(read.locks), context.arch)
     return Checked(in_order([*found, *read.findings]), read)
 
@@ -114,7 +139,8 @@ def planned(context: Context, profile: str, options: Options, *, any_arch: bool 
     is the same on all of them.
     """
     catalog = context.catalog()
-    recipe = bind(context, catalog, profile, replace(options, local=tuple(context.local)))
+    store = lock_store(context)
+    recipe = bind(store, catalog, profile, replace(options, local=tuple(context.local)))
     found, read = checked(context, catalog, recipe)
     failed = errors(found)
     where = f"{recipe.name} for {recipe.target}"
@@ -127,14 +153,14 @@ def planned(context: Context, profile: str, options: Options, *, any_arch: bool 
         complete = (arch for arch, lock in read.locks.items() if lock.complete)  # the arch asked for comes first
         recipe = with_arch(recipe, next(complete, recipe.target.arch))
     inputs = Inputs(
-        locks=all_locks(context, catalog, recipe, read.locks),
+        locks=all_locks(store, catalog, recipe, read.locks),
         tools=read.tools,
         templates=template_digests(context.templates()),
         build_arch=context.arch,
         standin=catalog.standin,
         forced=tuple(sorted({f.code for f in failed})),
         socs=catalog.chips[recipe.target.chip].socs,
-        local=local_trees(context, catalog, recipe, plan_epoch(recipe)),
+        local=local_trees(context.sources(catalog), recipe, plan_epoch(recipe)),
         patch_sets=context.patch_sets,
     )
     return Planned(catalog, make_plan(recipe, inputs), found)
@@ -219,7 +245,7 @@ def whole_files(context: Context, plan: Plan) -> Iterator[None]:
     try:
         yield
     except BuildFailedError as error:
-        from cannery.lock.io.wheel_store import damaged
+        from cannery.lock.io.wheels import damaged
         from cannery.sources.io.archives import damaged_archives
 
         packages = damaged([*plan.lock.packages, *plan.tools.packages], context.cache)
@@ -260,7 +286,9 @@ def _make_standins(work: Work) -> None:
         spec = standin_spec(with_arch(plan.recipe, lock.arch), lock, catalog.standin)
         if spec.reference != reference:
             raise AssertionError(f"planned {reference}, made {spec.reference}")
-        wheel = fetch_wheels(context, catalog, [spec.torch_npu])[TORCH_NPU] if spec.torch_npu else None
+        wheel = (
+            fetch_wheels(context.downloads, catalog.indexes, [spec.torch_npu])[TORCH_NPU] if spec.torch_npu else None
+        )
         request = StandInRequest(spec=spec, torch_npu_wheel=wheel, host_arch=context.arch)
         ensure_standin(request, engine_client=work.client, cache=context.cache, say=context.say)
 
@@ -271,4 +299,4 @@ def _standin_locks(work: Work) -> Iterator[tuple[str, Lock]]:
     plan = work.plan
     yield plan.base_reference, plan.lock
     if plan.build_reference != plan.base_reference:
-        yield plan.build_reference, current_lock(work.context, work.catalog, plan.recipe, plan.build_arch)
+        yield plan.build_reference, current_lock(lock_store(work.context), work.catalog, plan.recipe, plan.build_arch)

@@ -17,6 +17,7 @@ from cannery.engine.io.find import docker_client, find_engine
 from cannery.errors import CanneryError, ExitCode, FindingsError, UsageError
 from cannery.lock.io.store import lock_path, present_lock
 from cannery.lock.request import lock_request
+from cannery.pipeline import lock_store
 from cannery.recipe.recipe import STANDIN, Options
 from cannery.recipe.select import find_profile, select
 from cannery.vocab import BaseKind
@@ -104,8 +105,9 @@ def _comparisons(
 
 def _comparison(context: Context, catalog: Catalog, inventory: Inventory, name: str, options: Options) -> Comparison:
     recipe = select(catalog, name, options, context.arch)
-    path = lock_path(context, lock_request(recipe))
-    lock = present_lock(context, path)
+    store = lock_store(context)
+    path = lock_path(store, lock_request(recipe))
+    lock = present_lock(store, path)
     if lock is None:
         raise FindingsError("the lock is missing", where=str(context.shown(path)), hint=f"make lock PROFILE={name}")
     return compare(expected(recipe, lock, catalog), inventory)

@@ -11,7 +11,7 @@ from cannery.commands.arguments import options_of
 from cannery.compat.findings import errors
 from cannery.errors import ExitCode
 from cannery.lock.io.store import bind
-from cannery.pipeline import checked, planned, rendered
+from cannery.pipeline import checked, lock_store, planned, rendered
 from cannery.plan.patched import unfit_words, unpatched_words
 from cannery.recipe.left_out import unlinked
 from cannery.util.io.write_errors import BY_OUTPUT, unwritable
@@ -32,7 +32,7 @@ NOTES_SHOWN = 12
 def check(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Print every finding about a version set; exit 3 when one is an error."""
     catalog = context.catalog()
-    recipe = bind(context, catalog, arguments.profile, options_of(arguments))
+    recipe = bind(lock_store(context), catalog, arguments.profile, options_of(arguments))
     found = checked(context, catalog, recipe).findings
     failed = errors(found)
     if context.is_json:

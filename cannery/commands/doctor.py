@@ -20,6 +20,7 @@ from cannery.host.io.look import read_facts
 from cannery.lint.rules.memory import size
 from cannery.lock.io.store import bind, lock_path, present_lock
 from cannery.lock.request import lock_request
+from cannery.pipeline import lock_store
 from cannery.vocab import BaseKind
 
 if TYPE_CHECKING:
@@ -72,10 +73,11 @@ def _wanted(context: Context, catalog: Catalog, arguments: argparse.Namespace, f
     options = options_of(arguments)
     if options.arch is None and facts.arch is not None:  # of the tree, where one is looked at
         options = replace(options, arch=facts.arch)
-    recipe = bind(context, catalog, arguments.profile, options)
+    store = lock_store(context)
+    recipe = bind(store, catalog, arguments.profile, options)
     subject = Subject(recipe, catalog, {})
     rows = asking(subject)
-    lock = present_lock(context, lock_path(context, lock_request(recipe)))
+    lock = present_lock(store, lock_path(store, lock_request(recipe)))
     on_standin = recipe.base.kind is BaseKind.STANDIN
     return replace(
         plain,

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from cannery.commands.arguments import options_of
 from cannery.errors import CanneryError, ExitCode, UsageError
 from cannery.lock.io.indexes import Asked
-from cannery.lock.io.lock_write import write_lock
 from cannery.lock.io.resolve_all import raise_failures, run_jobs
-from cannery.lock.io.store import bind, keep_lock, lock_path, present_lock, resolve_lock
+from cannery.lock.io.store import bind, keep_lock, lock_path, present_lock, resolve_lock, write_lock
 from cannery.lock.request import lock_request, tools_request
+from cannery.pipeline import lock_store
 from cannery.recipe.recipe import with_arch
 from cannery.recipe.select import find_profile
 from cannery.upgrade.change import with_known_files
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from cannery.catalog.catalog import Catalog
     from cannery.context import Context
+    from cannery.lock.io.store import LockStore
     from cannery.lock.lock import Lock, LockRequest
     from cannery.recipe.recipe import Options, Recipe
     from cannery.upgrade.wishes import Wish
@@ -59,33 +60,34 @@ def lock(arguments: argparse.Namespace, context: Context) -> ExitCode:
     catalog = context.catalog()
     for name in arguments.profile:
         find_profile(catalog, name)
-    found = tuple(_wanted(arguments, context, catalog))
+    store = lock_store(context)
+    found = tuple(_wanted(arguments, store, catalog))
     failures = [one for one in found if isinstance(one, CanneryError)]
     wanted = [one for one in found if isinstance(one, Wanted)]
     _ = context.pip  # asked once, here, and not by every thread
-    resolve = partial(resolve_lock, context, catalog, asked=Asked())
+    resolve = partial(resolve_lock, store, catalog, asked=Asked())
     jobs = [partial(resolve, one.request, recipe=one.recipe) for one in wanted]
     with closing(run_jobs(jobs)) as results:
         for one, result in zip(wanted, results, strict=True):
             try:
-                _print_made(context, one, *_written(context, one, result))
+                _print_made(store, one, *_written(store, one, result))
             except CanneryError as error:
                 failures.append(error)
     raise_failures(failures, len(found))
     return ExitCode.DONE
 
 
-def _written(context: Context, wanted: Wanted, result: Lock | CanneryError) -> tuple[Lock, bool]:
+def _written(store: LockStore, wanted: Wanted, result: Lock | CanneryError) -> tuple[Lock, bool]:
     """Write the lock; return it and whether its file changed. Raises the error that there is in its place."""
     if isinstance(result, CanneryError):
         raise result
     if not wanted.standard:
         return result, keep_lock(wanted.path, result)
-    made = with_known_files(result, present_lock(context, wanted.path))
-    return made, write_lock(context, wanted.path, made, wanted.ask)
+    made = with_known_files(result, present_lock(store, wanted.path))
+    return made, write_lock(store, wanted.path, made, wanted.ask)
 
 
-def _wanted(arguments: argparse.Namespace, context: Context, catalog: Catalog) -> Iterator[Wanted | CanneryError]:
+def _wanted(arguments: argparse.Namespace, store: LockStore, catalog: Catalog) -> Iterator[Wanted | CanneryError]:
     """Give the locks to make, or for a target that cannot be, why."""
     for name in dict.fromkeys(arguments.profile) or catalog.profiles:
         target = find_profile(catalog, name).target
@@ -93,32 +95,32 @@ def _wanted(arguments: argparse.Namespace, context: Context, catalog: Catalog) -
         for python in dict.fromkeys((arguments.python,) if arguments.python else (target.python, *target.pythons)):
             options = replace(options_of(arguments), python=python)
             try:
-                recipe = bind(context, catalog, name, options)
+                recipe = bind(store, catalog, name, options)
             except CanneryError as error:
                 yield error
                 continue
             for arch in dict.fromkeys((recipe.target.arch,) if arguments.arch else target.arch):
                 mine = with_arch(recipe, arch)
                 request = lock_request(mine)
-                path = lock_path(context, request, standard=recipe.is_standard)
-                ask = partial(_ask, context, name, options, arch)
+                path = lock_path(store, request, standard=recipe.is_standard)
+                ask = partial(_ask, store, name, options, arch)
                 yield Wanted(request, path, ask, mine, standard=recipe.is_standard)
     pythons = {v for p in catalog.profiles.values() for v in (p.target.python, *p.target.pythons)}
     for python in sorted(pythons | ({arguments.python} if arguments.python else set())):
         for arch in Arch:
             request = tools_request(catalog, python, arch)
-            yield Wanted(request, lock_path(context, request), partial(tools_request, python=python, arch=arch))
+            yield Wanted(request, lock_path(store, request), partial(tools_request, python=python, arch=arch))
 
 
-def _ask(context: Context, name: str, options: Options, arch: Arch, catalog: Catalog) -> LockRequest:
-    return lock_request(with_arch(bind(context, catalog, name, options), arch))
+def _ask(store: LockStore, name: str, options: Options, arch: Arch, catalog: Catalog) -> LockRequest:
+    return lock_request(with_arch(bind(store, catalog, name, options), arch))
 
 
-def _print_made(context: Context, wanted: Wanted, made: Lock, changed: bool) -> None:  # noqa: FBT001 - from a tuple
+def _print_made(store: LockStore, wanted: Wanted, made: Lock, changed: bool) -> None:  # noqa: FBT001 - from a tuple
     size = sum(p.size for p in made.packages) / 1e6
     missing = ", ".join(f"{p.name} (index {p.index} not reached)" for p in made.packages if not p.complete)
     state = f", INCOMPLETE: {missing}" if missing else ""
-    shown = context.shown(wanted.path)
+    shown = store.shown(wanted.path)
     print(f"{shown}: {len(made.packages)} packages, {size:.0f} MB{state}{'' if changed else ', unchanged'}", flush=True)
     if not wanted.standard:
         print(f"  for this set of pins alone; to keep them, write them into images/profiles/{made.profile}.yaml")
@@ -130,7 +132,7 @@ def _upgrade(arguments: argparse.Namespace, context: Context) -> ExitCode:
     catalog = context.catalog()
     find_profile(catalog, name)
     try:
-        done = upgrade(context, catalog, name, wishes, arguments.today)
+        done = upgrade(lock_store(context), catalog, name, wishes, arguments.today)
     except CanneryError as error:
         if error.code is not ExitCode.USAGE and not isinstance(error, HalfWrittenError):
             context.say("nothing is written: this run changed neither the profile nor its locks")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from cannery.commands.arguments import options_of
 from cannery.errors import ExitCode
 from cannery.lock.io.store import bind, current_lock
+from cannery.pipeline import lock_store
 from cannery.upgrade.io.outdated import look
 from cannery.upgrade.outdated import table
 
@@ -26,11 +27,12 @@ def outdated(arguments: argparse.Namespace, context: Context) -> ExitCode:
     What the profile does not name is folded into one line, but with `--all` and in JSON.
     """
     catalog = context.catalog()
-    recipe = bind(context, catalog, arguments.profile, options_of(arguments))
-    lock = current_lock(context, catalog, recipe, recipe.target.arch)
+    store = lock_store(context)
+    recipe = bind(store, catalog, arguments.profile, options_of(arguments))
+    lock = current_lock(store, catalog, recipe, recipe.target.arch)
     context.say(f"asking for releases of {len(lock.packages)} packages, and resolving {recipe.name} as of today …")
     every = context.is_json or getattr(arguments, "all", False)
-    report = look(context, catalog, recipe, lock, arguments.today, every=every)
+    report = look(store, catalog, recipe, lock, arguments.today, every=every)
     if context.is_json:
         print(json.dumps(_value(recipe, report), indent=2, ensure_ascii=False))
         return ExitCode.DONE

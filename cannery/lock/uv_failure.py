@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from signal import Signals
 
-from cannery.lock.uv_output import NETWORK, UNSATISFIABLE
+from cannery.lock.uv_output import UNSATISFIABLE
+from cannery.util.trouble import reason
 
 
 class FailureKind(StrEnum):
@@ -56,7 +57,7 @@ def uv_failure(status: int, stderr: str) -> UvFailure:
     # Before those of the network: it lists the fields that it knows, which have words of it.
     if _UNREAD.search(stderr):
         return UvFailure(FailureKind.INPUT if _OF_PROFILE.search(stderr) else FailureKind.DEFECT)
-    if NETWORK.search(stderr):
+    if reason(stderr).is_network:
         return UvFailure(FailureKind.NETWORK)
     return UvFailure(FailureKind.DEFECT if _CALLED_WRONGLY.search(stderr) else FailureKind.OTHER)
 

@@ -17,11 +17,6 @@ if TYPE_CHECKING:
 
 LINE = re.compile(r"(?P<name>[a-z0-9][a-z0-9-]*)(?:\[[^\]]*\])?==(?P<version>\S+)(?: .*?)?(?:\s+# via (?P<via>.+))?")
 UNSATISFIABLE = "No solution found"
-# What uv says of a connection, a status or a body that was not what it needed.
-NETWORK = re.compile(
-    r"error sending request|[Ff]ailed to fetch|HTTP status|[Rr]equest failed|timed out|dns error|tls|[Cc]ertificate"
-    r"|[Cc]onnect(ion)? (error|refused)|[Rr]eceived some unexpected|error decoding response",
-)
 
 
 @dataclass(frozen=True)

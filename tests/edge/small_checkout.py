@@ -59,7 +59,7 @@ class Small:
         self.capture.readouterr()
         code = cli.main(words, self.root)
         text = self.capture.readouterr()
-        assert "Traceback" not in text.out + text.err
+        assert "Traceback" not in text.out + text.err, text.err
         assert "defect" not in text.err, text.err
         return Done(code, text.out, text.err)
 

@@ -17,7 +17,7 @@ from cannery.build.io.disk import check_cache_space, check_engine_space, check_o
 from cannery.context import Context
 from cannery.engine.io.find import Engine
 from cannery.errors import ExitCode, UnableError
-from cannery.lock.io.wheel_store import store_path
+from cannery.lock.io.wheels import store_path
 from cannery.recipe.recipe import Options
 from cannery.vocab import Arch
 

@@ -15,9 +15,11 @@ from stub_index import StubIndex, make_wheel
 from cannery.catalog.catalog import Catalog, Index
 from cannery.catalog.component import Component
 from cannery.errors import CanneryError, FindingsError, NetworkError
-from cannery.explain.io.explain import try_sets
+from cannery.explain.io.explain import Known, explained, try_sets
 from cannery.explain.nearest import Candidate
+from cannery.lock.io.indexes import Asked
 from cannery.lock.io.resolve import resolve
+from cannery.lock.io.uv import Job
 from cannery.lock.lock import KnownRelease, LockRequest
 from cannery.lock.request import lock_request
 from cannery.util.io.pip_settings import PipSettings
@@ -95,17 +97,9 @@ def fail(
 ) -> CanneryError:
     env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
     known = {**(found.indexes if found else {}), **indexes}
+    job = Job(request, known, settings, env, tmp_path / "cache", Asked())
     with pytest.raises(CanneryError) as caught:
-        resolve(
-            request,
-            known,
-            settings,
-            env=env,
-            cache=tmp_path / "cache",
-            log=tmp_path / "log.txt",
-            catalog=found,
-            recipe=recipe,
-        )
+        resolve(job, tmp_path / "log.txt", lambda error, job, more: explained(error, job, Known(found, recipe), more))
     assert len(str(caught.value).splitlines()) <= 20
     assert list((tmp_path / "cache").glob("resolve-*")) == []
     return caught.value

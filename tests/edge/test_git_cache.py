@@ -12,8 +12,9 @@ import pytest
 from git_trees import Repo, closed_port, file_host, git_cache, git_env, hosts, served, silent, web
 
 from cannery.errors import NetworkError, UnableError, UsageError
-from cannery.sources.io.git import StoppedError, quiet_env
+from cannery.sources.io.git import quiet_env
 from cannery.sources.io.git_objects import has
+from cannery.util.io.parallel import StoppedError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -116,7 +117,7 @@ def test_every_host_is_named_with_its_reason(tmp_path: Path, repo: Repo) -> None
         "gone (owner/name): no such repository",
         "private (owner/name): it asks for a login, or has no such repository",
         "ill (owner/name): server error: 503",
-        "mute (owner/name): time-out: no word within 1 s",
+        "mute (owner/name): time-out: no output within 1 s",
         "unknown (owner/name): host name not found: cannery.invalid",
         "other (owner/name): it has no such commit",
     ]
@@ -271,7 +272,7 @@ def test_a_cache_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "cache").mkdir()
     (tmp_path / "cache/git").write_text("a file")
     cache, _, _ = git_cache(tmp_path / "cache", hosts(here="file:///x/{repository}"))
-    with pytest.raises(UnableError, match="the cache cannot be written"):
+    with pytest.raises(UnableError, match="cannot be written"):
         cache.obtain("verl", ABSENT, NAME)
 
 

@@ -24,7 +24,7 @@ from cannery.engine.io.client import StreamError
 from cannery.engine.io.containers import LABEL, owner
 from cannery.errors import BuildFailedError, ExitCode, NetworkError, UnableError
 from cannery.lock.io.store import bind
-from cannery.lock.io.wheel_store import is_there, store_path
+from cannery.lock.io.wheels import is_there, store_path
 from cannery.pipeline import BuildOptions, _overrides, whole_files
 from cannery.recipe.base_env import expand_env
 from cannery.recipe.recipe import Options

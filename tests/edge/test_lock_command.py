@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
 import os
 import signal
-import stat
 import subprocess
 import threading
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from filelock import FileLock
 from small_checkout import STACK, Small, make_small
 from small_process import AS_A_USER, WITHOUT_SIGINT, command, meanwhile, run, running_in
 from stub_index import StubIndex
@@ -28,6 +26,7 @@ from cannery.vocab import Severity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
 
 @pytest.fixture
@@ -221,15 +220,13 @@ def test_a_run_waits_while_another_one_writes(small: Small) -> None:
     path = small.root / "images/locks/stack/py3.11-amd64.txt"
     before = path.read_bytes()
     path.unlink()
-    held = os.open(small.root / "images", os.O_RDONLY)
-    fcntl.flock(held, fcntl.LOCK_EX)
-    process = subprocess.Popen(**command(small, "lock", "stack"))
-    assert process.stderr is not None
-    assert process.stderr.readline() == "another run of `build.py lock` writes to this checkout: waiting for it\n"
-    time.sleep(0.3)
-    assert process.poll() is None
-    assert not path.exists()
-    os.close(held)
+    with FileLock(small.root / ".writing.cannery"):
+        process = subprocess.Popen(**command(small, "lock", "stack"))
+        assert process.stderr is not None
+        assert process.stderr.readline() == "another run of `build.py lock` writes to this checkout: waiting for it\n"
+        time.sleep(0.3)
+        assert process.poll() is None
+        assert not path.exists()
     out, err = process.communicate(timeout=30)
     assert (process.returncode, err) == (0, "")
     assert out.startswith("images/locks/stack/py3.11-amd64.txt: 6 packages")
@@ -238,38 +235,15 @@ def test_a_run_waits_while_another_one_writes(small: Small) -> None:
 
 def test_a_run_that_waits_can_be_interrupted(small: Small) -> None:
     before = small.files()
-    held = os.open(small.root / "images", os.O_RDONLY)
-    fcntl.flock(held, fcntl.LOCK_EX)
-    process = subprocess.Popen(**command(small, "lock", "stack", "--upgrade", "lib"))
-    assert process.stderr is not None
-    assert "waiting for it" in process.stderr.readline()
-    process.send_signal(signal.SIGTERM)
-    _out, err = process.communicate(timeout=20)
-    os.close(held)
+    with FileLock(small.root / ".writing.cannery"):
+        process = subprocess.Popen(**command(small, "lock", "stack", "--upgrade", "lib"))
+        assert process.stderr is not None
+        assert "waiting for it" in process.stderr.readline()
+        process.send_signal(signal.SIGTERM)
+        _out, err = process.communicate(timeout=20)
     assert process.returncode == ExitCode.INTERRUPTED
     assert err.startswith("interrupted")
     assert small.files() == before
-
-
-def test_where_folders_cannot_be_locked_a_file_in_the_cache_is(
-    small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As on NFS, where only files that are open for writing can."""
-    real = fcntl.flock
-    held: list[Path] = []
-
-    def flock(descriptor: int, how: int) -> None:
-        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EBADF, "Bad file descriptor")
-        held.append(Path(f"/proc/self/fd/{descriptor}").readlink())
-        real(descriptor, how)
-
-    monkeypatch.setattr(fcntl, "flock", flock)
-    (small.root / "images/locks/stack/py3.11-amd64.txt").unlink()
-    assert small("lock", "stack").code == 0
-    assert small.versions()["lib"] == "1.0"
-    (path,) = (tmp_path / "cache").glob("folder-*.lock")
-    assert {*held} == {path}
 
 
 def test_a_checkout_that_cannot_be_written_is_exit_4_with_a_reason(small: Small) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -7,10 +8,9 @@ import pytest
 from checkouts import write_lock
 from factories import catalog, lock, package, packages, recipe, tools
 
-from cannery.context import Context
 from cannery.errors import FindingsError, UsageError
 from cannery.lock.io import store as locks
-from cannery.lock.io.store import all_locks, bind, current_lock, lock_path, read_lock, read_locks, tools_lock
+from cannery.lock.io.store import LockStore, all_locks, bind, current_lock, lock_path, read_lock, read_locks, tools_lock
 from cannery.lock.lock import PROFILE_VIA
 from cannery.lock.request import lock_request, tools_request
 from cannery.recipe.recipe import Options, with_arch
@@ -25,8 +25,16 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def context(tmp_path: Path) -> Context:
-    return Context(tmp_path / "checkout", tmp_path / "cache", {}, Arch.AMD64, is_terminal=False)
+def store(tmp_path: Path) -> LockStore:
+    return LockStore(
+        tmp_path / "checkout",
+        tmp_path / "cache",
+        Arch.AMD64,
+        {},
+        lambda text: print(text, file=sys.stderr),
+        PipSettings,
+        lambda error, *_: error,
+    )
 
 
 @pytest.fixture
@@ -34,21 +42,16 @@ def resolved(monkeypatch: pytest.MonkeyPatch) -> list[LockRequest]:
     """A resolver that answers from the made-up lock, and what it was asked."""
     asked: list[LockRequest] = []
 
-    def make(
-        _context: Context, _catalog: object, request: LockRequest, path: Path, **_more: object
-    ) -> tuple[Lock, bool]:
+    def make(_store: LockStore, _catalog: object, request: LockRequest, **_more: object) -> Lock:
         asked.append(request)
-        made = replace(
+        return replace(
             lock(recipe(), request.arch),
             inputs=request.digest,
             exclude_newer=request.exclude_newer,
             packages=whole(request.arch, ray="2.51.0" if "ray[default]==2.51.0" in request.requirements else "2.50.0"),
         )
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(locks.format_lock(made), encoding="utf-8")
-        return made, True
 
-    monkeypatch.setattr(locks, "make_lock", make)
+    monkeypatch.setattr(locks, "resolve_lock", make)
     return asked
 
 
@@ -60,48 +63,48 @@ def whole(arch: Arch = Arch.AMD64, ray: str = "2.50.0") -> tuple[LockedPackage, 
     return tuple(mine[name] for name in sorted(mine))
 
 
-def committed(context: Context, arch: Arch = Arch.AMD64) -> Path:
+def committed(store: LockStore, arch: Arch = Arch.AMD64) -> Path:
     request = lock_request(with_arch(recipe(), arch))
-    return write_lock(context.root, request, whole(arch))
+    return write_lock(store.root, request, whole(arch))
 
 
-def test_one_committed_file_a_profile_python_and_arch(context: Context) -> None:
+def test_one_committed_file_a_profile_python_and_arch(store: LockStore) -> None:
     request = lock_request(recipe(Options(python="3.10", arch="arm64")))
-    assert lock_path(context, request) == context.root / "images/locks/stack/py3.10-arm64.txt"
+    assert lock_path(store, request) == store.root / "images/locks/stack/py3.10-arm64.txt"
 
 
-def test_a_set_by_hand_is_kept_in_the_cache_by_what_was_asked(context: Context) -> None:
+def test_a_set_by_hand_is_kept_in_the_cache_by_what_was_asked(store: LockStore) -> None:
     paths = {
-        lock_path(context, lock_request(recipe(options)), standard=False)
+        lock_path(store, lock_request(recipe(options)), standard=False)
         for options in (Options(), Options(pins=("ray==1",)), Options(arch="arm64"), Options(force=True))
     }
     assert len(paths) == 4
-    assert all(path.parent == context.cache / "locks" for path in paths)
+    assert all(path.parent == store.cache / "locks" for path in paths)
 
 
-def test_no_file_is_no_lock(context: Context) -> None:
-    assert read_lock(context, context.root / "none.txt") is None
+def test_no_file_is_no_lock(store: LockStore) -> None:
+    assert read_lock(store, store.root / "none.txt") is None
 
 
-def test_a_current_lock_is_read_and_nothing_is_asked(context: Context, resolved: list[LockRequest]) -> None:
-    committed(context)
-    assert current_lock(context, catalog(), recipe(), Arch.AMD64).packages == whole()
+def test_a_current_lock_is_read_and_nothing_is_asked(store: LockStore, resolved: list[LockRequest]) -> None:
+    committed(store)
+    assert current_lock(store, catalog(), recipe(), Arch.AMD64).packages == whole()
     assert resolved == []
 
 
-def test_a_missing_lock_says_how_to_make_it(context: Context, resolved: list[LockRequest]) -> None:
+def test_a_missing_lock_says_how_to_make_it(store: LockStore, resolved: list[LockRequest]) -> None:
     with pytest.raises(FindingsError, match="the lock is missing") as caught:
-        current_lock(context, catalog(), recipe(), Arch.AMD64)
+        current_lock(store, catalog(), recipe(), Arch.AMD64)
     assert caught.value.hint == "make lock PROFILE=stack"
     assert caught.value.where == "images/locks/stack/py3.11-amd64.txt"
     assert resolved == []
 
 
-def test_a_stale_lock_is_not_used(context: Context) -> None:
+def test_a_stale_lock_is_not_used(store: LockStore) -> None:
     request = lock_request(recipe())
-    write_lock(context.root, replace(request, exclude_newer="2025-01-01"), whole())
+    write_lock(store.root, replace(request, exclude_newer="2025-01-01"), whole())
     with pytest.raises(FindingsError, match="the lock is stale: the profile, its components or its base") as caught:
-        current_lock(context, catalog(), recipe(), Arch.AMD64)
+        current_lock(store, catalog(), recipe(), Arch.AMD64)
     assert "date bound: the lock has 2025-01-01" in caught.value.what
     assert caught.value.hint == "make lock PROFILE=stack"
 
@@ -128,79 +131,76 @@ def forbidden_pair(path: Path) -> None:
         (lambda path: edit(path, "via ray", "via roy"), "antlr4: asked for by roy, which is not in the lock"),
     ],
 )
-def test_a_lock_that_was_edited_is_not_used(context: Context, spoil: Callable[[Path], None], words: str) -> None:
-    spoil(committed(context))
+def test_a_lock_that_was_edited_is_not_used(store: LockStore, spoil: Callable[[Path], None], words: str) -> None:
+    spoil(committed(store))
     with pytest.raises(FindingsError) as caught:
-        current_lock(context, catalog(), recipe(), Arch.AMD64)
+        current_lock(store, catalog(), recipe(), Arch.AMD64)
     assert "the lock was copied, merged or edited by hand: " in caught.value.what
     assert words in caught.value.what
     assert caught.value.where == "images/locks/stack/py3.11-amd64.txt"
     assert caught.value.hint == "make lock PROFILE=stack"
 
 
-def test_the_lock_of_another_arch_copied_over_is_not_used(context: Context) -> None:
-    path = committed(context)
-    path.write_bytes(committed(context, Arch.ARM64).read_bytes())
+def test_the_lock_of_another_arch_copied_over_is_not_used(store: LockStore) -> None:
+    path = committed(store)
+    path.write_bytes(committed(store, Arch.ARM64).read_bytes())
     words = r"copied, merged or edited by hand: arch: the lock has arm64, amd64 is asked; .*and 2 more"
     with pytest.raises(FindingsError, match=words) as caught:
-        current_lock(context, catalog(), recipe(), Arch.AMD64)
+        current_lock(store, catalog(), recipe(), Arch.AMD64)
     assert caught.value.what.count("; ") == locks.SHOWN
 
 
-def test_half_of_a_lock_is_no_lock(context: Context) -> None:
-    path = committed(context)
+def test_half_of_a_lock_is_no_lock(store: LockStore) -> None:
+    path = committed(store)
     path.write_text("".join(path.read_text(encoding="utf-8").splitlines(keepends=True)[:10]), encoding="utf-8")
     with pytest.raises(UsageError, match="says 7 packages and has 3: merged or edited by hand") as caught:
-        current_lock(context, catalog(), recipe(), Arch.AMD64)
+        current_lock(store, catalog(), recipe(), Arch.AMD64)
     assert caught.value.where == "images/locks/stack/py3.11-amd64.txt"
 
 
 @pytest.mark.parametrize("profile", ["stack", "_tools"])
-def test_a_byte_that_is_no_text_is_a_broken_lock(context: Context, profile: str) -> None:
-    committed(context)
-    path = context.root / f"images/locks/{profile}/py3.11-amd64.txt"
+def test_a_byte_that_is_no_text_is_a_broken_lock(store: LockStore, profile: str) -> None:
+    committed(store)
+    path = store.root / f"images/locks/{profile}/py3.11-amd64.txt"
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(b"# {}\n\xff\n")
     with pytest.raises(UsageError, match="byte 5 is no UTF-8") as caught:
-        read_locks(context, catalog(), recipe())
+        read_locks(store, catalog(), recipe())
     assert caught.value.where == f"images/locks/{profile}/py3.11-amd64.txt"
 
 
-def test_a_changed_hash_is_the_downloads_to_refuse(context: Context) -> None:
-    path = committed(context)
+def test_a_changed_hash_is_the_downloads_to_refuse(store: LockStore) -> None:
+    path = committed(store)
     edit(path, whole()[0].sha256, "ab" * 32)
-    assert current_lock(context, catalog(), recipe(), Arch.AMD64).packages[0].sha256 == "ab" * 32
+    assert current_lock(store, catalog(), recipe(), Arch.AMD64).packages[0].sha256 == "ab" * 32
 
 
 @pytest.mark.parametrize("text", [b"\xff", b"half a lo", None])
 def test_a_broken_lock_of_a_set_by_hand_is_made_again(
-    context: Context, resolved: list[LockRequest], text: bytes | None
+    store: LockStore, resolved: list[LockRequest], text: bytes | None
 ) -> None:
     mine = recipe(Options(pins=("ray==2.51.0",)))
-    first = current_lock(context, catalog(), mine, Arch.AMD64)
-    (path,) = (context.cache / "locks").iterdir()
+    first = current_lock(store, catalog(), mine, Arch.AMD64)
+    (path,) = (store.cache / "locks").iterdir()
     path.write_bytes(text if text is not None else path.read_bytes().replace(b"index torch-cpu", b"index zzz"))
-    assert current_lock(context, catalog(), mine, Arch.AMD64) == first
+    assert current_lock(store, catalog(), mine, Arch.AMD64) == first
     assert len(resolved) == 2
 
 
-def test_an_answer_of_the_resolver_that_was_not_asked_is_not_written(
-    context: Context, monkeypatch: pytest.MonkeyPatch
+def test_an_answer_of_the_resolver_that_was_not_asked_is_not_used(
+    store: LockStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     request = lock_request(recipe())
     answer = replace(lock(recipe()), inputs=request.digest, packages=tuple(p for p in whole() if p.name != "attrs"))
     monkeypatch.setattr("cannery.lock.io.resolve.resolve", lambda *_args, **_more: answer)
-    monkeypatch.setattr(Context, "pip", PipSettings())
-    path = lock_path(context, request)
     with pytest.raises(FindingsError, match="attrs: not in the lock"):
-        locks.make_lock(context, catalog(), request, path)
-    assert not path.exists()
+        locks.resolve_lock(store, catalog(), request)
     monkeypatch.setattr("cannery.lock.io.resolve.resolve", lambda *_args, **_more: replace(answer, packages=whole()))
-    assert locks.make_lock(context, catalog(), request, path)[1]
+    assert locks.resolve_lock(store, catalog(), request).packages == whole()
 
 
-def test_every_lock_that_a_plan_needs_is_looked_at(context: Context) -> None:
-    nothing = read_locks(context, catalog(), recipe())
+def test_every_lock_that_a_plan_needs_is_looked_at(store: LockStore) -> None:
+    nothing = read_locks(store, catalog(), recipe())
     assert (dict(nothing.locks), nothing.tools) == ({}, None)
     assert [(f.what.split(": ")[0], f.fix) for f in nothing.findings] == [
         ("images/locks/stack/py3.11-amd64.txt", "make lock PROFILE=stack"),
@@ -208,107 +208,107 @@ def test_every_lock_that_a_plan_needs_is_looked_at(context: Context) -> None:
         ("images/locks/_tools/py3.11-amd64.txt", "make lock"),
     ]
     assert {(f.severity, f.code) for f in nothing.findings} == {(Severity.ERROR, locks.LOCK)}
-    committed(context, Arch.ARM64)
-    half = read_locks(context, catalog(), recipe())
+    committed(store, Arch.ARM64)
+    half = read_locks(store, catalog(), recipe())
     assert [*half.locks] == [Arch.ARM64]
     assert len(half.findings) == 2
-    committed(context, Arch.AMD64)
-    (tool,) = read_locks(context, catalog(), recipe()).findings
+    committed(store, Arch.AMD64)
+    (tool,) = read_locks(store, catalog(), recipe()).findings
     assert "the lock of the build tools is missing" in tool.what
-    write_lock(context.root, tools_request(catalog(), "3.11", Arch.AMD64), tools(catalog()).packages)
-    read = read_locks(context, catalog(), recipe())
+    write_lock(store.root, tools_request(catalog(), "3.11", Arch.AMD64), tools(catalog()).packages)
+    read = read_locks(store, catalog(), recipe())
     assert ([*read.locks], read.findings) == ([Arch.AMD64, Arch.ARM64], ())
     assert read.tools is not None
     assert read.tools.packages == tools(catalog()).packages
 
 
-def test_a_check_of_a_set_by_hand_resolves_the_target_alone(context: Context, resolved: list[LockRequest]) -> None:
+def test_a_check_of_a_set_by_hand_resolves_the_target_alone(store: LockStore, resolved: list[LockRequest]) -> None:
     mine = recipe(Options(pins=("ray==2.51.0",)))
-    read = read_locks(context, catalog(), mine)
+    read = read_locks(store, catalog(), mine)
     assert [request.arch for request in resolved] == [*read.locks] == [Arch.AMD64]
     # A plan wants the others too, and reads nothing again.
-    found = all_locks(context, catalog(), mine, read.locks)
+    found = all_locks(store, catalog(), mine, read.locks)
     assert [request.arch for request in resolved] == [*found] == [Arch.AMD64, Arch.ARM64]
     assert found[Arch.AMD64] is read.locks[Arch.AMD64]
 
 
-def test_locks_that_were_read_are_not_read_again(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_locks_that_were_read_are_not_read_again(store: LockStore, monkeypatch: pytest.MonkeyPatch) -> None:
     for arch in Arch:
-        committed(context, arch)
-    read = read_locks(context, catalog(), recipe())
+        committed(store, arch)
+    read = read_locks(store, catalog(), recipe())
     monkeypatch.setattr(locks, "read_lock", lambda *_: pytest.fail("read again"))
-    assert all_locks(context, catalog(), recipe(), read.locks) == dict(read.locks)
+    assert all_locks(store, catalog(), recipe(), read.locks) == dict(read.locks)
 
 
-def test_a_broken_lock_is_named_with_its_line(context: Context) -> None:
-    path = committed(context)
+def test_a_broken_lock_is_named_with_its_line(store: LockStore) -> None:
+    path = committed(store)
     path.write_text(path.read_text(encoding="utf-8").replace("--hash=sha256:", "--hash=md5:", 1), encoding="utf-8")
     with pytest.raises(UsageError) as caught:
-        current_lock(context, catalog(), recipe(), Arch.AMD64)
+        current_lock(store, catalog(), recipe(), Arch.AMD64)
     assert caught.value.where == "images/locks/stack/py3.11-amd64.txt:3"
 
 
 def test_a_set_by_hand_is_resolved_once_and_remembered(
-    context: Context, resolved: list[LockRequest], capsys: pytest.CaptureFixture[str]
+    store: LockStore, resolved: list[LockRequest], capsys: pytest.CaptureFixture[str]
 ) -> None:
     mine = recipe(Options(pins=("ray==2.51.0",)))
-    first = current_lock(context, catalog(), mine, Arch.AMD64)
+    first = current_lock(store, catalog(), mine, Arch.AMD64)
     assert "resolving stack for amd64 with ray==2.51.0" in capsys.readouterr().err
-    assert current_lock(context, catalog(), mine, Arch.AMD64) == first
+    assert current_lock(store, catalog(), mine, Arch.AMD64) == first
     assert len(resolved) == 1
-    assert not (context.root / "images").exists(), "committed locks are not touched"
+    assert not (store.root / "images").exists(), "committed locks are not touched"
 
 
-def test_a_changed_profile_resolves_a_set_by_hand_again(context: Context, resolved: list[LockRequest]) -> None:
+def test_a_changed_profile_resolves_a_set_by_hand_again(store: LockStore, resolved: list[LockRequest]) -> None:
     mine = recipe(Options(force=True))
-    current_lock(context, catalog(), mine, Arch.AMD64)
+    current_lock(store, catalog(), mine, Arch.AMD64)
     other = replace(mine, profile=mine.profile.model_copy(update={"exclude_newer": "2026-02-02"}))
-    current_lock(context, catalog(), other, Arch.AMD64)
+    current_lock(store, catalog(), other, Arch.AMD64)
     assert len(resolved) == 2
 
 
-def test_all_arches_of_the_profile_are_wanted(context: Context) -> None:
-    committed(context)
+def test_all_arches_of_the_profile_are_wanted(store: LockStore) -> None:
+    committed(store)
     with pytest.raises(FindingsError, match="missing"):
-        all_locks(context, catalog(), recipe(), {})
-    committed(context, Arch.ARM64)
-    found = all_locks(context, catalog(), recipe(), {})
+        all_locks(store, catalog(), recipe(), {})
+    committed(store, Arch.ARM64)
+    found = all_locks(store, catalog(), recipe(), {})
     assert list(found) == [Arch.AMD64, Arch.ARM64]
     assert found[Arch.ARM64].arch is Arch.ARM64
 
 
-def test_a_pin_may_name_what_the_lock_holds(context: Context) -> None:
-    committed(context)
-    found = bind(context, catalog(), "stack", Options(pins=("sympy==1.13",)))
+def test_a_pin_may_name_what_the_lock_holds(store: LockStore) -> None:
+    committed(store)
+    found = bind(store, catalog(), "stack", Options(pins=("sympy==1.13",)))
     assert found.pins == ("sympy==1.13",)
     with pytest.raises(UsageError) as caught:
-        bind(context, catalog(), "stack", Options(pins=("simpy==1.13",)))
+        bind(store, catalog(), "stack", Options(pins=("simpy==1.13",)))
     assert "sympy" in caught.value.hint
 
 
-def test_without_a_lock_a_pin_may_name_components(context: Context) -> None:
-    assert bind(context, catalog(), "stack", Options(pins=("ray==2.0",))).pins == ("ray==2.0",)
+def test_without_a_lock_a_pin_may_name_components(store: LockStore) -> None:
+    assert bind(store, catalog(), "stack", Options(pins=("ray==2.0",))).pins == ("ray==2.0",)
     with pytest.raises(UsageError):
-        bind(context, catalog(), "stack", Options(pins=("sympy==1.13",)))
+        bind(store, catalog(), "stack", Options(pins=("sympy==1.13",)))
 
 
-def test_the_build_tools_lock_is_the_hosts(context: Context) -> None:
+def test_the_build_tools_lock_is_the_hosts(store: LockStore) -> None:
     with pytest.raises(FindingsError, match="build tools"):
-        tools_lock(context, catalog(), "3.11")
+        tools_lock(store, catalog(), "3.11")
     made = tools(catalog())
-    write_lock(context.root, tools_request(catalog(), "3.11", Arch.ARM64), made.packages)
+    write_lock(store.root, tools_request(catalog(), "3.11", Arch.ARM64), made.packages)
     with pytest.raises(FindingsError, match="build tools"):
-        tools_lock(context, catalog(), "3.11")
-    path = write_lock(context.root, tools_request(catalog(), "3.11", Arch.AMD64), made.packages)
+        tools_lock(store, catalog(), "3.11")
+    path = write_lock(store.root, tools_request(catalog(), "3.11", Arch.AMD64), made.packages)
     edit(path, "uv==0.9.0", "uv==0.8.0")
     edit(path, "uv-0.9.0-", "uv-0.8.0-")
     with pytest.raises(FindingsError, match=r"uv==0\.9\.0: the lock has 0\.8\.0"):
-        tools_lock(context, catalog(), "3.11")
-    write_lock(context.root, tools_request(catalog(), "3.11", Arch.AMD64), made.packages)
-    assert tools_lock(context, catalog(), "3.11").packages == made.packages
+        tools_lock(store, catalog(), "3.11")
+    write_lock(store.root, tools_request(catalog(), "3.11", Arch.AMD64), made.packages)
+    assert tools_lock(store, catalog(), "3.11").packages == made.packages
 
 
-def test_another_cann_has_no_committed_lock_of_its_own(context: Context) -> None:
+def test_another_cann_has_no_committed_lock_of_its_own(store: LockStore) -> None:
     """What CANN imports is locked too: its lock would take the place of the profile's own."""
     found = catalog()
     own, other = recipe(), recipe(Options(cann="8.3.rc1"))
@@ -316,10 +316,10 @@ def test_another_cann_has_no_committed_lock_of_its_own(context: Context) -> None
     assert not other.is_standard
     line = found.bases["8.3.rc1"].model_copy(update={"python_packages": ("attrs",)})
     differs = recipe(Options(cann="8.3.rc1"), catalog(bases={**found.bases, "8.3.rc1": line}))
-    path = lock_path(context, lock_request(differs), standard=differs.is_standard)
-    assert path.is_relative_to(context.cache)
+    path = lock_path(store, lock_request(differs), standard=differs.is_standard)
+    assert path.is_relative_to(store.cache)
 
 
-def test_a_lock_of_another_python_is_made_by_a_command_that_names_it(context: Context) -> None:
-    found = read_locks(context, catalog(), recipe(Options(python="3.10"))).findings
+def test_a_lock_of_another_python_is_made_by_a_command_that_names_it(store: LockStore) -> None:
+    found = read_locks(store, catalog(), recipe(Options(python="3.10"))).findings
     assert {finding.fix for finding in found} == {"make lock PROFILE=stack PYTHON=3.10"}

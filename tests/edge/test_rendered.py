@@ -17,8 +17,7 @@ from factories import archive_recipe, catalog, inputs, lock, recipe, tools
 
 from cannery.context import Context
 from cannery.errors import UnableError, UsageError
-from cannery.lock.io.wheel_store import store_path
-from cannery.lock.io.wheels import Download
+from cannery.lock.io.wheels import Download, store_path
 from cannery.plan.make import make_plan
 from cannery.render.io import folder as rendered
 from cannery.render.io.folder import rendered_held, write_folder

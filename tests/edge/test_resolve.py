@@ -16,6 +16,7 @@ from stub_index import StubIndex, make_sdist, make_wheel
 
 from cannery.catalog.catalog import Index
 from cannery.errors import CanneryError, FindingsError, NetworkError, UnableError, UsageError
+from cannery.explain.io.explain import Known, explained
 from cannery.lock.io.indexes import Answer, Asked
 from cannery.lock.io.listing import Listed
 from cannery.lock.io.places import Place
@@ -26,7 +27,7 @@ from cannery.lock.lock import KnownRelease, Lock, LockRequest
 from cannery.lock.text import format_lock, parse_lock
 from cannery.lock.uv_input import settings_text
 from cannery.util.io.pip_settings import PipSettings
-from cannery.util.io.trouble import State
+from cannery.util.trouble import State
 from cannery.vocab import Arch
 
 if TYPE_CHECKING:
@@ -71,8 +72,10 @@ def cpu() -> Iterator[StubIndex]:
 
 def lock(request: LockRequest, settings: PipSettings, tmp_path: Path, **indexes: Index) -> Lock:
     env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    job = Job(request, indexes, settings, env, tmp_path / "cache", Asked())
+    known = Known(None, None)
     return resolve(
-        request, indexes, settings, env=env, cache=tmp_path / "cache", log=tmp_path / "log.txt", deny=("nvidia-*",)
+        job, tmp_path / "log.txt", lambda error, job, more: explained(error, job, known, more), ("nvidia-*",)
     )
 
 
@@ -325,7 +328,7 @@ def test_locks_of_one_run_ask_an_index_once(stub: StubIndex, cpu: StubIndex, tmp
         request = dataclasses.replace(BOUND, profile=profile)
         indexes = {"cpu": Index(urls=(cpu.url,))}
         cache, log = tmp_path / "cache", tmp_path / "log.txt"
-        resolve(request, indexes, settings, env=env, cache=cache, log=log, asked=asked)
+        resolve(Job(request, indexes, settings, env, cache, asked), log, lambda error, *_: error)
     # What only Cannery asks for; uv asks again.
     assert (stub.seen.count("/simple/pip/"), cpu.seen.count("/simple/torchvision/")) == (1, 1)
 
@@ -350,7 +353,6 @@ def test_pages_of_a_remote_index_that_says_nothing_of_it_are_kept_for_a_while() 
     kept = _shared(0, place, [answer])
     assert 'cache-control = { api = "max-age=600", files = "max-age=86400" }' in settings_text(REQUEST, {}, [kept])
     for other in (
-        _shared(0, place, [dataclasses.replace(answer, ages=True)]),
         _shared(0, dataclasses.replace(place, url="http://near.example/simple"), [answer]),
         _shared(1, dataclasses.replace(place, links=True), [answer]),
     ):
@@ -455,3 +457,10 @@ def test_pip_and_uv_read_the_lock(stub: StubIndex, tmp_path: Path) -> None:
     )
     assert done.returncode == 0
     assert len([*(target / "pip").iterdir()]) == 2
+
+
+def test_an_index_that_is_the_url_of_a_wheel_names_what_to_do_instead(stub: StubIndex, tmp_path: Path) -> None:
+    cpu = Index(urls=(f"http://{stub.host}/files/torch-2.13.0+cpu-{CPU}_x86_64.whl",))
+    with pytest.raises(UsageError, match="index 'cpu' is the URL of a wheel") as caught:
+        lock(BOUND, PipSettings(index_url=stub.url), tmp_path, cpu=cpu)
+    assert "WHEELHOUSE" in caught.value.hint

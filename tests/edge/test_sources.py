@@ -19,6 +19,7 @@ from git_trees import EPOCH, Repo, closed_port, file_host, git_env, hosts, serve
 from cannery.errors import FindingsError, NetworkError, UnableError, UsageError
 from cannery.sources.io import local as source_local
 from cannery.sources.io.fetch import KEPT, fetch_sources
+from cannery.sources.io.store import SourceStore
 from cannery.sources.plan import Missing, SourceRequest, SourceSubmodule, Why
 from cannery.util.io.files import sha256_file
 
@@ -41,15 +42,8 @@ class Place:
 
     def __call__(self, *requests: SourceRequest) -> tuple[SourceFile, ...]:
         self.lines.clear()
-        return fetch_sources(
-            requests,
-            self.hosts,
-            cache=self.root / "cache",
-            env=self.env,
-            mirror=self.mirror,
-            say=self.lines.append,
-            log=self.root / "log/sources.log",
-        )
+        store = SourceStore(self.root / "cache", self.env, self.lines.append, self.hosts, self.mirror, {})
+        return fetch_sources(requests, store)
 
     def local(self, folder: Path, **more: object) -> SourceFile:
         (found,) = self(replace(request(None, local=folder), **more))  # type: ignore[arg-type]  # each test names its own
@@ -108,12 +102,12 @@ def test_git_s_own_words_are_in_the_log_without_secrets(place: Place, repo: Repo
     down = closed_port().replace("//", "//me:s3cret@")
     place.hosts = hosts(down=f"{down}/{{repository}}") | place.hosts
     place(request(commit, hosts={"down": "owner/name", "here": "owner/name"}))
-    log = (tmp_path / "log/sources.log").read_text()
+    log = (tmp_path / "cache/log/git.log").read_text()
     assert log.count("git fetch --depth=1") == 2
     assert "s3cret" not in log
-    (tmp_path / "log/sources.log").unlink()
+    (tmp_path / "cache/log/git.log").unlink()
     place(request(commit))
-    assert not (tmp_path / "log/sources.log").exists(), "nothing was asked, so there are no words"
+    assert not (tmp_path / "cache/log/git.log").exists(), "nothing was asked, so there are no words"
 
 
 def test_other_paths_epochs_and_submodules_are_other_tars(place: Place, repo: Repo, tmp_path: Path) -> None:
@@ -286,10 +280,11 @@ def test_ctrl_c_ends_at_once_and_leaves_no_child(tmp_path: Path, root: Path) -> 
     script = (
         "import os, sys\nfrom pathlib import Path\n"
         "from cannery.catalog.catalog import Host\nfrom cannery.sources.plan import SourceRequest\n"
-        "from cannery.sources.io.fetch import fetch_sources\n"
+        "from cannery.sources.io.fetch import fetch_sources\nfrom cannery.sources.io.store import SourceStore\n"
         f"wanted = SourceRequest('verl', {ABSENT!r}, {{'mute': 'owner/name'}}, 1)\n"
-        "fetch_sources([wanted], {'mute': Host(url=sys.argv[1])}, cache=Path(sys.argv[2]), env=dict(os.environ),\n"
-        "              mirror=None, say=lambda text: print(text, flush=True), log=Path(sys.argv[2]) / 'log')\n"
+        "store = SourceStore(Path(sys.argv[2]), dict(os.environ), lambda text: print(text, flush=True),\n"
+        "                    {'mute': Host(url=sys.argv[1])}, None, {})\n"
+        "fetch_sources([wanted], store)\n"
     )
     env = git_env(tmp_path) | {"PYTHONPATH": str(root)}
     with silent() as url:
@@ -490,5 +485,5 @@ def test_only_the_last_tars_of_a_local_tree_stay(place: Place, tmp_path: Path) -
 
 def test_a_cache_on_a_full_or_closed_disk_is_told(place: Place, repo: Repo, tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("a file")
-    with pytest.raises(UnableError, match="the cache cannot be written"):
+    with pytest.raises(UnableError, match="cannot be written"):
         place.local(repo.path)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from factories import package
 
-from cannery.lock.io.wheel_store import damaged, is_there, store_path
+from cannery.lock.io.wheels import damaged, is_there, store_path
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -20,9 +20,10 @@ from stub_index import StubIndex, make_wheel
 from cannery.catalog.catalog import Index
 from cannery.errors import FindingsError, NetworkError, UnableError
 from cannery.lock.io import download
-from cannery.lock.io.wheel_store import missing_bytes, store_path
 from cannery.lock.io.wheelhouse import fetch
+from cannery.lock.io.wheels import missing_bytes, store_path
 from cannery.lock.lock import LockedPackage
+from cannery.util.io import retry
 from cannery.util.io.pip_settings import PipSettings
 
 if TYPE_CHECKING:
@@ -33,7 +34,8 @@ BIG = os.urandom(400_000)
 
 @pytest.fixture(autouse=True)
 def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(download, "BACKOFF", (0.01, 0.01, 0.01))
+    monkeypatch.setattr(retry, "FIRST_WAIT", 0.01)
+    monkeypatch.setattr(download, "SILENCE", 2.0)
 
 
 @pytest.fixture
@@ -49,7 +51,7 @@ def locked(made: tuple[str, bytes], index: str = "default") -> LockedPackage:
 
 
 def get(package: LockedPackage, settings: PipSettings, cache: Path, **indexes: Index) -> Path:
-    return fetch([package], indexes, settings, cache, lambda *_: None, silence=2.0)[package.name]
+    return fetch([package], indexes, settings, cache, lambda *_: None)[package.name]
 
 
 def leftovers(cache: Path) -> list[str]:
@@ -115,13 +117,14 @@ def test_passing_server_errors_are_retried(stub: StubIndex, tmp_path: Path) -> N
         get(locked(make_wheel("a", "2.0")), PipSettings(index_url=stub.url), tmp_path)
 
 
-def test_silent_server_is_given_up(stub: StubIndex, tmp_path: Path) -> None:
+def test_silent_server_is_given_up(stub: StubIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(download, "SILENCE", 0.3)
     made = make_wheel("a", "1.0", payload=BIG)
     stub.add(made)
     stub.slow = 5.0
     start = time.monotonic()
     with pytest.raises(NetworkError, match=stub.host):
-        fetch([locked(made)], {}, PipSettings(index_url=stub.url), tmp_path, lambda *_: None, silence=0.3)
+        fetch([locked(made)], {}, PipSettings(index_url=stub.url), tmp_path, lambda *_: None)
     assert time.monotonic() - start < 4
 
 
@@ -279,6 +282,6 @@ def test_no_thread_is_left_behind(stub: StubIndex, tmp_path: Path) -> None:
         stub.add(one)
     fetch([locked(one) for one in made], {}, PipSettings(index_url=stub.url), tmp_path, lambda *_: None)
     limit = time.monotonic() + 5
-    while any("_work" in t.name for t in threading.enumerate()) and time.monotonic() < limit:
+    while any("(run)" in t.name for t in threading.enumerate()) and time.monotonic() < limit:
         time.sleep(0.02)
-    assert not [t for t in threading.enumerate() if "_work" in t.name]
+    assert not [t for t in threading.enumerate() if "(run)" in t.name]

@@ -24,6 +24,7 @@ from cannery.compat.rules import check_recipe
 from cannery.context import Context
 from cannery.errors import FindingsError
 from cannery.lock.io.store import read_locks
+from cannery.pipeline import lock_store
 from cannery.plan.make import make_plan
 from cannery.plan.plan import Inputs
 from cannery.recipe.recipe import Options
@@ -116,7 +117,7 @@ def catalog() -> Catalog:
 def locks(profile: str, python: str, arch: str) -> LockSet:
     """The committed locks; they are the same for every chip, system and base."""
     recipe = select(catalog(), profile, Options(python=python, arch=arch), Arch.AMD64)
-    return read_locks(CONTEXT, catalog(), recipe)
+    return read_locks(lock_store(CONTEXT), catalog(), recipe)
 
 
 @cache

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from cannery.engine.io.find import free_disk
 from cannery.errors import UnableError
-from cannery.lock.io.wheel_store import missing_bytes
+from cannery.lock.io.wheels import missing_bytes
 from cannery.vocab import BaseKind
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from packaging.specifiers import SpecifierSet
 
     from cannery.catalog.catalog import Catalog
-    from cannery.context import Context
     from cannery.lock.io.releases import Releases
     from cannery.recipe.recipe import Recipe
+    from cannery.util.io.pip_settings import PipSettings
     from cannery.vocab import Arch
 
 
@@ -70,13 +70,13 @@ class Shelf:
 
 
 def make_shelf(
-    context: Context, catalog: Catalog, recipe: Recipe, names: Iterable[str], targets: Iterable[tuple[str, Arch]]
+    settings: PipSettings, catalog: Catalog, recipe: Recipe, names: Iterable[str], targets: Iterable[tuple[str, Arch]]
 ) -> Shelf:
     """Ask the indexes for the packages `names`."""
     places = _indexes_of(recipe)
     wanted = {name: places.get(name, (DEFAULT_INDEX,)) for name in names}
     answers = list_releases(
-        ((index, name) for name, indexes in wanted.items() for index in indexes), catalog.indexes, context.pip
+        ((index, name) for name, indexes in wanted.items() for index in indexes), catalog.indexes, settings
     )
     found = {name: tuple(answers[index, name] for index in indexes) for name, indexes in wanted.items()}
     return Shelf(found, tuple(targets))

@@ -20,7 +20,7 @@ from cannery.engine.io.registry_errors import PassingError, RefusedError, refuse
 from cannery.engine.io.registry_session import RegistrySession
 from cannery.engine.oci import ACCEPT, ImageConfig, Index, MalformedError, read_config, read_manifest, read_tags
 from cannery.util.image_reference import is_loopback, parse_reference
-from cannery.util.io.trouble import State
+from cannery.util.trouble import State
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -14,7 +14,8 @@ from cannery.engine.io.registry_errors import NOT_A_REGISTRY, refused
 from cannery.engine.io.registry_session import Authorization
 from cannery.engine.oci import MalformedError, parse_challenge, read_token
 from cannery.util.image_reference import DEFAULT_REGISTRY
-from cannery.util.io.trouble import State, trouble
+from cannery.util.io.trouble import trouble
+from cannery.util.trouble import State
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -7,14 +7,13 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from packaging.specifiers import SpecifierSet
-from packaging.utils import canonicalize_name, parse_wheel_filename
+from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from cannery.errors import NetworkError
 from cannery.explain.conflict import exclude
 from cannery.explain.missing import lag, near, usable, why_not
 from cannery.lock.io.bound import index_of
-from cannery.lock.io.listing import direct_file
 from cannery.lock.io.places import bound_places, default_place, extra_places
 from cannery.lock.io.uv import PROBE
 from cannery.vocab import DEFAULT_INDEX
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from cannery.explain.conflict import Side
     from cannery.lock.io.indexes import Answer
     from cannery.lock.io.listing import Listed
-    from cannery.lock.io.places import Place
     from cannery.lock.io.uv import Job
 
 
@@ -123,7 +121,7 @@ def _ask(name: str, job: Job, catalog: Catalog | None) -> Seen:
     own = (main, *extras) if bound == DEFAULT_INDEX else bound_places(bound, job.indexes)
     other = [] if bound == DEFAULT_INDEX else [main]
     other += [place for index in job.indexes if index != bound for place in bound_places(index, job.indexes)]
-    places = [*own, *(place for place in other if _may_have(place, name))]
+    places = [*own, *other]
     answers = job.asked.ask([(place, name) for place in places], job.settings, PROBE)
     mine = answers[: len(own)]
     # The first index that knows a package serves it, whatever the others have.
@@ -131,11 +129,6 @@ def _ask(name: str, job: Job, catalog: Catalog | None) -> Seen:
     # A main index that fails is the trouble, whatever extra places have.
     first = mine[0] if bound == DEFAULT_INDEX and not mine[0].reached else first
     return Seen(name, job, catalog, first, tuple(answer for answer in answers if answer is not first))
-
-
-def _may_have(place: Place, name: str) -> bool:
-    file = direct_file(place)
-    return not file or parse_wheel_filename(file)[0] == name
 
 
 def _missing(seen: Seen, sides: Sequence[Side]) -> Headline | None:

@@ -1,9 +1,12 @@
-"""Where the packages that are bound to an index come from on this host: the index, the host's own files, or nowhere.
+"""Where packages come from that the request names a place for: those that are bound to an index, and sources.
 
 A bound package comes from its index, when that answers and has it; else from the host's find-links or extra indexes,
-when the pinned version lies there with its local part and fits the target; never from the main index, whose torch is
-another build. If neither has it, its place is taken by files that hold only the known requirements of the release, so
-that everything else can be locked: the package is then *incomplete*. An index whose URL is that of a wheel is fetched.
+when they have the pinned version, with its local part, for the target; never from the main index, whose torch is
+another build. If neither has it, uv gets files that hold only the known requirements of the release, so that everything
+else can be locked: the package is then *incomplete*.
+
+uv never sees the files of sources: what they ask for is known beforehand (images/components), and a release's wheels on
+the host's indexes may be another device's build.
 """
 
 from __future__ import annotations
@@ -17,11 +20,11 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from cannery.errors import FindingsError, NetworkError, UsageError
-from cannery.lock.io.direct import fetch_direct
-from cannery.lock.io.listing import direct_file
-from cannery.lock.io.places import bound_places, extra_places, url_path
+from cannery.lock.io.places import bound_places, default_place, extra_places, url_path
+from cannery.lock.io.uv import PROBE
 from cannery.lock.uv_input import UvIndex, exact_pin
-from cannery.lock.wheel_tags import uv_platform, wheel_rank
+from cannery.lock.uv_output import ResolvedFile
+from cannery.lock.wheel_tags import best_wheel, uv_platform, wheel_rank
 from cannery.util.io.files import write_atomic
 from cannery.util.io.hashes import local_sha256
 from cannery.util.urls import without_credentials
@@ -34,13 +37,18 @@ if TYPE_CHECKING:
     from cannery.lock.io.indexes import Answer
     from cannery.lock.io.listing import Listed
     from cannery.lock.io.places import Place
+    from cannery.lock.io.uv import Job
     from cannery.lock.lock import KnownRelease, LockRequest
     from cannery.util.io.pip_settings import PipSettings
 
 
+# Files that a message names.
+SHOWN = 4
+
+
 @dataclass(frozen=True)
 class Source:
-    """Where uv finds a bound package. `place` is None for the files that only stand in for it."""
+    """Where uv finds a bound package. `place` is None for files that only stand in for it."""
 
     package: str
     index: str
@@ -59,6 +67,10 @@ def bound_questions(
     unknown = sorted({bindings[name] for name in names} - {*indexes})
     if unknown:
         raise UsageError(f"index {unknown[0]!r} is not in the catalog", where="images/indexes.yaml")
+    wheel = next((index for index in bindings.values() for url in indexes[index].urls if ".whl" in url), None)
+    if wheel:
+        hint = "put the wheel into a folder of yours, and name the folder by WHEELHOUSE"
+        raise UsageError(f"index {wheel!r} is the URL of a wheel, and no index", where="images/indexes.yaml", hint=hint)
     return tuple(
         (place, name) for name in names for place in (*bound_places(bindings[name], indexes), *extra_places(settings))
     )
@@ -97,61 +109,51 @@ class Binder:
     request: LockRequest
     answers: Sequence[Answer]
     folder: Path
-    settings: PipSettings
     cache: Path
 
     def source(self, name: str) -> Source:
         """Return where the bound package `name` comes from.
 
         Raises `NoFileError` when its index has no file of it for the target, `UnreachedError` when the index is not
-        reached and nothing is known of the release; and what `fetch_direct` raises.
+        reached and nothing is known of the release.
         """
         index = index_of(self.request)[name]
         pin = exact_pin(self.request, name)
         mine = [answer for answer in self.answers if answer.project == name]
         own = [answer for answer in mine if answer.place.index == index]
         for answer in mine:
-            found = self._from(answer, name, pin, is_own=answer in own)
-            if found is not None:
-                return found
+            files = _fitting(answer, pin, self.request)
+            # An unpinned package comes from its own index alone, whatever that has of it.
+            if (pin is None and answer in own and answer.files) or (pin is not None and files):
+                return self._source(name, index, answer, files)
         if any(answer.reached for answer in own):
             raise NoFileError(name, pin, index, self.request)
         return self._stand_in(name, index, own)
 
-    def _from(self, answer: Answer, name: str, pin: str | None, *, is_own: bool) -> Source | None:
-        """The package from one place; an unpinned one comes from its own index only."""
+    def _source(self, name: str, index: str, answer: Answer, files: Sequence[Listed]) -> Source:
         place = answer.place
-        index = index_of(self.request)[name]
-        is_direct = bool(direct_file(place))
-        fitting = _fitting(answer, pin, self.request)
-        if pin is None and not is_direct:
-            return _source(name, index, answer) if is_own and answer.files else None
-        if not fitting or (pin is None and not is_own):
-            return None
-        if is_direct:
-            return self._listed(name, index, place, [self._fetched(file) for file in fitting])
-        if place.folder is not None:
-            return self._listed(name, index, place, [self._local(file) for file in fitting])
-        return _source(name, index, answer)
+        if place.folder is None:
+            url = without_credentials(place.url)
+            uv = UvIndex(f"{index}-{name}", url, place.links, explicit=True, dated=answer.dated)
+        else:
+            uv = UvIndex(f"{index}-{name}", self._page(name, files or answer.files), explicit=True, dated=False)
+        return Source(name, index, uv, place)
 
-    def _fetched(self, file: Listed) -> tuple[str, Path, str]:
-        return (file.file, *fetch_direct(file, self.settings, self.cache))
-
-    def _local(self, file: Listed) -> tuple[str, Path, str]:
-        path = url_path(file.url)
-        if not path.is_file():
-            raise NetworkError(f"{file.place} lists {file.file}, which is not there")
-        return file.file, path, file.sha256 or local_sha256(path, self.cache)
-
-    def _listed(self, name: str, index: str, place: Place, files: Sequence[tuple[str, Path, str]]) -> Source:
-        """An index page of our own for files on the disk, with hashes: uv would unpack a wheel to get one (10 s)."""
+    def _page(self, name: str, files: Sequence[Listed]) -> str:
+        """Write an index page for files on the disk, with hashes: uv would unpack a wheel to get one (10 s)."""
         links = "".join(
-            f'<a href="{html.escape(path.as_uri())}#sha256={sha256}">{html.escape(file)}</a>\n'
-            for file, path, sha256 in files
+            f'<a href="{html.escape(file.url)}#sha256={self._sha256(file)}">{html.escape(file.file)}</a>\n'
+            for file in files
         )
         folder = self.folder / name
         write_atomic(folder / name / "index.html", f"<!DOCTYPE html><html><body>\n{links}</body></html>\n")
-        return Source(name, index, UvIndex(f"{index}-{name}", folder.as_uri(), explicit=True, dated=False), place)
+        return folder.as_uri()
+
+    def _sha256(self, file: Listed) -> str:
+        path = url_path(file.url)
+        if not path.is_file():
+            raise NetworkError(f"{file.place} lists {file.file}, which is not there")
+        return file.sha256 or local_sha256(path, self.cache)
 
     def _stand_in(self, name: str, index: str, own: Sequence[Answer]) -> Source:
         pin = exact_pin(self.request, name)
@@ -189,12 +191,6 @@ def _fitting(answer: Answer, pin: str | None, request: LockRequest) -> tuple[Lis
     )
 
 
-def _source(name: str, index: str, answer: Answer) -> Source:
-    place = answer.place
-    url = without_credentials(place.url)
-    return Source(name, index, UvIndex(f"{index}-{name}", url, place.links, explicit=True, dated=answer.dated), place)
-
-
 def _same(version: str, pin: str | None) -> bool:
     """Whether facts of `version` hold for the pin: a release has the same requirements under every local part."""
     return pin is None or version == pin or Version(version) == Version(Version(pin).public)
@@ -222,3 +218,53 @@ def _write_wheel(folder: Path, release: KnownRelease, version: str) -> None:
             "Wheel-Version: 1.0\nGenerator: cannery\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
         )
         wheel.writestr(f"{stem}.dist-info/RECORD", "")
+
+
+def released_files(job: Job) -> dict[str, ResolvedFile]:
+    """Return {normalised name: file} of every source of the request that is a release.
+
+    The first place of the host's pip settings that has the wanted file serves it. Raises `NetworkError` when none has
+    it and one was not reached, `FindingsError` when all were reached.
+    """
+    wanted = [source for source in job.request.sources if source.file]
+    places = (default_place(job.settings), *extra_places(job.settings))
+    answers = job.asked.ask([(place, one.name) for one in wanted for place in places], job.settings, PROBE)
+    size = len(places)
+    return {
+        one.name: _released(job, one, answers[number * size : (number + 1) * size]) for number, one in enumerate(wanted)
+    }
+
+
+def _released(job: Job, release: KnownRelease, answers: Sequence[Answer]) -> ResolvedFile:
+    version = Version(release.version)
+    of_version = [[file for file in answer.files if Version(file.version) == version] for answer in answers]
+    for files in of_version:
+        found = _chosen(job, release, files)
+        if found is not None:
+            return _hashed(job, found)
+    lost = [str(answer) for answer in answers if not answer.reached]
+    what = f"{release.name} {release.version}"
+    if lost:
+        raise NetworkError(f"{what}: not reached: {'; '.join(lost)}", where=job.where)
+    there = sorted(file.file for files in of_version for file in files)
+    kind = "source distribution" if release.file == "sdist" else f"wheel for {uv_platform(job.request.arch)}"
+    raise FindingsError(
+        f"{what}: the host's indexes have no {kind} of it",
+        where=job.where,
+        hint=f"they have {', '.join(there[:SHOWN])}" if there else "they have no file of that release",
+    )
+
+
+def _chosen(job: Job, release: KnownRelease, files: Sequence[Listed]) -> Listed | None:
+    by_name = {file.file: file for file in files}
+    if release.file == "sdist":
+        return next((by_name[name] for name in sorted(by_name) if name.endswith(".tar.gz")), None)
+    best = best_wheel(by_name, job.request.python, job.request.arch)
+    return by_name[best] if best else None
+
+
+def _hashed(job: Job, file: Listed) -> ResolvedFile:
+    sha256 = file.sha256
+    if not sha256 and file.url.startswith("file:"):
+        sha256 = local_sha256(url_path(file.url), job.cache)
+    return ResolvedFile(file.file, file.url, sha256, file.size)

@@ -3,48 +3,39 @@
 from __future__ import annotations
 
 import threading
-import time
+from concurrent.futures import wait
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
-from pypi_simple import (
-    NoSuchProjectError,
-    UnsupportedContentTypeError,
-    UnsupportedRepoVersionError,
-)
+from pypi_simple import NoSuchProjectError, UnsupportedContentTypeError, UnsupportedRepoVersionError
 
 from cannery.lock.io.listing import Listed, list_files
-from cannery.lock.io.places import bound_places, default_place, extra_places
 from cannery.util.io.http import HostSession
-from cannery.util.io.trouble import State, trouble
-from cannery.util.urls import url_host
-from cannery.vocab import DEFAULT_INDEX
+from cannery.util.io.parallel import begin
+from cannery.util.io.retry import PassingError, retrying
+from cannery.util.io.trouble import trouble
+from cannery.util.trouble import OF_HOST, State
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     import requests
 
-    from cannery.catalog.catalog import Index
     from cannery.lock.io.places import Place
     from cannery.util.io.pip_settings import PipSettings
-
-# Seconds between two tries at an index that answered with a passing trouble (5xx, reset).
-AGAIN = 0.5
-# Troubles of a whole place, not of one page of it.
-LOST = frozenset({State.DNS, State.REFUSED, State.TIMEOUT, State.TLS, State.PROXY, State.BUSY})
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What `place` said about `project`. `ages`: its server says how long the answer may be kept."""
+    """What `place` answered about `project`."""
 
     place: Place
     project: str
     state: State
     detail: str = ""
     files: tuple[Listed, ...] = ()
-    ages: bool = False
 
     @property
     def reached(self) -> bool:
@@ -73,57 +64,37 @@ def ask(place: Place, project: str, session: requests.Session, timeout: float) -
 
 def ask_all(questions: Sequence[tuple[Place, str]], settings: PipSettings, timeout: float = 5.0) -> tuple[Answer, ...]:
     """Ask every (place, project) at once; all answers are there after `timeout` seconds, late ones as time-outs."""
-    end = time.monotonic() + timeout
-    answers: dict[int, Answer] = {}
     session = HostSession(settings)
-    ages: set[str] = set()
-    session.hooks["response"].append(lambda response, **_: ages.update(_host_with_ages(response)))
-
-    defects: list[Exception] = []
-
-    def work(number: int, place: Place, project: str) -> None:
-        try:
-            answers[number] = answer(place, project)
-        except Exception as error:  # noqa: BLE001 - raised below: a thread's own end would be a traceback
-            defects.append(error)
-
-    def answer(place: Place, project: str) -> Answer:
-        found = ask(place, project, session, timeout)
-        if found.state in (State.SERVER, State.RESET) and time.monotonic() + AGAIN < end:
-            time.sleep(AGAIN)
-            found = ask(place, project, session, timeout)
-        return replace(found, ages=_host(place.url) in ages)
-
-    # Daemons, since a name look-up that hangs can not be ended, and must not keep the process alive.
-    threads = [
-        threading.Thread(target=work, args=(number, *question), daemon=True)
-        for number, question in enumerate(questions)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(max(0.0, end - time.monotonic()))
-    if defects:
-        raise defects[0]
+    futures = [begin(partial(_ask_again, *question, session, timeout)) for question in questions]
+    done, _late = wait(futures, timeout)
     return tuple(
-        answers.get(number) or Answer(place, project, State.TIMEOUT, _late(session, place, timeout))
-        for number, (place, project) in enumerate(questions)
+        future.result() if future in done else Answer(place, project, State.TIMEOUT, _silence(session, place, timeout))
+        for future, (place, project) in zip(futures, questions, strict=True)
     )
 
 
-def _host(url: str) -> str:
-    return url_host(url).rpartition("@")[2].lower()
+def _ask_again(place: Place, project: str, session: requests.Session, timeout: float) -> Answer:
+    """Ask, and again while time is left and the trouble may pass."""
+    answer = Answer(place, project, State.OTHER)
+    with suppress(PassingError):
+        for attempt in retrying(longest=timeout):
+            with attempt:
+                answer = ask(place, project, session, timeout)
+                if answer.state in (State.SERVER, State.RESET):
+                    raise PassingError
+    return answer
 
 
-def _host_with_ages(response: requests.Response) -> set[str]:
-    return {_host(response.url)} if "Cache-Control" in response.headers else set()
+def _silence(session: HostSession, place: Place, timeout: float) -> str:
+    proxy = session.proxy_words(place.url)
+    return f"no answer within {timeout:g} s" + (f" through {proxy}" if proxy else "")
 
 
 class Asked:
-    """Answers of places, kept for as long as the value lives: the locks of one run ask the same things.
+    """Answers of places, kept as long as the value lives: the locks of one run ask the same questions.
 
-    May be used by several threads: who comes second waits for what the first is told. A place that was not reached is
-    not tried again, whatever it is asked.
+    May be used by several threads: the second one waits for the answers of the first. A place that was not reached is
+    not asked again, whatever the question.
     """
 
     def __init__(self) -> None:
@@ -136,25 +107,5 @@ class Asked:
         with self._one_at_a_time:
             new = [q for q in dict.fromkeys(questions) if q not in self._answers and q[0] not in self._lost]
             self._answers.update(zip(new, ask_all(new, settings, timeout) if new else (), strict=True))
-            self._lost.update({a.place: a for a in self._answers.values() if a.state in LOST})
+            self._lost.update({a.place: a for a in self._answers.values() if a.state in OF_HOST})
         return tuple(self._answers.get(q) or replace(self._lost[q[0]], project=q[1]) for q in questions)
-
-
-def _late(session: HostSession, place: Place, timeout: float) -> str:
-    proxy = session.proxy_words(place.url)
-    return f"no answer within {timeout:g} s" + (f" through {proxy}" if proxy else "")
-
-
-def probe(
-    indexes: Mapping[str, Index], settings: PipSettings, projects: Mapping[str, str], timeout: float = 5.0
-) -> tuple[Answer, ...]:
-    """Ask every index for one project that it should have: `projects` maps index names to it (`default` included)."""
-    usual = projects.get(DEFAULT_INDEX, "pip")
-    places = [(place, usual) for place in (default_place(settings), *extra_places(settings))]
-    places += [
-        (place, project)
-        for name, project in projects.items()
-        if name in indexes
-        for place in bound_places(name, indexes)
-    ]
-    return ask_all(places, settings, timeout)

@@ -1,6 +1,6 @@
-"""Listing files of a project in one place: an index of the simple API, a find-links folder or page, or a single wheel.
+"""List the files of a project in one place: an index of the simple API, or a find-links folder or page.
 
-`file://` indexes and folders are read directly. An index whose URL is that of a wheel is that one file.
+`file://` indexes and folders are read directly.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from datetime import UTC
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
-from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 from pypi_simple import NoSuchProjectError, ProjectPage, PyPISimple
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Listed:
-    """A file that a place lists; its version is a valid one. `sha256` is "" and `size` 0 where it does not tell.
+    """A file that a place lists; its version is a valid one. `sha256` is "" and `size` 0 where the place has none.
 
-    `uploaded` is the day of its upload in UTC (ISO), "" where the place tells no time; `yanked` is the reason ("" when
+    `uploaded` is the day of its upload in UTC (ISO), "" where the place has no times; `yanked` is the reason ("" when
     none is given), None for a file that was not yanked.
     """
 
@@ -47,11 +47,9 @@ class Listed:
 def list_files(place: Place, project: str, session: requests.Session, timeout: float) -> tuple[Listed, ...]:
     """Return what `place` lists of `project`. Raises what requests and pypi_simple raise; see `ask`."""
     folder = place.folder
-    if direct_file(place):
-        return _direct(place, project, session, timeout)
     if place.links:
-        packages = _links(place, canonicalize_name(project), session, timeout)
         wanted = canonicalize_name(project)
+        packages = _links(place, wanted, session, timeout)
         packages = [package for package in packages if canonicalize_name(package.project or "") == wanted]
     elif folder is not None:
         page = folder / canonicalize_name(project) / "index.html"
@@ -70,38 +68,6 @@ def _has_version(package: DistributionPackage) -> bool:
     except InvalidVersion:
         return False
     return True
-
-
-def direct_file(place: Place) -> str:
-    """Return the name of the one file that a place is, "" for one that lists files."""
-    name = unquote(urlsplit(place.url).path.rpartition("/")[2])
-    return name if name.endswith(".whl") and not place.links else ""
-
-
-def _direct(place: Place, project: str, session: requests.Session, timeout: float) -> tuple[Listed, ...]:
-    """The one file of a place, when it is the project's and is there; what it holds is not looked at."""
-    file = direct_file(place)
-    try:
-        name, version, _build, _tags = parse_wheel_filename(file)
-    except InvalidWheelFilename as error:
-        raise ValueError(str(error)) from error
-    if name != canonicalize_name(project):
-        return ()
-    url, _, fragment = place.url.partition("#")
-    size = url_path(url).stat().st_size if url.startswith("file:") else _remote_size(place, session, timeout)
-    sha256 = fragment.removeprefix("sha256=") if fragment.startswith("sha256=") else ""
-    return (Listed(name, str(version), file, url, sha256, size, place),)
-
-
-def _remote_size(place: Place, session: requests.Session, timeout: float) -> int:
-    """Bytes of the file at the place's URL, 0 where its server does not tell; without reading it."""
-    headers = {"Accept-Encoding": "identity"}
-    with session.get(place.url, timeout=timeout, stream=True, headers=headers) as response:
-        if response.status_code == 404:
-            raise NoSuchProjectError(direct_file(place), place.url)
-        response.raise_for_status()
-        length = response.headers.get("Content-Length", "")
-        return int(length) if length.isdecimal() else 0
 
 
 def _links(place: Place, project: str, session: requests.Session, timeout: float) -> list[DistributionPackage]:

@@ -2,7 +2,7 @@
 
 Which place serves what, so that a lock depends as little as possible on the host that makes it:
 
-- A bound package (torch → pytorch-cpu) comes from its index or the host's own files; see `edge.bound`.
+- A bound package (torch → pytorch-cpu) comes from its index or the host's own files; see `cannery.lock.io.bound`.
 - Everything else comes from the main index of the host's pip settings. Extra indexes and find-links serve only packages
   that the main index does not have at all: uv takes the first index in the list that knows a name (`first-index`), and
   they stand behind it. pip would merge their versions instead, and a host with stale copies on its disk would then lock
@@ -16,36 +16,51 @@ from __future__ import annotations
 
 import tempfile
 from dataclasses import replace
+from importlib.metadata import version as installed_version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cannery.catalog.requirement import package_name
 from cannery.errors import CanneryError, FindingsError, NetworkError, UnableError
-from cannery.explain.io.explain import Known, explained
 from cannery.lock.chains import denied
-from cannery.lock.io.bound import Binder, NoFileError, UnreachedError, bound_questions, index_of, known_sources
-from cannery.lock.io.index_checks import HINT, check_main, unreached, usual_projects
-from cannery.lock.io.indexes import Asked
-from cannery.lock.io.locked import locked
-from cannery.lock.io.places import default_place, extra_places
-from cannery.lock.io.uv import LONGEST, PROBE, HangsError, Job, UnsolvedError, UvRun
+from cannery.lock.io.bound import (
+    Binder,
+    NoFileError,
+    UnreachedError,
+    bound_questions,
+    index_of,
+    known_sources,
+    released_files,
+)
+from cannery.lock.io.places import default_place, extra_places, url_path
+from cannery.lock.io.uv import LONGEST, PROBE, RESOLVING, HangsError, UnsolvedError, UvRun
+from cannery.lock.lock import PROFILE_VIA, Lock, LockedPackage
 from cannery.lock.uv_input import UvIndex, direct_names
 from cannery.lock.uv_output import parse_pylock, parse_via
+from cannery.lock.wheel_tags import best_wheel, uv_platform
 from cannery.util.io.files import write_atomic
-from cannery.util.urls import without_credentials
+from cannery.util.io.http import CertificateError, HostSession
+from cannery.util.trouble import State
+from cannery.util.urls import shown, without_credentials
 from cannery.vocab import DEFAULT_INDEX
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from cannery.catalog.catalog import Catalog, Index
+    import requests
+
     from cannery.lock.io.bound import Source
     from cannery.lock.io.indexes import Answer
     from cannery.lock.io.places import Place
-    from cannery.lock.lock import Lock, LockRequest
-    from cannery.lock.uv_output import Resolved
-    from cannery.recipe.recipe import Recipe
-    from cannery.util.io.pip_settings import PipSettings
+    from cannery.lock.io.uv import Job
+    from cannery.lock.lock import LockRequest
+    from cannery.lock.uv_output import Resolved, ResolvedFile
+
+    # Resolves a request within so many seconds: name → version, None where nothing works; raises `NetworkError`.
+    Attempt = Callable[[LockRequest, float], Mapping[str, str] | None]
+    Explain = Callable[[UnsolvedError | NoFileError, Job, Attempt], CanneryError]
+
+HINT = "see `pip config list` for where it is named"
 
 
 class Resolver:
@@ -59,9 +74,18 @@ class Resolver:
 
     def resolve(self) -> Lock:
         """Return the lock. Raises `UnsolvedError`, `NoFileError` and what the module's `resolve` raises."""
-        sources = self.choose()
-        by_name = {source.package: source for source in sources}
-        return locked(self.job, [(package, self.via[package.name][1]) for package in self._files()], by_name)
+        sources = {source.package: source for source in self.choose()}
+        packages = self._locked(sources)
+        request = self.request
+        return Lock(
+            profile=request.profile,
+            python=request.python,
+            arch=request.arch,
+            inputs=request.digest,
+            exclude_newer=request.exclude_newer,
+            resolver=f"uv {installed_version('uv')}",
+            packages=tuple(packages),
+        )
 
     def choose(self) -> list[Source]:
         """Let uv choose versions (`via`), again while a package comes in that is bound and was not known to be."""
@@ -84,18 +108,19 @@ class Resolver:
     def _places(self, names: Sequence[str]) -> tuple[list[tuple[UvIndex, Place]], list[Source]]:
         """Ask every index that matters, at once, and say which serves what; raise `NetworkError` for dead ones."""
         request, settings = self.request, self.job.settings
-        usual = usual_projects(request, names)
+        # Some that the request wants of a place, and pip, which every mirror of packages has.
+        usual = (*sorted({package_name(text) for text in request.requirements} - {*names, "pip"})[:2], "pip")
         places = (default_place(settings), *extra_places(settings))
         questions = [(place, project) for place in places for project in usual]
         bound = bound_questions(sorted(index_of(request)), request, self.job.indexes, settings)
         answers = self.job.asked.ask([*questions, *bound], settings, PROBE)
         mine = [answers[number * len(usual) : (number + 1) * len(usual)] for number in range(len(places))]
         sources, lost, absent = self._bound(names, answers[len(questions) :])
-        dead = [*(f"not reached: {text}" for answer in mine for text in unreached(answer)), *lost]
+        dead = [*(f"not reached: {text}" for answer in mine if (text := _unreached(answer))), *lost]
         if dead:
             pip = any(not answer.reached for answers in mine for answer in answers)
             raise NetworkError("\n  ".join(dead), where=self.job.where, hint=HINT if pip else "")
-        check_main(mine[0], request.exclude_newer)
+        _check_main(mine[0], request.exclude_newer)
         if absent:
             raise absent[0]
         shared = [(_shared(number, place, mine[number]), place) for number, place in enumerate(places)]
@@ -105,7 +130,7 @@ class Resolver:
         self, names: Sequence[str], answers: Sequence[Answer]
     ) -> tuple[list[Source], list[str], list[NoFileError]]:
         """Where each bound package comes from; what was not reached, and what is not there: all of it at once."""
-        binder = Binder(self.request, answers, self.uv.folder / "releases", self.job.settings, self.job.cache)
+        binder = Binder(self.request, answers, self.uv.folder / "releases", self.job.cache)
         sources: list[Source] = []
         lost: list[str] = []
         absent: list[NoFileError] = []
@@ -133,53 +158,108 @@ class Resolver:
             raise NetworkError("the indexes changed while they were read", where=self.job.where, hint="lock again")
         return [*packages]
 
+    def _locked(self, sources: Mapping[str, Source]) -> Iterator[LockedPackage]:
+        """Give the package of the lock for each that uv chose: the one file that will be installed, and who asked.
+
+        Sources that come from git are no packages of the lock.
+        """
+        from_git = {source.name for source in self.request.sources if not source.file}
+        released = released_files(self.job)
+        direct = direct_names(self.request)
+        session = HostSession(self.job.settings)
+        for package in self._files():
+            if package.name in from_git:
+                continue
+            asked = self.via[package.name][1]
+            via = asked if package.name in direct else tuple(name for name in asked if name != PROFILE_VIA)
+            source = None if package.name in released else sources.get(package.name)
+            index = source.index if source else DEFAULT_INDEX
+            if source and source.place is None:
+                yield LockedPackage(package.name, package.version, "", "", 0, index, via)
+                continue
+            file = released.get(package.name) or _chosen_file(package, self.job)
+            if not file.sha256:
+                raise NetworkError(
+                    f"{file.file}: its index gives no sha256, so it cannot be locked", where=self.job.where
+                )
+            size = file.size or remote_size(file.url, session, self.job.settings.timeout)
+            yield LockedPackage(package.name, package.version, file.file, file.sha256, size, index, via)
+
+
+def _chosen_file(package: Resolved, job: Job) -> ResolvedFile:
+    """The one file that will be installed: the best wheel for the target, the sdist only when none fits."""
+    wheels = {wheel.file: wheel for wheel in package.wheels}
+    best = best_wheel(wheels, job.request.python, job.request.arch)
+    file = wheels[best] if best else package.sdist
+    if file is None:
+        raise FindingsError(
+            f"{package.name} {package.version}: no wheel for {uv_platform(job.request.arch)}, and no sdist",
+            where=job.where,
+            hint=f"it has {', '.join(sorted(wheels)[:6])}",
+        )
+    return file
+
+
+def _unreached(answers: Sequence[Answer]) -> str:
+    """Return what came of asking a place that did not answer; "" for one that did."""
+    return next((str(answer) for answer in answers if not answer.reached), "")
+
+
+def _check_main(answers: Sequence[Answer], exclude_newer: str) -> None:
+    """Raise `NetworkError` when the main index, which was reached, cannot be locked from."""
+    place = answers[0].place
+    if not any(answer.state is State.OK for answer in answers):
+        asked = ", ".join(answer.project for answer in answers)
+        raise NetworkError(f"{answers[-1]}: it has none of {asked}, so it is no index of Python packages", hint=HINT)
+    if not any(answer.dated for answer in answers):
+        raise NetworkError(
+            f"{place} gives no upload times, so the date bound {exclude_newer} would hide all that it has",
+            hint="name another mirror as pip's index-url for locking; building from a lock works with this one",
+        )
+
+
+def remote_size(url: str, session: requests.Session, timeout: float) -> int:
+    """Return the bytes of a file whose index gives no size. Raises `NetworkError` when nothing does."""
+    try:
+        if url.startswith("file:"):
+            return url_path(url).stat().st_size
+        response = session.head(url, timeout=timeout, allow_redirects=True, headers={"Accept-Encoding": "identity"})
+        response.raise_for_status()
+        return int(response.headers["Content-Length"])
+    except (OSError, KeyError, ValueError) as error:  # requests' own are OSErrors
+        reason = str(error) if isinstance(error, CertificateError) else type(error).__name__
+        raise NetworkError(f"{shown(url)}: its size is not known ({reason})") from error
+
 
 def _shared(number: int, place: Place, answers: Sequence[Answer]) -> UvIndex:
     """The host's place as uv's index; the first one is the main index."""
     # A plain HTML index or folder has no times; of an index that lacks the usual projects one cannot tell.
     dated = any(answer.dated for answer in answers)
     # Plain http is a server of one's own: near, and written to at any time.
-    kept = place.url.startswith("https:") and not place.links and not any(answer.ages for answer in answers)
+    kept = place.url.startswith("https:") and not place.links
     name = f"extra-{number}" if number else DEFAULT_INDEX
     return UvIndex(name, without_credentials(place.url), place.links, dated=dated, kept=kept)
 
 
-def resolve(  # noqa: PLR0913 - what a resolution depends on
-    request: LockRequest,
-    indexes: Mapping[str, Index],
-    settings: PipSettings,
-    *,
-    env: Mapping[str, str],
-    cache: Path,
-    log: Path,
-    deny: Sequence[str] = (),
-    asked: Asked | None = None,
-    catalog: Catalog | None = None,
-    recipe: Recipe | None = None,
-) -> Lock:
-    """Return the lock that answers `request`; the same request on the same indexes gives the same lock.
+def resolve(job: Job, log: Path, explain: Explain, deny: Sequence[str] = ()) -> Lock:
+    """Return the lock that answers `job.request`; the same request on the same indexes gives the same lock.
 
-    `indexes` is the catalog's name → index, `env` the process's environment, `cache` Cannery's cache folder, `log` the
-    file that gets uv's whole output, `deny` are globs of packages that must not come in (`nvidia-*`). `asked` may be
-    shared by the locks of one run: what indexes have said is not asked again. `catalog` and `recipe` (what the request
-    was made from) are looked at only when no set works: sets near it are tried then.
+    `log` is the file for uv's whole output. `explain` makes the error that a user sees of one that a resolution ends
+    with; what it is given last resolves another request within so many seconds. `deny` are globs of packages that must
+    not come in (`nvidia-*`).
 
     Raises `FindingsError` when no set of versions works or a denied package comes in (naming who asked), `NetworkError`
     naming every index that fails, `UsageError` for an index that the catalog does not have, what `UvRun.must` raises.
     An index that is bound and not reached makes its packages incomplete instead; the lock says so.
     """
-    cache = cache.absolute()
-    cache.mkdir(parents=True, exist_ok=True)
-    job = Job(request, indexes, settings, env, cache, asked or Asked())
-    with tempfile.TemporaryDirectory(prefix="resolve-", dir=cache) as name:
+    job.cache.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=RESOLVING, dir=job.cache) as name:
         resolver = Resolver(job, Path(name))
         output = resolver.uv.log
         try:
             lock = resolver.resolve()
         except (UnsolvedError, NoFileError) as error:
-            found = explained(
-                error, job, Known(catalog, recipe), lambda *asks: _attempt(job, Path(name), output, *asks)
-            )
+            found = explain(error, job, lambda *asks: _attempt(job, Path(name), output, *asks))
             _add_log(found, log, output)
             raise found from error
         except CanneryError as error:
@@ -187,7 +267,7 @@ def resolve(  # noqa: PLR0913 - what a resolution depends on
             raise
         finally:
             if output:
-                write_atomic(log, settings.redact("\n".join(output)) + "\n")
+                write_atomic(log, job.settings.redact("\n".join(output)) + "\n")
     _check_denied(lock, deny, job.where)
     return lock
 
@@ -197,7 +277,7 @@ def _attempt(
 ) -> Mapping[str, str] | None:
     """Return name → version of what uv chooses for another request in `longest` seconds; None where nothing works.
 
-    Raises `NetworkError` when it cannot be told.
+    Raises `NetworkError` when an index or this host fails.
     """
     with tempfile.TemporaryDirectory(prefix="try-", dir=folder) as name:
         resolver = Resolver(replace(job, request=request), Path(name), longest)

@@ -7,27 +7,34 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cannery.catalog.io.read import load_catalog
 from cannery.compat.findings import Finding
-from cannery.errors import FindingsError, UsageError
+from cannery.errors import CanneryError, FindingsError, UsageError
 from cannery.lock.check import contradictions, is_for, lock_problems
-from cannery.lock.io.leftovers import remove_stale
 from cannery.lock.request import TOOLS_PROFILE, lock_request, tools_request
 from cannery.lock.text import REMAKE, format_lock, parse_lock
 from cannery.recipe.recipe import with_arch
 from cannery.recipe.select import select
-from cannery.util.io.files import write_atomic
+from cannery.util.io.files import shown_path, write_atomic
 from cannery.util.io.write_errors import is_of_files, unwritable
+from cannery.util.io.write_set import checkout_held, write_together
 from cannery.vocab import Severity
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from cannery.catalog.catalog import Catalog
-    from cannery.context import Context
+    from cannery.lock.io.bound import NoFileError
     from cannery.lock.io.indexes import Asked
+    from cannery.lock.io.resolve import Attempt
+    from cannery.lock.io.uv import Job, UnsolvedError
     from cannery.lock.lock import Lock, LockRequest
     from cannery.recipe.recipe import Options, Recipe
+    from cannery.util.io.pip_settings import PipSettings
     from cannery.vocab import Arch
+
+    # Makes the error that a user sees: of what failed, its job, the catalog, the recipe, and a way to try other sets.
+    Explain = Callable[[UnsolvedError | NoFileError, Job, Catalog, Recipe | None, Attempt], CanneryError]
 
 # The code of the finding that a lock is missing or not to be used.
 LOCK = "lock"
@@ -36,26 +43,47 @@ SHOWN = 3
 
 
 @dataclass(frozen=True)
+class LockStore:
+    """Where lock files are, and what making one depends on.
+
+    `root` is the checkout, `cache` Cannery's cache folder, `arch` that of this host, `env` the process's environment.
+    `say` prints a line for the user, `settings` returns the host's pip settings, `explain` explains a failed lock.
+    """
+
+    root: Path
+    cache: Path
+    arch: Arch
+    env: Mapping[str, str]
+    say: Callable[[str], None]
+    settings: Callable[[], PipSettings]
+    explain: Explain
+
+    def shown(self, path: Path) -> Path:
+        """Return how a path is printed: relative to the checkout when it is in it."""
+        return shown_path(path, self.root)
+
+
+@dataclass(frozen=True)
 class LockSet:
-    """The locks of a recipe that are there and can be used, the build tools', and an error for each that cannot."""
+    """The locks of a recipe that can be used, the build tools' lock, and an error for each that cannot be used."""
 
     locks: Mapping[Arch, Lock]
     tools: Lock | None
     findings: tuple[Finding, ...]
 
 
-def lock_path(context: Context, request: LockRequest, *, standard: bool = True) -> Path:
-    """Return where the lock of `request` stands: committed, or by digest in the cache for an ad-hoc set."""
+def lock_path(store: LockStore, request: LockRequest, *, standard: bool = True) -> Path:
+    """Return where the lock of `request` is: committed, or by digest in the cache for an ad-hoc set."""
     if not standard:
-        return context.cache / "locks" / f"{request.profile}-{request.digest[:16]}-{request.arch}.txt"
-    return context.root / "images/locks" / request.profile / f"py{request.python}-{request.arch}.txt"
+        return store.cache / "locks" / f"{request.profile}-{request.digest[:16]}-{request.arch}.txt"
+    return store.root / "images/locks" / request.profile / f"py{request.python}-{request.arch}.txt"
 
 
-def read_lock(context: Context, path: Path) -> Lock | None:
+def read_lock(store: LockStore, path: Path) -> Lock | None:
     """Return the lock at `path`, or None when there is none. Raises `UsageError` for a file that is no lock."""
     if not path.is_file():
         return None
-    name = _shown(context, path)
+    name = _shown(store, path)
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
@@ -63,37 +91,20 @@ def read_lock(context: Context, path: Path) -> Lock | None:
     return parse_lock(text, name)
 
 
-def present_lock(context: Context, path: Path) -> Lock | None:
+def present_lock(store: LockStore, path: Path) -> Lock | None:
     """Return the lock at `path`, stale or not; None when there is none, or when the file is no lock."""
     try:
-        return read_lock(context, path)
+        return read_lock(store, path)
     except UsageError:
         return None
 
 
-def _shown(context: Context, path: Path) -> str:
-    return str(path.relative_to(context.root)) if path.is_relative_to(context.root) else path.name
-
-
-def make_lock(  # noqa: PLR0913 - those of `resolve_lock`, and where to write
-    context: Context,
-    catalog: Catalog,
-    request: LockRequest,
-    path: Path,
-    *,
-    recipe: Recipe | None = None,
-    asked: Asked | None = None,
-) -> tuple[Lock, bool]:
-    """Resolve `request` and write its lock to `path` in the cache; return it and whether the file changed.
-
-    Raises as `resolve_lock` does.
-    """
-    lock = resolve_lock(context, catalog, request, recipe=recipe, asked=asked)
-    return lock, keep_lock(path, lock)
+def _shown(store: LockStore, path: Path) -> str:
+    return str(store.shown(path)) if path.is_relative_to(store.root) else path.name
 
 
 def keep_lock(path: Path, lock: Lock) -> bool:
-    """Write a lock into the cache, where its name says what it answers; return whether the file changed.
+    """Write a lock into the cache, where its name is made from its request; return whether the file changed.
 
     Raises `UnableError` when it cannot be written.
     """
@@ -103,8 +114,31 @@ def keep_lock(path: Path, lock: Lock) -> bool:
         raise unwritable(error, path) from error
 
 
+def write_lock(store: LockStore, path: Path, lock: Lock, ask: Callable[[Catalog], LockRequest]) -> bool:
+    """Write `lock` to `path` in the checkout; return whether the file changed.
+
+    `ask` makes the request from a catalog. images/ is read once more for that, while no other run writes: raises
+    `FindingsError` when the lock does not answer any more, `UnableError` when the file cannot be written.
+    """
+    with checkout_held(store.root, store.say):
+        try:
+            catalog = load_catalog(store.root / "images")
+            is_current = not lock_problems(lock, ask(catalog), catalog.indexes)
+        except CanneryError:  # removed, or half an edit, which the next run names
+            is_current = False
+        if not is_current:
+            what = "not written: the profile, its components or its base have changed"
+            raise changed(str(store.shown(path)), what)
+        return write_together(store.root, store.say, [(path, format_lock(lock))])
+
+
+def changed(where: str, what: str) -> FindingsError:
+    """Return the error to raise when a file was edited, or written by another run, during this run."""
+    return FindingsError(f"{what} while the set was resolved", where=where, hint="run the same command again")
+
+
 def resolve_lock(  # noqa: PLR0913 - what a resolution depends on, and what it is for
-    context: Context,
+    store: LockStore,
     catalog: Catalog,
     request: LockRequest,
     command: str = "lock",
@@ -112,43 +146,34 @@ def resolve_lock(  # noqa: PLR0913 - what a resolution depends on, and what it i
     recipe: Recipe | None = None,
     asked: Asked | None = None,
 ) -> Lock:
-    """Resolve `request`, write nothing but the resolver's output to a log named after `command`.
+    """Resolve `request`; write nothing but the resolver's output to a log named after `command`.
 
     `recipe` is what the request was made from, for sets near it when it cannot be met; `asked` may be shared by the
     locks of one run, so that no index is asked twice.
-    Raises what `cannery.lock.io.resolve` raises, `FindingsError` for an answer that is none to `request`, `UnableError`
-    when the cache cannot be written.
+    Raises what `cannery.lock.io.resolve` raises, `FindingsError` for an answer that does not answer `request`,
+    `UnableError` when the cache cannot be written.
     """
     place = f"profile {request.profile}, Python {request.python}, {request.arch}"
     if wrong := contradictions(request):
-        hint = "take it out of components or of excludes"
+        hint = "remove it from components or from excludes"
         raise FindingsError("; ".join(wrong), where=place, hint=hint)
-    from cannery.lock.io.resolve import resolve  # noqa: PLC0415 - brings network libraries that a current lock spares
+    from cannery.lock.io import indexes, resolve, uv  # noqa: PLC0415 - network libraries, which a current lock spares
 
-    log = context.cache / "log" / f"{command}-{request.profile}-py{request.python}-{request.arch}.log"
-    deny = tuple(d.pattern for d in catalog.compatibility.deny)
+    log = store.cache / "log" / f"{command}-{request.profile}-py{request.python}-{request.arch}.log"
+    cache, deny = store.cache.absolute(), tuple(d.pattern for d in catalog.compatibility.deny)
+    job = uv.Job(request, catalog.indexes, store.settings(), store.env, cache, asked or indexes.Asked())
     try:
-        remove_stale(context.cache, time.time())
-        lock = resolve(
-            request,
-            catalog.indexes,
-            context.pip,
-            env=context.env,
-            cache=context.cache,
-            log=log,
-            deny=deny,
-            asked=asked,
-            catalog=catalog,
-            recipe=recipe,
+        uv.remove_stale(cache, time.time())
+        lock = resolve.resolve(
+            job, log, lambda error, job, try_: store.explain(error, job, catalog, recipe, try_), deny
         )
     except OSError as error:
-        path = Path(error.filename) if isinstance(error.filename, str) else context.cache
-        is_cache = path.is_relative_to(context.cache) or context.cache.is_relative_to(path)
+        path = Path(error.filename) if isinstance(error.filename, str) else store.cache
+        is_cache = path.is_relative_to(store.cache) or store.cache.is_relative_to(path)
         if not is_cache or not is_of_files(error):
             raise
         raise unwritable(error, path) from error
-    problems = lock_problems(lock, request, catalog.indexes)
-    if problems:
+    if problems := lock_problems(lock, request, catalog.indexes):
         raise FindingsError(
             f"the resolver's answer is not what was asked: {_first(problems)}",
             where=place,
@@ -162,61 +187,59 @@ def _first(problems: Sequence[str]) -> str:
     return "; ".join(problems[:SHOWN]) + more
 
 
-def bind(context: Context, catalog: Catalog, name: str, options: Options) -> Recipe:
+def bind(store: LockStore, catalog: Catalog, name: str, options: Options) -> Recipe:
     """Select the recipe; ad-hoc pins may name any package that the profile's committed locks hold."""
     if not options.pins:
-        return select(catalog, name, options, context.arch)
-    plain = select(catalog, name, replace(options, pins=()), context.arch)
-    lock = read_lock(context, lock_path(context, lock_request(plain)))
-    return select(catalog, name, options, context.arch, [p.name for p in lock.packages] if lock else [])
+        return select(catalog, name, options, store.arch)
+    plain = select(catalog, name, replace(options, pins=()), store.arch)
+    lock = read_lock(store, lock_path(store, lock_request(plain)))
+    return select(catalog, name, options, store.arch, [p.name for p in lock.packages] if lock else [])
 
 
-def _committed(context: Context, catalog: Catalog, request: LockRequest, hint: str) -> Lock:
-    """Return the committed lock of `request`; raise `FindingsError` when it is missing or no answer to it."""
-    path = lock_path(context, request)
-    lock = read_lock(context, path)
+def _committed(store: LockStore, catalog: Catalog, request: LockRequest, hint: str) -> Lock:
+    """Return the committed lock of `request`; raise `FindingsError` when it is missing or does not answer."""
+    path = lock_path(store, request)
+    lock = read_lock(store, path)
     if lock is None:
         whose = "of the build tools " if request.profile == TOOLS_PROFILE else ""
-        raise FindingsError(f"the lock {whose}is missing", where=_shown(context, path), hint=hint)
+        raise FindingsError(f"the lock {whose}is missing", where=_shown(store, path), hint=hint)
     problems = lock_problems(lock, request, catalog.indexes)
     if problems:
         is_stale = lock.inputs != request.digest and is_for(lock, request)
         state = "is stale" if is_stale else "was copied, merged or edited by hand"
-        raise FindingsError(f"the lock {state}: {_first(problems)}", where=_shown(context, path), hint=hint)
+        raise FindingsError(f"the lock {state}: {_first(problems)}", where=_shown(store, path), hint=hint)
     return lock
 
 
-def _remembered(context: Context, catalog: Catalog, request: LockRequest, path: Path) -> Lock | None:
-    """Return the lock of an ad-hoc set when it still answers; one that does not is made again, nobody keeps it."""
-    lock = present_lock(context, path)
-    return lock if lock is not None and not lock_problems(lock, request, catalog.indexes) else None
-
-
-def current_lock(context: Context, catalog: Catalog, recipe: Recipe, arch: Arch) -> Lock:
+def current_lock(store: LockStore, catalog: Catalog, recipe: Recipe, arch: Arch) -> Lock:
     """Return the lock of `recipe` for `arch`: the committed one, or one resolved now for an ad-hoc set.
 
-    Raises `FindingsError` when the committed lock is missing, was made from other inputs or holds what was not asked.
+    Raises `FindingsError` when the committed lock is missing, was made from other inputs or holds what was not asked,
+    and what `resolve_lock` raises.
     """
-    request = lock_request(with_arch(recipe, arch))
+    recipe = with_arch(recipe, arch)
+    request = lock_request(recipe)
     if recipe.is_standard:
-        return _committed(context, catalog, request, f"make lock PROFILE={recipe.name}{_python_option(recipe)}")
-    path = lock_path(context, request, standard=False)
-    # Another CANN may want just what the profile's own does.
-    for place in (lock_path(context, request), path):
-        lock = _remembered(context, catalog, request, place)
-        if lock is not None:
+        return _committed(store, catalog, request, f"make lock PROFILE={recipe.name}{_python_option(recipe)}")
+    path = lock_path(store, request, standard=False)
+    # Another CANN may want just what the profile's own does. A lock in the cache that does not answer is made again.
+    for place in (lock_path(store, request), path):
+        lock = present_lock(store, place)
+        if lock is not None and not lock_problems(lock, request, catalog.indexes):
             return lock
-    context.say(f"resolving {recipe.name} for {arch} with {recipe.changes or f'CANN {recipe.target.cann}'} …")
-    return make_lock(context, catalog, request, path, recipe=with_arch(recipe, arch))[0]
+    store.say(f"resolving {recipe.name} for {arch} with {recipe.changes or f'CANN {recipe.target.cann}'} …")
+    lock = resolve_lock(store, catalog, request, recipe=recipe)
+    keep_lock(path, lock)
+    return lock
 
 
 def _python_option(recipe: Recipe) -> str:
-    """Return what a command that makes locks has to say beside the profile: a Python that is not the profile's."""
+    """Return the option for a Python that is not the profile's, for a command that makes locks."""
     target, own = recipe.target, recipe.profile.target
     return "" if target.python in (own.python, *own.pythons) else f" PYTHON={target.python}"
 
 
-def read_locks(context: Context, catalog: Catalog, recipe: Recipe) -> LockSet:
+def read_locks(store: LockStore, catalog: Catalog, recipe: Recipe) -> LockSet:
     """Read every lock that a plan of `recipe` needs: those of its arches, and the build tools' for this host.
 
     Of an ad-hoc set only the target's own lock is made here: others would be resolved for nothing but a check. Raises
@@ -227,13 +250,13 @@ def read_locks(context: Context, catalog: Catalog, recipe: Recipe) -> LockSet:
     found: list[Finding] = []
     for arch in _arches(recipe) if recipe.is_standard else (recipe.target.arch,):
         try:
-            locks[arch] = current_lock(context, catalog, recipe, arch)
+            locks[arch] = current_lock(store, catalog, recipe, arch)
         except FindingsError as error:
             found.append(_finding(error))
     try:
         option = _python_option(recipe)
         hint = f"make lock PROFILE={recipe.name}{option}" if option else "make lock"
-        tools = tools_lock(context, catalog, recipe.target.python, hint)
+        tools = tools_lock(store, catalog, recipe.target.python, hint)
     except FindingsError as error:
         found.append(_finding(error))
     return LockSet(locks, tools, tuple(found))
@@ -244,15 +267,15 @@ def _finding(error: FindingsError) -> Finding:
     return Finding(Severity.ERROR, LOCK, what, fix=error.hint)
 
 
-def all_locks(context: Context, catalog: Catalog, recipe: Recipe, known: Mapping[Arch, Lock]) -> dict[Arch, Lock]:
+def all_locks(store: LockStore, catalog: Catalog, recipe: Recipe, known: Mapping[Arch, Lock]) -> dict[Arch, Lock]:
     """Return the locks of every arch of the profile, and of the recipe's own: `known`, else as `current_lock`."""
-    return {arch: known.get(arch) or current_lock(context, catalog, recipe, arch) for arch in _arches(recipe)}
+    return {arch: known.get(arch) or current_lock(store, catalog, recipe, arch) for arch in _arches(recipe)}
 
 
 def _arches(recipe: Recipe) -> tuple[Arch, ...]:
     return tuple(dict.fromkeys([recipe.target.arch, *recipe.profile.target.arch]))
 
 
-def tools_lock(context: Context, catalog: Catalog, python: str, hint: str = "make lock") -> Lock:
+def tools_lock(store: LockStore, catalog: Catalog, python: str, hint: str = "make lock") -> Lock:
     """Return the lock of the build tools for this host's arch. Raises as `current_lock` does."""
-    return _committed(context, catalog, tools_request(catalog, python, context.arch), hint)
+    return _committed(store, catalog, tools_request(catalog, python, store.arch), hint)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -32,6 +33,10 @@ if TYPE_CHECKING:
     from cannery.util.io.pip_settings import PipSettings
     from cannery.util.io.process import Result
 
+# Folders of resolutions in the cache. One that ends, or is interrupted, removes its own; one that is killed cannot.
+RESOLVING = "resolve-"
+# Seconds after which such a folder is left over: a resolution takes minutes at most.
+STALE = 86400.0
 # A resolution takes seconds; one that takes this long (seconds) hangs.
 LONGEST = 600.0
 # Seconds in which every index has answered, or counts as not reached: with Python's and pip's start, five in all.
@@ -40,9 +45,10 @@ PROBE = 4.0
 
 @dataclass(frozen=True)
 class Job:
-    """What a resolution depends on: the request, the catalog's indexes, and the host.
+    """What a resolution depends on: the request, the catalog's indexes by name, and the host.
 
-    `cache` is Cannery's cache folder, `asked` what indexes have said in this run.
+    `env` is the environment of the process, `cache` Cannery's cache folder. `asked` may be shared by the locks of one
+    run: what indexes have answered is not asked again.
     """
 
     request: LockRequest
@@ -176,3 +182,14 @@ class UvRun:
         texts = (shlex.join(args), *((self.folder / name).read_text() for name in ("pyproject.toml", "uv.toml")))
         self.log += [*texts, done.stdout, done.stderr, f"status {done.returncode}"]
         return done
+
+
+def remove_stale(cache: Path, now: float) -> None:
+    """Remove what killed resolutions left in the cache more than a day before `now`, as far as it can be removed."""
+    for folder in cache.glob(f"{RESOLVING}*"):
+        try:
+            is_old = now - folder.lstat().st_mtime > STALE
+        except FileNotFoundError:  # another thread's or run's, which has just ended
+            continue
+        if is_old:
+            shutil.rmtree(folder, ignore_errors=True)

@@ -1,24 +1,24 @@
-"""The wheelhouse: every file of a lock, on the host, stored by hash: `<cache>/wheels/<sha[:2]>/<sha>/<file name>`.
+"""Download the files of a lock into the wheel store (`cannery.lock.io.wheels`).
 
-A file gets that name only after its size and sha256 were checked, so a file of the right size there is used as it is
-and nothing is asked of any network. Two runs may share a store: each file is fetched under a lock of its own.
+Two runs may share a store: each file is downloaded under a lock of its own.
 """
 
 from __future__ import annotations
 
 import threading
+from collections import deque
+from concurrent.futures import as_completed
 from dataclasses import dataclass
-from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Protocol
 
-from filelock import FileLock, Timeout
-
 from cannery.errors import FindingsError, NetworkError
-from cannery.lock.io.download import SILENCE, StoppedError, Transfer, Troubles, Wanted, download_first
+from cannery.lock.io.download import Transfer, Troubles, Wanted, download_first
 from cannery.lock.io.indexes import ask
 from cannery.lock.io.places import bound_places, default_place, extra_places
-from cannery.lock.io.wheel_store import is_there, store_path
+from cannery.lock.io.wheels import is_there, store_path
 from cannery.util.io.http import HostSession
+from cannery.util.io.locks import held
+from cannery.util.io.parallel import begin
 from cannery.util.io.write_errors import unwritable
 from cannery.vocab import DEFAULT_INDEX
 
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 WORKERS = 8
 # Seconds that a page of an index may take.
 PAGE = 20.0
-# Seconds between two looks at whether the run was stopped, while another run holds a file's lock.
-LOOK = 0.2
 
 
 class Progress(Protocol):
@@ -57,21 +55,10 @@ class _Fetcher:
     def fetch(self, package: LockedPackage, progress: Progress) -> None:
         """Bring one file into the store, under the lock of its hash."""
         wanted = Wanted(store_path(package, self.cache), package.sha256, package.size)
-        locks = self.cache / "wheels" / ".locks"
-        locks.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(locks / f"{package.sha256}.lock")
-        while True:
-            try:
-                lock.acquire(timeout=LOOK)
-                break
-            except Timeout:
-                if self.transfer.stop.is_set():
-                    raise StoppedError from None
-        try:
+        path = self.cache / "wheels" / ".locks" / f"{package.sha256}.lock"
+        with held(path, lambda: None, self.transfer.stop):
             if not is_there(package, self.cache):
                 self._fetch_locked(package, wanted, progress)
-        finally:
-            lock.release()
 
     def _fetch_locked(self, package: LockedPackage, wanted: Wanted, progress: Progress) -> None:
         troubles = Troubles()
@@ -123,74 +110,54 @@ class _Fetcher:
         return (*local, *(place for place in (*mine, *extras) if place.folder is None))
 
 
-def fetch(  # noqa: PLR0913 - what a fetch depends on
+def fetch(
     packages: Sequence[LockedPackage],
     indexes: Mapping[str, Index],
     settings: PipSettings,
     cache: Path,
     progress: Progress,
-    *,
-    workers: int = WORKERS,
-    silence: float = SILENCE,
 ) -> dict[str, Path]:
-    """Return name → file of every package, after fetching those that are not in the store.
-
-    `workers` files are fetched at once; a server may be silent for `silence` seconds.
+    """Return {name: file} of every package, after downloading those that are not in the store, the largest first.
 
     Raises `FindingsError` for an incomplete package or a file with another hash than the lock's, `NetworkError` when no
-    index has a file any more or none answers, `UnableError` when the store cannot be written; the message names
-    package, file and every place that was asked. Interrupted, it leaves `.part` files, which the next run goes on with.
+    index has a file any more or none answers, `UnableError` when the store cannot be written; the message names the
+    package, the file and every place that was asked. An interrupted run leaves `.part` files, which the next one
+    resumes.
     """
     incomplete = [f"{p.name} {p.version} (index {p.index})" for p in packages if not p.complete]
     if incomplete:
         raise FindingsError(
             f"the lock is incomplete: {', '.join(incomplete)}", hint="run `build.py lock` where that index is reached"
         )
-    todo = sorted((p for p in packages if not is_there(p, cache)), key=lambda p: -p.size)
+    todo = deque(sorted((p for p in packages if not is_there(p, cache)), key=lambda p: -p.size))
     if todo:
-        transfer = Transfer(HostSession(settings), threading.Event(), silence)
-        _Crew(_Fetcher(indexes, settings, cache, transfer), todo, progress).run(min(workers, len(todo)))
+        transfer = Transfer(HostSession(settings), threading.Event())
+        _fetch_all(_Fetcher(indexes, settings, cache, transfer), todo, progress)
     return {package.name: store_path(package, cache) for package in packages}
 
 
-class _Crew:
-    """Threads that fetch all of `todo`, the largest first; the first error or an interrupt stops the rest."""
+def _fetch_all(fetcher: _Fetcher, todo: deque[LockedPackage], progress: Progress) -> None:
+    """Download all of `todo` in a few threads; the first error, or an interrupt, stops the rest."""
+    one_at_a_time = threading.Lock()
 
-    def __init__(self, fetcher: _Fetcher, todo: Sequence[LockedPackage], progress: Progress) -> None:
-        self.fetcher = fetcher
-        self.progress = progress
-        self.one_at_a_time = threading.Lock()
-        self.ended: SimpleQueue[BaseException | None] = SimpleQueue()
-        self.queue: SimpleQueue[LockedPackage] = SimpleQueue()
-        for package in todo:
-            self.queue.put(package)
+    def show(package: LockedPackage, received: int, size: int) -> None:
+        with one_at_a_time:
+            progress(package, received, size)
 
-    def run(self, workers: int) -> None:
-        """Work until the queue is empty; raise the first error."""
-        # Daemons, since a read that waits for a silent server cannot be ended, and must not hold up Ctrl-C.
-        for _ in range(workers):
-            threading.Thread(target=self._work, daemon=True).start()
-        try:
-            for _ in range(workers):
-                error = self.ended.get()
-                if error is not None:
-                    raise error
-        except OSError as error:
-            raise unwritable(error, error.filename or self.fetcher.cache / "wheels") from error
-        finally:
-            self.fetcher.transfer.stop.set()
+    def work() -> None:
+        while todo and not fetcher.transfer.stop.is_set():
+            try:
+                package = todo.popleft()
+            except IndexError:  # another thread took the last one
+                return
+            fetcher.fetch(package, show)
 
-    def _show(self, package: LockedPackage, received: int, size: int) -> None:
-        with self.one_at_a_time:
-            self.progress(package, received, size)
-
-    def _work(self) -> None:
-        try:
-            while not self.fetcher.transfer.stop.is_set():
-                self.fetcher.fetch(self.queue.get_nowait(), self._show)
-        except (Empty, StoppedError):
-            self.ended.put(None)
-        except BaseException as error:  # noqa: BLE001 - handed to the main thread, which raises it
-            self.ended.put(error)
-        else:
-            self.ended.put(None)
+    # An interrupt must not wait for a read from a silent server, so the threads are not an executor's.
+    threads = [begin(work) for _ in range(min(WORKERS, len(todo)))]
+    try:
+        for thread in as_completed(threads):
+            thread.result()
+    except OSError as error:
+        raise unwritable(error, error.filename or fetcher.cache / "wheels") from error
+    finally:
+        fetcher.transfer.stop.set()

@@ -1,38 +1,87 @@
-"""The files of locked packages, downloaded where the wheelhouse lacks them."""
+"""The wheel store: every file of a lock on this host, by hash: `<cache>/wheels/<sha[:2]>/<sha>/<file name>`.
+
+A file gets that name only after its size and sha256 were checked, so a file of the right size is used as it is, without
+the network. The libraries for downloads are imported only where a file is missing.
+"""
 
 from __future__ import annotations
 
 import time
 from typing import TYPE_CHECKING
 
-from cannery.lock.io.wheel_store import is_there, missing_bytes, store_path
+from cannery.util.io.files import sha256_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from cannery.catalog.catalog import Catalog
-    from cannery.context import Context
+    from cannery.catalog.catalog import Index
     from cannery.lock.lock import LockedPackage
+    from cannery.util.io.downloads import Downloads
+
+
+def store_path(package: LockedPackage, cache: Path) -> Path:
+    """Return where the file of `package` is once it has been downloaded."""
+    return cache / "wheels" / package.sha256[:2] / package.sha256 / package.file
+
+
+def is_there(package: LockedPackage, cache: Path) -> bool:
+    """Whether the file is in the store. It got there by its hash, so only its size is looked at."""
+    try:
+        return package.complete and store_path(package, cache).stat().st_size == package.size
+    except OSError:
+        return False
+
+
+def missing_bytes(packages: Sequence[LockedPackage], cache: Path) -> int:
+    """Return how many bytes of `packages` are not in the store yet."""
+    return sum(package.size for package in packages if not is_there(package, cache))
+
+
+def damaged(packages: Sequence[LockedPackage], cache: Path) -> tuple[LockedPackage, ...]:
+    """Hash the files of `packages` that are in the store, remove those that are not the lock's, and return them.
+
+    For after a failed build: `is_there` trusts a file of the right size, and a disk can change one. The next run
+    fetches what was removed; its hard link in a rendered folder is replaced when that folder is written again. Every
+    byte is read: seconds for each GB. A file that cannot be read counts as damaged; one that cannot be removed raises
+    `OSError`.
+    """
+    return tuple(p for p in packages if p.complete and drop_damaged(store_path(p, cache), p.sha256))
+
+
+def drop_damaged(path: Path, sha256: str) -> bool:
+    """Remove a stored file that has not its hash, or cannot be read; return whether there was one."""
+    if not path.exists() or _is_whole(path, sha256):
+        return False
+    path.unlink(missing_ok=True)
+    return True
+
+
+def _is_whole(path: Path, sha256: str) -> bool:
+    try:
+        return sha256_file(path) == sha256
+    except OSError:
+        return False
 
 
 def fetch_wheels(
-    context: Context,
-    catalog: Catalog,
-    packages: Sequence[LockedPackage],
-    what: str = "wheels",
+    downloads: Downloads, indexes: Mapping[str, Index], packages: Sequence[LockedPackage], what: str = "wheels"
 ) -> Mapping[str, Path]:
-    """Return {name: file} of locked packages, downloaded where the wheelhouse lacks them."""
-    if all(is_there(package, context.cache) for package in packages):
-        return {package.name: store_path(package, context.cache) for package in packages}
-    from cannery.lock.io.wheelhouse import fetch  # noqa: PLC0415 - brings network libraries
+    """Return {name: file} of locked packages; files that are not in the store are downloaded.
 
-    progress = Download(context.say, missing_bytes(packages, context.cache), what)
-    return fetch(packages, catalog.indexes, context.pip, context.cache, progress)
+    `indexes` are the catalog's; `what` names the files in progress lines. Raises as `cannery.lock.io.wheelhouse.fetch`.
+    """
+    cache = downloads.cache
+    if all(is_there(package, cache) for package in packages):
+        return {package.name: store_path(package, cache) for package in packages}
+    from cannery.lock.io.wheelhouse import fetch  # noqa: PLC0415 - imports network libraries
+
+    progress = Download(downloads.say, missing_bytes(packages, cache), what)
+    return fetch(packages, indexes, downloads.settings(), cache, progress)
 
 
 class Download:
-    """Says how far a download is: once at its start, then at most every five seconds."""
+    """Prints how far a download is: once at its start, then at most every five seconds."""
 
     def __init__(self, say: Callable[[str], None], total: int, what: str) -> None:
         self.say = say

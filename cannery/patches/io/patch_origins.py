@@ -34,10 +34,10 @@ def open_trees(
     bring = {one.name for one in providers(plan.recipe)}
     steps = [step for step in plan.sources if step.patched_by or step.name in bring]
     steps = [step for step in steps if only is None or step.name in only]
-    files = fetch_some(context, catalog, plan, [step for step in steps if not step.release])
+    files = fetch_some(context.sources(catalog), plan, [step for step in steps if not step.release])
     locked = {package.file: package for package in plan.lock.packages}
     releases = [step for step in steps if step.release]
-    wheels = fetch_wheels(context, catalog, [locked[step.file] for step in releases])
+    wheels = fetch_wheels(context.downloads, catalog.indexes, [locked[step.file] for step in releases])
     paths: dict[str, Path] = {name: file.tar for name, file in files.items()}
     paths |= {step.name: wheels[locked[step.file].name] for step in releases}
     return {name: stack.enter_context(closing(TreeReader(path))) for name, path in paths.items()}

@@ -121,7 +121,7 @@ def _patched(
 def _port_words(context: Context, plan: Plan, step: SourceStep, patches: PatchSet) -> str:
     """Return the command that tries a set on the very tree that a build takes: a commit's, or the user's folder."""
     chosen = next(one for one in plan.recipe.sources if one.name == step.name)
-    folder = own_tree(context, chosen) if step.is_local else None
+    folder = own_tree(context.local, chosen) if step.is_local else None
     to = f"--tree {shlex.quote(str(folder))}" if folder else step.commit
     words = f"patches port {patches.repo} {patches.rev} {to}"
     is_own = context.patches is not None and patches.origin.startswith(f"{USER_SETS}/")

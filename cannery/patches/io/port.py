@@ -113,13 +113,5 @@ def tree_at(context: Context, catalog: Catalog, component: str, commit: str) -> 
     known = catalog.components[component]
     chosen = Chosen(component, known, None, (), "", context.arch, commit=commit)
     request = source_request(chosen, catalog.hosts, epoch=EPOCH, paths=known.paths)
-    (file,) = fetch_sources(
-        [request],
-        catalog.hosts,
-        cache=context.cache,
-        env=context.env,
-        mirror=context.mirror,
-        say=context.say,
-        log=context.cache / "log" / "git.log",
-    )
+    (file,) = fetch_sources([request], context.sources(catalog))
     return file.tar

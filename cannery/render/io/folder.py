@@ -14,8 +14,8 @@ from cannery.render.lint import lint
 from cannery.render.render import DOCKERFILE, patched_files, render, wheel_paths
 from cannery.sources.io.archives import fetch_archives
 from cannery.sources.io.planned_sources import fetch_planned, links
-from cannery.util.io.files import write_atomic
-from cannery.util.io.locks import folder_held
+from cannery.util.io.files import sha256_bytes, write_atomic
+from cannery.util.io.locks import held
 from cannery.util.io.write_errors import unwritable
 
 if TYPE_CHECKING:
@@ -34,7 +34,9 @@ NO_LINKS = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP})
 @contextmanager
 def rendered_held(context: Context, folder: Path) -> Iterator[None]:
     """Hold a rendered folder for one run: another one, of other pins perhaps, waits, and says so."""
-    with folder_held(context, folder, f"another run works in {folder.name}: waiting for it"):
+    name = sha256_bytes(os.fsencode(folder.resolve()))[:16]
+    waiting = f"another run works in {folder.name}: waiting for it"
+    with held(context.cache / "locked" / f"{name}.lock", lambda: context.say(waiting)):
         yield
 
 
@@ -57,14 +59,15 @@ def write_folder(context: Context, catalog: Catalog, plan: Plan, folder: Path) -
     written: dict[str, str | bytes] = {**texts, **patched_files(plan)}
     changed = sum(write_atomic(folder / name, content) for name, content in written.items())
     paths = wheel_paths(plan)
-    files = fetch_wheels(context, catalog, plan.lock.packages)
-    tools = fetch_wheels(context, catalog, plan.tools.packages, "build tools")
+    files = fetch_wheels(context.downloads, catalog.indexes, plan.lock.packages)
+    tools = fetch_wheels(context.downloads, catalog.indexes, plan.tools.packages, "build tools")
     tool_names = {package.name for package in plan.tools.packages}
     linked = 0
     for name, package in paths.items():
         is_tool = name.startswith("wheels/_tools/") and package.name in tool_names
         linked += _link((tools if is_tool else files)[package.name], folder / name)
-    trees = {**fetch_archives(context, catalog, plan), **links(fetch_planned(context, catalog, plan))}
+    archives = fetch_archives(context.downloads, catalog.hosts, plan)
+    trees = {**archives, **links(fetch_planned(context.sources(catalog), plan))}
     linked += sum(_link(tar, folder / name) for name, tar in trees.items())
     (folder / "sources").mkdir(exist_ok=True)
     removed = _remove_others(folder, {*written, *paths, *trees})

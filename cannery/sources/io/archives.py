@@ -1,7 +1,7 @@
-"""The tarballs of a plan, on the host, stored by hash: `<cache>/archives/<sha[:2]>/<sha>/<file name>`.
+"""The tarballs of a plan on this host, stored by hash: `<cache>/archives/<sha[:2]>/<sha>/<file name>`.
 
-As with wheels, a file gets that name only after its size and sha256 were checked: one of the right size is used as it
-is, and nothing is asked of any network. A file of the user's own (`WHEELHOUSE`, find-links) goes before the hosts.
+As with wheels, a file gets that name only after its size and sha256 were checked: a file of the right size is used as
+it is, without the network. A file of the user's own (`WHEELHOUSE`, find-links) comes before the hosts.
 """
 
 from __future__ import annotations
@@ -9,47 +9,42 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from filelock import FileLock
-
-from cannery.errors import FindingsError, NetworkError, UnableError
-from cannery.lock.io.wheel_store import drop_damaged
+from cannery.errors import FindingsError, NetworkError
+from cannery.lock.io.wheels import drop_damaged
 from cannery.util.io.files import sha256_file
+from cannery.util.io.locks import held
+from cannery.util.io.write_errors import is_of_files, unwritable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from cannery.catalog.catalog import Catalog
-    from cannery.context import Context
+    from cannery.catalog.catalog import Host
     from cannery.lock.io.download import Transfer, Wanted
     from cannery.plan.plan import Plan
     from cannery.plan.steps import ArchiveStep
+    from cannery.util.io.downloads import Downloads
 
 
-def fetch_archives(context: Context, catalog: Catalog, plan: Plan) -> dict[str, Path]:
-    """Return {path in the rendered folder: file} of every tarball of `plan`, after fetching those that are not there.
+def fetch_archives(downloads: Downloads, hosts: Mapping[str, Host], plan: Plan) -> dict[str, Path]:
+    """Return {path in the rendered folder: file} of every tarball of `plan`; missing files are downloaded.
 
-    Raises `FindingsError` for a file that is not the one of the catalog, `NetworkError` when no host has it or none
-    answers (the message names each), `UnableError` when the store cannot be written.
+    `hosts` is images/hosts.yaml. Raises `FindingsError` for a file that is not the one of the catalog, `NetworkError`
+    when no host has it or none answers (the message names each), `UnableError` when the store cannot be written.
     """
     found = {}
     for step in plan.archives:
-        path = archive_path(step, context.cache)
+        path = archive_path(step, downloads.cache)
         if not _is_there(step, path):
-            urls = tuple(_urls(catalog, plan, step))
-            try:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                with FileLock(path.with_name(".lock")):
-                    if not _is_there(step, path):
-                        _fetch(context, step, path, urls)
-            except OSError as error:
-                raise UnableError(f"{step.file} cannot be written: {error}", where=str(context.cache)) from error
+            with held(path.with_name(".lock"), lambda: None):
+                if not _is_there(step, path):
+                    _fetch(downloads, step, path, tuple(_urls(hosts, plan, step)))
         found[f"archives/{step.file}"] = path
     return found
 
 
 def archive_path(step: ArchiveStep, cache: Path) -> Path:
-    """Return where the tarball lies once it is there."""
+    """Return where the tarball is once it has been downloaded."""
     return cache / "archives" / step.sha256[:2] / step.sha256 / step.file
 
 
@@ -65,57 +60,66 @@ def _is_there(step: ArchiveStep, path: Path) -> bool:
         return False
 
 
-def _urls(catalog: Catalog, plan: Plan, step: ArchiveStep) -> Iterator[str]:
+def _urls(hosts: Mapping[str, Host], plan: Plan, step: ArchiveStep) -> Iterator[str]:
     """Give the addresses of the tarball, in the component's order of hosts."""
     (chosen,) = (one for one in plan.recipe.archives if one.name == step.name)
     for host, repository in chosen.component.hosts.items():
-        pattern = catalog.hosts[host].files
+        pattern = hosts[host].files
         if pattern is not None and chosen.archive is not None:
             yield pattern.replace("{repository}", repository).replace("{file}", chosen.archive.file)
 
 
-def _fetch(context: Context, step: ArchiveStep, path: Path, urls: tuple[str, ...]) -> None:
+def _fetch(downloads: Downloads, step: ArchiveStep, path: Path, urls: tuple[str, ...]) -> None:
     """Bring one tarball to `path`: a file of the user's own, or what the first host has that answers."""
-    from cannery.lock.io.download import Transfer, Wanted  # noqa: PLC0415 - brings network libraries
+    from cannery.lock.io.download import Transfer, Wanted  # noqa: PLC0415 - imports network libraries
     from cannery.util.io.http import HostSession  # noqa: PLC0415
 
-    own = _own(context, step)
+    own = _own(downloads, step)
     if own is None:
-        context.say(f"fetching {step.file}: {step.size / 1e6:.1f} MB")
-    transfer = Transfer(HostSession(context.pip), threading.Event())
-    _download(context, step, transfer, Wanted(path, step.sha256, step.size), (own.as_uri(),) if own else urls)
+        downloads.say(f"fetching {step.file}: {step.size / 1e6:.1f} MB")
+    transfer = Transfer(HostSession(downloads.settings()), threading.Event())
+    wanted = Wanted(path, step.sha256, step.size)
+    try:
+        _download(downloads, step, transfer, wanted, (own.as_uri(),) if own else urls)
+    except OSError as error:
+        if not is_of_files(error):
+            raise
+        raise unwritable(error, error.filename or path) from error
 
 
-def _own(context: Context, step: ArchiveStep) -> Path | None:
-    """Return the user's own file of that name and hash; one of another hash is said and passed over."""
+def _own(downloads: Downloads, step: ArchiveStep) -> Path | None:
+    """Return the user's own file of that name and hash; one with another hash is reported and not used."""
     from cannery.lock.io.places import extra_places  # noqa: PLC0415
 
-    for place in extra_places(context.pip):
+    for place in extra_places(downloads.settings()):
         path = place.folder / step.file if place.links and place.folder else None
         if path is None or not path.is_file():
             continue
         if sha256_file(path) == step.sha256:
             return path
-        context.say(f"note: {path} is not the {step.file} of the catalog (sha256:{step.sha256}), and is not taken")
+        downloads.say(f"note: {path} is not the {step.file} of the catalog (sha256:{step.sha256}), and is not used")
     return None
 
 
-def _download(context: Context, step: ArchiveStep, transfer: Transfer, wanted: Wanted, urls: tuple[str, ...]) -> None:
+def _download(
+    downloads: Downloads, step: ArchiveStep, transfer: Transfer, wanted: Wanted, urls: tuple[str, ...]
+) -> None:
     from cannery.lock.io.download import Troubles, download_first  # noqa: PLC0415
 
     troubles = Troubles()
     if download_first(transfer, wanted, ((url, url) for url in urls), lambda _received: None, troubles):
         return
     where = f"images/components/{step.name}.yaml"
+    redact = downloads.settings().redact
     if troubles.wrong:
         raise FindingsError(
             f"{step.file} is not the file of {step.name} {step.version}, which has sha256:{step.sha256}; "
-            + context.pip.redact("; ".join(troubles.wrong)),
+            + redact("; ".join(troubles.wrong)),
             where=where,
             hint="somebody has changed the file, or the hash in the catalog: compare it with what others have of it",
         )
     raise NetworkError(
-        f"{step.file} cannot be had: {context.pip.redact('; '.join(troubles.reasons))}",
+        f"{step.file} cannot be downloaded: {redact('; '.join(troubles.reasons))}",
         where=where,
         hint=f"fetch it elsewhere (sha256:{step.sha256}), and name its folder with WHEELHOUSE=",
     )

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 from cannery.errors import NetworkError, UnableError, UsageError
 from cannery.sources.io.export import DamagedError, gather, read_blob
-from cannery.sources.io.git import GitReadError, StoppedError
-from cannery.sources.io.git_cache import GitCache, locked
+from cannery.sources.io.git import GitReadError
+from cannery.sources.io.git_cache import GitCache
 from cannery.sources.io.git_mirror import in_mirror
 from cannery.sources.io.git_objects import BlobReader
 from cannery.sources.io.local import local_tree
@@ -26,12 +26,13 @@ from cannery.sources.io.store import SourceFile, note_text, noted, short
 from cannery.sources.io.tar import write_tar
 from cannery.sources.plan import Why, is_inside
 from cannery.util.io.files import write_atomic
+from cannery.util.io.parallel import StoppedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from concurrent.futures import Future
 
-    from cannery.catalog.catalog import Host
+    from cannery.sources.io.store import SourceStore
     from cannery.sources.io.tar import Kind, Written
     from cannery.sources.plan import Missing, SourceRequest
 
@@ -44,31 +45,22 @@ LOCAL = "local"
 KEPT = 4
 
 
-def fetch_sources(  # noqa: PLR0913 - what a fetch depends on
-    requests: Sequence[SourceRequest],
-    hosts: Mapping[str, Host],
-    *,
-    cache: Path,
-    env: Mapping[str, str],
-    mirror: Path | None,
-    say: Callable[[str], None],
-    log: Path,
-) -> tuple[SourceFile, ...]:
+def fetch_sources(requests: Sequence[SourceRequest], store: SourceStore) -> tuple[SourceFile, ...]:
     """Return the sources in the order of `requests`, several fetched at once.
 
-    `hosts` is images/hosts.yaml. `mirror` is a folder of local repositories that takes the network's place. `say` gets
-    a line whenever the network is asked or another run is waited for; `log` is the file for git's own words, made when
-    there are some. Raises `NetworkError` for a commit that cannot be had, naming each place with its reason;
+    A line is printed whenever the network is asked, or another run is waited for; git's own output is in
+    `<cache>/log/git.log`. Raises `NetworkError` for a commit that cannot be fetched, naming each place with its reason;
     `FindingsError` for a tree that is not as requested; `UsageError` for a local tree that is none; `UnableError`.
     """
+    mirror, cache = store.mirror, store.cache.absolute()
     if mirror is not None and not mirror.is_dir():
         raise UsageError(f"GIT_MIRROR: {str(mirror)!r} is no folder", hint="name the folder with your git repositories")
     stop = threading.Event()
-    out = _Lines(say, log)
-    git = GitCache(cache.absolute(), hosts, env, mirror.absolute() if mirror else None, out.say, out.log, stop)
+    out = _Lines(store.say, cache / "log" / "git.log")
+    git = GitCache(cache, store.hosts, store.env, mirror.absolute() if mirror else None, out.say, out.log, stop)
     with ThreadPoolExecutor(max_workers=max(1, min(WORKERS, len(requests)))) as pool:
         futures = [pool.submit(_fetch, request, git) for request in requests]
-        # Looking into a mirror takes no time, so all that is not there is told at once.
+        # Looking into a mirror takes no time, so everything that is missing is reported at once.
         return _results(futures, stop, is_patient=mirror is not None)
 
 
@@ -134,7 +126,7 @@ def _commit(request: SourceRequest, git: GitCache) -> SourceFile:
     stem = f"{request.name}-{commit[:12]}-{_key(request)}"
     folder = git.cache / "sources"
     target, note = folder / f"{stem}.tar", folder / f"{stem}.json"
-    with locked(folder / ".locks" / f"{stem}.lock", git.stop, git.say, request.name):
+    with git.held(folder / ".locks" / f"{stem}.lock", request.name):
         if git.mirror is not None:
             in_mirror(git.mirror, request.name, commit, request.hosts, git.env)
         there = noted(request, target, note)
@@ -190,7 +182,7 @@ def _refuse_gaps(request: SourceRequest, missing: Sequence[Missing], repository:
 
 def _local(request: SourceRequest, git: GitCache) -> SourceFile:
     folder = git.cache / "sources" / LOCAL
-    with locked(folder / ".locks" / f"{request.name}.lock", git.stop, git.say, request.name):
+    with git.held(folder / ".locks" / f"{request.name}.lock", request.name):
         tree = local_tree(request.name, Path(str(request.local)), request.paths, git.env)
         part = folder / f"{request.name}.tar"
         written = _write(part, request, tree.entries, tree.read, git)

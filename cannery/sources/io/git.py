@@ -13,12 +13,12 @@ import time
 from typing import TYPE_CHECKING
 
 from cannery.errors import UnableError
-from cannery.sources.git_messages import said
 from cannery.util.io.child import cancel, end, start
+from cannery.util.io.parallel import StoppedError
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
 # Seconds between two looks at whether the run was stopped.
@@ -58,12 +58,10 @@ QUIET = {
 # A partial clone must not fetch what it lacks in the middle of a read. Git before 2.39.4 knows only the second.
 OFFLINE = {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none"}
 
+# All that git writes of an object that a whole repository does not have.
+ABSENT = "Not a valid object name"
 # Programs that a repository may name for a read: a monitor of its files, and hooks.
 NO_PROGRAMS = ("-c", "core.fsmonitor=false", "-c", f"core.hooksPath={os.devnull}")
-
-
-class StoppedError(Exception):
-    """The run was stopped: leave everything as it is."""
 
 
 class GitReadError(Exception):
@@ -127,7 +125,7 @@ def talk(
                     break  # something else still holds the pipe (a credential helper's daemon)
                 elif time.monotonic() - heard > silence:
                     cancel(process)
-                    return False, f"{said(bytes(written))}\nfatal: no word within {silence:.0f} s".lstrip()
+                    return False, f"{said(bytes(written))}\nfatal: no output within {silence:.0f} s".lstrip()
         return process.wait() == 0, said(bytes(written))
     finally:
         end(process)
@@ -136,3 +134,16 @@ def talk(
 def no_git() -> UnableError:
     """Return the error of a host without git."""
     return UnableError("program not found: git", hint="install git: sources are fetched and read with it")
+
+
+def unread(lines: Iterable[str]) -> str:
+    """Return why git could not read an object, of the lines that it wrote; "" where it is just not there."""
+    told = [line.strip() for line in lines if line.startswith(("fatal:", "error:")) and ABSENT not in line]
+    best = next((line for line in told if line.startswith("fatal:")), told[0] if told else "")
+    return best.partition(":")[2].strip()
+
+
+def said(output: bytes) -> str:
+    """Return git's output as lines, a progress line that rewrites itself only as it ended."""
+    lines = output.decode(errors="replace").split("\n")
+    return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines).strip()

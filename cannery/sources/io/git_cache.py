@@ -6,24 +6,22 @@ writes it last, so a commit that has one is there with all it needs, and no netw
 
 from __future__ import annotations
 
-import contextlib
 import shutil
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from filelock import FileLock, Timeout
-
 from cannery.errors import NetworkError, UnableError, UsageError
-from cannery.sources.git_messages import Reason, Trouble, reason
-from cannery.sources.io.git import LOOK, GitReadError, StoppedError, read, talk
+from cannery.sources.io.git import GitReadError, read, talk
 from cannery.sources.io.git_mirror import Found, in_mirror
 from cannery.sources.io.git_objects import has, opens, ref_below
+from cannery.util.io.locks import held
 from cannery.util.redact import redactor
+from cannery.util.trouble import OF_HOST, Reason, State, reason
 from cannery.vocab import did_you_mean
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
     from contextlib import AbstractContextManager
     from pathlib import Path
 
@@ -91,7 +89,7 @@ class GitCache:
             got = self._from(host, hosts[host], what, commit)
             if isinstance(got, Found):
                 return got
-            if got.trouble.is_the_hosts:
+            if got.state in OF_HOST:
                 self.slow.add(host)
             tried.append(f"{host} ({hosts[host]}): {got}")
         raise NetworkError(f"{what}: commit {commit} cannot be had from {'; '.join(tried)}", hint=WAYS_OUT)
@@ -124,17 +122,20 @@ class GitCache:
                 "fetched",
                 self._fetch(git_dir, host, repository, (SHALLOW,), (f"+{commit}:{AT}/{commit}/{host}",)),
             )
-            if why and why.trouble is Trouble.REFUSED:
+            if why and why.state is State.SINGLE:
                 self.say(f"{name}: {host} gives out no single commits, so its whole history is fetched")
                 how, why = "fetched with its history", self._fetch_all(git_dir, host, repository, commit)
-            if why and why.trouble is Trouble.DISK:
+            if why and why.state is State.DISK:
                 raise UnableError(f"the git cache cannot be written: {why.detail}", where=str(git_dir))
             return why or Found(git_dir, commit, f"{host}/{repository}", f"{how} from {host}")
 
     def _held(self, repository: str, what: str) -> AbstractContextManager[None]:
-        """Hold a repository of the cache: see `locked`."""
-        path = self.cache / "git" / ".locks" / f"{repository.replace('/', '+')}.lock"
-        return locked(path, self.stop, self.say, what)
+        """Hold a repository of the cache."""
+        return self.held(self.cache / "git" / ".locks" / f"{repository.replace('/', '+')}.lock", what)
+
+    def held(self, path: Path, what: str) -> AbstractContextManager[None]:
+        """Hold a lock file of the cache; report once that `what` waits for another run."""
+        return held(path, lambda: self.say(f"{what}: waiting for another run that fetches it"), self.stop)
 
     def drop(self, git_dir: Path) -> None:
         """Remove a repository of the cache that turned out to be damaged, once a run: others may read the new one.
@@ -187,7 +188,7 @@ class GitCache:
         if why:
             return why
         if not has(git_dir, f"{commit}^{{tree}}", self.env):
-            return Reason(Trouble.COMMIT, "no branch or tag leads to it")
+            return Reason(State.COMMIT, "no branch or tag leads to it")
         read((f"--git-dir={git_dir}", "update-ref", f"{AT}/{commit}/{host}", commit), self.env)
         return None
 
@@ -195,28 +196,3 @@ class GitCache:
 def cached(cache: Path, repository: str) -> Path:
     """Return where the cache keeps `owner/name`."""
     return cache / "git" / f"{repository}.git"
-
-
-@contextlib.contextmanager
-def locked(path: Path, stop: threading.Event, say: Callable[[str], None], what: str) -> Iterator[None]:
-    """Hold a lock file meanwhile; say once that another run has it. Raises `StoppedError` when `stop` is set."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(path)
-        is_told = False
-        while True:
-            try:
-                lock.acquire(timeout=LOOK)
-                break
-            except Timeout:
-                if stop.is_set():
-                    raise StoppedError from None
-                if not is_told:
-                    say(f"{what}: waiting for another run that has it in hand")
-                is_told = True
-    except OSError as error:
-        raise UnableError(f"the cache cannot be written: {error}", where=str(path.parent)) from error
-    try:
-        yield
-    finally:
-        lock.release()

@@ -7,8 +7,7 @@ import hashlib
 import subprocess
 from typing import TYPE_CHECKING, Self
 
-from cannery.sources.git_messages import unread
-from cannery.sources.io.git import OFFLINE, GitReadError, no_git, quiet_env, read
+from cannery.sources.io.git import OFFLINE, GitReadError, no_git, quiet_env, read, unread
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -15,39 +15,37 @@ from cannery.vocab import did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from cannery.catalog.catalog import Catalog
     from cannery.catalog.component import Known
-    from cannery.context import Context
     from cannery.plan.plan import Plan
     from cannery.plan.source_step import SourceStep
     from cannery.recipe.recipe import Chosen, Recipe
-    from cannery.sources.io.store import SourceFile
+    from cannery.sources.io.store import SourceFile, SourceStore
 
 # Things missing from a tree that are printed.
 SHOWN = 3
 
 
-def local_trees(context: Context, catalog: Catalog, recipe: Recipe, epoch: int) -> dict[str, LocalTree]:
+def local_trees(store: SourceStore, recipe: Recipe, epoch: int) -> dict[str, LocalTree]:
     """Read the folders that stand in for sources (`SRC_<name>=dir`); return what a plan has to know of them.
 
     Raises `UsageError` for a name that is no source of the profile, or a folder that is none.
     """
-    if not context.local:
+    if not store.local:
         return {}
-    for name in context.local:
+    for name in store.local:
         if all(name not in {one.name, one.package} for one in recipe.sources):
             known = {one.name for one in recipe.sources}
             raise UsageError(f"SRC_{name}: no source of {recipe.name}", hint=did_you_mean(name, known))
-    chosen = [one for one in recipe.sources if own_tree(context, one) is not None]
+    chosen = [one for one in recipe.sources if own_tree(store.local, one) is not None]
     for one in chosen:
-        refuse_other_tree(one, Path(str(own_tree(context, one))))
-    files = _fetch(context, catalog, chosen, epoch)
+        refuse_other_tree(one, Path(str(own_tree(store.local, one))))
+    files = _fetch(store, chosen, epoch)
     return {one.name: LocalTree(file.tree, file.commit, file.dirty) for one, file in zip(chosen, files, strict=True)}
 
 
-def own_tree(context: Context, chosen: Chosen) -> Path | None:
+def own_tree(local: Mapping[str, Path], chosen: Chosen) -> Path | None:
     """Return the user's folder for a source, named by component or distribution (`SRC_verl` for verl-src)."""
-    return context.local.get(chosen.name) or context.local.get(chosen.package)
+    return local.get(chosen.name) or local.get(chosen.package)
 
 
 def refuse_other_tree(chosen: Chosen, folder: Path, prefix: str = "SRC_") -> None:
@@ -64,7 +62,7 @@ def refuse_other_tree(chosen: Chosen, folder: Path, prefix: str = "SRC_") -> Non
         raise UsageError(what, hint=f"name a working tree of {chosen.name}, as git checks it out")
 
 
-def fetch_planned(context: Context, catalog: Catalog, plan: Plan) -> dict[str, SourceFile]:
+def fetch_planned(store: SourceStore, plan: Plan) -> dict[str, SourceFile]:
     """Return {file name below sources/: file} of every tree of `plan`; releases come with the wheels.
 
     Raises as `cannery.sources.io.fetch.fetch_sources`. What a tree lacks is said to the user.
@@ -72,27 +70,27 @@ def fetch_planned(context: Context, catalog: Catalog, plan: Plan) -> dict[str, S
     by_name = {chosen.name: chosen for chosen in plan.recipe.sources}
     steps = [step for step in plan.sources if not step.release]
     plain = {step.name for step in steps if step.without}
-    files = _fetch(context, catalog, [by_name[step.name] for step in steps], plan.epoch, plain)
+    files = _fetch(store, [by_name[step.name] for step in steps], plan.epoch, plain)
     _refuse_changed(steps, files)
     for file in files:
         known = _known(by_name[file.name])
         for doubt in requirement_doubts(file.tar, known) if known else ():
-            context.say(f"warning: {file.name}: {doubt}")
+            store.say(f"warning: {file.name}: {doubt}")
         for missing in file.missing[:SHOWN]:
-            context.say(f"warning: {file.name}: {missing}")
+            store.say(f"warning: {file.name}: {missing}")
         if len(file.missing) > SHOWN:
-            context.say(f"warning: {file.name}: and {len(file.missing) - SHOWN} more")
+            store.say(f"warning: {file.name}: and {len(file.missing) - SHOWN} more")
     return {step.file: file for step, file in zip(steps, files, strict=True)}
 
 
-def fetch_some(context: Context, catalog: Catalog, plan: Plan, steps: Sequence[SourceStep]) -> dict[str, SourceFile]:
+def fetch_some(store: SourceStore, plan: Plan, steps: Sequence[SourceStep]) -> dict[str, SourceFile]:
     """Return {component: file} of some trees of `plan`, without a word about what they lack: `fetch_planned` tells.
 
     Raises as `fetch_planned`.
     """
     by_name = {chosen.name: chosen for chosen in plan.recipe.sources}
     plain = {step.name for step in steps if step.without}
-    files = _fetch(context, catalog, [by_name[step.name] for step in steps], plan.epoch, plain)
+    files = _fetch(store, [by_name[step.name] for step in steps], plan.epoch, plain)
     _refuse_changed(steps, files)
     return {file.name: file for file in files}
 
@@ -110,30 +108,19 @@ def _known(chosen: Chosen) -> Known | None:
     return chosen.known if chosen.commit is not None else None
 
 
-def _fetch(
-    context: Context, catalog: Catalog, chosen: list[Chosen], epoch: int, plain: Collection[str] = ()
-) -> tuple[SourceFile, ...]:
+def _fetch(store: SourceStore, chosen: list[Chosen], epoch: int, plain: Collection[str] = ()) -> tuple[SourceFile, ...]:
     """Fetch trees; those in `plain` without their submodules."""
     if not chosen:
         return ()
     from cannery.sources.io.fetch import fetch_sources  # noqa: PLC0415 - only where there are sources
 
     requests = [
-        source_request(one, catalog.hosts, epoch=epoch, paths=one.component.paths, local=own_tree(context, one))
+        source_request(one, store.hosts, epoch=epoch, paths=one.component.paths, local=own_tree(store.local, one))
         for one in chosen
     ]
     # Submodules of a native component are sources of its kernels.
     requests = [replace(one, submodules={}) if one.name in plain else one for one in requests]
-    log = context.cache / "log" / "git.log"
-    return fetch_sources(
-        requests,
-        catalog.hosts,
-        cache=context.cache,
-        env=context.env,
-        mirror=context.mirror,
-        say=context.say,
-        log=log,
-    )
+    return fetch_sources(requests, store)
 
 
 def links(files: Mapping[str, SourceFile]) -> dict[str, Path]:

@@ -1,4 +1,4 @@
-"""A source that was had, and the note beside the tar of a commit: a later run that wants the same takes it as it is."""
+"""Where sources come from and are kept: a tar each, with a note beside the tar of a commit, which later runs reuse."""
 
 from __future__ import annotations
 
@@ -10,18 +10,37 @@ from cannery.sources.plan import Missing, Why
 from cannery.util.io.files import sha256_file
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
+    from cannery.catalog.catalog import Host
     from cannery.sources.plan import SourceRequest
 
 
 @dataclass(frozen=True)
+class SourceStore:
+    """Where sources come from on this host, and the cache where they are kept.
+
+    `hosts` is images/hosts.yaml. `mirror` is a folder of local repositories, which is used instead of the network;
+    `local` are the user's own folders by the name of their source. `env` is the environment of git; `say` prints a
+    progress line.
+    """
+
+    cache: Path
+    env: Mapping[str, str]
+    say: Callable[[str], None]
+    hosts: Mapping[str, Host]
+    mirror: Path | None
+    local: Mapping[str, Path]
+
+
+@dataclass(frozen=True)
 class SourceFile:
-    """A source that was had.
+    """A source that is on this host.
 
     `tree` is a digest of its content that no time or owner changes. `repository` is who served it (`host/owner/name`,
     `mirror/owner/name`), or `local`; `commit` is a local tree's HEAD, None without one, and `dirty` says that the tree
-    differs from it. `missing` is what a user has to be told; `described` is for a progress line.
+    differs from it. `missing` is printed for the user; `described` is for a progress line.
     """
 
     name: str

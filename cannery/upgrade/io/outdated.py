@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cannery.catalog.catalog import Catalog
-    from cannery.context import Context
+    from cannery.lock.io.store import LockStore
     from cannery.lock.lock import Lock
     from cannery.recipe.recipe import Recipe
     from cannery.upgrade.change import LockChange
@@ -55,7 +55,7 @@ class Report:
 
 
 def look(  # noqa: PLR0913 - what is looked at, as of when, and how much of it
-    context: Context, catalog: Catalog, recipe: Recipe, lock: Lock, today: str, *, every: bool = False
+    store: LockStore, catalog: Catalog, recipe: Recipe, lock: Lock, today: str, *, every: bool = False
 ) -> Report:
     """Compare `lock`, the current one of `recipe`, with what the indexes have `today`.
 
@@ -67,9 +67,9 @@ def look(  # noqa: PLR0913 - what is looked at, as of when, and how much of it
     targets = upgrade_targets(recipe)
     pythons = tuple(dict.fromkeys(python for python, _arch in targets))
     day = max(today, request.exclude_newer)
-    resolve = partial(resolve_lock, context, catalog, command="outdated", asked=Asked())
+    resolve = partial(resolve_lock, store, catalog, command="outdated", asked=Asked())
     fresh, problem = _attempt(partial(resolve, at_day(request, day)), FindingsError)
-    shelf = make_shelf(context, catalog, recipe, [c.package for c in recipe.wheels], targets)
+    shelf = make_shelf(store.settings(), catalog, recipe, [c.package for c in recipe.wheels], targets)
     fitting = Allowed(shelf, request)
     solver = upgrader(recipe, catalog, pythons, fitting.has)
     pins = newest_pins(solver, fitting.newest_for)
@@ -84,7 +84,7 @@ def look(  # noqa: PLR0913 - what is looked at, as of when, and how much of it
     changed = changed_names(lock, after)
     named = named_packages(recipe, request, lock, after)
     names = tuple(dict.fromkeys([*named, *changed])) if every else named
-    more = make_shelf(context, catalog, recipe, [name for name in names if name not in shelf.found], targets)
+    more = make_shelf(store.settings(), catalog, recipe, [name for name in names if name not in shelf.found], targets)
     shelf = replace(shelf, found={**shelf.found, **more.found})
     problems = (
         (f"with the date bound at {day} and the pins as they are", problem),

@@ -6,15 +6,15 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from cannery.catalog.io.read import load_catalog
 from cannery.compat.findings import errors
 from cannery.compat.io.shelf import make_shelf
 from cannery.compat.rules import check_recipe
 from cannery.errors import CanneryError, FindingsError
 from cannery.lock.check import lock_problems
 from cannery.lock.io.indexes import Asked
-from cannery.lock.io.lock_write import changed
 from cannery.lock.io.resolve_all import raise_failures, run_jobs
-from cannery.lock.io.store import lock_path, present_lock, resolve_lock
+from cannery.lock.io.store import changed, lock_path, present_lock, resolve_lock
 from cannery.lock.request import lock_request
 from cannery.lock.text import format_lock
 from cannery.recipe.recipe import Options, with_arch
@@ -23,8 +23,7 @@ from cannery.upgrade.change import LockChange, lock_change, refuse_losses, with_
 from cannery.upgrade.edit import SetDate, edit_profile
 from cannery.upgrade.upgrade import asked_names, upgrade_edits
 from cannery.upgrade.wishes import Editable, checked_wishes
-from cannery.util.io.checkout_lock import checkout_held
-from cannery.util.io.write_set import write_together
+from cannery.util.io.write_set import checkout_held, write_together
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 
     from cannery.catalog.catalog import Catalog
     from cannery.compat.findings import Finding
-    from cannery.context import Context
+    from cannery.lock.io.store import LockStore
     from cannery.lock.lock import Lock, LockRequest
     from cannery.recipe.recipe import Recipe
     from cannery.upgrade.edit import Edit
@@ -66,16 +65,16 @@ class _Side:
     locks: Mapping[Target, Lock]
 
 
-def upgrade(context: Context, catalog: Catalog, name: str, wishes: Sequence[Wish], today: str) -> Upgraded:
+def upgrade(store: LockStore, catalog: Catalog, name: str, wishes: Sequence[Wish], today: str) -> Upgraded:
     """Let the packages of `wishes` be newer: write the locks and the edited file of profile `name`.
 
     Raises `UsageError` for wishes that no edit can bring, and whatever `resolve_lock` raises, also `FindingsError` for
     errors that the new set has and the old one has not, or when the profile changed meanwhile, and `UnableError` when a
     file cannot be written. Nothing is written then, but for a `HalfWrittenError`.
     """
-    file = context.root / "images/profiles" / f"{name}.yaml"
+    file = store.root / "images/profiles" / f"{name}.yaml"
     text = file.read_bytes().decode()  # line ends as they are
-    before = _present(context, catalog, name)
+    before = _present(store, catalog, name)
     target = find_profile(catalog, name).target
     subject = Editable(
         recipe=before.recipes[target.python],
@@ -85,30 +84,30 @@ def upgrade(context: Context, catalog: Catalog, name: str, wishes: Sequence[Wish
         locked=frozenset(package.name for lock in before.locks.values() for package in lock.packages),
     )
     wanted = checked_wishes(subject, wishes)
-    shelf = make_shelf(context, catalog, subject.recipe, asked_names(subject, wanted), before.requests)
+    shelf = make_shelf(store.settings(), catalog, subject.recipe, asked_names(subject, wanted), before.requests)
     plan = upgrade_edits(subject, wanted, shelf, today)
     if not plan.edits:
         return Upgraded(file, (), plan.notes)
-    new_text, profile = edit_profile(text, plan.edits, str(context.shown(file)))
+    new_text, profile = edit_profile(text, plan.edits, str(store.shown(file)))
     edited = catalog.model_copy(update={"profiles": {**catalog.profiles, name: profile}})
-    after = _side(context, edited, name)
-    _refuse_new_errors(context, replace(before, locks={}), after)  # by the pins alone, before anything is asked
-    after = _resolved(context, after)
+    after = _side(store, edited, name)
+    _refuse_new_errors(store, replace(before, locks={}), after)  # by the pins alone, before anything is asked
+    after = _resolved(store, after)
     known = {key: with_known_files(lock, before.locks.get(key)) for key, lock in after.locks.items()}
     refuse_losses((before.locks.get(key), lock) for key, lock in known.items())
     after = replace(after, locks=known)
-    _refuse_new_errors(context, before, after)
+    _refuse_new_errors(store, before, after)
     if _is_same(before, after, plan.edits):
         return Upgraded(file, plan.edits, plan.notes)
-    with checkout_held(context):
-        _refuse_changed(context, before, file, text, name)
-        present = _present(context, before.catalog, name).locks  # another run may have made them meanwhile
-        paths = {key: lock_path(context, request) for key, request in after.requests.items()}
+    with checkout_held(store.root, store.say):
+        _refuse_changed(store, before, file, text, name)
+        present = _present(store, before.catalog, name).locks  # another run may have made them meanwhile
+        paths = {key: lock_path(store, request) for key, request in after.requests.items()}
         # The locks first. Killed in between, some of them answer to a profile that is not there yet: `check` says that
         # they are stale, and the same upgrade, or a plain `lock`, makes them anew. With the profile first, the same
         # upgrade would find its edit made already, and leave the old locks beside it.
         locks = [(paths[key], format_lock(lock)) for key, lock in after.locks.items()]
-        write_together(context, [*locks, (file, new_text)])
+        write_together(store.root, store.say, [*locks, (file, new_text)])
     changes = [
         (paths[key], lock_change(present[key].packages, lock.packages) if key in present else None)
         for key, lock in after.locks.items()
@@ -116,23 +115,23 @@ def upgrade(context: Context, catalog: Catalog, name: str, wishes: Sequence[Wish
     return Upgraded(file, plan.edits, plan.notes, tuple(changes), written=True)
 
 
-def _refuse_changed(context: Context, before: _Side, file: Path, text: str, name: str) -> None:
+def _refuse_changed(store: LockStore, before: _Side, file: Path, text: str, name: str) -> None:
     """Raise `FindingsError` when the profile, or what its locks depend on, is not what it was: `text` and `before`."""
     try:
         same = file.read_bytes().decode() == text
-        catalog = context.catalog()
+        catalog = load_catalog(store.root / "images")
         same = same and catalog.profiles[name] == before.catalog.profiles[name]
-        same = same and _side(context, catalog, name).requests == before.requests
+        same = same and _side(store, catalog, name).requests == before.requests
     except (OSError, ValueError, KeyError, CanneryError):  # removed, or half an edit, which the next run names
         same = False
     if not same:
-        raise changed(str(context.shown(file)), "the profile, its components or its base have changed")
+        raise changed(str(store.shown(file)), "the profile, its components or its base have changed")
 
 
-def _side(context: Context, catalog: Catalog, name: str) -> _Side:
+def _side(store: LockStore, catalog: Catalog, name: str) -> _Side:
     target = find_profile(catalog, name).target
     pythons = dict.fromkeys((target.python, *target.pythons))
-    recipes = {python: select(catalog, name, Options(python=python), context.arch) for python in pythons}
+    recipes = {python: select(catalog, name, Options(python=python), store.arch) for python in pythons}
     requests = {
         (python, arch): lock_request(with_arch(recipe, arch))
         for python, recipe in recipes.items()
@@ -141,20 +140,20 @@ def _side(context: Context, catalog: Catalog, name: str) -> _Side:
     return _Side(catalog, recipes, requests, {})
 
 
-def _present(context: Context, catalog: Catalog, name: str) -> _Side:
+def _present(store: LockStore, catalog: Catalog, name: str) -> _Side:
     """The profile with the locks that are there, stale ones too; a file that is no lock is as none."""
-    side = _side(context, catalog, name)
+    side = _side(store, catalog, name)
     locks: dict[Target, Lock] = {}
     for key, request in side.requests.items():
-        found = present_lock(context, lock_path(context, request))
+        found = present_lock(store, lock_path(store, request))
         if found is not None:
             locks[key] = found
     return replace(side, locks=locks)
 
 
-def _resolved(context: Context, side: _Side) -> _Side:
-    _ = context.pip  # asked once, here, and not by every thread
-    resolve = partial(resolve_lock, context, side.catalog, asked=Asked())
+def _resolved(store: LockStore, side: _Side) -> _Side:
+    _ = store.settings()  # asked once, here, and not by every thread
+    resolve = partial(resolve_lock, store, side.catalog, asked=Asked())
     jobs = [
         partial(resolve, request, recipe=with_arch(side.recipes[python], arch))
         for (python, arch), request in side.requests.items()
@@ -165,19 +164,19 @@ def _resolved(context: Context, side: _Side) -> _Side:
     return replace(side, locks=locks)
 
 
-def _refuse_new_errors(context: Context, before: _Side, after: _Side) -> None:
-    old = _errors(context, before)
-    new = [finding for finding in _errors(context, after) if finding not in old]
+def _refuse_new_errors(store: LockStore, before: _Side, after: _Side) -> None:
+    old = _errors(store, before)
+    new = [finding for finding in _errors(store, after) if finding not in old]
     if new:
         listed = "\n".join(map(str, dict.fromkeys(new)))
         raise FindingsError(f"the set would have errors that it has not now\n{listed}")
 
 
-def _errors(context: Context, side: _Side) -> list[Finding]:
+def _errors(store: LockStore, side: _Side) -> list[Finding]:
     found: list[Finding] = []
     for python, recipe in side.recipes.items():
         locks = {arch: lock for (version, arch), lock in side.locks.items() if version == python}
-        found += errors(check_recipe(recipe, side.catalog, locks, context.arch))
+        found += errors(check_recipe(recipe, side.catalog, locks, store.arch))
     return found
 
 

@@ -41,3 +41,8 @@ def sha256_file(path: Path) -> str:
 def sha256_bytes(data: bytes) -> str:
     """Hex SHA-256 of bytes."""
     return hashlib.sha256(data).hexdigest()
+
+
+def shown_path(path: Path, root: Path) -> Path:
+    """Return how a path is printed: relative to the folder `root` when it is in it."""
+    return path.relative_to(root) if path.is_relative_to(root) else path

@@ -1,4 +1,4 @@
-"""Jobs beside each other, none of which may hold up the program: neither while it waits nor when it ends."""
+"""Jobs in threads that never hold up the program: neither while they wait nor when it ends."""
 
 from __future__ import annotations
 
@@ -12,11 +12,15 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+class StoppedError(Exception):
+    """The run was stopped (Ctrl-C, or another job failed): leave everything as it is."""
+
+
 def begin(job: Callable[[], T]) -> Future[T]:
     """Run `job` in a thread of its own. What it raises is raised by the future's `result`.
 
-    An executor's threads are joined when Python exits, and no time-out ends a name service's or a credential helper's
-    silence: here such a thread is left behind.
+    An executor joins its threads when Python exits, and no time-out ends a silent name service or credential helper:
+    such a thread is left behind here.
     """
     future: Future[T] = Future()
 

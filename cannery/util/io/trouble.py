@@ -1,9 +1,8 @@
-"""Kinds of trouble with an index, told apart, with the proxy or certificate that had a part in it."""
+"""What went wrong with a request: its kind, and the proxy or certificate that had a part in it."""
 
 from __future__ import annotations
 
 import ssl
-from enum import StrEnum
 from typing import TYPE_CHECKING
 
 import requests
@@ -11,27 +10,10 @@ from urllib3.exceptions import NameResolutionError, ProtocolError
 from urllib3.exceptions import TimeoutError as BodyTimeoutError
 
 from cannery.util.io.http import CertificateError, HostSession, ProxyAddressError
+from cannery.util.trouble import State
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-
-class State(StrEnum):
-    """What came of asking a place for a project."""
-
-    OK = "ok"
-    EMPTY = "empty list"
-    NOT_FOUND = "404 not found"
-    DENIED = "access denied"
-    BUSY = "too many requests"
-    SERVER = "server error"
-    DNS = "host name not found"
-    REFUSED = "connection refused"
-    RESET = "connection lost"
-    TIMEOUT = "time-out"
-    TLS = "TLS certificate or handshake"
-    PROXY = "proxy"
-    OTHER = "no package index"
 
 
 NEEDS_USER = "it wants a user and password in its address, or other ones"

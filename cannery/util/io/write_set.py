@@ -1,34 +1,35 @@
-"""Files of a checkout that are written together: all of them, or none."""
+"""Files of a checkout that are written together, by one run at a time: all of them, or none."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import tempfile
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cannery.errors import UnableError
+from cannery.util.io.files import shown_path
 from cannery.util.io.held_signals import signals_held
+from cannery.util.io.locks import held
 from cannery.util.io.write_errors import unwritable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from cannery.context import Context
+    from collections.abc import Callable, Iterator, Sequence
 
 # How the names of new files and of old ones that are kept end, until all is done. With the dot in front of them they
 # are no locks and no profiles to whoever reads the folders.
 TEMPORARY = ".cannery"
+WAITING = "another run of `build.py lock` writes to this checkout: waiting for it"
 
 
 class HalfWrittenError(UnableError):
     """A file could not be written, and of those written before it some could not be put back."""
 
 
-def write_together(context: Context, texts: Sequence[tuple[Path, str]]) -> bool:
+def write_together(root: Path, say: Callable[[str], None], texts: Sequence[tuple[Path, str]]) -> bool:
     """Write each text to its file, in this order, or change nothing; return whether any file changed.
 
     A file that is a symlink stays one: its target is written. New files are written whole and synced beside the old
@@ -38,20 +39,33 @@ def write_together(context: Context, texts: Sequence[tuple[Path, str]]) -> bool:
     Raises `UnableError`, which names the file, the reason and what to do: nothing is changed then. When even the old
     files cannot be put back it is a `HalfWrittenError`.
     """
-    work = _WriteSet(context)
+    work = _WriteSet(root)
     try:
         for path, text in texts:
             work.stage(path, text.encode())
         with signals_held() as came:
             work.rename()
             if came and work.staged:
-                context.say(f"written before the interrupt: {', '.join(str(one.path) for one in work.staged)}")
+                say(f"written before the interrupt: {', '.join(str(one.path) for one in work.staged)}")
     finally:
         work.clean()
     return bool(work.staged)
 
 
-def remove_leftovers(images: Path) -> None:
+@contextmanager
+def checkout_held(root: Path, say: Callable[[str], None]) -> Iterator[None]:
+    """Hold the checkout at `root` for one writer; wait for another one, and report that by `say`.
+
+    It is held for the writing alone, some milliseconds, and not for the minutes of a resolution: whoever writes checks
+    first that what the new text was made from is still the same. Leftovers of runs that were killed while they held it
+    are removed. Raises `UnableError` when it cannot be locked.
+    """
+    with held(root / f".writing{TEMPORARY}", lambda: say(WAITING)):
+        _remove_leftovers(root / "images")
+        yield
+
+
+def _remove_leftovers(images: Path) -> None:
     """Remove what runs that were killed left among profiles and locks, as far as it can be removed."""
     for pattern in ("profiles", "locks/*"):
         for leftover in images.glob(f"{pattern}/.*{TEMPORARY}"):
@@ -71,13 +85,13 @@ class _Staged:
 
 @dataclass
 class _WriteSet:
-    context: Context
+    root: Path
     staged: list[_Staged] = field(default_factory=list)
     temporary: list[Path] = field(default_factory=list)
     folders: list[Path] = field(default_factory=list)
 
     def stage(self, path: Path, data: bytes) -> None:
-        shown, target = self.context.shown(path), Path(os.path.realpath(path))
+        shown, target = shown_path(path, self.root), Path(os.path.realpath(path))
         try:
             if target.is_file() and target.read_bytes() == data:
                 return
