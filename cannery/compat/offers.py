@@ -35,7 +35,7 @@ def offers(subject: Subject, name: str, own: Sequence[Row], clash: Collection[st
 
     `own` are the rows of the release that does not fit, `clash` the keys that it clashes with. There is a way out to
     either side: that release with what it is made for, and another one for what is here; each is offered unless an
-    offer brings the same. No row speaks against a set that is offered; without any the words say so.
+    offer brings the same. No row contradicts a set that is offered. Where there is none, the text reports that.
     """
     every = releases(subject, name)
     if not every:

@@ -1,7 +1,7 @@
 """The one solver over the compatibility table: which other versions would make a whole set that fits.
 
 torch, torch_npu, torchvision and what is built on them move together: a row of one names versions of the others. A set
-fits when no row speaks against it (`judgement.misfits`). Every pin that need not move stays where it is.
+fits when no row contradicts it (`judgement.misfits`). Every pin that need not move stays where it is.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class Solver:
     """Finds sets that fit, near the set of `subject`.
 
     `movable` names what may move (None: all that is not overridden), `has` whether a release (name, version) can be
-    had, `pythons` further Pythons that have to fit. What is `ignored`, names of the set and of a row's cells, has no
-    say. With `keeps` a misfit that is there already may stay where nothing moves. With `upwards` what moves along goes
-    to its newest release that fits, else to the nearest one.
+    had, `pythons` further Pythons that have to fit. What is `ignored`, names of the set and of a row's cells, does not
+    count. With `keeps` a misfit that is there already may stay where nothing moves. With `upwards` what moves along
+    goes to its newest release that fits, else to the nearest one.
     """
 
     subject: Subject
@@ -107,7 +107,7 @@ class Solver:
         return bool(rows) and not any(same_release(row.version, version) for row in rows)
 
     def disagreeing(self, moved: Mapping[str, str], changed: frozenset[str], cann: str = "") -> str:
-        """Return the first release of the set at `moved` that a row speaks against, "" for none.
+        """Return the first release of the set at `moved` that a row contradicts, "" for none.
 
         Only rows that have to do with the names in `changed` count: the rules have judged the others.
         """
@@ -181,7 +181,7 @@ class Solver:
 
 
 def releases(subject: Subject, name: str) -> list[Row]:
-    """Return one row for each release of `name`: what its sources say together, the weightiest first where they differ.
+    """Return one row for each release of `name`: the cells of all its sources, the weightiest first where they differ.
 
     Of one source's rows the one counts that changes the set least.
     """
@@ -202,7 +202,7 @@ SAME, OTHER = 0.5, 1.0
 
 
 def cost(subject: Subject, row: Row) -> float:
-    """Return how much of the set another row changes: each thing that it wants otherwise counts."""
+    """Return how much of the set another row changes: each cell that differs counts."""
     version = Version(subject.versions[row.name])
     price = 0.0
     if Version(row.version) != Version(version.public):

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 # Nearest releases, platforms and files that a message names.
 NEAREST, NAMED = 3, 4
-# Days without an upload after which a mirror that lacks a newer release may simply be behind.
+# Days without an upload after which a mirror without a newer release may be behind.
 LAG = 60
 
 
 class Offered(Protocol):
-    """A file that an index lists. `uploaded` is an ISO date, "" where it tells none; `yanked` the reason, or None."""
+    """A file that an index lists. `uploaded` is an ISO date, "" without one; `yanked` is the reason, or None."""
 
     @property
     def version(self) -> str:

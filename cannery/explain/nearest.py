@@ -142,7 +142,7 @@ def _in_order(found: Sequence[dict[str, str]], here: Mapping[str, str]) -> list[
 
 
 def _moved(recipe: Recipe, catalog: Catalog, moved: Mapping[str, str]) -> Candidate | None:
-    """Pin as `moved` says; None when nothing is known of a source at that version."""
+    """Return the recipe with the pins of `moved`; None when nothing is known of a source at that version."""
     here = {c.package: c.version for c in recipe.chosen if c.version} | dict(map(parse_pin, recipe.pins))
     kept = [pin for pin in recipe.pins if parse_pin(pin)[0] not in moved]
     try:

@@ -1,8 +1,8 @@
 """Edits of a profile's text: a component's version, a package's date, a bound. Every other byte stays.
 
 ruamel.yaml finds where a value is written, in any style; only those places of the text change. What comes out is read
-again and compared with what was wanted. Where the two differ (an alias that two places share, a style that nobody
-thought of) nothing is changed, and the error names the line.
+again and compared with what was wanted. Where the two differ (an alias that two places share, an unforeseen
+style) nothing is changed, and the error names the line.
 """
 
 from __future__ import annotations

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
-from packaging.version import Version
 
 from cannery.catalog.requirement import package_name
 from cannery.errors import UsageError
 from cannery.recipe.bounds import TORCH, TORCH_NPU
+from cannery.recipe.select import parse_pin
 from cannery.upgrade.edit import line_of
 from cannery.vocab import ComponentKind, did_you_mean
 
@@ -80,15 +79,13 @@ def parse_wishes(texts: Iterable[str]) -> tuple[Wish, ...]:
 
 def _parse(text: str) -> Wish:
     try:
-        wanted = Requirement(text)
-        parts = [(part.operator, part.version) for part in wanted.specifier]
-        version = str(Version(parts[0][1])) if parts else None
-        if wanted.extras or wanted.marker or wanted.url or [operator for operator, _ in parts] not in ([], ["=="]):
-            raise ValueError
-    except (InvalidRequirement, ValueError) as error:  # packaging's InvalidVersion is a ValueError
+        if "==" in text:
+            return Wish(*parse_pin(text))
+        name, _version = parse_pin(f"{text}==0")  # a name is what can be pinned
+        return Wish(name, None)
+    except UsageError as error:
         hint = "for example --upgrade ray or --upgrade ray==2.60.0"
         raise UsageError(f"--upgrade: {text!r} is neither NAME nor NAME==VERSION", hint=hint) from error
-    return Wish(canonicalize_name(wanted.name), version)
 
 
 def checked_wishes(subject: Editable, wishes: Iterable[Wish]) -> tuple[Wish, ...]:
@@ -110,7 +107,7 @@ def _checked(subject: Editable, wish: Wish) -> Wish:
         raise UsageError(f"--upgrade: {name} is built from a tarball and pinned to it", where=where, hint=hint)
     if chosen and chosen.component.kind.is_source:
         pin = f"commit {chosen.commit}" if chosen.commit else f"release {chosen.release}"
-        hint = f"change it there by hand; what it then asks for stands in images/components/{chosen.name}.yaml"
+        hint = f"change it there by hand; what it then asks for is in images/components/{chosen.name}.yaml"
         raise UsageError(f"--upgrade: {name} comes from source and is pinned to {pin}", where=where, hint=hint)
     for override in recipe.profile.overrides:
         if package_name(override.requirement) == name:
@@ -120,7 +117,7 @@ def _checked(subject: Editable, wish: Wish) -> Wish:
     for bound in recipe.held:
         if package_name(bound) == name:
             followed = _followed(subject, name)
-            what = f"--upgrade: {name} follows {followed.package} by the compatibility table, which says {bound}"
+            what = f"--upgrade: {name} follows {followed.package} by the compatibility table: {bound}"
             where = f"{subject.file}:{subject.line_of(followed)}"
             raise UsageError(what, where=where, hint=f"upgrade {followed.package}, and it moves along")
     return replace(wish, name=name)

@@ -148,7 +148,7 @@ def test_an_override_decides() -> None:
 
 def test_what_follows_a_pin_by_the_table_is_not_upgraded_by_itself() -> None:
     pins = [{"name": "torch"}, {"name": "torch-npu", "version": "2.8.0.post2"}]
-    with pytest.raises(UsageError, match=r"torch follows torch-npu by the .* says torch==2\.8\.0") as caught:
+    with pytest.raises(UsageError, match=r"torch follows torch-npu by the .*: torch==2\.8\.0") as caught:
         checked_wishes(subject(components=pins), parse_wishes(["torch"]))
     assert caught.value.where == "images/profiles/stack.yaml:5"
     assert caught.value.hint == "upgrade torch-npu, and it moves along"

@@ -1,6 +1,7 @@
 """Rules over a recipe and its lock: small pure functions, each yielding findings.
 
-They read the data files and the lock only; no version stands here. What no row of the table has is unknown, never ok.
+They read the data files and the lock only; no version is written here. What no row of the table has is unknown,
+never ok.
 Each module holds the rules of one subject; `RULES` lists them all.
 """
 

@@ -18,7 +18,7 @@ NAMED = re.compile(r"/atb/cxx_abi_([01])(?![\w.-])")
 
 
 def atb(subject: Subject) -> Iterator[Finding]:
-    """What components and profile set names no ATB of another ABI; an ABI that nothing is known of is said."""
+    """Refuse variables that name ATB of another C++ ABI; report an ABI that is not known."""
     recipe = subject.recipe
     chosen, known = deciding(recipe), known_abi(recipe)
     if chosen is None or chosen.component.cxx_abi is None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from cannery.compat.subject import Subject
     from cannery.recipe.recipe import Chosen
 
-# Who reported that a build has to be told its chip.
+# Who reported that a build needs to know its chip.
 REPORT = "vllm-project/vllm-ascend pull 7278"
 
 
@@ -56,7 +56,7 @@ def _from_source(subject: Subject, chosen: Chosen) -> str:
 
 
 def socs(subject: Subject) -> Iterator[Finding]:
-    """What a native build calls the chip follows from the target: nothing may say another, and one must be known."""
+    """Refuse a setting that names another chip than the target, and a native build whose chip has no known name."""
     chip = subject.recipe.target.chip
     known = _socs(subject).get(chip, ())
     built = {c.name for c in compiled(subject.recipe)}
@@ -68,14 +68,14 @@ def socs(subject: Subject) -> Iterator[Finding]:
                     yield error(
                         "soc",
                         f"{where} sets {variable}={value}, which is not the target's chip {chip}",
-                        f"{chosen.name} is compiled for what {variable} says; tag and wheels follow CHIP ({REPORT})",
+                        f"{chosen.name} is compiled for the value of {variable}; tag and wheels follow CHIP ({REPORT})",
                         f"leave {variable} out, it follows from CHIP; values of {chip}: {', '.join(known)}",
                     )
         elif variable and chosen.name in built:
             usual = ", ".join(f"{values[0]} ({name})" for name, values in sorted(_socs(subject).items()))
             yield error(
                 "soc",
-                f"nothing says what {variable} is for chip {chip}, and {chosen.name} is compiled for it",
+                f"the value of {variable} for chip {chip} is not known, and {chosen.name} is compiled for it",
                 f"no build host can ask npu-smi ({REPORT})",
                 f"add `socs` of {chip} to images/chips.yaml; the values of other chips: {usual or 'none'}",
             )

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def compiled(recipe: Recipe) -> tuple[Chosen, ...]:
     """Return the native components that are compiled: all but releases that come with ready-made kernels.
 
-    A stand-in has nothing to compile against, and does without those that say how.
+    A stand-in has nothing to compile against: components with a `standin` entry are not compiled there.
     """
     native = (c for c in recipe.sources if c.component.kind is ComponentKind.NATIVE)
     return tuple(c for c in native if not (c.release and c.known and c.known.chips) and recipe.standin_of(c) is None)

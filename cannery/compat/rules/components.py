@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def order(subject: Subject) -> Iterator[Finding]:
-    """What a component comes after stands before it in the profile; a source's must be there at all."""
+    """Refuse a component that is above one that it comes after; a source needs it in the profile at all."""
     places = {chosen.name: place for place, chosen in enumerate(subject.recipe.chosen)}
     for chosen in subject.recipe.chosen:
         for name in chosen.component.after:
@@ -34,7 +34,7 @@ def order(subject: Subject) -> Iterator[Finding]:
                 yield _finding(
                     subject,
                     chosen,
-                    f"{name} stands below {chosen.name}, which is installed with it in place",
+                    f"{name} is below {chosen.name}, which is installed with it in place",
                     f"move {name} above {chosen.name}",
                 )
 
@@ -45,7 +45,7 @@ def _finding(subject: Subject, chosen: Chosen, what: str, fix: str) -> Finding:
 
 
 def _comes_all_the_same(subject: Subject, name: str) -> bool:
-    """Whether a lock brings the part as somebody's requirement: wheels stand before sources. Without a lock, it may."""
+    """Whether a lock brings the part as somebody's requirement: wheels come before sources. Without a lock, it may."""
     component = subject.catalog.components.get(name)
     if component is None or component.kind is not ComponentKind.WHEELS:
         return False
@@ -53,7 +53,7 @@ def _comes_all_the_same(subject: Subject, name: str) -> bool:
 
 
 def files(subject: Subject) -> Iterator[Finding]:
-    """Refuse two components that bring the same path, as links or as built files: the later layer would win, unseen."""
+    """Refuse two components that bring the same path, as links or as built files: the later layer would win."""
     owners: dict[str, list[str]] = {}
     for chosen in subject.recipe.chosen:
         for path in (*chosen.component.links, *chosen.component.files):

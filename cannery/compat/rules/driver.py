@@ -1,4 +1,4 @@
-"""The driver is the host's: no check of a set can see it, so what the set wants of it is said in one note."""
+"""The driver is the host's, and no check of a set can see it: one note reports which driver the set needs."""
 
 from __future__ import annotations
 
@@ -48,5 +48,5 @@ def asking(subject: Subject) -> list[Row]:
 
 
 def _oldest(cell: str) -> Key:
-    """Where a cell's lower bound stands among drivers; of a range it is the first one."""
+    """Return the order of a cell's lower bound among drivers; of a range it is the first one."""
     return order(cell.partition(",")[0].lstrip(">=< "))

@@ -67,7 +67,7 @@ def _lost(env: Mapping[str, str], trees: tuple[str, ...]) -> Iterator[Finding]:
             "env",
             f"{PYTHONPATH}={value} leaves out {', '.join(lost)}",
             "a source of `install: tree` can be imported from there alone",
-            f"end it with :{BEFORE}, what stands there before",
+            f"end it with :{BEFORE}, the value of the base",
         )
 
 

@@ -1,10 +1,10 @@
-"""The rule over the compatibility table: what each release fits, and what stands beside it here.
+"""The rule over the compatibility table: what each release fits, and what else is in the set.
 
-One row says that a release (`of`) fits versions of other things. Rows of one release may come from several sources.
+One row states that a release (`of`) fits versions of other things. Rows of one release may come from several sources.
 Where one of them has what is here, a disagreement is a warning that shows all, the weightiest first; but a page or an
-image says nothing against the release's own metadata. Where none has, a CANN is a warning, since sets that no table
-has are in use, and a distribution is an error. An override excuses it, and `overrides` then shows who wants what, but
-for an extension of the other's very release. Pythons are the subject of `python`.
+image does not contradict the release's own metadata. Where none has, a CANN is a warning, since sets that no table
+has are in use, and a distribution is an error. An override excuses it, and `overrides` then shows who asks for what,
+but not an extension of the other's very release. Pythons are the subject of `python`.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ def incomplete(subject: Subject) -> Iterator[Finding]:
                 "with --wheelhouse",
             )
         else:
-            their = "its wheel and hash stand" if len(names) == 1 else "their wheels and hashes stand"
+            their = "its wheel and hash are" if len(names) == 1 else "their wheels and hashes are"
             yield warning(
                 "lock-incomplete",
                 f"{what}: index {index} was not reached",

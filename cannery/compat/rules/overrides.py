@@ -1,4 +1,4 @@
-"""What a profile bends is always shown, with its reason and with who asks for another version; and its own warnings."""
+"""What a profile overrides is always shown, with its reason and who asks for another version; and its own warnings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def overrides(subject: Subject) -> Iterator[Finding]:
-    """One note an override, however many want another version."""
+    """Report each override in one note, however many ask for another version."""
     for override in subject.recipe.profile.overrides:
         requirement = Requirement(override.requirement)
         if canonicalize_name(requirement.name) in subject.overridden:
@@ -28,7 +28,7 @@ def overrides(subject: Subject) -> Iterator[Finding]:
 
 
 def _otherwise(subject: Subject, override: Requirement) -> str:
-    """Say who wants another version: sources at their commit, then rows of the table; else who asks for it at all."""
+    """Return who asks for another version: sources at their commit, then rows; else who asks for the package at all."""
     name = canonicalize_name(override.name)
     version = subject.versions.get(name) or _exact(override)
     wanted = {
@@ -45,12 +45,12 @@ def _otherwise(subject: Subject, override: Requirement) -> str:
 
 
 def _exact(override: Requirement) -> str | None:
-    """The version that an override says, where it is one: `==2.7.1`."""
+    """The version of an override, where it is one: `==2.7.1`."""
     return next((p.version for p in override.specifier if p.operator == "==" and "*" not in p.version), None)
 
 
 def _rows(subject: Subject, name: str, version: str | None) -> Iterator[tuple[str, str]]:
-    """Give (distribution, what it is made for) of releases whose rows want another version, and take this one."""
+    """Give (distribution, what it is made for) of releases whose rows have another version."""
     for other in subject.with_rows(name):
         if name in followed(subject, other):
             continue

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def submodules(subject: Subject) -> Iterator[Finding]:
-    """A pinned commit with submodules wants other repositories too, from hosts of their own."""
+    """Report the submodules of a pinned commit: they come from other repositories, on hosts of their own."""
     for chosen in subject.recipe.sources:
         if chosen.commit and chosen.known and chosen.known.submodules:
             each = listed(
@@ -28,7 +28,7 @@ def submodules(subject: Subject) -> Iterator[Finding]:
 
 
 def releases(subject: Subject) -> Iterator[Finding]:
-    """A release on the package index in the place of a commit is said, since the two may differ."""
+    """Report a release from the package index in the place of a commit, since the two may differ."""
     for chosen in subject.recipe.sources:
         if chosen.release:
             known = ", ".join(f"{commit} ({one.version})" for commit, one in chosen.component.revisions.items())
@@ -41,7 +41,7 @@ def releases(subject: Subject) -> Iterator[Finding]:
 
 
 def patches(subject: Subject) -> Iterator[Finding]:
-    """A patch set keeps to the commits that it was made for: on others patches fail, or change nothing unseen."""
+    """Refuse patches for other commits than those of the set: there they fail, or silently change nothing."""
     by_name = {chosen.name: chosen for chosen in subject.recipe.chosen}
     for chosen in subject.recipe.sources:
         for name, commits in (chosen.known.patches if chosen.known else {}).items():
@@ -66,7 +66,7 @@ def _on_a_release(subject: Subject, chosen: Chosen, name: str, commits: tuple[st
             "patches",
             f"the patches of {chosen.name} are for {name} at commit {listed(commits, 'or')}, "
             f"the set has release {subject.versions[package]}",
-            f"on another tree they fail, or are passed over without a word; {_origin(chosen)}",
+            f"on another tree they fail, or are silently skipped; {_origin(chosen)}",
             f"take {name} at that commit in {subject.recipe.file}",
         )
 

@@ -22,7 +22,7 @@ OFFERED = 3
 
 
 def torch_free(subject: Subject) -> Iterator[Finding]:
-    """Refuse a set with torch in which no pin, bound, override or source says which torch."""
+    """Refuse a set with torch in which no pin, bound, override or source decides which torch."""
     who = sorted(_wanting(subject))
     if not who or any(_exact(text) for text in _bounds(subject)):
         return
@@ -53,7 +53,7 @@ def _wanting(subject: Subject) -> set[str]:
 
 
 def _bounds(subject: Subject) -> Iterator[Requirement]:
-    """Everything that may say which torch: pins, what follows from the table, the profile, sources."""
+    """Everything that may decide which torch: pins, what follows from the table, the profile, sources."""
     recipe, profile = subject.recipe, subject.recipe.profile
     pins = [c.requirement for c in recipe.wheels if c.version]
     bent = [item.requirement for item in (*profile.constraints, *profile.overrides)]

@@ -1,4 +1,4 @@
-"""A release that no row of the table has: unknown, never ok. Its number and other rows may still say something."""
+"""A release that no row of the table has: unknown, never ok. Its number and other rows may still decide."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _named_elsewhere(subject: Subject, name: str, version: str, others: tuple[Ro
 
 
 def _in_no_row(subject: Subject, name: str, version: str, beside: list[str]) -> Finding:
-    """A release newer than the table is to be expected, so it is a note; on the stand-in there is no CANN to fit."""
+    """Report a release without a row, in a note where it is newer than the table or the stand-in has no CANN."""
     cann = subject.recipe.target.cann
     fit = said(CANN, cann) if CANN in beside else listed(said(key, here(subject, key) or "") for key in beside)
     newest = max(Version(row.version) for row in subject.rows[name])
@@ -80,7 +80,7 @@ def _ways_out(subject: Subject, name: str, key: str) -> str:
 
 
 def _way(subject: Subject, name: str, key: str, version: str, release: str) -> str:
-    """Offer `key` at a version with a release of `name`, and what goes with them; "" when rows speak against it."""
+    """Offer `key` at a version with a release of `name`, and what goes with them; "" when rows contradict it."""
     found = Solver(subject).completed({key: version, name: release})
     if found is None:
         return ""

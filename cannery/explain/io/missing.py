@@ -98,7 +98,7 @@ def absence(name: str, sides: Sequence[Side], job: Job, catalog: Catalog | None)
 
 
 def releases_at(job: Job, catalog: Catalog | None) -> Callable[[str, str], bool]:
-    """Return the function that tells whether a release (name, version) can be had for the target.
+    """Return a function: whether a release (name, version) can be had for the target.
 
     Its index is asked when the name first comes; one that is not reached may have anything.
     """

@@ -42,7 +42,7 @@ class Report:
     """What was found: `packages` and `sources`, what an upgrade of all would change, and what could not be found out.
 
     `folded` are further packages that it would change, which the profile does not name. `upgrade` is None when no set
-    of versions works; `problems` then say why. `troubles`: indexes that were not asked.
+    of versions works; `problems` then has the reasons. `troubles`: indexes that were not asked.
     """
 
     day: str
@@ -115,7 +115,7 @@ def _new_errors(catalog: Catalog, before: tuple[Recipe, Lock], after: tuple[Reci
 
 
 def _attempt(resolve: Callable[[], Lock], kind: type[CanneryError]) -> tuple[Lock | None, str]:
-    """Resolve; return the lock, or after an error of `kind` what it says. Raises every other error."""
+    """Resolve; return the lock, or after an error of `kind` its text. Raises every other error."""
     try:
         return resolve(), ""
     except kind as error:
