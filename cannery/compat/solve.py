@@ -83,7 +83,8 @@ class Solver:
 
     def exactly(self, name: str, version: str) -> dict[str, str] | None:
         """Return the pins to change for `name` at `version`; None when no set with it fits."""
-        found = self.completed({name: version})
+        is_here = same_release(version, self.subject.versions.get(name, ""))
+        found = {} if is_here else self.completed({name: version})
         return None if found is None else self._changes(found)
 
     def newest(self, name: str, *, named: bool = False) -> dict[str, str]:
@@ -165,8 +166,12 @@ class Solver:
         return []
 
     def _beside(self, proposed: Subject, row: Row, moved: Mapping[str, str]) -> dict[str, str] | None:
-        """Return what has to move along for a row to hold; None when something that cannot move is in the way."""
-        more = {k: fit for k, fit in row.fits.items() if k not in self.ignored and not is_held(proposed, row, (k,))}
+        """Return what has to move along for a row to hold; None when something that cannot move is in the way.
+
+        Its CANN is judged with the set, since any source may name it.
+        """
+        keys = row.fits.keys() - self.ignored - {CANN}
+        more = {key: row.fits[key] for key in sorted(keys) if not is_held(proposed, row, (key,))}
         can_be = all(fit[0].isdigit() and self._may_move(key, moved) for key, fit in more.items())
         return more if can_be else None
 
