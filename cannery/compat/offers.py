@@ -63,10 +63,11 @@ def _nearest(subject: Subject, rows: Sequence[Row]) -> list[Whole]:
 
 def _wholes(subject: Subject, rows: Iterable[Row]) -> Iterator[Whole]:
     """Give the rows with which a whole set can be, and that set."""
+    solver = Solver(subject)
     for row in rows:
         wanted = {key: fit for key, fit in _beside(subject, row).items() if fit[0].isdigit()}
         moved = {row.name: row.version, **{k: fit for k, fit in wanted.items() if not is_held(subject, row, (k,))}}
-        found = Solver(subject).completed(moved, row.fits.get(CANN, ""))
+        found = solver.completed(moved, row.fits.get(CANN, ""))
         if found is not None:
             more = {name: version for name, version in found.items() if name not in moved}
             yield Whole(row, more, cost(subject, row) + len(more) * OTHER)

@@ -36,7 +36,9 @@ class Subject:
     def moved_to(self, versions: Mapping[str, str], cann: str = "") -> Subject:
         """Return the set with other versions of what is in it, and on another CANN when one is named."""
         target = replace(self.recipe.target, cann=cann) if cann else self.recipe.target
-        return replace(self, recipe=replace(self.recipe, target=target), moved={**self.moved, **versions})
+        found = replace(self, recipe=replace(self.recipe, target=target), moved={**self.moved, **versions})
+        found.__dict__["rows"] = self.rows  # of the same table: grouping it again would take most of a search
+        return found
 
     @property
     def table(self) -> Compatibility:
