@@ -1,4 +1,4 @@
-"""Findings: what the rules say of a version set, sorted, so that all of them are seen at once."""
+"""Findings: what the rules report about a version set, sorted, so that all of them are seen at once."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from cannery.vocab import Severity
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+# Notes of one code that are shown one by one.
+MOST = 3
 RANK = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.NOTE: 2}
 
 
@@ -37,3 +39,35 @@ def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 def errors(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Return the findings that stop a build."""
     return tuple(f for f in findings if f.severity is Severity.ERROR)
+
+
+def error(code: str, what: str, why: str = "", fix: str = "") -> Finding:
+    """Return a finding that stops a build."""
+    return Finding(Severity.ERROR, code, what, why, fix)
+
+
+def warning(code: str, what: str, why: str = "", fix: str = "") -> Finding:
+    """Return a finding that may be a fault."""
+    return Finding(Severity.WARNING, code, what, why, fix)
+
+
+def note(code: str, what: str, why: str = "", fix: str = "") -> Finding:
+    """Return a finding that is good to know."""
+    return Finding(Severity.NOTE, code, what, why, fix)
+
+
+def few(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Return findings in order, more than three notes of one code made one; nothing that they report is lost."""
+    found = in_order(findings)
+    notes: dict[str, list[Finding]] = {}
+    for finding in found:
+        if finding.severity is Severity.NOTE:
+            notes.setdefault(finding.code, []).append(finding)
+    merged = [_merged(code, same) for code, same in notes.items() if len(same) > MOST]
+    kept = (f for f in found if f.severity is not Severity.NOTE or len(notes[f.code]) <= MOST)
+    return in_order([*kept, *merged])
+
+
+def _merged(code: str, same: list[Finding]) -> Finding:
+    whys, fixes = dict.fromkeys(f.why for f in same if f.why), dict.fromkeys(f.fix for f in same if f.fix)
+    return note(code, f"{len(same)}: " + "; ".join(f.what for f in same), "; ".join(whys), "; ".join(fixes))

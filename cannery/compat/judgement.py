@@ -1,4 +1,4 @@
-"""What the table's rows say of the releases of a set: what each is not made for, and which rows of others vouch for it.
+"""What the table has about the releases of a set: what each is not made for, and which rows of others support it.
 
 The findings of `fit` are these judgements in words; an offer is a set that has none of them.
 """
@@ -63,7 +63,7 @@ def vouching(subject: Subject, name: str, key: str = CANN) -> tuple[Row, ...]:
 
 
 def other_number(subject: Subject, name: str) -> str:
-    """Return what a release without a row cannot stand beside, "" for nothing: torch_npu X.Y.Z extends torch X.Y.Z."""
+    """Return what a release without a row cannot be used with, "" for nothing: torch_npu X.Y.Z extends torch X.Y.Z."""
     if not any(here(subject, key) for key in keys_of(subject, name)):
         return ""
     base = Version(subject.versions[name]).base_version
@@ -72,7 +72,7 @@ def other_number(subject: Subject, name: str) -> str:
 
 
 def misfits(subject: Subject) -> Iterator[tuple[str, str]]:
-    """Give (distribution, key) for all that the rows speak against: what `fit` finds as errors, and other CANNs."""
+    """Give (distribution, key) for all that the rows contradict: what `fit` reports as errors, and other CANNs."""
     for name in subject.with_rows():
         rows = judging(subject, name)
         if rows:

@@ -1,8 +1,13 @@
-"""Ways out of a misfit: whole sets that no row of the table speaks against, those first that change the set least."""
+"""The one solver over the compatibility table: which other versions would make a whole set that fits.
+
+torch, torch_npu, torchvision and what is built on them move together: a row of one names versions of the others. A set
+fits when no row contradicts it (`judgement.misfits`). Every pin that need not move stays where it is.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from packaging.version import Version
@@ -10,108 +15,183 @@ from packaging.version import Version
 from cannery.catalog.compatibility import CANN, PYTHON
 from cannery.catalog.versions import distance
 from cannery.compat.judgement import misfits
-from cannery.compat.table import here, is_held, listed, said, weight
+from cannery.compat.subject import Subject
+from cannery.compat.table import holds, is_held, weight
+from cannery.recipe.bounds import held_bounds, same_release, takes
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from cannery.catalog.catalog import Catalog
     from cannery.catalog.compatibility import Row
-    from cannery.compat.subject import Subject
+    from cannery.recipe.recipe import Recipe
 
-OFFERED = 3
-# What another version costs when it is a build of the same release (2.7.1, 2.7.1.post2), and when it is another one.
-SAME, OTHER = 0.5, 1.0
-NO_SET = "the table has no set near this one that every row of it agrees with"
+
+def _anything(_name: str, _version: str) -> bool:
+    return True
 
 
 @dataclass(frozen=True)
-class Whole:
-    """A row that is offered, and what else of the set goes with it, by name; `cost` is how much it changes."""
+class Solver:
+    """Finds sets that fit, near the set of `subject`.
 
-    row: Row
-    more: Mapping[str, str]
-    cost: float
-
-
-def offers(subject: Subject, name: str, own: Sequence[Row], clash: Collection[str] = ()) -> str:
-    """Return sets that the table has, in words: `use torch 2.8.0 with torch-npu 2.8.0.post2, or …`.
-
-    `own` are the rows of the release that does not fit, `clash` the keys that it clashes with. There is a way out to
-    either side: that release with what it is made for, and another one for what is here; each is offered unless an
-    offer brings the same. No row speaks against a set that is offered; without any the words say so.
+    `movable` names what may move (None: all that is not overridden), `has` whether a release (name, version) can be
+    had, `pythons` further Pythons that have to fit. What is `ignored`, names of the set and of a row's cells, does not
+    count. With `keeps` a misfit that is there already may stay where nothing moves. With `upwards` what moves along
+    goes to its newest release that fits, else to the nearest one.
     """
-    releases = _releases(subject, name)
-    if not releases:
-        return ""
-    rows = _distinct(subject, releases)
-    kept = _nearest(subject, rows)
-    if not any(is_held(subject, whole.row, clash) for whole in kept):
-        kept += _first(_wholes(subject, (row for row in rows if is_held(subject, row, clash))), OFFERED - 1)
-    mine = [row for row in releases if own and row.version == own[0].version]
-    present = [_beside(subject, whole.row) for whole in kept]
-    kept += _wholes(subject, (row for row in mine if _beside(subject, row) not in present))
-    return "use " + ", or ".join(dict.fromkeys(_words(subject, whole) for whole in kept)) if kept else NO_SET
 
+    subject: Subject
+    movable: frozenset[str] | None = None
+    has: Callable[[str, str], bool] = field(default=_anything, compare=False)
+    pythons: tuple[str, ...] = ()
+    ignored: frozenset[str] = frozenset()
+    keeps: bool = False
+    upwards: bool = False
 
-def completed(subject: Subject, moved: Mapping[str, str], cann: str = "") -> Mapping[str, str] | None:
-    """Return `moved` (name → version) with what else has to move so that no row speaks against the set; None without.
+    @cached_property
+    def _present(self) -> frozenset[tuple[str, str]]:
+        """The misfits that may stay. A CANN that a release is in use on already, against its row, always may."""
+        return frozenset(pair for pair in misfits(self.subject) if self.keeps or pair[1] == CANN)
 
-    `cann` takes the place of the target's. A CANN that a release is in use on already, against its row, stays.
-    """
-    known = {(name, key) for name, key in misfits(subject) if key == CANN}
-    every = dict(moved)
-    while True:
-        proposed = subject.moved_to(every, cann)
-        wrong = [name for name, key in misfits(proposed) if name in every or (name, key) not in known]
-        if not wrong:
-            return every
-        name = next((name for name in wrong if name not in every and name not in subject.overridden), None)
-        version = _fitting(proposed, name) if name else None
-        if name is None or version is None:
+    def known(self, name: str) -> list[str]:
+        """Return every version that the table has of a name of the set, in its rows or those of others; newest first.
+
+        Empty when the table has none.
+        """
+        rows = self.subject.rows
+        own = [row.version for row in rows.get(name, ())]
+        named = [row.fits[name] for other in self.subject.with_rows(name) for row in rows[other] if name in row.fits]
+        return sorted({v for v in (*own, *named) if v[0].isdigit()}, key=Version, reverse=True)
+
+    def completed(self, moved: Mapping[str, str], cann: str = "") -> Mapping[str, str] | None:
+        """Return `moved` (name → version) with what else has to move so that the set fits; None when nothing does.
+
+        `cann` takes the place of the target's.
+        """
+        if not all(self._can_be_had(name, version) for name, version in moved.items()):
             return None
-        every[name] = version
+        proposed = self.subject.moved_to(moved, cann)
+        wrong = next(self._wrong(proposed, moved), None)
+        if wrong is None:
+            return moved
+        for more in self._options(proposed, moved, *wrong):
+            found = self.completed({**moved, **more}, cann)
+            if found is not None:
+                return found
+        return None
+
+    def exactly(self, name: str, version: str) -> dict[str, str] | None:
+        """Return the pins to change for `name` at `version`; None when no set with it fits."""
+        is_here = same_release(version, self.subject.versions.get(name, ""))
+        found = {} if is_here else self.completed({name: version})
+        return None if found is None else self._changes(found)
+
+    def newest(self, name: str, *, named: bool = False) -> dict[str, str]:
+        """Return the pins to change for the newest `name` of the table; empty when none that fits is newer.
+
+        No pin moves from a final release to a preview. A release that only rows of others name counts when `named`.
+        """
+        present = Version(Version(self.subject.versions[name]).public)
+        for version in self.known(name):
+            if Version(version) > present and not self._is_preview(name, version):
+                found = self.exactly(name, version)
+                if found and not any(
+                    self._is_preview(*one) or (not named and self.lacks_row(*one)) for one in found.items()
+                ):
+                    return found
+        return {}
+
+    def lacks_row(self, name: str, version: str) -> bool:
+        """Whether a release has no row of its own, where other releases of it have some."""
+        rows = self.subject.rows.get(name, ())
+        return bool(rows) and not any(same_release(row.version, version) for row in rows)
+
+    def disagreeing(self, moved: Mapping[str, str], changed: frozenset[str], cann: str = "") -> str:
+        """Return the first release of the set at `moved` that a row contradicts, "" for none.
+
+        Only rows that have to do with the names in `changed` count: the rules have judged the others.
+        """
+        proposed = self.subject.moved_to(moved, cann)
+        return next((name for name, key in misfits(proposed) if {name, key} & changed), "")
+
+    def _changes(self, moved: Mapping[str, str]) -> dict[str, str]:
+        versions = self.subject.versions
+        return {name: text for name, text in moved.items() if not same_release(text, versions.get(name, ""))}
+
+    def _is_preview(self, name: str, version: str) -> bool:
+        """Whether a move to `version` is one from a final release to a preview."""
+        return Version(version).is_prerelease and not Version(self.subject.versions[name]).is_prerelease
+
+    def _can_be_had(self, name: str, version: str) -> bool:
+        return same_release(version, self.subject.versions.get(name, "")) or self.has(name, version)
+
+    def _may_move(self, name: str, moved: Mapping[str, str]) -> bool:
+        allowed = name in (self.subject.versions if self.movable is None else self.movable)
+        return allowed and name not in moved and name not in self.subject.overridden
+
+    def _wrong(self, proposed: Subject, moved: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+        """Give (name, key) of each misfit that the set must not have."""
+        for name, key in misfits(proposed):
+            if {name, key} & self.ignored:
+                continue
+            if name in moved or (self.keeps and key in moved) or (name, key) not in self._present:
+                yield name, key
+        if self.keeps:
+            yield from ((name, key) for name in moved for key in self._against(proposed, name))
+
+    def _against(self, proposed: Subject, name: str) -> Iterator[str]:
+        """Give the cells of a release that are not as its weightiest source has them. Any source may name the CANN."""
+        excused = {CANN, *self.ignored, *proposed.overridden}
+        for row in releases(proposed, name):
+            if same_release(row.version, proposed.versions[name]):
+                yield from (key for key in row.fits if key not in excused and not is_held(proposed, row, (key,)))
+                if PYTHON in row.fits and not all(holds(PYTHON, row.fits[PYTHON], python) for python in self.pythons):
+                    yield PYTHON
+
+    def _options(self, proposed: Subject, moved: Mapping[str, str], name: str, key: str) -> list[Mapping[str, str]]:
+        """Return what may move to mend a misfit: another release of `name`, or of `key` where `name` has moved."""
+        if self._may_move(name, moved):
+            rows = {row.version: row for row in releases(proposed, name)}
+            options = [
+                {name: version, **more}
+                for version in self._ranked(proposed, name, rows)
+                if (more := self._beside(proposed, rows[version], moved)) is not None
+            ]
+            return sorted(options, key=len)
+        if name in moved and self._may_move(key, moved):
+            cells = [row.fits[key] for row in releases(proposed, name) if row.version == moved[name] if key in row.fits]
+            fitting = [version for version in self.known(key) if any(takes(cell, version) for cell in cells)]
+            return [{key: version} for version in self._ranked(proposed, key, fitting)]
+        return []
+
+    def _beside(self, proposed: Subject, row: Row, moved: Mapping[str, str]) -> dict[str, str] | None:
+        """Return what has to move along for a row to hold; None when something that cannot move is in the way.
+
+        Its CANN is judged with the set, since any source may name it.
+        """
+        keys = row.fits.keys() - self.ignored - {CANN}
+        more = {key: row.fits[key] for key in sorted(keys) if not is_held(proposed, row, (key,))}
+        can_be = all(fit[0].isdigit() and self._may_move(key, moved) for key, fit in more.items())
+        return more if can_be else None
+
+    def _ranked(self, proposed: Subject, name: str, versions: Iterable[str]) -> list[str]:
+        """Return versions in the order in which they are tried: final ones first, then the newest or the nearest."""
+        if self.upwards:
+            ordered = sorted(versions, key=Version, reverse=True)
+        else:
+            present = proposed.versions[name]
+            ordered = sorted(versions, key=lambda version: (distance(present, version), Version(version)))
+        return sorted(ordered, key=lambda version: Version(version).is_prerelease)
 
 
-def _fitting(proposed: Subject, name: str) -> str | None:
-    """Return the release of `name` that is nearest to the one that is there and made for all else of the set."""
-    present = proposed.versions[name]
-    fitting = {row.version for row in _releases(proposed, name) if is_held(proposed, row, row.fits)}
-    return min(fitting, key=lambda v: (Version(v).is_prerelease, distance(present, v), Version(v)), default=None)
-
-
-def _nearest(subject: Subject, rows: Sequence[Row]) -> list[Whole]:
-    """Return the sets that change least, a few; `rows` are in the order of what each alone changes."""
-    found: list[Whole] = []
-    for row in rows:
-        if found and _cost(subject, row) > min(whole.cost for whole in found) + SAME:
-            break
-        found += _wholes(subject, (row,))
-    found.sort(key=lambda whole: whole.cost)
-    return [whole for whole in found if whole.cost <= found[0].cost + SAME][:OFFERED]
-
-
-def _wholes(subject: Subject, rows: Iterable[Row]) -> Iterator[Whole]:
-    """Give the rows with which a whole set can be, and that set."""
-    for row in rows:
-        wanted = {key: fit for key, fit in _beside(subject, row).items() if fit[0].isdigit()}
-        moved = {row.name: row.version, **{k: fit for k, fit in wanted.items() if not is_held(subject, row, (k,))}}
-        found = completed(subject, moved, row.fits.get(CANN, ""))
-        if found is not None:
-            more = {name: version for name, version in found.items() if name not in moved}
-            yield Whole(row, more, _cost(subject, row) + len(more) * OTHER)
-
-
-def _first(found: Iterator[Whole], count: int) -> list[Whole]:
-    return [whole for whole, _number in zip(found, range(count), strict=False)]
-
-
-def _releases(subject: Subject, name: str) -> list[Row]:
-    """Return one row for each release of `name`: what its sources say together, the weightiest first where they differ.
+def releases(subject: Subject, name: str) -> list[Row]:
+    """Return one row for each release of `name`: the cells of all its sources, the weightiest first where they differ.
 
     Of one source's rows the one counts that changes the set least.
     """
     nearest: dict[str, dict[str, Row]] = {}
-    for row in sorted(subject.rows.get(name, ()), key=lambda row: _cost(subject, row)):
+    for row in sorted(subject.rows.get(name, ()), key=lambda row: cost(subject, row)):
         nearest.setdefault(row.version, {}).setdefault(row.source, row)
     found = []
     for by_source in nearest.values():
@@ -122,37 +202,44 @@ def _releases(subject: Subject, name: str) -> list[Row]:
     return found
 
 
-def _distinct(subject: Subject, releases: Sequence[Row]) -> list[Row]:
-    """Return releases, least change and weightiest source first; of builds of one release for one set the first.
-
-    The table has 2.8.0.post2 and post3 for the same torch and CANN: one of them is enough of an offer.
-    """
-    found: dict[tuple[str, str, str], Row] = {}
-    for row in sorted(releases, key=lambda row: (_cost(subject, row), weight(subject.table, row))):
-        same = Version(row.version).base_version, str(_beside(subject, row)), row.fits.get(CANN, "")
-        found.setdefault(same, row)
-    return list(found.values())
+# What another version costs when it is a build of the same release (2.7.1, 2.7.1.post2), and when it is another one.
+SAME, OTHER = 0.5, 1.0
 
 
-def _cost(subject: Subject, row: Row) -> float:
-    """How much of the set another row changes: each thing that it wants otherwise counts."""
+def cost(subject: Subject, row: Row) -> float:
+    """Return how much of the set another row changes: each cell that differs counts."""
     version = Version(subject.versions[row.name])
-    cost = 0.0
+    price = 0.0
     if Version(row.version) != Version(version.public):
-        cost = SAME if Version(row.version).base_version == version.base_version else OTHER
-    return cost + sum(1 for key in row.fits if not is_held(subject, row, (key,)))
+        price = SAME if Version(row.version).base_version == version.base_version else OTHER
+    return price + sum(1 for key in row.fits if not is_held(subject, row, (key,)))
 
 
-def _beside(subject: Subject, row: Row) -> dict[str, str]:
-    """The distributions of a row that are in the set."""
-    return {key: value for key, value in row.fits.items() if key not in {CANN, PYTHON} and here(subject, key)}
+def upgrader(
+    recipe: Recipe, catalog: Catalog, pythons: tuple[str, ...] = (), has: Callable[[str, str], bool] = _anything
+) -> Solver:
+    """Return the solver for moves of the recipe's pinned wheels: to newer releases that `has` allows, for `pythons`."""
+    subject = Subject(recipe, catalog, {})
+    pins = frozenset(c.package for c in recipe.wheels if c.version) - subject.overridden
+    return Solver(subject, pins, has, pythons, keeps=True, upwards=True)
 
 
-def _words(subject: Subject, whole: Whole) -> str:
-    row = whole.row
-    beside = [said(key, value) for key, value in {**_beside(subject, row), **whole.more}.items()]
-    words = f"{listed(beside)} with {row.name} {row.version}" if beside else f"{row.name} {row.version}"
-    for key in (CANN, PYTHON):
-        if key in row.fits and not is_held(subject, row, (key,)):
-            words += f" on {said(key, row.fits[key])}"
-    return words
+def newest_pins(solver: Solver, newest: Callable[[str], str | None]) -> dict[str, str]:
+    """Return the pins (name → version) of the solver's set that can move to newer releases, all of them together.
+
+    `newest` names the release to take of a pinned package that the table has nothing about.
+    """
+    found: dict[str, str] = {}
+    versions = solver.subject.versions
+    for name in (c.package for c in solver.subject.recipe.wheels if c.package in (solver.movable or ())):
+        if solver.known(name):
+            found |= replace(solver, subject=solver.subject.moved_to(found)).newest(name)
+        elif (latest := newest(name)) is not None and Version(latest) > Version(Version(versions[name]).public):
+            found[name] = latest
+    return found
+
+
+def with_pins(recipe: Recipe, catalog: Catalog, pins: Mapping[str, str]) -> Recipe:
+    """Return `recipe` with other versions of its pinned wheels, and the bounds that follow from them."""
+    chosen = tuple(replace(c, version=pins.get(c.package, c.version)) for c in recipe.chosen)
+    return replace(recipe, chosen=chosen, held=held_bounds(chosen, catalog.compatibility))

@@ -1,4 +1,4 @@
-"""What the indexes have of a recipe's packages, and the part of it that nothing known beforehand speaks against."""
+"""What the indexes have of a recipe's packages, and the part of it that its constraints and sources allow."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Stock(Protocol):
         """Return the newest allowed release that there is for every target."""
 
     def uploaded(self, name: str, version: str) -> str:
-        """Return the day on which a release came; "" where that is not told."""
+        """Return the day on which a release came; "" where the index does not have it."""
 
     def trouble(self, name: str) -> str:
         """Say which index of a package could not be asked; "" when all were."""

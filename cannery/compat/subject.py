@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from cannery.catalog.requirement import live, marker_environment, package_name
 from cannery.lock.request import set_aside
+from cannery.recipe.select import parse_pin
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -29,13 +30,15 @@ class Subject:
     catalog: Catalog
     locks: Mapping[Arch, Lock]
     build_arch: Arch | None = None
-    # Versions that take the place of those of the recipe and its lock, of a set that is thought of.
+    # Versions that take the place of those of the recipe and its lock, of a proposed set.
     moved: Mapping[str, str] = field(default_factory=dict)
 
     def moved_to(self, versions: Mapping[str, str], cann: str = "") -> Subject:
         """Return the set with other versions of what is in it, and on another CANN when one is named."""
         target = replace(self.recipe.target, cann=cann) if cann else self.recipe.target
-        return replace(self, recipe=replace(self.recipe, target=target), moved={**self.moved, **versions})
+        found = replace(self, recipe=replace(self.recipe, target=target), moved={**self.moved, **versions})
+        found.__dict__["rows"] = self.rows  # of the same table: grouping it again would take most of a search
+        return found
 
     @property
     def table(self) -> Compatibility:
@@ -72,7 +75,7 @@ class Subject:
         """Normalised name → version of all that would be installed: the lock's and the sources', else the pins."""
         pinned = {c.package: c.version for c in self.recipe.chosen if c.version and c.component.kind.is_package}
         if self.lock is None:
-            return {**dict(pin.split("==") for pin in self.recipe.pins), **pinned, **self.moved}
+            return {**dict(map(parse_pin, self.recipe.pins)), **pinned, **self.moved}
         sources = {c.package: c.version for c in self.recipe.sources if c.version}
         return {**sources, **{p.name: p.version for p in self.packages}, **self.moved}
 

@@ -1,4 +1,4 @@
-"""Reading the compatibility table: the rows of a release, and whether a set holds what a row wants."""
+"""Reading the compatibility table: the rows of a release, and whether a set fits a row."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def rows_of(subject: Subject, name: str) -> tuple[Row, ...]:
 def judging(subject: Subject, name: str) -> tuple[Row, ...]:
     """Return, of each source's `rows_of` a release, the one that the set departs from least.
 
-    Several rows of one source are sets to choose from, so the others say nothing against this one.
+    Several rows of one source are sets to choose from, so the others do not contradict this one.
     """
     closest: dict[str, Row] = {}
     for row in rows_of(subject, name):
@@ -56,7 +56,7 @@ def departure(subject: Subject, row: Row) -> int:
 
 
 def is_held(subject: Subject, row: Row, keys: Iterable[str]) -> bool:
-    """Whether the set has what a row wants of `keys`. What the row says nothing of, or the set has not, is held."""
+    """Whether the set fits a row's cells `keys`. A cell that the row or the set does not have fits."""
     cells = [(key, row.fits[key], here(subject, key)) for key in keys if key in row.fits]
     return all(version is None or holds(key, wanted, version) for key, wanted, version in cells)
 
@@ -86,7 +86,7 @@ def weight(table: Compatibility, row: Row) -> int:
 
 
 def here(subject: Subject, key: str) -> str | None:
-    """Return what stands in the set for a key of a row: a version, the CANN, the Python; None when it is not there.
+    """Return what the set has for a key of a row: a version, the CANN, the Python; None when it has nothing.
 
     The driver is the host's: it is never there.
     """
@@ -96,7 +96,7 @@ def here(subject: Subject, key: str) -> str | None:
 
 
 def holds(key: str, wanted: str, version: str) -> bool:
-    """Whether `version` is what a row wants for `key`. Of `driver` a version alone is the oldest that works."""
+    """Whether `version` fits the cell `wanted` of `key`. Of `driver` a version alone is the oldest that works."""
     if key == DRIVER:
         bounds = wanted.split(",") if BOUND.match(wanted) else [f">={wanted}"]
         return all(_within(bound.strip(), version) for bound in bounds)

@@ -1,154 +1,187 @@
-"""Which package a failed resolution comes down to, who asks what of it, and what of the profile can be moved."""
+"""Which package a failed resolution comes down to, who asks what of it, and what of the profile can be changed."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from itertools import combinations, product
 from typing import TYPE_CHECKING
 
+from packaging.requirements import Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.utils import canonicalize_name
 
-from cannery.explain.derivation import BOUND, FactKind
-from cannery.explain.profile_items import MOVABLE, ItemKind, named
 from cannery.lock.chains import shortest
-from cannery.lock.lock import PROFILE_VIA
+from cannery.recipe.select import parse_pin
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from cannery.explain.derivation import Fact
-    from cannery.explain.profile_items import Item
+    from cannery.explain.reasons import Ask, Reasons
+    from cannery.lock.lock import LockRequest
+    from cannery.recipe.recipe import Chosen, Recipe
 
 # How many who ask, ranges and names a message shows.
 SIDES, RANGES, MOVERS = 5, 3, 4
-# What is asked for is not wrong by itself; what is hidden may be had with another date.
-NOT_WRONG = frozenset({FactKind.ASKS, FactKind.HIDDEN})
-ORDER = {kind: number for number, kind in enumerate(ItemKind)}
+
+
+class ItemKind(StrEnum):
+    """Where a requirement of the request is written. The first ones are the first to think of for a change."""
+
+    TRIAL = "--pin"
+    PIN = "pin"
+    CONSTRAINT = "constraint"
+    OVERRIDE = "override"
+    SOURCE = "source"
+    REQUIREMENT = "requirement"
+    HELD = "bound from images/compatibility.yaml"
+    BASE = "requirement of the CANN base"
+
+
+# What a profile can change without another base or table.
+MOVABLE = tuple(kind for kind in ItemKind if kind not in {ItemKind.HELD, ItemKind.BASE})
+
+
+@dataclass(frozen=True)
+class Item:
+    """One requirement: the distribution, the versions that it allows ("" for any) and how the profile writes it."""
+
+    kind: ItemKind
+    name: str
+    wanted: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.text}" if self.wanted else self.text
 
 
 @dataclass(frozen=True)
 class Side:
-    """What one asks of the package: ranges of which any will do, through `chain` from the profile's own requirement.
+    """What one asks of a package: ranges of which any will do, through `chain` from a requirement of the profile.
 
-    `by` says who, in words.
+    `by` is who asks, in words. Without a chain the profile itself asks.
     """
 
     chain: tuple[str, ...]
     wanted: tuple[str, ...]
     by: str
 
+    def takes(self, version: str) -> bool:
+        """Whether this side is content with a version; one of a form that cannot be read takes none."""
+        try:
+            return any(SpecifierSet(text).contains(version, prereleases=True) for text in self.wanted)
+        except InvalidSpecifier:
+            return False
+
 
 @dataclass(frozen=True)
 class Conflict:
-    """The package `name`, the sides that ask for it, and what could be moved.
-
-    `facts` are what uv says is wrong with the package; without any the sides exclude each other. `hidden` are releases
-    of it, or of who asks, that a date bound hides.
-    """
+    """The package `name` ("" where that is not clear), the sides that ask for it, and what could be changed."""
 
     name: str
     sides: tuple[Side, ...]
     movers: tuple[Item, ...]
-    facts: tuple[Fact, ...] = ()
-    hidden: tuple[Fact, ...] = ()
 
     @property
-    def unknown(self) -> bool:
-        """Whether no index has the package."""
-        return any(fact.kind is FactKind.UNKNOWN for fact in self.facts)
+    def roots(self) -> frozenset[str]:
+        """The names of the package, and of the profile's requirements through which it is asked for."""
+        return frozenset({self.name, *(side.chain[0] for side in self.sides if side.chain)})
 
 
-def find_conflict(facts: Sequence[Fact], items: Sequence[Item]) -> Conflict | None:
-    """Return what `facts` come down to; None where they are not understood. `items` are those of the request."""
-    wrong = next((fact for fact in facts if _is_wrong(fact, facts)), None)
-    if wrong is not None:
-        mine = tuple(fact for fact in facts if fact.name == wrong.name and fact.kind not in NOT_WRONG)
-        return _conflict(wrong.name, facts, items, mine)
-    asked: dict[str, dict[str, list[str]]] = {}
-    for fact in facts:
-        if fact.kind is FactKind.ASKS:
-            by = f"{fact.by} {fact.versions}" if fact.by in {PROFILE_VIA, BOUND} else fact.by
-            asked.setdefault(fact.name, {}).setdefault(by, []).extend(fact.versions or [""])
-    several = [name for name, sides in asked.items() if len(sides) > 1]
-    apart = [name for name in several if any(_exclude(*pair) for pair in combinations(asked[name].values(), 2))]
-    found = next(iter(apart or several), None)
-    if found is None:
-        # Of two ranges that one asks for (its own and a constraint's) the only version may be missing.
-        gap = next((fact for fact in facts if fact.kind not in NOT_WRONG and fact.name in asked), None)
-        return _conflict(gap.name, facts, items, (gap,)) if gap else None
-    return _conflict(found, facts, items)
+def profile_items(request: LockRequest, recipe: Recipe | None) -> tuple[Item, ...]:
+    """Return all that the request asks for, requirements first, in the words of the recipe where there is one."""
+    chosen = {c.package: c for c in (*recipe.wheels, *recipe.sources)} if recipe else {}
+    trials = {parse_pin(pin)[0]: pin for pin in recipe.pins} if recipe else {}
+    written = {item.requirement for item in recipe.profile.constraints} if recipe else {*request.constraints}
+    overrides = {item.requirement for item in recipe.profile.overrides} if recipe else {*request.overrides}
+    sources = {source.name for source in request.sources}
+    found: list[Item] = []
+    for text in request.requirements:
+        item = _item(ItemKind.BASE if recipe else ItemKind.REQUIREMENT, text)
+        if item.name in trials and item.wanted:
+            item = _item(ItemKind.TRIAL, text, trials[item.name])
+        elif item.name in chosen:
+            item = _component(chosen[item.name], text)
+        elif item.name in sources:
+            item = _item(ItemKind.SOURCE, text)
+        found.append(item)
+    found += [_item(ItemKind.CONSTRAINT if text in written else ItemKind.HELD, text) for text in request.constraints]
+    # Of a forced set every pin is an override; the pin is above.
+    found += [_item(ItemKind.OVERRIDE, text) for text in request.overrides if text in overrides]
+    return tuple(found)
 
 
-def _is_wrong(fact: Fact, facts: Sequence[Fact]) -> bool:
-    """Whether a fact alone leaves nothing of what somebody asks for; others only fill gaps of uv's reasoning."""
-    wanted = [f.versions for f in facts if f.kind is FactKind.ASKS and f.name == fact.name]
-    match fact.kind:
-        case FactKind.UNKNOWN:
-            return True
-        case FactKind.LACKS:
-            return not fact.versions or fact.versions in wanted
-        case FactKind.ONLY:
-            return any(versions and _exclude(versions, fact.versions) for versions in wanted)
-        case FactKind.UNUSABLE:
-            only = [f.versions for f in facts if f.kind is FactKind.ONLY and f.name == fact.name]
-            return not fact.versions or fact.versions in wanted or fact.versions in only
-        case FactKind.ASKS | FactKind.HIDDEN:
-            return False
+def _item(kind: ItemKind, requirement: str, text: str = "") -> Item:
+    parsed = Requirement(requirement)
+    return Item(kind, canonicalize_name(parsed.name), str(parsed.specifier), text or requirement)
 
 
-def _exclude(one: Iterable[str], other: Iterable[str]) -> bool:
+def _component(chosen: Chosen, text: str) -> Item:
+    if not chosen.component.kind.is_source:
+        return _item(ItemKind.PIN, text, f"{chosen.name} {chosen.version}" if chosen.version else chosen.name)
+    at = f"commit {chosen.commit[:12]}" if chosen.commit else "its release"
+    return _item(ItemKind.SOURCE, text, f"{chosen.name} {chosen.version} ({at})")
+
+
+def find_conflict(reasons: Reasons, items: Sequence[Item]) -> Conflict:
+    """Return the first package of which the sides exclude each other; without one all that uv names is in question."""
+    for name in reasons.names:
+        sides = sides_of(name, reasons.asks, items)
+        if any(exclude(*pair) for pair in combinations(sides, 2)):
+            return make_conflict(name, sides, items)
+    named = {*reasons.names}
+    return Conflict("", (), _movers([item for item in items if item.name in named], ""))
+
+
+def make_conflict(name: str, sides: Sequence[Side], items: Sequence[Item]) -> Conflict:
+    """Return the conflict about a package, with what of the profile decides about it."""
+    found = Conflict(name, tuple(sides), ())
+    return Conflict(name, tuple(sides), _movers([item for item in items if item.name in found.roots], name))
+
+
+def _movers(items: Iterable[Item], name: str) -> tuple[Item, ...]:
+    movable = [item for item in items if item.kind in MOVABLE and item.wanted]
+    return tuple(sorted(movable, key=lambda item: (MOVABLE.index(item.kind), item.name != name)))
+
+
+def exclude(one: Side, other: Side) -> bool:
     """Whether no version is in a range of both; what cannot be read may be."""
     try:
         return all(
-            SpecifierSet(f"{a},{b}".strip(","), prereleases=True).is_unsatisfiable() for a, b in product(one, other)
+            SpecifierSet(f"{a},{b}".strip(","), prereleases=True).is_unsatisfiable()
+            for a, b in product(one.wanted, other.wanted)
         )
     except InvalidSpecifier:
         return False
 
 
-def _conflict(name: str, facts: Sequence[Fact], items: Sequence[Item], wrong: Sequence[Fact] = ()) -> Conflict:
-    sides = tuple(_sides(name, facts, items))
-    roots = {name, *(side.chain[0] for side in sides if side.chain)}
-    movers = [item for item in items if item.kind in MOVABLE and item.name in roots and item.wanted]
-    movers.sort(key=lambda item: (ORDER[item.kind], item.name != name))
-    near = {name, *(link for side in sides for link in side.chain)}
-    hidden = tuple(fact for fact in facts if fact.kind is FactKind.HIDDEN and fact.name in near)
-    return Conflict(name, sides, tuple(movers), tuple(wrong), hidden)
+def sides_of(name: str, asks: Sequence[Ask], items: Sequence[Item]) -> tuple[Side, ...]:
+    """Return who asks for a package: the profile's own items, then other packages. An override counts alone."""
+    mine = [item for item in items if item.name == name]
+    overrides = [item for item in mine if item.kind is ItemKind.OVERRIDE and item.wanted]
+    own = overrides or [item for item in mine if item.wanted] or mine
+    found = [Side((), (item.wanted,), str(item)) for item in own]
+    return tuple(found if overrides else [*found, *_askers(name, asks, items)])
 
 
-def _sides(name: str, facts: Sequence[Fact], items: Sequence[Item]) -> Iterator[Side]:
-    mine = [fact for fact in facts if fact.kind is FactKind.ASKS and fact.name == name]
-    overrides = [item for item in named(items, name) if item.kind is ItemKind.OVERRIDE]
-    if overrides:
-        # Whoever asks, asks for what the override says: nobody else has a part in it.
-        yield from (Side((), (item.wanted,), str(item)) for item in overrides)
-        return
-    if any(fact.by in {PROFILE_VIA, BOUND} for fact in mine):
-        own = named(items, name) or tuple(item for item in items if item.name == name)
-        yield from (Side((), (item.wanted,), str(item)) for item in own)
-    for asker in dict.fromkeys(fact.by for fact in mine if fact.by not in {PROFILE_VIA, BOUND}):
-        wanted = tuple(dict.fromkeys(v for fact in mine if fact.by == asker for v in fact.versions or ("",)))
-        chain = _chain(asker, facts)
-        yield Side(chain, wanted, _asker_words(chain, items))
+def _askers(name: str, asks: Sequence[Ask], items: Sequence[Item]) -> Iterator[Side]:
+    """Give the side of each package that asks, with its chain from the profile."""
+    roots = {item.name for item in items}
+    parents: dict[str, list[str]] = {}
+    for ask in asks:
+        if ask.name not in roots:
+            parents.setdefault(ask.name, []).append(ask.by)
+    for asker in dict.fromkeys(ask.by for ask in asks if ask.name == name):
+        wanted = dict.fromkeys(
+            text for ask in asks if (ask.by, ask.name) == (asker, name) for text in ask.wanted or ("",)
+        )
+        chain = shortest(parents, asker)
+        root = [item for item in items if item.name == chain[0]]
+        start = next((str(item) for item in root if item.wanted), chain[0])
+        yield Side(chain, tuple(wanted), " → ".join([start, *chain[1:]]))
 
 
-def _chain(name: str, facts: Sequence[Fact]) -> tuple[str, ...]:
-    """Return the shortest way from a requirement of the profile to `name`, both included."""
-    askers: dict[str, list[str]] = {}
-    for fact in facts:
-        if fact.kind is FactKind.ASKS:
-            askers.setdefault(fact.name, []).append(fact.by)
-    return shortest(askers, name)
-
-
-def _asker_words(chain: Sequence[str], items: Sequence[Item]) -> str:
-    root = [item for item in items if item.name == chain[0]]
-    pinned = [item for item in root if item.wanted] or root
-    start = str(pinned[0]) if pinned else chain[0]
-    return " → ".join([start, *chain[1:]])
-
-
-def told(conflict: Conflict) -> tuple[str, ...]:
+def who_asks(conflict: Conflict) -> tuple[str, ...]:
     """Return a line for each side, in the profile's words: `tokenizers >=0.22,<=0.23 by pin transformers 4.57.0`."""
     lines = [f"{conflict.name} {_ranges(side.wanted)} by {side.by}" for side in conflict.sides]
     more = len(lines) - SIDES
@@ -160,40 +193,13 @@ def _ranges(wanted: Sequence[str]) -> str:
     return words + (" or …" if len(wanted) > RANGES else "")
 
 
-def movable(conflict: Conflict) -> str:
-    """Return what of the profile could be moved, in a line; "" when nothing of it decides this."""
+def what_can_move(conflict: Conflict, file: str = "") -> tuple[str, ...]:
+    """Return what of the profile could be changed, in a line, with the `file` that has it; none without anything."""
     items = [str(item) for item in conflict.movers]
-    dates = [_date_words(fact) for fact in conflict.hidden]
-    if not items and not dates:
-        return ""
-    more = [f"{len(items) - MOVERS} more"] if len(items) > MOVERS else []
-    names = ", ".join([*items[:MOVERS], *dates]) + "".join(f" and {words}" for words in more)
-    return f"{'one of these has' if len(items) + len(dates) > 1 else 'this has'} to move: {names}"
-
-
-def _date_words(fact: Fact) -> str:
-    version = fact.versions[0].removeprefix("==")
-    return f"{fact.by} {fact.by_versions[0]}, which hides {fact.name} {version} of {fact.why}"
-
-
-def is_written(conflict: Conflict) -> bool:
-    """Whether the profile's file has any of what could be moved; pins of the command line stand nowhere."""
-    return bool(conflict.hidden) or any(item.kind is not ItemKind.TRIAL for item in conflict.movers)
-
-
-def headline(conflict: Conflict) -> str:
-    """Return what is wrong in a sentence, as far as uv's facts tell it."""
-    name = conflict.name
-    if not conflict.facts:
-        return f"no set of versions works: no {name} fits all that ask for it"
-    if conflict.unknown:
-        return f"{name} was not found on any index"
-    fact = conflict.facts[0]
-    package = f"{name} {' or '.join(text.removeprefix('==') for text in fact.versions[:RANGES])}".rstrip()
-    match fact.kind:
-        case FactKind.ONLY:
-            return f"no set of versions works: there is only {package}"
-        case FactKind.UNUSABLE:
-            return f"no set of versions works: {package} {fact.why}"
-        case _:
-            return f"no set of versions works: there is no {package}"
+    if not items:
+        return ()
+    more = f" and {len(items) - MOVERS} more" if len(items) > MOVERS else ""
+    is_written = file and any(item.kind is not ItemKind.TRIAL for item in conflict.movers)
+    where = f" ({file})" if is_written else ""
+    which = "one of these has" if len(items) > 1 else "this has"
+    return (f"{which} to change: {', '.join(items[:MOVERS])}{more}{where}",)

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 # Nearest releases, platforms and files that a message names.
 NEAREST, NAMED = 3, 4
-# Days without an upload after which a mirror that lacks a newer release may simply be behind.
+# Days without an upload after which a mirror without a newer release may be behind.
 LAG = 60
 
 
 class Offered(Protocol):
-    """A file that an index lists. `uploaded` is an ISO date, "" where it tells none; `yanked` the reason, or None."""
+    """A file that an index lists. `uploaded` is an ISO date, "" without one; `yanked` is the reason, or None."""
 
     @property
     def version(self) -> str:
@@ -48,17 +48,18 @@ class Offered(Protocol):
         """The range of Pythons, "" for any."""
 
 
-def why_not(files: Sequence[Offered], python: str, arch: Arch, bound: str) -> str:
-    """Say why no file of one release counts for the target up to the date `bound`; "" when one does.
+def why_not(files: Sequence[Offered], python: str, arch: Arch, bound: str, *, yanked: bool = False) -> str:
+    """Return why no file of one release counts for the target up to the date `bound`; "" when one does.
 
-    `files` are all files of that release; without any there is no such release, and the text is "" too.
+    `files` are all files of that release; without any there is no such release, and the text is "" too. With `yanked`
+    files that were yanked count: a resolver takes them for an exact pin.
     """
     if not files:
         return ""
     in_time = [file for file in files if not file.uploaded or file.uploaded <= bound]
     if not in_time:
         return f"uploaded {min(file.uploaded for file in files)}, later than the bound {bound}"
-    kept = [file for file in in_time if file.yanked is None]
+    kept = [file for file in in_time if yanked or file.yanked is None]
     if not kept:
         reason = in_time[0].yanked
         return f"yanked from its index{f' ({reason})' if reason else ''}"

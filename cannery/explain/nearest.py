@@ -1,75 +1,73 @@
-"""Sets near one that does not work: few, those first that change least. Whether one works, only the resolver knows."""
+"""Sets near one that does not work: few, those first that change least. Only the resolver knows whether one works."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-from cannery.catalog.compatibility import CANN, PYTHON
+from cannery.catalog.compatibility import CANN
 from cannery.catalog.requirement import package_name
 from cannery.catalog.versions import distance
-from cannery.compat.pin_moves import PinMoves
-from cannery.compat.table import holds
+from cannery.compat.solve import Solver
+from cannery.compat.subject import Subject
 from cannery.errors import CanneryError
-from cannery.explain.candidate import Candidate
-from cannery.explain.profile_items import ItemKind
+from cannery.explain.conflict import ItemKind
 from cannery.lock.request import lock_request
-from cannery.recipe.bounds import held_bounds, same_release
+from cannery.recipe.bounds import held_bounds, rows_for, same_release
 from cannery.recipe.recipe import Options
-from cannery.recipe.select import select
+from cannery.recipe.select import parse_pin, select
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from cannery.catalog.catalog import Catalog
-    from cannery.catalog.compatibility import Row
-    from cannery.explain.conflict import Conflict
-    from cannery.explain.profile_items import Item
+    from cannery.explain.conflict import Conflict, Item
     from cannery.lock.lock import LockRequest
     from cannery.recipe.recipe import Recipe
 
-# Candidates in all, and of those the rows of the table for this CANN: each is a resolution.
+# Candidates in all, and of those the sets of the table for this CANN: each is a resolution.
 MOST, ROWS = 6, 3
 # Of a source: how many of its other known versions.
 VERSIONS = 2
 
 
-def recipe_of(request: LockRequest, catalog: Catalog) -> Recipe | None:
-    """Return the recipe that `request` was made from, for its profile's own CANN; None when it is another's.
+@dataclass(frozen=True)
+class Candidate:
+    """A set to try: pins that `moved` (name, old version, new one), or items that are `dropped`.
 
-    What the request asks for beyond the profile are pins of the command line.
+    `cann` is the CANN that the set is made for, "" for that of the recipe.
     """
-    if request.profile not in catalog.profiles:
-        return None
-    options = Options(python=request.python, arch=str(request.arch), base="cann")
-    try:
-        plain = select(catalog, request.profile, options, request.arch)
-        added = sorted({*request.requirements} - {*lock_request(plain).requirements})
-        pins = tuple(f"{r.name}=={_public(r)}" for text in added if (r := Requirement(text)).specifier)
-        names = [Requirement(pin).name for pin in pins]
-        found = select(catalog, request.profile, replace(options, pins=pins), request.arch, names) if pins else plain
-    except CanneryError:
-        return None
-    return found if lock_request(found) == request else None
+
+    recipe: Recipe
+    moved: tuple[tuple[str, str, str], ...] = ()
+    dropped: tuple[Item, ...] = ()
+    cann: str = ""
+
+    @property
+    def request(self) -> LockRequest:
+        """What the resolver is asked."""
+        return lock_request(self.recipe)
 
 
-def _public(requirement: Requirement) -> str:
-    """Return the version of an exact pin as the command line has it: the local part follows from the component."""
-    return Version(next(iter(requirement.specifier)).version).public
+def candidates(
+    recipe: Recipe, catalog: Catalog, conflict: Conflict, has: Callable[[str, str], bool]
+) -> tuple[Candidate, ...]:
+    """Return at most `MOST` sets: the table's for the recipe's CANN, then one item less, then those of other CANNs.
 
-
-def candidates(recipe: Recipe, catalog: Catalog, conflict: Conflict) -> tuple[Candidate, ...]:
-    """Return at most `MOST` sets: the table's for the recipe's CANN, then one item less, then those of other CANNs."""
+    Releases of the table count where an index `has` them (name, version).
+    """
     involved = {conflict.name, *(item.name for item in conflict.movers)}
-    rows = [found for moved in _row_moves(recipe, catalog, involved) if (found := _moved(recipe, catalog, moved))]
+    solver = Solver(Subject(recipe, catalog, {}), has=has, keeps=True)
+    rows = [found for moved in _table_moves(solver, involved) if (found := _moved(recipe, catalog, moved))]
     dropped = [found for item in conflict.movers for found in _without(recipe, catalog, item)]
     dropped += _without_pair(recipe, catalog, conflict.movers)
     others = [
         replace(found, cann=cann)
-        for cann, moved in _other_canns(recipe, catalog, involved)
+        for cann, moved in _other_canns(solver, involved)
         if (found := _moved(recipe, catalog, moved))
     ]
     unique: dict[tuple[object, ...], Candidate] = {}
@@ -78,66 +76,77 @@ def candidates(recipe: Recipe, catalog: Catalog, conflict: Conflict) -> tuple[Ca
     return tuple(unique.values())[:MOST]
 
 
-def _row_moves(recipe: Recipe, catalog: Catalog, involved: set[str]) -> list[dict[str, str]]:
+def objection(candidate: Candidate, catalog: Catalog, answer: Mapping[str, str]) -> str:
+    """Return why a set that the resolver found is no offer; "" when it is one. `answer` is name → version."""
+    for pattern in (denied.pattern for denied in catalog.compatibility.deny):
+        found = next((name for name in answer if fnmatchcase(name, pattern)), None)
+        if found:
+            return f"{found} comes in"
+    changed = frozenset({*(name for name, _old, _new in candidate.moved), *(item.name for item in candidate.dropped)})
+    solver = Solver(Subject(candidate.recipe, catalog, {}), keeps=True)
+    wrong = solver.disagreeing(answer, changed, candidate.cann)
+    return f"{wrong} {answer.get(wrong, '')} is made for something else" if wrong else ""
+
+
+def offer(candidate: Candidate, catalog: Catalog, answer: Mapping[str, str]) -> str:
+    """Return a set that works in words: `tokenizers 0.21.4 instead of 0.20.3`; "" when nothing changed."""
+    words = [f"{name} {new} instead of {old}" for name, old, new in candidate.moved]
+    words += [text for item in candidate.dropped if (text := _dropped_words(item, catalog, answer))]
+    return " and ".join(words) + (f" (made for CANN {candidate.cann})" if candidate.cann else "")
+
+
+def _dropped_words(item: Item, catalog: Catalog, answer: Mapping[str, str]) -> str:
+    found = Version(answer[item.name]).public if item.name in answer else ""
+    if item.kind in {ItemKind.CONSTRAINT, ItemKind.OVERRIDE}:
+        return f"{item.name} {found} without the {item}" if found else f"no {item}"
+    (bound,) = Requirement(f"{item.name}{item.wanted}").specifier
+    old, table = Version(bound.version).public, catalog.compatibility
+    if not found or found == old:
+        return ""
+    in_table = any(row.name == item.name for row in table.rows) and not rows_for(table, item.name, found)
+    return f"{item.name} {found} instead of {old}{', which no row of the table has' if in_table else ''}"
+
+
+def _table_moves(solver: Solver, involved: Iterable[str]) -> list[dict[str, str]]:
     """Return pins to change, by the table's rows for this CANN: what moves together is moved together."""
-    table = catalog.compatibility
-    moves = PinMoves(recipe, table, (recipe.target.python,), lambda _name, _version: True)
-    found: list[dict[str, str]] = []
-    for name in sorted(involved & {*moves.pins}):
-        present = moves.pins[name]
-        others = [version for version in moves.known[name] if not same_release(version, present)]
-        found += [moved for version in others if (moved := moves.exactly(name, version))]
-    found += [_cells(row, recipe) for row in table.rows if row.name in _versions(recipe) and _fits(row, recipe)]
-    return _in_order([moved for moved in found if involved & {*moved}], recipe)
+    here = solver.subject.versions
+    wanted = [(name, version) for name in sorted({*involved} & {*here}) for version in solver.known(name)]
+    found = [moved for name, version in wanted if (moved := solver.exactly(name, version))]
+    return _in_order(found, here)
 
 
-def _other_canns(recipe: Recipe, catalog: Catalog, involved: set[str]) -> list[tuple[str, dict[str, str]]]:
-    found = [
-        (row.fits[CANN], _cells(row, recipe))
-        for row in catalog.compatibility.rows
-        if row.name in _versions(recipe) and CANN in row.fits and not _fits(row, recipe) and _fits(row, recipe, CANN)
-    ]
-    ordered = _in_order([moved for _cann, moved in found if involved & {*moved}], recipe)
-    return [(next(cann for cann, cells in found if cells == moved), moved) for moved in ordered]
+def _other_canns(solver: Solver, involved: Iterable[str]) -> list[tuple[str, dict[str, str]]]:
+    """Return sets of the table that are made for another CANN, with it."""
+    here, target = solver.subject.versions, solver.subject.recipe.target
+    found: list[tuple[str, dict[str, str]]] = []
+    for name in sorted({*involved} & {*here}):
+        for row in solver.subject.rows.get(name, ()):
+            cann = row.fits.get(CANN, target.cann)
+            moved = solver.completed({name: row.version}, cann) if cann != target.cann and cann[0].isdigit() else None
+            kept = {key: text for key, text in (moved or {}).items() if not same_release(text, here[key])}
+            found += [(cann, kept)] if kept else []
+    ordered = _in_order([moved for _cann, moved in found], here)
+    return [(next(cann for cann, moved in found if moved == one), one) for one in ordered]
 
 
-def _fits(row: Row, recipe: Recipe, besides: str = "") -> bool:
-    """Whether what a row says of the target, and as ranges of the set, holds; `besides` is not looked at."""
-    here = {CANN: recipe.target.cann, PYTHON: recipe.target.python}
-    ranges = {name: version for name, version in _versions(recipe).items() if not row.fits.get(name, "0")[0].isdigit()}
-    known = {**here, **ranges}
-    return all(holds(key, fit, known[key]) for key, fit in row.fits.items() if key in known and key != besides)
+def _in_order(found: Sequence[dict[str, str]], here: Mapping[str, str]) -> list[dict[str, str]]:
+    """Sort by how little is changed: packages, then how far their releases are away; of builds of one the nearest."""
 
-
-def _cells(row: Row, recipe: Recipe) -> dict[str, str]:
-    """Return name → version of what a row sets otherwise than the recipe has it."""
-    here = _versions(recipe)
-    said = {row.name: row.version, **{key: fit for key, fit in row.fits.items() if fit[0].isdigit()}}
-    return {key: version for key, version in said.items() if key in here and not same_release(here[key], version)}
-
-
-def _versions(recipe: Recipe) -> dict[str, str]:
-    return {c.package: c.version for c in (*recipe.wheels, *recipe.sources) if c.version}
-
-
-def _in_order(found: Sequence[dict[str, str]], recipe: Recipe) -> list[dict[str, str]]:
-    """Sort by how little is changed: packages, then how far their releases are away."""
-    here = _versions(recipe)
-
-    def cost(moved: Mapping[str, str]) -> tuple[int, list[int]]:
+    def change(moved: Mapping[str, str]) -> tuple[int, list[int]]:
         return len(moved), [sum(part) for part in zip(*(distance(here[n], v) for n, v in moved.items()), strict=True)]
 
-    once = {tuple(sorted(moved.items())): moved for moved in found if moved}
-    return sorted(once.values(), key=cost)
+    once: dict[tuple[tuple[str, str], ...], dict[str, str]] = {}
+    for moved in sorted(found, key=change):
+        once.setdefault(tuple(sorted((name, Version(text).base_version) for name, text in moved.items())), moved)
+    return list(once.values())
 
 
 def _moved(recipe: Recipe, catalog: Catalog, moved: Mapping[str, str]) -> Candidate | None:
-    """Pin as `moved` says; None when nothing is known of a source at that version."""
-    here = _versions(recipe)
-    kept = [pin for pin in recipe.pins if package_name(pin) not in moved]
-    pins = (*kept, *(f"{name}=={version}" for name, version in moved.items()))
+    """Return the recipe with the pins of `moved`; None when nothing is known of a source at that version."""
+    here = {c.package: c.version for c in recipe.chosen if c.version} | dict(map(parse_pin, recipe.pins))
+    kept = [pin for pin in recipe.pins if parse_pin(pin)[0] not in moved]
     try:
-        found = _selected(recipe, catalog, pins)
+        found = _selected(recipe, catalog, (*kept, *(f"{name}=={version}" for name, version in moved.items())))
     except CanneryError:
         return None
     changes = tuple((name, Version(here[name]).public, version) for name, version in sorted(moved.items()))
@@ -157,7 +166,7 @@ def _selected(recipe: Recipe, catalog: Catalog, pins: Sequence[str]) -> Recipe:
         pins=tuple(pins),
         force=recipe.force,
     )
-    return select(catalog, recipe.name, options, target.arch, [Requirement(pin).name for pin in pins])
+    return select(catalog, recipe.name, options, target.arch, [parse_pin(pin)[0] for pin in pins])
 
 
 def _without(recipe: Recipe, catalog: Catalog, item: Item) -> Iterator[Candidate]:
@@ -165,7 +174,7 @@ def _without(recipe: Recipe, catalog: Catalog, item: Item) -> Iterator[Candidate
     changed = _less(recipe, catalog, item)
     if changed is not None:
         yield Candidate(changed, dropped=(item,))
-    elif item.kind is not ItemKind.TRIAL:
+    elif item.kind is ItemKind.SOURCE:
         yield from _other_sources(recipe, catalog, item.name)
 
 
@@ -182,7 +191,6 @@ def _without_pair(recipe: Recipe, catalog: Catalog, movers: Sequence[Item]) -> I
 def _less(recipe: Recipe, catalog: Catalog, item: Item) -> Recipe | None:
     """Return the recipe without one item, None when it cannot be without; without `--pin` the profile's own counts."""
     profile = recipe.profile
-    pins = tuple(pin for pin in recipe.pins if package_name(pin) != item.name)
     match item.kind:
         case ItemKind.CONSTRAINT:
             kept = tuple(one for one in profile.constraints if one.requirement != item.text)
@@ -191,7 +199,7 @@ def _less(recipe: Recipe, catalog: Catalog, item: Item) -> Recipe | None:
             kept = tuple(one for one in profile.overrides if one.requirement != item.text)
             return replace(recipe, profile=profile.model_copy(update={"overrides": kept}))
         case ItemKind.TRIAL:
-            return _selected(recipe, catalog, pins)
+            return _selected(recipe, catalog, [pin for pin in recipe.pins if parse_pin(pin)[0] != item.name])
         case ItemKind.PIN:
             chosen = tuple(replace(c, version=None) if c.package == item.name else c for c in recipe.chosen)
             # An override of the same package would hold it where it is.

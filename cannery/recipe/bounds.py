@@ -5,6 +5,7 @@ torch_npu trails torch by months; a package that asks for any torch would bring 
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 from packaging.specifiers import SpecifierSet
@@ -60,4 +61,10 @@ def takes(wanted: str, version: str) -> bool:
 
 def same_release(one: str, other: str) -> bool:
     """Whether two versions are equal without their local parts (`2.8.0+cpu` is `2.8.0`); "" equals nothing."""
-    return bool(one and other) and Version(Version(one).public) == Version(Version(other).public)
+    return bool(one and other) and _public(one) == _public(other)
+
+
+@cache
+def _public(version: str) -> Version:
+    """Return a version without its local part; kept, since a search of the table asks for the same ones again."""
+    return Version(Version(version).public)

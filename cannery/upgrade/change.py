@@ -1,7 +1,7 @@
 """What one lock has otherwise than another: packages that moved, came and went, and the bytes that this fetches.
 
 Also what a lock loses where an index is not reached. The files of a released version do not change, so what an earlier
-lock has of the same version from the same index is what that index would say; of another version nothing is known.
+lock has of the same version from the same index is what that index would answer; of another version nothing is known.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def with_known_files(new: Lock, old: Lock | None) -> Lock:
     """Return `new` with what `old` has of packages whose index was not reached: file, hash and size.
 
     Only of the same version, from the same index, for the same Python and arch, and up to no later a day: that is what
-    the index would have said. Who asks for the package is `new`'s own.
+    the index would have answered. Who asks for the package is `new`'s own.
     """
     if old is None or (old.python, old.arch) != (new.python, new.arch) or old.exclude_newer > new.exclude_newer:
         return new
@@ -85,14 +85,14 @@ def with_known_files(new: Lock, old: Lock | None) -> Lock:
 
 
 def refuse_losses(pairs: Iterable[tuple[Lock | None, Lock]]) -> None:
-    """Raise `NetworkError` when a new lock lacks hashes that the old one, beside it in its pair, did not lack."""
+    """Raise `NetworkError` when a new lock has no hash where the old one, beside it in its pair, had all of them."""
     found = [(new, lost) for old, new in pairs if old and (lost := lock_change(old.packages, new.packages).lost)]
     if not found:
         return
     lines = [f"Python {new.python}, {new.arch}: {', '.join(map(_bare, lost))}" for new, lost in found]
     indexes = dict.fromkeys(package.index for _new, lost in found for package in lost)
     raise NetworkError(
-        "\n  ".join(["the locks would lack hashes that they do not lack now", *lines]),
+        "\n  ".join(["the locks would lose hashes that they have now", *lines]),
         hint=f"run the same command on a host that reaches index {', '.join(indexes)}",
     )
 

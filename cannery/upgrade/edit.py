@@ -1,28 +1,42 @@
-"""Edits of a profile, of its text as of its model: a component's version, a package's date, a bound.
+"""Edits of a profile's text: a component's version, a package's date, a bound. Every other byte stays.
 
-What comes out of an edited text is read again and held against the model that was wanted. Where the two differ (an
-alias that two places share, a style that nobody thought of) nothing is changed, and the user is told the line.
+ruamel.yaml finds where a value is written, in any style; only those places of the text change. What comes out is read
+again and compared with what was wanted. Where the two differ (an alias that two places share, an unforeseen
+style) nothing is changed, and the error names the line.
 """
 
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from ruamel.yaml import YAML
+from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
 
-from cannery.catalog.catalog import Later, Profile, Reasoned
+from cannery.catalog.catalog import Profile
 from cannery.errors import UsageError
-from cannery.upgrade.yaml_edit import Change, behind, compose, first, items_of, key_text, over, quoted, value_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-DATES, BOUNDS = "exclude_newer_packages", "constraints"
-# A new table of either kind stands behind this key, which every profile has.
+    from ruamel.yaml.nodes import Node
+
+    # Keys and positions from the root of a file to a value; and with it the text, or the entry that is new there.
+    Path = tuple[str | int, ...]
+    Put = tuple[Path, str | dict[str, str]]
+
+DATES, BOUNDS, COMPONENTS = "exclude_newer_packages", "constraints", "components"
+# A new table of dates or bounds comes after this key, which every profile has.
 BEFORE = "exclude_newer"
+PLAIN_KEY = re.compile(r"[a-z][a-z0-9._-]*", re.IGNORECASE | re.ASCII)
+LINE_END = re.compile(r"\r?\n")
+# The styles of a scalar that has lines of its own.
+BLOCK = frozenset({"|", ">"})
 
 
 @dataclass(frozen=True)
@@ -34,8 +48,8 @@ class SetVersion:
     reason: str = ""
 
     def __str__(self) -> str:
-        text = f"version: {quoted(self.version)} of component {self.component}"
-        return text + (f", reason: {quoted(self.reason)}" if self.reason else "")
+        text = f"version: {_quoted(self.version)} of component {self.component}"
+        return text + (f", reason: {_quoted(self.reason)}" if self.reason else "")
 
 
 @dataclass(frozen=True)
@@ -47,12 +61,7 @@ class SetDate:
     reason: str
 
     def __str__(self) -> str:
-        return f"{DATES}: {self.entry}"
-
-    @property
-    def entry(self) -> str:
-        """The entry in flow style."""
-        return f"{key_text(self.package)}: {{date: {quoted(self.date)}, reason: {quoted(self.reason)}}}"
+        return f"{DATES}: {_entry(self.package, {'date': self.date, 'reason': self.reason})}"
 
 
 @dataclass(frozen=True)
@@ -64,55 +73,53 @@ class SetBound:
     reason: str
 
     def __str__(self) -> str:
-        return f"{BOUNDS}: {self.entry}"
+        return f"{BOUNDS}: {_entry(0, {'requirement': self.requirement, 'reason': self.reason})}"
 
     @property
     def requirement(self) -> str:
         """The constraint's requirement."""
         return f"{self.package}=={self.version}"
 
-    @property
-    def entry(self) -> str:
-        """The item in flow style."""
-        return f"{{requirement: {quoted(self.requirement)}, reason: {quoted(self.reason)}}}"
-
 
 Edit = SetVersion | SetDate | SetBound
 
 
-def edit_profile(text: str, profile: Profile, edits: Sequence[Edit], where: str) -> tuple[str, Profile]:
-    """Return `text`, the file of `profile`, with `edits` made, and the profile that it then is.
+@dataclass(frozen=True)
+class Change:
+    """`new` takes the place of [start, end) of a text; `line` (1-based) is where a reader would look."""
+
+    start: int
+    end: int
+    new: str
+    line: int
+
+
+def edit_profile(text: str, edits: Sequence[Edit], where: str) -> tuple[str, Profile]:
+    """Return `text`, a profile's file, with `edits` made, and the profile that it then is.
 
     Raises `UsageError` that names the line (`where` is the file's name) and what to write there, when an edit would
     change anything else.
     """
     for edit in edits:
-        changes = _changes(text, edit)
-        wanted, changed = edit_model(profile, (edit,)), text
-        for change in sorted(changes, key=lambda change: change.start, reverse=True):  # the marks are of `text`
-            changed = change.made_in(changed)
-        if _parsed(changed) != wanted:
+        profile, wanted = _parsed(text), _unshared(yaml.safe_load(text))
+        puts = (
+            [(path, value) for path, value in _puts(profile, edit) if _value(wanted, path) != value] if profile else []
+        )
+        changes = [_change(text, _nodes(text), *put) for put in puts]
+        for put in puts:
+            _put(wanted, *put)
+        changed = text
+        for change in sorted(changes, key=lambda change: change.start, reverse=True):  # the positions are of `text`
+            new = change.new.replace("\n", "\r\n") if "\r\n" in text else change.new
+            changed = changed[: change.start] + new + changed[change.end :]
+        if _parsed(changed) is None or yaml.safe_load(changed) != wanted:
             raise UsageError(
                 "the file is written in a way that cannot be edited without changing more than was asked",
-                where=f"{where}:{changes[0].line}",
+                where=f"{where}:{changes[0].line if changes else 1}",
                 hint=f"write there by hand, then run lock: {edit}",
             )
-        text, profile = changed, wanted
-    return text, profile
-
-
-def edit_model(profile: Profile, edits: Sequence[Edit]) -> Profile:
-    """Return `profile` with `edits` made."""
-    for edit in edits:
-        match edit:
-            case SetVersion():
-                update: dict[str, object] = {"components": _pins(profile, edit)}
-            case SetDate():
-                update = {DATES: _dates(profile, edit)}
-            case SetBound():
-                update = {BOUNDS: _bounds(profile.constraints, edit)}
-        profile = profile.model_copy(update=update)
-    return profile
+        text = changed
+    return text, Profile.model_validate(yaml.safe_load(text))
 
 
 def held_bound(profile: Profile, package: str) -> tuple[str, str] | None:
@@ -124,99 +131,157 @@ def held_bound(profile: Profile, package: str) -> tuple[str, str] | None:
     return part.version, found.reason
 
 
-def component_line(text: str, name: str) -> int:
-    """Return the 1-based line of the component `name` in a profile's text; 1 when it is not there."""
-    node = _component(compose(text), name)
-    return node.start_mark.line + 1 if node else 1
+def line_of(text: str, table: str, key: str, value: str) -> int:
+    """Return the 1-based line of the item of `table`, a list in a profile's text, whose `key` is `value`; 1 without."""
+    items = _at(_nodes(text), (table,))
+    for item in items.value if isinstance(items, SequenceNode) else ():
+        found = _at(item, (key,))
+        if found is not None and found.value == value:
+            return int(item.start_mark.line) + 1
+    return 1
 
 
-def override_line(text: str, requirement: str) -> int:
-    """Return the 1-based line of the override `requirement` in a profile's text; 1 when it is not there."""
-    nodes = items_of(value_of(compose(text), "overrides"))
-    found = (node for node in nodes if (there := value_of(node, "requirement")) and there.value == requirement)
-    return next((node.start_mark.line + 1 for node in found), 1)
-
-
-def _pins(profile: Profile, edit: SetVersion) -> tuple[object, ...]:
-    return tuple(
-        pin.model_copy(update={"version": edit.version, "reason": (pin.reason and edit.reason) or pin.reason})
-        if _same(pin.name, edit.component)
-        else pin
-        for pin in profile.components
-    )
-
-
-def _dates(profile: Profile, edit: SetDate) -> dict[str, Later]:
-    dates = dict(profile.exclude_newer_packages)
-    key = next((name for name in dates if _same(name, edit.package)), edit.package)
-    return {**dates, key: Later(date=edit.date, reason=edit.reason)}
-
-
-def _bounds(bounds: tuple[Reasoned, ...], edit: SetBound) -> tuple[Reasoned, ...]:
-    at = next((number for number, bound in enumerate(bounds) if _is_pin(bound.requirement, edit.package)), None)
-    if at is None:
-        return (Reasoned(requirement=edit.requirement, reason=edit.reason), *bounds)
-    changed = bounds[at].model_copy(update={"requirement": edit.requirement, "reason": edit.reason})
-    return (*bounds[:at], changed, *bounds[at + 1 :])
-
-
-def _changes(text: str, edit: Edit) -> tuple[Change, ...]:
-    """Return what to change in the text, at least one place, the value's first."""
-    root = compose(text)
+def _puts(profile: Profile, edit: Edit) -> list[Put]:
+    """Return what to write where."""
     match edit:
         case SetVersion():
-            return _version_changes(text, root, edit)
+            pins = enumerate(profile.components)
+            at, pin = next(pair for pair in pins if _same(pair[1].name, edit.component))
+            reasons: list[Put] = [((COMPONENTS, at, "reason"), edit.reason)] if edit.reason and pin.reason else []
+            return [((COMPONENTS, at, "version"), edit.version), *reasons]
         case SetDate():
-            return _date_changes(text, root, edit)
+            key = next((name for name in profile.exclude_newer_packages if _same(name, edit.package)), None)
+            values = {"date": edit.date, "reason": edit.reason}
+            if key is None:
+                return [((DATES, edit.package), values)]
+            return [((DATES, key, name), text) for name, text in values.items()]
         case SetBound():
-            return _bound_changes(text, root, edit)
+            bounds = enumerate(profile.constraints)
+            number = next((n for n, bound in bounds if _is_pin(bound.requirement, edit.package)), None)
+            values = {"requirement": edit.requirement, "reason": edit.reason}
+            if number is None:
+                return [((BOUNDS, 0), values)]
+            return [((BOUNDS, number, name), text) for name, text in values.items()]
 
 
-def _version_changes(text: str, root: yaml.MappingNode, edit: SetVersion) -> tuple[Change, ...]:
-    node = _component(root, edit.component)
-    if node is None:
-        raise ValueError(f"{edit.component} is no component of this profile")
-    there = value_of(node, "version")
-    if there is None:
-        return (behind(text, node, "name", f"version: {quoted(edit.version)}"),)
-    return (over(text, there, edit.version), *_reason_changes(text, node, edit.reason))
+def _unshared(data: object) -> object:
+    """Return a copy in which an alias is a value of its own."""
+    if isinstance(data, dict):
+        return {key: _unshared(value) for key, value in data.items()}
+    return [_unshared(value) for value in data] if isinstance(data, list) else data
 
 
-def _date_changes(text: str, root: yaml.MappingNode, edit: SetDate) -> tuple[Change, ...]:
-    dates = value_of(root, DATES)
-    if dates is None:
-        table = f" {{{edit.entry}}}" if root.flow_style else f"\n  {edit.entry}"
-        return (behind(text, root, BEFORE, f"{DATES}:{table}"),)
-    for key, value in dates.value:
-        if _same(key.value, edit.package):
-            date = over(text, value_of(value, "date") or value, edit.date)
-            return (date, *_reason_changes(text, value, edit.reason))
-    return (first(text, root, DATES, edit.entry),)
+def _value(data: object, path: Path) -> object:
+    """Return the value at `path` in YAML's data; None when there is none."""
+    for step in path:
+        if isinstance(data, dict):
+            data = data.get(step)
+        else:
+            data = data[step] if isinstance(data, list) and isinstance(step, int) and step < len(data) else None
+    return data
 
 
-def _bound_changes(text: str, root: yaml.MappingNode, edit: SetBound) -> tuple[Change, ...]:
-    bounds = value_of(root, BOUNDS)
-    if bounds is None:
-        table = f" [{edit.entry}]" if root.flow_style else f"\n  - {edit.entry}"
-        return (behind(text, root, BEFORE, f"{BOUNDS}:{table}"),)
-    for item in items_of(bounds):
-        there = value_of(item, "requirement")
-        if there and _is_pin(there.value, edit.package):
-            return (over(text, there, edit.requirement), *_reason_changes(text, item, edit.reason))
-    return (first(text, root, BOUNDS, edit.entry),)
+def _put(data: object, path: Path, value: str | dict[str, str]) -> None:
+    """Make in YAML's data what `_change` makes in the text."""
+    *parents, last = path
+    table = _value(data, tuple(parents))
+    if table is None and isinstance(data, dict):
+        table = data[parents[0]] = [] if isinstance(last, int) else {}
+    if isinstance(table, list) and isinstance(last, int):
+        table.insert(last, value)
+    elif isinstance(table, dict):
+        table[last] = value
 
 
-def _reason_changes(text: str, mapping: yaml.Node, reason: str) -> tuple[Change, ...]:
-    there = value_of(mapping, "reason")
-    return (over(text, there, reason),) if reason and there and there.value != reason else ()
+def _change(text: str, root: MappingNode, path: Path, value: str | dict[str, str]) -> Change:
+    parent, there = _at(root, path[:-1]), _at(root, path)
+    if isinstance(value, str) and isinstance(there, ScalarNode):
+        return _over(text, there, value)
+    if isinstance(value, str) and isinstance(parent, MappingNode):
+        return _after(text, parent, "name", f"{path[-1]}: {_quoted(value)}")
+    table, entry = str(path[0]), _entry(path[1], value)
+    if parent is not None:
+        return _first(text, root, table, entry)
+    opening, closing, dash = ("[", "]", "- ") if isinstance(path[1], int) else ("{", "}", "")
+    flow, block = f" {opening}{entry}{closing}", f"\n  {dash}{entry}"
+    return _after(text, root, BEFORE, f"{table}:{flow if root.flow_style else block}")
 
 
-def _component(root: yaml.MappingNode, name: str) -> yaml.MappingNode | None:
-    for node in items_of(value_of(root, "components")):
-        found = value_of(node, "name")
-        if isinstance(node, yaml.MappingNode) and found and _same(found.value, name):
-            return node
-    return None
+def _nodes(text: str) -> MappingNode:
+    root = YAML().compose(text)
+    if not isinstance(root, MappingNode):
+        raise TypeError("a profile is a mapping")
+    return root
+
+
+def _at(node: Node | None, path: Sequence[str | int]) -> Node | None:
+    """Return the node at `path` below `node`; None when there is none."""
+    for step in path:
+        if isinstance(node, MappingNode):
+            node = next((value for name, value in node.value if name.value == step), None)
+        elif isinstance(node, SequenceNode) and isinstance(step, int):
+            node = node.value[step] if step < len(node.value) else None
+        else:
+            return None
+    return node
+
+
+def _over(text: str, node: ScalarNode, value: str) -> Change:
+    """Put `value` in the place of a scalar, in quotes: the single ones that it had, else double ones."""
+    start, end = node.start_mark.index, node.end_mark.index
+    if node.style in BLOCK:  # its mark is after the empty lines that follow, and its first line may have a comment
+        end = start + len(text[start:end].rstrip())
+    new = f"'{value}'" if node.style == "'" and "'" not in value else _quoted(value)
+    return Change(start, end, new, node.start_mark.line + 1)
+
+
+def _after(text: str, mapping: MappingNode, key: str, entry: str) -> Change:
+    """Put `entry` after the entry of `key`, whose value is a scalar: in block style on lines of its own."""
+    name, value = next((k, v) for k, v in mapping.value if k.value == key)
+    line, end = name.start_mark.line + 1, value.end_mark.index
+    if mapping.flow_style:
+        return Change(end, end, f", {entry}", line)
+    end = _line_end(text, end)
+    indent = " " * name.start_mark.column
+    return Change(end, end, "".join(f"\n{indent}{part}" for part in entry.split("\n")), line)
+
+
+def _first(text: str, mapping: MappingNode, key: str, entry: str) -> Change:
+    """Put `entry` as the first one into the collection that is the value of `key`.
+
+    Not as the last one: a comment above the next key would then seem to be about the new entry.
+    """
+    name, node = next((k, v) for k, v in mapping.value if k.value == key)
+    line = name.start_mark.line + 1
+    if node.flow_style:
+        at = node.start_mark.index + 1
+        return Change(at, at, entry + (", " if node.value else ""), line)
+    dash = "- " if isinstance(node, SequenceNode) else ""
+    end = _line_end(text, name.end_mark.index)
+    return Change(end, end, f"\n{' ' * node.start_mark.column}{dash}{entry}", line)
+
+
+def _line_end(text: str, index: int) -> int:
+    found = LINE_END.search(text, index)
+    return found.start() if found else len(text)
+
+
+def _entry(key: str | int, values: str | dict[str, str]) -> str:
+    """Return an entry in flow style: of a mapping with its key, of a sequence (a position as key) without."""
+    if isinstance(values, str):
+        return f"{key}: {_quoted(values)}"
+    flow = f"{{{', '.join(f'{name}: {_quoted(text)}' for name, text in values.items())}}}"
+    return flow if isinstance(key, int) else f"{_key(key)}: {flow}"
+
+
+def _key(name: str) -> str:
+    """Return `name` as a key: quoted where YAML would read something else than a text."""
+    return name if PLAIN_KEY.fullmatch(name) and isinstance(yaml.safe_load(name), str) else _quoted(name)
+
+
+def _quoted(text: str) -> str:
+    """Return a double-quoted scalar; JSON's escapes are YAML's too."""
+    return json.dumps(text, ensure_ascii=False)
 
 
 def _parsed(text: str) -> Profile | None:

@@ -48,7 +48,7 @@ class Evidence:
 
     `fresh` is the lock with every pin at the newest that fits and all uploads up to today; where that set does not work
     the one with the pins as they are, None when that does not work either. `pins` are those that can move; `in_table`
-    are pinned packages about which the compatibility table, and not only the pin, has a say; `targets` are all that an
+    are pinned packages about which the compatibility table has rows; `targets` are all that an
     upgrade has to fit.
     """
 

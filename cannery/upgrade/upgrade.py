@@ -1,29 +1,36 @@
 """`lock --upgrade NAME`: which edits of the profile let a package be newer.
 
-A lock is a function of the profile, so an upgrade is an edit of the profile: a pin is raised within the compatible rows
-of the table, with what stands beside it there; what is not pinned gets a later date bound of its own.
+A lock is a function of the profile, so an upgrade is an edit of the profile. A pin moves to a newer release that fits
+the table, together with the pins beside it there. What is not pinned gets a later date bound of its own.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
-from cannery.compat.pin_moves import PinMoves, with_pins
+from cannery.catalog.compatibility import CANN
+from cannery.compat.solve import upgrader, with_pins
 from cannery.compat.stock import Allowed
 from cannery.errors import FindingsError, NetworkError, UsageError
 from cannery.lock.request import lock_request
 from cannery.upgrade.edit import Edit, SetBound, SetDate, SetVersion, held_bound
-from cannery.upgrade.upgrade_reason import HELD, LATER, reason_after
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+    from cannery.compat.solve import Solver
     from cannery.compat.stock import Stock
-    from cannery.recipe.recipe import Chosen, Recipe
+    from cannery.recipe.recipe import Chosen
     from cannery.upgrade.wishes import Editable, Wish
+
+# The reasons that are written beside a later date or version, and beside a bound.
+LATER, HELD = "upgraded by build.py lock --upgrade", "set by build.py lock --upgrade"
+# A reason that keeps a person's words, with the value that they are about.
+KEPT = re.compile(rf"(?:{re.escape(LATER)}|{re.escape(HELD)}); of (?P<value>\S+): (?P<words>.+)", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -38,7 +45,7 @@ def upgrade_edits(subject: Editable, wishes: Sequence[Wish], stock: Stock, today
     """Return what to change in the profile so that `wishes`, checked ones, come true.
 
     Raises `FindingsError` for a version that no index has for every target of the profile, `NetworkError` where that is
-    not known since one was not reached, `UsageError` for two wishes that move one pin to two versions.
+    not known since an index was not reached, `UsageError` for two wishes that move one pin to two versions.
     """
     pins: dict[str, str] = {}
     edits: list[Edit] = []
@@ -46,74 +53,84 @@ def upgrade_edits(subject: Editable, wishes: Sequence[Wish], stock: Stock, today
     for asked in wishes:
         wish = replace(asked, version=stock.spelt(asked.name, asked.version)) if asked.version else asked
         if wish.version and not stock.has(wish.name, wish.version):
-            if trouble := stock.trouble(wish.name):
-                raise NetworkError(f"whether there is {wish} is not known: {trouble}", where=subject.file)
-            newest = stock.newest(wish.name).version
-            raise FindingsError(
-                f"no index has {wish} for every Python and arch of the profile",
-                where=subject.file,
-                hint=f"the newest release is {newest}" if newest else "",
-            )
+            raise _absent(subject, wish, stock)
         chosen = subject.chosen(wish.name)
         if chosen and chosen.version:
             moved, note = _moved_pins(subject, pins, wish, stock)
             _refuse_clash(wishes, wish, moved)
             pins |= moved
             notes += [note] if note else []
-        else:
-            more = tuple(_loosened(subject, wish, chosen, stock, today))
+        elif more := tuple(_loosened(subject, wish, chosen, stock, today)):
             edits += more
-            if not more:
-                notes.append(f"{wish.name}: uploads up to {subject.bound(wish.name)} count already")
+        else:
+            notes.append(f"{wish.name}: uploads up to {subject.bound(wish.name)} count already")
     return Upgrade((*_pin_edits(subject, pins, stock, today), *edits), tuple(notes))
 
 
-def _moved_pins(subject: Editable, pins: Mapping[str, str], wish: Wish, stock: Stock) -> tuple[dict[str, str], str]:
+def asked_names(subject: Editable, wishes: Collection[Wish]) -> tuple[str, ...]:
+    """Return the packages whose releases have to be known: those of the wishes, and pins that may move with them."""
+    solver = upgrader(subject.recipe, subject.catalog)
+    pins = [c.package for c in subject.recipe.wheels if c.package in (solver.movable or ())]
+    beside = [name for name in pins if solver.known(name)] if any(wish.name in pins for wish in wishes) else []
+    return tuple(dict.fromkeys([*(wish.name for wish in wishes), *beside]))
+
+
+def _absent(subject: Editable, wish: Wish, stock: Stock) -> FindingsError | NetworkError:
+    if trouble := stock.trouble(wish.name):
+        return NetworkError(f"whether there is {wish} is not known: {trouble}", where=subject.file)
+    newest = stock.newest(wish.name).version
+    return FindingsError(
+        f"no index has {wish} for every Python and arch of the profile",
+        where=subject.file,
+        hint=f"the newest release is {newest}" if newest else "",
+    )
+
+
+def _moved_pins(subject: Editable, pins: Mapping[str, str], wish: Wish, stock: Stock) -> tuple[Mapping[str, str], str]:
     """Return the pins to change for a wish about a pinned package, or why none is."""
-    recipe = with_pins(subject.recipe, subject.table, pins)
+    recipe = with_pins(subject.recipe, subject.catalog, pins)
     fitting = Allowed(stock, lock_request(recipe))
-    moves = PinMoves(recipe, subject.table, subject.pythons, fitting.has)
-    present = moves.pins[wish.name]
+    solver = upgrader(recipe, subject.catalog, subject.pythons, fitting.has)
+    present = solver.subject.versions[wish.name]
+    stays = f"{wish.name} stays at {present}"
     if wish.version:
         note = f"{wish.name}: pinned to {present} already" if Version(present) == Version(wish.version) else ""
-        return _exact_pins(subject, recipe, wish, wish.version, stock), note
-    if moves.in_table(wish.name):
-        moved = moves.newest(wish.name)
-        if moved:
-            return moved, ""
-        further = PinMoves(recipe, subject.table, subject.pythons, fitting.has, named=True).newest(wish.name)
-        return {}, f"{wish.name} stays at {present}: {_why_not_newer(moves, further, recipe, wish.name)}"
+        return _exact_pins(replace(solver, has=stock.has), wish.name, wish.version), note
+    if solver.known(wish.name):
+        moved = solver.newest(wish.name)
+        return moved, "" if moved else f"{stays}: {_why_not_newer(solver, wish.name)}"
     latest = fitting.newest_for(wish.name)
-    if latest is None or Version(latest) <= Version(Version(present).public):
-        reason = "no index has a newer one that the rest of the profile allows, for every Python and arch of it"
-        if trouble := stock.trouble(wish.name):
-            raise NetworkError(f"{wish.name}: whether there is a newer one is not known: {trouble}", where=subject.file)
-        return {}, f"{wish.name} stays at {present}: {reason}"
-    return {wish.name: latest}, ""
+    if latest is not None and Version(latest) > Version(Version(present).public):
+        return {wish.name: latest}, ""
+    if trouble := stock.trouble(wish.name):
+        raise NetworkError(f"{wish.name}: whether there is a newer one is not known: {trouble}", where=subject.file)
+    reason = "no index has a newer one that the rest of the profile allows, for every Python and arch of it"
+    return {}, f"{stays}: {reason}"
 
 
-def _why_not_newer(moves: PinMoves, further: Mapping[str, str], recipe: Recipe, name: str) -> str:
-    """Say why no row is to move to. `further` are pins of a row that lacks only the rows of what it names, if any."""
-    bare = [f"{other} {version}" for other, version in further.items() if moves.is_only_named(other, version)]
+def _why_not_newer(solver: Solver, name: str) -> str:
+    """Return why there is nothing to move to: no row, or a row that names a release without a row of its own."""
+    further = solver.newest(name, named=True)
+    bare = [f"{other} {version}" for other, version in further.items() if solver.lacks_row(other, version)]
     if not bare:
-        return f"no row of the table for CANN {recipe.target.cann} that fits the rest is newer"
+        return f"no row of the table for CANN {solver.subject.recipe.target.cann} that fits the rest is newer"
     return (
         f"{name} {further[name]} goes with {', '.join(bare)}, which has no row of its own in the table, "
         f"so its Pythons are not known; --upgrade {name}=={further[name]} takes it all the same"
     )
 
 
-def _exact_pins(subject: Editable, recipe: Recipe, wish: Wish, version: str, stock: Stock) -> dict[str, str]:
+def _exact_pins(solver: Solver, name: str, version: str) -> Mapping[str, str]:
     """Return the pins to change for one version: those that then fit the whole set, else those that its rows name.
 
-    A release that the table does not know moves alone. What the rules say of the set is asked afterwards.
+    A release that the table does not know moves alone. The rules judge the new set afterwards.
     """
-    for strict, named in ((True, False), (True, True), (False, False), (False, True)):
-        moves = PinMoves(recipe, subject.table, subject.pythons, stock.has, strict=strict, named=named)
-        found = moves.exactly(wish.name, version) if moves.in_table(wish.name) else None
-        if found is not None:
-            return found
-    return {wish.name: version}
+    if not solver.known(name):
+        return {name: version}
+    sources = (c.package for c in solver.subject.recipe.sources)
+    found = solver.exactly(name, version)
+    loose = found if found is not None else replace(solver, ignored=frozenset({CANN, *sources})).exactly(name, version)
+    return loose if loose is not None else {name: version}
 
 
 def _refuse_clash(wishes: Iterable[Wish], cause: Wish, moved: Mapping[str, str]) -> None:
@@ -137,7 +154,12 @@ def _loosened(subject: Editable, wish: Wish, chosen: Chosen | None, stock: Stock
         if subject.bound(wish.name) < today:
             yield _later(subject, wish.name, today)
         return
-    yield SetVersion(chosen.name, wish.version) if chosen else _bound(subject, wish.name, wish.version)
+    if chosen:
+        yield SetVersion(chosen.name, wish.version)
+    else:
+        there = held_bound(subject.recipe.profile, wish.name)
+        reason = reason_after(there[1], there[0], wish.version, HELD) if there else HELD
+        yield SetBound(wish.name, wish.version, reason)
     yield from _dated(subject, wish.name, wish.version, stock, today)
 
 
@@ -152,13 +174,16 @@ def _later(subject: Editable, name: str, today: str) -> SetDate:
     return SetDate(name, today, reason_after(there.reason, there.date, today, LATER) if there else LATER)
 
 
-def _bound(subject: Editable, name: str, version: str) -> SetBound:
-    there = held_bound(subject.recipe.profile, name)
-    return SetBound(name, version, reason_after(there[1], there[0], version, HELD) if there else HELD)
+def reason_after(reason: str, old: str, new: str, own: str) -> str:
+    """Return the reason to write beside `new` in the place of `old`: a person's words are kept, with their value.
 
-
-def asked_names(subject: Editable, wishes: Collection[Wish]) -> tuple[str, ...]:
-    """Return the packages whose releases have to be known: those of the wishes, and pins that may move with them."""
-    moves = PinMoves(subject.recipe, subject.table, subject.pythons, lambda _name, _version: True)
-    beside = [name for name in moves.pins if moves.in_table(name)] if any(w.name in moves.pins for w in wishes) else []
-    return tuple(dict.fromkeys([*(wish.name for wish in wishes), *beside]))
+    `own` is the command's. Back at the value that they are about, the words are as they were.
+    """
+    if reason in {"", LATER, HELD}:
+        return own
+    if old == new:
+        return reason
+    earlier = KEPT.fullmatch(reason)
+    if earlier is None:
+        return f"{own}; of {old}: {reason}"
+    return earlier["words"] if earlier["value"] == new else reason

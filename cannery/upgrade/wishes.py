@@ -5,21 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
-from packaging.version import Version
 
 from cannery.catalog.requirement import package_name
 from cannery.errors import UsageError
 from cannery.recipe.bounds import TORCH, TORCH_NPU
-from cannery.upgrade.edit import component_line, override_line
+from cannery.recipe.select import parse_pin
+from cannery.upgrade.edit import line_of
 from cannery.vocab import ComponentKind, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from cannery.catalog.catalog import Later
-    from cannery.catalog.compatibility import Compatibility
+    from cannery.catalog.catalog import Catalog, Later
     from cannery.recipe.recipe import Chosen, Recipe
 
 
@@ -39,7 +37,7 @@ class Editable:
     """The profile to edit: its recipe and file's text, all of its Pythons, and the packages of its locks."""
 
     recipe: Recipe
-    table: Compatibility
+    catalog: Catalog
     text: str
     pythons: tuple[str, ...]
     locked: frozenset[str]
@@ -53,6 +51,10 @@ class Editable:
         """Return the component whose package, or else whose own name, is `name`."""
         by_package = (c for c in self.recipe.chosen if c.package == name)
         return next(by_package, next((c for c in self.recipe.chosen if canonicalize_name(c.name) == name), None))
+
+    def line_of(self, chosen: Chosen) -> int:
+        """Return the line of a component in the profile's file."""
+        return line_of(self.text, "components", "name", chosen.name)
 
     def dated(self, name: str) -> Later | None:
         """Return the day that a package has of its own, with the reason; None when the profile's counts."""
@@ -77,15 +79,13 @@ def parse_wishes(texts: Iterable[str]) -> tuple[Wish, ...]:
 
 def _parse(text: str) -> Wish:
     try:
-        wanted = Requirement(text)
-        parts = [(part.operator, part.version) for part in wanted.specifier]
-        version = str(Version(parts[0][1])) if parts else None
-        if wanted.extras or wanted.marker or wanted.url or [operator for operator, _ in parts] not in ([], ["=="]):
-            raise ValueError
-    except (InvalidRequirement, ValueError) as error:  # packaging's InvalidVersion is a ValueError
+        if "==" in text:
+            return Wish(*parse_pin(text))
+        name, _version = parse_pin(f"{text}==0")  # a name is what can be pinned
+        return Wish(name, None)
+    except UsageError as error:
         hint = "for example --upgrade ray or --upgrade ray==2.60.0"
         raise UsageError(f"--upgrade: {text!r} is neither NAME nor NAME==VERSION", hint=hint) from error
-    return Wish(canonicalize_name(wanted.name), version)
 
 
 def checked_wishes(subject: Editable, wishes: Iterable[Wish]) -> tuple[Wish, ...]:
@@ -99,7 +99,7 @@ def _checked(subject: Editable, wish: Wish) -> Wish:
     if chosen is None and name not in subject.locked:
         known = {*subject.locked, *(c.package for c in recipe.wheels)}
         raise UsageError(f"--upgrade: {name} is no package of profile {recipe.name}", hint=did_you_mean(name, known))
-    where = f"{subject.file}:{component_line(subject.text, chosen.name)}" if chosen else subject.file
+    where = f"{subject.file}:{subject.line_of(chosen)}" if chosen else subject.file
     if chosen and chosen.component.kind is ComponentKind.SYSTEM:
         raise UsageError(f"--upgrade: {name} is of the base's distribution, whose mirror decides", where=where)
     if chosen and chosen.component.kind is ComponentKind.ARCHIVE:
@@ -107,18 +107,18 @@ def _checked(subject: Editable, wish: Wish) -> Wish:
         raise UsageError(f"--upgrade: {name} is built from a tarball and pinned to it", where=where, hint=hint)
     if chosen and chosen.component.kind.is_source:
         pin = f"commit {chosen.commit}" if chosen.commit else f"release {chosen.release}"
-        hint = f"change it there by hand; what it then asks for stands in images/components/{chosen.name}.yaml"
+        hint = f"change it there by hand; what it then asks for is in images/components/{chosen.name}.yaml"
         raise UsageError(f"--upgrade: {name} comes from source and is pinned to {pin}", where=where, hint=hint)
     for override in recipe.profile.overrides:
         if package_name(override.requirement) == name:
             what = f"--upgrade: the override {override.requirement} decides about {name}"
-            where = f"{subject.file}:{override_line(subject.text, override.requirement)}"
-            raise UsageError(what, where=where, hint="change or remove it by hand")
+            line = line_of(subject.text, "overrides", "requirement", override.requirement)
+            raise UsageError(what, where=f"{subject.file}:{line}", hint="change or remove it by hand")
     for bound in recipe.held:
         if package_name(bound) == name:
             followed = _followed(subject, name)
-            what = f"--upgrade: {name} follows {followed.package} by the compatibility table, which says {bound}"
-            where = f"{subject.file}:{component_line(subject.text, followed.name)}"
+            what = f"--upgrade: {name} follows {followed.package} by the compatibility table: {bound}"
+            where = f"{subject.file}:{subject.line_of(followed)}"
             raise UsageError(what, where=where, hint=f"upgrade {followed.package}, and it moves along")
     return replace(wish, name=name)
 

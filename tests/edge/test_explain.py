@@ -15,9 +15,8 @@ from stub_index import StubIndex, make_wheel
 from cannery.catalog.catalog import Catalog, Index
 from cannery.catalog.component import Component
 from cannery.errors import CanneryError, FindingsError, NetworkError
-from cannery.explain.candidate import Candidate
-from cannery.explain.io.explain import Known, explained
-from cannery.explain.io.nearest import try_sets
+from cannery.explain.io.explain import Known, explained, try_sets
+from cannery.explain.nearest import Candidate
 from cannery.lock.io.indexes import Asked
 from cannery.lock.io.resolve import resolve
 from cannery.lock.io.uv import Job
@@ -117,7 +116,7 @@ def test_two_pins_that_exclude_each_other(stub: StubIndex, tmp_path: Path) -> No
         "no set of versions works: no tokenizers fits all that ask for it",
         "  tokenizers ==0.20.3 by pin tokenizers 0.20.3",
         "  tokenizers >=0.21 by pin transformers 4.57.0",
-        "  one of these has to move: pin tokenizers 0.20.3, pin transformers 4.57.0 (images/profiles/stack.yaml)",
+        "  one of these has to change: pin tokenizers 0.20.3, pin transformers 4.57.0 (images/profiles/stack.yaml)",
         "  near it works (each was resolved):",
         "    tokenizers 0.22.0 instead of 0.20.3",
     ]
@@ -138,12 +137,6 @@ def test_the_table_s_rows_are_tried_first_with_all_packages_of_a_row(stub: StubI
     assert lines[lines.index("  near it works (each was resolved):") + 1] == (
         "    torch 2.8.0 instead of 2.9.0 and torch-npu 2.8.0.post2 instead of 2.9.0"
     )
-
-
-def test_without_a_recipe_it_is_made_from_the_request(stub: StubIndex, tmp_path: Path) -> None:
-    found = catalog("transformers==4.57.0", "tokenizers==0.20.3")
-    error = fail(lock_request(factories.recipe(found=found)), PipSettings(index_url=stub.url), tmp_path, found)
-    assert "    tokenizers 0.22.0 instead of 0.20.3" in error.what.splitlines()
 
 
 def test_none_of_the_sets_near_it_works(stub: StubIndex, tmp_path: Path) -> None:
@@ -173,7 +166,7 @@ def test_an_override_and_a_source_are_named_as_the_profile_has_them(stub: StubIn
     error = failure(found, PipSettings(index_url=stub.url), tmp_path)
     assert error.what.splitlines() == [
         "tokenizers 0.19 on index default: no such release, nearest 0.20.3, 0.21.4",
-        "  this has to move: override tokenizers==0.19 (images/profiles/stack.yaml)",
+        "  this has to change: override tokenizers==0.19 (images/profiles/stack.yaml)",
         "  near it works (each was resolved):",
         "    tokenizers 0.22.0 without the override tokenizers==0.19",
     ]
@@ -210,7 +203,7 @@ def test_a_release_that_does_not_exist_has_its_nearest_with_their_cann(stub: Stu
     error = failure(found, PipSettings(index_url=stub.url), tmp_path)
     assert error.what.splitlines() == [
         "torch-npu 2.9.1 on index default: no such release, nearest 2.9.0 (CANN 8.5.0), 2.9.0.post2 (CANN 9.0.0)",
-        "  this has to move: pin torch-npu 2.9.1 (images/profiles/stack.yaml)",
+        "  this has to change: pin torch-npu 2.9.1 (images/profiles/stack.yaml)",
         "  near it works (each was resolved):",
         "    torch-npu 2.9.0 instead of 2.9.1",
         "    torch-npu 2.8.0.post2 instead of 2.9.1",
@@ -229,12 +222,13 @@ def test_a_mirror_that_may_lag(stub: StubIndex, tmp_path: Path) -> None:
 def test_a_release_later_than_the_bound(stub: StubIndex, tmp_path: Path) -> None:
     stub.add(make_wheel("tokenizers", "0.23.0"), uploaded="2026-07-01T01:00:00Z")
     settings = PipSettings(index_url=stub.url)
-    assert fail(ask("tokenizers==0.23.0"), settings, tmp_path).what.splitlines()[0] == (
+    late = fail(ask("tokenizers==0.23.0"), settings, tmp_path)
+    assert late.what.splitlines()[0] == (
         "tokenizers 0.23.0 on index default: uploaded 2026-07-01, later than the bound 2026-06-01"
     )
+    assert late.hint.startswith("`build.py lock stack --upgrade tokenizers==0.23.0` lets its later uploads count; ")
     assert fail(ask("tokenizers>=0.23"), settings, tmp_path).what.splitlines()[0] == (
-        "tokenizers 0.23.0 on index default: uploaded 2026-07-01, later than the bound 2026-06-01; "
-        "else there is only tokenizers <=0.22.0"
+        "tokenizers 0.23.0 on index default: uploaded 2026-07-01, later than the bound 2026-06-01"
     )
     later = ask("tokenizers==0.24", package_dates=(("tokenizers", "2026-08-01"),))
     assert fail(later, settings, tmp_path).what.splitlines()[0] == (
@@ -250,6 +244,32 @@ def test_a_yanked_release(stub: StubIndex, tmp_path: Path) -> None:
         "broken 1.0 on index default: yanked from its index (loses data)",
         "  broken of any version by user",
     ]
+
+
+def test_a_yanked_release_that_the_text_names_is_not_the_cause(stub: StubIndex, tmp_path: Path) -> None:
+    """W6: the pin and the constraint exclude each other; that the newest torch was yanked has no part in it."""
+    stub.yanked[stub.add(make_wheel("torch", "2.10.0"))] = "broken"
+    stub.add(make_wheel("torch-npu", "2.10.0", ["torch==2.10.0"]))
+    lines = fail(ask("torch==2.8.0", "torch-npu==2.10.0"), PipSettings(index_url=stub.url), tmp_path).what.splitlines()
+    assert lines[:3] == [
+        "no set of versions works: no torch fits all that ask for it",
+        "  torch ==2.8.0 by requirement torch==2.8.0",
+        "  torch ==2.10.0 by requirement torch-npu==2.10.0",
+    ]
+    bound = fail(
+        ask("trl", "torch>=2.10", constraints=("torch<2.10",)), PipSettings(index_url=stub.url), tmp_path
+    ).what.splitlines()
+    assert bound[1:3] == ["  torch >=2.10 by requirement torch>=2.10", "  torch <2.10 by constraint torch<2.10"]
+
+
+def test_a_conflict_of_more_than_two_is_shown_in_the_resolver_s_words(stub: StubIndex, tmp_path: Path) -> None:
+    stub.add(make_wheel("odd", "1.0", ["numpy!=2.1.0"]))
+    found = catalog("odd==1.0", "numpy", constraints=[{"requirement": "numpy>=2", "reason": "as it was tried"}])
+    odd = Component.model_validate({"kind": "wheels", "summary": "s", "imports": [{"module": "odd"}]})
+    found = found.model_copy(update={"components": {**found.components, "odd": odd}})
+    lines = failure(found, PipSettings(index_url=stub.url), tmp_path).what.splitlines()
+    assert "numpy" in lines[0]
+    assert any("constraint numpy>=2" in line for line in lines)
 
 
 def test_a_wheel_for_another_arch_or_python(stub: StubIndex, tmp_path: Path) -> None:
@@ -289,7 +309,7 @@ def test_a_bound_wheel_for_another_arch(stub: StubIndex, tmp_path: Path) -> None
 def test_a_source_that_wants_another_python(stub: StubIndex, tmp_path: Path) -> None:
     request = ask("vllm==0.11.0+empty", sources=(KnownRelease("vllm", "0.11.0+empty", (), ">=3.12"),))
     error = fail(request, PipSettings(index_url=stub.url), tmp_path)
-    assert error.what.splitlines()[0] == "no set of versions works: vllm 0.11.0+empty requires Python >=3.12"
+    assert error.what.splitlines()[0] == "vllm 0.11.0+empty asks for Python >=3.12, the target has 3.11"
 
 
 @pytest.mark.parametrize("name", ["torch-npu==2.7.1.dev20250724", "triton-ascend==3.2.1"])

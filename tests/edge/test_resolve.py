@@ -302,7 +302,7 @@ def test_unsatisfiable_is_explained_and_logged(stub: StubIndex, tmp_path: Path) 
         "profile q, Python 3.11, amd64: no set of versions works: no dep fits all that ask for it",
         "  dep <1 by requirement dep<1",
         "  dep >=1 by thing",
-        "  this has to move: requirement dep<1",
+        "  this has to change: requirement dep<1",
         f"  → the resolver's full output: {tmp_path / 'log.txt'}",
     ]
     assert "No solution found" in (tmp_path / "log.txt").read_text()

@@ -156,7 +156,7 @@ def test_a_set_that_the_rules_refuse_is_not_written(small: Small) -> None:
     before = small.files()
     done = small("lock", "stack", "--upgrade", "torch-npu==2.9.5")
     assert done.code == ExitCode.FINDINGS
-    assert "the set would have errors that it has not now" in done.err
+    assert "the set would have errors that it does not have now" in done.err
     assert "error [fit]" in done.err
     assert small.files() == before
 

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import TYPE_CHECKING
 
 import factories
 import pytest
 
 from cannery.catalog.component import Component
-from cannery.explain.candidate import Candidate, objection, offer
-from cannery.explain.conflict import Conflict
-from cannery.explain.nearest import candidates, recipe_of
-from cannery.explain.profile_items import profile_items
+from cannery.explain import nearest
+from cannery.explain.conflict import Conflict, profile_items
+from cannery.explain.nearest import Candidate, objection, offer
 from cannery.lock.request import lock_request
 from cannery.recipe.recipe import Options, Recipe
 
 COMMITS = {version: digit * 40 for version, digit in (("0.11.0", "a"), ("0.12.0", "b"), ("0.9.0", "c"), ("0.8.0", "d"))}
+if TYPE_CHECKING:
+    from cannery.catalog.catalog import Catalog
+
 CATALOG = factories.catalog()
+
+
+def candidates(recipe: Recipe, catalog: Catalog, found: Conflict, *lacking: str) -> tuple[Candidate, ...]:
+    """The sets to try; the index has all releases but those in `lacking`."""
+    return nearest.candidates(recipe, catalog, found, lambda name, version: f"{name}=={version}" not in lacking)
 
 
 def conflict(recipe: Recipe, name: str, *movers: str) -> Conflict:
@@ -45,6 +53,12 @@ def test_rows_of_this_cann_first_then_one_pin_less_then_other_canns() -> None:
         "pin torch-npu 2.9.0 and pin torch 2.9.0",
         {"torch": "2.8.0", "torch-npu": "2.8.0", "cann": "8.3.rc1"},
     ]
+
+
+def test_a_release_that_no_index_has_is_not_tried() -> None:
+    recipe = factories.recipe()
+    found = candidates(recipe, CATALOG, conflict(recipe, "torch"), "torch-npu==2.8.0.post2")
+    assert found[0].moved == (("torch", "2.9.0", "2.7.1"), ("torch-npu", "2.9.0", "2.7.1.post2"))
 
 
 def test_what_moves_together_is_asked_together() -> None:
@@ -176,14 +190,3 @@ def test_offers_of_moved_pins_and_of_bounds_in_words() -> None:
     assert offer(Candidate(bound, dropped=(item,)), CATALOG, {"sympy": "1.15"}) == (
         "sympy 1.15 without the constraint sympy<1.14"
     )
-
-
-def test_the_recipe_of_a_request() -> None:
-    for pins in ((), ("numpy==2.3.0", "torch==2.8.0")):
-        recipe = factories.recipe(Options(pins=pins))
-        found = recipe_of(lock_request(recipe), CATALOG)
-        assert found is not None
-        assert (found.chosen, found.pins) == (recipe.chosen, recipe.pins)
-    other = dataclasses.replace(lock_request(factories.recipe()), constraints=("sympy<1",))
-    assert recipe_of(other, CATALOG) is None
-    assert recipe_of(dataclasses.replace(other, profile="_tools"), CATALOG) is None

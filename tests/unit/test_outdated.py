@@ -295,7 +295,7 @@ def test_locks_that_would_lose_hashes_are_refused_as_network_trouble() -> None:
         refuse_losses([(old, new), (replace(old, **arm), replace(new, **arm)), (None, new), (new, new), (new, old)])
     assert caught.value.code is ExitCode.NETWORK
     assert caught.value.what.splitlines() == [
-        "the locks would lack hashes that they do not lack now",
+        "the locks would lose hashes that they have now",
         "  Python 3.11, amd64: t 2.0 (index cpu not reached)",
         "  Python 3.11, arm64: t 2.0 (index cpu not reached)",
     ]

@@ -10,7 +10,7 @@ from factories import KERNELS, KERNELS_OLD, catalog, source_components, source_p
 from cannery.catalog.component import Component
 from cannery.compat.findings import Finding, in_order
 from cannery.compat.rules.chips import chips, socs
-from cannery.compat.rules.emulation import emulation
+from cannery.compat.rules.compiled import emulation
 from cannery.recipe.recipe import Options
 from cannery.vocab import Arch, Severity
 
@@ -98,7 +98,7 @@ def test_a_soc_of_another_chip_is_refused_wherever_it_is_said() -> None:
     data = kernels(build_env={"SOC_VERSION": "ascend910b1"})
     found = on("a3", data, env={"SOC_VERSION": "ascend310p1"})
     report = "vllm-project/vllm-ascend pull 7278"
-    why = f"kernels is compiled for what SOC_VERSION says; tag and wheels follow CHIP ({report})"
+    why = f"kernels is compiled for the value of SOC_VERSION; tag and wheels follow CHIP ({report})"
     fix = "leave SOC_VERSION out, it follows from CHIP; values of a3: ascend910_9391"
     assert in_order(socs(subject(found, data))) == (
         Finding(
@@ -125,7 +125,7 @@ def test_a_chip_whose_soc_nothing_says_is_refused_with_the_usual_three() -> None
         Finding(
             Severity.ERROR,
             "soc",
-            "nothing says what SOC_VERSION is for chip 910, and kernels is compiled for it",
+            "the value of SOC_VERSION for chip 910 is not known, and kernels is compiled for it",
             "no build host can ask npu-smi (vllm-project/vllm-ascend pull 7278)",
             "add `socs` of 910 to images/chips.yaml; the values of other chips: "
             "ascend310p1 (310p), ascend910b1 (910b), ascend910_9391 (a3)",

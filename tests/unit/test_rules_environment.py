@@ -166,7 +166,7 @@ def test_a_pythonpath_that_leaves_the_trees_out() -> None:
             "env",
             "PYTHONPATH=/mine:/opt/src/other leaves out /opt/src/patcher",
             "a source of `install: tree` can be imported from there alone",
-            "end it with :${PYTHONPATH}, what stands there before",
+            "end it with :${PYTHONPATH}, the value of the base",
         ),
     )
 

@@ -216,14 +216,14 @@ def test_an_incomplete_lock_is_one_warning_for_each_index() -> None:
             Severity.WARNING,
             "lock-incomplete",
             "a 1.0 is locked by version only: index b was not reached",
-            "its wheel and hash stand on that index alone",
+            "its wheel and hash are on that index alone",
             "run `python build.py lock` for this profile where index b can be reached",
         ),
         Finding(
             Severity.WARNING,
             "lock-incomplete",
             "torch 2.9.0+cpu and torchvision 0.24.0+cpu are locked by version only: index torch-cpu was not reached",
-            "their wheels and hashes stand on that index alone",
+            "their wheels and hashes are on that index alone",
             "run `python build.py lock` for this profile where index torch-cpu can be reached",
         ),
     )

@@ -22,7 +22,7 @@ from factories import (
 from cannery.catalog.component import Component
 from cannery.compat.findings import Finding, in_order
 from cannery.compat.rules import RULES, check_recipe
-from cannery.compat.rules.order import order
+from cannery.compat.rules.components import order
 from cannery.compat.rules.sources import patches, releases, submodules
 from cannery.vocab import Severity
 
@@ -61,7 +61,7 @@ def test_what_stands_below_a_component_that_needs_it_in_place() -> None:
         Finding(
             Severity.ERROR,
             "order",
-            f"{before} stands below {name}, which is installed with it in place",
+            f"{before} is below {name}, which is installed with it in place",
             why.format(name),
             fix.format(before, name),
         )
@@ -158,8 +158,7 @@ def test_patches_on_a_release_are_a_warning() -> None:
         Severity.WARNING,
         "patches",
         f"the patches of patcher are for library at commit {LIBRARY}, the set has release 4.0",
-        "on another tree they fail, or are passed over without a word; images/components/patcher.yaml: "
-        "its summary file",
+        "on another tree they fail, or are silently skipped; images/components/patcher.yaml: its summary file",
         "take library at that commit in images/profiles/sources.yaml",
     )
     assert list(patches(subject(patched({"name": "library", "release": "4.0"})))) == [expected]

@@ -15,8 +15,7 @@ from cannery.errors import FindingsError, NetworkError, UsageError
 from cannery.recipe.recipe import Options
 from cannery.recipe.select import select
 from cannery.upgrade.edit import SetBound, SetDate, SetVersion
-from cannery.upgrade.upgrade import asked_names, upgrade_edits
-from cannery.upgrade.upgrade_reason import HELD, LATER, reason_after
+from cannery.upgrade.upgrade import HELD, LATER, asked_names, reason_after, upgrade_edits
 from cannery.upgrade.wishes import Editable, Wish, checked_wishes, parse_wishes
 from cannery.vocab import Arch
 
@@ -89,7 +88,7 @@ def subject(asks: tuple[str, ...] = (), **changes: object) -> Editable:
     }
     mine = catalog(profiles={"stack": profile(**{"components": PINS, **changes})}, components=known)
     recipe = select(mine, "stack", Options(), Arch.AMD64)
-    return Editable(recipe, mine.compatibility, TEXT, ("3.11",), frozenset({"click", "ray", "torch"}))
+    return Editable(recipe, mine, TEXT, ("3.11",), frozenset({"click", "ray", "torch"}))
 
 
 def edits(*texts: str, stock: Stock | None = None, **changes: object) -> tuple[object, ...]:
@@ -149,7 +148,7 @@ def test_an_override_decides() -> None:
 
 def test_what_follows_a_pin_by_the_table_is_not_upgraded_by_itself() -> None:
     pins = [{"name": "torch"}, {"name": "torch-npu", "version": "2.8.0.post2"}]
-    with pytest.raises(UsageError, match=r"torch follows torch-npu by the .* says torch==2\.8\.0") as caught:
+    with pytest.raises(UsageError, match=r"torch follows torch-npu by the .*: torch==2\.8\.0") as caught:
         checked_wishes(subject(components=pins), parse_wishes(["torch"]))
     assert caught.value.where == "images/profiles/stack.yaml:5"
     assert caught.value.hint == "upgrade torch-npu, and it moves along"
@@ -270,7 +269,8 @@ def bare(pins: str) -> Editable:
     rows = (*mine.compatibility.rows, *map(Row.model_validate, BARE))
     table = mine.compatibility.model_copy(update={"rows": rows})
     listed = [{"name": "torch", "version": pins}, {"name": "torch-npu", "version": pins}]
-    return replace(subject(components=listed), table=table)
+    found = subject(components=listed)
+    return replace(found, catalog=found.catalog.model_copy(update={"compatibility": table}))
 
 
 def test_a_row_that_names_a_release_without_a_row_of_its_own_is_taken_when_it_is_asked_for() -> None:

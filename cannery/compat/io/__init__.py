@@ -1,0 +1,1 @@
+"""What the package indexes have for the solver."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class Shelf:
     """The releases of packages by name, from each index that may serve one; `targets` are (Python, arch) pairs.
 
-    An index that could not be asked may have anything, so `has` says yes for it: the resolver has the last word.
+    An index that could not be asked may have anything, so `has` is true for it: the resolver decides.
     """
 
     found: Mapping[str, tuple[Releases, ...]]
@@ -56,7 +56,7 @@ class Shelf:
         return max(versions).public if versions else None
 
     def uploaded(self, name: str, version: str) -> str:
-        """Return the day on which the last file of a release came; "" where no index tells."""
+        """Return the day on which the last file of a release came; "" where no index has it."""
         return max((r.uploaded(version) for r in self.found.get(name, ())), default="")
 
     def trouble(self, name: str) -> str:

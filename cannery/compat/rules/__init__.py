@@ -1,6 +1,7 @@
 """Rules over a recipe and its lock: small pure functions, each yielding findings.
 
-They read the data files and the lock only; no version stands here. What no row of the table has is unknown, never ok.
+They read the data files and the lock only; no version is written here. What no row of the table has is unknown,
+never ok.
 Each module holds the rules of one subject; `RULES` lists them all.
 """
 
@@ -8,24 +9,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cannery.compat.few import few
+from cannery.compat.findings import few
 from cannery.compat.rules.atb import atb
 from cannery.compat.rules.chips import chips, socs
+from cannery.compat.rules.compiled import emulation
+from cannery.compat.rules.components import files, order
 from cannery.compat.rules.driver import driver
-from cannery.compat.rules.emulation import emulation
 from cannery.compat.rules.environment import environment
-from cannery.compat.rules.files import files
 from cannery.compat.rules.fit import fits
 from cannery.compat.rules.locks import incomplete, one_arch
-from cannery.compat.rules.order import order
-from cannery.compat.rules.overrides import overrides
+from cannery.compat.rules.overrides import overrides, warned
 from cannery.compat.rules.packages import denied, excluded, exclusive
 from cannery.compat.rules.python import pythons
 from cannery.compat.rules.requires import requirements
 from cannery.compat.rules.sources import patches, releases, submodules
 from cannery.compat.rules.target import base_tag
 from cannery.compat.rules.torch_free import torch_free
-from cannery.compat.rules.warned import warned
 from cannery.compat.subject import Subject
 
 if TYPE_CHECKING:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from cannery.compat.findings import Finding
+from cannery.compat.findings import Finding, error, note
 from cannery.compat.rules.environment import set_variables
 from cannery.recipe.atb import deciding, known_abi
-from cannery.vocab import Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +18,7 @@ NAMED = re.compile(r"/atb/cxx_abi_([01])(?![\w.-])")
 
 
 def atb(subject: Subject) -> Iterator[Finding]:
-    """What components and profile set names no ATB of another ABI; an ABI that nothing is known of is said."""
+    """Refuse variables that name ATB of another C++ ABI; report an ABI that is not known."""
     recipe = subject.recipe
     chosen, known = deciding(recipe), known_abi(recipe)
     if chosen is None or chosen.component.cxx_abi is None:
@@ -31,8 +30,7 @@ def atb(subject: Subject) -> Iterator[Finding]:
     for name, value in set_variables(recipe).items():
         others = sorted({abi for abi in NAMED.findall(value) if int(abi) != known})
         if others:
-            yield Finding(
-                Severity.ERROR,
+            yield error(
                 "env",
                 f"{name} names ATB's build cxx_abi_{others[0]}; {chosen.package} {chosen.version} on "
                 f"{recipe.target.arch} has the C++ ABI {known}",
@@ -44,8 +42,7 @@ def atb(subject: Subject) -> Iterator[Finding]:
 def _unknown(subject: Subject, what: str, source: str) -> Iterator[Finding]:
     found = subject.recipe.base.found
     if found is not None:
-        yield Finding(
-            Severity.NOTE,
+        yield note(
             "env",
             f"the C++ ABI of {what} on {subject.recipe.target.arch} is not known: "
             f"ATB stays as the base has it, cxx_abi_{found.atb_abi}",

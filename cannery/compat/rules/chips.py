@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cannery.compat.findings import Finding
+from cannery.compat.findings import Finding, error
 from cannery.compat.rules.compiled import compiled
 from cannery.compat.table import listed
-from cannery.vocab import ComponentKind, Severity
+from cannery.vocab import ComponentKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from cannery.compat.subject import Subject
     from cannery.recipe.recipe import Chosen
 
-# Who reported that a build has to be told its chip.
+# Who reported that a build needs to know its chip.
 REPORT = "vllm-project/vllm-ascend pull 7278"
 
 
@@ -26,8 +26,7 @@ def chips(subject: Subject) -> Iterator[Finding]:
         file, known = f"images/components/{chosen.name}.yaml", chosen.known
         if chosen.component.chips and chip not in chosen.component.chips:
             names = listed(chosen.component.chips, "or")
-            yield Finding(
-                Severity.ERROR,
+            yield error(
                 "chip",
                 f"{chosen.name} does not work on chip {chip}: it is for {names}",
                 file,
@@ -35,8 +34,7 @@ def chips(subject: Subject) -> Iterator[Finding]:
             )
         elif known and known.chips and chip not in known.chips:
             made, whose = listed(known.chips, "or"), f"{chosen.name} {chosen.version}"
-            yield Finding(
-                Severity.ERROR,
+            yield error(
                 "chip",
                 f"{whose} has ready-made kernels for chip {made} alone, the target has {chip}",
                 f"{file}: {known.source}",
@@ -58,7 +56,7 @@ def _from_source(subject: Subject, chosen: Chosen) -> str:
 
 
 def socs(subject: Subject) -> Iterator[Finding]:
-    """What a native build calls the chip follows from the target: nothing may say another, and one must be known."""
+    """Refuse a setting that names another chip than the target, and a native build whose chip has no known name."""
     chip = subject.recipe.target.chip
     known = _socs(subject).get(chip, ())
     built = {c.name for c in compiled(subject.recipe)}
@@ -67,19 +65,17 @@ def socs(subject: Subject) -> Iterator[Finding]:
         if variable and known:
             for where, value in _settings(subject, chosen, variable).items():
                 if value.lower() not in {soc.lower() for soc in known}:
-                    yield Finding(
-                        Severity.ERROR,
+                    yield error(
                         "soc",
                         f"{where} sets {variable}={value}, which is not the target's chip {chip}",
-                        f"{chosen.name} is compiled for what {variable} says; tag and wheels follow CHIP ({REPORT})",
+                        f"{chosen.name} is compiled for the value of {variable}; tag and wheels follow CHIP ({REPORT})",
                         f"leave {variable} out, it follows from CHIP; values of {chip}: {', '.join(known)}",
                     )
         elif variable and chosen.name in built:
             usual = ", ".join(f"{values[0]} ({name})" for name, values in sorted(_socs(subject).items()))
-            yield Finding(
-                Severity.ERROR,
+            yield error(
                 "soc",
-                f"nothing says what {variable} is for chip {chip}, and {chosen.name} is compiled for it",
+                f"the value of {variable} for chip {chip} is not known, and {chosen.name} is compiled for it",
                 f"no build host can ask npu-smi ({REPORT})",
                 f"add `socs` of {chip} to images/chips.yaml; the values of other chips: {usual or 'none'}",
             )

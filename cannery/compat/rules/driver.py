@@ -1,4 +1,4 @@
-"""The driver is the host's: no check of a set can see it, so what the set wants of it is said in one note."""
+"""The driver is the host's, and no check of a set can see it: one note reports which driver the set needs."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 from cannery.catalog.compatibility import DRIVER
 from cannery.catalog.versions import order
-from cannery.compat.findings import Finding
+from cannery.compat.findings import Finding, note
 from cannery.compat.table import cited, departure, judging, listed
-from cannery.vocab import Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -24,8 +23,7 @@ def driver(subject: Subject) -> Iterator[Finding]:
     if deciding:
         cell = deciding[0].fits[DRIVER]
         wanted = f"{cell} or newer" if cell[0].isdigit() else cell
-        yield Finding(
-            Severity.NOTE,
+        yield note(
             "driver",
             f"the host needs driver {wanted}: {who(deciding)} asks for it",
             cited(subject.table, deciding),
@@ -50,5 +48,5 @@ def asking(subject: Subject) -> list[Row]:
 
 
 def _oldest(cell: str) -> Key:
-    """Where a cell's lower bound stands among drivers; of a range it is the first one."""
+    """Return the order of a cell's lower bound among drivers; of a range it is the first one."""
     return order(cell.partition(",")[0].lstrip(">=< "))

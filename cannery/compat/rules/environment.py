@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
-from cannery.compat.findings import Finding
+from cannery.compat.findings import Finding, error, warning
 from cannery.recipe.environment import PYTHONPATH, REFERENCE
 from cannery.recipe.trees import python_folders
-from cannery.vocab import Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -64,12 +63,11 @@ def _lost(env: Mapping[str, str], trees: tuple[str, ...]) -> Iterator[Finding]:
     entries = [_folder(entry) for entry in value.split(":")]
     lost = [] if BEFORE in value else [tree for tree in trees if tree not in entries]
     if lost:
-        yield Finding(
-            Severity.ERROR,
+        yield error(
             "env",
             f"{PYTHONPATH}={value} leaves out {', '.join(lost)}",
             "a source of `install: tree` can be imported from there alone",
-            f"end it with :{BEFORE}, what stands there before",
+            f"end it with :{BEFORE}, the value of the base",
         )
 
 
@@ -80,8 +78,7 @@ def _megatron(env: Mapping[str, str], trees: tuple[str, ...]) -> Iterator[Findin
         return
     path = value.replace(BEFORE, ":".join((BEFORE, *trees)))
     if _folder(env[MEGATRON]) not in [_folder(entry) for entry in path.split(":")]:
-        yield Finding(
-            Severity.ERROR,
+        yield error(
             "env",
             f"{MEGATRON}={env[MEGATRON]} is no entry of {PYTHONPATH}={path}",
             "two trees of Megatron: what is imported is another one than what the variable names (ms-swift pull 9245)",
@@ -93,8 +90,7 @@ def _appended(env: Mapping[str, str]) -> Iterator[Finding]:
     _, found, behind = env.get(PYTHONPATH, "").partition(BEFORE)
     entries = [entry for entry in behind.split(":") if entry]
     if found and entries:
-        yield Finding(
-            Severity.WARNING,
+        yield warning(
             "env",
             f"{PYTHONPATH} has {', '.join(entries)} behind what the base sets",
             "a module of the same name in the base would come first (ms-swift pull 9245)",

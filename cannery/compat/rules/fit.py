@@ -1,10 +1,10 @@
-"""The rule over the compatibility table: what each release fits, and what stands beside it here.
+"""The rule over the compatibility table: what each release fits, and what else is in the set.
 
-One row says that a release (`of`) fits versions of other things. Rows of one release may come from several sources.
+One row states that a release (`of`) fits versions of other things. Rows of one release may come from several sources.
 Where one of them has what is here, a disagreement is a warning that shows all, the weightiest first; but a page or an
-image says nothing against the release's own metadata. Where none has, a CANN is a warning, since sets that no table
-has are in use, and a distribution is an error. An override excuses it, and `overrides` then shows who wants what, but
-for an extension of the other's very release. Pythons are the subject of `python`.
+image does not contradict the release's own metadata. Where none has, a CANN is a warning, since sets that no table
+has are in use, and a distribution is an error. An override excuses it, and `overrides` then shows who asks for what,
+but not an extension of the other's very release. Pythons are the subject of `python`.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING
 
 from cannery.catalog.compatibility import CANN
 from cannery.catalog.versions import order
-from cannery.compat.findings import Finding
+from cannery.compat.findings import Finding, error, warning
 from cannery.compat.judgement import judged
-from cannery.compat.rules.disagreement import disagreement
+from cannery.compat.offers import offers
 from cannery.compat.rules.unknown import unknown
-from cannery.compat.solve import offers
 from cannery.compat.table import (
     cited,
     departure,
@@ -29,10 +28,9 @@ from cannery.compat.table import (
     rows_of,
     said,
 )
-from cannery.vocab import Severity
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from cannery.catalog.compatibility import Row
     from cannery.compat.subject import Subject
@@ -66,8 +64,7 @@ def _misfit(subject: Subject, name: str, version: str, wrong: Collection[str], r
     wants = {key: row.fits[key] for row in reversed(rows) for key in row.fits if key in wrong}
     keys = [key for key in dict.fromkeys(key for row in rows for key in row.fits) if key in wrong]
     have = listed([*(said(key, here(subject, key) or "") for key in keys), f"{name} {version}"])
-    return Finding(
-        Severity.ERROR,
+    return error(
         "fit",
         f"{have} do not fit: {name} {version} is made for {listed(said(key, wants[key]) for key in keys)}",
         cited(subject.table, [row for row in rows if wrong & row.fits.keys()]),
@@ -80,10 +77,39 @@ def _other_cann(subject: Subject, name: str, version: str, rows: Sequence[Row]) 
     every = [row for row in rows_of(subject, name) if departure(subject, row) == near]
     every = [row for row in every if CANN in row.fits and not holds(CANN, row.fits[CANN], subject.recipe.target.cann)]
     canns = listed(sorted((row.fits[CANN] for row in every), key=order), "or")
-    return Finding(
-        Severity.WARNING,
+    return warning(
         "fit-cann",
         f"{name} {version} is made for {said(CANN, canns)}, the target has {subject.recipe.target.cann}",
         cited(subject.table, every),
         offers(subject, name, rows, {CANN}),
+    )
+
+
+def disagreement(subject: Subject, release: str, rows: Sequence[Row], disputed: Mapping[str, Sequence[Row]]) -> Finding:
+    """Return the warning about a release whose `rows` disagree on the keys of `disputed`.
+
+    The values of `disputed` are rows of other releases that are made for this one with what is here of the key.
+    """
+    sources = subject.table.sources
+    voices: dict[str, list[str]] = {}
+    for row in rows:
+        cells = [said(key, wanted) for key, wanted in row.fits.items() if key in disputed]
+        voices.setdefault(str(sources[row.source]), []).extend(cells)
+    for key, others in disputed.items():
+        for row in others:
+            who = f"{row.name} {row.version}: {sources[row.source]}"
+            voices.setdefault(who, []).append(said(key, row.fits[key]))
+    by_words: dict[str, list[str]] = {}
+    for who, cells in voices.items():
+        if cells:
+            by_words.setdefault(listed(cells), []).append(who)
+    has = f"this set has {listed(said(key, here(subject, key) or '') for key in sorted(disputed))}"
+    ranks = {sources[row.source].rank for row in rows if disputed.keys() & row.fits.keys()}
+    notes = [row.note for row in rows if row.note and disputed.keys() & row.fits.keys()]
+    return warning(
+        "fit-disagree",
+        f"sources disagree about {release}: "
+        + "; ".join(f"{words} ({'; '.join(who)})" for words, who in by_words.items()),
+        f"{has}; of these sources the first weighs most" if len(ranks) > 1 else has,
+        "; ".join(dict.fromkeys(notes)),
     )

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cannery.compat.findings import Finding
+from cannery.compat.findings import Finding, note, warning
 from cannery.compat.table import listed
-from cannery.vocab import Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,8 +21,7 @@ def incomplete(subject: Subject) -> Iterator[Finding]:
         what = f"{listed(names)} {are} locked by version only"
         known = subject.catalog.indexes.get(index)
         if known is not None and not known.urls:
-            yield Finding(
-                Severity.WARNING,
+            yield warning(
                 "lock-incomplete",
                 f"{what}: no wheel of your own was found",
                 f"index {index}: {known.note}",
@@ -31,9 +29,8 @@ def incomplete(subject: Subject) -> Iterator[Finding]:
                 "with --wheelhouse",
             )
         else:
-            their = "its wheel and hash stand" if len(names) == 1 else "their wheels and hashes stand"
-            yield Finding(
-                Severity.WARNING,
+            their = "its wheel and hash are" if len(names) == 1 else "their wheels and hashes are"
+            yield warning(
                 "lock-incomplete",
                 f"{what}: index {index} was not reached",
                 f"{their} on that index alone",
@@ -52,8 +49,7 @@ def one_arch(subject: Subject) -> Iterator[Finding]:
     for arch, lock in sorted(subject.locks.items()):
         names = [f"{p.name} {p.version}" for p in lock.packages if p.is_sdist and p.name in with_wheel]
         if names:
-            yield Finding(
-                Severity.NOTE,
+            yield note(
                 "one-arch",
                 f"no wheel for {arch}, though other arches have one: {', '.join(names)}",
                 f"locked as sdist for {arch}: a stage makes the wheel, and needs a compiler if there is C in it",

@@ -1,4 +1,4 @@
-"""What a profile bends is always shown, with its reason and with who wanted it otherwise."""
+"""What a profile overrides is always shown, with its reason and who asks for another version; and its own warnings."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from cannery.compat.findings import Finding
-from cannery.compat.rules.asks import asks
+from cannery.compat.findings import Finding, note, warning
+from cannery.compat.rules.requires import asks
 from cannery.compat.table import followed, holds, judging, listed, said
 from cannery.lock.lock import PROFILE_VIA
-from cannery.vocab import Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,16 +19,16 @@ if TYPE_CHECKING:
 
 
 def overrides(subject: Subject) -> Iterator[Finding]:
-    """One note an override, however many want another version."""
+    """Report each override in one note, however many ask for another version."""
     for override in subject.recipe.profile.overrides:
         requirement = Requirement(override.requirement)
         if canonicalize_name(requirement.name) in subject.overridden:
             what = f"{override.requirement} overrides{_otherwise(subject, requirement)}"
-            yield Finding(Severity.NOTE, "override", what, override.reason)
+            yield note("override", what, override.reason)
 
 
 def _otherwise(subject: Subject, override: Requirement) -> str:
-    """Say who wants another version: sources at their commit, then rows of the table; else who asks for it at all."""
+    """Return who asks for another version: sources at their commit, then rows; else who asks for the package at all."""
     name = canonicalize_name(override.name)
     version = subject.versions.get(name) or _exact(override)
     wanted = {
@@ -46,15 +45,21 @@ def _otherwise(subject: Subject, override: Requirement) -> str:
 
 
 def _exact(override: Requirement) -> str | None:
-    """The version that an override says, where it is one: `==2.7.1`."""
+    """The version of an override, where it is one: `==2.7.1`."""
     return next((p.version for p in override.specifier if p.operator == "==" and "*" not in p.version), None)
 
 
 def _rows(subject: Subject, name: str, version: str | None) -> Iterator[tuple[str, str]]:
-    """Give (distribution, what it is made for) of releases whose rows want another version, and take this one."""
+    """Give (distribution, what it is made for) of releases whose rows have another version."""
     for other in subject.with_rows(name):
         if name in followed(subject, other):
             continue
         rows = [row for row in judging(subject, other) if name in row.fits]
         if version and rows and not holds(name, rows[0].fits[name], version):
             yield other, f"{other} is made for {said(name, rows[0].fits[name])}"
+
+
+def warned(subject: Subject) -> Iterator[Finding]:
+    """The profile's own warnings, each a finding."""
+    for item in subject.recipe.profile.warnings:
+        yield warning("profile", item.what, f"{subject.recipe.file}: {item.reason}")

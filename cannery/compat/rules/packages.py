@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 from packaging.utils import canonicalize_name
 
 from cannery.catalog.requirement import package_name
-from cannery.compat.findings import Finding
+from cannery.compat.findings import Finding, error
 from cannery.compat.table import listed
 from cannery.lock.chains import chain
-from cannery.vocab import Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,8 +28,7 @@ def exclusive(subject: Subject) -> Iterator[Finding]:
         way = (
             f"`excludes: [{{requirement: {extra}, reason: …}}]`" if extra else f"{listed(names, 'or')} of `components`"
         )
-        yield Finding(
-            Severity.ERROR,
+        yield error(
             "exclusive",
             f"{listed(f'{name} {subject.versions[name]}' for name in names)} are both in the set; who asks: "
             + "; ".join(_chain(subject, name) for name in names),
@@ -49,8 +47,7 @@ def denied(subject: Subject) -> Iterator[Finding]:
         told |= {*hits}
         more = f"; and {len(hits) - NAMED} more" if len(hits) > NAMED else ""
         each = "; ".join(f"{name} {subject.versions[name]}: {_chain(subject, name)}" for name in hits[:NAMED])
-        yield Finding(
-            Severity.ERROR,
+        yield error(
             "denied",
             f"no place on an NPU image ({item.pattern}): {each}{more}",
             item.reason,
@@ -72,7 +69,7 @@ def excluded(subject: Subject) -> Iterator[Finding]:
             who, fix = f"is for CANN {recipe.target.cann}, which imports it", f"take {name} out of `excludes`"
         else:
             continue
-        yield Finding(Severity.ERROR, "excluded", f"{recipe.file} excludes {name}, and {who}", item.reason, fix)
+        yield error("excluded", f"{recipe.file} excludes {name}, and {who}", item.reason, fix)
 
 
 def _clashes(subject: Subject) -> Iterator[list[str]]:

@@ -1,4 +1,4 @@
-"""Whether each part runs on the target's Python: by what a source says of itself, then by the table."""
+"""Whether each part runs on the target's Python: by a source's own metadata, then by the table."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from packaging.specifiers import SpecifierSet
 
 from cannery.catalog.compatibility import PYTHON, Rank
-from cannery.compat.findings import Finding
+from cannery.compat.findings import Finding, error, warning
 from cannery.compat.rules.target import near
 from cannery.compat.table import holds, judging
-from cannery.vocab import Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Range(NamedTuple):
-    """The Pythons of a release, who says so, and whether that is no more than a page or an image."""
+    """The Pythons of a release, the source of that, and whether it is only a page or an image."""
 
     wanted: str
     source: str
@@ -29,8 +28,8 @@ class Range(NamedTuple):
 def pythons(subject: Subject) -> Iterator[Finding]:
     """Refuse what does not run on the target's Python.
 
-    Both have to hold: what a source says of itself and what the weightiest row says, for a package that sets no upper
-    bound does not say that the next Python works. A page alone against the package's own word is a disagreement.
+    Both have to hold, a source's own metadata and the weightiest row: a package without an upper bound may still not
+    work with the next Python. A page alone against the package's own metadata is a disagreement.
     """
     target = subject.recipe.target
     own, rows = _own(subject), _rows(subject)
@@ -41,16 +40,14 @@ def pythons(subject: Subject) -> Iterator[Finding]:
         heavy = wrong if len(wrong) == len(deciding) else [one for one in wrong if not one.is_weak]
         release = f"{name} {subject.versions[name]}"
         if heavy:
-            yield Finding(
-                Severity.ERROR,
+            yield error(
                 "python-range",
                 f"{release} does not fit Python {target.python}: it is for Python {heavy[0].wanted}",
                 heavy[0].source,
                 _bases(subject, heavy[0].wanted),
             )
         elif not all(_contains(one.wanted, target.python) for one in ranges):
-            yield Finding(
-                Severity.WARNING,
+            yield warning(
                 "fit-disagree",
                 f"sources disagree about the Pythons of {release}: "
                 + "; ".join(f"{one.wanted} ({one.source})" for one in ranges),
@@ -59,7 +56,7 @@ def pythons(subject: Subject) -> Iterator[Finding]:
 
 
 def _own(subject: Subject) -> dict[str, list[Range]]:
-    """Distribution → what a source says of its Pythons at its commit or release."""
+    """Distribution → the Pythons of a source's metadata at its commit or release."""
     return {
         one.package: [Range(one.known.requires_python, f"images/components/{one.name}.yaml: {one.known.source}")]
         for one in subject.recipe.sources
@@ -68,7 +65,7 @@ def _own(subject: Subject) -> dict[str, list[Range]]:
 
 
 def _rows(subject: Subject) -> dict[str, list[Range]]:
-    """Distribution → what rows of the table say of the Pythons of its release, the weightiest source first."""
+    """Distribution → the Pythons of its release in rows of the table, the weightiest source first."""
     sources = subject.table.sources
     return {
         name: [

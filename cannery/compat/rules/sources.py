@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
 
-from cannery.compat.findings import Finding
+from cannery.compat.findings import Finding, error, note, warning
 from cannery.compat.table import listed
-from cannery.vocab import Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,23 +17,22 @@ if TYPE_CHECKING:
 
 
 def submodules(subject: Subject) -> Iterator[Finding]:
-    """A pinned commit with submodules wants other repositories too, from hosts of their own."""
+    """Report the submodules of a pinned commit: they come from other repositories, on hosts of their own."""
     for chosen in subject.recipe.sources:
         if chosen.commit and chosen.known and chosen.known.submodules:
             each = listed(
                 f"{path} ({module.repository} at {module.commit})" for path, module in chosen.known.submodules.items()
             )
             what = f"{chosen.name} brings submodules: {each}"
-            yield Finding(Severity.NOTE, "submodule", what, f"their host has to be reachable too; {_origin(chosen)}")
+            yield note("submodule", what, f"their host has to be reachable too; {_origin(chosen)}")
 
 
 def releases(subject: Subject) -> Iterator[Finding]:
-    """A release on the package index in the place of a commit is said, since the two may differ."""
+    """Report a release from the package index in the place of a commit, since the two may differ."""
     for chosen in subject.recipe.sources:
         if chosen.release:
             known = ", ".join(f"{commit} ({one.version})" for commit, one in chosen.component.revisions.items())
-            yield Finding(
-                Severity.NOTE,
+            yield note(
                 "release",
                 f"{chosen.name} {chosen.release} is a release from the package index, no commit",
                 chosen.reason or (chosen.known.note if chosen.known else ""),
@@ -43,15 +41,14 @@ def releases(subject: Subject) -> Iterator[Finding]:
 
 
 def patches(subject: Subject) -> Iterator[Finding]:
-    """A patch set keeps to the commits that it was made for: on others patches fail, or change nothing unseen."""
+    """Refuse patches for other commits than those of the set: there they fail, or silently change nothing."""
     by_name = {chosen.name: chosen for chosen in subject.recipe.chosen}
     for chosen in subject.recipe.sources:
         for name, commits in (chosen.known.patches if chosen.known else {}).items():
             patched = by_name.get(name) or _same_package(subject, name)
             if patched and patched.commit:
                 if patched.commit not in commits:
-                    yield Finding(
-                        Severity.ERROR,
+                    yield error(
                         "patches",
                         f"{patched.name} is at commit {patched.commit}, the patches of {chosen.name} are for "
                         f"{listed(commits, 'or')}",
@@ -65,12 +62,11 @@ def patches(subject: Subject) -> Iterator[Finding]:
 def _on_a_release(subject: Subject, chosen: Chosen, name: str, commits: tuple[str, ...]) -> Iterator[Finding]:
     package = _package(subject, name)
     if package in subject.versions:
-        yield Finding(
-            Severity.WARNING,
+        yield warning(
             "patches",
             f"the patches of {chosen.name} are for {name} at commit {listed(commits, 'or')}, "
             f"the set has release {subject.versions[package]}",
-            f"on another tree they fail, or are passed over without a word; {_origin(chosen)}",
+            f"on another tree they fail, or are silently skipped; {_origin(chosen)}",
             f"take {name} at that commit in {subject.recipe.file}",
         )
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cannery.catalog.versions import without_build
-from cannery.compat.findings import Finding
-from cannery.vocab import Severity
+from cannery.compat.findings import Finding, error
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -25,8 +24,7 @@ def base_tag(subject: Subject) -> Iterator[Finding]:
     rest = target.base_tag.removeprefix(without_build(target.cann))
     same = [tag for line in subject.catalog.bases.values() for tag in line.tags if tag.endswith(rest)]
     elsewhere = f"; {', '.join(near(same, target))} of other CANN lines" if same else ""
-    yield Finding(
-        Severity.ERROR,
+    yield error(
         "base-tag",
         f"no CANN image {base.tag_name} exists",
         f"images/bases/{base.line.cann}.yaml: {base.line.source}",

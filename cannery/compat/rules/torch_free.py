@@ -8,10 +8,9 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from cannery.catalog.compatibility import CANN
-from cannery.compat.findings import Finding
+from cannery.compat.findings import Finding, error
 from cannery.compat.table import here, holds, listed
 from cannery.recipe.bounds import TORCH, TORCH_NPU
-from cannery.vocab import Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +22,7 @@ OFFERED = 3
 
 
 def torch_free(subject: Subject) -> Iterator[Finding]:
-    """Refuse a set with torch in which no pin, bound, override or source says which torch."""
+    """Refuse a set with torch in which no pin, bound, override or source decides which torch."""
     who = sorted(_wanting(subject))
     if not who or any(_exact(text) for text in _bounds(subject)):
         return
@@ -33,8 +32,7 @@ def torch_free(subject: Subject) -> Iterator[Finding]:
         f"{TORCH} {row.fits[TORCH]} with {TORCH_NPU} {row.version}" for row in rows if holds(CANN, row.fits[CANN], cann)
     ]
     known = f"; for CANN {cann} the table has {', or '.join(pairs[:OFFERED])}" if pairs else ""
-    yield Finding(
-        Severity.ERROR,
+    yield error(
         "torch-free",
         f"nothing holds {TORCH}, and {listed(who)} {'needs' if len(who) == 1 else 'need'} it: "
         f"a resolver takes the newest one",
@@ -55,7 +53,7 @@ def _wanting(subject: Subject) -> set[str]:
 
 
 def _bounds(subject: Subject) -> Iterator[Requirement]:
-    """Everything that may say which torch: pins, what follows from the table, the profile, sources."""
+    """Everything that may decide which torch: pins, what follows from the table, the profile, sources."""
     recipe, profile = subject.recipe, subject.recipe.profile
     pins = [c.requirement for c in recipe.wheels if c.version]
     bent = [item.requirement for item in (*profile.constraints, *profile.overrides)]

@@ -1,4 +1,4 @@
-"""A release that no row of the table has: unknown, never ok. Its number and other rows may still say something."""
+"""A release that no row of the table has: unknown, never ok. Its number and other rows may still decide."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 from packaging.version import Version
 
 from cannery.catalog.compatibility import CANN
-from cannery.compat.findings import Finding
+from cannery.compat.findings import Finding, error, warning
 from cannery.compat.judgement import other_number, vouching
-from cannery.compat.solve import NO_SET, completed, offers
+from cannery.compat.offers import NO_SET, offers
+from cannery.compat.solve import Solver
 from cannery.compat.table import cited, here, keys_of, listed, said
 from cannery.vocab import BaseKind, Severity
 
@@ -28,8 +29,7 @@ def unknown(subject: Subject, name: str, version: str) -> Iterator[Finding]:
     key = other_number(subject, name)
     if key:
         base = Version(version).base_version
-        yield Finding(
-            Severity.ERROR,
+        yield error(
             "fit",
             f"{key} {here(subject, key)} and {name} {version} do not fit: the latter is made for {key} {base}",
             f"no row of the table has this release; every one there carries the number of its {key}",
@@ -42,8 +42,7 @@ def unknown(subject: Subject, name: str, version: str) -> Iterator[Finding]:
 
 def _named_elsewhere(subject: Subject, name: str, version: str, others: tuple[Row, ...]) -> Finding:
     who = listed(f"{row.name} {row.version}" for row in others)
-    return Finding(
-        Severity.WARNING,
+    return warning(
         "fit-unknown",
         f"no row of {name} has {version}, but {who} asks for it on CANN {subject.recipe.target.cann}",
         f"without it: {cited(subject.table, subject.rows[name])}; with it: {cited(subject.table, others)}",
@@ -52,7 +51,7 @@ def _named_elsewhere(subject: Subject, name: str, version: str, others: tuple[Ro
 
 
 def _in_no_row(subject: Subject, name: str, version: str, beside: list[str]) -> Finding:
-    """A release newer than the table is to be expected, so it is a note; on the stand-in there is no CANN to fit."""
+    """Report a release without a row, in a note where it is newer than the table or the stand-in has no CANN."""
     cann = subject.recipe.target.cann
     fit = said(CANN, cann) if CANN in beside else listed(said(key, here(subject, key) or "") for key in beside)
     newest = max(Version(row.version) for row in subject.rows[name])
@@ -81,8 +80,8 @@ def _ways_out(subject: Subject, name: str, key: str) -> str:
 
 
 def _way(subject: Subject, name: str, key: str, version: str, release: str) -> str:
-    """Offer `key` at a version with a release of `name`, and what goes with them; "" when rows speak against it."""
-    found = completed(subject, {key: version, name: release})
+    """Offer `key` at a version with a release of `name`, and what goes with them; "" when rows contradict it."""
+    found = Solver(subject).completed({key: version, name: release})
     if found is None:
         return ""
     beside = [said(other, text) for other, text in found.items() if other != name]

@@ -1,0 +1,1 @@
+"""Asks the indexes about a failed lock, and tries sets near it."""

@@ -1,0 +1,1 @@
+"""Looks up newer releases, and writes an edited profile with its locks."""

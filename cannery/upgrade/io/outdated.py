@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from cannery.compat.findings import errors
 from cannery.compat.io.shelf import make_shelf
-from cannery.compat.pin_moves import PinMoves, newest_pins, with_pins
 from cannery.compat.rules import check_recipe
+from cannery.compat.solve import newest_pins, upgrader, with_pins
 from cannery.compat.stock import Allowed
 from cannery.errors import CanneryError, FindingsError
 from cannery.lock.io.indexes import Asked
@@ -42,7 +42,7 @@ class Report:
     """What was found: `packages` and `sources`, what an upgrade of all would change, and what could not be found out.
 
     `folded` are further packages that it would change, which the profile does not name. `upgrade` is None when no set
-    of versions works; `problems` then say why. `troubles`: indexes that were not asked.
+    of versions works; `problems` then has the reasons. `troubles`: indexes that were not asked.
     """
 
     day: str
@@ -63,7 +63,7 @@ def look(  # noqa: PLR0913 - what is looked at, as of when, and how much of it
     for all targets of the profile, and within the same rules. Raises `NetworkError` when the resolver cannot reach its
     indexes.
     """
-    table, request = catalog.compatibility, lock_request(recipe)
+    request = lock_request(recipe)
     targets = upgrade_targets(recipe)
     pythons = tuple(dict.fromkeys(python for python, _arch in targets))
     day = max(today, request.exclude_newer)
@@ -71,9 +71,9 @@ def look(  # noqa: PLR0913 - what is looked at, as of when, and how much of it
     fresh, problem = _attempt(partial(resolve, at_day(request, day)), FindingsError)
     shelf = make_shelf(store.settings(), catalog, recipe, [c.package for c in recipe.wheels], targets)
     fitting = Allowed(shelf, request)
-    moves = PinMoves(recipe, table, pythons, fitting.has)
-    pins = newest_pins(recipe, table, pythons, fitting.has, fitting.newest_for)
-    moved = with_pins(recipe, table, pins)
+    solver = upgrader(recipe, catalog, pythons, fitting.has)
+    pins = newest_pins(solver, fitting.newest_for)
+    moved = with_pins(recipe, catalog, pins)
     last, last_problem = fresh, ""
     if pins:
         # A bound index that is not reached is no reason to end without what is known by now.
@@ -94,7 +94,7 @@ def look(  # noqa: PLR0913 - what is looked at, as of when, and how much of it
         fresh=after,
         pins=pins,
         newest={name: shelf.newest(name) for name in names},
-        in_table=frozenset(name for name in moves.pins if moves.in_table(name)),
+        in_table=frozenset(name for name in solver.movable or () if solver.known(name)),
         targets=targets,
     )
     return Report(
@@ -115,7 +115,7 @@ def _new_errors(catalog: Catalog, before: tuple[Recipe, Lock], after: tuple[Reci
 
 
 def _attempt(resolve: Callable[[], Lock], kind: type[CanneryError]) -> tuple[Lock | None, str]:
-    """Resolve; return the lock, or after an error of `kind` what it says. Raises every other error."""
+    """Resolve; return the lock, or after an error of `kind` its text. Raises every other error."""
     try:
         return resolve(), ""
     except kind as error:

@@ -1,4 +1,4 @@
-"""`lock --upgrade`: edit the profile's file and make its locks anew, all of it or nothing."""
+"""`lock --upgrade`: edit the profile's file and remake its locks, all of it or nothing."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def upgrade(store: LockStore, catalog: Catalog, name: str, wishes: Sequence[Wish
     target = find_profile(catalog, name).target
     subject = Editable(
         recipe=before.recipes[target.python],
-        table=catalog.compatibility,
+        catalog=catalog,
         text=text,
         pythons=tuple(before.recipes),
         locked=frozenset(package.name for lock in before.locks.values() for package in lock.packages),
@@ -89,7 +89,7 @@ def upgrade(store: LockStore, catalog: Catalog, name: str, wishes: Sequence[Wish
     plan = upgrade_edits(subject, wanted, shelf, today)
     if not plan.edits:
         return Upgraded(file, (), plan.notes)
-    new_text, profile = edit_profile(text, subject.recipe.profile, plan.edits, str(store.shown(file)))
+    new_text, profile = edit_profile(text, plan.edits, str(store.shown(file)))
     edited = catalog.model_copy(update={"profiles": {**catalog.profiles, name: profile}})
     after = _side(store, edited, name)
     _refuse_new_errors(store, replace(before, locks={}), after)  # by the pins alone, before anything is asked
@@ -104,8 +104,8 @@ def upgrade(store: LockStore, catalog: Catalog, name: str, wishes: Sequence[Wish
         _refuse_changed(store, before, file, text, name)
         present = _present(store, before.catalog, name).locks  # another run may have made them meanwhile
         paths = {key: lock_path(store, request) for key, request in after.requests.items()}
-        # The locks first. Killed in between, some of them answer to a profile that is not there yet: `check` says that
-        # they are stale, and the same upgrade, or a plain `lock`, makes them anew. With the profile first, the same
+        # The locks first. Killed in between, some of them answer to a profile that is not there yet: `check` reports
+        # them as stale, and the same upgrade, or a plain `lock`, remakes them. With the profile first, the same
         # upgrade would find its edit made already, and leave the old locks beside it.
         locks = [(paths[key], format_lock(lock)) for key, lock in after.locks.items()]
         write_together(store.root, store.say, [*locks, (file, new_text)])
@@ -170,7 +170,7 @@ def _refuse_new_errors(store: LockStore, before: _Side, after: _Side) -> None:
     new = [finding for finding in _errors(store, after) if finding not in old]
     if new:
         listed = "\n".join(map(str, dict.fromkeys(new)))
-        raise FindingsError(f"the set would have errors that it has not now\n{listed}")
+        raise FindingsError(f"the set would have errors that it does not have now\n{listed}")
 
 
 def _errors(store: LockStore, side: _Side) -> list[Finding]:

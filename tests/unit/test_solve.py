@@ -1,14 +1,15 @@
-"""Where pins can move by the table: together, upwards, within rows for the target, to what an index has."""
+"""The solver over the table: pins move together, upwards, within rows for the target, to what an index has."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from factories import catalog, components, profile
 
 from cannery.catalog.catalog import Compatibility
 from cannery.catalog.component import Component
-from cannery.compat.pin_moves import PinMoves, newest_pins, with_pins
+from cannery.compat.solve import Solver, newest_pins, upgrader, with_pins
 from cannery.recipe.recipe import Options, Recipe
 from cannery.recipe.select import select
 from cannery.vocab import Arch
@@ -49,6 +50,7 @@ PAIRS = (
 def recipe(pins: dict[str, str | None], **changes: object) -> Recipe:
     """A recipe of pinned wheels; a name that ends in `!` is a source at that version."""
     known = {**components(), "torchvision": Component(kind="wheels", summary="x"), "tool": components()["torch-npu"]}
+    known |= {"plugin": known["tool"]}
     listed = []
     for name, version in pins.items():
         if name.endswith("!"):
@@ -67,12 +69,15 @@ def moves(
     data: Compatibility | None = None,
     lacking: Collection[tuple[str, str]] = (),
     pythons: tuple[str, ...] = ("3.11",),
-    named: bool = False,
     **changes: object,
-) -> PinMoves:
-    found = recipe(pins, **changes)
-    there = data or table(*PAIRS)
-    return PinMoves(found, there, pythons, lambda name, version: (name, version) not in lacking, named=named)
+) -> Solver:
+    there = catalog(compatibility=data or table(*PAIRS))
+    return upgrader(recipe(pins, **changes), there, pythons, lambda name, version: (name, version) not in lacking)
+
+
+def loose(solver: Solver, *names: str) -> Solver:
+    """The solver without the say of the target's CANN, and of the sources `names`."""
+    return replace(solver, ignored=frozenset({"cann", *names}))
 
 
 TORCH: dict[str, str | None] = {"torch": "2.8.0", "torch-npu": "2.8.0"}
@@ -123,21 +128,26 @@ def test_a_source_stays_where_it_is_and_has_a_say() -> None:
     pinned = {**TORCH, "plugin!": "1.0"}
     assert moves(pinned, data).newest("torch-npu") == {}
     assert moves(pinned, data).exactly("torch-npu", "2.9.0") is None
-    free = PinMoves(recipe(pinned), data, ("3.11",), lambda *_: True, strict=False)
+    free = loose(moves(pinned, data), "plugin")
     assert free.exactly("torch-npu", "2.9.0") == {"torch-npu": "2.9.0", "torch": "2.9.0"}
 
 
 def test_a_row_for_another_cann_is_taken_where_it_is_asked_for_by_name() -> None:
     assert moves(TORCH).exactly("torch-npu", "2.10.0") is None
-    free = PinMoves(recipe(TORCH), table(*PAIRS), ("3.11",), lambda *_: True, strict=False)
-    assert free.exactly("torch-npu", "2.10.0") == {"torch-npu": "2.10.0", "torch": "2.10.0"}
+    assert loose(moves(TORCH)).exactly("torch-npu", "2.10.0") == {"torch-npu": "2.10.0", "torch": "2.10.0"}
 
 
-def test_what_the_profile_overrides_neither_moves_nor_counts() -> None:
+def test_what_the_profile_overrides_does_not_move() -> None:
     override = [{"requirement": "torch==2.8.0", "reason": "the stack holds it there"}]
     found = moves(TORCH, overrides=override)
-    assert [*found.pins] == ["torch-npu"]
-    assert found.newest("torch-npu") == {"torch-npu": "2.9.0.post1"}
+    assert found.movable == {"torch-npu"}
+    # torch_npu extends that very torch, so no reason makes a newer one work beside it.
+    assert found.newest("torch-npu") == {}
+    others = table(npu("2.8.0", "2.8.0"), ("plugin==1.0", {"torch-npu": "2.8.0"}), ("plugin==2.0", {"torch-npu": "9"}))
+    free = moves(
+        {"torch-npu": "2.8.0", "plugin": "1.0"}, others, overrides=[{**override[0], "requirement": "torch-npu==2.8.0"}]
+    )
+    assert free.newest("plugin") == {"plugin": "2.0"}
 
 
 def test_rows_of_one_source_are_sets_to_choose_from() -> None:
@@ -160,15 +170,15 @@ def test_a_release_that_a_row_only_names_is_moved_to_when_that_is_wanted() -> No
     bare = table(*PAIRS, npu("2.9.2", "2.9.2"), ("torch==2.9.0", {"python": ">=3.10,<3.13"}))
     pair = {"torch-npu": "2.9.2", "torch": "2.9.2"}
     assert moves(TORCH, bare).newest("torch-npu") == {"torch-npu": "2.9.0.post1", "torch": "2.9.0"}
-    assert moves(TORCH, bare, named=True).newest("torch-npu") == pair
+    assert moves(TORCH, bare).newest("torch-npu", named=True) == pair
     # What a row has, or nothing names, is judged as ever: torch 2.9.0 is not for this Python, and 2.9.5 is nowhere.
-    assert moves(TORCH, bare, pythons=("3.14",), named=True).newest("torch-npu") == pair
-    assert moves(TORCH, bare, named=True).exactly("torch-npu", "2.9.0") == {"torch-npu": "2.9.0", "torch": "2.9.0"}
-    assert moves(TORCH, bare, pythons=("3.14",), named=True).exactly("torch-npu", "2.9.0") is None
-    assert moves(TORCH, bare, named=True).exactly("torch-npu", "2.9.5") is None
+    assert moves(TORCH, bare, pythons=("3.14",)).newest("torch-npu", named=True) == pair
+    assert moves(TORCH, bare).exactly("torch-npu", "2.9.0") == {"torch-npu": "2.9.0", "torch": "2.9.0"}
+    assert moves(TORCH, bare, pythons=("3.14",)).exactly("torch-npu", "2.9.0") is None
+    assert moves(TORCH, bare).exactly("torch-npu", "2.9.5") is None
     only = moves(TORCH, bare)
-    assert [only.is_only_named("torch", version) for version in ("2.9.2", "2.9.0", "2.9.5")] == [True, False, False]
-    assert not only.is_only_named("torch-npu", "2.9.2")
+    assert [only.lacks_row("torch", version) for version in ("2.9.2", "2.9.0")] == [True, False]
+    assert not only.lacks_row("torch-npu", "2.9.2")
 
 
 def test_an_exact_version_may_be_older() -> None:
@@ -178,15 +188,14 @@ def test_an_exact_version_may_be_older() -> None:
 
 
 def test_all_pins_move_together_each_once() -> None:
-    found = recipe({**TORCH, "tool": "1.0"})
-    newest = newest_pins(found, table(*PAIRS), ("3.11",), lambda *_: True, {"tool": "1.5"}.get)
+    found = {**TORCH, "tool": "1.0"}
+    newest = newest_pins(moves(found), {"tool": "1.5"}.get)
     assert newest == {"torch": "2.9.0", "torch-npu": "2.9.0.post1", "tool": "1.5"}
-    older = newest_pins(found, table(npu("2.8.0", "2.8.0")), ("3.11",), lambda *_: True, {"tool": "1.0"}.get)
-    assert older == {}
+    assert newest_pins(moves(found, table(npu("2.8.0", "2.8.0"))), {"tool": "1.0"}.get) == {}
 
 
 def test_bounds_follow_the_pins() -> None:
-    data = table(*PAIRS)
+    data = catalog(compatibility=table(*PAIRS))
     before = recipe(TORCH)
     assert with_pins(before, data, {"torch": "2.9.0", "torch-npu": "2.9.0"}).held == ("torchvision==0.24.0",)
     assert with_pins(before, data, {}).held == ("torchvision==0.23.0",)

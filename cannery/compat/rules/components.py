@@ -1,4 +1,4 @@
-"""The order of a profile: some parts are built or installed with others in place."""
+"""The components of a profile beside each other: their order, and the files that they bring into the image."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
 
-from cannery.compat.findings import Finding
-from cannery.vocab import ComponentKind, Severity
+from cannery.compat.findings import Finding, error
+from cannery.compat.table import listed
+from cannery.vocab import ComponentKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def order(subject: Subject) -> Iterator[Finding]:
-    """What a component comes after stands before it in the profile; a source's must be there at all."""
+    """Refuse a component that is above one that it comes after; a source needs it in the profile at all."""
     places = {chosen.name: place for place, chosen in enumerate(subject.recipe.chosen)}
     for chosen in subject.recipe.chosen:
         for name in chosen.component.after:
@@ -33,19 +34,35 @@ def order(subject: Subject) -> Iterator[Finding]:
                 yield _finding(
                     subject,
                     chosen,
-                    f"{name} stands below {chosen.name}, which is installed with it in place",
+                    f"{name} is below {chosen.name}, which is installed with it in place",
                     f"move {name} above {chosen.name}",
                 )
 
 
 def _finding(subject: Subject, chosen: Chosen, what: str, fix: str) -> Finding:
     why = f"images/components/{chosen.name}.yaml: after"
-    return Finding(Severity.ERROR, "order", what, why, f"{fix} in {subject.recipe.file}")
+    return error("order", what, why, f"{fix} in {subject.recipe.file}")
 
 
 def _comes_all_the_same(subject: Subject, name: str) -> bool:
-    """Whether a lock brings the part as somebody's requirement: wheels stand before sources. Without a lock, it may."""
+    """Whether a lock brings the part as somebody's requirement: wheels come before sources. Without a lock, it may."""
     component = subject.catalog.components.get(name)
     if component is None or component.kind is not ComponentKind.WHEELS:
         return False
     return subject.lock is None or canonicalize_name(component.package or name) in subject.versions
+
+
+def files(subject: Subject) -> Iterator[Finding]:
+    """Refuse two components that bring the same path, as links or as built files: the later layer would win."""
+    owners: dict[str, list[str]] = {}
+    for chosen in subject.recipe.chosen:
+        for path in (*chosen.component.links, *chosen.component.files):
+            owners.setdefault(path, []).append(chosen.name)
+    for path, names in owners.items():
+        if len(names) > 1:
+            yield error(
+                "files",
+                f"{listed(names)} both bring {path}",
+                "each has a layer of its own, and of the same path the last one would be seen",
+                f"take {listed(names, 'or')} out of `components` in {subject.recipe.file}",
+            )

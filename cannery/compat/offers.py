@@ -1,0 +1,104 @@
+"""Ways out of a misfit in words: whole sets that fit, those first that change the set least."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from packaging.version import Version
+
+from cannery.catalog.compatibility import CANN, PYTHON
+from cannery.compat.solve import OTHER, SAME, Solver, cost, releases
+from cannery.compat.table import here, is_held, listed, said, weight
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+    from cannery.catalog.compatibility import Row
+    from cannery.compat.subject import Subject
+
+OFFERED = 3
+NO_SET = "the table has no set near this one that every row of it agrees with"
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A row that is offered, and what else of the set goes with it, by name; `cost` is how much it changes."""
+
+    row: Row
+    more: Mapping[str, str]
+    cost: float
+
+
+def offers(subject: Subject, name: str, own: Sequence[Row], clash: Collection[str] = ()) -> str:
+    """Return sets that the table has, in words: `use torch 2.8.0 with torch-npu 2.8.0.post2, or …`.
+
+    `own` are the rows of the release that does not fit, `clash` the keys that it clashes with. There is a way out to
+    either side: that release with what it is made for, and another one for what is here; each is offered unless an
+    offer brings the same. No row contradicts a set that is offered. Where there is none, the text reports that.
+    """
+    every = releases(subject, name)
+    if not every:
+        return ""
+    rows = _distinct(subject, every)
+    kept = _nearest(subject, rows)
+    if not any(is_held(subject, whole.row, clash) for whole in kept):
+        kept += _first(_wholes(subject, (row for row in rows if is_held(subject, row, clash))), OFFERED - 1)
+    mine = [row for row in every if own and row.version == own[0].version]
+    present = [_beside(subject, whole.row) for whole in kept]
+    kept += _wholes(subject, (row for row in mine if _beside(subject, row) not in present))
+    return "use " + ", or ".join(dict.fromkeys(_words(subject, whole) for whole in kept)) if kept else NO_SET
+
+
+def _nearest(subject: Subject, rows: Sequence[Row]) -> list[Whole]:
+    """Return the sets that change least, a few; `rows` are in the order of what each alone changes."""
+    found: list[Whole] = []
+    for row in rows:
+        if found and cost(subject, row) > min(whole.cost for whole in found) + SAME:
+            break
+        found += _wholes(subject, (row,))
+    found.sort(key=lambda whole: whole.cost)
+    return [whole for whole in found if whole.cost <= found[0].cost + SAME][:OFFERED]
+
+
+def _wholes(subject: Subject, rows: Iterable[Row]) -> Iterator[Whole]:
+    """Give the rows with which a whole set can be, and that set."""
+    solver = Solver(subject)
+    for row in rows:
+        wanted = {key: fit for key, fit in _beside(subject, row).items() if fit[0].isdigit()}
+        moved = {row.name: row.version, **{k: fit for k, fit in wanted.items() if not is_held(subject, row, (k,))}}
+        found = solver.completed(moved, row.fits.get(CANN, ""))
+        if found is not None:
+            more = {name: version for name, version in found.items() if name not in moved}
+            yield Whole(row, more, cost(subject, row) + len(more) * OTHER)
+
+
+def _first(found: Iterator[Whole], count: int) -> list[Whole]:
+    return [whole for whole, _number in zip(found, range(count), strict=False)]
+
+
+def _distinct(subject: Subject, rows: Sequence[Row]) -> list[Row]:
+    """Return releases, least change and weightiest source first; of builds of one release for one set the first.
+
+    The table has 2.8.0.post2 and post3 for the same torch and CANN: one of them is enough of an offer.
+    """
+    found: dict[tuple[str, str, str], Row] = {}
+    for row in sorted(rows, key=lambda row: (cost(subject, row), weight(subject.table, row))):
+        same = Version(row.version).base_version, str(_beside(subject, row)), row.fits.get(CANN, "")
+        found.setdefault(same, row)
+    return list(found.values())
+
+
+def _beside(subject: Subject, row: Row) -> dict[str, str]:
+    """The distributions of a row that are in the set."""
+    return {key: value for key, value in row.fits.items() if key not in {CANN, PYTHON} and here(subject, key)}
+
+
+def _words(subject: Subject, whole: Whole) -> str:
+    row = whole.row
+    beside = [said(key, value) for key, value in {**_beside(subject, row), **whole.more}.items()]
+    words = f"{listed(beside)} with {row.name} {row.version}" if beside else f"{row.name} {row.version}"
+    for key in (CANN, PYTHON):
+        if key in row.fits and not is_held(subject, row, (key,)):
+            words += f" on {said(key, row.fits[key])}"
+    return words
