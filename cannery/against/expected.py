@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
     from cannery.catalog.catalog import Catalog
     from cannery.catalog.compatibility import Compatibility
-    from cannery.catalog.component import Component
+    from cannery.catalog.component import FromSource
     from cannery.lock.lock import Lock
-    from cannery.recipe.recipe import Chosen, Recipe
+    from cannery.recipe.recipe import ChosenSource, Recipe
 
 TOOLKIT_HOME = "ASCEND_TOOLKIT_HOME"
 
@@ -36,7 +36,7 @@ class Expected:
     recipe: Recipe
     packages: Mapping[str, str]
     named: frozenset[str]
-    sources: tuple[Chosen, ...]
+    sources: tuple[ChosenSource, ...]
     env: Mapping[str, str]
     table: Compatibility
 
@@ -51,7 +51,7 @@ class Expected:
         return self.recipe.base.kind is BaseKind.STANDIN
 
     @property
-    def patchers(self) -> tuple[Chosen, ...]:
+    def patchers(self) -> tuple[ChosenSource, ...]:
         """The sources that bring patches or edits for others, and are expected themselves."""
         return tuple(one for one in providers(self.recipe) if one in self.sources)
 
@@ -78,12 +78,12 @@ def _own_environment(recipe: Recipe) -> dict[str, str]:
     return {name: env[name] for name in (ATB_HOME, TOOLKIT_HOME, *own) if name in env}
 
 
-def tree_tops(component: Component) -> tuple[str, ...]:
+def tree_tops(component: FromSource) -> tuple[str, ...]:
     """Return the files by which a tree is known that nothing was installed of: what its imports begin with."""
     return tuple(f"{item.module.replace('.', '/')}/__init__.py" for item in component.imports)
 
 
-def asked_files(components: Iterable[Component]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def asked_files(components: Iterable[FromSource]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return (ends of paths that are wanted, folders of patch sets): files that plugins edit, and tops of trees."""
     known = tuple(components)
     suffixes = {edit.file for one in known for edit in one.edits}

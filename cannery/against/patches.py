@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from cannery.against.expected import Expected
     from cannery.against.facts import Inventory
     from cannery.catalog.component import Edit
-    from cannery.recipe.recipe import Chosen
+    from cannery.recipe.recipe import ChosenSource
 
 # Patches of one set that are named; the rest is counted.
 SHOWN = 8
@@ -27,7 +27,7 @@ def patch_differences(expected: Expected, inventory: Inventory) -> Iterator[Diff
         yield from _patches(inventory, plugin)
 
 
-def _edit(expected: Expected, inventory: Inventory, plugin: Chosen, edit: Edit) -> Iterator[Difference]:
+def _edit(expected: Expected, inventory: Inventory, plugin: ChosenSource, edit: Edit) -> Iterator[Difference]:
     target = next((one for one in expected.sources if one.name == edit.component), None)
     place = _file(inventory, target, edit.file) if target else None
     if place is None:
@@ -42,7 +42,7 @@ def _edit(expected: Expected, inventory: Inventory, plugin: Chosen, edit: Edit) 
         yield Difference(Kind.PATCH, f"{edit.name} ({plugin.name})", wanted, f"in force in {place}", edit.reason)
 
 
-def _file(inventory: Inventory, target: Chosen, file: str) -> str | None:
+def _file(inventory: Inventory, target: ChosenSource, file: str) -> str | None:
     """Return where a file of a source stands that the Python in use imports: its tree, else among the packages."""
     one = inventory.distributions.get(target.package)
     places = [path for path in inventory.seen.texts if path.endswith(f"/{file}")]
@@ -51,7 +51,7 @@ def _file(inventory: Inventory, target: Chosen, file: str) -> str | None:
     return next((path for root in roots for path in places if root and path.startswith(f"{root}/")), None)
 
 
-def _patches(inventory: Inventory, plugin: Chosen) -> Iterator[Difference]:
+def _patches(inventory: Inventory, plugin: ChosenSource) -> Iterator[Difference]:
     sets = plugin.component.patch_sets
     mark = f"/{sets.folder}/" if sets else ""
     found: dict[str, list[str]] = {}

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from cannery.against.facts import Inventory
     from cannery.against.git_trees import GitTree
     from cannery.against.pythons import Distribution
-    from cannery.recipe.recipe import Chosen
+    from cannery.recipe.recipe import ChosenSource
 
 SHOWN = 12  # digits of a commit
 
@@ -37,7 +37,7 @@ class State(StrEnum):
 class FoundSource:
     """A source of the profile in the image; `commit` is "" where nothing tells it, `by` what tells it."""
 
-    chosen: Chosen
+    chosen: ChosenSource
     state: State
     commit: str = ""
     version: str = ""
@@ -45,7 +45,7 @@ class FoundSource:
     by: str = ""
 
 
-def find_source(chosen: Chosen, inventory: Inventory) -> FoundSource:
+def find_source(chosen: ChosenSource, inventory: Inventory) -> FoundSource:
     """Return what the image has of a source."""
     one = inventory.distributions.get(chosen.package)
     tree = _tree(chosen, inventory, one)
@@ -69,12 +69,12 @@ def find_source(chosen: Chosen, inventory: Inventory) -> FoundSource:
     return FoundSource(chosen, _state(chosen, commit, version), commit, version, place, by)
 
 
-def _is_package_alone(chosen: Chosen, one: Distribution, tree: GitTree | None, told: str) -> bool:
+def _is_package_alone(chosen: ChosenSource, one: Distribution, tree: GitTree | None, told: str) -> bool:
     """Whether a profile wants the whole tree, and what is installed holds only the packages of it."""
     return chosen.component.install is Install.TREE and tree is None and not told and not one.editable
 
 
-def _tree(chosen: Chosen, inventory: Inventory, one: Distribution | None) -> GitTree | None:
+def _tree(chosen: ChosenSource, inventory: Inventory, one: Distribution | None) -> GitTree | None:
     """Return the git tree that a source was installed from, else one of its repository."""
     if one is not None and one.tree:
         above = [tree for tree in inventory.trees if f"{one.tree}/".startswith(f"{tree.path}/")]
@@ -86,7 +86,7 @@ def _tree(chosen: Chosen, inventory: Inventory, one: Distribution | None) -> Git
     return next((tree for tree in inventory.trees if tree.name in names), None)
 
 
-def _copy(chosen: Chosen, inventory: Inventory) -> str:
+def _copy(chosen: ChosenSource, inventory: Inventory) -> str:
     """Return where a tree stands that was copied without its .git; "" where no tree is wanted or none is there."""
     tops = tree_tops(chosen.component) if chosen.component.install is Install.TREE else ()
     for top in tops:
@@ -96,7 +96,7 @@ def _copy(chosen: Chosen, inventory: Inventory) -> str:
     return ""
 
 
-def _manifest_commit(chosen: Chosen, inventory: Inventory, version: str) -> str:
+def _manifest_commit(chosen: ChosenSource, inventory: Inventory, version: str) -> str:
     """Return what Cannery's manifest says of it, while the distribution is still the one that it speaks of."""
     for source in (inventory.manifest or {}).get("sources", ()):
         known = source.get("version")
@@ -105,7 +105,7 @@ def _manifest_commit(chosen: Chosen, inventory: Inventory, version: str) -> str:
     return ""
 
 
-def _state(chosen: Chosen, commit: str, version: str) -> State:
+def _state(chosen: ChosenSource, commit: str, version: str) -> State:
     if commit and chosen.commit:
         if chosen.commit.startswith(commit):
             return State.SAME
@@ -116,7 +116,7 @@ def _state(chosen: Chosen, commit: str, version: str) -> State:
     return State.NEAR if _stands_in(chosen, version) or _equal(chosen.version or "", version) else State.OTHER
 
 
-def _stands_in(chosen: Chosen, version: str) -> bool:
+def _stands_in(chosen: ChosenSource, version: str) -> bool:
     revision = chosen.component.revisions.get(chosen.commit or "")
     return bool(revision and revision.release and "+g" not in version and _equal(revision.release, version))
 
@@ -141,7 +141,7 @@ def source_differences(found: FoundSource) -> Iterator[Difference]:
         yield Difference(Kind.NOTE, chosen.name, wanted, _found(found), words)
 
 
-def _wanted(chosen: Chosen) -> str:
+def _wanted(chosen: ChosenSource) -> str:
     version = chosen.version or ""
     return f"{chosen.commit[:SHOWN]} ({version})" if chosen.commit else f"release {chosen.release or version}"
 
@@ -159,5 +159,5 @@ def _known(found: FoundSource) -> str:
     return f"version {known.version} of {known.date or 'an unknown day'}" if known and not same else found.place
 
 
-def _repository(chosen: Chosen) -> str:
+def _repository(chosen: ChosenSource) -> str:
     return next(iter(chosen.component.hosts.values()), chosen.name)

@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit
 
-from cannery.catalog.fault import FaultError
+from cannery.catalog.errors import FaultError
 from cannery.catalog.fields import parsed
 from cannery.errors import UsageError
 from cannery.util.image_reference import parse_reference

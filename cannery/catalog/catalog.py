@@ -4,18 +4,18 @@ Unknown keys are refused; what single values must look like is `cannery.catalog.
 fields of profiles and components.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Annotated, Literal
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
 
 from packaging.utils import canonicalize_name
 from pydantic import Field, field_validator
 
 from cannery.catalog.address_fields import FilesUrl, HostUrl, IndexUrl, RegistryText
 from cannery.catalog.compatibility import Compatibility
-from cannery.catalog.component import Closed, Component
+from cannery.catalog.component import Closed, Component, FromSource
 from cannery.catalog.drivers import Drivers
-from cannery.catalog.fault import FaultError
+from cannery.catalog.errors import CatalogError, FaultError, as_line
 from cannery.catalog.fields import (
     NAME,
     CannText,
@@ -50,10 +50,8 @@ from cannery.catalog.fields import (
 )
 from cannery.catalog.image_user import UserField
 from cannery.catalog.target import parse_arch, parse_chip
+from cannery.errors import UsageError
 from cannery.vocab import Arch, BaseKind, Chip
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 # Seconds since 1970 that every file system and archive can hold.
 LATEST_EPOCH = 2**31 - 1
@@ -299,18 +297,44 @@ class ChipAccess(Closed):
     socs: tuple[SocText, ...] = ()
 
 
-class Catalog(Closed):
-    """Everything below images/, read and checked."""
+@dataclass(frozen=True)
+class Catalog:
+    """Everything below images/, read and checked.
 
-    chips: dict[str, ChipAccess]
+    A profile that uses a broken file is not among `profiles`. `problems` are all that were found; `broken` has the
+    error of each profile, component and base line that cannot be used, by the name of its file below images/.
+    """
 
-    profiles: dict[str, Profile]
-    components: dict[str, Component]
-    bases: dict[str, BaseLine]
+    chips: Mapping[str, ChipAccess]
+    profiles: Mapping[str, Profile]
+    components: Mapping[str, Component]
+    bases: Mapping[str, BaseLine]
     registries: Registries
-    indexes: dict[str, Index]
-    hosts: dict[str, Host]
+    indexes: Mapping[str, Index]
+    hosts: Mapping[str, Host]
     tools: Tools
     standin: StandIn
     compatibility: Compatibility
-    drivers: Drivers = Field(default_factory=Drivers)
+    drivers: Drivers = field(default_factory=Drivers)
+    problems: tuple[UsageError, ...] = ()
+    broken: Mapping[str, CatalogError] = field(default_factory=dict)
+
+    @property
+    def sources(self) -> dict[str, FromSource]:
+        """The components that are built from source."""
+        return {name: one for name, one in self.components.items() if isinstance(one, FromSource)}
+
+    @property
+    def warning(self) -> str:
+        """One line about what is broken; "" where nothing is."""
+        if not self.problems:
+            return ""
+        names = [file.removeprefix("profiles/").removesuffix(".yaml") for file in self.broken if "profiles/" in file]
+        stops = f"cannot use profile {', '.join(sorted(names))}" if names else "no profile is affected"
+        first, more = as_line(self.problems[0]), len(self.problems) - 1
+        return f"warning: {stops}: {first}" + (f"; and {more} more problems" if more else "")
+
+    def check_file(self, name: str) -> None:
+        """Raise the `CatalogError` of the profile, component or base line in the file `name`, if it has one."""
+        if name in self.broken:
+            raise self.broken[name]

@@ -1,29 +1,23 @@
 """images/compatibility.yaml: a table of rows that say what fits what, each with its source and date."""
 
-from __future__ import annotations
-
 import re
+from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
 from functools import cached_property
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
-from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 from pydantic import Field, field_validator, model_validator
 
 from cannery.catalog.component import Closed
-from cannery.catalog.fault import FaultError
+from cannery.catalog.errors import FaultError
 from cannery.catalog.fields import DateText, EnvName, ExactText, Name, PatternText, Text, specifier, version
-from cannery.catalog.requirement import package_name
 from cannery.catalog.target import parse_cann, parse_python
 from cannery.catalog.versions import canonical
 from cannery.errors import UsageError
 from cannery.vocab import Severity, did_you_mean
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
 
 CANN, PYTHON, DRIVER = "cann", "python", "driver"
 BOUND = re.compile(r"(>=|<=|==|!=|>|<)\s*(.+)")
@@ -112,13 +106,12 @@ class Row(Closed):
     @cached_property
     def name(self) -> str:
         """The normalised name of the release's distribution."""
-        return package_name(self.of)
+        return canonicalize_name(self.of.partition("==")[0].strip())
 
     @cached_property
     def version(self) -> str:
         """The release's version."""
-        (specifier,) = Requirement(self.of).specifier
-        return specifier.version
+        return self.of.partition("==")[2].strip()
 
 
 class Denied(Closed):

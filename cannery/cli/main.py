@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, NoReturn
 
-from cannery.catalog.fault import CatalogError
+from cannery.catalog.errors import CatalogError
 from cannery.cli.arguments import COMMANDS, make_parser, parse
 from cannery.cli.output import clean_streams
 from cannery.cli.system_error import system_error
@@ -144,7 +144,10 @@ def _call(arguments: argparse.Namespace, root: Path, known: _Known) -> ExitCode:
     arguments.today = today()
     module = importlib.import_module(f"cannery.commands.{COMMANDS[arguments.command].module}")
     try:
-        return ExitCode(module.COMMANDS[arguments.command](arguments, context))
+        code = ExitCode(module.COMMANDS[arguments.command](arguments, context))
+        for warning in context.warnings:
+            context.say(warning)
+        return code
     finally:
         for note in known.pip.notes if known.pip else ():
             context.say(note)

@@ -49,7 +49,7 @@ def against(arguments: argparse.Namespace, context: Context) -> ExitCode:
     engine = find_engine(context.env, context.cache, start=True, say=context.say)
     config = read_config(docker_client(engine), arguments.against)
     arch = str(parse_arch(config.arch, f"the arch of {arguments.against}"))
-    suffixes, folders = asked_files(catalog.components.values())
+    suffixes, folders = asked_files(catalog.sources.values())
     libraries = (*config.env.get(PRELOAD, "").replace(":", " ").split(), JEMALLOC)
     questions = Questions(suffixes, folders, libraries)
     seen = read_image(engine, engine.client_env(context.env), config, questions, context.say)

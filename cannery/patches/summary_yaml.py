@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import BeforeValidator, ConfigDict, ValidationError
 
 from cannery.catalog.component import Closed
-from cannery.catalog.errors import key_path, sentence
-from cannery.catalog.fault import as_line, problem
+from cannery.catalog.errors import as_line, faults, problem
 from cannery.catalog.fields import Text
 from cannery.catalog.yaml_text import Location, YamlDocument, parse_yaml
 from cannery.errors import UsageError
@@ -100,8 +99,8 @@ def read_summary(text: str, where: str) -> HandWritten:
     try:
         return HandWritten.model_validate(_as_written(document.value, document.texts))
     except ValidationError as error:
-        details = error.errors(include_url=False)[:MOST_PROBLEMS]
-        parts = [_problem(document, key_path(one), *sentence(one, HandWritten)) for one in details]
+        found = list(faults(error, HandWritten))[:MOST_PROBLEMS]
+        parts = [_problem(document, one.path, one.what, one.hint) for one in found]
     if len(parts) == 1:
         raise parts[0]
     raise UsageError(f"{len(parts)} problems\n" + "\n".join(map(as_line, parts)), where=where, hint=GUIDE)

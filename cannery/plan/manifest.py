@@ -9,6 +9,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from cannery import __version__
+from cannery.catalog.component import Native
 from cannery.catalog.requirement import package_name
 from cannery.plan.overlay import overlay_files
 from cannery.plan.train import train_skips
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from cannery.plan.plan import Plan
     from cannery.plan.source_step import SourceStep
     from cannery.plan.steps import ArchiveStep
+    from cannery.recipe.recipe import ChosenSource
 
 MANIFEST_SCHEMA = 1
 MANIFEST_PATH = "/opt/cannery/manifest.json"
@@ -128,7 +130,7 @@ def _source(plan: Plan, step: SourceStep) -> dict[str, Any]:
     is_own = step.release is None and step.content != step.commit
     (chosen,) = (c for c in plan.recipe.sources if c.name == step.name)
     # A build that is told the chip makes kernels for it; others compile for every chip alike.
-    has_kernels = step.native and chosen.component.soc_variable is not None
+    has_kernels = step.native and _soc_variable(chosen) is not None
     return {
         "name": step.package,
         "component": step.name,
@@ -270,7 +272,7 @@ def _not_looked_at(plan: Plan) -> list[str]:
     """Return the ids of the checks that import what is left out, and of the one that looks at a chip's kernels."""
     imports = [f"import.{module}" for lacking in plan.left_out for module in lacking.modules]
     imports += [f"import.{module}" for module in _not_importable(plan)]
-    told_chips = {chosen.name for chosen in plan.recipe.sources if chosen.component.soc_variable}
+    told_chips = {chosen.name for chosen in plan.recipe.sources if _soc_variable(chosen)}
     without = any(step.without for step in plan.sources if step.name in told_chips)
     return [*imports, *(["static.device-type"] if without else [])]
 
@@ -285,6 +287,10 @@ def patch_skips(patches: Iterable[Mapping[str, Any]]) -> list[str]:
         mine = [file for file in patch["files"] if file.get("module") and file.get("functions")]
         files.setdefault(f"import.patch.{re.sub(r'[^A-Za-z0-9_.-]+', '-', patch['name'])}", []).extend(mine)
     return [name for name, mine in files.items() if mine and all(file.get("standin") for file in mine)]
+
+
+def _soc_variable(chosen: ChosenSource) -> str | None:
+    return chosen.component.soc_variable if isinstance(chosen.component, Native) else None
 
 
 def _any_spelling(name: str) -> str:

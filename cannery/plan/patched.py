@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cannery.patches.py_changes import Function
     from cannery.patches.sets import PatchSet
     from cannery.plan.source_step import SourceStep
-    from cannery.recipe.recipe import Chosen, Recipe
+    from cannery.recipe.recipe import ChosenSource, Recipe
 
 # Where a user's own sets come from: an option, so that nothing of them is passed over in silence.
 USER_SETS = "PATCHES"
@@ -134,7 +134,7 @@ def unfit_words(recipe: Recipe, steps: Sequence[SourceStep]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def providers(recipe: Recipe) -> tuple[Chosen, ...]:
+def providers(recipe: Recipe) -> tuple[ChosenSource, ...]:
     """Return the sources of `recipe` that bring patches or edits for others."""
     return tuple(one for one in recipe.sources if one.component.patch_sets or one.component.edits)
 
@@ -198,7 +198,7 @@ def own_sets(
     return found
 
 
-def component_of(recipe: Recipe, repo: str) -> Chosen | None:
+def component_of(recipe: Recipe, repo: str) -> ChosenSource | None:
     """Return the source that a repo's name means: a component's name, else the distribution's."""
     name = canonicalize_name(repo)
     by_name = (one for one in recipe.sources if canonicalize_name(one.name) == name)

@@ -13,15 +13,15 @@ from packaging.specifiers import SpecifierSet
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from cannery.recipe.recipe import Chosen, Recipe
+    from cannery.recipe.recipe import ChosenWheels, Recipe
 
 ATB_HOME = "ATB_HOME_PATH"
 BUILD = re.compile(r"(?P<stem>.*/cxx_abi_)(?P<abi>[01])/*")
 
 
-def deciding(recipe: Recipe) -> Chosen | None:
+def deciding(recipe: Recipe) -> ChosenWheels | None:
     """Return the component whose release decides the ABI (torch_npu); None where the set has none."""
-    return next((chosen for chosen in recipe.chosen if chosen.component.cxx_abi is not None), None)
+    return next((chosen for chosen in recipe.wheels if chosen.component.cxx_abi is not None), None)
 
 
 def known_abi(recipe: Recipe) -> int | None:

@@ -25,7 +25,7 @@ def left_out(recipe: Recipe) -> tuple[LeftOut, ...]:
     return tuple(
         LeftOut(chosen.package, standin.reason, tuple(dict.fromkeys(item.module for item in chosen.component.imports)))
         for chosen in recipe.sources
-        if is_left_out(recipe, chosen) and (standin := chosen.component.standin)
+        if is_left_out(recipe, chosen) and (standin := recipe.standin_of(chosen))
     )
 
 

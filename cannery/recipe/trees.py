@@ -10,7 +10,7 @@ from cannery.vocab import Install
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cannery.recipe.recipe import Chosen, Recipe
+    from cannery.recipe.recipe import ChosenSource, Recipe
 
 
 def python_folders(recipe: Recipe) -> tuple[str, ...]:
@@ -35,7 +35,7 @@ def tree_links(recipe: Recipe) -> Iterator[tuple[str, str]]:
                 yield f"{SOURCES_HOME}/{chosen.name}/{name}", f"{SOURCES_HOME}/{target}"
 
 
-def _install(recipe: Recipe, chosen: Chosen) -> Install:
+def _install(recipe: Recipe, chosen: ChosenSource) -> Install:
     """Return what becomes of a source. A release that is a wheel is a package of the lock and stands nowhere else."""
     return Install.WHEEL if chosen.file == "wheel" else recipe.install_of(chosen)
 

@@ -18,7 +18,7 @@ import yaml
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from cannery.catalog.fault import CatalogError
+from cannery.catalog.errors import CatalogError
 from cannery.catalog.io.read import load_catalog
 from cannery.compat.rules import check_recipe
 from cannery.errors import CanneryError, ExitCode

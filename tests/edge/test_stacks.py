@@ -6,6 +6,7 @@ without what CANN imports; the sets were compared name by name when the locks we
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -453,7 +454,7 @@ def with_sglangs_kernels(chip: str, cann: str = "8.3.rc1", base: str | None = No
     pins = [*profile.components]
     pins.insert([pin.name for pin in pins].index("torch-npu") + 1, Pin(name="sgl-kernel-npu", commit=commit))
     mine = profile.model_copy(update={"components": tuple(pins)})
-    data = catalog().model_copy(update={"profiles": {**catalog().profiles, "mine": mine}})
+    data = replace(catalog(), profiles={**catalog().profiles, "mine": mine})
     return select(data, "mine", Options(chip=chip, cann=cann, arch="arm64", base=base), Arch.ARM64)
 
 

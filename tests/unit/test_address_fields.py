@@ -11,8 +11,7 @@ from pydantic import ValidationError
 
 from cannery.catalog.address_fields import reference_fault
 from cannery.catalog.catalog import Host, Index, Registries
-from cannery.catalog.errors import sentence
-from cannery.catalog.fault import FaultError, without_secrets
+from cannery.catalog.errors import faults, without_secrets
 
 if TYPE_CHECKING:
     from cannery.catalog.component import Closed
@@ -23,10 +22,9 @@ PASSWORD = "s3cr3t"
 def said(model: type[Closed], **values: object) -> str:
     with pytest.raises(ValidationError) as caught:
         model.model_validate(values)
-    # Of a list whose only item is wrong, pydantic also says that it is too short: that one has no words of ours.
-    (detail,) = (detail for detail in caught.value.errors() if sentence(detail, model).what)
-    assert isinstance(detail["ctx"]["error"], FaultError)
-    return "; ".join(sentence(detail, model))
+    # Of a list whose only item is wrong, pydantic also reports that it is too short: that one is left out.
+    (fault,) = faults(caught.value, model)
+    return f"{fault.what}; {fault.hint}"
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from cannery.against.expected import Expected, asked_files, expected
 from cannery.against.facts import take_inventory
 from cannery.against.packages import is_equal
 from cannery.against.report import report_lines, report_value
-from cannery.catalog.component import Component, Import
+from cannery.catalog.component import Import, parse_component
 from cannery.recipe.recipe import Options
 from cannery.vocab import Install
 
@@ -299,7 +299,7 @@ def test_a_release_stands_in_for_its_commit() -> None:
 def patched(texts: Mapping[str, str], present: frozenset[str] = frozenset()) -> Comparison:
     hook = {"name": "hook", "component": "engine", "file": "engine/__init__.py", "imports": "plugin", "when": "npu"}
     cuda = {"name": "no-kernels", "component": "engine", "file": "engine/k.py", "comments_out": "from . import cuda"}
-    plugin = Component.model_validate(
+    plugin = parse_component(
         {
             **factories.source_components()["plugin"].model_dump(exclude_none=True),
             "patch_sets": {"folder": "plugin/patch", "repos": {"engine": "engine"}},

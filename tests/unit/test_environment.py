@@ -21,7 +21,7 @@ from factories import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cannery.catalog.component import Component, CxxAbi
+from cannery.catalog.component import Component, CxxAbi, parse_component
 from cannery.errors import FindingsError
 from cannery.plan.make import make_plan
 from cannery.plan.manifest import manifest
@@ -162,7 +162,7 @@ TREES = [
 
 def changed(name: str, **changes: object) -> Component:
     """A made-up source with other fields."""
-    return Component.model_validate({**source_components()[name].model_dump(exclude_unset=True), **changes})
+    return parse_component({**source_components()[name].model_dump(exclude_unset=True), **changes})
 
 
 def trees(pins: list[dict[str, str]] | None = None, **changes: object) -> Recipe:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from factories import catalog, components, profile
 
-from cannery.catalog.catalog import Component
 from cannery.catalog.compatibility import Row
+from cannery.catalog.component import parse_component
 from cannery.compat.stock import Newest
 from cannery.errors import FindingsError, NetworkError, UsageError
 from cannery.recipe.recipe import Options
@@ -76,8 +76,8 @@ class Stock:
 def subject(asks: tuple[str, ...] = (), **changes: object) -> Editable:
     known = {
         **components(),
-        "tool": Component(kind="wheels", summary="x", package="The.Tool"),
-        "plugin-src": Component.model_validate(
+        "tool": parse_component({"kind": "wheels", "summary": "x", "package": "The.Tool"}),
+        "plugin-src": parse_component(
             {
                 "kind": "source",
                 "summary": "x",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cannery.catalog.component import System, Tarball
 from cannery.compat.findings import Finding
 from cannery.compat.table import listed
 from cannery.vocab import Severity
@@ -18,7 +19,8 @@ def files(subject: Subject) -> Iterator[Finding]:
     """Refuse two components that bring the same path, as links or as built files: the later layer would win, unseen."""
     owners: dict[str, list[str]] = {}
     for chosen in subject.recipe.chosen:
-        for path in (*chosen.component.links, *chosen.component.files):
+        part = chosen.component
+        for path in part.links if isinstance(part, System) else part.files if isinstance(part, Tarball) else ():
             owners.setdefault(path, []).append(chosen.name)
     for path, names in owners.items():
         if len(names) > 1:

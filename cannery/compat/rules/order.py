@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from packaging.utils import canonicalize_name
-
 from cannery.compat.findings import Finding
+from cannery.recipe.recipe import package_of
 from cannery.vocab import ComponentKind, Severity
 
 if TYPE_CHECKING:
@@ -48,4 +47,4 @@ def _comes_all_the_same(subject: Subject, name: str) -> bool:
     component = subject.catalog.components.get(name)
     if component is None or component.kind is not ComponentKind.WHEELS:
         return False
-    return subject.lock is None or canonicalize_name(component.package or name) in subject.versions
+    return subject.lock is None or package_of(name, component) in subject.versions

@@ -17,6 +17,7 @@ from cannery.lock.io.bound import index_of
 from cannery.lock.io.listing import direct_file
 from cannery.lock.io.places import bound_places, default_place, extra_places
 from cannery.lock.io.uv import PROBE
+from cannery.recipe.recipe import package_of
 from cannery.vocab import DEFAULT_INDEX
 
 if TYPE_CHECKING:
@@ -164,7 +165,7 @@ def _entry(name: str, index: str, catalog: Catalog | None) -> str:
 
 def _file(name: str, catalog: Catalog | None) -> str:
     components = catalog.components if catalog else {}
-    found = (key for key, one in components.items() if canonicalize_name(one.package or key) == name)
+    found = (key for key, one in components.items() if package_of(key, one) == name)
     return f"images/components/{next(found, name)}.yaml"
 
 

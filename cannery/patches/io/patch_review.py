@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from cannery.patches.result import SetResult
     from cannery.patches.sets import PatchSet
     from cannery.plan.plan import Plan
-    from cannery.recipe.recipe import Chosen
+    from cannery.recipe.recipe import ChosenSource
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def review(context: Context, catalog: Catalog, plan: Plan, only: str | None = No
 
 
 def _hand_written(
-    provider: Chosen, tree: TreeReader, repos: Sequence[RepoChanges], tried: Sequence[PatchSet]
+    provider: ChosenSource, tree: TreeReader, repos: Sequence[RepoChanges], tried: Sequence[PatchSet]
 ) -> Iterator[Difference]:
     """Give where a plugin's own summary differs: it tells of the plugin's own sets.
 

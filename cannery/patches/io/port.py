@@ -13,7 +13,7 @@ from cannery.patches.io.trees import TreeReader
 from cannery.patches.patch_list import SHOWN, component_named
 from cannery.patches.patch_port import AT
 from cannery.patches.sets import SHORTEST
-from cannery.recipe.recipe import Chosen
+from cannery.recipe.recipe import ChosenSource
 from cannery.sources.io.git_cache import cached
 from cannery.sources.io.git_mirror import is_git_dir, places
 from cannery.sources.io.git_objects import commits_named
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cannery.catalog.catalog import Catalog
-    from cannery.catalog.component import Component
+    from cannery.catalog.component import FromSource
     from cannery.context import Context
     from cannery.patches.sets import PatchSet
 
@@ -39,7 +39,7 @@ def source_component(catalog: Catalog, repo: str) -> str:
     """Return the source component that a repo's name means; raise `UsageError` for a name that means none."""
     name = component_named(catalog, repo)
     if name is None:
-        known = {name for name, one in catalog.components.items() if one.kind.is_source}
+        known = catalog.sources
         raise UsageError(f"{repo!r} is no source component", hint=did_you_mean(repo, known))
     return name
 
@@ -51,7 +51,7 @@ def all_sets(context: Context, catalog: Catalog, component: str) -> tuple[PatchS
     Plugins are fetched; raises as `cannery.sources.io.fetch.fetch_sources`.
     """
     found: dict[tuple[object, ...], PatchSet] = {}
-    for plugin, keeper in catalog.components.items():
+    for plugin, keeper in catalog.sources.items():
         kept = keeper.patch_sets
         for commit, revision in keeper.revisions.items():
             if kept is not None and component in revision.patches:
@@ -76,16 +76,16 @@ def full_commit(context: Context, catalog: Catalog, component: str, text: str) -
     A full hash is returned as it is. Raises `UsageError` for anything else, naming the commits if several.
     """
     text = text.lower()
-    known = [commit for commit in catalog.components[component].revisions if len(text) >= 7 and commit.startswith(text)]
+    known = [commit for commit in catalog.sources[component].revisions if len(text) >= 7 and commit.startswith(text)]
     if not known and SHORT.fullmatch(text):
-        known = sorted(_on_this_host(context, catalog.components[component], text))
+        known = sorted(_on_this_host(context, catalog.sources[component], text))
     if len(known) == 1:
         return known[0]
     if known:
         what = f"{text!r} is the beginning of {len(known)} commits of {component}: {', '.join(known)}"
         raise UsageError(what, hint="give more digits of the one that is meant")
     if not COMMIT.fullmatch(text):
-        names = ", ".join(commit[:12] for commit in catalog.components[component].revisions)
+        names = ", ".join(commit[:12] for commit in catalog.sources[component].revisions)
         raise UsageError(
             f"{text!r} is no known revision of {component}",
             hint=f"name a commit in full (40 hex digits), or one of {names}; a folder goes with --tree",
@@ -93,7 +93,7 @@ def full_commit(context: Context, catalog: Catalog, component: str, text: str) -
     return text
 
 
-def _on_this_host(context: Context, component: Component, text: str) -> set[str]:
+def _on_this_host(context: Context, component: FromSource, text: str) -> set[str]:
     """Return the commits that begin with `text` where a fetch looks before it asks a host: GIT_MIRROR, or the cache."""
     repositories = dict.fromkeys(component.hosts.values())
     if context.mirror is not None:
@@ -110,8 +110,8 @@ def tree_at(context: Context, catalog: Catalog, component: str, commit: str) -> 
     """
     from cannery.sources.io.fetch import fetch_sources  # noqa: PLC0415 - only where a tree is wanted
 
-    known = catalog.components[component]
-    chosen = Chosen(component, known, None, (), "", context.arch, commit=commit)
+    known = catalog.sources[component]
+    chosen = ChosenSource(component, known, None, (), "", context.arch, commit=commit)
     request = source_request(chosen, catalog.hosts, epoch=EPOCH, paths=known.paths)
     (file,) = fetch_sources(
         [request],

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from cannery.context import Context
     from cannery.plan.plan import Plan
     from cannery.plan.source_step import SourceStep
-    from cannery.recipe.recipe import Chosen, Recipe
+    from cannery.recipe.recipe import ChosenSource, Recipe
     from cannery.sources.io.store import SourceFile
 
 # Things missing from a tree that are printed.
@@ -45,12 +45,12 @@ def local_trees(context: Context, catalog: Catalog, recipe: Recipe, epoch: int) 
     return {one.name: LocalTree(file.tree, file.commit, file.dirty) for one, file in zip(chosen, files, strict=True)}
 
 
-def own_tree(context: Context, chosen: Chosen) -> Path | None:
+def own_tree(context: Context, chosen: ChosenSource) -> Path | None:
     """Return the user's folder for a source, named by component or distribution (`SRC_verl` for verl-src)."""
     return context.local.get(chosen.name) or context.local.get(chosen.package)
 
 
-def refuse_other_tree(chosen: Chosen, folder: Path, prefix: str = "SRC_") -> None:
+def refuse_other_tree(chosen: ChosenSource, folder: Path, prefix: str = "SRC_") -> None:
     """Raise `UsageError` for a folder without the source's modules: another project's, or a bare repository.
 
     `prefix` is how the message calls the option, before the source's name.
@@ -105,13 +105,13 @@ def _refuse_changed(steps: Sequence[SourceStep], files: Sequence[SourceFile]) ->
             raise UnableError(f"SRC_{step.name}: the tree changed while it was read", hint=hint)
 
 
-def _known(chosen: Chosen) -> Known | None:
+def _known(chosen: ChosenSource) -> Known | None:
     """What the lock took for granted, in a local tree's place too: the commit's; None of a release."""
     return chosen.known if chosen.commit is not None else None
 
 
 def _fetch(
-    context: Context, catalog: Catalog, chosen: list[Chosen], epoch: int, plain: Collection[str] = ()
+    context: Context, catalog: Catalog, chosen: list[ChosenSource], epoch: int, plain: Collection[str] = ()
 ) -> tuple[SourceFile, ...]:
     """Fetch trees; those in `plain` without their submodules."""
     if not chosen:

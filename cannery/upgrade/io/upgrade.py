@@ -90,7 +90,7 @@ def upgrade(context: Context, catalog: Catalog, name: str, wishes: Sequence[Wish
     if not plan.edits:
         return Upgraded(file, (), plan.notes)
     new_text, profile = edit_profile(text, subject.recipe.profile, plan.edits, str(context.shown(file)))
-    edited = catalog.model_copy(update={"profiles": {**catalog.profiles, name: profile}})
+    edited = replace(catalog, profiles={**catalog.profiles, name: profile})
     after = _side(context, edited, name)
     _refuse_new_errors(context, replace(before, locks={}), after)  # by the pins alone, before anything is asked
     after = _resolved(context, after)
