@@ -50,7 +50,7 @@ Command = Annotated[tuple[CommandWord, ...], Field(min_length=1)]
 class Closed(BaseModel):
     """Base of every catalog model: frozen, unknown keys refused."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=False, defer_build=True)
 
 
 class Import(Closed):

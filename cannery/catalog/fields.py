@@ -90,10 +90,9 @@ def parsed(parse: Callable[[str, str], object]) -> BeforeValidator:
 
 def _matching(pattern: str, what: str) -> BeforeValidator:
     """Return a validator of texts that `pattern` matches whole; `what` says what such a text is."""
-    compiled = re.compile(pattern, re.ASCII)
 
     def check(value: str, _option: str) -> str:
-        if not compiled.fullmatch(value):
+        if not re.fullmatch(pattern, value, re.ASCII):  # compiled when it is first needed
             raise FaultError(f"{value!r} is not {what}")
         return value
 
