@@ -10,11 +10,11 @@ import json
 import shutil
 import tomllib
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 import yaml
+from checkouts import FROZEN
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -30,10 +30,10 @@ from cannery.vocab import Arch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from cannery.catalog.catalog import Catalog
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 FILES = (
     "profiles/quickstart.yaml",
     "profiles/verl-npu.yaml",
@@ -122,7 +122,7 @@ WORDS = (
 
 @cache
 def text_of(name: str) -> str:
-    return (ROOT / "images" / name).read_text(encoding="utf-8")
+    return (FROZEN / name).read_text(encoding="utf-8")
 
 
 @cache
@@ -146,7 +146,7 @@ def places(name: str) -> tuple[tuple[int, int], ...]:
 def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy whose profiles are those of FILES."""
     images = tmp_path_factory.mktemp("any") / "images"
-    shutil.copytree(ROOT / "images", images, ignore=shutil.ignore_patterns("locks"))
+    shutil.copytree(FROZEN, images)
     for path in (images / "profiles").iterdir():
         if f"profiles/{path.name}" not in FILES:
             path.unlink()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import yaml
+from checkouts import FROZEN
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
@@ -40,7 +41,7 @@ def real() -> Catalog:
 
 @pytest.fixture
 def images(tmp_path: Path) -> Path:
-    return Path(shutil.copytree(ROOT / "images", tmp_path / "images", ignore=shutil.ignore_patterns("locks")))
+    return Path(shutil.copytree(FROZEN, tmp_path / "images"))
 
 
 def edit(images: Path, name: str, old: str, new: str) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
+from checkouts import FROZEN
 from factories import base_line, components, profile, standin
 from pydantic import TypeAdapter, ValidationError
 
@@ -204,7 +205,7 @@ def node_line(text: str, place: tuple[str | int, ...]) -> int:
 
 
 def test_the_error_has_file_line_and_field(tmp_path: Path) -> None:
-    images = Path(shutil.copytree(IMAGES, tmp_path / "images", ignore=shutil.ignore_patterns("locks")))
+    images = Path(shutil.copytree(FROZEN, tmp_path / "images"))
     wanted = []
     for name, place, bad, says in FILES:
         text = yaml.safe_dump(changed(yaml.safe_load((images / name).read_text()), place, bad), sort_keys=False)
