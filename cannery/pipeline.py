@@ -11,6 +11,7 @@ import sys
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -167,7 +168,34 @@ def rendered(context: Context, catalog: Catalog, plan: Plan, folder: Path) -> st
     """Write the folder that `docker buildx bake` builds, wheels and sources included; return what changed, in words."""
     from cannery.render.io.folder import write_folder
 
-    return write_folder(context, catalog, plan, folder)
+    fetch = partial(_fetched, context, catalog, plan)
+    return write_folder(plan, context.templates(), catalog.compatibility, folder, fetch)
+
+
+@contextmanager
+def rendered_held(context: Context, folder: Path) -> Iterator[None]:
+    """Hold a rendered folder for one run; another run waits, and reports that it does."""
+    from cannery.util.io.locks import folder_held
+
+    with folder_held(context, folder, f"another run works in {folder.name}: waiting for it"):
+        yield
+
+
+def _fetched(context: Context, catalog: Catalog, plan: Plan) -> dict[str, Path]:
+    """Fetch wheels, archives and trees; return {path in the rendered folder: file}."""
+    from cannery.lock.io.wheels import fetch_wheels
+    from cannery.render.render import tool_paths, wheel_paths
+    from cannery.sources.io.archives import fetch_archives
+    from cannery.sources.io.planned_sources import fetch_planned, links
+
+    files = fetch_wheels(context, catalog, plan.lock.packages)
+    tools = fetch_wheels(context, catalog, plan.tools.packages, "build tools")
+    return {
+        **{path: tools[package.name] for path, package in tool_paths(plan).items()},
+        **{path: files[package.name] for path, package in wheel_paths(plan).items()},
+        **fetch_archives(context, catalog, plan),
+        **links(fetch_planned(context, catalog, plan)),
+    }
 
 
 def built(work: Work, folder: Path, options: BuildOptions) -> Built:

@@ -11,7 +11,7 @@ from cannery.commands.arguments import options_of
 from cannery.compat.findings import errors
 from cannery.errors import ExitCode
 from cannery.lock.io.store import bind
-from cannery.pipeline import checked, planned, rendered
+from cannery.pipeline import checked, planned, rendered, rendered_held
 from cannery.plan.patched import unfit_words, unpatched_words
 from cannery.recipe.left_out import unlinked
 from cannery.util.io.write_errors import BY_OUTPUT, unwritable
@@ -93,7 +93,6 @@ def plan(arguments: argparse.Namespace, context: Context) -> ExitCode:
 def render(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Write the folder that `docker buildx bake` builds: text files, and hard links to the locked wheels."""
     from cannery.patches.io.patching import with_patches
-    from cannery.render.io.folder import rendered_held
 
     catalog, made, _ = planned(context, arguments.profile, options_of(arguments))
     made = with_patches(context, catalog, made)

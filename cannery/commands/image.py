@@ -19,9 +19,18 @@ from cannery.compat.findings import errors
 from cannery.engine.io.find import docker_client, find_engine
 from cannery.errors import ExitCode, NetworkError, UsageError
 from cannery.patches.io.patching import with_patches
-from cannery.pipeline import BuildOptions, Built, Work, built, known_layers, on_found_base, planned, whole_files
+from cannery.pipeline import (
+    BuildOptions,
+    Built,
+    Work,
+    built,
+    known_layers,
+    on_found_base,
+    planned,
+    rendered_held,
+    whole_files,
+)
 from cannery.plan.on_base import on_labelled_base
-from cannery.render.io.folder import rendered_held
 from cannery.standin.io.rootfs import check_emulation
 from cannery.vocab import BaseKind
 

@@ -82,12 +82,17 @@ def render(plan: Plan, templates: Mapping[str, str], compatibility: Compatibilit
 
 
 def wheel_paths(plan: Plan) -> dict[str, LockedPackage]:
-    """Return {path in the rendered folder: package whose file stands there}."""
-    paths = {f"wheels/{TOOLS_FOLDER}/{package.file}": package for package in plan.tools.packages}
+    """Return {path in the rendered folder: the package of the lock whose file is there}."""
+    paths: dict[str, LockedPackage] = {}
     for group in plan.groups:
         paths |= {f"wheels/{group.name}/{package.file}": package for package in group.packages}
     by_file = {package.file: package for package in plan.lock.packages}
     return paths | {f"sources/{step.file}": by_file[step.file] for step in plan.sources if step.release}
+
+
+def tool_paths(plan: Plan) -> dict[str, LockedPackage]:
+    """Return {path in the rendered folder: the build tool whose file is there}."""
+    return {f"wheels/{TOOLS_FOLDER}/{package.file}": package for package in plan.tools.packages}
 
 
 def patched_files(plan: Plan) -> dict[str, bytes]:
