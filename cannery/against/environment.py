@@ -9,7 +9,7 @@ from cannery.against.difference import Difference, Kind
 from cannery.against.expected import TOOLKIT_HOME
 from cannery.against.system import TOOLKIT
 from cannery.catalog.versions import without_build
-from cannery.recipe.atb import ATB_HOME, BUILD
+from cannery.recipe.environment import ATB_HOME, BUILD
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cannery.plan.patched import providers
-from cannery.recipe.atb import ATB_HOME
 from cannery.recipe.base_env import DEFAULT_PATH, expand_env
-from cannery.recipe.environment import image_environment
+from cannery.recipe.environment import ATB_HOME, image_environment
 from cannery.recipe.left_out import is_left_out
 from cannery.vocab import BaseKind, Install
 

@@ -4,7 +4,7 @@ Unknown keys are refused; what single values must look like is `cannery.catalog.
 fields of profiles and components.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
@@ -295,6 +295,26 @@ class ChipAccess(Closed):
     resource: ResourceText | None = None
     # What native builds call the chip, the usual one first: the value of SOC_VERSION and the like.
     socs: tuple[SocText, ...] = ()
+
+
+def further_pythons(profile: Profile, line: BaseLine) -> Iterator[tuple[str, str]]:
+    """Give (Python, OS) of each further Python of `profile`.
+
+    The OS is the profile's own where `line` has an image with that Python on it, else the first that has; "" where no
+    image of the profile's chip has it.
+    """
+    target = profile.target
+    for python in target.pythons:
+        known = [_os(tag, f"{line.cann}-{target.chip}-", f"-py{python}") for tag in line.tags]
+        found = [os for os in known if os]
+        yield python, target.os if target.os in found else next(iter(found), "")
+
+
+def _os(tag: str, before: str, behind: str) -> str:
+    """Return the OS in a tag between `before` and `behind`; "" for another tag."""
+    if not (tag.startswith(before) and tag.endswith(behind)):
+        return ""
+    return tag.removeprefix(before).removesuffix(behind)
 
 
 @dataclass(frozen=True)

@@ -229,7 +229,7 @@ class Wheels(Part):
     # Distributions that follow this one and are bound to the same index.
     binds: tuple[Name, ...] = ()
     metadata: dict[VersionText, StandInMetadata] = {}
-    # Of torch_npu: ATB's build in the image's environment has to be that of this ABI (`cannery.recipe.atb`).
+    # Of torch_npu: ATB's build in the image's environment has to be that of this ABI (`cannery.recipe.environment`).
     cxx_abi: CxxAbi | None = None
 
     @model_validator(mode="after")

@@ -6,8 +6,8 @@ import json
 import textwrap
 from typing import TYPE_CHECKING, Any
 
+from cannery.catalog.catalog import further_pythons
 from cannery.catalog.component import FromSource, Tarball
-from cannery.catalog.pythons import further_pythons
 from cannery.catalog.versions import without_build
 from cannery.errors import ExitCode
 from cannery.recipe.recipe import Options

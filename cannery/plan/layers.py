@@ -49,7 +49,7 @@ def _arch_independent(recipe: Recipe, inputs: Inputs, sources: tuple[SourceStep,
             mode="json", exclude={"summary", "documents", "warnings"}, exclude_defaults=True
         ),
         "locks": {arch: [asdict(p) for p in lock.packages] for arch, lock in sorted(inputs.locks.items())},
-        # ATB's C++ ABI differs by arch (`cannery.recipe.atb`).
+        # ATB's C++ ABI differs by arch (`cannery.recipe.environment`).
         "env": {arch: planned_environment(with_arch(recipe, arch)) for arch in sorted(inputs.locks)},
         "templates": dict(inputs.templates),
         "forced": inputs.forced,

@@ -13,7 +13,7 @@ from cannery.catalog.component import Native
 from cannery.catalog.requirement import package_name
 from cannery.plan.overlay import overlay_files
 from cannery.plan.train import train_skips
-from cannery.recipe.atb import atb_abi
+from cannery.recipe.environment import atb_abi
 from cannery.recipe.left_out import unlinked
 from cannery.recipe.overlay import cache_folders
 from cannery.util.image_reference import BASE_DIGEST, BASE_NAME, split_digest

@@ -175,12 +175,13 @@ def refusal(images: Path, name: str, changed: str) -> CanneryError | None:
     path = images / name
     path.write_text(changed, encoding="utf-8")
     try:
-        make_all(load_catalog(images))
+        catalog = load_catalog(images)
+        make_all(catalog)
     except CatalogError as error:
         return error
     finally:
         path.write_text(text_of(name), encoding="utf-8")
-    return None
+    return CatalogError(catalog.problems) if catalog.problems else None
 
 
 def check(images: Path, name: str, number: int, word: str) -> None:

@@ -26,7 +26,7 @@ from cannery.lock.lock import PROFILE_VIA
 from cannery.lock.request import lock_request
 from cannery.lock.text import parse_lock
 from cannery.plan.source_step import source_steps
-from cannery.recipe.atb import atb_abi
+from cannery.recipe.environment import atb_abi
 from cannery.recipe.left_out import left_out
 from cannery.recipe.recipe import Options
 from cannery.recipe.select import select

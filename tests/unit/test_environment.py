@@ -26,8 +26,7 @@ from cannery.errors import FindingsError
 from cannery.plan.make import make_plan
 from cannery.plan.manifest import manifest
 from cannery.plan.plan import Link
-from cannery.recipe.atb import atb_abi, known_abi
-from cannery.recipe.environment import docker_quote, image_environment, profile_script, shell_quote
+from cannery.recipe.environment import atb_abi, docker_quote, image_environment, known_abi, profile_script, shell_quote
 from cannery.recipe.recipe import Options, Recipe, with_arch
 from cannery.recipe.trees import python_folders, tree_links
 from cannery.vocab import Arch

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from cannery.compat.findings import Finding
 from cannery.compat.rules.environment import set_variables
-from cannery.recipe.atb import deciding, known_abi
+from cannery.recipe.environment import deciding, known_abi
 from cannery.vocab import Severity
 
 if TYPE_CHECKING:
