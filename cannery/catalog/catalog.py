@@ -58,22 +58,22 @@ LATEST_EPOCH = 2**31 - 1
 
 
 def _only_once(words: Iterable[str]) -> None:
-    """Raise `FaultError` at the first of `words` that stood before."""
+    """Raise `FaultError` at the first of `words` that is there twice."""
     seen: set[str] = set()
     for position, word in enumerate(words):
         if word in seen:
-            raise FaultError(f"{word} stands twice", "remove one of them", (position,))
+            raise FaultError(f"{word} is given twice", "remove one of them", (position,))
         seen.add(word)
 
 
 class Index(Closed):
     """A package index that the stacks name: its URLs in the order in which they are tried.
 
-    Without a URL it stands nowhere: what is bound to it are files of the user's own (WHEELHOUSE, find-links).
+    Without a URL it is nowhere: what is bound to it comes from files of the user (WHEELHOUSE, find-links).
     """
 
     urls: tuple[IndexUrl, ...]
-    # Distributions that are known to stand there and may be missing elsewhere; a message can then say so.
+    # Distributions that are known to be there and may be missing elsewhere; messages name the index then.
     serves: tuple[Name, ...] = ()
     note: Text = ""
 
@@ -199,9 +199,9 @@ class BaseTag(Closed):
 
 
 class VersionFile(Closed):
-    """A file of the base that tells the version of one CANN part.
+    """A file of the base with the version of one CANN part.
 
-    `path` may hold `{machine}` (x86_64, aarch64); `line` is the line that tells it, `{version}` standing for the
+    `path` may hold `{machine}` (x86_64, aarch64); `line` is the line that has it, with `{version}` in place of the
     version as CANN writes it (8.3.RC1).
     """
 

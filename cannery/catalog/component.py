@@ -42,7 +42,7 @@ OPEN_WORD = re.compile(r"\{([^{}]*)\}")
 # machine runs at once, the value of `soc_variable`, and CANN's home in this base.
 BEFORE_WORDS = frozenset({"python", "jobs", "soc", "toolkit_home"})
 # What a command of `steps` may leave open, beside the words of `by_arch`: how many jobs this machine runs at once, and
-# the folder that stands for / when the steps install.
+# the folder that the steps install into, in place of /.
 STEP_WORDS = frozenset({"jobs", "destdir"})
 Command = Annotated[tuple[CommandWord, ...], Field(min_length=1)]
 
@@ -56,7 +56,7 @@ class Closed(BaseModel):
 class Import(Closed):
     """An import that verify makes in the image; `attribute` (dotted) must exist, and equal `equals` when given.
 
-    `standin` says why it cannot work on a stand-in, where it is then not tried.
+    `standin` is why it cannot work on a stand-in, where it is then not tried.
     """
 
     module: ModuleText
@@ -66,7 +66,7 @@ class Import(Closed):
 
 
 class StandInMetadata(Closed):
-    """Requirements of a release, for locking where its index cannot be reached. `source` says where they were read."""
+    """Requirements of a release, for locking where its index cannot be reached. `source` is where they were read."""
 
     requires: tuple[RequirementText, ...]
     source: Text
@@ -80,7 +80,7 @@ class CxxAbi(Closed):
 
 
 class Submodule(Closed):
-    """A git submodule of a revision: its repository (`owner/name`) and the commit that the revision wants of it."""
+    """A git submodule of a revision: its repository (`owner/name`) and the commit that the revision needs of it."""
 
     repository: RepositoryText
     commit: CommitText
@@ -89,7 +89,7 @@ class Submodule(Closed):
 class PatchSets(Closed):
     """How a plugin's tree keeps patch sets for other components: `<folder>/<repo>/<revision>/*.patch`.
 
-    `repos` says which component is meant by a repo; `summary` is the plugin's own, hand-written file about them; `fuzz`
+    `repos` maps a repo to a component; `summary` is the plugin's own, hand-written file about them; `fuzz`
     is the number of context lines that may be off, by the name of a patch.
     """
 
@@ -131,12 +131,12 @@ class Known(Closed):
     """What is known of a source component at one commit, or of one of its releases, without fetching it.
 
     `build_requires` is what its build asks for; `chips` are the chips that its ready-made kernels are for (empty: it
-    has none); `patches` names, by component, the commits that it keeps patch sets for; `source` says where all this
+    has none); `patches` names, by component, the commits that it keeps patch sets for; `source` is where all this
     was read.
     """
 
     requires: tuple[RequirementText, ...] = ()
-    # The places of the tree that say so (`cannery.sources.requires`): what is built is held against them.
+    # The places of the tree that name them (`cannery.sources.requires`): what is built is compared with them.
     requires_from: tuple[Text, ...] = ()
     requires_python: SpecifierText | None = None
     build_requires: tuple[RequirementText, ...] = ()
@@ -151,7 +151,7 @@ class Known(Closed):
 class Revision(Known):
     """One commit of a repository; `version` is what the distribution calls itself there.
 
-    `release` is the release on the package index that may stand in for it (`SOURCES=release`): the nearest one.
+    `release` is the release on the package index that may take its place (`SOURCES=release`): the nearest one.
     """
 
     version: VersionText
@@ -179,14 +179,14 @@ class OnStandIn(Closed):
     @model_validator(mode="after")
     def _one_or_the_other(self) -> Self:
         if self.leave_out and (self.build_env or self.install):
-            raise ValueError("leave_out says that it is not built: build_env and install say how")
+            raise ValueError("with leave_out it is not built: build_env and install have no use")
         return self
 
 
 class Archive(Closed):
     """One version of a tarball: its path among the files that its repository's hosts publish, and what it has to be.
 
-    `size` is in bytes; `source` says where the hash was read.
+    `size` is in bytes; `source` is where the hash was read.
     """
 
     file: RelativeText
@@ -286,7 +286,7 @@ class FromSource(Part):
     @model_validator(mode="after")
     def _comes_from_somewhere(self) -> Self:
         if not (self.revisions or self.releases):
-            raise FaultError(f"kind {self.kind} wants revisions or releases: what the build asks for is known by them")
+            raise FaultError(f"kind {self.kind} needs revisions or releases: they hold what its build requires")
         if self.revisions and not self.hosts:
             raise FaultError("revisions are commits of a repository", "name the hosts that have it", ("revisions",))
         for commit, revision in self.revisions.items():
@@ -349,7 +349,7 @@ class Tarball(Part):
 
 
 def _check_words(field: str, commands: tuple[tuple[str, ...], ...], known: frozenset[str]) -> None:
-    """Raise `FaultError` for a `{word}` in a command that nobody fills in."""
+    """Raise `FaultError` for a `{word}` in a command that nothing fills in."""
     for position, command in enumerate(commands):
         for place, text in enumerate(command):
             for word in OPEN_WORD.findall(text):

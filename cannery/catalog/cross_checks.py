@@ -73,7 +73,7 @@ def _references(
 
 
 def _without_files(name: str, component: Tarball, catalog: Catalog) -> Iterator[CrossFault]:
-    """Give the hosts that an archive is to come from, and of which nobody knows where they have files."""
+    """Give the hosts that an archive is to come from, and that have no address of published files."""
     for host in component.hosts:
         if host in catalog.hosts and catalog.hosts[host].files is None:
             what = f"images/hosts.yaml has no address of published files on {host}"
@@ -101,7 +101,7 @@ def _misfits(pin: Pin, component: Component) -> Iterator[tuple[str, str]]:
         return
     file = f"images/components/{pin.name}.yaml"
     if isinstance(component, Tarball) and pin.version not in component.archives:
-        unknown = f"nothing is known of {pin.name} {pin.version}" if pin.version else f"{pin.name} wants a version"
+        unknown = f"nothing is known of {pin.name} {pin.version}" if pin.version else f"{pin.name} needs a version"
         yield unknown, f"known: {', '.join(component.archives)}; add it to archives in {file}"
     if isinstance(component, FromSource):
         if bool(pin.commit) == bool(pin.release):

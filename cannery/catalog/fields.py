@@ -1,6 +1,6 @@
-"""Scalar fields of the catalog's models: each is a text that a function has checked, and says in words what is wrong.
+"""Scalar fields of the catalog's models: each is a text that a function has checked.
 
-YAML reads an unquoted `3.10` as the number 3.1, so a number where a text belongs is an error that says to quote it.
+YAML reads an unquoted `3.10` as the number 3.1, so a number where a text belongs is an error whose hint is to quote it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ COMPONENT_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 # A user in a web address, or a user and a password in any. A password may hold what ends a host; a port does not.
 CREDENTIALS = re.compile(r"https?://[^/\s]*@|://[^/\s:@]*:(?!\d{1,5}(?:[/?#]|$))\S*@")
-IN_TEXT = "credentials stand in this text, and files of the catalog are committed"
+IN_TEXT = "this text has credentials in it, and files of the catalog are committed"
 IN_TEXT_HINT = "leave them out, and put them into the pip settings or git's credential helper of the host"
 # Resolvers keep the numbers of a version in 64 bits.
 LONG_NUMBER = re.compile(r"[0-9]{19}")
@@ -65,14 +65,14 @@ def text(value: object) -> str:
         raise FaultError("a text is expected here")
     control = CONTROL.search(value)
     if control is not None:
-        raise FaultError(f"the control character U+{ord(control[0]):04X} stands in this text", "remove it")
+        raise FaultError(f"the control character U+{ord(control[0]):04X} is in this text", "remove it")
     if CREDENTIALS.search(value):
         raise FaultError(IN_TEXT, IN_TEXT_HINT)
     return value
 
 
 def parsed(parse: Callable[[str, str], object]) -> BeforeValidator:
-    """Return a validator that hands a text to `parse` (text, option), and tells its error without the option."""
+    """Return a validator that hands a text to `parse` (text, option), and reports its error without the option."""
 
     def validate(value: object) -> object:
         found = text(value)
@@ -89,7 +89,7 @@ def parsed(parse: Callable[[str, str], object]) -> BeforeValidator:
 
 
 def _matching(pattern: str, what: str) -> BeforeValidator:
-    """Return a validator of texts that `pattern` matches whole; `what` says what such a text is."""
+    """Return a validator of texts that `pattern` matches whole; `what` names such a text."""
 
     def check(value: str, _option: str) -> str:
         if not re.fullmatch(pattern, value, re.ASCII):  # compiled when it is first needed

@@ -57,7 +57,7 @@ def listed(found: Sequence[Finding], notes: int | None) -> Iterator[str]:
 
 
 def lacking_words(made: Plan) -> tuple[str, ...]:
-    """Return what an image lacks of its profile, in words: what is left out, and sources without their native parts."""
+    """Return what an image does not have of its profile: what is left out, and sources without their native parts."""
     return (
         *(f"{step.name} without its native parts: {step.without}" for step in made.sources if step.without),
         *(f"{c.name} with kernels that cannot load: they link a CANN that is not there" for c in unlinked(made.recipe)),
@@ -107,7 +107,7 @@ def render(arguments: argparse.Namespace, context: Context) -> ExitCode:
 
 
 def show_findings(context: Context, found: Sequence[Finding]) -> None:
-    """Say findings to the user, on standard error."""
+    """Print findings on standard error."""
     for line in listed(found, NOTES_SHOWN):
         context.say(line.replace("(--all)", "(build.py check --all)"))
 

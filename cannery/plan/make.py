@@ -95,7 +95,7 @@ def _packages(chosen: Choice[System], family: Family) -> tuple[str, ...]:
         raise FindingsError(
             f"component {chosen.name} names no {family} packages, which this base needs",
             where=f"images/components/{chosen.name}.yaml",
-            hint=f"add `system: {{{family}: […]}}`; an empty list says that nothing is needed",
+            hint=f"add `system: {{{family}: […]}}`; an empty list means that nothing is needed",
         )
     return found
 
@@ -105,7 +105,7 @@ def _links(chosen: Choice[System], family: Family, arch: Arch) -> Iterator[Link]
         target = targets.get(family, {}).get(arch)
         if target is None:
             raise FindingsError(
-                f"component {chosen.name} does not say where {path} leads with {family} on {arch}",
+                f"component {chosen.name} has no target of {path} for {family} on {arch}",
                 where=f"images/components/{chosen.name}.yaml",
                 hint=f"add it below `links`, `{path}`, `{family}`",
             )
@@ -117,7 +117,7 @@ def _open(packages: Iterable[LockedPackage]) -> list[str]:
 
 
 def _references(recipe: Recipe, lock: Lock, inputs: Inputs) -> tuple[str, str]:
-    """Return the image to stand on, and the image of the build host's arch that the stages run in."""
+    """Return the image to build on, and the image of the build host's arch that the stages run in."""
     if recipe.base.kind is not BaseKind.STANDIN:
         return recipe.base.references[0], recipe.base.references[0]
     reference = standin_reference(recipe, lock, inputs.standin)

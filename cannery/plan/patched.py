@@ -1,7 +1,7 @@
 """Which patches the sources of an image get, before anything is fetched, and what became of them, as values.
 
 Patches are applied on the host, before the build: a stage only lays what came of it over the tree, holding the hash of
-each file. So the manifest can say all of it, and an image needs neither patch(1) nor git for it.
+each file. So the manifest can record all of it, and an image needs neither patch(1) nor git for it.
 """
 
 from __future__ import annotations
@@ -53,16 +53,16 @@ class OverlayFile:
 
     @property
     def told(self) -> dict[str, object]:
-        """What templates/tools/overlay.py reads; the content stands beside it, named by its hash."""
+        """What templates/tools/overlay.py reads; the content is beside it, named by its hash."""
         return {key: value for key, value in asdict(self).items() if key != "data"}
 
 
 @dataclass(frozen=True)
 class RecordedFile:
-    """What the manifest says of a file that one patch changes.
+    """What the manifest records of a file that one patch changes.
 
     `path` is in the tree; `before` is the file without any patch and `after` the file with all of them. `module` is its
-    name for an import, "" for what is none; `functions` are those that the patch adds or replaces. `executable` is told
+    name for an import, "" for what is none; `functions` are those that the patch adds or replaces. `executable` is set
     where the patch changes that, and the image has the tree itself: what a wheel makes of modes is the installer's.
     """
 
@@ -215,7 +215,7 @@ def module_of(path: str, subdirectory: str) -> str:
 
 
 def words_of(by: Sequence[PatchedBy]) -> str:
-    """Return who patches, in words for a layer; "" when nobody does."""
+    """Return who patches, in words for a layer; "" when none does."""
     return f", patched by {', '.join(dict.fromkeys(one.origin for one in by))}" if by else ""
 
 

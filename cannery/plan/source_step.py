@@ -63,7 +63,7 @@ class SourceStep:
 
     @property
     def path(self) -> str:
-        """Where the tree stands in the image; the distribution alone is there when a wheel was made of it."""
+        """Where the tree is in the image; the distribution alone is there when a wheel was made of it."""
         return f"{SOURCES_HOME}/{self.name}"
 
     def text(self, patched: Sequence[OverlayFile] = ()) -> str:
@@ -80,9 +80,8 @@ def source_steps(
 ) -> Iterator[SourceStep]:
     """Give the steps of `recipe` in the profile's order; releases that are wheels are no steps but packages.
 
-    What a stand-in does without has no step there.
-
-    `socs` are the chip's names in native builds, `local` the trees that stand in for commits.
+    What is left out of a stand-in has no step there.
+    `socs` are the chip's names in native builds, `local` the trees that take the place of commits.
     """
     sdists = {package.name: package for package in lock.packages if package.is_sdist}
     for chosen in recipe.sources:

@@ -1,6 +1,6 @@
 """How a tarball of a recipe comes into the image: built on the target's platform, and of that the files that are named.
 
-The plan says what the build runs; where the tarball is had from is `cannery.sources.io.archives`'s.
+The plan has what the build runs; where the tarball comes from is `cannery.sources.io.archives`'s.
 """
 
 from __future__ import annotations

@@ -23,9 +23,9 @@ TORCH, TORCH_NPU = "torch", "torch-npu"
 
 
 def held_bounds(chosen: Sequence[Chosen], table: Compatibility) -> tuple[str, ...]:
-    """Return PEP 508 constraints: torch as torch_npu's rows say where no pin does, and what is bound with torch.
+    """Return PEP 508 constraints: torch as in torch_npu's rows where no pin names it, and what is bound with torch.
 
-    A release in no row holds nothing: the rules say that it is unknown.
+    A release in no row gives no bound: the rules report that it is unknown.
     """
     pins = {c.package: c.version for c in chosen if c.version}
     torch, npu = pins.get(TORCH), pins.get(TORCH_NPU)

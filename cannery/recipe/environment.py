@@ -50,7 +50,7 @@ def image_environment(recipe: Recipe, base: Mapping[str, str]) -> dict[str, str]
 def _for_a_user(env: dict[str, str], recipe: Recipe) -> None:
     """Add what lets another user than root write: the folders of caches, and the environment that pip installs into.
 
-    Python stays /opt/venv's; its pip runs as the overlay's (`image_user.PIP_SETTINGS`). What it brought stands last on
+    Python stays /opt/venv's; its pip runs as the overlay's (`image_user.PIP_SETTINGS`). What it installed is last on
     PYTHONPATH, which is before /opt/venv: a newer release that a user installs is the one in use.
     """
     venv, *rest = env["PATH"].split(":")
@@ -76,7 +76,7 @@ def _extend(env: dict[str, str], values: Mapping[str, str]) -> None:
 def profile_script(env: Mapping[str, str]) -> str:
     """Return /etc/profile.d/cannery.sh: what a login shell needs, since /etc/profile resets PATH, and ssh drops all.
 
-    A shell that has the image's environment (VIRTUAL_ENV tells) gets PATH back and keeps every other value, so that
+    A shell that has the image's environment (VIRTUAL_ENV is set) gets PATH back and keeps every other value, so that
     `docker run -e` is not undone by `bash -l`; a session that begins without it gets everything, whatever the base's
     own profile scripts set before.
     """
@@ -126,7 +126,7 @@ def known_abi(recipe: Recipe) -> int | None:
 def atb_abi(recipe: Recipe) -> int:
     """Return the ABI in force: torch_npu's, or the base image's where that is not known.
 
-    Raises `FindingsError` when the target has no base image and nothing else says it.
+    Raises `FindingsError` when the target has no base image and nothing else names it.
     """
     known = known_abi(recipe)
     return recipe.base.tag.atb_abi if known is None else known

@@ -1,4 +1,4 @@
-"""What a stand-in image lacks of its profile, by name and reason: what can only be compiled against a real CANN."""
+"""What a stand-in image does not have of its profile, with reasons: what can only be compiled against a real CANN."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ STANDIN = "standin"
 
 @dataclass(frozen=True)
 class Options:
-    """What a user may say about a target, as texts; None keeps the profile's value. `pins` are `NAME==VERSION`.
+    """What a user may set of a target, as texts; None keeps the profile's value. `pins` are `NAME==VERSION`.
 
     `sources` is `release`, or `release:NAME,NAME`: releases in the place of commits, of all sources that have one or of
     those that are named. `as_documented` takes the versions that the profile's guide names. `local` are the sources
@@ -127,7 +127,7 @@ def package_of(name: str, component: Part | None) -> str:
 
 @dataclass(frozen=True)
 class Base:
-    """What the layers stand on.
+    """What the layers are built on.
 
     `references` are full image references in the order in which they are tried; the stand-in has none here: its
     reference is worked out with the lock (`cannery.plan.make`).

@@ -108,7 +108,7 @@ def _released(catalog: Catalog, profile: Profile, text: str | None, local: tuple
         if name not in commits:
             raise UsageError(f"SOURCES: {name} is no source at a commit here", hint=did_you_mean(name, commits))
         if name not in have:
-            what = f"SOURCES: no release is known that stands in for {name} at {commits[name][:12]}"
+            what = f"SOURCES: no release is known that can take the place of {name} at {commits[name][:12]}"
             raise UsageError(what, hint=f"those that have one: {', '.join(sorted(have)) or 'none'}")
     if not have:
         raise UsageError("SOURCES: no source of this profile has a release to take", hint="leave SOURCES out")
@@ -195,7 +195,7 @@ def _base(catalog: Catalog, profile: Profile, target: Target, base: str | None) 
     if is_tag and wanted not in {"cann", target.base_tag}:
         raise UsageError(
             f"BASE={wanted} is not a base of target {target.base_tag}",
-            hint="say CANN, CHIP, OS and PYTHON instead; the tag follows from them",
+            hint="set CANN, CHIP, OS and PYTHON instead; the tag follows from them",
         )
     if wanted == STANDIN:
         if target.python != catalog.standin.python:

@@ -1,4 +1,4 @@
-"""Sources that stand in the image as trees: what PYTHONPATH names of them, and links from one tree to another."""
+"""Sources that are in the image as trees: what PYTHONPATH names of them, and links from one tree to another."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def tree_links(recipe: Recipe) -> Iterator[tuple[str, str]]:
 
 
 def _install(recipe: Recipe, chosen: ChosenSource) -> Install:
-    """Return what becomes of a source. A release that is a wheel is a package of the lock and stands nowhere else."""
+    """Return what becomes of a source. A release that is a wheel is a package of the lock and is nowhere else."""
     return Install.WHEEL if chosen.file == "wheel" else recipe.install_of(chosen)
 
 
-# Where trees stand in the image.
+# Where trees are in the image.
 SOURCES_HOME = "/opt/src"

@@ -315,7 +315,7 @@ def test_a_source_is_pinned_to_something_that_is_known(images: Path, pin: str, w
 @pytest.mark.parametrize(
     ("pin", "what"),
     [
-        ("", "jemalloc-src wants a version; known: 5.3.0; add it to archives in images/components/jemalloc-src.yaml"),
+        ("", "jemalloc-src needs a version; known: 5.3.0; add it to archives in images/components/jemalloc-src.yaml"),
         (', version: "5.2.1"', "nothing is known of jemalloc-src 5.2.1; known: 5.3.0; add it to archives"),
         (f', commit: "{ONES}"', "jemalloc-src is of kind archive: no commit; it takes version"),
     ],
@@ -518,19 +518,29 @@ def test_a_missing_file_is_named(images: Path) -> None:
     ("name", "old", "new", "says"),
     [
         ("indexes.yaml", '"https://download.pytorch.org/whl/cpu"', '"http://[bad/simple"', "pytorch-cpu.urls.0: "),
-        ("indexes.yaml", '["https://download.', '["https://me:s3cr3t@download.', "pytorch-cpu.urls.0: credentials"),
-        ("indexes.yaml", '["https://download.', '["me:s3cr3t@download.', "pytorch-cpu.urls.0: credentials"),
+        (
+            "indexes.yaml",
+            '["https://download.',
+            '["https://me:s3cr3t@download.',
+            "pytorch-cpu.urls.0: the address has credentials",
+        ),
+        (
+            "indexes.yaml",
+            '["https://download.',
+            '["me:s3cr3t@download.',
+            "pytorch-cpu.urls.0: the address has credentials",
+        ),
         ("indexes.yaml", '["https://download.pytorch.org/whl/cpu"]', '"https://a:s3cr3t/b@c"', "pytorch-cpu.urls: "),
         ("indexes.yaml", "pytorch-cpu:", "default:", "'default' is the index of the host's pip settings"),
         ("indexes.yaml", "pytorch-cpu:", "3:", 'quote it: "3"'),
-        ("indexes.yaml", "pytorch-cpu:", '"https://a:s3cr3t@c":', "credentials stand in this text"),
+        ("indexes.yaml", "pytorch-cpu:", '"https://a:s3cr3t@c":', "credentials in it"),
         (
             "hosts.yaml",
             "{repository}.git",
             "{x}.git",
             "github.url: 'https://github.com/{x}.git' has to hold {repository}",
         ),
-        ("hosts.yaml", "https://github", "https://s3cr3t@github", "github.url: credentials stand in"),
+        ("hosts.yaml", "https://github", "https://s3cr3t@github", "github.url: the address has credentials"),
         ("bases/registries.yaml", "quay.io/", "me:s3cr3t@quay.io/", "repositories.1: a repository of a registry is"),
         ("chips.yaml", '"910b":', "911:", 'quote it: "911"'),
         ("compatibility.yaml", "driver: 25.3.rc1", "driver: new", ".fits.driver: 'new' is not a driver version"),
@@ -540,8 +550,8 @@ def test_a_missing_file_is_named(images: Path) -> None:
             "source: ascend}",
             "rows.0.source: a source that `sources` has",
         ),
-        (QUICKSTART, "arch: [amd64, arm64]", "arch: [amd64, x86_64]", "target.arch.1: amd64 stands twice"),
-        (QUICKSTART, "name: torch-npu,", "name: torch,", "components.4: torch stands twice; remove one of them"),
+        (QUICKSTART, "arch: [amd64, arm64]", "arch: [amd64, x86_64]", "target.arch.1: amd64 is given twice"),
+        (QUICKSTART, "name: torch-npu,", "name: torch,", "components.4: torch is given twice; remove one of them"),
         (QUICKSTART, "{name: jemalloc}", '{name: jemalloc, reason: !!float ""}', "'' cannot be read as float; quote"),
     ],
 )

@@ -147,10 +147,10 @@ def test_what_has_no_password_stays(text: str) -> None:
         (f"me/cann@sha256:{'0' * 64}", ""),
         (f"http://user:{PASSWORD}@host/repo", "an image reference has no scheme (https://) and no credentials"),
         ("https://host/repo", "an image reference has no scheme (https://)"),
-        (f"user:{PASSWORD}@host/repo", "credentials stand in it"),
+        (f"user:{PASSWORD}@host/repo", "it has credentials in it"),
         (f"host/x:1?token={PASSWORD}", "an image reference has nothing behind a ? or #, as addresses have"),
         (f"host/x#{PASSWORD}", "an image reference has nothing behind a ? or #, as addresses have"),
-        (f"user:{PASSWORD}@host/repo@sha256:{'0' * 64}", "credentials stand in it"),
+        (f"user:{PASSWORD}@host/repo@sha256:{'0' * 64}", "it has credentials in it"),
     ],
 )
 def test_image_references(text: str, fault: str) -> None:

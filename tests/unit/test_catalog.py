@@ -80,7 +80,7 @@ def test_a_wrong_target_word(field: str, value: object, says: str) -> None:
         ({"env": {"A-B": "x"}}, "is not the name of an environment variable"),
         ({"env": {"A": "x\ny"}}, "is not one line"),
         ({"components": []}, "at least 1"),
-        ({"components": [{"name": "torch_npu"}, {"name": "torch-npu"}]}, "torch-npu stands twice"),
+        ({"components": [{"name": "torch_npu"}, {"name": "torch-npu"}]}, "torch-npu is given twice"),
         ({"components": [{"name": "torch", "version": "newest"}]}, "'newest' is not a version"),
         ({"base": "stand-in"}, "'cann' or 'standin'"),
         ({"overrides": [{"requirement": "torch==2.7.1"}]}, "Field required"),
@@ -197,7 +197,7 @@ def test_where_published_files_are() -> None:
         assert "has to hold {repository} and {file} once each" in problem(Host, url="https://h/{repository}", files=url)
     for user in ("me", "me:s3cr3t"):
         said = problem(Host, url="https://h/{repository}", files=f"https://{user}@h/{{repository}}/{{file}}")
-        assert said.startswith("Value error, credentials stand in")
+        assert said.startswith("Value error, this text has credentials")
         assert "s3cr3t" not in said
 
 
@@ -250,9 +250,13 @@ REASON = "long enough"
 @pytest.mark.parametrize(
     ("changes", "path", "says"),
     [
-        ({"target": {**TARGET, "arch": ["amd64", "x86_64"]}}, ("target", "arch", 1), "amd64 stands twice; remove one"),
-        ({"target": {**TARGET, "pythons": ["3.10", " 3.10"]}}, ("target", "pythons", 1), "3.10 stands twice; remove"),
-        ({"components": [{"name": "a_b"}, {"name": "c"}, {"name": "A-B"}]}, ("components", 2), "a-b stands twice"),
+        (
+            {"target": {**TARGET, "arch": ["amd64", "x86_64"]}},
+            ("target", "arch", 1),
+            "amd64 is given twice; remove one",
+        ),
+        ({"target": {**TARGET, "pythons": ["3.10", " 3.10"]}}, ("target", "pythons", 1), "3.10 is given twice; remove"),
+        ({"components": [{"name": "a_b"}, {"name": "c"}, {"name": "A-B"}]}, ("components", 2), "a-b is given twice"),
         (
             {
                 "exclude_newer_packages": {
@@ -286,15 +290,15 @@ REASON = "long enough"
         (
             {"constraints": [{"requirement": "ray @ https://me:s3cr3t/x@host/ray", "reason": REASON}]},
             ("constraints", 0, "requirement"),
-            "credentials stand in this text",
+            "credentials in it",
         ),
         (
             {"constraints": [{"requirement": "ray@me:s3cr3t@host/ray", "reason": REASON}]},
             ("constraints", 0, "requirement"),
             "ray is asked for by an address, and a lock has only what an index has; write its version",
         ),
-        ({"env": {"A": "a\0b"}}, ("env", "A"), "the control character U+0000 stands in this text; remove it"),
-        ({"env": {"HTTPS_PROXY": "http://me:s3cr3t@p:1"}}, ("env", "HTTPS_PROXY"), "credentials stand in this text"),
+        ({"env": {"A": "a\0b"}}, ("env", "A"), "the control character U+0000 is in this text; remove it"),
+        ({"env": {"HTTPS_PROXY": "http://me:s3cr3t@p:1"}}, ("env", "HTTPS_PROXY"), "credentials in it"),
         ({"documents": ["https://s3cr3t@host/guide"]}, ("documents", 0), "put them into the pip settings or git's"),
         ({"summary": b"x"}, ("summary",), "a text is expected here"),
         ({"shm_size": "0"}, ("shm_size",), "is not a size"),
@@ -383,7 +387,7 @@ def test_a_row_is_of_one_release(of: str) -> None:
 
 
 def test_two_spellings_in_a_row_are_one_distribution() -> None:
-    assert "torch-npu stands here in two spellings" in problem(row, **{"torch-npu": "2.9.0", "torch_npu": "2.8.0"})
+    assert "torch-npu is here in two spellings" in problem(row, **{"torch-npu": "2.9.0", "torch_npu": "2.8.0"})
 
 
 def table(rank: str, *rows: dict[str, str]) -> Compatibility:
@@ -430,7 +434,7 @@ def test_rows_of_one_source_that_contradict(rank: str, one: dict[str, str], othe
 
 def test_the_same_row_twice() -> None:
     (fault,) = contradictions(table("document", {"b": "1"}, {"c": "1"}, {"b": "1", "of": "A==1.0"}))
-    assert (fault.what, fault.path) == ("A==1.0 of s: this row stands twice", ("rows", 2))
+    assert (fault.what, fault.path) == ("A==1.0 of s: this row is given twice", ("rows", 2))
 
 
 @pytest.mark.parametrize("name", ["pytorch-cpu", "a.b_c"])

@@ -51,7 +51,7 @@ def test_an_unknown_profile_names_the_nearest() -> None:
         (Options(base="https://host/repo"), UsageError, "BASE: an image reference has no scheme", "docker login"),
         (Options(base="http://u:s3cr3t@host/repo"), UsageError, "has no scheme (https://) and no cred", "docker login"),
         (Options(base="host/x:1?token=s3cr3t"), UsageError, "BASE: an image reference has nothing", "docker login"),
-        (Options(base="u:s3cr3t@host/repo"), UsageError, "BASE: credentials stand in it", "docker login"),
+        (Options(base="u:s3cr3t@host/repo"), UsageError, "BASE: it has credentials in it", "docker login"),
     ],
 )
 def test_a_target_that_there_is_not(options: Options, error: type[UsageError], what: str, hint: str) -> None:

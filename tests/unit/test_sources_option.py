@@ -63,7 +63,7 @@ def test_the_reason_of_a_release_names_the_commit_that_it_stands_for() -> None:
         ("release:torch", "SOURCES: torch is no source at a commit here", "known: engine, kernels, plugin"),
         (
             "release:plugin",
-            f"SOURCES: no release is known that stands in for plugin at {PLUGIN[:12]}",
+            f"SOURCES: no release is known that can take the place of plugin at {PLUGIN[:12]}",
             "those that have one: engine, kernels",
         ),
     ],

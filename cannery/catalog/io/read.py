@@ -111,7 +111,7 @@ class _Reader:
     def folder(
         self, name: str, model: type[M], fault: Callable[[str], str] = lambda _: "", leave: tuple[str, ...] = ()
     ) -> dict[str, M]:
-        """Read every YAML file of a folder into {stem: model}; names are file names, `fault` says what is wrong in one.
+        """Read every YAML file of a folder into {stem: model}; names are file names, `fault` finds a wrong name.
 
         The stems in `leave` are read elsewhere.
         """

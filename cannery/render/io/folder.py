@@ -41,8 +41,8 @@ def write_folder(
     `fetch` brings the files that do not come from templates: {path in the folder: file on this host}. It is called
     once the folder is known to be usable.
 
-    Raises `UsageError` for a folder with other things in it: whatever the plan does not want there is removed; and
-    `FindingsError` for what must not stand in a Dockerfile (`cannery.render.lint`).
+    Raises `UsageError` for a folder with other things in it: what the plan does not name is removed; and
+    `FindingsError` for what must not be in a Dockerfile (`cannery.render.lint`).
     """
     texts = render(plan, templates, compatibility)
     wrong = lint(texts[DOCKERFILE])
