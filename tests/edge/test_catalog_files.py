@@ -540,7 +540,7 @@ def test_a_missing_file_is_named(images: Path) -> None:
             "{x}.git",
             "github.url: 'https://github.com/{x}.git' has to hold {repository}",
         ),
-        ("hosts.yaml", "https://github", "https://s3cr3t@github", "github.url: the address has credentials"),
+        ("hosts.yaml", "https://github", "https://s3cr3t@github", "github.url: this text has credentials"),
         ("bases/registries.yaml", "quay.io/", "me:s3cr3t@quay.io/", "repositories.1: a repository of a registry is"),
         ("chips.yaml", '"910b":', "911:", 'quote it: "911"'),
         ("compatibility.yaml", "driver: 25.3.rc1", "driver: new", ".fits.driver: 'new' is not a driver version"),
