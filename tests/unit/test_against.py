@@ -307,7 +307,10 @@ def patched(texts: Mapping[str, str], present: frozenset[str] = frozenset()) -> 
         }
     )
     components = {**factories.components(), **factories.source_components(), "plugin": plugin}
-    assert asked_files(components.values()) == (("engine/__init__.py", "engine/k.py"), ("plugin/patch",))
+    assert asked_files(factories.catalog(components=components).sources.values()) == (
+        ("engine/__init__.py", "engine/k.py"),
+        ("plugin/patch",),
+    )
     wanted = of_sources(factories.source_recipe(found=factories.catalog(components=components)))
     return against(seen(SOURCES, {**EXACT, **texts}, present=present | seen().present), wanted)
 

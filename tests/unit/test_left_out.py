@@ -83,7 +83,7 @@ def test_a_ready_made_wheel_of_a_release_comes_in() -> None:
 
 @pytest.mark.parametrize("more", [{"install": "editable"}, {"build_env": {"KERNELS": "0"}}])
 def test_what_is_left_out_is_not_built_in_another_way(more: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match="leave_out says that it is not built"):
+    with pytest.raises(ValueError, match="leave_out"):
         data(**more)
 
 
