@@ -430,9 +430,7 @@ def test_every_name_that_a_component_refers_to_exists() -> None:
 
 
 def test_projects_that_stand_in_a_folder_of_their_repository() -> None:
-    folders = {
-        name: component.subdirectory for name, component in catalog().components.items() if component.subdirectory
-    }
+    folders = {name: component.subdirectory for name, component in catalog().sources.items() if component.subdirectory}
     assert folders == {
         "verl-npu": "verl_npu",
         "torch-memory-saver": "contrib/torch_memory_saver/python",
