@@ -144,10 +144,11 @@ def _at(models: list[type[BaseModel]], path: tuple[Any, ...]) -> list[type[BaseM
     return models
 
 
-def _models(annotation: Any) -> Iterator[type[BaseModel]]:  # noqa: ANN401 - a type of whatever form
+def _models(annotation: object) -> Iterator[type[BaseModel]]:
     """Give the models in a type such as `Model`, `Model | None`, `tuple[Model, ...]` or `dict[str, Model]`."""
-    if hasattr(annotation, "model_fields"):
-        yield annotation
+    form: Any = annotation
+    if hasattr(form, "model_fields"):
+        yield form
     else:
-        for part in get_args(annotation):
+        for part in get_args(form):
             yield from _models(part)
