@@ -55,6 +55,8 @@ class Context:
     mirror: Path | None = None
     patches: Path | None = None
     local: Mapping[str, Path] = field(default_factory=dict)
+    # Warnings about the catalog, each once; they are printed when the command ends.
+    warnings: dict[str, None] = field(default_factory=dict)
 
     def say(self, text: str) -> None:
         """Print a line for the user on standard error, so that standard output stays data."""
@@ -104,8 +106,11 @@ class Context:
         return folder_sets(self.root / "images", self.patches)
 
     def catalog(self) -> Catalog:
-        """Read images/."""
-        return load_catalog(self.root / "images")
+        """Read images/; a warning about what is broken there is kept in `warnings`."""
+        catalog = load_catalog(self.root / "images")
+        if catalog.problems:
+            self.warnings[catalog.warning] = None
+        return catalog
 
     def templates(self) -> dict[str, str]:
         """Read templates/ into {relative path: text}."""

@@ -7,10 +7,12 @@ only they need, so that `list` and `plan` load no network libraries.
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -25,6 +27,7 @@ from cannery.plan.make import make_plan, plan_epoch
 from cannery.plan.plan import Inputs
 from cannery.recipe.recipe import with_arch
 from cannery.sources.io.planned_sources import local_trees
+from cannery.util.io.files import sha256_bytes
 from cannery.util.io.heartbeat import heartbeat
 from cannery.vocab import BaseKind
 
@@ -254,8 +257,37 @@ def rendered(context: Context, catalog: Catalog, plan: Plan, folder: Path) -> st
     """Write the folder that `docker buildx bake` builds, with wheels and sources; return a summary of what changed."""
     from cannery.render.io.folder import write_folder
 
+    fetch = partial(_fetched, context, catalog, plan)
     with heartbeat(context.say, lambda: "fetching wheels and sources"):
-        return write_folder(context, catalog, plan, folder)
+        return write_folder(plan, context.templates(), catalog.compatibility, folder, fetch)
+
+
+@contextmanager
+def rendered_held(context: Context, folder: Path) -> Iterator[None]:
+    """Hold a rendered folder for one run; another run waits, and reports that it does."""
+    from cannery.util.io.locks import held
+
+    name = sha256_bytes(os.fsencode(folder.resolve()))[:16]
+    waiting = f"another run works in {folder.name}: waiting for it"
+    with held(context.cache / "locked" / f"{name}.lock", lambda: context.say(waiting)):
+        yield
+
+
+def _fetched(context: Context, catalog: Catalog, plan: Plan) -> dict[str, Path]:
+    """Fetch wheels, archives and trees; return {path in the rendered folder: file}."""
+    from cannery.lock.io.wheels import fetch_wheels
+    from cannery.render.render import tool_paths, wheel_paths
+    from cannery.sources.io.archives import fetch_archives
+    from cannery.sources.io.planned_sources import fetch_planned, links
+
+    files = fetch_wheels(context.downloads, catalog.indexes, plan.lock.packages)
+    tools = fetch_wheels(context.downloads, catalog.indexes, plan.tools.packages, "build tools")
+    return {
+        **{path: tools[package.name] for path, package in tool_paths(plan).items()},
+        **{path: files[package.name] for path, package in wheel_paths(plan).items()},
+        **fetch_archives(context.downloads, catalog.hosts, plan),
+        **links(fetch_planned(context.sources(catalog), plan)),
+    }
 
 
 def built(work: Work, folder: Path, options: BuildOptions) -> Built:

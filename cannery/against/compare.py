@@ -13,8 +13,8 @@ from packaging.version import InvalidVersion, Version
 from cannery.against.expected import TOOLKIT_HOME
 from cannery.against.fit import misfits, shown
 from cannery.catalog.compatibility import CANN, PYTHON
-from cannery.recipe.atb import ATB_HOME, BUILD
 from cannery.recipe.bounds import TORCH, TORCH_NPU
+from cannery.recipe.environment import ATB_HOME, BUILD
 from cannery.vocab import Install
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from cannery.against.expected import Expected
     from cannery.against.image import Image
-    from cannery.recipe.recipe import Chosen
+    from cannery.recipe.recipe import ChosenSource
 
 CORE = frozenset({TORCH, TORCH_NPU})
 # Local parts of a version that name a build for other hardware; any other (cpu, empty, a commit) is the same package.
@@ -226,7 +226,7 @@ def _forbidden(expected: Expected, image: Image) -> Iterator[Difference]:
             yield Difference(Kind.BREAKS, denied.pattern, "none", ", ".join(found[:SHOWN]) + more, denied.reason)
 
 
-def _source_share(chosen: Chosen, image: Image) -> float | None:
+def _source_share(chosen: ChosenSource, image: Image) -> float | None:
     """Return how much of a source is there; None for a tree on PYTHONPATH, of which an image shows no metadata."""
     commit, version = _commit(chosen, image), _version(image, chosen.package)
     if not version and not commit:
@@ -238,7 +238,7 @@ def _source_share(chosen: Chosen, image: Image) -> float | None:
     return 1.0 if same else OTHER_VERSION
 
 
-def _commit(chosen: Chosen, image: Image) -> str:
+def _commit(chosen: ChosenSource, image: Image) -> str:
     """Return the commit by the metadata of a package, or by Cannery's manifest while the version is the manifest's."""
     one = image.packages.get(chosen.package)
     if one and one.commit:
@@ -250,13 +250,13 @@ def _commit(chosen: Chosen, image: Image) -> str:
     return ""
 
 
-def _is_release_of(chosen: Chosen, version: str) -> bool:
+def _is_release_of(chosen: ChosenSource, version: str) -> bool:
     """Whether the catalog names a release that can be used in place of the commit, and it is there."""
     revision = chosen.component.revisions.get(chosen.commit or "")
     return bool(revision and revision.release and "+g" not in version and is_equal(revision.release, version))
 
 
-def _source(chosen: Chosen, image: Image) -> Iterator[Difference]:
+def _source(chosen: ChosenSource, image: Image) -> Iterator[Difference]:
     share, commit = _source_share(chosen, image), _commit(chosen, image)[:COMMIT_DIGITS]
     version = _version(image, chosen.package)
     at = (chosen.commit or "")[:COMMIT_DIGITS]

@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from packaging.utils import canonicalize_name
-
 from cannery.catalog.versions import without_build
-from cannery.recipe.atb import ATB_HOME
 from cannery.recipe.base_env import DEFAULT_PATH, expand_env
-from cannery.recipe.environment import image_environment
+from cannery.recipe.environment import ATB_HOME, image_environment
 from cannery.recipe.left_out import is_left_out
+from cannery.recipe.recipe import package_of
 from cannery.vocab import BaseKind
 
 if TYPE_CHECKING:
@@ -20,7 +18,7 @@ if TYPE_CHECKING:
     from cannery.catalog.catalog import Catalog
     from cannery.catalog.compatibility import Compatibility
     from cannery.lock.lock import Lock
-    from cannery.recipe.recipe import Chosen, Recipe
+    from cannery.recipe.recipe import ChosenSource, Recipe
 
 TOOLKIT_HOME = "ASCEND_TOOLKIT_HOME"
 
@@ -38,7 +36,7 @@ class Expected:
     recipe: Recipe
     packages: Mapping[str, str]
     named: frozenset[str]
-    sources: tuple[Chosen, ...]
+    sources: tuple[ChosenSource, ...]
     env: Mapping[str, str]
     parts: frozenset[str]
     engines: frozenset[str]
@@ -70,9 +68,7 @@ def expected(recipe: Recipe, lock: Lock, catalog: Catalog) -> Expected:
         sources=tuple(one for one in recipe.sources if not is_left_out(recipe, one)),
         env=_own_environment(recipe),
         parts=frozenset(file.name for file in recipe.base.line.version_files),
-        engines=frozenset(
-            canonicalize_name(one.package or name) for name, one in catalog.components.items() if one.hosts
-        ),
+        engines=frozenset(package_of(name, one) for name, one in catalog.sources.items() if one.hosts),
         table=catalog.compatibility,
     )
 

@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit
 
-from cannery.catalog.fault import FaultError
+from cannery.catalog.errors import FaultError
 from cannery.catalog.fields import parsed
 from cannery.errors import UsageError
 from cannery.util.image_reference import parse_reference
@@ -25,7 +25,7 @@ FILE = "{file}"
 SCP = re.compile(r"(?!-)[A-Za-z0-9_.-]+@(?!-)[A-Za-z0-9.-]+:[^\s@:?#]+")
 SSH_USER = re.compile(r"(?<=^ssh://)(?!-)[A-Za-z0-9_.-]+@")
 HOST = re.compile(r"(?!-)[\w.-]+|\[[0-9A-Fa-f:.]+\]")
-CREDENTIALS = "credentials stand in an address, or an @ that looks like them"
+CREDENTIALS = "the address has credentials in it, or an @ that looks like them"
 INDEX_HINT = "leave them out here, and put them into the pip settings of the host (or its netrc); an @ in a path is %40"
 GIT_HINT = "leave them out here, and put them into git's credential helper of the host; an @ in a path is %40"
 REGISTRY_HINT = "leave them out here, and use `docker login` on the host"
@@ -60,7 +60,7 @@ def checked_url(text: str, schemes: Collection[str], example: str) -> None:
 def _index_url(value: str, _option: str) -> str:
     if "@" in value:
         raise FaultError(CREDENTIALS, INDEX_HINT)
-    # An index that is one wheel may tell its hash, as pip's own links do.
+    # An index that is one wheel may have its hash behind it, as pip's own links do.
     checked_url(HASH.sub("", value), ("https", "http", "file"), "https://host/simple")
     return value
 
@@ -107,14 +107,14 @@ def _registry(value: str, _option: str) -> str:
 def reference_fault(text: str) -> str:
     """Say why an image reference of a user is not even read, without what may be secret in it; "" when it is.
 
-    It has a scheme or credentials, or the query of an address, where tokens stand.
+    It has a scheme or credentials, or the query of an address, where tokens are.
     """
     named, _, digest = text.rpartition("@")
     if "://" in text:
         return "an image reference has no scheme (https://)" + ("" if "@" not in text else " and no credentials")
     if "?" in text or "#" in text:
         return "an image reference has nothing behind a ? or #, as addresses have"
-    return "" if "@" not in text or (digest.startswith("sha256:") and "@" not in named) else "credentials stand in it"
+    return "" if "@" not in text or (digest.startswith("sha256:") and "@" not in named) else "it has credentials in it"
 
 
 IndexUrl = Annotated[str, parsed(_index_url)]

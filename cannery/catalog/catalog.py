@@ -4,18 +4,18 @@ Unknown keys are refused; what single values must look like is `cannery.catalog.
 fields of profiles and components.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Annotated, Literal
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
 
 from packaging.utils import canonicalize_name
 from pydantic import Field, field_validator
 
 from cannery.catalog.address_fields import FilesUrl, HostUrl, IndexUrl, RegistryText
 from cannery.catalog.compatibility import Compatibility
-from cannery.catalog.component import Closed, Component
+from cannery.catalog.component import Closed, Component, FromSource
 from cannery.catalog.drivers import Drivers
-from cannery.catalog.fault import FaultError
+from cannery.catalog.errors import CatalogError, FaultError, as_line
 from cannery.catalog.fields import (
     NAME,
     CannText,
@@ -50,32 +50,30 @@ from cannery.catalog.fields import (
 )
 from cannery.catalog.image_user import UserField
 from cannery.catalog.target import parse_arch, parse_chip
+from cannery.errors import UsageError
 from cannery.vocab import Arch, BaseKind, Chip
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 # Seconds since 1970 that every file system and archive can hold.
 LATEST_EPOCH = 2**31 - 1
 
 
 def _only_once(words: Iterable[str]) -> None:
-    """Raise `FaultError` at the first of `words` that stood before."""
+    """Raise `FaultError` at the first of `words` that is there twice."""
     seen: set[str] = set()
     for position, word in enumerate(words):
         if word in seen:
-            raise FaultError(f"{word} stands twice", "remove one of them", (position,))
+            raise FaultError(f"{word} is given twice", "remove one of them", (position,))
         seen.add(word)
 
 
 class Index(Closed):
     """A package index that the stacks name: its URLs in the order in which they are tried.
 
-    Without a URL it stands nowhere: what is bound to it are files of the user's own (WHEELHOUSE, find-links).
+    Without a URL it is nowhere: what is bound to it comes from files of the user (WHEELHOUSE, find-links).
     """
 
     urls: tuple[IndexUrl, ...]
-    # Distributions that are known to stand there and may be missing elsewhere; a message can then say so.
+    # Distributions that are known to be there and may be missing elsewhere; messages name the index then.
     serves: tuple[Name, ...] = ()
     note: Text = ""
 
@@ -201,9 +199,9 @@ class BaseTag(Closed):
 
 
 class VersionFile(Closed):
-    """A file of the base that tells the version of one CANN part.
+    """A file of the base with the version of one CANN part.
 
-    `path` may hold `{machine}` (x86_64, aarch64); `line` is the line that tells it, `{version}` standing for the
+    `path` may hold `{machine}` (x86_64, aarch64); `line` is the line that has it, with `{version}` in place of the
     version as CANN writes it (8.3.RC1).
     """
 
@@ -299,18 +297,64 @@ class ChipAccess(Closed):
     socs: tuple[SocText, ...] = ()
 
 
-class Catalog(Closed):
-    """Everything below images/, read and checked."""
+def further_pythons(profile: Profile, line: BaseLine) -> Iterator[tuple[str, str]]:
+    """Give (Python, OS) of each further Python of `profile`.
 
-    chips: dict[str, ChipAccess]
+    The OS is the profile's own where `line` has an image with that Python on it, else the first that has; "" where no
+    image of the profile's chip has it.
+    """
+    target = profile.target
+    for python in target.pythons:
+        known = [_os(tag, f"{line.cann}-{target.chip}-", f"-py{python}") for tag in line.tags]
+        found = [os for os in known if os]
+        yield python, target.os if target.os in found else next(iter(found), "")
 
-    profiles: dict[str, Profile]
-    components: dict[str, Component]
-    bases: dict[str, BaseLine]
+
+def _os(tag: str, before: str, behind: str) -> str:
+    """Return the OS in a tag between `before` and `behind`; "" for another tag."""
+    if not (tag.startswith(before) and tag.endswith(behind)):
+        return ""
+    return tag.removeprefix(before).removesuffix(behind)
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """Everything below images/, read and checked.
+
+    A profile that uses a broken file is not among `profiles`. `problems` are all that were found; `broken` has the
+    error of each profile, component and base line that cannot be used, by the name of its file below images/.
+    """
+
+    chips: Mapping[str, ChipAccess]
+    profiles: Mapping[str, Profile]
+    components: Mapping[str, Component]
+    bases: Mapping[str, BaseLine]
     registries: Registries
-    indexes: dict[str, Index]
-    hosts: dict[str, Host]
+    indexes: Mapping[str, Index]
+    hosts: Mapping[str, Host]
     tools: Tools
     standin: StandIn
     compatibility: Compatibility
-    drivers: Drivers = Field(default_factory=Drivers)
+    drivers: Drivers = field(default_factory=Drivers)
+    problems: tuple[UsageError, ...] = ()
+    broken: Mapping[str, CatalogError] = field(default_factory=dict)
+
+    @property
+    def sources(self) -> dict[str, FromSource]:
+        """The components that are built from source."""
+        return {name: one for name, one in self.components.items() if isinstance(one, FromSource)}
+
+    @property
+    def warning(self) -> str:
+        """One line about what is broken; "" where nothing is."""
+        if not self.problems:
+            return ""
+        names = [file.removeprefix("profiles/").removesuffix(".yaml") for file in self.broken if "profiles/" in file]
+        stops = f"cannot use profile {', '.join(sorted(names))}" if names else "no profile is affected"
+        first, more = as_line(self.problems[0]), len(self.problems) - 1
+        return f"warning: {stops}: {first}" + (f"; and {more} more problems" if more else "")
+
+    def check_file(self, name: str) -> None:
+        """Raise the `CatalogError` of the profile, component or base line in the file `name`, if it has one."""
+        if name in self.broken:
+            raise self.broken[name]

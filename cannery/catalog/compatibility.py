@@ -1,29 +1,23 @@
-"""images/compatibility.yaml: a table of rows that say what fits what, each with its source and date."""
-
-from __future__ import annotations
+"""images/compatibility.yaml: a table of what fits what, each row with its source and date."""
 
 import re
+from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
 from functools import cached_property
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
-from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 from pydantic import Field, field_validator, model_validator
 
 from cannery.catalog.component import Closed
-from cannery.catalog.fault import FaultError
+from cannery.catalog.errors import FaultError
 from cannery.catalog.fields import DateText, EnvName, ExactText, Name, PatternText, Text, specifier, version
-from cannery.catalog.requirement import package_name
 from cannery.catalog.target import parse_cann, parse_python
 from cannery.catalog.versions import canonical
 from cannery.errors import UsageError
 from cannery.vocab import Severity, did_you_mean
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
 
 CANN, PYTHON, DRIVER = "cann", "python", "driver"
 BOUND = re.compile(r"(>=|<=|==|!=|>|<)\s*(.+)")
@@ -79,12 +73,12 @@ def _driver_cell(text: str) -> str:
     return versions[0] if text[:1].isdigit() else text
 
 
-# What stands beside a release and is no distribution, and how its cell is read. A cell is a version or a range of them.
+# What a row names beside distributions, and how its cell is read. A cell is a version or a range of versions.
 CELLS: Mapping[str, Callable[[str], str]] = {CANN: _cann_cell, PYTHON: _python_cell, DRIVER: _driver_cell}
 
 
 class Row(Closed):
-    """What one release fits: `of` is `NAME==VERSION`, `fits` maps what stands beside it to a version or a range.
+    """What one release fits: `of` is `NAME==VERSION`, `fits` maps what goes with it to a version or a range.
 
     The keys of `fits` are distributions, and `cann`, `python`, `driver`. A version alone means that public version
     (`2.7.1` holds for `2.7.1+cpu`), for `driver` the oldest; a range is a PEP 440 specifier (`>=3.9,<3.12`).
@@ -102,7 +96,7 @@ class Row(Closed):
         for written, fit in value.items():
             name = canonicalize_name(written)
             if name in found:
-                raise FaultError(f"{name} stands here in two spellings", "remove one of them", (written,))
+                raise FaultError(f"{name} is here in two spellings", "remove one of them", (written,))
             try:
                 found[name] = CELLS.get(name, _distribution_cell)(fit.strip())
             except (FaultError, UsageError) as error:
@@ -112,13 +106,12 @@ class Row(Closed):
     @cached_property
     def name(self) -> str:
         """The normalised name of the release's distribution."""
-        return package_name(self.of)
+        return canonicalize_name(self.of.partition("==")[0].strip())
 
     @cached_property
     def version(self) -> str:
         """The release's version."""
-        (specifier,) = Requirement(self.of).specifier
-        return specifier.version
+        return self.of.partition("==")[2].strip()
 
 
 class Denied(Closed):
@@ -129,7 +122,7 @@ class Denied(Closed):
 
 
 class EnvRule(Closed):
-    """A variable that must not say something beside a distribution.
+    """A variable that must not have some value where a distribution is in the image.
 
     `value` is a pattern that the variable must not match; without it the variable has to name the version of `beside`.
     """
@@ -164,7 +157,7 @@ def contradictions(table: Compatibility) -> Iterator[FaultError]:
     """Give a fault for each row that another one of its source contradicts or repeats.
 
     Rows of one source about one release are sets to choose from when each is of another CANN, and so are those of a
-    document, which shows sets in use. Everything else that a release's metadata or its makers' table says of a release
+    document, which shows sets in use. Everything else in a release's metadata or its makers' table about a release
     holds at once.
     """
     known: dict[tuple[str, str, Version], list[tuple[int, Row]]] = {}
@@ -181,7 +174,7 @@ def contradictions(table: Compatibility) -> Iterator[FaultError]:
 
 def _against(row: Row, other: Row, *, is_choice: bool) -> str:
     if row.fits == other.fits:
-        return "this row stands twice"
+        return "this row is given twice"
     shared = [key for key in row.fits if key in other.fits and not _agree(key, row.fits[key], other.fits[key])]
     if is_choice or not shared or CANN in shared:
         return ""

@@ -1,21 +1,21 @@
 """Components of the catalog: where a part comes from, what it asks for, how it is installed and checked."""
 
-from __future__ import annotations
-
 import re
+from functools import cache
 from typing import Annotated, Literal, Self
 
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, model_validator
 
-from cannery.catalog.fault import FaultError
+from cannery.catalog.errors import FaultError
 from cannery.catalog.fields import (
     CommandWord,
     CommitText,
     DateText,
     EnvName,
     EnvValue,
+    LayerPath,
     LineText,
     LinkText,
     LocalText,
@@ -38,52 +38,25 @@ from cannery.vocab import Arch, Chip, ComponentKind, Install, did_you_mean
 
 ChipWord = Annotated[Chip, parsed(parse_chip)]
 OPEN_WORD = re.compile(r"\{([^{}]*)\}")
-SOURCE_FIELDS = frozenset(
-    {
-        "hosts",
-        "install",
-        "build_env",
-        "subdirectory",
-        "paths",
-        "tree_links",
-        "stubs",
-        "patch_sets",
-        "edits",
-        "revisions",
-        "releases",
-    }
-)
-# Fields that only some kinds have; what nothing would read is refused.
-FIELDS_OF: dict[ComponentKind, frozenset[str]] = {
-    ComponentKind.WHEELS: frozenset({"extras", "index", "index_except", "local", "binds", "metadata", "cxx_abi"}),
-    ComponentKind.SYSTEM: frozenset({"system", "links"}),
-    ComponentKind.SOURCE: SOURCE_FIELDS,
-    ComponentKind.NATIVE: SOURCE_FIELDS | {"before", "soc_variable", "standin"},
-    ComponentKind.ARCHIVE: frozenset({"hosts", "archives", "steps", "by_arch", "files"}),
-}
 # What a command of `before` may leave open, as `{name}`: the Python of the image's environment, how many jobs this
 # machine runs at once, the value of `soc_variable`, and CANN's home in this base.
 BEFORE_WORDS = frozenset({"python", "jobs", "soc", "toolkit_home"})
 # What a command of `steps` may leave open, beside the words of `by_arch`: how many jobs this machine runs at once, and
-# the folder that stands for / when the steps install.
+# the folder that the steps install into, in place of /.
 STEP_WORDS = frozenset({"jobs", "destdir"})
-# Where layers write: a COPY does not follow the links that other folders of a base may be.
-LAYER_HOMES = ("/opt/", "/usr/local/lib/")
-
-
 Command = Annotated[tuple[CommandWord, ...], Field(min_length=1)]
 
 
 class Closed(BaseModel):
     """Base of every catalog model: frozen, unknown keys refused."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=False, defer_build=True)
 
 
 class Import(Closed):
     """An import that verify makes in the image; `attribute` (dotted) must exist, and equal `equals` when given.
 
-    `standin` says why it cannot work on a stand-in, where it is then not tried.
+    `standin` is why it cannot work on a stand-in, where it is then not tried.
     """
 
     module: ModuleText
@@ -93,7 +66,7 @@ class Import(Closed):
 
 
 class StandInMetadata(Closed):
-    """Requirements of a release, for locking where its index cannot be reached. `source` says where they were read."""
+    """Requirements of a release, for locking where its index cannot be reached. `source` is where they were read."""
 
     requires: tuple[RequirementText, ...]
     source: Text
@@ -107,7 +80,7 @@ class CxxAbi(Closed):
 
 
 class Submodule(Closed):
-    """A git submodule of a revision: its repository (`owner/name`) and the commit that the revision wants of it."""
+    """A git submodule of a revision: its repository (`owner/name`) and the commit that the revision needs of it."""
 
     repository: RepositoryText
     commit: CommitText
@@ -168,12 +141,12 @@ class Known(Closed):
     """What is known of a source component at one commit, or of one of its releases, without fetching it.
 
     `build_requires` is what its build asks for; `chips` are the chips that its ready-made kernels are for (empty: it
-    has none); `patches` names, by component, the commits that it keeps patch sets for; `source` says where all this
+    has none); `patches` names, by component, the commits that it keeps patch sets for; `source` is where all this
     was read.
     """
 
     requires: tuple[RequirementText, ...] = ()
-    # The places of the tree that say so (`cannery.sources.requires`): what is built is held against them.
+    # The places of the tree that name them (`cannery.sources.requires`): what is built is compared with them.
     requires_from: tuple[Text, ...] = ()
     requires_python: SpecifierText | None = None
     build_requires: tuple[RequirementText, ...] = ()
@@ -188,7 +161,7 @@ class Known(Closed):
 class Revision(Known):
     """One commit of a repository; `version` is what the distribution calls itself there.
 
-    `release` is the release on the package index that may stand in for it (`SOURCES=release`): the nearest one.
+    `release` is the release on the package index that may take its place (`SOURCES=release`): the nearest one.
     """
 
     version: VersionText
@@ -216,14 +189,14 @@ class OnStandIn(Closed):
     @model_validator(mode="after")
     def _one_or_the_other(self) -> Self:
         if self.leave_out and (self.build_env or self.install):
-            raise ValueError("leave_out says that it is not built: build_env and install say how")
+            raise ValueError("with leave_out it is not built: build_env and install have no use")
         return self
 
 
 class Archive(Closed):
     """One version of a tarball: its path among the files that its repository's hosts publish, and what it has to be.
 
-    `size` is in bytes; `source` says where the hash was read.
+    `size` is in bytes; `source` is where the hash was read.
     """
 
     file: RelativeText
@@ -234,11 +207,26 @@ class Archive(Closed):
     source: Text
 
 
-class Component(Closed):
-    """One file of images/components: where a part comes from, how it is installed and checked."""
+class Part(Closed):
+    """What every kind of component has: a file of images/components."""
 
     kind: ComponentKind
     summary: LineText
+    # Components that come before this one in a profile: it is built or installed with them in place.
+    after: tuple[Name, ...] = ()
+    # The chips it works on; empty: every one.
+    chips: tuple[ChipWord, ...] = ()
+    imports: tuple[Import, ...] = ()
+    libraries: tuple[PathText, ...] = ()
+    # What it calls at run time, found on PATH: compilers of what is built on first use (fact T27).
+    programs: tuple[ProgramText, ...] = ()
+    env: dict[EnvName, EnvValue] = {}
+
+
+class Wheels(Part):
+    """A distribution that is installed from wheels of a package index."""
+
+    kind: Literal[ComponentKind.WHEELS]
     package: Name | None = None
     extras: tuple[Name, ...] = ()
     # The only index this package may come from (a name in images/indexes.yaml); None is the host's default index.
@@ -251,107 +239,14 @@ class Component(Closed):
     # Distributions that follow this one and are bound to the same index.
     binds: tuple[Name, ...] = ()
     metadata: dict[VersionText, StandInMetadata] = {}
-    # Of torch_npu: ATB's build in the image's environment has to be that of this ABI (`cannery.recipe.atb`).
+    # Of torch_npu: ATB's build in the image's environment has to be that of this ABI (`cannery.recipe.environment`).
     cxx_abi: CxxAbi | None = None
-    # Of source, native and archive: a host (a name in images/hosts.yaml) -> `owner/name` there, in the order they are
-    # tried.
-    hosts: dict[Name, RepositoryText] = {}
-    install: Install | None = None
-    build_env: dict[EnvName, EnvValue] = {}
-    # Where the project stands in the repository; the repository's top where it is not given.
-    subdirectory: RelativeText | None = None
-    # What of the repository is exported: files and folders, all when none is named.
-    paths: tuple[RelativeText, ...] = ()
-    # Links in its tree to what stands in other trees of the image: path in this one -> component/path in that one.
-    tree_links: dict[RelativeText, RelativeText] = {}
-    # Modules that its setup.py imports and does not use; the stage puts empty ones in their place.
-    stubs: tuple[ModuleText, ...] = ()
-    # Patch sets for other components that its tree keeps, and edits of trees that its setup.py would make.
-    patch_sets: PatchSets | None = None
-    edits: tuple[Edit, ...] = ()
-    standin: OnStandIn | None = None
-    # The variable that tells a native build which chip to compile for; its value follows from the target's chip.
-    soc_variable: EnvName | None = None
-    # Of native: commands that have to run before its build hook, at the top of its tree: argument lists, no shell.
-    before: tuple[Command, ...] = ()
-    revisions: dict[CommitText, Revision] = {}
-    releases: dict[VersionText, Release] = {}
-    # Of archive: its tarballs by version; commands that build it at the top of its tree and install it below {destdir};
-    # words for these commands that differ by arch; and the installed files that come into the image.
-    archives: dict[VersionText, Archive] = {}
-    steps: tuple[Command, ...] = ()
-    by_arch: dict[Name, dict[Arch, CommandWord]] = {}
-    files: tuple[PathText, ...] = ()
-    # Components that have to stand before this one in a profile: it is built or installed with them in place.
-    after: tuple[Name, ...] = ()
-    # The chips it works on; empty: every one.
-    chips: tuple[ChipWord, ...] = ()
-    imports: tuple[Import, ...] = ()
-    libraries: tuple[PathText, ...] = ()
-    # What it calls at run time, found on PATH: compilers of what is built on first use (fact T27).
-    programs: tuple[ProgramText, ...] = ()
-    env: dict[EnvName, EnvValue] = {}
-    # System packages by family: `apt`, `dnf`; and `links`: path in the image -> target, by family and arch.
-    system: dict[Literal["apt", "dnf"], tuple[PackageText, ...]] = {}
-    links: dict[LinkText, dict[Literal["apt", "dnf"], dict[Arch, PathText]]] = {}
 
     @model_validator(mode="after")
-    def _fields_of_its_kind(self) -> Self:
-        """A field that nothing would read is refused, and so is a source that comes from nowhere."""
-        special = frozenset().union(*FIELDS_OF.values())
-        unread = [name for name in sorted(special - FIELDS_OF[self.kind]) if getattr(self, name)]
-        if not self.kind.is_package and self.package:
-            unread.append("package")
-        if unread:
-            raise FaultError(f"kind {self.kind} has no {', '.join(unread)}", path=(unread[0],))
-        if self.kind.is_source and not (self.revisions or self.releases):
-            raise FaultError(f"kind {self.kind} wants revisions or releases: what the build asks for is known by them")
-        if self.revisions and not self.hosts:
-            raise FaultError("revisions are commits of a repository", "name the hosts that have it", ("revisions",))
-        for commit, revision in self.revisions.items():
-            if revision.release and revision.release not in self.releases:
-                what = f"a revision's release {revision.release} is not among the releases"
-                raise FaultError(what, "add it there", ("revisions", commit, "release"))
-        if self.kind.is_source and self.install is None:
-            raise FaultError(f"kind {self.kind} wants install", f"one of {', '.join(Install)}")
+    def _has_an_index(self) -> Self:
         for name in ("binds", "metadata", "index_except"):
             if self.index is None and getattr(self, name):
-                raise FaultError(f"{name} says more about an index, and there is none", "name one as index", (name,))
-        return self
-
-    @model_validator(mode="after")
-    def _words_of_commands(self) -> Self:
-        """What a command leaves open is filled in by somebody."""
-        for position, command in enumerate(self.before):
-            for place, word in enumerate(command):
-                path = ("before", position, place)
-                _check_words(word, BEFORE_WORDS, path)
-                if "{soc}" in word and self.soc_variable is None:
-                    what = "{soc} is the value of soc_variable, and there is none"
-                    raise FaultError(what, "name the variable that tells its build the chip", path)
-        for position, command in enumerate(self.steps):
-            for place, word in enumerate(command):
-                _check_words(word, STEP_WORDS | self.by_arch.keys(), ("steps", position, place))
-        return self
-
-    @model_validator(mode="after")
-    def _archive_is_whole(self) -> Self:
-        """An archive can be had, built on every arch, and leaves files where a layer may write."""
-        if self.kind is not ComponentKind.ARCHIVE:
-            return self
-        for name in ("hosts", "archives", "steps", "files"):
-            if not getattr(self, name):
-                raise FaultError(f"kind {self.kind} wants {name}")
-        for name, values in self.by_arch.items():
-            lacking = [arch for arch in Arch if arch not in values]
-            if lacking:
-                raise FaultError(f"{name} says nothing for {' and '.join(lacking)}", path=("by_arch", name))
-            if name in STEP_WORDS:
-                raise FaultError(f"{{{name}}} has a meaning already", "take another word", ("by_arch", name))
-        for position, path in enumerate(self.files):
-            if not path.startswith(LAYER_HOMES):
-                what = f"{path} is outside of what layers write to, which is {' and '.join(LAYER_HOMES)}"
-                raise FaultError(what, "install it there", ("files", position))
+                raise FaultError(f"{name} needs an index, and none is given", "name one as index", (name,))
         return self
 
     def index_on(self, arch: Arch, version: str | None) -> str | None:
@@ -367,8 +262,121 @@ class Component(Closed):
         return None if is_except else self.index
 
 
-def _check_words(text: str, known: frozenset[str], path: tuple[str | int, ...]) -> None:
-    """Raise `FaultError` for a `{word}` in a command that nobody fills in."""
-    for word in OPEN_WORD.findall(text):
-        if word not in known:
-            raise FaultError(f"nothing fills in {{{word}}}", did_you_mean(word, known), path)
+class System(Part):
+    """Packages of the base's operating system, by family, and links (path in the image -> target, by family, arch)."""
+
+    kind: Literal[ComponentKind.SYSTEM]
+    system: dict[Literal["apt", "dnf"], tuple[PackageText, ...]] = {}
+    links: dict[LinkText, dict[Literal["apt", "dnf"], dict[Arch, PathText]]] = {}
+
+
+class FromSource(Part):
+    """What `source` and `native` share: a distribution built from a commit of a repository, or from a release."""
+
+    kind: Literal[ComponentKind.SOURCE, ComponentKind.NATIVE]
+    package: Name | None = None
+    # A host (a name in images/hosts.yaml) -> `owner/name` there, in the order they are tried.
+    hosts: dict[Name, RepositoryText] = {}
+    install: Install
+    build_env: dict[EnvName, EnvValue] = {}
+    # Where the project is in the repository; the repository's top where it is not given.
+    subdirectory: RelativeText | None = None
+    # What of the repository is exported: files and folders, all when none is named.
+    paths: tuple[RelativeText, ...] = ()
+    # Links in its tree to other trees of the image: path in this one -> component/path in that one.
+    tree_links: dict[RelativeText, RelativeText] = {}
+    # Modules that its setup.py imports and does not use; the stage puts empty ones in their place.
+    stubs: tuple[ModuleText, ...] = ()
+    # Patch sets for other components that its tree keeps, and edits of trees that its setup.py would make.
+    patch_sets: PatchSets | None = None
+    edits: tuple[Edit, ...] = ()
+    revisions: dict[CommitText, Revision] = {}
+    releases: dict[VersionText, Release] = {}
+
+    @model_validator(mode="after")
+    def _comes_from_somewhere(self) -> Self:
+        if not (self.revisions or self.releases):
+            raise FaultError(f"kind {self.kind} needs revisions or releases: they hold what its build requires")
+        if self.revisions and not self.hosts:
+            raise FaultError("revisions are commits of a repository", "name the hosts that have it", ("revisions",))
+        for commit, revision in self.revisions.items():
+            if revision.release and revision.release not in self.releases:
+                what = f"a revision's release {revision.release} is not among the releases"
+                raise FaultError(what, "add it there", ("revisions", commit, "release"))
+        return self
+
+
+class Source(FromSource):
+    """A distribution built from its source, for every platform alike."""
+
+    kind: Literal[ComponentKind.SOURCE]
+
+
+class Native(FromSource):
+    """A distribution that is compiled on the target's platform, against its CANN."""
+
+    kind: Literal[ComponentKind.NATIVE]
+    # How it is built on a stand-in.
+    standin: OnStandIn | None = None
+    # The variable that names the chip to the build; its value follows from the target's chip.
+    soc_variable: EnvName | None = None
+    # Commands that have to run before its build hook, at the top of its tree: argument lists, no shell.
+    before: tuple[Command, ...] = ()
+
+    @model_validator(mode="after")
+    def _words_are_filled_in(self) -> Self:
+        _check_words("before", self.before, BEFORE_WORDS)
+        if self.soc_variable is None and any("{soc}" in word for command in self.before for word in command):
+            what = "{soc} is the value of soc_variable, and none is given"
+            raise FaultError(what, "name the variable that names the chip to its build", ("before",))
+        return self
+
+
+class Tarball(Part):
+    """Files that are built from a published archive."""
+
+    kind: Literal[ComponentKind.ARCHIVE]
+    # A host (a name in images/hosts.yaml) -> `owner/name` there, in the order they are tried.
+    hosts: dict[Name, RepositoryText] = Field(min_length=1)
+    archives: dict[VersionText, Archive] = Field(min_length=1)
+    # Commands that build it at the top of its tree and install it below {destdir}.
+    steps: tuple[Command, ...] = Field(min_length=1)
+    # Words for these commands that differ by arch.
+    by_arch: dict[Name, dict[Arch, CommandWord]] = {}
+    # The installed files that come into the image.
+    files: tuple[LayerPath, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _words_are_filled_in(self) -> Self:
+        for name, values in self.by_arch.items():
+            missing = [arch for arch in Arch if arch not in values]
+            if missing:
+                raise FaultError(f"{name} has no word for {' and '.join(missing)}", path=("by_arch", name))
+            if name in STEP_WORDS:
+                raise FaultError(f"{{{name}}} already has a meaning", "take another word", ("by_arch", name))
+        _check_words("steps", self.steps, STEP_WORDS | self.by_arch.keys())
+        return self
+
+
+def _check_words(field: str, commands: tuple[tuple[str, ...], ...], known: frozenset[str]) -> None:
+    """Raise `FaultError` for a `{word}` in a command that nothing fills in."""
+    for position, command in enumerate(commands):
+        for place, text in enumerate(command):
+            for word in OPEN_WORD.findall(text):
+                if word not in known:
+                    where = (field, position, place)
+                    raise FaultError(f"nothing fills in {{{word}}}", did_you_mean(word, known), where)
+
+
+# One file of images/components: where a part comes from, how it is installed and checked.
+Component = Annotated[Wheels | System | Source | Native | Tarball, Field(discriminator="kind")]
+
+
+@cache
+def _adapter() -> TypeAdapter[Component]:
+    return TypeAdapter(Component)
+
+
+def parse_component(value: object) -> Component:
+    """Return the component that a mapping describes; raise pydantic's `ValidationError` for anything else."""
+    return _adapter().validate_python(value)

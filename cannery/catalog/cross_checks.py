@@ -2,132 +2,137 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 from packaging.utils import canonicalize_name
 
 from cannery.catalog.compatibility import contradictions
-from cannery.catalog.fault import problem, split_problem
-from cannery.vocab import Chip, ComponentKind, did_you_mean, nearest
+from cannery.catalog.component import FromSource, System, Tarball, Wheels
+from cannery.vocab import Chip, did_you_mean, nearest
 
 if TYPE_CHECKING:
-    from cannery.catalog.catalog import (
-        Catalog,
-        Pin,
-    )
+    from collections.abc import Collection, Iterator
+
+    from cannery.catalog.catalog import Catalog, Pin
     from cannery.catalog.component import Component
-    from cannery.catalog.yaml_text import YamlDocument
-    from cannery.errors import UsageError
 
 
-def cross_check(catalog: Catalog, documents: dict[str, YamlDocument]) -> list[UsageError]:
-    """What only several entries or files together show: names that another file has to define, rows that contradict."""
-    problems: list[UsageError] = []
+class CrossFault(NamedTuple):
+    """One thing that is wrong: the file below images/, where in it, what, and what to do."""
 
-    def need(file: str, location: tuple[str | int, ...], word: str, known: dict[str, Any], what: str) -> None:
-        if word not in known:
-            where = documents[file].where(location)
-            hint = _new_component(word, known) if what == "component" else did_you_mean(word, known)
-            problems.append(problem(where, f"{'.'.join(map(str, location))}: no {what} {word!r}", hint))
+    file: str
+    path: tuple[str | int, ...]
+    what: str
+    hint: str = ""
 
+
+def cross_check(catalog: Catalog, unread: Collection[str]) -> Iterator[CrossFault]:
+    """Give names that another file has to define and does not, and rows that contradict each other.
+
+    `unread` are files (`components/ray.yaml`) that are there and could not be read: what they define is taken as known.
+    """
+    names = {file.removesuffix(".yaml") for file in unread}
+    bases = {*catalog.bases, *(name.removeprefix("bases/") for name in names if name.startswith("bases/"))}
+    parts = {*catalog.components, *(name.removeprefix("components/") for name in names if name.startswith("compo"))}
     for name, profile in catalog.profiles.items():
-        file = f"profiles/{name}.yaml"
-        need(file, ("target", "cann"), profile.target.cann, catalog.bases, "CANN line")
+        file, cann = f"profiles/{name}.yaml", profile.target.cann
+        if cann not in bases:
+            yield CrossFault(file, ("target", "cann"), f"no CANN line {cann!r}", did_you_mean(cann, bases))
         for position, pin in enumerate(profile.components):
-            need(file, ("components", position, "name"), pin.name, catalog.components, "component")
-            found = catalog.components.get(pin.name)
-            fault = _pin_fault(pin, found) if found is not None else ""
-            if fault:
-                where = documents[file].where(("components", position))
-                problems.append(split_problem(where, f"components.{position}: {fault}"))
+            yield from _pin_faults(file, position, pin, catalog.components.get(pin.name), parts)
     for name, component in catalog.components.items():
-        if component.index is not None:
-            need(f"components/{name}.yaml", ("index",), component.index, catalog.indexes, "index")
+        for path, what, word, known in _references(component, catalog):
+            if word not in (parts if what == "component" else known):
+                hint = _new_component(word, parts) if what == "component" else did_you_mean(word, known)
+                yield CrossFault(f"components/{name}.yaml", path, f"no {what} {word!r}", hint)
+        if isinstance(component, Tarball):
+            yield from _without_files(name, component, catalog)
+    for row in contradictions(catalog.compatibility):
+        yield CrossFault("compatibility.yaml", row.path, row.what, row.hint)
+    yield from _misnamed(catalog)
+
+
+def _references(
+    component: Component, catalog: Catalog
+) -> Iterator[tuple[tuple[str | int, ...], str, str, Collection[str]]]:
+    """Give (where, what, name, the names that are known) of each name that another file has to define."""
+    for at, other in enumerate(component.after):
+        yield ("after", at), "component", other, ()
+    if isinstance(component, Wheels) and component.index is not None:
+        yield ("index",), "index", component.index, catalog.indexes
+    if isinstance(component, FromSource | Tarball):
         for host in component.hosts:
-            need(f"components/{name}.yaml", ("hosts", host), host, catalog.hosts, "git host")
-        others: list[tuple[tuple[str | int, ...], str]] = [
-            (("after", position), other) for position, other in enumerate(component.after)
-        ]
-        others += [(("edits", at, "component"), edit.component) for at, edit in enumerate(component.edits)]
-        repos = component.patch_sets.repos if component.patch_sets else {}
-        others += [(("patch_sets", "repos", repo), other) for repo, other in repos.items()]
-        others += [(("tree_links", link), target.partition("/")[0]) for link, target in component.tree_links.items()]
-        for location, other in others:
-            need(f"components/{name}.yaml", location, other, catalog.components, "component")
-    table = documents["compatibility.yaml"]
-    problems += [
-        problem(table.where(fault.path), f"{'.'.join(map(str, fault.path))}: {fault.what}", fault.hint)
-        for fault in contradictions(catalog.compatibility)
-    ]
-    return problems + _without_files(catalog, documents) + _misnamed(catalog, documents)
+            yield ("hosts", host), "git host", host, catalog.hosts
+    if isinstance(component, FromSource):
+        for at, edit in enumerate(component.edits):
+            yield ("edits", at, "component"), "component", edit.component, ()
+        for repo, other in (component.patch_sets.repos if component.patch_sets else {}).items():
+            yield ("patch_sets", "repos", repo), "component", other, ()
+        for link, target in component.tree_links.items():
+            yield ("tree_links", link), "component", target.partition("/")[0], ()
 
 
-def _without_files(catalog: Catalog, documents: dict[str, YamlDocument]) -> list[UsageError]:
-    """Hosts that an archive is to come from, and of which nobody knows where they have files."""
-    return [
-        problem(
-            documents[f"components/{name}.yaml"].where(("hosts", host)),
-            f"hosts.{host}: images/hosts.yaml does not say where {host} has published files",
-            f"add `files` to {host} there, or take it out here",
-        )
-        for name, component in catalog.components.items()
-        if component.kind is ComponentKind.ARCHIVE
-        for host in component.hosts
-        if host in catalog.hosts and catalog.hosts[host].files is None
-    ]
+def _without_files(name: str, component: Tarball, catalog: Catalog) -> Iterator[CrossFault]:
+    """Give the hosts that an archive is to come from, and that have no address of published files."""
+    for host in component.hosts:
+        if host in catalog.hosts and catalog.hosts[host].files is None:
+            what = f"images/hosts.yaml has no address of published files on {host}"
+            hint = f"add `files` to {host} there, or take it out here"
+            yield CrossFault(f"components/{name}.yaml", ("hosts", host), what, hint)
 
 
-def _pin_fault(pin: Pin, component: Component) -> str:
-    """Say what of a profile's pin does not go with the component's kind, or is not known there; "" when all does."""
-    given = [name for name in ("version", "commit", "release", "extras") if getattr(pin, name)]
-    wanted = {
-        ComponentKind.SYSTEM: (),
-        ComponentKind.WHEELS: ("version", "extras"),
-        ComponentKind.ARCHIVE: ("version",),
-    }.get(component.kind, ("commit", "release", "extras"))
-    unread = [name for name in given if name not in wanted]
+def _pin_faults(
+    file: str, position: int, pin: Pin, component: Component | None, known: Collection[str]
+) -> Iterator[CrossFault]:
+    where = ("components", position)
+    if pin.name not in known:
+        yield CrossFault(file, (*where, "name"), f"no component {pin.name!r}", _new_component(pin.name, known))
+    elif component is not None:
+        yield from (CrossFault(file, where, *fault) for fault in _misfits(pin, component))
+
+
+def _misfits(pin: Pin, component: Component) -> Iterator[tuple[str, str]]:
+    """Give what of a profile's pin does not fit the component's kind, or is not known there, and what to do."""
+    wanted = _pin_fields(component)
+    unread = [name for name in ("version", "commit", "release", "extras") if getattr(pin, name) and name not in wanted]
     if unread:
-        return f"{pin.name} is of kind {component.kind}: no {', no '.join(unread)}; {_takes(wanted)}"
-    if component.kind is ComponentKind.ARCHIVE and pin.version not in component.archives:
-        there = ", ".join(component.archives)
-        unknown = f"nothing is known of {pin.name} {pin.version}" if pin.version else f"{pin.name} wants a version"
-        return f"{unknown}; known: {there}; add it to archives in images/components/{pin.name}.yaml"
-    if not component.kind.is_source:
-        return ""
-    if bool(pin.commit) == bool(pin.release):
-        return f"{pin.name} is of kind {component.kind}; name its commit, or the release in its place"
-    word, known = (pin.commit, component.revisions) if pin.commit else (pin.release, component.releases)
-    if word in known:
-        return ""
-    field = "revisions" if pin.commit else "releases"
-    return f"nothing is known of {pin.name} {word}; add it to {field} in images/components/{pin.name}.yaml"
+        takes = f"it takes {', '.join(wanted)}" if wanted else "remove it: its version follows from the base"
+        yield f"{pin.name} is of kind {component.kind}: no {', no '.join(unread)}", takes
+        return
+    file = f"images/components/{pin.name}.yaml"
+    if isinstance(component, Tarball) and pin.version not in component.archives:
+        unknown = f"nothing is known of {pin.name} {pin.version}" if pin.version else f"{pin.name} needs a version"
+        yield unknown, f"known: {', '.join(component.archives)}; add it to archives in {file}"
+    if isinstance(component, FromSource):
+        if bool(pin.commit) == bool(pin.release):
+            yield f"{pin.name} is of kind {component.kind}", "name its commit, or the release in its place"
+        elif pin.commit and pin.commit not in component.revisions:
+            yield f"nothing is known of {pin.name} {pin.commit}", f"add it to revisions in {file}"
+        elif pin.release and pin.release not in component.releases:
+            yield f"nothing is known of {pin.name} {pin.release}", f"add it to releases in {file}"
 
 
-def _takes(wanted: tuple[str, ...]) -> str:
-    return f"it takes {', '.join(wanted)}" if wanted else "remove it: which version there is follows from the base"
+def _pin_fields(component: Component) -> tuple[str, ...]:
+    if isinstance(component, System):
+        return ()
+    if isinstance(component, Tarball):
+        return ("version",)
+    return ("version", "extras") if isinstance(component, Wheels) else ("commit", "release", "extras")
 
 
-def _new_component(word: str, known: dict[str, Any]) -> str:
-    """Say what to do about a component that has no file: make it, or take one that is there."""
+def _new_component(word: str, known: Collection[str]) -> str:
+    """Return what to do about a component that has no file: make it, or take one that is there."""
     near = nearest(word, sorted(known))
     other = f"did you mean {' or '.join(near)}?" if near else f"take one of {', '.join(sorted(known))}"
     return f"make images/components/{canonicalize_name(word)}.yaml (docs/profiles.md), or {other}"
 
 
-def _misnamed(catalog: Catalog, documents: dict[str, YamlDocument]) -> list[UsageError]:
-    """Chips that are missing, and bases whose file name says another CANN than the file."""
-    chips = [
-        problem("images/chips.yaml:1", f"chip {chip} is missing", "add it, as the others are")
-        for chip in Chip
-        if chip not in catalog.chips
-    ]
-    bases = [
-        problem(
-            documents[f"bases/{name}.yaml"].where(("cann",)),
-            f"cann is {line.cann!r}, the file name says {name!r}",
-            f"correct it, or name the file {line.cann}.yaml",
-        )
-        for name, line in catalog.bases.items()
-        if line.cann != name
-    ]
-    return chips + bases
+def _misnamed(catalog: Catalog) -> Iterator[CrossFault]:
+    """Give chips that are missing, and bases whose file has the name of another CANN."""
+    for chip in Chip:
+        if chip not in catalog.chips:
+            yield CrossFault("chips.yaml", (), f"chip {chip} is missing", "add it, as the others are")
+    for name, line in catalog.bases.items():
+        if line.cann != name:
+            what = f"{line.cann!r} is not in the file's name, which is {name!r}"
+            yield CrossFault(f"bases/{name}.yaml", ("cann",), what, f"correct it, or name the file {line.cann}.yaml")

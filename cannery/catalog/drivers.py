@@ -1,20 +1,16 @@
 """images/drivers.yaml: which driver each CANN works with, each row with its source, and how a host shows its chip."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING, Annotated, Self
+from collections.abc import Iterable
+from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
 from cannery.catalog.component import Closed
-from cannery.catalog.fault import FaultError
+from cannery.catalog.errors import FaultError
 from cannery.catalog.fields import CannText, DateText, Name, Text, parsed
 from cannery.catalog.target import parse_chip
 from cannery.vocab import Chip, did_you_mean
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 
 def _series(text: str, _option: str) -> str:

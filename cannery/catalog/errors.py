@@ -1,177 +1,154 @@
-"""What pydantic finds wrong in a catalog file, said in the catalog's own words."""
+"""What is wrong in a file of the catalog: what validators raise and pydantic finds, as errors with file and line."""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
-from cannery.catalog.component import Closed
-from cannery.catalog.fault import FaultError
-from cannery.catalog.fields import TEXT_WANTED, yaml_kind
-from cannery.vocab import did_you_mean, nearest
+from cannery.errors import UsageError
+from cannery.vocab import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Iterator, Sequence
 
-    from pydantic_core import ErrorDetails
+    from pydantic import BaseModel, ValidationError
 
-KEY = "[key]"  # how pydantic marks that a mapping's key is meant, not its value
-
-
-def key_path(detail: ErrorDetails) -> tuple[str | int, ...]:
-    """Return where the fault stands, below the model that was validated."""
-    fault = _fault(detail)
-    return tuple(part for part in detail["loc"] if part != KEY) + (fault.path if fault is not None else ())
-
-
-def _fault(detail: ErrorDetails) -> FaultError | None:
-    error = _context(detail).get("error")
-    return error if isinstance(error, FaultError) else None
-
-
-class Said(NamedTuple):
-    """What is wrong, and what to do about it where that is not plain; without `what` another fault says it already."""
-
-    what: str
-    hint: str = ""
-
-
-def sentence(detail: ErrorDetails, model: type[Closed]) -> Said:
-    """Say what is wrong, and what to do. `model` is the one that was validated.
-
-    A kind of fault that has no words here keeps pydantic's.
-    """
-    fault = _fault(detail)
-    if fault is not None:
-        return Said(_wanted("a text", detail["input"]) if fault.what == TEXT_WANTED else fault.what, fault.hint)
-    say = SENTENCES.get(detail["type"])
-    said = say(detail, model) if say else detail["msg"].removeprefix("Value error, ")
-    return said if isinstance(said, Said) else Said(said)
-
-
-def _wanted(what: str, value: object) -> str:
-    """Say what is wanted, and what was given in its place."""
-    if value is None:
-        return f"{what} is wanted here, and nothing is given"
-    return f"{what} is wanted here, not {_given(value)}"
-
-
-def _given(value: object) -> str:
-    if isinstance(value, str):
-        return f"the text {value[:40]!r}"
-    if isinstance(value, dict):
-        return "a mapping"
-    return "a list" if isinstance(value, list | tuple) else yaml_kind(value) or "that"
-
-
-def _list(detail: ErrorDetails, model: type[Closed]) -> Said:
-    path, value = key_path(detail), detail["input"]
-    below = _model_of(_annotation(model, path))
-    if below is not None:
-        return Said(_wanted(f"a list of mappings like {_example(below)}", value))
-    return Said(_wanted("a list", value), f"in brackets it is one: [{value}]" if isinstance(value, str) else "")
-
-
-def _mapping(detail: ErrorDetails, model: type[Closed]) -> str:
-    if detail["type"] == "dict_type":
-        return _wanted("a mapping of names to values", detail["input"])
-    return _wanted(f"a mapping like {_example(_model_at(model, key_path(detail)))}", detail["input"])
-
-
-def _example(model: type[Closed]) -> str:
-    fields = model.model_fields.items()
-    needed = [field.alias or name for name, field in fields if field.is_required()]
-    keys = needed or list(_keys(model))[:1]
-    return "{" + ", ".join(f"{key}: …" for key in keys) + "}"
-
-
-def _closed_word(detail: ErrorDetails, _model: type[Closed]) -> Said:
-    """A word that is none of a few: all of them, and the nearest."""
-    expected = str(_context(detail)["expected"])
-    known = re.findall(r"'([^']*)'", expected)
-    value = detail["input"]
-    if not known or not isinstance(value, str):
-        return Said(_wanted(" or ".join(known) or expected, value))
-    near = nearest(value, known, count=1)
-    hint = f"known: {', '.join(known)}" + (f"; did you mean {near[0]}?" if near else "")
-    return Said(f"{value!r} is not known", hint)
-
-
-def _too_few(detail: ErrorDetails, _model: type[Closed]) -> str:
-    least = _context(detail)["min_length"]
-    if len(detail["input"]) >= least:
-        return ""  # there are enough, but wrong ones: each of them is a fault of its own
-    return f"at least {least} {'entry is' if least == 1 else 'entries are'} wanted here"
-
-
-def _too_short(detail: ErrorDetails, _model: type[Closed]) -> str:
-    return f"{detail['input']!r} is too short: at least {_context(detail)['min_length']} characters are wanted here"
-
-
-def _unknown_key(detail: ErrorDetails, model: type[Closed]) -> Said:
-    path = key_path(detail)
-    return Said("unknown key", did_you_mean(str(path[-1]), _keys(_model_at(model, path[:-1]))))
-
-
-def not_a_text(key: object) -> Said:
-    """Say that a key of a mapping is none, and what to write in its place."""
-    return Said(f"the key {key} is no text", f'quote it: "{key}"')
-
-
-def _number(detail: ErrorDetails, _model: type[Closed]) -> str:
-    least = _context(detail).get("ge")
-    return _wanted("a whole number", detail["input"]) if least is None else f"at least {least} is wanted here"
-
-
-def _context(detail: ErrorDetails) -> Mapping[str, Any]:
-    return detail.get("ctx", {})
-
-
-# By pydantic's error types (its documentation, "Validation Errors").
-SENTENCES: Mapping[str, Callable[[ErrorDetails, type[Closed]], Said | str]] = {
-    "missing": lambda _detail, _model: Said("missing", "this key has to be given"),
-    "extra_forbidden": _unknown_key,
-    "invalid_key": lambda detail, _model: not_a_text(detail["input"]),
-    "tuple_type": _list,
-    "list_type": _list,
-    "dict_type": _mapping,
-    "model_type": _mapping,
-    "string_type": lambda detail, _model: _wanted("a text", detail["input"]),
-    "string_too_short": _too_short,
-    "too_short": _too_few,
-    "literal_error": _closed_word,
-    "enum": _closed_word,
-    "int_type": _number,
-    "int_parsing": _number,
-    "int_from_float": _number,
-    "greater_than_equal": _number,
-    "bool_type": lambda detail, _model: _wanted("true or false", detail["input"]),
-    "bool_parsing": lambda detail, _model: _wanted("true or false", detail["input"]),
+MASK = "***"
+# The user part of a URL, and what looks like one without its scheme (`user:password@host`): up to the last @ of the
+# line, since passwords hold every character that ends a host.
+_USERINFO = re.compile(r"(?<=://).*@|(?<![\w.+%-])[\w.+%-]+:(?![\s/]).*@")
+# A longer message quotes something that is not a word.
+LONGEST = 1200
+FALLBACK = "docs/profiles.md explains the fields of profiles and components; elsewhere the other entries show the form"
+KEY = "[key]"  # how pydantic marks that a mapping's key is wrong, not its value
+# Pydantic's words for what YAML calls a list and a mapping.
+YAML_WORDS = {
+    "tuple_type": "a list is expected here",
+    "dict_type": "a mapping is expected here",
+    "model_type": "a mapping is expected here",
+    "model_attributes_type": "a mapping is expected here",
+    "too_short": "at least {min_length} is needed here",
 }
 
 
-def _keys(model: type[Closed]) -> tuple[str, ...]:
-    return tuple(field.alias or name for name, field in model.model_fields.items())
+class FaultError(ValueError):
+    """What a validator finds wrong: `what`, `hint` (what to do; may be ""), `path`: where below the validated value.
+
+    Pydantic collects ValueErrors, and keeps them for `faults`.
+    """
+
+    def __init__(self, what: str, hint: str = "", path: tuple[str | int, ...] = ()) -> None:
+        super().__init__(f"{what}; {hint}" if hint else what)
+        self.what = what
+        self.hint = hint
+        self.path = path
 
 
-def _annotation(model: type[Closed], path: tuple[str | int, ...]) -> object:
-    """Return the annotation of the field at `path`; None where `path` does not end in a field."""
-    field = _model_at(model, path[:-1]).model_fields.get(str(path[-1])) if path else None
-    return field.annotation if field is not None else None
+class CatalogError(UsageError):
+    """A broken catalog; `parts` are all its problems, in the order in which the files are read.
+
+    A single problem is the error itself; of several, `what` lists them, a line each with its file and line.
+    """
+
+    def __init__(self, parts: Sequence[UsageError]) -> None:
+        if len(parts) == 1:
+            super().__init__(parts[0].what, where=parts[0].where, hint=parts[0].hint or FALLBACK)
+        else:
+            lines = "\n".join(as_line(part) for part in parts)
+            hint = "fix them from the top: one may be the cause of others"
+            super().__init__(f"{len(parts)} problems\n{lines}", where="images/", hint=hint)
+        self.parts = tuple(parts)
 
 
-def _model_at(model: type[Closed], path: tuple[str | int, ...]) -> type[Closed]:
-    """Return the model at `path` below `model` (best effort, for a hint)."""
-    current: type[Closed] = model
+class Fault(NamedTuple):
+    """One thing that is wrong in a value: where in it, what is wrong, what to do (""), and the value there."""
+
+    path: tuple[str | int, ...]
+    what: str
+    hint: str
+    value: object
+
+
+def problem(where: str, what: str, hint: str = "") -> UsageError:
+    """Return one part of a `CatalogError`: without user names and passwords, and short enough to read."""
+    return UsageError(_shown(what), where=where, hint=_shown(hint))
+
+
+def as_line(part: UsageError) -> str:
+    """Return a problem as one line."""
+    return f"{part.where}: {part.what}" + (f"; {part.hint}" if part.hint else "")
+
+
+def without_secrets(text: str) -> str:
+    """Return `text` with the user parts of URLs masked. Too much may go, never too little."""
+    return _USERINFO.sub(f"{MASK}@", text) if "@" in text else text
+
+
+def _shown(text: str) -> str:
+    shown = without_secrets(text)
+    return shown if len(shown) <= LONGEST else f"{shown[:LONGEST]}…"
+
+
+def faults(error: ValidationError, annotation: object) -> Iterator[Fault]:
+    """Give everything that pydantic found wrong in a value; `annotation` is the type that it was validated as."""
+    for detail in error.errors(include_url=False):
+        kind, context, value = detail["type"], detail.get("ctx", {}), detail["input"]
+        if kind == "too_short" and len(value) >= context["min_length"]:
+            continue  # there are enough, but wrong ones: each of them is a fault of its own
+        models, path = _start(annotation, tuple(part for part in detail["loc"] if part != KEY))
+        found = context.get("error")
+        if isinstance(found, FaultError):
+            yield Fault(path + found.path, found.what, found.hint, value)
+        elif kind == "extra_forbidden":
+            known = {
+                field.alias or name for model in _at(models, path[:-1]) for name, field in model.model_fields.items()
+            }
+            is_of_kind = len(path) == 1 and len(detail["loc"]) == 2
+            what = f"kind {detail['loc'][0]} has no such key" if is_of_kind else "unknown key"
+            yield Fault(path, what, did_you_mean(str(path[-1]), known), value)
+        elif kind == "missing":
+            yield Fault(path, "missing", "this key has to be given", value)
+        elif kind in {"union_tag_invalid", "union_tag_not_found"}:
+            tags = re.findall(r"'([^']*)'", context.get("expected_tags", ""))
+            what = f"{context['tag']!r} is not known" if "tag" in context else "missing"
+            yield Fault((*path, context["discriminator"].strip("'")), what, _nearest(context.get("tag"), tags), value)
+        else:
+            words = re.findall(r"'([^']*)'", str(context.get("expected", "")))
+            what = YAML_WORDS.get(kind, "").format(**context) or detail["msg"]
+            yield Fault(path, what, _nearest(value, words), value)
+
+
+def _nearest(value: object, known: list[str]) -> str:
+    """Return the nearest of the words that are known, or all of them; "" where there are none."""
+    return did_you_mean(str(value), known) if known else ""
+
+
+def _start(annotation: object, path: tuple[Any, ...]) -> tuple[list[type[BaseModel]], tuple[Any, ...]]:
+    """Return the models of a type, and `path` without the first part where that is the tag of one of several models."""
+    models = list(_models(annotation))
+    tagged = [model for model in models if path and path[0] in get_args(_annotation(model, "kind"))]
+    return (tagged, path[1:]) if len(models) > 1 and tagged else (models, path)
+
+
+def _annotation(model: type[BaseModel], name: str) -> object:
+    field = model.model_fields.get(name)
+    return field.annotation if field else None
+
+
+def _at(models: list[type[BaseModel]], path: tuple[Any, ...]) -> list[type[BaseModel]]:
+    """Return the models at `path` below `models`. Positions in lists and keys of tables lead to no other model."""
     for part in path:
-        # Positions in lists and names in tables of models are not fields: the model below them is already at hand.
-        field = current.model_fields.get(str(part))
-        current = (_model_of(field.annotation) if field is not None else None) or current
-    return current
+        named = [model.model_fields[part].annotation for model in models if part in model.model_fields]
+        if named:
+            models = [model for one in named for model in _models(one)]
+    return models
 
 
-def _model_of(annotation: object) -> type[Closed] | None:
-    """Return the model in `tuple[Model, ...]`, `dict[str, Model]`, `Model | None` or `Model`."""
-    if isinstance(annotation, type) and issubclass(annotation, Closed):
-        return annotation
-    return next((found for part in get_args(annotation) if (found := _model_of(part))), None)
+def _models(annotation: object) -> Iterator[type[BaseModel]]:
+    """Give the models in a type such as `Model`, `Model | None`, `tuple[Model, ...]` or `dict[str, Model]`."""
+    form: Any = annotation
+    if hasattr(form, "model_fields"):
+        yield form
+    else:
+        for part in get_args(form):
+            yield from _models(part)

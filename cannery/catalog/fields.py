@@ -1,6 +1,6 @@
-"""Scalar fields of the catalog's models: each is a text that a function has checked, and says in words what is wrong.
+"""Scalar fields of the catalog's models: each is a text that a function has checked.
 
-YAML reads an unquoted `3.10` as the number 3.1, so a number where a text belongs is an error that says to quote it.
+YAML reads an unquoted `3.10` as the number 3.1, so a number where a text belongs is an error whose hint is to quote it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import Version
 from pydantic import BeforeValidator
 
-from cannery.catalog.fault import FaultError
+from cannery.catalog.errors import FaultError
 from cannery.catalog.requirement import marker_environment
 from cannery.catalog.target import parse_cann, parse_os, parse_python
 from cannery.errors import CanneryError
@@ -24,7 +24,6 @@ from cannery.vocab import DEFAULT_INDEX, Arch, Chip, did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-TEXT_WANTED = "a text is wanted here"
 # The verify script's checks that need an NPU: the only ones that are skipped where there is none.
 NPU_CHECKS = ("npu.nodes", "npu.driver", "npu.smi", "npu.visible", "npu.count", "npu.tensor")
 # Those of the level train: the step needs an NPU, and on a stand-in some trainers cannot make their data.
@@ -34,7 +33,7 @@ IMAGE_NAME = re.compile(r"[a-z0-9]+(?:[._-][a-z0-9]+)*")
 COMPONENT_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 # What no file or command line can hold; line ends and tabs are a text's own.
 CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
-IN_TEXT = "credentials stand in this text, and files of the catalog are committed"
+IN_TEXT = "this text has credentials in it, and files of the catalog are committed"
 IN_TEXT_HINT = "leave them out, and put them into the pip settings or git's credential helper of the host"
 # Resolvers keep the numbers of a version in 64 bits.
 LONG_NUMBER = re.compile(r"[0-9]{19}")
@@ -62,17 +61,17 @@ def text(value: object) -> str:
     if kind is not None:
         raise FaultError(f"unquoted {value} is {kind} to YAML", f'quote it: "{value}"')
     if not isinstance(value, str):
-        raise FaultError(TEXT_WANTED)
+        raise FaultError("a text is expected here")
     control = CONTROL.search(value)
     if control is not None:
-        raise FaultError(f"the control character U+{ord(control[0]):04X} stands in this text", "remove it")
+        raise FaultError(f"the control character U+{ord(control[0]):04X} is in this text", "remove it")
     if CREDENTIALS.search(value):
         raise FaultError(IN_TEXT, IN_TEXT_HINT)
     return value
 
 
 def parsed(parse: Callable[[str, str], object]) -> BeforeValidator:
-    """Return a validator that hands a text to `parse` (text, option), and tells its error without the option."""
+    """Return a validator that hands a text to `parse` (text, option), and reports its error without the option."""
 
     def validate(value: object) -> object:
         found = text(value)
@@ -89,11 +88,10 @@ def parsed(parse: Callable[[str, str], object]) -> BeforeValidator:
 
 
 def _matching(pattern: str, what: str) -> BeforeValidator:
-    """Return a validator of texts that `pattern` matches whole; `what` says what such a text is."""
-    compiled = re.compile(pattern, re.ASCII)
+    """Return a validator of texts that `pattern` matches whole; `what` names such a text."""
 
     def check(value: str, _option: str) -> str:
-        if not compiled.fullmatch(value):
+        if not re.fullmatch(pattern, value, re.ASCII):  # compiled when it is first needed
             raise FaultError(f"{value!r} is not {what}")
         return value
 
@@ -119,38 +117,32 @@ def _requirement(value: str, _option: str) -> str:
             wanted.marker.evaluate(marker_environment("3.11", Arch.AMD64))
         except Exception as error:
             raise FaultError(f"{value!r} has a condition that cannot be judged: {error}") from error
-    _countable(str(wanted.specifier))
-    return value
+    return _countable(wanted.specifier, value)
 
 
 def _exact(value: str, _option: str) -> str:
-    fault = FaultError(f"{value!r} is not NAME==VERSION")
-    try:
-        wanted = Requirement(value)
-    except InvalidRequirement as error:
-        raise fault from error
-    if wanted.marker or wanted.extras or [part.operator for part in wanted.specifier] != ["=="]:
-        raise fault
-    (part,) = wanted.specifier
-    _version(part.version, "")
-    return value
+    name, equals, number = value.partition("==")
+    if not equals or not NAME.fullmatch(name.strip()) or not _is_version(number.strip()):
+        raise FaultError(f"{value!r} is not NAME==VERSION")
+    return _short(value)
 
 
 def specifier(value: str, _option: str = "") -> str:
     """Return `value`, a range of versions; raise `FaultError` for anything else."""
     try:
-        SpecifierSet(value)
+        found = SpecifierSet(value)
     except InvalidSpecifier as error:
         raise FaultError(f"{value!r} is not a range of versions, like >=3.10,<3.12") from error
-    return _countable(value)
+    return _countable(found, value)
 
 
-def _countable(value: str) -> str:
-    """Refuse what `packaging` takes in a range and a resolver does not. Raises `FaultError`."""
-    strange = [part.version for part in SpecifierSet(value) if part.operator == "===" and not _is_version(part.version)]
+def _countable(found: SpecifierSet, value: str) -> str:
+    """Return `value`; raise `FaultError` for what `packaging` takes in its range and a resolver does not."""
+    strange = [part.version for part in found if part.operator == "===" and not _is_version(part.version)]
     if strange:
         raise FaultError(f"==={strange[0]} names no version", "name a version, with ==")
-    return _short(value)
+    _short(str(found))
+    return value
 
 
 def _short(value: str) -> str:
@@ -212,6 +204,20 @@ def _check_id(value: str, _option: str) -> str:
     return value
 
 
+def _chip_name(value: str, _option: str) -> str:
+    if value not in [*Chip]:
+        raise FaultError(f"no chip {value!r}", did_you_mean(value, [*Chip]))
+    return value
+
+
+def _index_name(value: str, _option: str) -> str:
+    if value == DEFAULT_INDEX:
+        raise FaultError(f"{value!r} is the index of the host's pip settings", "give this one another name")
+    if not NAME.fullmatch(value):
+        raise FaultError(f"{value!r} is not a name: letters and digits, with . _ or - between them")
+    return value
+
+
 Text = Annotated[str, BeforeValidator(text)]
 DateText = Annotated[str, parsed(_date)]
 VersionText = Annotated[str, parsed(version)]
@@ -245,6 +251,10 @@ CommandWord = Annotated[str, _matching(r"[^\r\n]+", "one argument of a command: 
 # As docker writes sizes: a number, and k, m or g (1024 based).
 SizeText = Annotated[str, _matching(r"[1-9][0-9]{0,11}[kKmMgG]?", "a size: a number, then k, m or g, like 16g")]
 Name = Annotated[str, _matching(NAME.pattern, "a name: letters and digits, with . _ or - between them")]
+# A chip in images/chips.yaml: the word that the tags have, and no other.
+ChipName = Annotated[str, parsed(_chip_name)]
+# The name of an index is used in settings of the resolver, and in locks.
+IndexName = Annotated[str, parsed(_index_name)]
 LocalText = Annotated[str, _matching(r"[a-z0-9]+(?:[._-][a-z0-9]+)*", "a local version segment, like cpu")]
 ModuleText = Annotated[
     str, _matching(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*", "a module or attribute, like torch_npu or verl.protocol")
@@ -254,6 +264,10 @@ ProgramText = Annotated[str, _matching(r"\w[\w.+-]*", "the name of a program, li
 FOLDERS = rf"(?:/{NO_DOTS}[\w.+-]+)+"
 PLAIN = "of letters, digits and . _ + -, without `..` or `//`"
 PathText = Annotated[str, _matching(FOLDERS, f"an absolute path {PLAIN}")]
+# Where layers write: a COPY does not follow the links that other folders of a base may be.
+LayerPath = Annotated[
+    str, _matching(rf"/(?:opt|usr/local/lib){FOLDERS}", f"a path below /opt or /usr/local/lib, {PLAIN}")
+]
 LinkText = Annotated[str, _matching(rf"/(?:opt|usr/local){FOLDERS}", f"a path below /opt or /usr/local, {PLAIN}")]
 DeviceText = Annotated[str, _matching(rf"/dev{FOLDERS}", f"a path below /dev, {PLAIN}")]
 MachinePathText = Annotated[
@@ -276,23 +290,6 @@ ResourceText = Annotated[
 FullPythonText = Annotated[str, _matching(r"3\.\d{1,2}\.\d{1,2}", 'a full Python version, like "3.11.14"')]
 # Keys of tables that other files name.
 TagText = Annotated[str, _matching(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", "a tag of an image")]
-
-
-def index_name_fault(name: str) -> str:
-    """Say why an index may not be called so (it is a name in settings of the resolver, and in locks); or ""."""
-    if name == DEFAULT_INDEX:
-        return f"{name!r} is the index of the host's pip settings; give this one another name"
-    return "" if NAME.fullmatch(name) else f"{name!r} is not a name: letters and digits, with . _ or - between them"
-
-
-def host_name_fault(name: str) -> str:
-    """Say why a git host may not be called so; or ""."""
-    return "" if NAME.fullmatch(name) else f"{name!r} is not a name: letters and digits, with . _ or - between them"
-
-
-def chip_name_fault(name: str) -> str:
-    """Say that there is no such chip, with the nearest; or ""."""
-    return "" if name in [*Chip] else f"no chip {name!r}; {did_you_mean(name, [*Chip])}"
 
 
 def profile_name_fault(name: str) -> str:

@@ -1,14 +1,12 @@
 """The user that an image runs as, where its profile names one."""
 
-from __future__ import annotations
-
 import re
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
 from cannery.catalog.component import Closed
-from cannery.catalog.fault import FaultError
+from cannery.catalog.errors import FaultError
 from cannery.catalog.fields import parsed
 
 # What every distribution's tools take as a name in /etc/passwd; the driver's user has capitals.

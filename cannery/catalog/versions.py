@@ -1,7 +1,7 @@
 """Versions as CANN and the driver (HDK) write them, and their order. Distributions' are PEP 440's, by `packaging`.
 
 Both count alike: `A.B.rcN` are candidates of feature release `A.B`, and `A.B.N` are its releases, which come later:
-CANN 8.0.rc1, 8.0.rc2, 8.0.rc3 and 8.0.0 came out in that order. Behind either may stand further numbers (a patch:
+CANN 8.0.rc1, 8.0.rc2, 8.0.rc3 and 8.0.0 came out in that order. Either may be followed by further numbers (a patch:
 25.0.rc1.1), then a preview (`alphaN`, `betaN`: before it), then a build (`B160`: of it, so not before it).
 """
 
@@ -15,7 +15,7 @@ WRITTEN = re.compile(
     r"(?P<line>(\d{1,9})\.(\d{1,9})\.(rc)?(\d{1,9})((?:\.\d{1,9})*)(?:\.(alpha|beta)(\d{1,9}))?)(?:\.b(\d{1,9}))?",
     re.ASCII,
 )
-# Where a preview and a version without one stand among those of the same number.
+# The order of a preview and a version without one, of the same number.
 STAGES = {"alpha": 0, "beta": 1, None: 2}
 NO_BUILD = -1
 
@@ -59,7 +59,7 @@ def order(text: str) -> Key:
 def distance(one: str, other: str) -> tuple[int, ...]:
     """How far `other` is from `one`: major, minor, micro and post; the least sorts first.
 
-    What stands behind the first number that differs counts from the side of `one`: 1.26.4 is nearer to 1.99 than 1.26.0
+    What follows the first number that differs counts from the side of `one`: 1.26.4 is nearer to 1.99 than 1.26.0
     is.
     """
     a, b = Version(one), Version(other)

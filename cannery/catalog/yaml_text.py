@@ -1,4 +1,4 @@
-"""YAML texts with positions: values plus the line of every key, so that an error can say file:line.
+"""YAML texts with positions: values plus the line of every key, so that an error can name file:line.
 
 Duplicate keys, which YAML libraries silently let win, are errors here, and so is a text of a depth or number of aliases
 (`*name`, which a few lines can multiply without end) that no file read here has.
@@ -24,7 +24,7 @@ DEEPEST = 50
 TAGS = frozenset(
     f"tag:yaml.org,2002:{kind}" for kind in ("map", "seq", "str", "int", "float", "bool", "null", "timestamp", "merge")
 )
-# What a value with a tag of a file's own kind is without it; a scalar is the text that stands there.
+# What a value with a tag of a file's own kind is without it; a scalar is its text as written.
 _PLAIN = {
     yaml.MappingNode: "tag:yaml.org,2002:map",
     yaml.SequenceNode: "tag:yaml.org,2002:seq",
@@ -34,7 +34,7 @@ QUOTE = "quote dates, versions and whatever else is no number"
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc] # chosen at run time: C where it is
-    """The safe loader, which says where a value stands that cannot be made: what a tag or a date raises has no line."""
+    """The safe loader, with the line of a value that cannot be made: what a tag or a date raises has none."""
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:  # noqa: ANN401, FBT001, FBT002 - PyYAML's
         try:
@@ -109,7 +109,7 @@ def _too_deep(where: str) -> UsageError:
 
 @dataclass
 class _Index:
-    """Where every key and item of a file stands; what an alias names is counted wherever the alias stands."""
+    """The place of every key and item of a file; what an alias names is counted at each alias."""
 
     name: str
     own: frozenset[str]
@@ -119,7 +119,7 @@ class _Index:
     count: int = 0
 
     def add(self, node: yaml.Node, path: Location) -> None:
-        """Note `node` and all that is below it. Raises `UsageError` for keys that are no words or stand twice."""
+        """Note `node` and all that is below it. Raises `UsageError` for keys that are no words or are given twice."""
         line = node.start_mark.line + 1
         self.lines.setdefault(path, line)
         self.count += 1
@@ -149,7 +149,7 @@ class _Index:
             if not isinstance(key, yaml.ScalarNode):
                 raise UsageError("a key is a single word here", where=where, hint="write name: value")
             if key.value in seen:
-                raise UsageError(f"key {key.value!r} stands twice", where=where, hint="remove one of them")
+                raise UsageError(f"key {key.value!r} is given twice", where=where, hint="remove one of them")
             seen.add(key.value)
             self.lines[(*path, key.value)] = key.start_mark.line + 1
             self.add(value, (*path, key.value))

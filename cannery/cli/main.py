@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, NoReturn
 
-from cannery.catalog.fault import CatalogError
+from cannery.catalog.errors import CatalogError
 from cannery.cli.arguments import COMMANDS, OF_PROFILE, make_parser, parse
 from cannery.cli.output import clean_streams, wants_color, width_of
 from cannery.cli.program import CHECKOUT, MAKE, as_called
@@ -183,7 +183,10 @@ def _call(arguments: argparse.Namespace, root: Path, work: Path | None, known: _
     arguments.today = today()
     module = importlib.import_module(f"cannery.commands.{COMMANDS[arguments.command].module}")
     try:
-        return ExitCode(module.COMMANDS[arguments.command](arguments, context))
+        code = ExitCode(module.COMMANDS[arguments.command](arguments, context))
+        for warning in context.warnings:
+            context.say(warning)
+        return code
     finally:
         for note in known.pip.notes if known.pip else ():
             context.say(note)

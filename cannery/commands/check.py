@@ -11,7 +11,7 @@ from cannery.commands.arguments import options_of
 from cannery.compat.findings import errors
 from cannery.errors import ExitCode
 from cannery.lock.io.store import bind
-from cannery.pipeline import checked, lock_store, patched, planned, rendered
+from cannery.pipeline import checked, lock_store, patched, planned, rendered, rendered_held
 from cannery.plan.patched import unfit_words, unpatched_words
 from cannery.recipe.left_out import unlinked
 from cannery.util.io.write_errors import BY_OUTPUT, unwritable
@@ -57,7 +57,7 @@ def listed(found: Sequence[Finding], notes: int | None) -> Iterator[str]:
 
 
 def lacking_words(made: Plan) -> tuple[str, ...]:
-    """Return what an image lacks of its profile, in words: what is left out, and sources without their native parts."""
+    """Return what an image does not have of its profile: what is left out, and sources without their native parts."""
     return (
         *(f"{step.name} without its native parts: {step.without}" for step in made.sources if step.without),
         *(f"{c.name} with kernels that cannot load: they link a CANN that is not there" for c in unlinked(made.recipe)),
@@ -92,8 +92,6 @@ def plan(arguments: argparse.Namespace, context: Context) -> ExitCode:
 
 def render(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Write the folder that `docker buildx bake` builds: text files, and hard links to the locked wheels."""
-    from cannery.render.io.folder import rendered_held
-
     catalog, made, _ = planned(context, arguments.profile, options_of(arguments))
     made = patched(context, catalog, made)
     folder = Path(arguments.output) if arguments.output else context.out / made.folder
@@ -107,7 +105,7 @@ def render(arguments: argparse.Namespace, context: Context) -> ExitCode:
 
 
 def show_findings(context: Context, found: Sequence[Finding]) -> None:
-    """Say findings to the user, on standard error."""
+    """Print findings on standard error."""
     for line in listed(found, NOTES_SHOWN):
         context.say(line.replace("(--all)", "(build.py check --all)"))
 

@@ -27,10 +27,10 @@ from cannery.pipeline import (
     on_found_base,
     patched,
     planned,
+    rendered_held,
     whole_files,
 )
 from cannery.plan.on_base import on_labelled_base
-from cannery.render.io.folder import rendered_held
 from cannery.standin.io.rootfs import check_emulation
 from cannery.util.io.heartbeat import heartbeat
 from cannery.verify.lines import summary_line

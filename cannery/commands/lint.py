@@ -60,12 +60,11 @@ def lint_run(arguments: argparse.Namespace, context: Context) -> ExitCode:
 
 
 def _ground(catalog: Catalog, arguments: argparse.Namespace) -> Ground:
-    components = catalog.components.items()
     return Ground(
         chips=catalog.chips,
         shm={name: profile.shm_size for name, profile in catalog.profiles.items()},
-        trees=frozenset(name for name, c in components if c.kind.is_source and c.install is not Install.WHEEL),
-        native=frozenset(name for name, c in components if c.kind is ComponentKind.NATIVE),
+        trees=frozenset(name for name, c in catalog.sources.items() if c.install is not Install.WHEEL),
+        native=frozenset(name for name, c in catalog.sources.items() if c.kind is ComponentKind.NATIVE),
         chip=parse_chip(arguments.chip) if arguments.chip else None,
         arch=parse_arch(arguments.arch) if arguments.arch else None,
     )

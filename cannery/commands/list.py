@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from cannery.catalog.pythons import further_pythons
+from cannery.catalog.catalog import further_pythons
+from cannery.catalog.component import FromSource, Tarball
 from cannery.catalog.versions import without_build
 from cannery.errors import ExitCode
 from cannery.recipe.recipe import Options
@@ -54,7 +55,7 @@ def show_profile(arguments: argparse.Namespace, context: Context) -> ExitCode:
             "index": c.index or ("default" if c.component.kind == "wheels" or c.release else ""),
             "commit": c.commit or "",
             "release": c.release or "",
-            "hosts": dict(c.component.hosts) if c.commit or c.archive else {},
+            "hosts": dict(c.component.hosts) if isinstance(c.component, FromSource | Tarball) and not c.release else {},
             **({"file": c.archive.file, "sha256": c.archive.sha256} if c.archive else {}),
             "asks": list(c.known.requires) if c.known else [],
             "reason": c.reason,

@@ -92,6 +92,8 @@ def _written(store: LockStore, wanted: Wanted, result: Lock | CanneryError) -> t
 
 def _wanted(arguments: argparse.Namespace, store: LockStore, catalog: Catalog) -> Iterator[Wanted | CanneryError]:
     """Give the locks to make, or for a target that cannot be, why."""
+    if not arguments.profile:
+        yield from (error for file, error in catalog.broken.items() if file.startswith("profiles/"))
     for name in dict.fromkeys(arguments.profile) or catalog.profiles:
         target = find_profile(catalog, name).target
         # A profile may name its own Python, or an arch, twice.

@@ -129,7 +129,7 @@ def new(arguments: argparse.Namespace, context: Context) -> ExitCode:
     write_set_and_summary(folder, texts, root / SUMMARY, summary)
     for name in made.untracked:
         context.say(f"note: git does not track {name}, so it is not in a patch (`git add -N {name}`)")
-    if made.rev not in catalog.components[component].revisions:
+    if made.rev not in catalog.sources[component].revisions:
         context.say(f"note: no profile has {component} at {made.rev}, which these patches are for")
     paths = [f"{context.shown(folder)}/{name}.patch" for name in sorted(made.texts)]
     if context.is_json:

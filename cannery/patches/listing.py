@@ -43,7 +43,7 @@ def pinned(catalog: Catalog, component: str) -> tuple[tuple[str, str], ...]:
 
 
 def _of_plugins(catalog: Catalog) -> Iterator[KeptSet]:
-    for plugin, component in catalog.components.items():
+    for plugin, component in catalog.sources.items():
         for commit, revision in component.revisions.items():
             for patched, commits in revision.patches.items():
                 for rev in commits:
@@ -59,7 +59,7 @@ def _of_folders(catalog: Catalog, sets: Sequence[PatchSet]) -> Iterator[KeptSet]
 
 def component_named(catalog: Catalog, repo: str) -> str | None:
     """Return the source component that a repo's name means: its own name, one with that package, or a plugin's word."""
-    sources = {name: one for name, one in catalog.components.items() if one.kind.is_source}
+    sources = catalog.sources
     wanted = canonicalize_name(repo)
     words = {word: name for one in sources.values() if one.patch_sets for word, name in one.patch_sets.repos.items()}
     by_package = {canonicalize_name(one.package or name): name for name, one in reversed(sources.items())}

@@ -49,7 +49,7 @@ def _arch_independent(recipe: Recipe, inputs: Inputs, sources: tuple[SourceStep,
             mode="json", exclude={"summary", "documents", "warnings"}, exclude_defaults=True
         ),
         "locks": {arch: [asdict(p) for p in lock.packages] for arch, lock in sorted(inputs.locks.items())},
-        # ATB's C++ ABI differs by arch (`cannery.recipe.atb`).
+        # ATB's C++ ABI differs by arch (`cannery.recipe.environment`).
         "env": {arch: planned_environment(with_arch(recipe, arch)) for arch in sorted(inputs.locks)},
         "templates": dict(inputs.templates),
         "forced": inputs.forced,
@@ -59,7 +59,7 @@ def _arch_independent(recipe: Recipe, inputs: Inputs, sources: tuple[SourceStep,
 
 
 def _told(chosen: Chosen) -> tuple[Any, ...]:
-    """What a component's file says of the pin; what it knows of other revisions changes no image."""
+    """What a component's file holds about the pin; what it holds about other revisions changes no image."""
     others = {"summary", "metadata", "revisions", "releases", "archives"}
     file = chosen.component.model_dump(mode="json", exclude=others, exclude_defaults=True)
     told = chosen.known or chosen.archive
@@ -72,7 +72,7 @@ def _told(chosen: Chosen) -> tuple[Any, ...]:
 
 
 def make_layers(plan: Plan, inputs: Inputs) -> Iterator[Layer]:
-    """Give the layers of `plan` in the order in which they stand on the base, each with the digest of its inputs."""
+    """Give the layers of `plan` in their order on the base, each with the digest of its inputs."""
     # uv, the interpreter's minor version and stage.py decide how wheels become files; the other build tools only
     # matter to built groups.
     uv = [p.version for p in inputs.tools.packages if p.name == "uv"]
@@ -98,7 +98,7 @@ def make_layers(plan: Plan, inputs: Inputs) -> Iterator[Layer]:
     for step in plan.sources:
         tools = ("source.py", "hook.py", "overlay.py", *(("native.py",) if step.native else ()))
         # What is native is compiled on the system, with the wheels of every group in place.
-        # What is only told of a source, in the manifest, changes no file of its layer.
+        # What is only recorded of a source, in the manifest, changes no file of its layer.
         built = {key: value for key, value in asdict(step).items() if key not in {"commit", "dirty"}}
         made_by = [built, [_of(inputs, f"tools/{name}") for name in tools], built_by, below * step.native]
         yield Layer(step.name, LayerKind.SOURCE, _digest([common, made_by]), _source_words(step))

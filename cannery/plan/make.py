@@ -16,13 +16,14 @@ from cannery.plan.steps import archive_steps
 from cannery.recipe.left_out import left_out
 from cannery.recipe.trees import tree_links
 from cannery.standin.spec import standin_reference
-from cannery.vocab import Arch, BaseKind, ComponentKind
+from cannery.vocab import Arch, BaseKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from cannery.catalog.component import System
     from cannery.lock.lock import Lock, LockedPackage
-    from cannery.recipe.recipe import Chosen, Recipe
+    from cannery.recipe.recipe import Choice, Recipe
 
 
 def make_plan(recipe: Recipe, inputs: Inputs) -> Plan:
@@ -43,7 +44,7 @@ def make_plan(recipe: Recipe, inputs: Inputs) -> Plan:
     packages_of = tuple(package for package in lock.packages if package.name not in stepped)
     groups = make_groups(packages_of, tuple(c.package for c in (*recipe.wheels, *recipe.sources)))
     family = package_family(recipe)
-    system = [c for c in recipe.chosen if c.component.kind is ComponentKind.SYSTEM]
+    system = recipe.system
     packages = sorted({p for c in system for p in _packages(c, family)})
     links = [link for c in system for link in _links(c, family, recipe.target.arch)]
     links += [Link(path, target) for path, target in tree_links(recipe)]
@@ -87,24 +88,24 @@ def package_family(recipe: Recipe) -> Family:
     return "apt" if is_debian else "dnf"
 
 
-def _packages(chosen: Chosen, family: Family) -> tuple[str, ...]:
+def _packages(chosen: Choice[System], family: Family) -> tuple[str, ...]:
     """Return the system packages of a component; raise `FindingsError` where it has none for this package manager."""
     found = chosen.component.system.get(family)
     if found is None:
         raise FindingsError(
             f"component {chosen.name} names no {family} packages, which this base needs",
             where=f"images/components/{chosen.name}.yaml",
-            hint=f"add `system: {{{family}: […]}}`; an empty list says that nothing is needed",
+            hint=f"add `system: {{{family}: […]}}`; an empty list means that nothing is needed",
         )
     return found
 
 
-def _links(chosen: Chosen, family: Family, arch: Arch) -> Iterator[Link]:
+def _links(chosen: Choice[System], family: Family, arch: Arch) -> Iterator[Link]:
     for path, targets in sorted(chosen.component.links.items()):
         target = targets.get(family, {}).get(arch)
         if target is None:
             raise FindingsError(
-                f"component {chosen.name} does not say where {path} leads with {family} on {arch}",
+                f"component {chosen.name} has no target of {path} for {family} on {arch}",
                 where=f"images/components/{chosen.name}.yaml",
                 hint=f"add it below `links`, `{path}`, `{family}`",
             )
@@ -116,7 +117,7 @@ def _open(packages: Iterable[LockedPackage]) -> list[str]:
 
 
 def _references(recipe: Recipe, lock: Lock, inputs: Inputs) -> tuple[str, str]:
-    """Return the image to stand on, and the image of the build host's arch that the stages run in."""
+    """Return the image to build on, and the image of the build host's arch that the stages run in."""
     if recipe.base.kind is not BaseKind.STANDIN:
         return recipe.base.references[0], recipe.base.references[0]
     reference = standin_reference(recipe, lock, inputs.standin)

@@ -9,10 +9,11 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from cannery import __version__
+from cannery.catalog.component import Native
 from cannery.catalog.requirement import package_name
 from cannery.plan.overlay import overlay_files
 from cannery.plan.train import train_skips
-from cannery.recipe.atb import atb_abi
+from cannery.recipe.environment import atb_abi
 from cannery.recipe.left_out import unlinked
 from cannery.recipe.overlay import cache_folders
 from cannery.util.image_reference import BASE_DIGEST, BASE_NAME, split_digest
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from cannery.plan.plan import Plan
     from cannery.plan.source_step import SourceStep
     from cannery.plan.steps import ArchiveStep
+    from cannery.recipe.recipe import ChosenSource
 
 MANIFEST_SCHEMA = 1
 MANIFEST_PATH = "/opt/cannery/manifest.json"
@@ -96,12 +98,12 @@ def manifest(plan: Plan, compatibility: Compatibility) -> dict[str, Any]:
 
 
 def manifest_text(plan: Plan, compatibility: Compatibility) -> str:
-    """Return the manifest as it stands in the image."""
+    """Return the manifest as it is in the image."""
     return json.dumps(manifest(plan, compatibility), indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 
 def labels(plan: Plan) -> dict[str, str]:
-    """Return the image's labels: what it is, on what it stands, whether it was forced."""
+    """Return the image's labels: what it is, what it is built on, whether it was forced."""
     recipe = plan.recipe
     reference, digest = split_digest(plan.base_reference)
     found = {
@@ -124,11 +126,11 @@ def labels(plan: Plan) -> dict[str, str]:
 
 
 def _source(plan: Plan, step: SourceStep) -> dict[str, Any]:
-    """Return what the manifest says of a source. A user's own tree has whatever version it has: null."""
+    """Return what the manifest records of a source. A user's own tree has whatever version it has: null."""
     is_own = step.release is None and step.content != step.commit
     (chosen,) = (c for c in plan.recipe.sources if c.name == step.name)
-    # A build that is told the chip makes kernels for it; others compile for every chip alike.
-    has_kernels = step.native and chosen.component.soc_variable is not None
+    # A build that gets the chip makes kernels for it; others compile for every chip alike.
+    has_kernels = step.native and _soc_variable(chosen) is not None
     return {
         "name": step.package,
         "component": step.name,
@@ -145,7 +147,7 @@ def _source(plan: Plan, step: SourceStep) -> dict[str, Any]:
 
 
 def _patch(component: str, patch: Patch, reasons: Mapping[str, str]) -> dict[str, Any]:
-    """Return what the manifest says of a patch: its files, and which functions of theirs have to be the ones in use.
+    """Return what the manifest records of a patch: its files, and which functions of theirs have to be the ones in use.
 
     `reasons` are those for which a module cannot be imported, by its first part.
     """
@@ -171,7 +173,7 @@ def _patch(component: str, patch: Patch, reasons: Mapping[str, str]) -> dict[str
 
 
 def _archive(step: ArchiveStep) -> dict[str, Any]:
-    """Return what the manifest says of what a tarball was built into."""
+    """Return what the manifest records of what a tarball was built into."""
     return {
         "component": step.name,
         "version": step.version,
@@ -243,7 +245,7 @@ def _sha256(text: str) -> str:
 
 
 def _bent(plan: Plan) -> list[str]:
-    """Return patterns of what `pip check` says of overrides, excludes and what is left out: all bent on purpose."""
+    """Return patterns of what `pip check` reports of overrides, excludes and what is left out: all bent on purpose."""
     profile = plan.recipe.profile
     overridden = sorted({package_name(item.requirement) for item in profile.overrides})
     excluded = sorted({package_name(e.requirement) for e in profile.excludes} | {o.name for o in plan.left_out})
@@ -254,7 +256,7 @@ def _bent(plan: Plan) -> list[str]:
 
 
 def _unlinked(plan: Plan) -> list[str]:
-    """Return patterns of what static.libraries says of kernels that link a CANN which a stand-in does not have."""
+    """Return patterns of what static.libraries reports of kernels that link a CANN which a stand-in does not have."""
     modules = {item.module.partition(".")[0] for c in unlinked(plan.recipe) for item in c.component.imports}
     return [rf"/site-packages/{re.escape(module)}/.* needs lib\S+, which is not found" for module in sorted(modules)]
 
@@ -270,7 +272,7 @@ def _not_looked_at(plan: Plan) -> list[str]:
     """Return the ids of the checks that import what is left out, and of the one that looks at a chip's kernels."""
     imports = [f"import.{module}" for lacking in plan.left_out for module in lacking.modules]
     imports += [f"import.{module}" for module in _not_importable(plan)]
-    told_chips = {chosen.name for chosen in plan.recipe.sources if chosen.component.soc_variable}
+    told_chips = {chosen.name for chosen in plan.recipe.sources if _soc_variable(chosen)}
     without = any(step.without for step in plan.sources if step.name in told_chips)
     return [*imports, *(["static.device-type"] if without else [])]
 
@@ -285,6 +287,10 @@ def patch_skips(patches: Iterable[Mapping[str, Any]]) -> list[str]:
         mine = [file for file in patch["files"] if file.get("module") and file.get("functions")]
         files.setdefault(f"import.patch.{re.sub(r'[^A-Za-z0-9_.-]+', '-', patch['name'])}", []).extend(mine)
     return [name for name, mine in files.items() if mine and all(file.get("standin") for file in mine)]
+
+
+def _soc_variable(chosen: ChosenSource) -> str | None:
+    return chosen.component.soc_variable if isinstance(chosen.component, Native) else None
 
 
 def _any_spelling(name: str) -> str:

@@ -20,7 +20,7 @@ OVERLAY_PTH = "cannery-user.pth"
 # Read by the pip of /opt/venv alone. The variable PIP_PYTHON would reach the pip of every environment that somebody
 # makes (`python -m venv`, Ray's runtime_env), and send what is meant for that one to the overlay.
 PIP_SETTINGS = "/opt/venv/pip.conf"
-# uv takes nothing of /opt/venv for installed, and would bring torch again, of another index: it has to be told.
+# uv takes nothing of /opt/venv for installed, and would bring torch again, from another index: it needs settings.
 UV_SETTINGS = "/opt/cannery/uv.toml"
 
 

@@ -1,7 +1,7 @@
 """Which patches the sources of an image get, before anything is fetched, and what became of them, as values.
 
 Patches are applied on the host, before the build: a stage only lays what came of it over the tree, holding the hash of
-each file. So the manifest can say all of it, and an image needs neither patch(1) nor git for it.
+each file. So the manifest can record all of it, and an image needs neither patch(1) nor git for it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cannery.patches.functions import Function
     from cannery.patches.sets import PatchSet
     from cannery.plan.source_step import SourceStep
-    from cannery.recipe.recipe import Chosen, Recipe
+    from cannery.recipe.recipe import ChosenSource, Recipe
 
 # Where a user's own sets come from: an option, so that nothing of them is passed over in silence.
 USER_SETS = "PATCHES"
@@ -53,16 +53,16 @@ class OverlayFile:
 
     @property
     def told(self) -> dict[str, object]:
-        """What templates/tools/overlay.py reads; the content stands beside it, named by its hash."""
+        """What templates/tools/overlay.py reads; the content is beside it, named by its hash."""
         return {key: value for key, value in asdict(self).items() if key != "data"}
 
 
 @dataclass(frozen=True)
 class RecordedFile:
-    """What the manifest says of a file that one patch changes.
+    """What the manifest records of a file that one patch changes.
 
     `path` is in the tree; `before` is the file without any patch and `after` the file with all of them. `module` is its
-    name for an import, "" for what is none; `functions` are those that the patch adds or replaces. `executable` is told
+    name for an import, "" for what is none; `functions` are those that the patch adds or replaces. `executable` is set
     where the patch changes that, and the image has the tree itself: what a wheel makes of modes is the installer's.
     """
 
@@ -134,7 +134,7 @@ def unfit_words(recipe: Recipe, steps: Sequence[SourceStep]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def providers(recipe: Recipe) -> tuple[Chosen, ...]:
+def providers(recipe: Recipe) -> tuple[ChosenSource, ...]:
     """Return the sources of `recipe` that bring patches or edits for others."""
     return tuple(one for one in recipe.sources if one.component.patch_sets or one.component.edits)
 
@@ -198,7 +198,7 @@ def own_sets(
     return found
 
 
-def component_of(recipe: Recipe, repo: str) -> Chosen | None:
+def component_of(recipe: Recipe, repo: str) -> ChosenSource | None:
     """Return the source that a repo's name means: a component's name, else the distribution's."""
     name = canonicalize_name(repo)
     by_name = (one for one in recipe.sources if canonicalize_name(one.name) == name)
@@ -215,7 +215,7 @@ def module_of(path: str, subdirectory: str) -> str:
 
 
 def words_of(by: Sequence[PatchedBy]) -> str:
-    """Return who patches, in words for a layer; "" when nobody does."""
+    """Return who patches, in words for a layer; "" when none does."""
     return f", patched by {', '.join(dict.fromkeys(one.origin for one in by))}" if by else ""
 
 

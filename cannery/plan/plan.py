@@ -1,6 +1,6 @@
 """A plan: the ordered layers of an image, each with a digest of its inputs. It assumes no engine.
 
-What a layer holds stands in `cannery.plan.layers`, how it is made in templates/. The plan's own digest does not
+What a layer holds is in `cannery.plan.layers`, how it is made in templates/. The plan's own digest does not
 depend on the arch: it covers the locks of all arches of the profile, so that the arches of one image share a tag
 (CONTRACTS, "Tags").
 """
@@ -69,7 +69,7 @@ class Link:
 class Plan:
     """Everything an engine, or later an assembler, needs to make one image.
 
-    `base_reference` is what the image stands on, `build_reference` what the stages run in, on `build_arch`.
+    `base_reference` is what the image is built on, `build_reference` what the stages run in, on `build_arch`.
     `epoch` (seconds) is the mtime of every file that the layers add. `env` is the complete environment.
     """
 
@@ -110,7 +110,7 @@ class Plan:
 
     @property
     def left_out(self) -> tuple[LeftOut, ...]:
-        """What a stand-in image lacks of its profile."""
+        """What is missing in a stand-in image of its profile."""
         return left_out(self.recipe)
 
     @property

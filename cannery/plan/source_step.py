@@ -6,17 +6,17 @@ import json
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
+from cannery.catalog.component import Native
 from cannery.recipe.left_out import is_left_out
 from cannery.recipe.trees import SOURCES_HOME
-from cannery.vocab import ComponentKind, Install
+from cannery.vocab import Install
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from cannery.catalog.component import Component
     from cannery.lock.lock import Lock
     from cannery.plan.patched import OverlayFile, PatchedBy
-    from cannery.recipe.recipe import Chosen, Recipe
+    from cannery.recipe.recipe import ChosenSource, Recipe
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class SourceStep:
 
     @property
     def path(self) -> str:
-        """Where the tree stands in the image; the distribution alone is there when a wheel was made of it."""
+        """Where the tree is in the image; the distribution alone is there when a wheel was made of it."""
         return f"{SOURCES_HOME}/{self.name}"
 
     def text(self, patched: Sequence[OverlayFile] = ()) -> str:
@@ -80,9 +80,8 @@ def source_steps(
 ) -> Iterator[SourceStep]:
     """Give the steps of `recipe` in the profile's order; releases that are wheels are no steps but packages.
 
-    What a stand-in does without has no step there.
-
-    `socs` are the chip's names in native builds, `local` the trees that stand in for commits.
+    What is left out of a stand-in has no step there.
+    `socs` are the chip's names in native builds, `local` the trees that take the place of commits.
     """
     sdists = {package.name: package for package in lock.packages if package.is_sdist}
     for chosen in recipe.sources:
@@ -98,16 +97,17 @@ def source_steps(
 
 
 def _step(  # noqa: PLR0913, PLR0917 - what a step is made of
-    recipe: Recipe, chosen: Chosen, socs: tuple[str, ...], file: str, content: str, mine: LocalTree | None
+    recipe: Recipe, chosen: ChosenSource, socs: tuple[str, ...], file: str, content: str, mine: LocalTree | None
 ) -> SourceStep:
     component = chosen.component
     standin = recipe.standin_of(chosen)
     env = {**component.build_env, **(standin.build_env if standin else {})}
-    if component.soc_variable and socs:
-        env.setdefault(component.soc_variable, socs[0])
+    native = component if isinstance(component, Native) else None
+    if native and native.soc_variable and socs:
+        env.setdefault(native.soc_variable, socs[0])
     install = recipe.install_of(chosen)
     # Nothing is made of a tree.
-    is_native = component.kind is ComponentKind.NATIVE and standin is None and install is not Install.TREE
+    is_native = native is not None and standin is None and install is not Install.TREE
     return SourceStep(
         name=chosen.name,
         package=chosen.package,
@@ -116,7 +116,7 @@ def _step(  # noqa: PLR0913, PLR0917 - what a step is made of
         subdirectory=component.subdirectory or "",
         env=tuple(sorted(env.items())),
         stubs=component.stubs,
-        before=_before(recipe, component, env) if is_native else (),
+        before=_before(recipe, native, env) if native and is_native else (),
         file=file,
         content=content,
         commit=mine.commit if mine else chosen.commit,
@@ -127,7 +127,7 @@ def _step(  # noqa: PLR0913, PLR0917 - what a step is made of
     )
 
 
-def _before(recipe: Recipe, component: Component, env: Mapping[str, str]) -> tuple[tuple[str, ...], ...]:
+def _before(recipe: Recipe, component: Native, env: Mapping[str, str]) -> tuple[tuple[str, ...], ...]:
     """Return the commands ahead of a native build, with what the plan knows filled in; the rest is the stage's."""
     known = {"{soc}": env.get(component.soc_variable or "", ""), "{toolkit_home}": recipe.base.line.toolkit_home}
 

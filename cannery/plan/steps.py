@@ -1,6 +1,6 @@
 """How a tarball of a recipe comes into the image: built on the target's platform, and of that the files that are named.
 
-The plan says what the build runs; where the tarball is had from is `cannery.sources.io.archives`'s.
+The plan has what the build runs; where the tarball comes from is `cannery.sources.io.archives`'s.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cannery.recipe.recipe import Chosen, Recipe
+    from cannery.recipe.recipe import ChosenTarball, Recipe
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def archive_steps(recipe: Recipe) -> Iterator[ArchiveStep]:
             )
 
 
-def _commands(chosen: Chosen) -> tuple[tuple[str, ...], ...]:
+def _commands(chosen: ChosenTarball) -> tuple[tuple[str, ...], ...]:
     """Return the commands with the words that differ by arch filled in."""
 
     def filled(word: str) -> str:

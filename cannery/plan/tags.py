@@ -20,7 +20,7 @@ TAG = re.compile(
 
 @dataclass(frozen=True)
 class ImageTag:
-    """What a tag says. `plan` is 12 hex digits, or empty for the moving alias; `custom` marks a base of the user's."""
+    """A tag's parts. `plan` is 12 hex digits, or "" for the moving alias; `custom` marks a base of the user's."""
 
     cann: str
     chip: str

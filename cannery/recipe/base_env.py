@@ -1,6 +1,6 @@
 """The environment that a CANN image carries in its configuration, worked out from its ENV lines.
 
-Docker replaces `$NAME` and `${NAME}` in an ENV line by what stands above it, and an unset name by nothing. So the
+Docker replaces `$NAME` and `${NAME}` in an ENV line by its value above, and an unset name by nothing. So the
 images' `LD_LIBRARY_PATH=…/driver/:$LD_LIBRARY_PATH` ends in a colon: an empty segment, which ld.so and Python read as
 the current directory. Empty segments are kept, since the value here must be the one that `docker inspect` shows.
 """

@@ -12,6 +12,8 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from cannery.catalog.component import Wheels
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
@@ -22,9 +24,9 @@ TORCH, TORCH_NPU = "torch", "torch-npu"
 
 
 def held_bounds(chosen: Sequence[Chosen], table: Compatibility) -> tuple[str, ...]:
-    """Return PEP 508 constraints: torch as torch_npu's rows say where no pin does, and what is bound with torch.
+    """Return PEP 508 constraints: torch as in torch_npu's rows where no pin names it, and what is bound with torch.
 
-    A release in no row holds nothing: the rules say that it is unknown.
+    A release in no row gives no bound: the rules report that it is unknown.
     """
     pins = {c.package: c.version for c in chosen if c.version}
     torch, npu = pins.get(TORCH), pins.get(TORCH_NPU)
@@ -33,9 +35,13 @@ def held_bounds(chosen: Sequence[Chosen], table: Compatibility) -> tuple[str, ..
         torch = next((row.fits[TORCH] for row in rows_for(table, TORCH_NPU, npu) if TORCH in row.fits), None)
         found += [f"{TORCH}=={torch}"] if torch else []
     if torch is not None:
-        followers = {canonicalize_name(n) for c in chosen if c.package == TORCH for n in c.component.binds} - {*pins}
+        followers = {canonicalize_name(n) for c in chosen if c.package == TORCH for n in _binds(c)} - {*pins}
         found += _followers(sorted(followers), torch, table)
     return tuple(sorted(found))
+
+
+def _binds(chosen: Chosen) -> tuple[str, ...]:
+    return chosen.component.binds if isinstance(chosen.component, Wheels) else ()
 
 
 def _followers(names: Iterable[str], torch: str, table: Compatibility) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """The environment of an image: one table, from which ENV and /etc/profile.d/cannery.sh are both made.
 
-The base's own values come first (`base_env.expand_env`), with ATB of torch_npu's C++ ABI (`atb`), then the virtual
+The base's own values come first (`base_env.expand_env`), with ATB of torch_npu's C++ ABI (`with_abi`), then the virtual
 environment's, the trees on PYTHONPATH (`trees`), components' in the profile's order, the profile's. A component's value
 may refer to a name set before as `${NAME}`.
 """
@@ -10,18 +10,23 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from packaging.specifiers import SpecifierSet
+
 from cannery.errors import UsageError
-from cannery.recipe.atb import known_abi, with_abi
 from cannery.recipe.overlay import OVERLAY, cache_folders, overlay_site
 from cannery.recipe.trees import python_folders
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from cannery.recipe.recipe import Recipe
+    from cannery.recipe.recipe import ChosenWheels, Recipe
 
 VENV = "/opt/venv"
 PYTHONPATH = "PYTHONPATH"
+# ATB has two builds, …/atb/cxx_abi_0 and …/atb/cxx_abi_1; the environment names one. torch_npu's C++ ABI decides, by
+# release and arch; a CANN image names the one that was usual in its day.
+ATB_HOME = "ATB_HOME_PATH"
+BUILD = re.compile(r"(?P<stem>.*/cxx_abi_)(?P<abi>[01])/*")
 REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
@@ -45,7 +50,7 @@ def image_environment(recipe: Recipe, base: Mapping[str, str]) -> dict[str, str]
 def _for_a_user(env: dict[str, str], recipe: Recipe) -> None:
     """Add what lets another user than root write: the folders of caches, and the environment that pip installs into.
 
-    Python stays /opt/venv's; its pip runs as the overlay's (`image_user.PIP_SETTINGS`). What it brought stands last on
+    Python stays /opt/venv's; its pip runs as the overlay's (`image_user.PIP_SETTINGS`). What it installed is last on
     PYTHONPATH, which is before /opt/venv: a newer release that a user installs is the one in use.
     """
     venv, *rest = env["PATH"].split(":")
@@ -71,7 +76,7 @@ def _extend(env: dict[str, str], values: Mapping[str, str]) -> None:
 def profile_script(env: Mapping[str, str]) -> str:
     """Return /etc/profile.d/cannery.sh: what a login shell needs, since /etc/profile resets PATH, and ssh drops all.
 
-    A shell that has the image's environment (VIRTUAL_ENV tells) gets PATH back and keeps every other value, so that
+    A shell that has the image's environment (VIRTUAL_ENV is set) gets PATH back and keeps every other value, so that
     `docker run -e` is not undone by `bash -l`; a session that begins without it gets everything, whatever the base's
     own profile scripts set before.
     """
@@ -102,3 +107,43 @@ def docker_quote(value: str) -> str:
         raise UsageError(f"{value!r} has more than one line", hint="a value of ENV or LABEL is one line")
     escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("$", "\\$")
     return f'"{escaped}"'
+
+
+def deciding(recipe: Recipe) -> ChosenWheels | None:
+    """Return the component whose release decides the ABI (torch_npu); None where the set has none."""
+    return next((chosen for chosen in recipe.wheels if chosen.component.cxx_abi is not None), None)
+
+
+def known_abi(recipe: Recipe) -> int | None:
+    """Return the ABI of the recipe's torch_npu on its arch; None where there is none, or where it is not known."""
+    chosen = deciding(recipe)
+    if chosen is None or chosen.component.cxx_abi is None or chosen.version is None:
+        return None
+    ranges = chosen.component.cxx_abi.by_release.get(chosen.arch, {})
+    return next((abi for text, abi in ranges.items() if _holds(text, chosen.version)), None)
+
+
+def atb_abi(recipe: Recipe) -> int:
+    """Return the ABI in force: torch_npu's, or the base image's where that is not known.
+
+    Raises `FindingsError` when the target has no base image and nothing else names it.
+    """
+    known = known_abi(recipe)
+    return recipe.base.tag.atb_abi if known is None else known
+
+
+def with_abi(env: Mapping[str, str], abi: int) -> dict[str, str]:
+    """Return `env` with ATB's build of `abi` in the place of the one that ATB_HOME_PATH names.
+
+    That is ATB_HOME_PATH itself and every path below it in any value. An environment without ATB stays as it is.
+    """
+    home = BUILD.fullmatch(env.get(ATB_HOME, ""))
+    if home is None:
+        return dict(env)
+    named, wanted = f"{home['stem']}{home['abi']}", f"{home['stem']}{abi}"
+    below = re.compile(rf"(?<![^:]){re.escape(named)}(?=[/:]|$)")
+    return {name: below.sub(lambda _: wanted, value) for name, value in env.items()}
+
+
+def _holds(text: str, version: str) -> bool:
+    return SpecifierSet(text).contains(version, prereleases=True)

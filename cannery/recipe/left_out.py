@@ -1,4 +1,4 @@
-"""What a stand-in image lacks of its profile, by name and reason: what can only be compiled against a real CANN."""
+"""What a stand-in image does not have of its profile, with reasons: what can only be compiled against a real CANN."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def left_out(recipe: Recipe) -> tuple[LeftOut, ...]:
     return tuple(
         LeftOut(chosen.package, standin.reason, tuple(dict.fromkeys(item.module for item in chosen.component.imports)))
         for chosen in recipe.sources
-        if is_left_out(recipe, chosen) and (standin := chosen.component.standin)
+        if is_left_out(recipe, chosen) and (standin := recipe.standin_of(chosen))
     )
 
 

@@ -19,7 +19,7 @@ OVERLAY = "/opt/user"
 
 
 # Variable -> folder below CACHE_HOME. By their defaults all of these write below the home, into the working folder, or
-# beside the code. CANN wants its own to exist.
+# beside the code. CANN needs its own to exist.
 CACHES: Mapping[str, str] = {
     "XDG_CACHE_HOME": "",
     "HF_HOME": "huggingface",
@@ -55,5 +55,5 @@ def cache_folders(recipe: Recipe) -> dict[str, str]:
 
 
 def overlay_site(recipe: Recipe) -> str:
-    """Return the folder in which modules stand that `pip install` brought."""
+    """Return the folder of modules that `pip install` brought."""
     return f"{OVERLAY}/lib/python{recipe.target.python}/site-packages"

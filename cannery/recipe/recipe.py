@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Generic, Literal, TypeVar, cast
 
 from packaging.utils import canonicalize_name
 
+from cannery.catalog.component import FromSource, Native, Part, System, Tarball, Wheels
 from cannery.errors import FindingsError
-from cannery.vocab import Arch, BaseKind, ComponentKind, Install
+from cannery.vocab import Arch, BaseKind, Install
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from cannery.catalog.catalog import BaseLine, BaseTag, Profile
-    from cannery.catalog.component import Archive, Component, Known, OnStandIn
+    from cannery.catalog.component import Archive, Known, OnStandIn
     from cannery.catalog.target import Target
 
 STANDIN = "standin"
@@ -20,7 +23,7 @@ STANDIN = "standin"
 
 @dataclass(frozen=True)
 class Options:
-    """What a user may say about a target, as texts; None keeps the profile's value. `pins` are `NAME==VERSION`.
+    """What a user may set of a target, as texts; None keeps the profile's value. `pins` are `NAME==VERSION`.
 
     `sources` is `release`, or `release:NAME,NAME`: releases in the place of commits, of all sources that have one or of
     those that are named. `as_documented` takes the versions that the profile's guide names. `local` are the sources
@@ -40,8 +43,12 @@ class Options:
     local: tuple[str, ...] = ()
 
 
+C_co = TypeVar("C_co", bound=Part, covariant=True)
+M = TypeVar("M", bound=Part)
+
+
 @dataclass(frozen=True)
-class Chosen:
+class Choice(Generic[C_co]):
     """A component of a recipe: its name, its catalog entry and the version it is pinned to (None: the resolver's).
 
     `arch` is the recipe's: the index and the build of a version may depend on it. A source is pinned to a `commit`, or
@@ -49,7 +56,7 @@ class Chosen:
     """
 
     name: str
-    component: Component
+    component: C_co
     version: str | None
     extras: tuple[str, ...]
     reason: str
@@ -60,6 +67,8 @@ class Chosen:
     @property
     def known(self) -> Known | None:
         """What is known of a source at its pin without fetching it; None for other kinds."""
+        if not isinstance(self.component, FromSource):
+            return None
         if self.commit is not None:
             return self.component.revisions.get(self.commit)
         return self.component.releases.get(self.release) if self.release is not None else None
@@ -67,45 +76,58 @@ class Chosen:
     @property
     def archive(self) -> Archive | None:
         """The tarball of an archive; None for other kinds."""
-        return self.component.archives.get(self.version or "")
+        return self.component.archives.get(self.version or "") if isinstance(self.component, Tarball) else None
 
     @property
     def file(self) -> Literal["", "sdist", "wheel"]:
         """What a lock has of a source: nothing of a commit, and of a release one file."""
-        if self.release is None:
+        if self.release is None or not isinstance(self.component, FromSource):
             return ""
         return "sdist" if self.component.releases[self.release].sdist else "wheel"
 
     @property
     def package(self) -> str:
         """The distribution's normalised name."""
-        return canonicalize_name(self.component.package or self.name)
+        return package_of(self.name, self.component)
 
     @property
     def requirement(self) -> str:
         """The PEP 508 requirement of a `wheels` component, its local version segment included."""
-        extras = sorted({*self.component.extras, *self.extras})
+        own = self.component.extras if isinstance(self.component, Wheels) else ()
+        extras = sorted({*own, *self.extras})
         name = self.package + (f"[{','.join(extras)}]" if extras else "")
         return f"{name}=={self.full_version}" if self.version else name
 
     @property
     def index(self) -> str | None:
         """The only index that it may come from; None is the host's default index."""
-        return self.component.index_on(self.arch, self.version)
+        return self.component.index_on(self.arch, self.version) if isinstance(self.component, Wheels) else None
 
     @property
     def full_version(self) -> str | None:
         """The pinned version with the local segment that the component's index uses (`2.13.0+cpu`)."""
-        if self.version is None or self.component.local is None or "+" in self.version:
+        if self.version is None or "+" in self.version or not isinstance(self.component, Wheels):
             return self.version
-        if self.index != self.component.index:
+        if self.component.local is None or self.index != self.component.index:
             return self.version
         return f"{self.version}+{self.component.local}"
 
 
+Chosen = Choice[Part]
+ChosenWheels = Choice[Wheels]
+ChosenSource = Choice[FromSource]
+ChosenTarball = Choice[Tarball]
+
+
+def package_of(name: str, component: Part | None) -> str:
+    """Return the normalised name of the distribution that a component brings; `name` is the component's own."""
+    own = component.package if isinstance(component, Wheels | FromSource) else None
+    return canonicalize_name(own or name)
+
+
 @dataclass(frozen=True)
 class Base:
-    """What the layers stand on.
+    """What the layers are built on.
 
     `references` are full image references in the order in which they are tried; the stand-in has none here: its
     reference is worked out with the lock (`cannery.plan.make`).
@@ -149,28 +171,38 @@ class Recipe:
         return f"images/profiles/{self.name}.yaml"
 
     @property
-    def wheels(self) -> tuple[Chosen, ...]:
+    def wheels(self) -> tuple[ChosenWheels, ...]:
         """The components that come as wheels, in the profile's order."""
-        return tuple(c for c in self.chosen if c.component.kind is ComponentKind.WHEELS)
+        return tuple(self._of(Wheels))
 
     @property
-    def sources(self) -> tuple[Chosen, ...]:
+    def sources(self) -> tuple[ChosenSource, ...]:
         """The components that come from a git repository or a release made from one, in the profile's order."""
-        return tuple(c for c in self.chosen if c.component.kind.is_source)
+        return tuple(self._of(FromSource))
 
     @property
-    def archives(self) -> tuple[Chosen, ...]:
+    def archives(self) -> tuple[ChosenTarball, ...]:
         """The components that are built from a tarball, in the profile's order."""
-        return tuple(c for c in self.chosen if c.component.kind is ComponentKind.ARCHIVE)
+        return tuple(self._of(Tarball))
+
+    @property
+    def system(self) -> tuple[Choice[System], ...]:
+        """The components that are packages of the operating system, in the profile's order."""
+        return tuple(self._of(System))
+
+    def _of(self, model: type[M]) -> Iterator[Choice[M]]:
+        return (cast("Choice[M]", one) for one in self.chosen if isinstance(one.component, model))
 
     def standin_of(self, chosen: Chosen) -> OnStandIn | None:
-        """Return how a source is had on a stand-in, where it says so; None on any other base."""
-        return chosen.component.standin if self.base.kind is BaseKind.STANDIN else None
+        """Return how a source is built on a stand-in, where its component has such a way; None on any other base."""
+        if self.base.kind is not BaseKind.STANDIN or not isinstance(chosen.component, Native):
+            return None
+        return chosen.component.standin
 
-    def install_of(self, chosen: Chosen) -> Install:
+    def install_of(self, chosen: ChosenSource) -> Install:
         """Return what becomes of a source that is built; a stand-in may have a way of its own."""
         standin = self.standin_of(chosen)
-        return (standin.install if standin else None) or chosen.component.install or Install.WHEEL
+        return (standin.install if standin else None) or chosen.component.install
 
     @property
     def is_standard(self) -> bool:

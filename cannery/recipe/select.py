@@ -10,11 +10,12 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from cannery.catalog.address_fields import REGISTRY_HINT, reference_fault
+from cannery.catalog.component import FromSource
 from cannery.catalog.target import Target, parse_arch, parse_cann, parse_chip, parse_os, parse_python
 from cannery.catalog.versions import without_build
 from cannery.errors import FindingsError, UsageError
 from cannery.recipe.bounds import held_bounds
-from cannery.recipe.recipe import STANDIN, Base, Chosen, Options, Recipe
+from cannery.recipe.recipe import STANDIN, Base, Chosen, Options, Recipe, package_of
 from cannery.util.image_reference import parse_reference
 from cannery.vocab import Arch, BaseKind, did_you_mean, nearest
 
@@ -22,11 +23,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from cannery.catalog.catalog import Catalog, Pin, Profile
-    from cannery.catalog.component import Component
+    from cannery.catalog.component import Part
 
 
 def find_profile(catalog: Catalog, name: str) -> Profile:
-    """Return the profile called `name`; raise `UsageError` with the nearest names."""
+    """Return the profile called `name`.
+
+    Raises `CatalogError` where a file that it uses is broken, `UsageError` with the nearest names where there is none.
+    """
+    catalog.check_file(f"profiles/{name}.yaml")
     profile = catalog.profiles.get(name)
     if profile is None:
         raise UsageError(f"no profile {name!r}", hint=did_you_mean(name, catalog.profiles))
@@ -85,13 +90,14 @@ def _released(catalog: Catalog, profile: Profile, text: str | None, local: tuple
     wanted = [name.strip() for name in names.split(",") if name.strip()]
     if word != "release" or (colon and not wanted):
         raise UsageError(f"SOURCES: {text!r} is not known", hint="release, or release:NAME,NAME")
-    own = {pin.name for pin in profile.components if {pin.name, catalog.components[pin.name].package} & {*local}}
+    packages = {pin.name: package_of(pin.name, catalog.components[pin.name]) for pin in profile.components}
+    own = {name for name, package in packages.items() if {name, package} & {*local}}
     commits = {pin.name: pin.commit for pin in profile.components if pin.commit and pin.name not in own}
     releases = {pin.name: pin.release for pin in profile.components if pin.release}
     have = {
         name
         for name, commit in commits.items()
-        if (revision := catalog.components[name].revisions.get(commit)) and revision.release
+        if (revision := catalog.sources[name].revisions.get(commit)) and revision.release
     }
     for name in wanted:
         if name in own:
@@ -102,15 +108,15 @@ def _released(catalog: Catalog, profile: Profile, text: str | None, local: tuple
         if name not in commits:
             raise UsageError(f"SOURCES: {name} is no source at a commit here", hint=did_you_mean(name, commits))
         if name not in have:
-            what = f"SOURCES: no release is known that stands in for {name} at {commits[name][:12]}"
+            what = f"SOURCES: no release is known that can take the place of {name} at {commits[name][:12]}"
             raise UsageError(what, hint=f"those that have one: {', '.join(sorted(have)) or 'none'}")
     if not have:
         raise UsageError("SOURCES: no source of this profile has a release to take", hint="leave SOURCES out")
     return tuple(sorted(wanted or have))
 
 
-def _choose(pin: Pin, component: Component, arch: Arch, released: tuple[str, ...], *, as_documented: bool) -> Chosen:
-    revision = component.revisions.get(pin.commit) if pin.commit else None
+def _choose(pin: Pin, component: Part, arch: Arch, released: tuple[str, ...], *, as_documented: bool) -> Chosen:
+    revision = component.revisions.get(pin.commit) if pin.commit and isinstance(component, FromSource) else None
     if revision is not None and pin.name in released:
         reason = f"release {revision.release} in place of commit {str(pin.commit)[:12]} (SOURCES)"
         return Chosen(pin.name, component, revision.release, pin.extras, reason, arch, None, revision.release)
@@ -155,7 +161,7 @@ def _pinned(
 def _repinned(chosen: Chosen, version: str) -> Chosen:
     """Pin a component to another version; of a source, one whose requirements are known."""
     component = chosen.component
-    if not component.kind.is_source:
+    if not isinstance(component, FromSource):
         return replace(chosen, version=version)
     commits = [
         commit for commit, revision in component.revisions.items() if Version(revision.version) == Version(version)
@@ -177,7 +183,9 @@ def _base(catalog: Catalog, profile: Profile, target: Target, base: str | None) 
     if fault:
         raise UsageError(f"BASE: {fault}", hint=REGISTRY_HINT)
     wanted = base or (STANDIN if profile.base == STANDIN else "cann")
-    line = catalog.bases.get(without_build(target.cann))
+    cann = without_build(target.cann)
+    catalog.check_file(f"bases/{cann}.yaml")
+    line = catalog.bases.get(cann)
     if line is None:
         known = ", ".join(sorted(catalog.bases))
         raise FindingsError(f"no facts about CANN {target.cann}", where="images/bases", hint=f"known: {known}")
@@ -187,7 +195,7 @@ def _base(catalog: Catalog, profile: Profile, target: Target, base: str | None) 
     if is_tag and wanted not in {"cann", target.base_tag}:
         raise UsageError(
             f"BASE={wanted} is not a base of target {target.base_tag}",
-            hint="say CANN, CHIP, OS and PYTHON instead; the tag follows from them",
+            hint="set CANN, CHIP, OS and PYTHON instead; the tag follows from them",
         )
     if wanted == STANDIN:
         if target.python != catalog.standin.python:

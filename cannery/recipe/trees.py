@@ -1,4 +1,4 @@
-"""Sources that stand in the image as trees: what PYTHONPATH names of them, and links from one tree to another."""
+"""Sources that are in the image as trees: what PYTHONPATH names of them, and links from one tree to another."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cannery.vocab import Install
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cannery.recipe.recipe import Chosen, Recipe
+    from cannery.recipe.recipe import ChosenSource, Recipe
 
 
 def python_folders(recipe: Recipe) -> tuple[str, ...]:
@@ -35,10 +35,10 @@ def tree_links(recipe: Recipe) -> Iterator[tuple[str, str]]:
                 yield f"{SOURCES_HOME}/{chosen.name}/{name}", f"{SOURCES_HOME}/{target}"
 
 
-def _install(recipe: Recipe, chosen: Chosen) -> Install:
-    """Return what becomes of a source. A release that is a wheel is a package of the lock and stands nowhere else."""
+def _install(recipe: Recipe, chosen: ChosenSource) -> Install:
+    """Return what becomes of a source. A release that is a wheel is a package of the lock and is nowhere else."""
     return Install.WHEEL if chosen.file == "wheel" else recipe.install_of(chosen)
 
 
-# Where trees stand in the image.
+# Where trees are in the image.
 SOURCES_HOME = "/opt/src"

@@ -1,6 +1,6 @@
-"""What must not stand in a rendered Dockerfile, whoever changed a template: found before anything is built.
+"""What must not be in a rendered Dockerfile, whoever changed a template: found before anything is built.
 
-Each rule is a small function over the instructions; where it comes from stands with it.
+Each rule is a small function over the instructions; where it comes from is beside it.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ DOCKERFILE, BAKE_FILE = "Dockerfile", "docker-bake.json"
 TOOLS_FOLDER = "_tools"
 # Secrets of the build, by id and the variable that names their file. Not the content itself: Linux takes no more than
 # 128 KiB in one environment entry, and a CA bundle is larger. Unset ones are an empty file of the folder itself: from
-# buildx 0.20 on, bake asks before it reads any other, /dev/null too, and ends where nobody answers (0.29, tried).
+# buildx 0.20 on, bake asks before it reads any other, /dev/null too, and ends where there is no answer (0.29, tried).
 SECRETS: Mapping[str, str] = {"apt_sources": "CANNERY_APT_SOURCES_FILE", "ca": "CANNERY_CA_FILE"}
 NO_SECRET = "no-secret"  # noqa: S105 - the name of a file
 # BuildKit's predefined arguments: they reach RUN steps and leave no trace in history, layers or cache keys.
@@ -63,7 +63,7 @@ def stage_name(layer: Layer) -> str:
 
 
 def render(plan: Plan, templates: Mapping[str, str], compatibility: Compatibility) -> dict[str, str]:
-    """Return {path in the rendered folder: text}; wheels are added by whoever writes the folder."""
+    """Return {path in the rendered folder: text}; wheels are added when the folder is written."""
     files = {
         DOCKERFILE: _dockerfile(plan, templates),
         BAKE_FILE: _bake_file(plan),
@@ -82,12 +82,17 @@ def render(plan: Plan, templates: Mapping[str, str], compatibility: Compatibilit
 
 
 def wheel_paths(plan: Plan) -> dict[str, LockedPackage]:
-    """Return {path in the rendered folder: package whose file stands there}."""
-    paths = {f"wheels/{TOOLS_FOLDER}/{package.file}": package for package in plan.tools.packages}
+    """Return {path in the rendered folder: the package of the lock whose file is there}."""
+    paths: dict[str, LockedPackage] = {}
     for group in plan.groups:
         paths |= {f"wheels/{group.name}/{package.file}": package for package in group.packages}
     by_file = {package.file: package for package in plan.lock.packages}
     return paths | {f"sources/{step.file}": by_file[step.file] for step in plan.sources if step.release}
+
+
+def tool_paths(plan: Plan) -> dict[str, LockedPackage]:
+    """Return {path in the rendered folder: the build tool whose file is there}."""
+    return {f"wheels/{TOOLS_FOLDER}/{package.file}": package for package in plan.tools.packages}
 
 
 def patched_files(plan: Plan) -> dict[str, bytes]:
@@ -120,7 +125,7 @@ def _dockerfile(plan: Plan, templates: Mapping[str, str]) -> str:
             steps=_steps(plan),
             native=any(step.native for step in plan.sources),
             patched={tree.component for tree in plan.patched if tree.files},
-            # Whether something is compiled on the system before the image stands on it.
+            # Whether something is compiled on the system before the image is built on it.
             compiles=bool(plan.archives) or any(step.native for step in plan.sources),
             labels=labels(plan),
             family=package_family(plan.recipe),

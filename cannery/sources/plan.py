@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import PurePath
 
-    from cannery.recipe.recipe import Chosen
+    from cannery.recipe.recipe import ChosenSource
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
 REPOSITORY = re.compile(r"(?!\.{1,2}/)[\w.-]+/(?!\.{1,2}$)[\w.-]+", re.ASCII)
@@ -86,7 +86,12 @@ class SourceRequest:
 
 
 def source_request(
-    chosen: Chosen, known: Iterable[str], *, epoch: int, paths: tuple[str, ...] = (), local: PurePath | None = None
+    chosen: ChosenSource,
+    known: Iterable[str],
+    *,
+    epoch: int,
+    paths: tuple[str, ...] = (),
+    local: PurePath | None = None,
 ) -> SourceRequest:
     """Return the request for a source component that is pinned to a commit.
 
@@ -110,7 +115,7 @@ def source_request(
     )
 
 
-def _release(chosen: Chosen) -> str:
+def _release(chosen: ChosenSource) -> str:
     revision = chosen.component.revisions.get(chosen.commit or "")
     return (revision.release if revision is not None else None) or ""
 

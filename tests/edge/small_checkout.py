@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from checkouts import FROZEN
 from stub_index import StubIndex, make_wheel
 
 from cannery.cli import main as cli
@@ -20,7 +21,7 @@ from cannery.lock.text import parse_lock
 ROOT = Path(__file__).resolve().parent.parent.parent
 TODAY = "2026-08-01"
 LATER = "2026-07-01T00:00:00Z"
-# What the images of ROOT have is none of these tests' business: these folders and files are made up.
+# What the frozen images/ has is none of these tests' business: these folders and files are made up.
 OWN = ("profiles", "components", "locks", "compatibility.yaml", "indexes.yaml", "tools.yaml")
 STACK = """\
 # The stack of these tests.
@@ -95,7 +96,7 @@ def fill(index: StubIndex) -> None:
 
 def write_small(root: Path) -> None:
     """Write the checkout's images/ and templates/, without locks."""
-    shutil.copytree(ROOT / "images", root / "images", ignore=shutil.ignore_patterns(*OWN))
+    shutil.copytree(FROZEN, root / "images", ignore=shutil.ignore_patterns(*OWN))
     shutil.copytree(ROOT / "templates", root / "templates", ignore=shutil.ignore_patterns("__pycache__"))
     base = root / "images/bases/8.5.0.yaml"
     line = yaml.safe_load(base.read_text())

@@ -10,15 +10,15 @@ import json
 import shutil
 import tomllib
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 import yaml
+from checkouts import FROZEN
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from cannery.catalog.fault import CatalogError
+from cannery.catalog.errors import CatalogError
 from cannery.catalog.io.read import load_catalog
 from cannery.compat.rules import check_recipe
 from cannery.errors import CanneryError, ExitCode
@@ -30,10 +30,10 @@ from cannery.vocab import Arch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from cannery.catalog.catalog import Catalog
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 FILES = (
     "profiles/quickstart.yaml",
     "profiles/verl-npu.yaml",
@@ -122,7 +122,7 @@ WORDS = (
 
 @cache
 def text_of(name: str) -> str:
-    return (ROOT / "images" / name).read_text(encoding="utf-8")
+    return (FROZEN / name).read_text(encoding="utf-8")
 
 
 @cache
@@ -146,7 +146,7 @@ def places(name: str) -> tuple[tuple[int, int], ...]:
 def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy whose profiles are those of FILES."""
     images = tmp_path_factory.mktemp("any") / "images"
-    shutil.copytree(ROOT / "images", images, ignore=shutil.ignore_patterns("locks"))
+    shutil.copytree(FROZEN, images)
     for path in (images / "profiles").iterdir():
         if f"profiles/{path.name}" not in FILES:
             path.unlink()
@@ -175,12 +175,13 @@ def refusal(images: Path, name: str, changed: str) -> CanneryError | None:
     path = images / name
     path.write_text(changed, encoding="utf-8")
     try:
-        make_all(load_catalog(images))
+        catalog = load_catalog(images)
+        make_all(catalog)
     except CatalogError as error:
         return error
     finally:
         path.write_text(text_of(name), encoding="utf-8")
-    return None
+    return CatalogError(catalog.problems) if catalog.problems else None
 
 
 def check(images: Path, name: str, number: int, word: str) -> None:

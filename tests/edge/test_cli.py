@@ -286,7 +286,7 @@ def test_no_command_prints_help_and_is_wrong_use(build: Build) -> None:
         ("profiles/quickstart.yaml", 'python: "3.11"', "python: 3.10", 'quote it: "3.10"'),
         ("profiles/quickstart.yaml", "shm_size:", "shm_sise:", "did you mean shm_size"),
         ("profiles/quickstart.yaml", "components:", "components: [", "broken YAML"),
-        ("profiles/quickstart.yaml", "base: standin", "base: standin\nbase: cann", "key 'base' stands twice"),
+        ("profiles/quickstart.yaml", "base: standin", "base: standin\nbase: cann", "key 'base' is given twice"),
     ],
 )
 def test_a_broken_catalog_file_is_named_with_its_line(build: Build, name: str, old: str, new: str, says: str) -> None:

@@ -6,6 +6,7 @@ import dataclasses
 import os
 import threading
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import factories
@@ -13,7 +14,7 @@ import pytest
 from stub_index import StubIndex, make_wheel
 
 from cannery.catalog.catalog import Catalog, Index
-from cannery.catalog.component import Component
+from cannery.catalog.component import Component, parse_component
 from cannery.errors import CanneryError, FindingsError, NetworkError
 from cannery.explain.io.explain import Known, explained, try_sets
 from cannery.explain.nearest import Candidate
@@ -67,9 +68,7 @@ def stub() -> Iterator[StubIndex]:
 
 def wheels(*names: str) -> dict[str, Component]:
     value = {"kind": "wheels", "summary": "something"}
-    return {
-        name: Component.model_validate({**value, "imports": [{"module": name.replace("-", "_")}]}) for name in names
-    }
+    return {name: parse_component({**value, "imports": [{"module": name.replace("-", "_")}]}) for name in names}
 
 
 def catalog(*pins: str, indexes: Mapping[str, Index] | None = None, **profile: object) -> Catalog:
@@ -152,7 +151,7 @@ def test_a_set_whose_index_is_dead_cannot_be_tried(stub: StubIndex, tmp_path: Pa
     found = catalog("torch==2.8.0", "plugin==1.0", indexes={"cpu": Index(urls=(DEAD,))})
     torch = {"kind": "wheels", "summary": "tensors", "index": "cpu", "imports": [{"module": "torch"}]}
     torch["metadata"] = {"2.8.0": {"requires": ["sympy"], "source": "made up"}}
-    found = found.model_copy(update={"components": {**found.components, "torch": Component.model_validate(torch)}})
+    found = replace(found, components={**found.components, "torch": parse_component(torch)})
     error = failure(found, PipSettings(index_url=stub.url), tmp_path)
     assert error.what.splitlines()[4:] == [
         "  near it works (each was resolved):",
@@ -184,8 +183,8 @@ def test_a_source_from_git_is_told_by_its_commit(stub: StubIndex, tmp_path: Path
     }
     pins = [{"name": "numpy", "version": "1.26.4"}, {"name": "plug", "commit": COMMIT}]
     profile = factories.profile(components=pins, exclude_newer="2026-06-01")
-    components = {**found.components, "plug": Component.model_validate(value)}
-    found = found.model_copy(update={"components": components, "profiles": {"stack": profile}})
+    components = {**found.components, "plug": parse_component(value)}
+    found = replace(found, components=components, profiles={"stack": profile})
     lines = failure(found, PipSettings(index_url=stub.url), tmp_path).what.splitlines()
     assert lines[2] == "  numpy >=2 by source plug 0.11.0 (commit 111111111111)"
     assert lines[-1] == "    numpy 2.1.0 instead of 1.26.4"
@@ -198,7 +197,7 @@ def test_a_release_that_does_not_exist_has_its_nearest_with_their_cann(stub: Stu
         {"of": f"torch-npu=={npu}", "fits": {"torch": npu[:5], "cann": cann}, "source": "table"} for npu, cann in rows
     ]
     found = catalog("torch-npu==2.9.1")
-    found = found.model_copy(update={"compatibility": type(found.compatibility).model_validate(table)})
+    found = replace(found, compatibility=type(found.compatibility).model_validate(table))
     stub.add(make_wheel("torch-npu", "2.10.0"), uploaded="2026-05-01T00:00:00Z")
     error = failure(found, PipSettings(index_url=stub.url), tmp_path)
     assert error.what.splitlines() == [

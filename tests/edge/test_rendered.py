@@ -18,9 +18,10 @@ from factories import archive_recipe, catalog, inputs, lock, recipe, tools
 from cannery.context import Context
 from cannery.errors import UnableError, UsageError
 from cannery.lock.io.wheels import Progress, store_path
+from cannery.pipeline import rendered as write_folder
+from cannery.pipeline import rendered_held
 from cannery.plan.make import make_plan
 from cannery.render.io import folder as rendered
-from cannery.render.io.folder import rendered_held, write_folder
 from cannery.sources.io.archives import archive_path
 from cannery.vocab import Arch
 

@@ -6,6 +6,7 @@ images/bases are judged too. The cases of the field run on the real catalog.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +19,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from cannery.catalog.compatibility import CANN, DRIVER, PYTHON
-from cannery.catalog.component import Component
+from cannery.catalog.component import parse_component
 from cannery.catalog.io.read import load_catalog
 from cannery.catalog.versions import canonical, order
 from cannery.compat.findings import Finding, errors
@@ -127,7 +128,7 @@ def line(cann: str) -> object:
 @cache
 def data(names: frozenset[str], cann: str) -> Catalog:
     """The real table over a wheel component for each name and one CANN line."""
-    wheel = Component.model_validate({"kind": "wheels", "summary": "made up"})
+    wheel = parse_component({"kind": "wheels", "summary": "made up"})
     return catalog(compatibility=real().compatibility, components=dict.fromkeys(names, wheel), bases={cann: line(cann)})
 
 
@@ -143,7 +144,7 @@ def judge(row: Row, pins: Mapping[str, str], cann: str | None = None) -> tuple[F
     python = python_for(cells(row))
     found = data(frozenset(pins), wanted)
     components = [{"name": name, "version": version} for name, version in pins.items()]
-    bound = found.model_copy(update={"profiles": {"set": profile(components=components, env={})}})
+    bound = replace(found, profiles={"set": profile(components=components, env={})})
     return check_recipe(select(bound, "set", Options(cann=wanted, python=python), Arch.AMD64), bound)
 
 
@@ -195,7 +196,7 @@ def test_a_python_outside_every_range_of_a_release_is_refused_with_the_range(row
     pins = {row.name: row.version}
     found = data(frozenset(pins), ANY_CANN)
     stack = profile(components=[{"name": row.name, "version": row.version}], env={})
-    bound = found.model_copy(update={"profiles": {"set": stack}})
+    bound = replace(found, profiles={"set": stack})
     findings = check_recipe(select(bound, "set", Options(python=python, cann=ANY_CANN), Arch.AMD64), bound)
     (error,) = [f for f in findings if f.code == "python-range"]
     assert error.severity is Severity.ERROR
@@ -230,7 +231,7 @@ def exactly(cann: str = ANY_CANN, python: str = ANY_PYTHON, **pins: str) -> tupl
     named = {name.replace("_", "-"): version for name, version in pins.items()}
     found = data(frozenset(named), cann)
     stack = profile(components=[{"name": n, "version": v} for n, v in named.items()], env={})
-    bound = found.model_copy(update={"profiles": {"set": stack}})
+    bound = replace(found, profiles={"set": stack})
     return check_recipe(select(bound, "set", Options(cann=cann, python=python), Arch.AMD64), bound)
 
 
@@ -308,7 +309,7 @@ def test_the_plugin_of_v01_passes_with_the_override_as_a_note() -> None:
         overrides=[{"requirement": "torch==2.7.1", "reason": reason}],
         env={},
     )
-    bound = found.model_copy(update={"profiles": {"set": stack}})
+    bound = replace(found, profiles={"set": stack})
     findings = check_recipe(select(bound, "set", Options(cann="8.3.rc2"), Arch.AMD64), bound)
     assert errors(findings) == ()
     (note,) = [f for f in findings if f.code == "override"]

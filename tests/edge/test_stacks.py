@@ -6,6 +6,7 @@ without what CANN imports; the sets were compared name by name when the locks we
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,7 +26,7 @@ from cannery.lock.lock import PROFILE_VIA
 from cannery.lock.request import lock_request
 from cannery.lock.text import parse_lock
 from cannery.plan.source_step import source_steps
-from cannery.recipe.atb import atb_abi
+from cannery.recipe.environment import atb_abi
 from cannery.recipe.left_out import left_out
 from cannery.recipe.recipe import Options
 from cannery.recipe.select import select
@@ -79,11 +80,11 @@ def of_cann(recipe: Recipe) -> set[str]:
     return {canonicalize_name(Requirement(text).name) for text in recipe.base.line.python_packages}
 
 
-def test_every_profile_with_sources_is_looked_at_here() -> None:
+def test_the_stacks_with_sources_have_these_pythons() -> None:
     found = {
         name: (profile.target.python, *profile.target.pythons)
         for name, profile in catalog().profiles.items()
-        if any(catalog().components[pin.name].kind.is_source for pin in profile.components)
+        if name in STACKS and any(catalog().components[pin.name].kind.is_source for pin in profile.components)
     }
     assert found == STACKS
     assert all({*catalog().profiles[name].target.arch} == {*Arch} for name in STACKS)
@@ -429,9 +430,7 @@ def test_every_name_that_a_component_refers_to_exists() -> None:
 
 
 def test_projects_that_stand_in_a_folder_of_their_repository() -> None:
-    folders = {
-        name: component.subdirectory for name, component in catalog().components.items() if component.subdirectory
-    }
+    folders = {name: component.subdirectory for name, component in catalog().sources.items() if component.subdirectory}
     assert folders == {
         "verl-npu": "verl_npu",
         "torch-memory-saver": "contrib/torch_memory_saver/python",
@@ -453,7 +452,7 @@ def with_sglangs_kernels(chip: str, cann: str = "8.3.rc1", base: str | None = No
     pins = [*profile.components]
     pins.insert([pin.name for pin in pins].index("torch-npu") + 1, Pin(name="sgl-kernel-npu", commit=commit))
     mine = profile.model_copy(update={"components": tuple(pins)})
-    data = catalog().model_copy(update={"profiles": {**catalog().profiles, "mine": mine}})
+    data = replace(catalog(), profiles={**catalog().profiles, "mine": mine})
     return select(data, "mine", Options(chip=chip, cann=cann, arch="arm64", base=base), Arch.ARM64)
 
 

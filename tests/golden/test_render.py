@@ -22,7 +22,7 @@ from cannery.context import Context, template_digests
 from cannery.plan.make import make_plan
 from cannery.recipe.recipe import Options
 from cannery.render.bake_file import check_bake
-from cannery.render.render import DOCKERFILE, render, wheel_paths
+from cannery.render.render import DOCKERFILE, render, tool_paths, wheel_paths
 from cannery.vocab import Arch
 
 if TYPE_CHECKING:
@@ -161,7 +161,12 @@ def test_the_bake_file_has_only_keys_that_buildx_knows(case: Case) -> None:
 @by_name
 def test_every_mount_and_copy_has_its_source(case: Case) -> None:
     made = texts(case)
-    paths = {*made, *wheel_paths(case.plan), *(f"sources/{step.file}" for step in case.plan.sources)}
+    paths = {
+        *made,
+        *tool_paths(case.plan),
+        *wheel_paths(case.plan),
+        *(f"sources/{step.file}" for step in case.plan.sources),
+    }
     paths |= {f"archives/{step.file}" for step in case.plan.archives}
     for source in re.findall(r"type=bind,source=([^,\s]+)", made[DOCKERFILE]):
         assert any(path == source or path.startswith(f"{source}/") for path in paths), source
@@ -206,7 +211,7 @@ def test_groups_hold_the_whole_lock_with_hashes(case: Case) -> None:
 
 
 def test_wheels_stand_in_the_folder_of_their_group() -> None:
-    paths = wheel_paths(CASES[0].plan)
+    paths = {**tool_paths(CASES[0].plan), **wheel_paths(CASES[0].plan)}
     assert "wheels/built/antlr4-4.9.3.tar.gz" in paths
     assert "wheels/_tools/uv-0.9.0-py3-none-manylinux_2_17_x86_64.whl" in paths
     assert len(paths) == len(CASES[0].plan.lock.packages) + 2

@@ -19,11 +19,13 @@ from cannery.recipe.select import select
 from cannery.vocab import Arch
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+# A frozen images/ without locks: no change of a profile, a pin or a component there reaches the tests that read it.
+FROZEN = ROOT / "tests/data/catalog"
 
 
 def copy_checkout(folder: Path) -> Path:
-    """Copy images/ (without locks) and templates/ to `folder`, and write current locks of `quickstart`."""
-    shutil.copytree(ROOT / "images", folder / "images", ignore=shutil.ignore_patterns("locks"))
+    """Copy the frozen images/ and templates/ to `folder`, and write current locks of `quickstart`."""
+    shutil.copytree(FROZEN, folder / "images")
     shutil.copytree(ROOT / "templates", folder / "templates", ignore=shutil.ignore_patterns("__pycache__"))
     catalog = load_catalog(folder / "images")
     recipe = select(catalog, "quickstart", Options(), Arch.AMD64)
@@ -60,7 +62,7 @@ def quickstart_packages(arch: Arch) -> tuple[LockedPackage, ...]:
         package("uvicorn", "0.54.0"),
         package("verl", "0.9.1"),
     )
-    base = load_catalog(ROOT / "images").bases["8.5.0"]
+    base = load_catalog(FROZEN).bases["8.5.0"]
     cann = {canonicalize_name(Requirement(text).name) for text in base.python_packages}
     more = (package(name, size=1000) for name in cann - {p.name for p in mine})
     return tuple(sorted((*mine, *more), key=lambda p: p.name))

@@ -10,8 +10,6 @@ from cannery.catalog.catalog import (
     BaseLine,
     Catalog,
     ChipAccess,
-    Compatibility,
-    Component,
     Host,
     Index,
     Profile,
@@ -19,6 +17,8 @@ from cannery.catalog.catalog import (
     StandIn,
     Tools,
 )
+from cannery.catalog.compatibility import Compatibility
+from cannery.catalog.component import parse_component
 from cannery.compat.subject import Subject
 from cannery.lock.lock import PROFILE_VIA, Lock, LockedPackage
 from cannery.lock.request import lock_request, tools_request
@@ -30,6 +30,8 @@ from cannery.vocab import DEFAULT_INDEX, Arch, BaseKind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from cannery.catalog.component import Component
 
 MOUNTS = ("/usr/local/dcmi", "/usr/local/Ascend/driver/lib64")
 MANAGERS = ("/dev/davinci_manager", "/dev/devmm_svm", "/dev/hisi_hdc")
@@ -163,7 +165,7 @@ def source_components() -> dict[str, Component]:
             "releases": {"4.0": {"source": "its METADATA"}},
         },
     }
-    return {name: Component.model_validate(value) for name, value in values.items()}
+    return {name: parse_component(value) for name, value in values.items()}
 
 
 def components() -> dict[str, Component]:
@@ -226,7 +228,7 @@ def components() -> dict[str, Component]:
             "imports": [{"module": "ray", "attribute": "__version__", "equals": "2.50.0"}],
         },
     }
-    return {name: Component.model_validate(value) for name, value in values.items()}
+    return {name: parse_component(value) for name, value in values.items()}
 
 
 def base_line(cann: str = "8.5.0") -> BaseLine:
@@ -311,7 +313,7 @@ def catalog(**changes: object) -> Catalog:
         "tools": Tools(requirements=("uv==0.9.0", "setuptools"), exclude_newer=EXCLUDE_NEWER),
         "compatibility": compatibility(),
     }
-    return Catalog.model_construct(**{**value, **changes})
+    return Catalog(**{**value, **changes})
 
 
 def recipe(options: Options | None = None, found: Catalog | None = None, host: Arch = Arch.AMD64) -> Recipe:

@@ -11,8 +11,7 @@ from pydantic import ValidationError
 
 from cannery.catalog.address_fields import reference_fault
 from cannery.catalog.catalog import Host, Index, Registries
-from cannery.catalog.errors import sentence
-from cannery.catalog.fault import FaultError, without_secrets
+from cannery.catalog.errors import faults, without_secrets
 
 if TYPE_CHECKING:
     from cannery.catalog.component import Closed
@@ -23,10 +22,9 @@ PASSWORD = "s3cr3t"
 def said(model: type[Closed], **values: object) -> str:
     with pytest.raises(ValidationError) as caught:
         model.model_validate(values)
-    # Of a list whose only item is wrong, pydantic also says that it is too short: that one has no words of ours.
-    (detail,) = (detail for detail in caught.value.errors() if sentence(detail, model).what)
-    assert isinstance(detail["ctx"]["error"], FaultError)
-    return "; ".join(sentence(detail, model))
+    # Of a list whose only item is wrong, pydantic also reports that it is too short: that one is left out.
+    (fault,) = faults(caught.value, model)
+    return f"{fault.what}; {fault.hint}"
 
 
 @pytest.mark.parametrize(
@@ -149,10 +147,10 @@ def test_what_has_no_password_stays(text: str) -> None:
         (f"me/cann@sha256:{'0' * 64}", ""),
         (f"http://user:{PASSWORD}@host/repo", "an image reference has no scheme (https://) and no credentials"),
         ("https://host/repo", "an image reference has no scheme (https://)"),
-        (f"user:{PASSWORD}@host/repo", "credentials stand in it"),
+        (f"user:{PASSWORD}@host/repo", "it has credentials in it"),
         (f"host/x:1?token={PASSWORD}", "an image reference has nothing behind a ? or #, as addresses have"),
         (f"host/x#{PASSWORD}", "an image reference has nothing behind a ? or #, as addresses have"),
-        (f"user:{PASSWORD}@host/repo@sha256:{'0' * 64}", "credentials stand in it"),
+        (f"user:{PASSWORD}@host/repo@sha256:{'0' * 64}", "it has credentials in it"),
     ],
 )
 def test_image_references(text: str, fault: str) -> None:

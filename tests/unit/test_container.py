@@ -68,7 +68,7 @@ def test_the_folder_of_the_host_in_a_volume() -> None:
         ),
         ({"volumes": (".x:/x",)}, "-v '.x:/x': '.x' is neither a folder nor the name of a volume", "./ "),
         ({"volumes": ("x:/x",)}, "-v 'x:/x': 'x' is neither a folder nor the name of a volume", "./ "),
-        ({"volumes": ("/a:/x:rw,or",)}, "-v '/a:/x:rw,or': 'or' is no option of a volume", "rw or ro"),
+        ({"volumes": ("/a:/x:rw,or",)}, "-v '/a:/x:rw,or': 'or' is no option of a volume", "ro, rw"),
         ({"volumes": ("/a:/",)}, "-v '/a:/' would replace the whole image", "below /"),
         ({"env": ("=x",)}, "-e '=x' names no variable", "NAME=VALUE"),
         ({"env": ("",)}, "-e '' names no variable", "NAME=VALUE"),

@@ -21,13 +21,12 @@ from factories import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cannery.catalog.component import Component, CxxAbi
+from cannery.catalog.component import Component, CxxAbi, parse_component
 from cannery.errors import FindingsError
 from cannery.plan.make import make_plan
 from cannery.plan.manifest import manifest
 from cannery.plan.plan import Link
-from cannery.recipe.atb import atb_abi, known_abi
-from cannery.recipe.environment import docker_quote, image_environment, profile_script, shell_quote
+from cannery.recipe.environment import atb_abi, docker_quote, image_environment, known_abi, profile_script, shell_quote
 from cannery.recipe.recipe import Options, Recipe, with_arch
 from cannery.recipe.trees import python_folders, tree_links
 from cannery.vocab import Arch
@@ -162,7 +161,7 @@ TREES = [
 
 def changed(name: str, **changes: object) -> Component:
     """A made-up source with other fields."""
-    return Component.model_validate({**source_components()[name].model_dump(exclude_unset=True), **changes})
+    return parse_component({**source_components()[name].model_dump(exclude_unset=True), **changes})
 
 
 def trees(pins: list[dict[str, str]] | None = None, **changes: object) -> Recipe:

@@ -12,8 +12,8 @@ from factories import catalog, compatibility, components, inputs, plan, profile,
 from pydantic import ValidationError
 
 from cannery.catalog.catalog import Profile
-from cannery.catalog.component import Component
-from cannery.catalog.errors import sentence
+from cannery.catalog.component import parse_component
+from cannery.catalog.errors import faults
 from cannery.catalog.image_user import ImageUser
 from cannery.catalog.io.read import load_catalog
 from cannery.plan.make import make_plan
@@ -53,15 +53,14 @@ def test_a_name_alone_is_the_drivers_user() -> None:
         ({"name": "me", "uid": 0}, "1000"),
         ({"name": "me", "gid": 65534}, "60000"),
         ({"uid": 1000}, "name"),
-        (1000, "a mapping like"),
+        (1000, "user"),
     ],
 )
 def test_other_users_are_refused_in_words(value: object, says: str) -> None:
     with pytest.raises(ValidationError) as caught:
         profile(user=value)
-    (detail,) = caught.value.errors()
-    told = sentence(detail, Profile)
-    assert says in f"{'.'.join(map(str, detail['loc']))} {told.what}", told
+    (fault,) = faults(caught.value, Profile)
+    assert says in f"{'.'.join(map(str, fault.path))} {fault.what}"
 
 
 def test_every_cache_has_a_place_that_the_image_makes() -> None:
@@ -76,7 +75,7 @@ def test_every_cache_has_a_place_that_the_image_makes() -> None:
 
 
 def test_caches_of_what_is_in_the_image_alone() -> None:
-    vllm = Component.model_validate({"kind": "wheels", "summary": "serves"})
+    vllm = parse_component({"kind": "wheels", "summary": "serves"})
     names = [{"name": "torch", "version": "2.9.0"}, {"name": "vllm"}]
     data = catalog(components={**components(), "vllm": vllm}, profiles={"stack": profile(user="me", components=names)})
     assert cache_folders(recipe(found=data))["VLLM_CONFIG_ROOT"] == f"{CACHE_HOME}/vllm/config"

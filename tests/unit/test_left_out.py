@@ -7,7 +7,7 @@ import re
 import pytest
 from factories import catalog, compatibility, components, inputs, source_components, source_recipe
 
-from cannery.catalog.catalog import Component
+from cannery.catalog.component import Component, parse_component
 from cannery.plan.make import make_plan
 from cannery.plan.manifest import manifest
 from cannery.recipe.left_out import LeftOut, left_out, unlinked
@@ -21,7 +21,7 @@ def data(**standin: object) -> Component:
     value = source_components()["kernels"].model_dump(mode="json", exclude_defaults=True)
     value["standin"] = {"leave_out": True, "reason": REASON, **standin}
     value["imports"] = [{"module": "kernels"}, {"module": "kernels.ops", "attribute": "add"}, {"module": "kernels.ops"}]
-    return Component.model_validate(value)
+    return parse_component(value)
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def test_the_manifest_names_it_and_its_checks_may_be_skipped(standin: Recipe) ->
 def test_an_import_that_no_stand_in_can_make_may_be_skipped_there() -> None:
     value = source_components()["engine"].model_dump(mode="json", exclude_defaults=True)
     value["imports"] = [{"module": "engine"}, {"module": "engine.npu", "standin": "it imports acl"}]
-    found = catalog(components={**components(), **source_components(), "engine": Component.model_validate(value)})
+    found = catalog(components={**components(), **source_components(), "engine": parse_component(value)})
     for base, wanted in (("standin", True), (None, False)):
         bound_here = source_recipe(Options(base=base), found)
         made = manifest(make_plan(bound_here, inputs(bound_here, socs=("ascend910b1",))), compatibility())
@@ -83,7 +83,7 @@ def test_a_ready_made_wheel_of_a_release_comes_in() -> None:
 
 @pytest.mark.parametrize("more", [{"install": "editable"}, {"build_env": {"KERNELS": "0"}}])
 def test_what_is_left_out_is_not_built_in_another_way(more: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match="leave_out says that it is not built"):
+    with pytest.raises(ValueError, match="leave_out"):
         data(**more)
 
 

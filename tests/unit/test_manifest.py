@@ -24,6 +24,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cannery import __version__
+from cannery.catalog.component import parse_component
 from cannery.patches.functions import Function
 from cannery.plan.make import make_plan
 from cannery.plan.manifest import labels, manifest, manifest_text, size_bytes
@@ -182,7 +183,7 @@ def test_a_release_that_is_built_is_a_source_of_its_version() -> None:
 def test_native_parts_that_a_stand_in_cannot_build_are_left_out_with_the_reason() -> None:
     value = {"build_env": {"KERNELS": "0"}, "install": "editable", "reason": "no CANN to compile against"}
     kernels = source_components()["kernels"].model_dump(exclude_defaults=True) | {"standin": value}
-    every = {**components(), **source_components(), "kernels": type(components()["torch"]).model_validate(kernels)}
+    every = {**components(), **source_components(), "kernels": parse_component(kernels)}
     for options, wanted in (
         (STANDIN, ("editable", "/opt/src/kernels", "no CANN to compile against", [])),
         (None, ("wheel", None, "", ["910b"])),
@@ -209,7 +210,7 @@ def test_where_a_component_has_no_kernels_the_check_that_looks_at_them_may_be_sk
 def test_patch_of_a_module_that_a_stand_in_cannot_import_is_skipped_there_with_its_reason() -> None:
     item = {"module": "kernels", "standin": "it imports acl"}
     kernels = source_components()["kernels"].model_dump(exclude_defaults=True) | {"imports": [item]}
-    every = {**components(), **source_components(), "kernels": type(components()["torch"]).model_validate(kernels)}
+    every = {**components(), **source_components(), "kernels": parse_component(kernels)}
     file = RecordedFile("/opt/src/kernels/a.py", None, "0" * 64, "kernels.a", (Function("f", "1" * 64),))
     tree = PatchedTree("kernels", (Patch("mine", "2" * 64, "PATCHES", "3" * 40, (file,)),), ())
     for options, reason in ((STANDIN, "it imports acl"), (None, None)):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import factories
 import pytest
 
-from cannery.catalog.component import Component
+from cannery.catalog.component import parse_component
 from cannery.explain import nearest
 from cannery.explain.conflict import Conflict, profile_items
 from cannery.explain.nearest import Candidate, objection, offer
@@ -115,7 +115,7 @@ def source_catalog() -> object:
         for version, commit in COMMITS.items()
     }
     value = {"kind": "source", "summary": "a plugin", "hosts": {"github": "o/plug"}, "install": "wheel"}
-    plugin = Component.model_validate({**value, "revisions": revisions})
+    plugin = parse_component({**value, "revisions": revisions})
     pins = [{"name": "torch", "version": "2.9.0"}, {"name": "plug", "commit": COMMITS["0.11.0"]}]
     return factories.catalog(
         components={**factories.components(), "plug": plugin}, profiles={"stack": factories.profile(components=pins)}

@@ -8,7 +8,7 @@ import pytest
 from factories import catalog, components, lock, package, packages, profile
 
 from cannery.catalog.compatibility import Row
-from cannery.catalog.component import Component
+from cannery.catalog.component import parse_component
 from cannery.compat.stock import Newest
 from cannery.errors import ExitCode, NetworkError
 from cannery.lock.lock import Lock, LockedPackage, LockRequest
@@ -161,7 +161,7 @@ def test_what_a_source_asks_for_is_known_without_fetching_it() -> None:
     requires = ["ray<2.55", 'ray<2; python_version < "3"', "numpy"]
     known = {
         **components(),
-        "vllm": Component.model_validate(
+        "vllm": parse_component(
             {
                 "kind": "source",
                 "summary": "x",

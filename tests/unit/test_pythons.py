@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from factories import base_line, profile
 
-from cannery.catalog.pythons import further_pythons
+from cannery.catalog.catalog import further_pythons
 
 TARGET = {"cann": "8.5.0", "chip": "910b", "os": "ubuntu22.04", "python": "3.11"}
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from factories import KERNELS, KERNELS_OLD, catalog, source_components, source_profile, source_recipe, subject
 
-from cannery.catalog.component import Component
+from cannery.catalog.component import parse_component
 from cannery.compat.findings import Finding, in_order
 from cannery.compat.rules.chips import chips, socs
 from cannery.compat.rules.compiled import emulation
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def kernels(**changes: object) -> Catalog:
     """The catalog with another component `kernels`."""
     value = source_components()["kernels"].model_dump(exclude_defaults=True)
-    return catalog(components={**catalog().components, "kernels": Component.model_validate({**value, **changes})})
+    return catalog(components={**catalog().components, "kernels": parse_component({**value, **changes})})
 
 
 def on(chip: str, data: Catalog | None = None, **changes: object) -> Recipe:

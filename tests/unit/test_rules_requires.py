@@ -17,7 +17,7 @@ from factories import (
 )
 
 from cannery.catalog.compatibility import Compatibility
-from cannery.catalog.component import Component
+from cannery.catalog.component import parse_component
 from cannery.compat.findings import Finding, in_order
 from cannery.compat.rules import check_recipe
 from cannery.compat.rules.overrides import overrides
@@ -83,7 +83,7 @@ def test_a_requirement_for_another_target_does_not_count() -> None:
 def test_a_requirement_of_one_arch_counts_there() -> None:
     kernels = source_components()["kernels"].model_dump(exclude_defaults=True)
     kernels["revisions"][KERNELS]["requires"] = ['torch==2.9.0+other; platform_machine == "aarch64"']
-    data = catalog(components={**catalog().components, "kernels": Component.model_validate(kernels)})
+    data = catalog(components={**catalog().components, "kernels": parse_component(kernels)})
     for arch, codes in (("amd64", []), ("arm64", ["requirement"])):
         found = source_recipe(Options(arch=arch), data)
         content = {arch: (package("torch", "2.9.0+cpu"), *CONTENT[1:])}

@@ -19,7 +19,7 @@ from factories import (
     subject,
 )
 
-from cannery.catalog.component import Component
+from cannery.catalog.component import parse_component
 from cannery.compat.findings import Finding, in_order
 from cannery.compat.rules import RULES, check_recipe
 from cannery.compat.rules.components import order
@@ -27,6 +27,7 @@ from cannery.compat.rules.sources import patches, releases, submodules
 from cannery.vocab import Severity
 
 if TYPE_CHECKING:
+    from cannery.catalog.component import Component
     from cannery.recipe.recipe import Recipe
 
 
@@ -38,7 +39,7 @@ def arranged(*names: str) -> Recipe:
 
 def changed(name: str, **changes: Any) -> dict[str, Component]:  # noqa: ANN401 - YAML
     value = source_components()[name].model_dump(exclude_defaults=True)
-    return {**catalog().components, name: Component.model_validate({**value, **changes})}
+    return {**catalog().components, name: parse_component({**value, **changes})}
 
 
 def test_the_made_up_sources_have_no_finding() -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from factories import catalog, components, profile
 
 from cannery.catalog.catalog import Compatibility
-from cannery.catalog.component import Component
+from cannery.catalog.component import parse_component
 from cannery.compat.solve import Solver, newest_pins, upgrader, with_pins
 from cannery.recipe.recipe import Options, Recipe
 from cannery.recipe.select import select
@@ -49,12 +49,16 @@ PAIRS = (
 
 def recipe(pins: dict[str, str | None], **changes: object) -> Recipe:
     """A recipe of pinned wheels; a name that ends in `!` is a source at that version."""
-    known = {**components(), "torchvision": Component(kind="wheels", summary="x"), "tool": components()["torch-npu"]}
+    known = {
+        **components(),
+        "torchvision": parse_component({"kind": "wheels", "summary": "x"}),
+        "tool": components()["torch-npu"],
+    }
     known |= {"plugin": known["tool"]}
     listed = []
     for name, version in pins.items():
         if name.endswith("!"):
-            known[name[:-1]] = Component.model_validate(
+            known[name[:-1]] = parse_component(
                 {"kind": "source", "summary": "x", "install": "wheel", "releases": {version: {"source": "made up"}}}
             )
             listed.append({"name": name[:-1], "release": version})

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from cannery.catalog.component import Component, Release, Revision, Submodule
+from cannery.catalog.component import Release, Revision, Source, Submodule
 from cannery.errors import UsageError
 from cannery.recipe.recipe import Chosen
 from cannery.sources.plan import (
@@ -28,7 +28,7 @@ ONE, TWO = "1" * 40, "2" * 40
 
 def chosen(*, commit: str | None, release: str | None = None) -> Chosen:
     sub = {"third/x": Submodule(repository="cann/x", commit=TWO)}
-    component = Component(
+    component = Source(
         kind=ComponentKind.SOURCE,
         summary="x",
         hosts={"gitee": "ascend/Name", "gitcode": "Ascend/Name"},

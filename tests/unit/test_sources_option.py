@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from factories import ENGINE, KERNELS, PLUGIN, catalog, lock, package, recipe, source_components, source_recipe
 
-from cannery.catalog.catalog import Component
+from cannery.catalog.component import Component, parse_component
 from cannery.errors import UsageError
 from cannery.lock.check import lock_problems
 from cannery.lock.request import lock_request
@@ -21,7 +21,7 @@ def released(**sdists: bool) -> dict[str, Component]:
         value = found[name].model_dump(mode="json", exclude_defaults=True)
         value["revisions"][commit]["release"] = version
         value["releases"][version]["sdist"] = sdists.get(name, False)
-        found[name] = Component.model_validate(value)
+        found[name] = parse_component(value)
     return {**catalog().components, **found}
 
 
@@ -63,7 +63,7 @@ def test_the_reason_of_a_release_names_the_commit_that_it_stands_for() -> None:
         ("release:torch", "SOURCES: torch is no source at a commit here", "known: engine, kernels, plugin"),
         (
             "release:plugin",
-            f"SOURCES: no release is known that stands in for plugin at {PLUGIN[:12]}",
+            f"SOURCES: no release is known that can take the place of plugin at {PLUGIN[:12]}",
             "those that have one: engine, kernels",
         ),
     ],
@@ -139,4 +139,4 @@ def test_a_release_that_is_named_by_a_revision_must_be_known() -> None:
     value = source_components()["engine"].model_dump(mode="json", exclude_defaults=True)
     value["revisions"][ENGINE]["release"] = "0.99"
     with pytest.raises(ValueError, match=r"a revision's release 0\.99 is not among the releases"):
-        Component.model_validate(value)
+        parse_component(value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from factories import catalog, compatibility, components, inputs, profile, recipe
 
-from cannery.catalog.catalog import Component
+from cannery.catalog.component import Component, parse_component
 from cannery.catalog.fields import NPU_CHECKS, TRAIN_CHECKS
 from cannery.plan.make import make_plan
 from cannery.plan.manifest import manifest
@@ -17,7 +17,7 @@ STANDIN_WORD = "it imports acl"
 
 
 def wheel(**more: object) -> Component:
-    return Component.model_validate({"kind": "wheels", "summary": "made up", **more})
+    return parse_component({"kind": "wheels", "summary": "made up", **more})
 
 
 def bound(*names: str, base: str | None = None, may_skip: tuple[str, ...] = ()) -> Recipe:

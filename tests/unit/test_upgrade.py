@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from factories import catalog, components, profile
 
-from cannery.catalog.catalog import Component
 from cannery.catalog.compatibility import Row
+from cannery.catalog.component import parse_component
 from cannery.compat.stock import Newest
 from cannery.errors import FindingsError, NetworkError, UsageError
 from cannery.recipe.recipe import Options
@@ -75,8 +75,8 @@ class Stock:
 def subject(asks: tuple[str, ...] = (), **changes: object) -> Editable:
     known = {
         **components(),
-        "tool": Component(kind="wheels", summary="x", package="The.Tool"),
-        "plugin-src": Component.model_validate(
+        "tool": parse_component({"kind": "wheels", "summary": "x", "package": "The.Tool"}),
+        "plugin-src": parse_component(
             {
                 "kind": "source",
                 "summary": "x",
@@ -270,7 +270,7 @@ def bare(pins: str) -> Editable:
     table = mine.compatibility.model_copy(update={"rows": rows})
     listed = [{"name": "torch", "version": pins}, {"name": "torch-npu", "version": pins}]
     found = subject(components=listed)
-    return replace(found, catalog=found.catalog.model_copy(update={"compatibility": table}))
+    return replace(found, catalog=replace(found.catalog, compatibility=table))
 
 
 def test_a_row_that_names_a_release_without_a_row_of_its_own_is_taken_when_it_is_asked_for() -> None:

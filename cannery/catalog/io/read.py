@@ -3,75 +3,91 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar, cast
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
-from cannery.catalog.catalog import (
-    BaseLine,
-    Catalog,
-    ChipAccess,
-    Host,
-    Index,
-    Profile,
-    Registries,
-    StandIn,
-    Tools,
-)
+from cannery.catalog.catalog import BaseLine, Catalog, ChipAccess, Host, Index, Profile, Registries, StandIn, Tools
 from cannery.catalog.compatibility import Compatibility
-from cannery.catalog.component import Closed, Component
+from cannery.catalog.component import Component
 from cannery.catalog.cross_checks import cross_check
 from cannery.catalog.drivers import Drivers
-from cannery.catalog.errors import Said, key_path, not_a_text, sentence
-from cannery.catalog.fault import CatalogError, problem, split_problem
-from cannery.catalog.fields import (
-    chip_name_fault,
-    component_name_fault,
-    host_name_fault,
-    index_name_fault,
-    profile_name_fault,
-    yaml_kind,
-)
+from cannery.catalog.errors import CatalogError, faults, problem
+from cannery.catalog.fields import ChipName, IndexName, Name, component_name_fault, profile_name_fault, yaml_kind
 from cannery.catalog.io.yaml_file import read_yaml
+from cannery.catalog.versions import without_build
 from cannery.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from pydantic_core import ErrorDetails
-
+    from cannery.catalog.errors import Fault
     from cannery.catalog.yaml_text import YamlDocument
 
-M = TypeVar("M", bound=Closed)
+M = TypeVar("M")
 # What is no file of the catalog and may lie beside them: hidden files, and what editors and patch leave.
 LEFT = re.compile(r"\..*|.*(~|\.orig|\.rej)|#.*#")
-# Of one file; a file of another kind altogether has thousands, and each costs a search for the nearest word.
+# Files that only the profiles that name them need; the catalog is of no use without any of the others.
+OWN = re.compile(r"images/((?:profiles|components|bases(?!/registries\.yaml))/[^:]+)(?::\d+)?")
+# Of one file; a file of another kind has thousands, and each costs a search for the nearest word.
 MOST_PROBLEMS = 30
-MANY = "mend those above first: is it the file that is meant?"
+MANY = "fix those above first: is it the right file?"
 
 
 def load_catalog(images: Path) -> Catalog:
-    """Read every catalog file below `images`. Raises one `CatalogError` that has all problems with file and line."""
+    """Read every catalog file below `images`. Profiles that use a broken file are left out, with their errors.
+
+    Raises one `CatalogError` that has all problems with file and line where a file is broken that every profile needs,
+    or where no profile is left.
+    """
     reader = _Reader(images)
-    catalog = Catalog.model_construct(
+    catalog = Catalog(
         profiles=reader.folder("profiles", Profile, profile_name_fault),
-        chips=reader.table("chips.yaml", ChipAccess, chip_name_fault),
-        components=reader.folder("components", Component, component_name_fault),
+        chips=reader.file("chips.yaml", dict[ChipName, ChipAccess]),
+        components=reader.folder("components", cast("type[Component]", Component), component_name_fault),
         bases=reader.folder("bases", BaseLine, leave=("registries",)),
         registries=reader.file("bases/registries.yaml", Registries),
-        indexes=reader.table("indexes.yaml", Index, index_name_fault),
-        hosts=reader.table("hosts.yaml", Host, host_name_fault),
+        indexes=reader.file("indexes.yaml", dict[IndexName, Index]),
+        hosts=reader.file("hosts.yaml", dict[Name, Host]),
         tools=reader.file("tools.yaml", Tools),
         standin=reader.file("standin/recipe.yaml", StandIn),
         compatibility=reader.file("compatibility.yaml", Compatibility),
         drivers=reader.file("drivers.yaml", Drivers),
     )
-    if not reader.problems:
-        reader.problems += cross_check(catalog, reader.documents)
-    if reader.problems:
-        raise CatalogError(reader.problems)
-    return catalog
+    reader.stop_if_shared()
+    for fault in cross_check(catalog, [match[1] for part in reader.problems if (match := OWN.fullmatch(part.where))]):
+        reader.note(fault.file, fault.path, fault.what, fault.hint)
+    reader.stop_if_shared()
+    return _usable(catalog, tuple(reader.problems)) if reader.problems else catalog
+
+
+def _usable(catalog: Catalog, problems: tuple[UsageError, ...]) -> Catalog:
+    """Return the catalog without what is broken. Raises `CatalogError` where no profile is left."""
+    by_file: dict[str, list[UsageError]] = {}
+    for part in problems:
+        match = OWN.fullmatch(part.where)
+        by_file.setdefault(match[1] if match else "", []).append(part)
+    broken = {file: CatalogError(parts) for file, parts in by_file.items()}
+    for name, profile in catalog.profiles.items():
+        own = f"profiles/{name}.yaml"
+        files = [own, *(f"components/{pin.name}.yaml" for pin in profile.components)]
+        files.append(f"bases/{without_build(profile.target.cann)}.yaml")
+        parts = [part for file in dict.fromkeys(files) for part in by_file.get(file, ())]
+        if parts:
+            broken[own] = CatalogError(parts)
+    found = replace(
+        catalog,
+        profiles={name: one for name, one in catalog.profiles.items() if f"profiles/{name}.yaml" not in broken},
+        components={name: one for name, one in catalog.components.items() if f"components/{name}.yaml" not in broken},
+        bases={name: one for name, one in catalog.bases.items() if f"bases/{name}.yaml" not in broken},
+        problems=problems,
+        broken=broken,
+    )
+    if not found.profiles:
+        raise CatalogError(problems)
+    return found
 
 
 class _Reader:
@@ -82,21 +98,32 @@ class _Reader:
         self.problems: list[UsageError] = []
         self.documents: dict[str, YamlDocument] = {}
 
+    def stop_if_shared(self) -> None:
+        """Raise all problems where one is in a file that every profile needs."""
+        if not all(OWN.fullmatch(part.where) for part in self.problems):
+            raise CatalogError(self.problems)
+
+    def note(self, file: str, path: tuple[str | int, ...], what: str, hint: str) -> None:
+        """Note what is wrong at `path` in a file that was read."""
+        where = self.documents[file].where(path)
+        self.problems.append(problem(where, ": ".join(filter(None, (".".join(map(str, path)), what))), hint))
+
     def folder(
         self, name: str, model: type[M], fault: Callable[[str], str] = lambda _: "", leave: tuple[str, ...] = ()
     ) -> dict[str, M]:
-        """Read every YAML file of a folder into {stem: model}; names are file names, `fault` says what is wrong in one.
+        """Read every YAML file of a folder into {stem: model}; names are file names, `fault` finds a wrong name.
 
-        The stems in `leave` are another reader's.
+        The stems in `leave` are read elsewhere.
         """
         found: dict[str, M] = {}
+        adapter = TypeAdapter(model)
         for path in self._listed(name):
             if path.stem in leave:
                 continue
-            wrong = fault(path.stem)
-            if wrong:
-                self.problems.append(split_problem(f"images/{name}/{path.name}", wrong))
-            value = self.file(f"{name}/{path.name}", model)
+            what, _, hint = fault(path.stem).partition("; ")
+            if what:
+                self.problems.append(problem(f"images/{name}/{path.name}", what, hint))
+            value = self.file(f"{name}/{path.name}", model, adapter)
             if value is not None:
                 found[path.stem] = value
         if not found and not self.problems:
@@ -104,12 +131,12 @@ class _Reader:
         return found
 
     def _listed(self, name: str) -> Iterator[Path]:
-        """Give the YAML files of a folder; whatever else lies there is a problem, for it would be passed over."""
+        """Give the YAML files of a folder; any other file there is a problem, since it would not be read."""
         folder = self.images / name
         try:
             paths = sorted(folder.iterdir()) if folder.is_dir() else []
         except OSError as error:
-            self.problems.append(problem(f"images/{name}", f"cannot be read: {error}", "see to its permissions"))
+            self.problems.append(problem(f"images/{name}", f"cannot be read: {error}", "check its permissions"))
             return
         for path in paths:
             if LEFT.fullmatch(path.name):
@@ -119,52 +146,30 @@ class _Reader:
             elif not path.name.startswith("README"):
                 self.problems.append(problem(f"images/{name}/{path.name}", *_unread(path)))
 
-    def file(self, name: str, model: type[M]) -> M:
-        """Read one file into `model`; after a problem the value is unusable and the problem is noted."""
-        document = self._read(name)
-        if document is None:
-            return None  # type: ignore[return-value] # the caller raises before anything uses it
-        return self._validate(document, (), document.value, model)
+    def file(self, name: str, model: type[M], adapter: TypeAdapter[M] | None = None) -> M:
+        """Read one file into `model`, a type (`adapter`: the same, made once for many files).
 
-    def table(self, name: str, model: type[M], fault: Callable[[str], str]) -> dict[str, M]:
-        """Read one file that holds a mapping of names to `model`; `fault` says what is wrong in a name, or ""."""
-        document = self._read(name)
-        if document is None:
-            return {}
-        if not isinstance(document.value, dict):
-            hint = "write NAME: {" + ", ".join(f"{key}: …" for key in model.model_fields) + "}"
-            self.problems.append(problem(f"{document.name}:1", "a mapping is wanted here", hint))
-            return {}
-        for key in document.value:
-            wrong = not_a_text(key) if not isinstance(key, str) else fault(key)
-            if wrong:
-                where = document.where((str(key),))
-                self.problems.append(split_problem(where, wrong) if isinstance(wrong, str) else problem(where, *wrong))
-        return {str(key): self._validate(document, (str(key),), value, model) for key, value in document.value.items()}
-
-    def _read(self, name: str) -> YamlDocument | None:
+        The value is None after a problem, which is noted.
+        """
         try:
-            document = read_yaml(self.images / name, f"images/{name}")
+            document = self.documents[name] = read_yaml(self.images / name, f"images/{name}")
+            value = (adapter or TypeAdapter(model)).validate_python(document.value)
         except UsageError as error:
             self.problems.append(problem(error.where, error.what, error.hint))
-            return None
-        self.documents[name] = document
-        return document
-
-    def _validate(self, document: YamlDocument, at: tuple[str | int, ...], value: Any, model: type[M]) -> M:  # noqa: ANN401 - YAML
-        try:
-            return model.model_validate(value)
         except ValidationError as error:
-            details = error.errors(include_url=False)
-            found = (_problem(document, at, detail, model) for detail in details[:MOST_PROBLEMS])
-            self.problems += [one for one in found if one is not None]
-            if len(details) > MOST_PROBLEMS:
-                self.problems.append(problem(document.name, f"{len(details) - MOST_PROBLEMS} more problems", MANY))
-            return None  # type: ignore[return-value] # as above
+            found = list(faults(error, model))
+            for fault in found[:MOST_PROBLEMS]:
+                self.note(name, fault.path, *_as_written(fault, document))
+            if len(found) > MOST_PROBLEMS:
+                what = f"{len(found) - MOST_PROBLEMS} more problems"
+                self.problems.append(problem(f"images/{name}", what, MANY))
+        else:
+            return value
+        return None  # type: ignore[return-value] # no such value is used: `load_catalog` raises, or leaves it out
 
 
 def _unread(path: Path) -> tuple[str, str]:
-    """Say why a file that is not called *.yaml may not lie in a folder of the catalog, and what to do."""
+    """Return why a file that is not called *.yaml is refused in a folder of the catalog, and what to do."""
     if path.is_dir():
         return "a folder is not read here", "put its files beside it"
     wanted = path.with_name(f"{path.stem if path.suffix.lower() in {'.yml', '.yaml'} else path.name}.yaml")
@@ -172,15 +177,12 @@ def _unread(path: Path) -> tuple[str, str]:
     return "only files named .yaml are read here", f"name it {wanted.name}, or keep it elsewhere{beside}"
 
 
-def _problem(
-    document: YamlDocument, at: tuple[str | int, ...], detail: ErrorDetails, model: type[Closed]
-) -> UsageError | None:
-    """Return the problem of one fault: file:line, field, what is wrong, what to do; None when another one says it."""
-    location = at + key_path(detail)
-    said = sentence(detail, model)
-    kind = yaml_kind(detail["input"])
-    if kind is not None and "quote it" in said.hint and location in document.texts:
-        written = document.texts[location]  # YAML's value has lost what was meant: 3.10 has become 3.1
-        said = Said(f"unquoted {written} is {kind} to YAML", f'quote it: "{written}"')
-    field = ".".join(str(part) for part in location) or "the file"
-    return problem(document.where(location), f"{field}: {said.what}", said.hint) if said.what else None
+def _as_written(fault: Fault, document: YamlDocument) -> tuple[str, str]:
+    """Return what is wrong and what to do; a scalar that needs quotes is shown as the file has it.
+
+    YAML's value has lost what was meant: 3.10 has become 3.1.
+    """
+    kind, written = yaml_kind(fault.value), document.texts.get(fault.path)
+    if kind is None or written is None or "quote it" not in fault.hint:
+        return fault.what, fault.hint
+    return f"unquoted {written} is {kind} to YAML", f'quote it: "{written}"'

@@ -15,7 +15,7 @@ MOST_BYTES = 1 << 20
 
 
 def read_yaml(path: Path, name: str, tags: frozenset[str] = frozenset()) -> YamlDocument:
-    """Read one YAML file; `name` is how messages call it, `tags` are those that may stand in it beside YAML's own.
+    """Read one YAML file; `name` is how messages call it, `tags` are those that it may have beside YAML's own.
 
     Raises `UsageError` with file:line for what `parse_yaml` refuses, and for a file that is too large, no text or
     cannot be read; never anything else.

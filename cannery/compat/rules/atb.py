@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from cannery.compat.findings import Finding, error, note
 from cannery.compat.rules.environment import set_variables
-from cannery.recipe.atb import deciding, known_abi
+from cannery.recipe.environment import deciding, known_abi
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cannery.catalog.component import Native
 from cannery.compat.findings import Finding, error
 from cannery.compat.rules.compiled import compiled
 from cannery.compat.table import listed
-from cannery.vocab import ComponentKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from cannery.compat.subject import Subject
-    from cannery.recipe.recipe import Chosen
+    from cannery.recipe.recipe import Chosen, ChosenSource
 
 # Who reported that a build needs to know its chip.
 REPORT = "vllm-project/vllm-ascend pull 7278"
@@ -45,8 +45,10 @@ def chips(subject: Subject) -> Iterator[Finding]:
 def _from_source(subject: Subject, chosen: Chosen) -> str:
     """Say how it comes to have kernels for the chip; "" when no commit of it is known that would be compiled."""
     component, chip = chosen.component, subject.recipe.target.chip
+    if not isinstance(component, Native):
+        return ""
     commits = [(revision.version, commit) for commit, revision in component.revisions.items() if not revision.chips]
-    if component.kind is not ComponentKind.NATIVE or not commits:
+    if not commits:
         return ""
     commits.sort(key=lambda pair: pair[0] != chosen.version)
     pins = " or ".join(f"{commit} ({version})" for version, commit in commits)
@@ -60,8 +62,8 @@ def socs(subject: Subject) -> Iterator[Finding]:
     chip = subject.recipe.target.chip
     known = _socs(subject).get(chip, ())
     built = {c.name for c in compiled(subject.recipe)}
-    for chosen in subject.recipe.chosen:
-        variable = chosen.component.soc_variable
+    for chosen in subject.recipe.sources:
+        variable = chosen.component.soc_variable if isinstance(chosen.component, Native) else None
         if variable and known:
             for where, value in _settings(subject, chosen, variable).items():
                 if value.lower() not in {soc.lower() for soc in known}:
@@ -86,7 +88,7 @@ def _socs(subject: Subject) -> Mapping[str, tuple[str, ...]]:
     return {str(chip): access.socs for chip, access in subject.catalog.chips.items() if access.socs}
 
 
-def _settings(subject: Subject, chosen: Chosen, variable: str) -> dict[str, str]:
+def _settings(subject: Subject, chosen: ChosenSource, variable: str) -> dict[str, str]:
     """Where the variable is set → its value: the profile's environment, components', and the build's own."""
     found = {f"env of {subject.recipe.file}": subject.recipe.profile.env}
     found |= {f"env of images/components/{c.name}.yaml": c.component.env for c in subject.recipe.chosen}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from packaging.utils import canonicalize_name
-
+from cannery.catalog.component import System, Tarball
 from cannery.compat.findings import Finding, error
 from cannery.compat.table import listed
+from cannery.recipe.recipe import package_of
 from cannery.vocab import ComponentKind
 
 if TYPE_CHECKING:
@@ -49,14 +49,15 @@ def _comes_all_the_same(subject: Subject, name: str) -> bool:
     component = subject.catalog.components.get(name)
     if component is None or component.kind is not ComponentKind.WHEELS:
         return False
-    return subject.lock is None or canonicalize_name(component.package or name) in subject.versions
+    return subject.lock is None or package_of(name, component) in subject.versions
 
 
 def files(subject: Subject) -> Iterator[Finding]:
     """Refuse two components that bring the same path, as links or as built files: the later layer would win."""
     owners: dict[str, list[str]] = {}
     for chosen in subject.recipe.chosen:
-        for path in (*chosen.component.links, *chosen.component.files):
+        part = chosen.component
+        for path in part.links if isinstance(part, System) else part.files if isinstance(part, Tarball) else ():
             owners.setdefault(path, []).append(chosen.name)
     for path, names in owners.items():
         if len(names) > 1:

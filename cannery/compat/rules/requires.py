@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
 
+from cannery.catalog.component import FromSource
 from cannery.compat.findings import Finding, error
 from cannery.compat.table import listed
 
@@ -70,10 +71,10 @@ def requirements(subject: Subject) -> Iterator[Finding]:
 def _ways_out(subject: Subject, ask: Ask, version: str) -> str:
     """Say what to move: the package, the source to a pin that takes this version, or what it asks."""
     component, who = ask.who.component, ask.who
-    others: dict[str, Known] = {
-        **{f"commit {commit}": known for commit, known in component.revisions.items() if commit != who.commit},
-        **{f"release {release}": known for release, known in component.releases.items() if release != who.release},
-    }
+    others: dict[str, Known] = {}
+    if isinstance(component, FromSource):
+        others |= {f"commit {commit}": known for commit, known in component.revisions.items() if commit != who.commit}
+        others |= {f"release {name}": known for name, known in component.releases.items() if name != who.release}
     fitting = [pin for pin, known in others.items() if _takes(subject, known, ask.name, version)]
     ways = [f"take a {ask.name} that {ask.wanted} allows"]
     ways += [f"take {who.name} at {listed(fitting, 'or')}, which takes {ask.name} {version}"] if fitting else []

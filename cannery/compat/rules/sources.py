@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from packaging.utils import canonicalize_name
-
 from cannery.compat.findings import Finding, error, note, warning
 from cannery.compat.table import listed
+from cannery.recipe.recipe import package_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,8 +77,7 @@ def _same_package(subject: Subject, name: str) -> Chosen | None:
 
 
 def _package(subject: Subject, name: str) -> str:
-    component = subject.catalog.components.get(name)
-    return canonicalize_name(component.package or name if component else name)
+    return package_of(name, subject.catalog.components.get(name))
 
 
 def _origin(chosen: Chosen) -> str:

@@ -16,6 +16,7 @@ from cannery.explain.missing import lag, near, usable, why_not
 from cannery.lock.io.bound import index_of
 from cannery.lock.io.places import bound_places, default_place, extra_places
 from cannery.lock.io.uv import PROBE
+from cannery.recipe.recipe import package_of
 from cannery.vocab import DEFAULT_INDEX
 
 if TYPE_CHECKING:
@@ -207,5 +208,5 @@ def _entry(seen: Seen, index: str) -> str:
 
 def _file(seen: Seen) -> str:
     components = seen.catalog.components if seen.catalog else {}
-    found = (key for key, one in components.items() if canonicalize_name(one.package or key) == seen.name)
+    found = (key for key, one in components.items() if package_of(key, one) == seen.name)
     return f"images/components/{next(found, seen.name)}.yaml"

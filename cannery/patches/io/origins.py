@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from cannery.patches.sets import PatchSet
     from cannery.plan.plan import Plan
     from cannery.plan.source_step import SourceStep
-    from cannery.recipe.recipe import Chosen, Recipe
+    from cannery.recipe.recipe import ChosenSource, Recipe
 
     # The patch sets that plugins keep in their trees, by plugin and repo.
     Kept = Mapping[str, Mapping[str, Sequence[PatchSet]]]
@@ -36,7 +36,7 @@ def open_trees(
     return {name: stack.enter_context(closing(TreeReader(path))) for name, path in paths.items()}
 
 
-def target(recipe: Recipe, provider: Chosen, repo: str) -> Chosen | None:
+def target(recipe: Recipe, provider: ChosenSource, repo: str) -> ChosenSource | None:
     """Return the source that a plugin means by `repo`."""
     sets = provider.component.patch_sets
     name = sets.repos.get(repo, repo) if sets else repo
@@ -52,7 +52,7 @@ def kept_in(recipe: Recipe, trees: Mapping[str, TreeReader]) -> Kept:
     }
 
 
-def kept_for(recipe: Recipe, kept: Kept) -> Iterator[tuple[str, Sequence[PatchSet], Chosen | None]]:
+def kept_for(recipe: Recipe, kept: Kept) -> Iterator[tuple[str, Sequence[PatchSet], ChosenSource | None]]:
     """Give each repo that plugins keep sets for, its sets, and the source of `recipe` that is meant by it."""
     for provider in providers(recipe):
         for repo, group in kept.get(provider.name, {}).items():

@@ -15,7 +15,7 @@ from cannery.patches.ported import AT, Ported
 from cannery.patches.result import FileChange, PatchResult, Problem, conflicts_in
 from cannery.patches.sets import SHORTEST
 from cannery.patches.tree import Layered
-from cannery.recipe.recipe import Chosen
+from cannery.recipe.recipe import ChosenSource
 from cannery.sources.io.git_cache import cached
 from cannery.sources.io.git_mirror import is_git_dir, places
 from cannery.sources.io.git_objects import commits_named
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from contextlib import ExitStack
 
     from cannery.catalog.catalog import Catalog
-    from cannery.catalog.component import Component
+    from cannery.catalog.component import FromSource
     from cannery.patches.io.git_apply import Git
     from cannery.patches.sets import PatchFile, PatchSet
     from cannery.patches.tree import Files
@@ -56,13 +56,13 @@ class Places:
         """
         from cannery.sources.io.fetch import fetch_sources  # noqa: PLC0415 - only where a tree is wanted
 
-        known = self.catalog.components[component]
-        chosen = Chosen(component, known, None, (), "", self.arch, commit=commit)
+        known = self.catalog.sources[component]
+        chosen = ChosenSource(component, known, None, (), "", self.arch, commit=commit)
         request = source_request(chosen, self.catalog.hosts, epoch=EPOCH, paths=known.paths)
         (file,) = fetch_sources([request], self.sources)
         return stack.enter_context(closing(TreeReader(file.tar)))
 
-    def commits(self, component: Component, start: str) -> set[str]:
+    def commits(self, component: FromSource, start: str) -> set[str]:
         """Return the commits that begin with `start` where a fetch looks before it asks a host."""
         repositories = dict.fromkeys(component.hosts.values())
         store = self.sources
@@ -77,7 +77,7 @@ def source_component(catalog: Catalog, repo: str) -> str:
     """Return the source component that a repo's name means; raise `UsageError` for a name that means none."""
     name = component_named(catalog, repo)
     if name is None:
-        known = {name for name, one in catalog.components.items() if one.kind.is_source}
+        known = catalog.sources
         raise UsageError(f"{repo!r} is not a source component", hint=did_you_mean(repo, known))
     return name
 
@@ -89,7 +89,7 @@ def all_sets(where: Places, component: str, own: Sequence[PatchSet], stack: Exit
     Plugins are fetched; raises as `Places.open`.
     """
     found: dict[tuple[object, ...], PatchSet] = {}
-    for plugin, keeper in where.catalog.components.items():
+    for plugin, keeper in where.catalog.sources.items():
         kept = keeper.patch_sets
         for commit, revision in keeper.revisions.items():
             if kept is not None and component in revision.patches:
@@ -112,7 +112,7 @@ def full_commit(where: Places, component: str, text: str) -> str:
 
     A full hash is returned as it is. Raises `UsageError` for anything else, naming the commits if several.
     """
-    text, known = text.lower(), where.catalog.components[component]
+    text, known = text.lower(), where.catalog.sources[component]
     found = [commit for commit in known.revisions if len(text) >= SHORTEST and commit.startswith(text)]
     if not found and SHORT.fullmatch(text):
         found = sorted(where.commits(known, text))

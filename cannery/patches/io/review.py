@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from cannery.patches.plugin_table import Difference
     from cannery.patches.sets import PatchSet
     from cannery.plan.plan import Plan
-    from cannery.recipe.recipe import Chosen
+    from cannery.recipe.recipe import ChosenSource
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def review(plan: Plan, inputs: PatchInputs, only: str | None = None) -> Review:
 
 
 def _differing(
-    provider: Chosen, tree: TreeReader, repos: Sequence[RepoChanges], tried: Sequence[PatchSet]
+    provider: ChosenSource, tree: TreeReader, repos: Sequence[RepoChanges], tried: Sequence[PatchSet]
 ) -> Iterator[Difference]:
     """Give where a plugin's own table differs: it is about the plugin's own sets.
 

@@ -5,25 +5,19 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from cannery.errors import FindingsError, UsageError
-from cannery.lock.io.wheels import fetch_wheels
 from cannery.render.lint import lint
-from cannery.render.render import DOCKERFILE, patched_files, render, wheel_paths
-from cannery.sources.io.archives import fetch_archives
-from cannery.sources.io.planned_sources import fetch_planned, links
-from cannery.util.io.files import sha256_bytes, write_atomic
-from cannery.util.io.locks import held
+from cannery.render.render import DOCKERFILE, patched_files, render
+from cannery.util.io.files import write_atomic
 from cannery.util.io.write_errors import unwritable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from cannery.catalog.catalog import Catalog
-    from cannery.context import Context
+    from cannery.catalog.compatibility import Compatibility
     from cannery.plan.plan import Plan
 
 LOG_FOLDER = "log"
@@ -31,26 +25,26 @@ LOG_FOLDER = "log"
 NO_LINKS = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP})
 
 
-@contextmanager
-def rendered_held(context: Context, folder: Path) -> Iterator[None]:
-    """Hold a rendered folder for one run: another one, of other pins perhaps, waits, and says so."""
-    name = sha256_bytes(os.fsencode(folder.resolve()))[:16]
-    waiting = f"another run works in {folder.name}: waiting for it"
-    with held(context.cache / "locked" / f"{name}.lock", lambda: context.say(waiting)):
-        yield
-
-
-# Stands at the top of every rendered Dockerfile (templates/Dockerfile.j2), which is the first file written.
+# At the top of every rendered Dockerfile (templates/Dockerfile.j2), which is the first file written.
 RENDERED_MARK = "# Rendered by Cannery."
 
 
-def write_folder(context: Context, catalog: Catalog, plan: Plan, folder: Path) -> str:
+def write_folder(
+    plan: Plan,
+    templates: Mapping[str, str],
+    compatibility: Compatibility,
+    folder: Path,
+    fetch: Callable[[], Mapping[str, Path]],
+) -> str:
     """Write the rendered folder of `plan`; return what changed, in words. Logs in it stay.
 
-    Raises `UsageError` for a folder with other things in it: whatever the plan does not want there is removed; and
-    `FindingsError` for what must not stand in a Dockerfile (`cannery.render.lint`).
+    `fetch` brings the files that do not come from templates: {path in the folder: file on this host}. It is called
+    once the folder is known to be usable.
+
+    Raises `UsageError` for a folder with other things in it: what the plan does not name is removed; and
+    `FindingsError` for what must not be in a Dockerfile (`cannery.render.lint`).
     """
-    texts = render(plan, context.templates(), catalog.compatibility)
+    texts = render(plan, templates, compatibility)
     wrong = lint(texts[DOCKERFILE])
     if wrong:
         listed = "\n".join(map(str, wrong))
@@ -58,20 +52,11 @@ def write_folder(context: Context, catalog: Catalog, plan: Plan, folder: Path) -
     _refuse_foreign(folder)
     written: dict[str, str | bytes] = {**texts, **patched_files(plan)}
     changed = sum(write_atomic(folder / name, content) for name, content in written.items())
-    paths = wheel_paths(plan)
-    files = fetch_wheels(context.downloads, catalog.indexes, plan.lock.packages)
-    tools = fetch_wheels(context.downloads, catalog.indexes, plan.tools.packages, "build tools")
-    tool_names = {package.name for package in plan.tools.packages}
-    linked = 0
-    for name, package in paths.items():
-        is_tool = name.startswith("wheels/_tools/") and package.name in tool_names
-        linked += _link((tools if is_tool else files)[package.name], folder / name)
-    archives = fetch_archives(context.downloads, catalog.hosts, plan)
-    trees = {**archives, **links(fetch_planned(context.sources(catalog), plan))}
-    linked += sum(_link(tar, folder / name) for name, tar in trees.items())
+    files = fetch()
+    linked = sum(_link(file, folder / name) for name, file in files.items())
     (folder / "sources").mkdir(exist_ok=True)
-    removed = _remove_others(folder, {*written, *paths, *trees})
-    total = len(written) + len(paths) + len(trees)
+    removed = _remove_others(folder, {*written, *files})
+    total = len(written) + len(files)
     return f"{changed} files written, {linked} files linked, {removed} removed, {total} in all"
 
 

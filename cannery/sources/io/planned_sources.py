@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from cannery.catalog.component import Known
     from cannery.plan.plan import Plan
     from cannery.plan.source_step import SourceStep
-    from cannery.recipe.recipe import Chosen, Recipe
+    from cannery.recipe.recipe import ChosenSource, Recipe
     from cannery.sources.io.store import SourceFile, SourceStore
 
 # Things missing from a tree that are printed.
@@ -43,12 +43,12 @@ def local_trees(store: SourceStore, recipe: Recipe, epoch: int) -> dict[str, Loc
     return {one.name: LocalTree(file.tree, file.commit, file.dirty) for one, file in zip(chosen, files, strict=True)}
 
 
-def own_tree(local: Mapping[str, Path], chosen: Chosen) -> Path | None:
+def own_tree(local: Mapping[str, Path], chosen: ChosenSource) -> Path | None:
     """Return the user's folder for a source, named by component or distribution (`SRC_verl` for verl-src)."""
     return local.get(chosen.name) or local.get(chosen.package)
 
 
-def refuse_other_tree(chosen: Chosen, folder: Path, prefix: str = "SRC_") -> None:
+def refuse_other_tree(chosen: ChosenSource, folder: Path, prefix: str = "SRC_") -> None:
     """Raise `UsageError` for a folder without the source's modules: another project's, or a bare repository.
 
     `prefix` is how the message calls the option, before the source's name.
@@ -97,12 +97,14 @@ def fetch_some(store: SourceStore, plan: Plan, steps: Sequence[SourceStep]) -> d
     return {file.name: file for file in files}
 
 
-def _known(chosen: Chosen) -> Known | None:
+def _known(chosen: ChosenSource) -> Known | None:
     """What the lock took for granted, in a local tree's place too: the commit's; None of a release."""
     return chosen.known if chosen.commit is not None else None
 
 
-def _fetch(store: SourceStore, chosen: list[Chosen], epoch: int, plain: Collection[str] = ()) -> tuple[SourceFile, ...]:
+def _fetch(
+    store: SourceStore, chosen: list[ChosenSource], epoch: int, plain: Collection[str] = ()
+) -> tuple[SourceFile, ...]:
     """Fetch trees; those in `plain` without their submodules."""
     if not chosen:
         return ()

@@ -90,7 +90,7 @@ def upgrade(store: LockStore, catalog: Catalog, name: str, wishes: Sequence[Wish
     if not plan.edits:
         return Upgraded(file, (), plan.notes)
     new_text, profile = edit_profile(text, plan.edits, str(store.shown(file)))
-    edited = catalog.model_copy(update={"profiles": {**catalog.profiles, name: profile}})
+    edited = replace(catalog, profiles={**catalog.profiles, name: profile})
     after = _side(store, edited, name)
     _refuse_new_errors(store, replace(before, locks={}), after)  # by the pins alone, before anything is asked
     after = _resolved(store, after)
