@@ -49,7 +49,10 @@ SHORT_VALUES = {
 }
 # Options of `build.py run` that docker does not have, without a value and with one.
 OUR_SWITCHES = frozenset({"as-documented", "force", "print", "no-caches", "verbose"})
-_OURS = "base cann chip color dev format git-mirror interface nodes npu npus patches pin python registry sources src wheelhouse"
+_OURS = (
+    "base cann chip color dev format git-mirror interface nodes npu npus patches pin python registry "
+    "sources src wheelhouse"
+)
 OURS = OUR_SWITCHES | frozenset(_OURS.split())
 OURS_FIX = "leave it out, or have the whole line printed: build.py run PROFILE … --print"
 CARDS_FIX = "name the nodes: --device /dev/davinci0 …, or use build.py run PROFILE --npus 0,1 --print"
