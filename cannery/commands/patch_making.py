@@ -12,7 +12,6 @@ from cannery.errors import ExitCode, FindingsError, UsageError
 from cannery.patches.listing import SHOWN
 from cannery.patches.ported import origin_folders, port_lines, port_value, port_verdict
 from cannery.patches.sets import fitting_sets, no_set_for, refuse_ambiguous
-from cannery.patches.summary_file import with_version
 
 if TYPE_CHECKING:
     import argparse
@@ -109,10 +108,11 @@ def _write(context: Context, git: Git, results: Results, output: Path, to: str) 
 
 
 def new(arguments: argparse.Namespace, context: Context) -> ExitCode:
-    """Make a set of a working tree's changes: a patch a file, and the entry of patch_summary.yaml for them."""
+    """Make a set of a working tree's changes: a patch a file, and a patch_summary.yaml that names what they change."""
     from cannery.patches.io.new_set import new_set
     from cannery.patches.io.port import source_component
-    from cannery.patches.io.write import read_summary_text, write_set_and_summary
+    from cannery.patches.io.write import write_set
+    from cannery.patches.summary import table_text
 
     catalog = context.catalog()
     repo = arguments.repo
@@ -122,9 +122,9 @@ def new(arguments: argparse.Namespace, context: Context) -> ExitCode:
     made = new_set(repo, Path(arguments.tree), context.env)
     root = Path(arguments.output) if arguments.output else context.root / PATCHES
     folder = root / repo / made.rev[:DIGITS]
-    summary = with_version(read_summary_text(root / SUMMARY), repo, made.rev, folder.name, made.entries)
     texts = {f"{name}.patch": text for name, text in made.texts.items()}
-    write_set_and_summary(folder, texts, root / SUMMARY, summary)
+    table = table_text(repo, made.rev, folder.name, made.changes)
+    write_set(folder, {**texts, SUMMARY: table.encode()})
     for name in made.untracked:
         context.say(f"note: git does not track {name}, so it is not in a patch (`git add -N {name}`)")
     if made.rev not in catalog.components[component].revisions:

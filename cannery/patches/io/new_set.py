@@ -2,33 +2,35 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from itertools import count
+from itertools import chain, count
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cannery.errors import FindingsError
-from cannery.patches.changes import python_changes
 from cannery.patches.io.folders import read_set
 from cannery.patches.io.git_apply import git_repository
 from cannery.patches.io.working_tree import working_diff, working_tree
-from cannery.patches.summary import entry
+from cannery.patches.syntax import changed_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
 
-# Bytes of a patch's name; file systems take 255, with its ending and a number.
-LONGEST = 200
+    from cannery.patches.syntax import Change
+
+# Characters of a patch's name; file systems take 255 bytes.
+LONGEST = 60
 
 
 @dataclass(frozen=True)
 class NewSet:
-    """A set made of a working tree: its HEAD, {name: patch}, entries for a summary, and files that are in no patch."""
+    """A set made of a working tree: its HEAD, patches and what they change by name, and files that are in no patch."""
 
     rev: str
     texts: dict[str, bytes]
-    entries: tuple[dict[str, Any], ...]
+    changes: dict[str, tuple[Change, ...]]
     untracked: tuple[str, ...]
 
 
@@ -41,38 +43,21 @@ def new_set(repo: str, folder: Path, env: Mapping[str, str]) -> NewSet:
         diffs, untracked = working_diff(tree, env)
         names = patch_names(list(diffs))
         texts = {names[path]: text for path, text in diffs.items()}
-        entries = []
+        changes = {}
         for file in read_set(repo, tree.head, str(folder), texts).files:
             result = git.apply(file, tree)
             if not result.ok:
                 raise FindingsError("\n".join(map(str, result.problems)), where=str(folder))
-            parts = [python_changes(one.path, one.before, one.after) for one in result.changes]
-            entries.append(entry(file.name, parts))
-        return NewSet(tree.head, texts, tuple(entries), untracked)
+            parts = (changed_names(one.path, one.before, one.after) for one in result.changes)
+            changes[file.name] = tuple(chain.from_iterable(parts))
+        return NewSet(tree.head, texts, changes, untracked)
 
 
 def patch_names(paths: list[str]) -> dict[str, str]:
-    """Return {path: name of its patch}, each once: the file's own name without its ending where no other file has it.
-
-    Otherwise with folders before it, then with its ending, and at last with a number.
-    """
+    """Return {path: name of its patch}: the file's own name without its ending, with a number where another has it."""
     names: dict[str, str] = {}
     for path in sorted(paths):
+        name = re.sub(r"[^\w-]+", "_", PurePosixPath(path).stem).strip("_")[:LONGEST] or "file"
         taken = set(names.values())
-        names[path] = next(name for name in _names_for(PurePosixPath(path)) if name not in taken)
+        names[path] = next(one for one in chain([name], (f"{name}_{at}" for at in count(2))) if one not in taken)
     return names
-
-
-def _names_for(path: PurePosixPath) -> Iterator[str]:
-    """Give names for the patch of one file, the shortest first; they never end."""
-    parts = path.with_suffix("").parts
-    yield from (_fit("_".join(parts[-take:])) for take in range(1, len(parts) + 1))
-    whole = _fit("_".join(path.parts))
-    yield whole
-    yield from (f"{whole}_{number}" for number in count(2))
-
-
-def _fit(name: str) -> str:
-    """Return a name that sets are read with again: no dot in front, nothing that does not print, not too long."""
-    plain = "".join(sign if sign.isprintable() else "_" for sign in name).lstrip(".") or "_"
-    return plain.encode()[:LONGEST].decode(errors="ignore")

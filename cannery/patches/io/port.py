@@ -12,9 +12,8 @@ from cannery.patches.io.folders import plugin_sets
 from cannery.patches.io.trees import TreeReader
 from cannery.patches.listing import SHOWN, component_named
 from cannery.patches.ported import AT, Ported
-from cannery.patches.result import FileChange, PatchResult, Problem, conflicts_in
+from cannery.patches.result import FileChange, Layered, PatchResult, Problem, conflicts_in
 from cannery.patches.sets import SHORTEST
-from cannery.patches.tree import Layered
 from cannery.recipe.recipe import Chosen
 from cannery.sources.io.git_cache import cached
 from cannery.sources.io.git_mirror import is_git_dir, places
@@ -30,8 +29,8 @@ if TYPE_CHECKING:
     from cannery.catalog.catalog import Catalog
     from cannery.catalog.component import Component
     from cannery.patches.io.git_apply import Git
+    from cannery.patches.result import Files
     from cannery.patches.sets import PatchFile, PatchSet
-    from cannery.patches.tree import Files
     from cannery.vocab import Arch
 
 # No layer is made of a tree that is only tried on, so any time will do.
@@ -198,5 +197,5 @@ def _merged_file(git: Git, name: str, one: FileChange, now: Layered) -> FileChan
         return Problem(name, one.path, "the file does not exist" if ours is None else "the file has other content")
     merged, is_clean = git.merge(ours, one.before, one.after)
     if not is_clean:
-        return Problem(name, one.path, "both sides changed the same lines", sides=conflicts_in(merged))
+        return Problem(name, one.path, "both sides changed the same lines", conflicts_in(merged))
     return replace(one, before=ours, after=merged) if merged != ours else None

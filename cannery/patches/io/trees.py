@@ -92,7 +92,7 @@ class TreeReader:
 
 
 class FolderReader:
-    """A folder as a tree (`cannery.patches.tree.Files`)."""
+    """A folder as a tree (`cannery.patches.result.Files`)."""
 
     def __init__(self, folder: Path) -> None:
         """Raise `UsageError` for what is not a folder."""
