@@ -8,10 +8,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cannery.errors import ExitCode, FindingsError, UsageError
+from cannery.errors import ExitCode, UsageError
 from cannery.patches.listing import SHOWN
 from cannery.patches.ported import origin_folders, port_lines, port_value, port_verdict
-from cannery.patches.sets import fitting_sets, no_set_for, refuse_ambiguous
 
 if TYPE_CHECKING:
     import argparse
@@ -39,13 +38,12 @@ USAGES = {
 def port(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Try the sets for a commit on another one, or on a folder, and print what becomes of each patch."""
     from cannery.patches.io.git_apply import git_repository
-    from cannery.patches.io.port import Places, all_sets, full_commit, ported, some_commit, source_component
+    from cannery.patches.io.port import Places, full_commit, ported, sets_for, some_commit, source_component
     from cannery.patches.io.trees import FolderReader
     from cannery.patches.io.working_tree import working_commit
 
     catalog = context.catalog()
-    repo = arguments.repo
-    component = source_component(catalog, repo)
+    component = source_component(catalog, arguments.repo)
     if bool(arguments.to) == bool(arguments.tree):
         raise UsageError("patches port: name the revision to try, or a folder with --tree", hint=USAGES["port"])
     start = some_commit(arguments.start)
@@ -55,24 +53,19 @@ def port(arguments: argparse.Namespace, context: Context) -> ExitCode:
     # A set is kept under the commit that it is for, which a folder has to name then.
     to = working_commit(folder, context.env) if folder and arguments.output else arguments.tree
     with ExitStack() as stack:
-        known = all_sets(where, component, context.patch_sets, stack)
-        found = fitting_sets(known, start)
-        if not found:
-            what = no_set_for(repo, start, known)
-            raise FindingsError(what, where=f"patches port {repo}", hint="build.py patches list")
-        refuse_ambiguous(found, start)
-        if reader is None:
-            to = full_commit(where, component, arguments.to)
+        if folder is None:
+            to = full_commit(catalog, component, arguments.to)
+        found = sets_for(where, component, start, context.patch_sets, stack)
         tree = reader or where.open(component, to, stack)
         git = stack.enter_context(git_repository(context.env))
-        results = ported(git, found, tree, lambda: where.open(component, full_commit(where, component, start), stack))
+        results = ported(git, found, tree, lambda: where.open(component, full_commit(catalog, component, start), stack))
         _print(context, results, to)
         fits = all(one.result.ok for _, patches in results for one in patches)
         if arguments.output and fits:
             _write(context, git, results, Path(arguments.output), to)
     if arguments.output and not fits:
         context.say("nothing written: not all of it applies")
-        again = f"build.py patches new {repo} --tree DIR --output {shlex.quote(arguments.output)}"
+        again = f"build.py patches new {arguments.repo} --tree DIR --output {shlex.quote(arguments.output)}"
         place = "the tree" if folder else f"a working tree at {to[:SHOWN]}"
         context.say(f"next: make the changes in {place} by hand, then `{again}`")
     return ExitCode.DONE if fits else ExitCode.FINDINGS

@@ -12,9 +12,6 @@ if TYPE_CHECKING:
     from cannery.patches.result import PatchResult
     from cannery.patches.sets import PatchSet
 
-# Between a plugin and its commit in the origin of a set.
-AT = " at "
-
 
 @dataclass(frozen=True)
 class Ported:

@@ -255,9 +255,6 @@ def test_sets_are_tried_on_what_those_before_them_left(git: Git) -> None:
 
     assert oks(plugin, mine) == [True, True]
     assert oks(mine, plugin) == [False, True]
-    revisions = [patches(f"npu at {rev}", core=change("a.py", "one", rev)) for rev in ("1234567", "7654321")]
-    found = [one.result.contents for _, (one,) in ported(git, revisions, tree, unknown)]
-    assert found == [{"a.py": b"1234567\n"}, {"a.py": b"7654321\n"}], "an image has one of them"
 
 
 def test_the_verdict_counts_patches_and_names_those_that_do_not_apply(git: Git) -> None:

@@ -7,17 +7,14 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from cannery.errors import CanneryError, UsageError
+from cannery.errors import CanneryError, FindingsError, UsageError
 from cannery.patches.io.folders import plugin_sets
 from cannery.patches.io.trees import TreeReader
-from cannery.patches.listing import SHOWN, component_named
-from cannery.patches.ported import AT, Ported
+from cannery.patches.listing import SHOWN, component_named, kept_sets
+from cannery.patches.ported import Ported
 from cannery.patches.result import FileChange, Layered, PatchResult, Problem, conflicts_in
-from cannery.patches.sets import SHORTEST
+from cannery.patches.sets import SHORTEST, fitting_sets, refuse_ambiguous
 from cannery.recipe.recipe import Chosen
-from cannery.sources.io.git_cache import cached
-from cannery.sources.io.git_mirror import is_git_dir, places
-from cannery.sources.io.git_objects import commits_named
 from cannery.sources.plan import COMMIT, source_request
 from cannery.vocab import did_you_mean
 
@@ -27,7 +24,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cannery.catalog.catalog import Catalog
-    from cannery.catalog.component import Component
     from cannery.patches.io.git_apply import Git
     from cannery.patches.result import Files
     from cannery.patches.sets import PatchFile, PatchSet
@@ -35,8 +31,6 @@ if TYPE_CHECKING:
 
 # No layer is made of a tree that is only tried on, so any time will do.
 EPOCH = 0
-# A hash that is cut short; shorter ones may be words.
-SHORT = re.compile(rf"[0-9a-f]{{{SHORTEST},39}}")
 HASH = re.compile(rf"[0-9a-f]{{{SHORTEST},40}}")
 
 
@@ -72,15 +66,6 @@ class Places:
         )
         return stack.enter_context(closing(TreeReader(file.tar)))
 
-    def commits(self, component: Component, start: str) -> set[str]:
-        """Return the commits that begin with `start` where a fetch looks before it asks a host."""
-        repositories = dict.fromkeys(component.hosts.values())
-        if self.mirror is not None:
-            found = [path for one in repositories for _, path in places(self.mirror, one) if path is not None]
-        else:
-            found = [path for one in repositories if is_git_dir(path := cached(self.cache, one))]
-        return {commit for git_dir in found for commit in commits_named(git_dir, start, self.env)}
-
 
 def source_component(catalog: Catalog, repo: str) -> str:
     """Return the source component that a repo's name means; raise `UsageError` for a name that means none."""
@@ -91,22 +76,36 @@ def source_component(catalog: Catalog, repo: str) -> str:
     return name
 
 
-def all_sets(where: Places, component: str, own: Sequence[PatchSet], stack: ExitStack) -> tuple[PatchSet, ...]:
-    """Return every patch set for a component: of each plugin at each revision that has some, then those of folders.
+def sets_for(
+    where: Places, component: str, start: str, own: Sequence[PatchSet], stack: ExitStack
+) -> tuple[PatchSet, ...]:
+    """Return the patch sets for the commit `start` of a component: plugins' first, then those of folders.
 
-    That is the order in which a build applies them. A set that several revisions of a plugin keep is given once.
-    Plugins are fetched; raises as `Places.open`.
+    That is the order in which a build applies them. Of a plugin's revisions with such a set the last one is fetched.
+    Raises `FindingsError` where there is none, and as `fitting_sets` and `Places.open`.
     """
-    found: dict[tuple[object, ...], PatchSet] = {}
+    found: list[PatchSet] = []
     for plugin, keeper in where.catalog.components.items():
-        kept = keeper.patch_sets
-        for commit, revision in keeper.revisions.items():
-            if kept is not None and component in revision.patches:
-                sets = plugin_sets(plugin, kept, where.open(plugin, commit, stack))
-                for one in (one for repo, group in sets.items() if kept.repos.get(repo) == component for one in group):
-                    key = (plugin, one.folder, tuple((file.name, file.digest) for file in one.files))
-                    found.setdefault(key, replace(one, origin=f"{plugin}{AT}{commit[:SHOWN]}"))
-    return (*found.values(), *(one for one in own if component_named(where.catalog, one.repo) == component))
+        fitting = [
+            commit
+            for commit, revision in keeper.revisions.items()
+            if any(one.startswith(start) for one in revision.patches.get(component, ()))
+        ]
+        if fitting and keeper.patch_sets is not None:
+            repos = keeper.patch_sets.repos
+            kept = plugin_sets(plugin, keeper.patch_sets, where.open(plugin, fitting[-1], stack))
+            groups = (group for repo, group in kept.items() if repos.get(repo) == component)
+            origin = f"{plugin} at {fitting[-1][:SHOWN]}"
+            found += [replace(one, origin=origin) for group in groups for one in fitting_sets(group, start)]
+    mine = [one for one in own if component_named(where.catalog, one.repo) == component]
+    found += fitting_sets(mine, start)
+    if not found:
+        known = [one for one in kept_sets(where.catalog, own) if one.component == component]
+        have = ", ".join(f"{one.rev} ({one.origin})" for one in known) or "no commit at all"
+        what = f"no patch set of {component} is for commit {start}; there are sets for {have}"
+        raise FindingsError(what, where=f"patches port {component}", hint="build.py patches list")
+    refuse_ambiguous(found, start)
+    return tuple(found)
 
 
 def some_commit(text: str) -> str:
@@ -116,22 +115,17 @@ def some_commit(text: str) -> str:
     return text.lower()
 
 
-def full_commit(where: Places, component: str, text: str) -> str:
-    """Return the full commit of a known revision, or of the only one on this host that `text` is the beginning of.
+def full_commit(catalog: Catalog, component: str, text: str) -> str:
+    """Return the full commit that `text` is, or of the one known revision that it is the beginning of.
 
-    A full hash is returned as it is. Raises `UsageError` for anything else, naming the commits if several.
+    Raises `UsageError` for anything else.
     """
-    text, known = text.lower(), where.catalog.components[component]
-    found = [commit for commit in known.revisions if len(text) >= SHORTEST and commit.startswith(text)]
-    if not found and SHORT.fullmatch(text):
-        found = sorted(where.commits(known, text))
+    text, known = text.lower(), catalog.components[component].revisions
+    found = [commit for commit in known if len(text) >= SHORTEST and commit.startswith(text)]
     if len(found) == 1:
         return found[0]
-    if found:
-        what = f"{text!r} is the beginning of {len(found)} commits of {component}: {', '.join(found)}"
-        raise UsageError(what, hint="give more digits")
     if not COMMIT.fullmatch(text):
-        names = ", ".join(commit[:SHOWN] for commit in known.revisions)
+        names = ", ".join(commit[:SHOWN] for commit in known)
         hint = f"name a commit in full (40 hex digits), or one of {names}; a folder goes with --tree"
         raise UsageError(f"{text!r} is not a known revision of {component}", hint=hint)
     return text
@@ -143,15 +137,12 @@ def ported(
     """Try sets as a build applies them, each on what those before it left in `tree`.
 
     A patch that does not fit is merged: git gets the file as it is in the tree that the sets are for, which `start`
-    opens when it is needed. Of a plugin's several revisions an image has one: each is tried on the tree as it is.
+    opens when it is needed.
     """
     now = Layered(tree)
     done: list[PatchFile] = []
     found: list[tuple[PatchSet, tuple[Ported, ...]]] = []
     for one in sets:
-        plugin, is_plugin, _ = one.origin.partition(AT)
-        if is_plugin and found and found[-1][0].origin.startswith(plugin + AT):
-            now, done = Layered(tree), []
         results = []
         for file in one.files:
             result = Ported(git.apply(file, now))
