@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from cannery.commands.arguments import options_of
 from cannery.commands.patch_making import new, port
 from cannery.errors import ExitCode, FindingsError, UsageError
-from cannery.patches.listing import kept_sets, pinned
+from cannery.patches.listing import kept_sets
 from cannery.pipeline import patch_inputs, planned
 from cannery.vocab import did_you_mean
 
@@ -38,10 +38,6 @@ def _list(arguments: argparse.Namespace, context: Context) -> ExitCode:
         print(component)
         mine = [one for one in found if one.component == component]
         print("\n".join(f"  {one}" for one in mine))
-        used = {profile for one in mine for profile in one.profiles}
-        for profile, revision in pinned(catalog, component):
-            if profile not in used and wanted is None:
-                print(f"  {revision[:12]:<12}  no set; profile {profile} pins it")
     if not found:
         print(f"no patch set{f' for {wanted}' if wanted else ''}")
     return ExitCode.DONE

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
 
 from cannery.util.plain_text import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from cannery.patches.sets import PatchFile
+    from cannery.patches.sets import PatchFile, PatchSet
 
 EXECUTABLE = "100755"
 # Of a hunk that does not fit so many lines are shown; lines are cut at this width.
@@ -156,3 +156,53 @@ def conflicts_in(merged: bytes) -> tuple[str, ...]:
 
 def _shown(line: str) -> str:
     return plain(line.rstrip("\r"))[:WIDTH]
+
+
+@dataclass(frozen=True)
+class Ported:
+    """What became of one patch on another tree; `is_merged`: it did not fit as it is, and git merged it."""
+
+    result: PatchResult
+    is_merged: bool = False
+
+    @property
+    def verdict(self) -> str:
+        """The outcome as a whole."""
+        if not self.result.ok:
+            return "does not apply"
+        if self.result.already:
+            return "is there already"
+        if self.is_merged:
+            return "applies, merged with what changed upstream"
+        return "applies, at other lines" if self.result.notes else "applies"
+
+
+def port_lines(one: Ported) -> Iterator[str]:
+    """Give the lines about one patch: its verdict, hunks that go to other lines, and both sides of conflicts."""
+    yield f"{one.result.patch.name}: {one.verdict}"
+    yield from (f"  {note}" for note in one.result.notes)
+    for problem in one.result.problems:
+        yield f"  {problem.path}: {problem.what}"
+        yield from (f"      {line}" for line in problem.lines)
+
+
+def port_value(one: Ported, origin: str) -> dict[str, Any]:
+    """Return the same for JSON; `origin` is where the patch's set is kept."""
+    return {
+        "patch": one.result.patch.name,
+        "origin": origin,
+        "result": one.verdict,
+        "files": [change.path for change in one.result.changes],
+        "notes": one.result.notes,
+        "problems": [asdict(problem) for problem in one.result.problems],
+    }
+
+
+def origin_folders(sets: Sequence[PatchSet]) -> tuple[str, ...]:
+    """Return below which folder each set is written: "" for a single one, else a name made of its origin.
+
+    Sets of one repo and commit cannot share a folder of sets: patches of the same name would meet.
+    """
+    if len(sets) == 1:
+        return ("",)
+    return tuple(re.sub(r"[^\w.]+", "-", one.keeper) for one in sets)

@@ -12,8 +12,7 @@ from cannery.errors import FindingsError, NetworkError
 from cannery.patches.io.folders import read_set
 from cannery.patches.io.git_apply import Git, git_repository
 from cannery.patches.io.port import ported
-from cannery.patches.ported import origin_folders, port_verdict
-from cannery.patches.result import FileChange, Layered
+from cannery.patches.result import FileChange, Layered, origin_folders
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -255,19 +254,6 @@ def test_sets_are_tried_on_what_those_before_them_left(git: Git) -> None:
 
     assert oks(plugin, mine) == [True, True]
     assert oks(mine, plugin) == [False, True]
-
-
-def test_the_verdict_counts_patches_and_names_those_that_do_not_apply(git: Git) -> None:
-    tree = Tree({f"{name}.py": b"one\n" for name in "abcde"})
-    words = {"a": ("one", "two"), "b": ("one", "two"), "c": ("zero", "one"), "d": ("five", "six"), "e": ("x", "y")}
-    texts = {name: change(f"{name}.py", *pair) for name, pair in words.items()}
-
-    def verdict(*names: str) -> str:
-        ((_, found),) = ported(git, [patches("us", **{name: texts[name] for name in names})], tree, unknown)
-        return port_verdict(found)
-
-    assert verdict(*"abcde") == "2 of 5 can be applied, 1 in the tree already, 2 with conflicts (d, e)"
-    assert verdict("c") == "0 of 1 can be applied, 1 in the tree already"
 
 
 def test_what_does_not_fit_is_merged(git: Git) -> None:

@@ -11,10 +11,9 @@ from git_trees import Repo
 from test_patching import ENGINE_FILE, PATCHED_FILE, Stack, diff, made_stack, plugin_files
 
 from cannery.errors import UnableError, UsageError
-from cannery.patches.io.folders import folder_sets
-from cannery.patches.io.new_set import patch_names
+from cannery.patches.io.folders import folder_sets, write_set
 from cannery.patches.io.trees import FolderReader
-from cannery.patches.io.write import write_set
+from cannery.patches.io.working_tree import patch_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -3,68 +3,30 @@
 from __future__ import annotations
 
 import re
-from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cannery.errors import CanneryError, FindingsError, UsageError
 from cannery.patches.io.folders import plugin_sets
-from cannery.patches.io.trees import TreeReader
 from cannery.patches.listing import SHOWN, component_named, kept_sets
-from cannery.patches.ported import Ported
-from cannery.patches.result import FileChange, Layered, PatchResult, Problem, conflicts_in
+from cannery.patches.result import FileChange, Layered, PatchResult, Ported, Problem, conflicts_in
 from cannery.patches.sets import SHORTEST, fitting_sets, refuse_ambiguous
-from cannery.recipe.recipe import Chosen
-from cannery.sources.plan import COMMIT, source_request
+from cannery.sources.plan import COMMIT
 from cannery.vocab import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from contextlib import ExitStack
-    from pathlib import Path
+    from collections.abc import Callable, Sequence
 
     from cannery.catalog.catalog import Catalog
     from cannery.patches.io.git_apply import Git
+    from cannery.patches.io.trees import TreeReader
     from cannery.patches.result import Files
     from cannery.patches.sets import PatchFile, PatchSet
-    from cannery.vocab import Arch
 
-# No layer is made of a tree that is only tried on, so any time will do.
-EPOCH = 0
+    # Opens the tree of a component at a commit.
+    OpenTree = Callable[[str, str], TreeReader]
+
 HASH = re.compile(rf"[0-9a-f]{{{SHORTEST},40}}")
-
-
-@dataclass(frozen=True)
-class Places:
-    """Where trees of commits come from: the catalog's hosts by way of the cache, or the user's own repositories."""
-
-    catalog: Catalog
-    cache: Path
-    mirror: Path | None
-    env: Mapping[str, str]
-    arch: Arch
-    say: Callable[[str], None]
-
-    def open(self, component: str, commit: str, stack: ExitStack) -> TreeReader:
-        """Open a component's tree at a commit, fetched where it is not there yet.
-
-        Raises as `cannery.sources.io.fetch.fetch_sources`.
-        """
-        from cannery.sources.io.fetch import fetch_sources  # noqa: PLC0415 - only where a tree is wanted
-
-        known = self.catalog.components[component]
-        chosen = Chosen(component, known, None, (), "", self.arch, commit=commit)
-        request = source_request(chosen, self.catalog.hosts, epoch=EPOCH, paths=known.paths)
-        (file,) = fetch_sources(
-            [request],
-            self.catalog.hosts,
-            cache=self.cache,
-            env=self.env,
-            mirror=self.mirror,
-            say=self.say,
-            log=self.cache / "log" / "git.log",
-        )
-        return stack.enter_context(closing(TreeReader(file.tar)))
 
 
 def source_component(catalog: Catalog, repo: str) -> str:
@@ -77,15 +39,15 @@ def source_component(catalog: Catalog, repo: str) -> str:
 
 
 def sets_for(
-    where: Places, component: str, start: str, own: Sequence[PatchSet], stack: ExitStack
+    catalog: Catalog, component: str, start: str, own: Sequence[PatchSet], open_tree: OpenTree
 ) -> tuple[PatchSet, ...]:
     """Return the patch sets for the commit `start` of a component: plugins' first, then those of folders.
 
     That is the order in which a build applies them. Of a plugin's revisions with such a set the last one is fetched.
-    Raises `FindingsError` where there is none, and as `fitting_sets` and `Places.open`.
+    Raises `FindingsError` where there is none, and as `fitting_sets` and `open_tree`.
     """
     found: list[PatchSet] = []
-    for plugin, keeper in where.catalog.components.items():
+    for plugin, keeper in catalog.components.items():
         fitting = [
             commit
             for commit, revision in keeper.revisions.items()
@@ -93,14 +55,14 @@ def sets_for(
         ]
         if fitting and keeper.patch_sets is not None:
             repos = keeper.patch_sets.repos
-            kept = plugin_sets(plugin, keeper.patch_sets, where.open(plugin, fitting[-1], stack))
+            kept = plugin_sets(plugin, keeper.patch_sets, open_tree(plugin, fitting[-1]))
             groups = (group for repo, group in kept.items() if repos.get(repo) == component)
             origin = f"{plugin} at {fitting[-1][:SHOWN]}"
             found += [replace(one, origin=origin) for group in groups for one in fitting_sets(group, start)]
-    mine = [one for one in own if component_named(where.catalog, one.repo) == component]
+    mine = [one for one in own if component_named(catalog, one.repo) == component]
     found += fitting_sets(mine, start)
     if not found:
-        known = [one for one in kept_sets(where.catalog, own) if one.component == component]
+        known = [one for one in kept_sets(catalog, own) if one.component == component]
         have = ", ".join(f"{one.rev} ({one.origin})" for one in known) or "no commit at all"
         what = f"no patch set of {component} is for commit {start}; there are sets for {have}"
         raise FindingsError(what, where=f"patches port {component}", hint="build.py patches list")
