@@ -146,6 +146,10 @@ def _diff(names: Sequence[Change]) -> dict[str, list[dict[str, Any]]]:
             classes[one.name] = {"action": str(one.action), "name": one.name}
         else:
             value = {"action": str(one.action), "kind": str(one.kind), "name": inner}
-            (classes[outer].setdefault("changes", []) if outer else members).append(value)
+            if outer:  # a name may be a class in one branch only, so that its class need not be listed yet
+                of_class = classes.setdefault(outer, {"action": str(Action.UPDATED), "name": outer})
+                of_class.setdefault("changes", []).append(value)
+            else:
+                members.append(value)
     lists = {"class_changes": [*classes.values()], "module_changes": members}
     return {key: value for key, value in lists.items() if value}

@@ -632,9 +632,10 @@ def test_summary_names_patches_that_are_left_out(stack: Stack, tmp_path: Path) -
     mine = tmp_path / "mine"
     (mine / "engine").mkdir(parents=True)
     (mine / "engine/__init__.py").write_text(INIT)
-    done = stack("patches", "summary", "patched", "--src", f"engine={mine}")
-    assert done.code == 0, done.err
-    assert "Left out:\n  engine without patches core: the patches are for commit" in done.out
+    for repo in ((), ("engine",)):
+        done = stack("patches", "summary", "patched", *repo, "--src", f"engine={mine}")
+        assert done.code == 0, done.err
+        assert "Left out:\n  engine without patches core: the patches are for commit" in done.out
 
 
 def test_summary_takes_the_lock_of_an_arch_that_has_a_complete_one(stack: Stack) -> None:

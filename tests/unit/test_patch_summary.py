@@ -79,6 +79,13 @@ def test_a_table_that_is_made_has_no_difference() -> None:
     assert version == Listed("transformers", REV, REV[:9], {"model": frozenset(names)})
 
 
+def test_a_class_of_one_branch_has_its_members_in_the_table() -> None:
+    text = "try:\n    class A:\n        def f(self): return 1\nexcept E:\n    A = None\n"
+    names = changed_names("x.py", text.encode(), text.replace("return 1", "return 2").encode())
+    (version,) = read_table(table_text("verl", REV, REV[:9], {"x": names}), "s.yaml")
+    assert version.names["x"] == {"A", "A.f"}
+
+
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [

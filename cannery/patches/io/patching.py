@@ -92,7 +92,8 @@ def summary(
     Those of repo `only` when it is given. Raises as `with_patches`, and `UsageError` for a table that cannot be read.
     """
     with _opened(plan, inputs) as work:
-        left = tuple(one for one in _not_patched(work) if only in {None, one.component})
+        meant = {only, *(_named(work, plugin, repo) for plugin, repo, _ in work.kept if repo == only)}
+        left = tuple(one for one in _not_patched(work) if only is None or one.component in meant)
         changes = tuple(
             _changes(one)
             for tree in _patched(work)
@@ -127,6 +128,12 @@ def _target(work: _Work, plugin: Chosen, repo: str) -> Chosen | None:
     return component_of(work.plan.recipe, name) or component_of(work.plan.recipe, repo)
 
 
+def _named(work: _Work, plugin: Chosen, repo: str) -> str:
+    """Return the name of the source that a plugin means by `repo`, or the repo where the image has none."""
+    chosen = _target(work, plugin, repo)
+    return chosen.name if chosen else repo
+
+
 def _not_patched(work: _Work) -> Iterator[NotPatched]:
     """Give the patches and edits of plugins that are not made, each with the reason."""
     steps = {step.name: step for step in work.plan.sources}
@@ -134,7 +141,7 @@ def _not_patched(work: _Work) -> Iterator[NotPatched]:
         chosen = _target(work, plugin, repo)
         reason = _why_not(group, chosen, steps.get(chosen.name) if chosen else None, repo)
         if reason:
-            name = chosen.name if chosen else repo
+            name = _named(work, plugin, repo)
             yield from (NotPatched(file.name, name, reason) for one in group for file in one.files)
     for plugin in providers(work.plan.recipe):
         for edit in plugin.component.edits:
