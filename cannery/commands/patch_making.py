@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import json
 import shlex
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cannery.errors import ExitCode, FindingsError, UsageError
+from cannery.errors import ExitCode, UsageError
 from cannery.patches.listing import SHOWN
-from cannery.patches.ported import origin_folders, port_lines, port_value, port_verdict
-from cannery.patches.sets import fitting_sets, no_set_for, refuse_ambiguous
-from cannery.patches.summary_file import with_version
+from cannery.patches.result import origin_folders, port_lines, port_value
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
+    from cannery.catalog.catalog import Catalog
     from cannery.context import Context
     from cannery.patches.io.git_apply import Git
-    from cannery.patches.ported import Ported
+    from cannery.patches.result import Ported
     from cannery.patches.sets import PatchSet
 
     Results = Sequence[tuple[PatchSet, Sequence[Ported]]]
@@ -40,43 +39,54 @@ USAGES = {
 def port(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Try the sets for a commit on another one, or on a folder, and print what becomes of each patch."""
     from cannery.patches.io.git_apply import git_repository
-    from cannery.patches.io.port import Places, all_sets, full_commit, ported, some_commit, source_component
-    from cannery.patches.io.trees import FolderReader
+    from cannery.patches.io.port import full_commit, ported, sets_for, some_commit, source_component
+    from cannery.patches.io.trees import FolderReader, TreeReader
     from cannery.patches.io.working_tree import working_commit
 
     catalog = context.catalog()
-    repo = arguments.repo
-    component = source_component(catalog, repo)
+    component = source_component(catalog, arguments.repo)
     if bool(arguments.to) == bool(arguments.tree):
         raise UsageError("patches port: name the revision to try, or a folder with --tree", hint=USAGES["port"])
     start = some_commit(arguments.start)
-    where = Places(catalog, context.sources(catalog), context.arch)
     folder = Path(arguments.tree) if arguments.tree else None
     reader = FolderReader(folder) if folder else None
     # A set is kept under the commit that it is for, which a folder has to name then.
     to = working_commit(folder, context.env) if folder and arguments.output else arguments.tree
     with ExitStack() as stack:
-        known = all_sets(where, component, context.patch_sets, stack)
-        found = fitting_sets(known, start)
-        if not found:
-            what = no_set_for(repo, start, known)
-            raise FindingsError(what, where=f"patches port {repo}", hint="build.py patches list")
-        refuse_ambiguous(found, start)
-        if reader is None:
-            to = full_commit(where, component, arguments.to)
-        tree = reader or where.open(component, to, stack)
+
+        def open_tree(name: str, commit: str) -> TreeReader:
+            return stack.enter_context(closing(TreeReader(_fetched(context, catalog, name, commit))))
+
+        if folder is None:
+            to = full_commit(catalog, component, arguments.to)
+        found = sets_for(catalog, component, start, context.patch_sets, open_tree)
+        tree = reader or open_tree(component, to)
         git = stack.enter_context(git_repository(context.env))
-        results = ported(git, found, tree, lambda: where.open(component, full_commit(where, component, start), stack))
+        results = ported(git, found, tree, lambda: open_tree(component, full_commit(catalog, component, start)))
         _print(context, results, to)
         fits = all(one.result.ok for _, patches in results for one in patches)
         if arguments.output and fits:
             _write(context, git, results, Path(arguments.output), to)
     if arguments.output and not fits:
         context.say("nothing written: not all of it applies")
-        again = f"build.py patches new {repo} --tree DIR --output {shlex.quote(arguments.output)}"
+        again = f"build.py patches new {arguments.repo} --tree DIR --output {shlex.quote(arguments.output)}"
         place = "the tree" if folder else f"a working tree at {to[:SHOWN]}"
         context.say(f"next: make the changes in {place} by hand, then `{again}`")
     return ExitCode.DONE if fits else ExitCode.FINDINGS
+
+
+def _fetched(context: Context, catalog: Catalog, component: str, commit: str) -> Path:
+    """Return the tar of a component's tree at a commit, fetched where it is not there yet."""
+    from cannery.recipe.recipe import ChosenSource
+    from cannery.sources.io.fetch import fetch_sources
+    from cannery.sources.plan import source_request
+
+    known = catalog.sources[component]
+    chosen = ChosenSource(component, known, None, (), "", context.arch, commit=commit)
+    # No layer is made of a tree that is only tried on, so any time will do.
+    request = source_request(chosen, catalog.hosts, epoch=0, paths=known.paths)
+    (file,) = fetch_sources([request], context.sources(catalog))
+    return file.tar
 
 
 def _print(context: Context, results: Results, to: str) -> None:
@@ -90,12 +100,12 @@ def _print(context: Context, results: Results, to: str) -> None:
             print(f"== {found.folder} of {found.keeper}")
         for one in patches:
             print("\n".join(port_lines(one)))
-        print(port_verdict(patches))
+        print(f"{sum(one.result.ok for one in patches)} of {len(patches)} apply or are there already")
 
 
 def _write(context: Context, git: Git, results: Results, output: Path, to: str) -> None:
     """Write ported sets, each patch as it would be made on the new tree; those that are there already are left out."""
-    from cannery.patches.io.write import write_set
+    from cannery.patches.io.folders import write_set
 
     folders = origin_folders([found for found, _ in results])
     for (found, patches), inner in zip(results, folders, strict=True):
@@ -109,10 +119,11 @@ def _write(context: Context, git: Git, results: Results, output: Path, to: str) 
 
 
 def new(arguments: argparse.Namespace, context: Context) -> ExitCode:
-    """Make a set of a working tree's changes: a patch a file, and the entry of patch_summary.yaml for them."""
-    from cannery.patches.io.new_set import new_set
+    """Make a set of a working tree's changes: a patch a file, and a patch_summary.yaml that names what they change."""
+    from cannery.patches.io.folders import write_set
     from cannery.patches.io.port import source_component
-    from cannery.patches.io.write import read_summary_text, write_set_and_summary
+    from cannery.patches.io.working_tree import new_set
+    from cannery.patches.summary import table_text
 
     catalog = context.catalog()
     repo = arguments.repo
@@ -124,9 +135,9 @@ def new(arguments: argparse.Namespace, context: Context) -> ExitCode:
     made = new_set(repo, Path(arguments.tree), context.env)
     root = Path(arguments.output) if arguments.output else context.root / PATCHES
     folder = root / repo / made.rev[:DIGITS]
-    summary = with_version(read_summary_text(root / SUMMARY), repo, made.rev, folder.name, made.entries)
     texts = {f"{name}.patch": text for name, text in made.texts.items()}
-    write_set_and_summary(folder, texts, root / SUMMARY, summary)
+    table = table_text(repo, made.rev, folder.name, made.changes)
+    write_set(folder, {**texts, SUMMARY: table.encode()})
     for name in made.untracked:
         context.say(f"note: git does not track {name}, so it is not in a patch (`git add -N {name}`)")
     if made.rev not in catalog.sources[component].revisions:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from cannery.commands.arguments import options_of
 from cannery.commands.patch_making import new, port
 from cannery.errors import ExitCode, FindingsError, UsageError
-from cannery.patches.listing import kept_sets, pinned
+from cannery.patches.listing import kept_sets
 from cannery.pipeline import patch_inputs, planned
 from cannery.vocab import did_you_mean
 
@@ -38,10 +38,6 @@ def _list(arguments: argparse.Namespace, context: Context) -> ExitCode:
         print(component)
         mine = [one for one in found if one.component == component]
         print("\n".join(f"  {one}" for one in mine))
-        used = {profile for one in mine for profile in one.profiles}
-        for profile, revision in pinned(catalog, component):
-            if profile not in used and wanted is None:
-                print(f"  {revision[:12]:<12}  no set; profile {profile} pins it")
     if not found:
         print(f"no patch set{f' for {wanted}' if wanted else ''}")
     return ExitCode.DONE
@@ -49,31 +45,27 @@ def _list(arguments: argparse.Namespace, context: Context) -> ExitCode:
 
 def _summary(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Print what the patches of a profile change, and where the plugin's own summary differs."""
-    from cannery.patches.io.review import review
-    from cannery.patches.summary import summary_page, summary_value
+    from cannery.patches.io.patching import summary
+    from cannery.patches.summary import summary_lines
 
     # Patches have no arch.
     catalog, plan, _ = planned(context, arguments.profile, options_of(arguments), any_arch=True)
     repo = arguments.repo
-    found = review(plan, patch_inputs(context, catalog, plan), repo)
-    if not found.repos and not found.unread:
+    changes, differing, left = summary(plan, patch_inputs(context, catalog, plan), repo)
+    if not changes and not left:
         raise FindingsError(f"{plan.recipe.name} has no patches{f' for {repo}' if repo else ''}")
     if context.is_json:
         value = {
-            "patches": summary_value(found.repos),
-            "not_read": found.unread,
-            "differences": [asdict(one) for one in found.differing],
+            "patches": [asdict(one) for one in changes],
+            "left_out": left,
+            "differences": [asdict(one) for one in differing],
         }
         print(json.dumps(value, indent=2, ensure_ascii=False))
         return ExitCode.DONE
-    print("\n".join(summary_page(found.repos)))
-    for title, lines in (
-        ("Left out, since it does not apply here", found.unread),
-        ("The plugin's own summary differs", [str(one) for one in found.differing]),
-    ):
+    print("\n".join(summary_lines(changes)))
+    for title, lines in (("Left out", left), ("The plugin's own summary differs", differing)):
         if lines:
-            print(f"\n{title}:")
-            print("\n".join(f"  {line}" for line in lines))
+            print(f"\n{title}:", *(f"  {line}" for line in lines), sep="\n")
     return ExitCode.DONE
 
 

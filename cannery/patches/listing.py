@@ -36,12 +36,6 @@ def kept_sets(catalog: Catalog, sets: Sequence[PatchSet]) -> tuple[KeptSet, ...]
     return tuple(sorted([*_of_plugins(catalog), *_of_folders(catalog, sets)], key=lambda one: (one.component, one.rev)))
 
 
-def pinned(catalog: Catalog, component: str) -> tuple[tuple[str, str], ...]:
-    """Return (profile, commit or release) of each profile that pins `component`, for what has no set yet."""
-    pins = ((name, _pin(profile, component)) for name, profile in sorted(catalog.profiles.items()))
-    return tuple((name, str(pin.commit or pin.release)) for name, pin in pins if pin is not None)
-
-
 def _of_plugins(catalog: Catalog) -> Iterator[KeptSet]:
     for plugin, component in catalog.sources.items():
         for commit, revision in component.revisions.items():

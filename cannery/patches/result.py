@@ -1,33 +1,68 @@
-"""What became of a patch on a tree, as values, and its problems in words: patch, file, hunk, and both sides."""
+"""A tree as patches see it, and what becomes of a patch on it, as values: its changes, or its problems in words."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
 
-from cannery.patches.text import hunks_of
 from cannery.util.plain_text import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from cannery.patches.sets import PatchFile
-    from cannery.patches.text import Hunk
+    from cannery.patches.sets import PatchFile, PatchSet
 
 EXECUTABLE = "100755"
-# Of each side of a conflict so many lines are shown, cut at this width.
+# Of a hunk that does not fit so many lines are shown; lines are cut at this width.
 SHOWN_LINES = 12
 WIDTH = 160
 # What git writes with `apply --verbose` under LC_ALL=C.
 CHECKED = re.compile(r"Checking patch (.+)\.\.\.")
 MOVED = re.compile(r"Hunk #(\d+) succeeded at (\d+) \(offset (-?\d+) lines?\)\.")
-MISFIT = re.compile(r"error: patch failed: (.+):(\d+)")
+MISFIT = re.compile(
+    r"^(?:error: while searching for:\n(?P<wanted>.*?)\n)?error: patch failed: (?P<path>.+):(?P<line>\d+)\n",
+    re.DOTALL | re.MULTILINE,
+)
 ERROR = re.compile(r"error: (.+): (patch does not apply|.+)")
 WORDS = {
     "already exists in index": "it exists already, with other content",
     "does not exist in index": "the file does not exist",
 }
+
+
+class Files(Protocol):
+    """The files of a tree, wherever they are."""
+
+    def read(self, path: str) -> bytes | None:
+        """Return the content of a file; None when there is none."""
+
+    def is_executable(self, path: str) -> bool:
+        """Whether a file may be executed."""
+
+
+@dataclass
+class Layered:
+    """A tree with changes over it: `changed` has the bytes of files (None: no file), `modes` whether they may run."""
+
+    under: Files
+    changed: dict[str, bytes | None] = field(default_factory=dict)
+    modes: dict[str, bool] = field(default_factory=dict)
+
+    def read(self, path: str) -> bytes | None:
+        """Return a file's bytes as they are now; None for no such file."""
+        return self.changed[path] if path in self.changed else self.under.read(path)
+
+    def is_executable(self, path: str) -> bool:
+        """Whether a file may be executed as it is now."""
+        return self.modes[path] if path in self.modes else self.under.is_executable(path)
+
+    def add(self, changes: Iterable[FileChange]) -> None:
+        """Lay changes over the tree."""
+        for one in changes:
+            self.changed[one.path] = one.after
+            if one.new_mode is not None:
+                self.modes[one.path] = one.new_mode == EXECUTABLE
 
 
 @dataclass(frozen=True)
@@ -47,46 +82,30 @@ class FileChange:
 
 
 @dataclass(frozen=True)
-class Offset:
-    """A hunk that was applied at `line`, which is `lines` further down (if negative: up) than its header has it."""
-
-    path: str
-    number: int
-    line: int
-    lines: int
-
-
-@dataclass(frozen=True)
 class Problem:
-    """Why a patch does not apply, or changes nothing; `sides` are lines that show both sides of a conflict."""
+    """Why a patch does not apply, or changes nothing; `lines` are what it searches for, or a conflict."""
 
     patch: str
     path: str
     what: str
-    hunk: Hunk | None = None
-    sides: tuple[str, ...] = ()
-
-    @property
-    def where(self) -> str:
-        """Patch, file and hunk."""
-        hunk = f": hunk {self.hunk.number} ({plain(self.hunk.header)})" if self.hunk else ""
-        return f"{self.patch}.patch: {self.path}{hunk}"
+    lines: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return "\n".join((f"{self.where}: {self.what}", *(f"    {line}" for line in self.sides)))
+        return "\n".join((f"{self.patch}.patch: {self.path}: {self.what}", *(f"    {line}" for line in self.lines)))
 
 
 @dataclass(frozen=True)
 class PatchResult:
     """What a patch does to a tree: the files that it changes, or its problems.
 
-    `already`: the tree has it; `changes` then lead from the tree without it to the tree as it is.
+    `already`: the tree has it; `changes` then lead from the tree without it to the tree as it is. `notes` are about
+    hunks that go to other lines.
     """
 
     patch: PatchFile
     changes: tuple[FileChange, ...] = ()
     already: bool = False
-    offsets: tuple[Offset, ...] = ()
+    notes: tuple[str, ...] = ()
     problems: tuple[Problem, ...] = ()
 
     @property
@@ -99,80 +118,91 @@ class PatchResult:
         """{path: bytes} after it, None for a file that is gone."""
         return {one.path: one.after for one in self.changes}
 
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What the user should know of a patch that fits."""
-        return tuple(
-            f"{self.patch.name}.patch: {one.path}: hunk {one.number} applies at line {one.line}, "
-            f"{one.lines:+} from its header's"
-            for one in self.offsets
-        )
 
-
-def offsets_in(said: str) -> tuple[Offset, ...]:
-    """Return the hunks that git applied at other lines; `said` is what it wrote."""
-    path, found = "", []
+def notes_in(said: str) -> Iterator[str]:
+    """Give notes about the hunks that git applied at other lines; `said` is what it wrote."""
+    path = ""
     for line in said.splitlines():
         if checked := CHECKED.fullmatch(line):
             path = checked[1].rpartition(" => ")[2]
         elif moved := MOVED.fullmatch(line):
-            found.append(Offset(path, int(moved[1]), int(moved[2]), int(moved[3])))
-    return tuple(found)
+            yield f"{path}: hunk {moved[1]} applies at line {moved[2]}, {int(moved[3]):+} from its header's"
 
 
-def problems_in(patch: PatchFile, said: str, read: Callable[[str], bytes | None]) -> Iterator[Problem]:
-    """Give the problems of a patch that git refused; `said` is what it wrote, `read` gives the files of the tree."""
-    named: set[str] = set()
-    for line in said.splitlines():
-        if misfit := MISFIT.fullmatch(line):
-            named.add(misfit[1])
-            yield _misfit(patch, misfit[1], int(misfit[2]), read(misfit[1]) or b"")
-        elif (error := ERROR.fullmatch(line)) and error[1] not in named | {"while searching for"}:
+def problems_in(patch: PatchFile, said: str) -> Iterator[Problem]:
+    """Give the problems of a patch that git refused; `said` is what it wrote."""
+    named = set()
+    for misfit in MISFIT.finditer(said):
+        named.add(misfit["path"])
+        wanted = tuple(map(_shown, (misfit["wanted"] or "").removesuffix("\n").split("\n")))
+        what = f"the hunk for line {misfit['line']} does not fit; it is for these lines:"
+        yield Problem(patch.name, misfit["path"], what, wanted[:SHOWN_LINES])
+    for line in MISFIT.sub("", said).splitlines():
+        if (error := ERROR.fullmatch(line)) and error[1] not in named:
             yield Problem(patch.name, error[1], WORDS.get(error[2], error[2]))
-
-
-def _misfit(patch: PatchFile, path: str, start: int, content: bytes) -> Problem:
-    hunk = next((one for one in hunks_of(patch.text, path) if one.start == start), None)
-    if hunk is None:
-        return Problem(patch.name, path, "does not fit")
-    lines = content.split(b"\n")
-    place = _nearest(hunk.old, lines, start)
-    expected, found = _texts(hunk.old), _texts(lines[place - 1 : place - 1 + len(hunk.old)])
-    has = f"the file has, from line {place} on:"
-    sides = ("the patch expects:", *_marked(expected, found), has, *_marked(found, expected))
-    return Problem(patch.name, path, "does not fit", hunk, sides)
 
 
 def conflicts_in(merged: bytes) -> tuple[str, ...]:
     """Return the parts of a three-way merge in which both sides differ, with git's marks, as lines."""
     found: list[str] = []
     is_inside = False
-    for line in _texts(merged.split(b"\n")):
+    for line in merged.decode(errors="replace").split("\n"):
         is_inside = is_inside or line.startswith("<<<<<<< ")
         if is_inside:
-            found.append(line[:WIDTH])
+            found.append(_shown(line))
         is_inside = is_inside and not line.startswith(">>>>>>> ")
     return tuple(found)
 
 
-def _nearest(expected: Sequence[bytes], lines: Sequence[bytes], guess: int) -> int:
-    """Return the line (1-based) from which on most of `expected` is in `lines`, the one nearest to `guess`."""
-
-    def score(place: int) -> tuple[int, int]:
-        pairs = zip(expected, lines[place - 1 : place - 1 + len(expected)], strict=False)
-        return sum(one == other and bool(one.strip()) for one, other in pairs), -abs(place - guess)
-
-    return max(range(1, len(lines) + 1), key=score)
+def _shown(line: str) -> str:
+    return plain(line.rstrip("\r"))[:WIDTH]
 
 
-def _marked(lines: Sequence[str], other: Sequence[str]) -> Iterator[str]:
-    for line in lines[:SHOWN_LINES]:
-        yield f"  {' ' if line in other else '!'} {line[:WIDTH]}"
-    if len(lines) > SHOWN_LINES:
-        yield f"    … and {len(lines) - SHOWN_LINES} more lines"
-    if not lines:
-        yield "    (nothing)"
+@dataclass(frozen=True)
+class Ported:
+    """What became of one patch on another tree; `is_merged`: it did not fit as it is, and git merged it."""
+
+    result: PatchResult
+    is_merged: bool = False
+
+    @property
+    def verdict(self) -> str:
+        """The outcome as a whole."""
+        if not self.result.ok:
+            return "does not apply"
+        if self.result.already:
+            return "is there already"
+        if self.is_merged:
+            return "applies, merged with what changed upstream"
+        return "applies, at other lines" if self.result.notes else "applies"
 
 
-def _texts(lines: Sequence[bytes]) -> tuple[str, ...]:
-    return tuple(plain(line.decode(errors="replace").rstrip("\r")) for line in lines)
+def port_lines(one: Ported) -> Iterator[str]:
+    """Give the lines about one patch: its verdict, hunks that go to other lines, and both sides of conflicts."""
+    yield f"{one.result.patch.name}: {one.verdict}"
+    yield from (f"  {note}" for note in one.result.notes)
+    for problem in one.result.problems:
+        yield f"  {problem.path}: {problem.what}"
+        yield from (f"      {line}" for line in problem.lines)
+
+
+def port_value(one: Ported, origin: str) -> dict[str, Any]:
+    """Return the same for JSON; `origin` is where the patch's set is kept."""
+    return {
+        "patch": one.result.patch.name,
+        "origin": origin,
+        "result": one.verdict,
+        "files": [change.path for change in one.result.changes],
+        "notes": one.result.notes,
+        "problems": [asdict(problem) for problem in one.result.problems],
+    }
+
+
+def origin_folders(sets: Sequence[PatchSet]) -> tuple[str, ...]:
+    """Return below which folder each set is written: "" for a single one, else a name made of its origin.
+
+    Sets of one repo and commit cannot share a folder of sets: patches of the same name would meet.
+    """
+    if len(sets) == 1:
+        return ("",)
+    return tuple(re.sub(r"[^\w.]+", "-", one.keeper) for one in sets)

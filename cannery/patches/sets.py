@@ -89,9 +89,3 @@ def refuse_ambiguous(sets: Iterable[PatchSet], commit: str) -> None:
     if others:
         what = f"{commit!r} is the beginning of several commits that have sets: {', '.join(revisions)}"
         raise FindingsError(what, hint="give more digits")
-
-
-def no_set_for(repo: str, commit: str, sets: Iterable[PatchSet]) -> str:
-    """Return the words for a commit that has no set, naming the commits that have one."""
-    known = ", ".join(sorted(f"{one.rev} ({one.origin})" for one in sets if one.repo == repo))
-    return f"no patch set of {repo} is for commit {commit}; there are sets for {known or 'no commit at all'}"

@@ -1,110 +1,155 @@
-"""The patch summary: computed changes in the layout that verl_npu prints, as JSON, and as an entry of its yaml.
+"""What patches change, by class and function, and where a plugin's own, hand-written table names something else.
 
-The layout is the plugin's own ("NPU Patch Summary"), so that the two can be compared. Brackets hold what it does not
-have: that a file is not Python, that only its mode, comments or layout changed, and who keeps a set where a repository
-has several.
+That table is patch_summary.yaml in the form of verl_npu. Imports and attributes need not be listed in it.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cannery.patches.changes import is_python
+import yaml
+
+from cannery.errors import UsageError
+from cannery.patches.syntax import Action, Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from cannery.patches.changes import ClassChange, FileChanges, Member, RepoChanges
+    from cannery.patches.syntax import Change
 
-TOP = "================================ NPU Patch Summary =================================="
-BOTTOM = "============================= NPU Patch Summary End=================================="
-GAP = " " * 9
-
-
-def summary_page(repos: Iterable[RepoChanges]) -> list[str]:
-    """Return the whole page for several patch sets, in their order; it names who keeps them if need be."""
-    sets = tuple(repos)
-    lines = [TOP]
-    for repo in sets:
-        files = [(one.path, one) for patch in repo.patches for one in patch.files]
-        is_one_of_several = sum(one.repo == repo.repo for one in sets) > 1
-        lines += summary_lines(repo.repo, files, repo.keeper if is_one_of_several else "")
-    return [*lines, "", BOTTOM]
+WORTH_LISTING = frozenset({Kind.CLASS, Kind.METHOD})
+WHOLE = frozenset({Action.ADDED, Action.DELETED})
 
 
-def summary_lines(repo: str, files: Iterable[tuple[str, FileChanges]], keeper: str = "") -> list[str]:
-    """Return the section of one repository: (path, changes) of each file, in the order given; `keeper` keeps it."""
-    lines = ["", f"================ {repo} Patch Summary{f' ({keeper})' if keeper else ''} ================"]
-    for number, (path, changes) in enumerate(files, start=1):
-        lines += ["", f"Patch File{number}: {path.replace('/', '.')}", *_file_lines(path, changes)]
-    return [*lines, "", f"============ {repo} Patch Summary End =============="]
+@dataclass(frozen=True)
+class FileChanges:
+    """A file that a patch changes; `names` are empty of one that is not Python, or has changes of another kind."""
+
+    path: str
+    action: Action
+    names: tuple[Change, ...]
 
 
-def _file_lines(path: str, changes: FileChanges) -> Iterator[str]:
-    if changes.is_same_text:
-        yield f"   ({changes.action}; its mode only)"
-    elif not changes.is_python:
-        yield f"   ({changes.action}; no Python file)"
-    elif not changes.module_members and not changes.classes:
-        yield f"   ({changes.action}; comments or layout only)"
-    if changes.module_members:
-        yield "   Module Changes:"
-        yield from _member_lines(changes.module_members)
-    module = (path.rpartition(".")[0] if is_python(path) else path).replace("/", ".")
-    for number, one in enumerate(changes.classes, start=1):
-        yield f"  ({number}) Patch class: {module}.{one.name}"
-        if one.members:
-            yield "       Class Changes:"
-            yield from _member_lines(one.members)
+@dataclass(frozen=True)
+class PatchChanges:
+    """What one patch changes: the repo and revision of its set, who keeps that, and its name without `.patch`."""
+
+    repo: str
+    rev: str
+    keeper: str
+    name: str
+    files: tuple[FileChanges, ...]
 
 
-def _member_lines(members: Iterable[Member]) -> Iterator[str]:
-    return (f"          - {one.action}{GAP}{one.kind}{GAP}{one.name}" for one in members)
+@dataclass(frozen=True)
+class Listed:
+    """What a plugin's table has for one commit of a repo: {patch: names}; a member of a class is `Class.member`."""
+
+    repo: str
+    rev: str
+    folder: str
+    names: Mapping[str, frozenset[str]]
 
 
-def summary_value(repos: Iterable[RepoChanges]) -> list[dict[str, Any]]:
-    """Return the same for JSON: per repository its patches, per patch its files with `path`, `action`, `is_python`.
+@dataclass(frozen=True)
+class Difference:
+    """What the table has (`said`) and what is so (`so`); `file` is a patch's name."""
 
-    `class_changes` and `module_changes` have the form of patch_summary.yaml.
+    repo: str
+    file: str
+    said: str
+    so: str
+
+    def __str__(self) -> str:
+        return f"{self.repo}/{self.file}: the summary lists {self.said}; {self.so}"
+
+
+def summary_lines(patches: Iterable[PatchChanges]) -> Iterator[str]:
+    """Give a line for each set, file and changed name."""
+    title = ""
+    for patch in patches:
+        if title != (title := f"{patch.repo} {patch.rev} ({patch.keeper})"):
+            yield title
+        for file in patch.files:
+            yield f"  {patch.name}: {file.path} ({file.action})"
+            for one in outermost(file.names):
+                yield f"    {one.action:<8} {'class ' if one.kind is Kind.CLASS else ''}{one.name}"
+
+
+def outermost(names: Sequence[Change]) -> tuple[Change, ...]:
+    """Return changes without the members of classes that are new or gone."""
+    whole = {one.name for one in names if one.kind is Kind.CLASS and one.action in WHOLE}
+    return tuple(one for one in names if one.name.rpartition(".")[0] not in whole)
+
+
+def read_table(text: str, where: str) -> tuple[Listed, ...]:
+    """Read a patch_summary.yaml, scalars as they are written; `where` is how messages call the file.
+
+    Keys that the plugin does not print are ignored. Raises `UsageError` for what is not such a file.
     """
-    return [
-        {
-            "repo": repo.repo,
-            "rev": repo.rev,
-            "from": repo.keeper,
-            "patches": [
-                {"name": patch.name, "files": [_file_value(one) for one in patch.files]} for patch in repo.patches
-            ],
-        }
-        for repo in repos
-    ]
+    try:
+        value = yaml.BaseLoader(text).get_single_data()
+        return tuple(
+            Listed(entry["repo"], version["rev"], version["dir"], dict(map(_listed, version["files"] or ())))
+            for entry in value["patches"] or ()
+            for version in entry["versions"] or ()
+        )
+    except (yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
+        hint = "see the fields of patch_summary.yaml in the plugin's quick_start"
+        raise UsageError(f"does not have verl_npu's form: {error}", where=where, hint=hint) from error
 
 
-def _file_value(changes: FileChanges) -> dict[str, Any]:
-    return {
-        "path": changes.path,
-        "action": str(changes.action),
-        "is_python": changes.is_python,
-        "class_changes": [_class_value(one) for one in changes.classes],
-        "module_changes": [_member_value(one) for one in changes.module_members],
-    }
+def _listed(value: Mapping[str, Any]) -> tuple[str, frozenset[str]]:
+    """Return a patch's name and what is listed of it."""
+    classes, members = (value["diff"].get(key) or () for key in ("class_changes", "module_changes"))
+    inside = [f"{one['name']}.{part['name']}" for one in classes for part in one.get("changes") or ()]
+    return value["name"], frozenset([*(one["name"] for one in (*classes, *members)), *inside])
 
 
-def _class_value(change: ClassChange) -> dict[str, Any]:
-    value: dict[str, Any] = {"action": str(change.action), "name": change.name}
-    return {**value, "changes": [_member_value(one) for one in change.members]} if change.members else value
+def differences(patches: Iterable[PatchChanges], table: Sequence[Listed]) -> Iterator[Difference]:
+    """Give where the table differs from what patches change. Patches that only the table has are not compared."""
+    for patch in patches:
+        found = [
+            one.names[patch.name]
+            for one in table
+            if one.repo == patch.repo
+            and (one.folder == patch.rev or one.rev.startswith(patch.rev))
+            and patch.name in one.names
+        ]
+        if not found:
+            yield Difference(patch.repo, patch.name, f"nothing of this patch for {patch.rev}", "it is in the set")
+            continue
+        listed = frozenset[str]().union(*found)
+        changes = [one for file in patch.files for one in file.names]
+        for name in sorted(listed - {one.name for one in changes}):
+            yield Difference(patch.repo, patch.name, name, "the patch does not change it")
+        for one in outermost(changes):
+            if one.kind in WORTH_LISTING and one.name not in listed:
+                yield Difference(patch.repo, patch.name, f"no {one.name}", f"it is {one.action}")
 
 
-def _member_value(member: Member) -> dict[str, str]:
-    return {"action": str(member.action), "kind": str(member.kind), "name": member.name}
+def table_text(repo: str, rev: str, folder: str, patches: Mapping[str, Sequence[Change]]) -> str:
+    """Return a patch_summary.yaml for one set: {patch: its changes} for the commit `rev`, kept in `folder`."""
+    files = [{"name": name, "diff": _diff(outermost(names))} for name, names in patches.items()]
+    version = {"rev": rev, "dir": folder, "files": files}
+    value = {"patches": [{"repo": repo, "current_rev": rev, "versions": [version]}]}
+    return yaml.safe_dump(value, sort_keys=False, allow_unicode=True)
 
 
-def entry(name: str, files: Sequence[FileChanges]) -> dict[str, Any]:
-    """Return the entry of patch_summary.yaml for the patch `name`, for one of its lists `files`.
-
-    Lists that would be empty are left out; `diff` stays, since the plugin reads it.
-    """
-    classes = [_class_value(one) for changes in files for one in changes.classes]
-    members = [_member_value(one) for changes in files for one in changes.module_members]
-    lists = {"class_changes": classes, "module_changes": members}
-    return {"name": name, "diff": {key: value for key, value in lists.items() if value}}
+def _diff(names: Sequence[Change]) -> dict[str, list[dict[str, Any]]]:
+    classes: dict[str, dict[str, Any]] = {}
+    members: list[dict[str, Any]] = []
+    for one in names:
+        outer, _, inner = one.name.rpartition(".")
+        if one.kind is Kind.CLASS:
+            classes[one.name] = {"action": str(one.action), "name": one.name}
+        else:
+            value = {"action": str(one.action), "kind": str(one.kind), "name": inner}
+            if outer:  # a name may be a class in one branch only, so that its class need not be listed yet
+                of_class = classes.setdefault(outer, {"action": str(Action.UPDATED), "name": outer})
+                of_class.setdefault("changes", []).append(value)
+            else:
+                members.append(value)
+    lists = {"class_changes": [*classes.values()], "module_changes": members}
+    return {key: value for key, value in lists.items() if value}

@@ -20,8 +20,8 @@ from cannery.vocab import did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from cannery.patches.functions import Function
     from cannery.patches.sets import PatchSet
+    from cannery.patches.syntax import Function
     from cannery.plan.source_step import SourceStep
     from cannery.recipe.recipe import ChosenSource, Recipe
 

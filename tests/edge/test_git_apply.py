@@ -12,17 +12,14 @@ from cannery.errors import FindingsError, NetworkError
 from cannery.patches.io.folders import read_set
 from cannery.patches.io.git_apply import Git, git_repository
 from cannery.patches.io.port import ported
-from cannery.patches.ported import origin_folders, port_verdict
-from cannery.patches.result import FileChange
-from cannery.patches.tree import Layered
+from cannery.patches.result import FileChange, Layered, origin_folders
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from cannery.patches.result import PatchResult
+    from cannery.patches.result import Files, PatchResult
     from cannery.patches.sets import PatchFile, PatchSet
-    from cannery.patches.tree import Files
 
 LINES = [f"line {number}\n" for number in range(1, 21)]
 OLD = "".join(LINES).encode()
@@ -84,15 +81,13 @@ def test_a_changed_file(git: Git, text: bytes, before: bytes, after: bytes | Non
     result = applied(git, text, Tree({"x.py": before}))
     (change,) = result.changes
     wanted = NEW.replace(b"\n", b"\r\n") if after is None else after
-    assert (result.ok, result.offsets, change.path, change.before, change.after) == (True, (), "x.py", before, wanted)
+    assert (result.ok, result.notes, change.path, change.before, change.after) == (True, (), "x.py", before, wanted)
 
 
 def test_a_hunk_that_goes_to_another_line_is_a_note(git: Git) -> None:
     result = applied(git, CHANGE, Tree({"x.py": b"more\n" + OLD}))
     assert result.contents == {"x.py": b"more\n" + NEW}
-    (moved,) = result.offsets
-    assert (moved.path, moved.number, moved.line, moved.lines) == ("x.py", 1, 9, 1)
-    assert result.notes == ("made.patch: x.py: hunk 1 applies at line 9, +1 from its header's",)
+    assert result.notes == ("x.py: hunk 1 applies at line 9, +1 from its header's",)
 
 
 def test_context_that_differs_is_refused_with_file_and_hunk(git: Git) -> None:
@@ -100,11 +95,8 @@ def test_context_that_differs_is_refused_with_file_and_hunk(git: Git) -> None:
     result = applied(git, second, Tree({"x.py": OLD}))
     (problem,) = result.problems
     assert (result.changes, problem.patch, problem.path) == ((), "made", "x.py")
-    assert problem.hunk is not None
-    assert (problem.hunk.number, problem.hunk.start) == (2, 8)
-    sides = "\n".join(problem.sides)
-    assert "! line twelve" in sides
-    assert "! line 12" in sides
+    assert "line 8" in problem.what
+    assert problem.lines == ("line 8", "line 9", "line 10", "line 11", "line twelve")
 
 
 def test_every_file_that_does_not_fit_is_named(git: Git) -> None:
@@ -212,9 +204,9 @@ def test_symlinks_are_refused(git: Git) -> None:
 def test_names_that_are_not_ascii_are_in_messages(git: Git) -> None:
     text = CHANGE.replace(b"/x.py", "/é.py".encode())
     result = applied(git, text, Tree({"é.py": b"more\n" + OLD}))
-    assert [(one.path, one.line) for one in result.offsets] == [("é.py", 9)]
+    assert result.notes == ("é.py: hunk 1 applies at line 9, +1 from its header's",)
     (problem,) = applied(git, text, Tree({"é.py": b"other\n"})).problems
-    assert (problem.path, problem.hunk and problem.hunk.number) == ("é.py", 1)
+    assert problem.path == "é.py"
 
 
 def test_a_patch_that_is_written_does_not_depend_on_the_user(tmp_path: Path) -> None:
@@ -262,23 +254,6 @@ def test_sets_are_tried_on_what_those_before_them_left(git: Git) -> None:
 
     assert oks(plugin, mine) == [True, True]
     assert oks(mine, plugin) == [False, True]
-    revisions = [patches(f"npu at {rev}", core=change("a.py", "one", rev)) for rev in ("1234567", "7654321")]
-    found = [one.result.contents for _, (one,) in ported(git, revisions, tree, unknown)]
-    assert found == [{"a.py": b"1234567\n"}, {"a.py": b"7654321\n"}], "an image has one of them"
-
-
-def test_the_verdict_counts_patches_and_names_those_that_do_not_apply(git: Git) -> None:
-    tree = Tree({f"{name}.py": b"one\n" for name in "abcde"})
-    words = {"a": ("one", "two"), "b": ("one", "two"), "c": ("zero", "one"), "d": ("five", "six"), "e": ("x", "y")}
-    texts = {name: change(f"{name}.py", *pair) for name, pair in words.items()}
-
-    def verdict(*names: str) -> str:
-        ((_, found),) = ported(git, [patches("us", **{name: texts[name] for name in names})], tree, unknown)
-        return port_verdict(found)
-
-    assert verdict(*"abcde") == "2 of 5 apply, 1 is there already; 2 do not: d, e"
-    assert verdict("a", "d") == "1 of 2 applies; 1 does not: d"
-    assert verdict("c") == "0 of 1 apply, 1 is there already"
 
 
 def test_what_does_not_fit_is_merged(git: Git) -> None:
@@ -305,7 +280,7 @@ def test_a_conflict_shows_both_sides(git: Git) -> None:
     ((_, (one,)),) = ported(git, sets, Tree({"x.py": upstream, "y.py": b"z\n"}), lambda: Tree({"x.py": OLD}))
     first, second = one.result.problems
     assert (first.path, second.path) == ("x.py", "y.py")
-    assert [line for line in first.sides if line[0] not in "<=>|"] == ["upstream", "line 10", "changed"]
+    assert [line for line in first.lines if line[0] not in "<=>|"] == ["upstream", "line 10", "changed"]
 
 
 def test_the_result_of_a_patch_at_another_place_does_not_count(git: Git) -> None:

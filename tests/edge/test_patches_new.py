@@ -11,10 +11,9 @@ from git_trees import Repo
 from test_patching import ENGINE_FILE, PATCHED_FILE, Stack, diff, made_stack, plugin_files
 
 from cannery.errors import UnableError, UsageError
-from cannery.patches.io.folders import folder_sets
-from cannery.patches.io.new_set import patch_names
+from cannery.patches.io.folders import folder_sets, write_set
 from cannery.patches.io.trees import FolderReader
-from cannery.patches.io.write import read_summary_text, write_set, write_set_and_summary
+from cannery.patches.io.working_tree import patch_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -50,14 +49,10 @@ def changed(stack: Stack, tmp_path: Path, files: Mapping[str, str]) -> Path:
 @pytest.mark.parametrize(
     ("paths", "names"),
     [
-        (["a/core.py", "b/core.py", "core.py"], ["core", "b_core", "core.py"]),
-        (["setup.cfg", "setup.py"], ["setup", "setup.py"]),
-        (["requirements.md", "requirements.txt", "setup.py"], ["requirements", "requirements.txt", "setup"]),
-        (["a/x.c", "a/x.h", "a/x.py"], ["x", "a_x", "a_x.py"]),
-        (["a/b.py", "a_b.c", "a_b.py", "b.c", "z/b.c"], ["b", "a_b", "a_b.py", "b.c", "z_b"]),
-        (["a/a_x.py", "a_a_x.py", "a_x", "b/a/a_x.py"], ["a_x", "a_a_x", "a_x_2", "b_a_a_x"]),
+        (["a/core.py", "b/core.py", "core.py"], ["core", "core_2", "core_3"]),
+        (["setup.cfg", "setup.py", "setup_2"], ["setup", "setup_2", "setup_2_2"]),
         ([".gitignore", "a/.x/y", "a\tb.py"], ["gitignore", "a_b", "y"]),
-        ([f"{'é' * 120}.c", f"{'é' * 120}.py", "x"], ["x", "é" * 100, f"{'é' * 100}_2"]),
+        ([f"{'é' * 120}.c", f"{'é' * 120}.py", "x"], ["x", "é" * 60, f"{'é' * 60}_2"]),
     ],
 )
 def test_each_file_has_a_patch_of_its_own_name(paths: list[str], names: list[str]) -> None:
@@ -74,11 +69,12 @@ def test_every_changed_file_is_in_a_patch_that_is_read_again(stack: Stack, tmp_p
     code, said = new(stack, mine, tmp_path / "sets")
     assert code == 0, said
     folder = tmp_path / "sets/engine" / head[:9]
-    names = ["core", "flake8", "setup", "setup.py"]
-    assert sorted(path.name for path in folder.iterdir()) == [f"{name}.patch" for name in names]
+    names = ["core", "flake8", "setup", "setup_2"]
+    patches = sorted(folder.glob("*.patch"))
+    assert [path.stem for path in patches] == names
     (read,) = folder_sets(tmp_path / "none", tmp_path / "sets")
     assert [file.name for file in read.files] == names
-    for path in folder.iterdir():
+    for path in patches:
         stack.engine.git("apply", str(path))
     assert {name: (stack.engine.path / name).read_text() for name in files} == files
 
@@ -144,42 +140,6 @@ def test_what_cannot_be_written_says_what_to_do(tmp_path: Path) -> None:
         with pytest.raises(UnableError, match="cannot be written: not a directory") as failed:
             write_set(folder, {"a.patch": b"a"})
         assert failed.value.hint == "a file is where a folder is wanted: move it away"
-
-
-def test_set_is_withdrawn_when_its_summary_cannot_be_written(tmp_path: Path) -> None:
-    told = tmp_path / "patch_summary.yaml"
-    told.mkdir()
-    folder = tmp_path / "engine/abc"
-    with pytest.raises(UnableError, match=r"patch_summary\.yaml: cannot be written: is a directory"):
-        write_set_and_summary(folder, {"a.patch": b"a"}, told, "x")
-    assert not folder.exists()
-    told.rmdir()
-    write_set_and_summary(folder, {"a.patch": b"a"}, told, "x")
-    assert (told.read_text(), (folder / "a.patch").read_bytes()) == ("x", b"a")
-
-
-def test_summary_that_cannot_be_read_is_the_users(tmp_path: Path) -> None:
-    told = tmp_path / "patch_summary.yaml"
-    assert read_summary_text(told) == ""
-    told.write_bytes(b"# caf\xe9\n")
-    with pytest.raises(UsageError, match=r"patch_summary\.yaml: is not UTF-8, from byte 5 on"):
-        read_summary_text(told)
-    told.unlink()
-    told.mkdir()
-    with pytest.raises(UsageError, match=r"patch_summary\.yaml: is a folder"):
-        read_summary_text(told)
-
-
-@pytest.mark.parametrize("content", [b"\xff\xfe", b"[" * 600, b"a: 2020-13-45\n", b"patches: {}\nx: [\n"])
-def test_new_beside_a_broken_summary_writes_nothing(stack: Stack, tmp_path: Path, content: bytes) -> None:
-    mine = changed(stack, tmp_path, {"engine/core.py": PATCHED_FILE})
-    out = tmp_path / "sets"
-    out.mkdir()
-    (out / "patch_summary.yaml").write_bytes(content)
-    code, said = new(stack, mine, out)
-    assert (code, "patch_summary.yaml" in said) == (2, True), said
-    assert [path.name for path in out.rglob("*")] == ["patch_summary.yaml"]
-    assert (out / "patch_summary.yaml").read_bytes() == content
 
 
 def test_links_in_a_folder_are_not_followed(tmp_path: Path) -> None:

@@ -257,10 +257,10 @@ def test_push_and_verify_hold_an_image_to_the_manifest_with_its_patches(
     monkeypatch.setattr(publish, "content_faults", lambda *_: ())
     monkeypatch.setattr(publish, "on_labelled_base", lambda plan, _labels: plan)
     with pytest.raises(FindingsError, match="verify has not passed for this image"):
-        publish._refuse_unfit(dock, catalog, image)  # type: ignore[arg-type] # what it looks at of an image
+        publish._refuse_unfit(context, dock, catalog, image)  # type: ignore[arg-type] # what it looks at of an image
     report = {"result": "passed", "counts": {}, ASKED: {"levels": [], "manifest_sha256": built}}
     write_atomic(context.cache / "verified" / f"{'a' * 24}-0.json", json.dumps(report))
-    publish._refuse_unfit(dock, catalog, image)  # type: ignore[arg-type] # the same
+    publish._refuse_unfit(context, dock, catalog, image)  # type: ignore[arg-type] # the same
 
 
 def test_same_set_is_the_same_step_and_another_one_is_another(stack: Stack) -> None:
@@ -284,9 +284,8 @@ def test_hunk_that_does_not_fit_is_exit_5_and_named(stack: Stack) -> None:
     stack.write(plugin_files(stack, core=broken))
     done = stack.render()
     assert done.code == 5, done.err
-    assert "core.patch: engine/core.py: hunk 1" in done.err
+    assert "core.patch: engine/core.py: the hunk for line 5 does not fit" in done.err
     assert "return self.deep" in done.err
-    assert "return self.depth" in done.err
     assert f"patches port engine {stack.commit[:9]} {stack.commit}" in done.err
     assert not (stack.small.root / "out").exists() or not any((stack.small.root / "out").glob("*/Dockerfile"))
 
@@ -307,7 +306,7 @@ def test_context_that_differs_is_no_fit_and_port_is_the_next_step(stack: Stack) 
     stack.write(plugin_files(stack, core=text))
     done = stack.render()
     assert done.code == 5
-    assert "core.patch: engine/core.py: hunk 1 (@@ -5,7 +5,7 @@ class Engine:)" in done.err
+    assert "core.patch: engine/core.py: the hunk for line 5 does not fit" in done.err
     assert f"patches port engine {stack.commit[:9]} {stack.commit}" in done.err
 
 
@@ -503,6 +502,7 @@ def test_renamed_program_can_be_executed_still(stack: Stack, tmp_path: Path) -> 
     assert files["run.sh"]["after"] is None
 
 
+NOT_LISTED = "  engine/core: the summary lists nothing of this patch for {rev}; it is in the set\n"
 MODE = "diff --git a/engine/core.py b/engine/core.py\nold mode 100644\nnew mode 100755\n"
 
 
@@ -520,7 +520,10 @@ def test_a_patch_of_modes_alone_is_laid_over_and_recorded(stack: Stack, tmp_path
     assert "executable" not in patches["core"]["files"][0], "that one has no word on modes"
     done = stack("patches", "summary", "patched", "--patches", str(sets))
     assert "Left out" not in done.out
-    assert "Patch File1: engine.core.py\n   (updated; its mode only)\n" in done.out
+    assert done.out.endswith(
+        "  mine: engine/core.py (updated)\n\nThe plugin's own summary differs:\n"
+        + NOT_LISTED.format(rev=stack.commit[:9])
+    )
 
 
 def test_a_mode_that_is_there_or_gets_lost_is_refused(stack: Stack, tmp_path: Path) -> None:
@@ -590,54 +593,49 @@ def test_sets_of_the_checkout_are_for_the_commits_that_they_name(stack: Stack) -
     assert f"{stack.commit[:12]}  plugin at " in listed
 
 
-def test_summary_lists_what_patches_change_and_how_the_plugin_differs(stack: Stack) -> None:
-    more = PATCHED_FILE.replace("engine.start()", "engine.start() + 1")
-    stack.write(plugin_files(stack, core=diff(stack.engine, "engine/core.py", more)))
-    done = stack("patches", "summary", "patched")
+def test_summary_lists_what_patches_change_and_how_the_plugin_differs(stack: Stack, tmp_path: Path) -> None:
+    """Each set is on what those before it left, and the plugin's table is about the plugin's own sets."""
+    first = PATCHED_FILE.replace("return None", "return 1")
+    core = diff(stack.engine, "engine/core.py", first)
+    stack.write(plugin_files(stack, core=core))
+    stack.engine.commit({"engine/core.py": first})
+    over = diff(stack.engine, "engine/core.py", first.replace("engine.start()", "engine.start() + 1"))
+    mine = own_folder(tmp_path, stack.commit[:9], over)
+    done = stack("patches", "summary", "patched", "--patches", str(mine))
     assert done.code == 0, done.err
-    assert "Patch File1: engine.core.py" in done.out
-    assert "          - replaced         method         serve" in done.out
-    assert "  (1) Patch class: engine.core.Engine" in done.out
-    assert "engine/core: the summary lists nothing of this patch" in done.out
-    value = json.loads(stack("patches", "summary", "patched", "--json").out)
-    (file,) = value["patches"][0]["patches"][0]["files"]
-    assert [(one["name"], one["action"]) for one in file["class_changes"]] == [("Engine", "updated")]
-    assert [(one["name"], one["action"]) for one in file["module_changes"]] == [("serve", "replaced")]
+    rev = stack.commit[:9]
+    assert done.out.splitlines() == [
+        f"engine {rev} (plugin)",
+        "  core: engine/core.py (updated)",
+        "    updated  class Engine",
+        "    replaced Engine.start",
+        "    replaced Engine.stop",
+        f"engine {rev} (PATCHES)",
+        "  mine: engine/core.py (updated)",
+        "    replaced serve",
+        "",
+        "The plugin's own summary differs:",
+        NOT_LISTED.format(rev=rev).rstrip(),
+    ]
+    value = json.loads(stack("patches", "summary", "patched", "--patches", str(mine), "--json").out)
+    assert [(one["keeper"], one["name"], len(one["files"][0]["names"])) for one in value["patches"]] == [
+        ("plugin", "core", 3),
+        ("PATCHES", "mine", 1),
+    ]
+    assert value["patches"][1]["files"][0]["names"] == [{"name": "serve", "kind": "method", "action": "replaced"}]
+    assert ([one["file"] for one in value["differences"]], value["left_out"]) == (["core"], [])
     assert stack("patches", "summary", "patched", "nothing").code == 3
 
 
-def test_summary_of_a_plugin_is_compared_with_its_own_sets(stack: Stack, tmp_path: Path) -> None:
-    other = diff(stack.engine, "engine/core.py", ENGINE_FILE.replace("engine.start()", "engine"))
-    mine = two_sets(stack, tmp_path, diff(stack.engine, "engine/core.py", PATCHED_FILE), other)
-    done = stack("patches", "summary", "patched", "--patches", str(mine))
-    assert done.code == 0, done.err
-    assert "engine/core: the summary lists nothing of this patch" in done.out
-    assert "engine/mine" not in done.out, "the plugin need not tell of it"
-    first, second = (done.out.index(f"= engine Patch Summary ({whose}) =") for whose in ("plugin", "PATCHES"))
-    assert first < done.out.index("method         start") < second < done.out.index("method         serve")
-    value = json.loads(stack("patches", "summary", "patched", "--patches", str(mine), "--json").out)
-    assert [one["from"] for one in value["patches"]] == ["plugin", "PATCHES"]
-    assert {one["file"] for one in value["differences"]} == {"core"}
-    assert "= engine Patch Summary =" in stack("patches", "summary", "patched").out
-
-
-def test_summary_reads_the_trees_of_the_repo_that_is_asked_for_alone(stack: Stack, tmp_path: Path) -> None:
-    third = Repo(stack.mirror / "made-up/third")
-    commit = third.commit({"third/__init__.py": INIT})
+def test_summary_names_patches_that_are_left_out(stack: Stack, tmp_path: Path) -> None:
     stack.write(plugin_files(stack, core=diff(stack.engine, "engine/core.py", PATCHED_FILE)))
-    images = stack.small.root / "images"
-    text = COMPONENTS["engine"].replace("engine", "third").replace("  {other}", "  # {other}")
-    (images / "components/third.yaml").write_text(text.format(install="editable", third=commit, other=""))
-    plugin = images / "components/plugin.yaml"
-    plugin.write_text(plugin.read_text().replace("repos: {engine: engine", "repos: {third: third, engine: engine"))
-    profile = stack.small.profile("patched")
-    profile.write_text(f"{profile.read_text()}  - {{name: third, commit: {commit}}}\n")
-    assert stack.small("lock", "patched").code == 0
-    third.path.rename(tmp_path / "gone")
-    assert stack("patches", "summary", "patched").code == 7
-    done = stack("patches", "summary", "patched", "engine")
-    assert done.code == 0, done.err
-    assert "Patch File1: engine.core.py" in done.out
+    mine = tmp_path / "mine"
+    (mine / "engine").mkdir(parents=True)
+    (mine / "engine/__init__.py").write_text(INIT)
+    for repo in ((), ("engine",)):
+        done = stack("patches", "summary", "patched", *repo, "--src", f"engine={mine}")
+        assert done.code == 0, done.err
+        assert "Left out:\n  engine without patches core: the patches are for commit" in done.out
 
 
 def test_summary_takes_the_lock_of_an_arch_that_has_a_complete_one(stack: Stack) -> None:
@@ -652,42 +650,7 @@ def test_summary_takes_the_lock_of_an_arch_that_has_a_complete_one(stack: Stack)
     assert (done.code, "incomplete: torch" in done.err) == (3, True), done.err
     done = stack("patches", "summary", "patched")
     assert done.code == 0, done.err
-    assert "Patch File1: engine.core.py" in done.out
-
-
-def test_summary_tries_a_set_on_what_those_before_it_left(stack: Stack, tmp_path: Path) -> None:
-    """As a build does: what the plugin's set brings can be changed, and called, by the user's."""
-    first = PATCHED_FILE.replace("return None", "return self.depth_of_all")
-    core = diff(stack.engine, "engine/core.py", first)
-    over = diff(stack.engine, "engine/new.py", "class Deep:\n    depth_of_all = 3\n")
-    stack.write(plugin_files(stack, core=core, new=over))
-    calls = first.replace("depth + 1", "depth + 2").replace("engine.start()", "engine.depth_of_all")
-    stack.engine.commit({"engine/core.py": first})
-    mine = own_folder(tmp_path, stack.commit[:9], diff(stack.engine, "engine/core.py", calls))
-    done = stack("patches", "summary", "patched", "--patches", str(mine))
-    assert done.code == 0, done.err
-    assert "Left out" not in done.out
-    mine_told = done.out.partition("= engine Patch Summary (PATCHES) =")[2]
-    assert "method         start" in mine_told
-    assert "method         serve" in mine_told
-    assert "method         stop" not in mine_told, "the plugin's set did that"
-    assert stack.render("--patches", str(mine)).code == 0
-
-
-def test_summary_tries_patches_on_the_tree_that_is_there(stack: Stack, tmp_path: Path) -> None:
-    fits, new = diff(stack.engine, "engine/core.py", PATCHED_FILE), diff(stack.engine, "engine/new.py", "x = 1\n")
-    stack.write(plugin_files(stack, core=fits, new=new))
-    mine = tmp_path / "mine"
-    (mine / "engine").mkdir(parents=True)
-    (mine / "engine/core.py").write_text(ENGINE_FILE.replace("return self.depth", "return 7"))
-    done = stack("patches", "summary", "patched", "--src", f"engine={mine}")
-    assert done.code == 0, done.err
-    assert "Patch File1: engine.new.py" in done.out
-    assert "Patch File2" not in done.out
-    _, _, not_told = done.out.partition("Left out, since it does not apply here:")
-    assert "core.patch: engine/core.py: hunk 1" in not_told
-    assert "engine/core: the summary" not in done.out, "nothing was computed to hold it against"
-    assert "engine/new: the summary lists nothing of this patch" in done.out
+    assert "  core: engine/core.py (updated)" in done.out
 
 
 def test_port_reports_each_patch_and_writes_what_applies(stack: Stack, tmp_path: Path) -> None:
@@ -700,7 +663,7 @@ def test_port_reports_each_patch_and_writes_what_applies(stack: Stack, tmp_path:
     words = ("patches", "port", "engine", stack.commit[:9], moved, "--git-mirror", str(stack.mirror))
     done = stack.small(*words, "--output", str(tmp_path / "sets"))
     assert done.code == 0, done.err
-    assert "hunk 1 applies at line 7, 2 lines further down" in done.out
+    assert "hunk 1 applies at line 7, +2 from" in done.out
     made = tmp_path / "sets/engine" / moved[:9] / "core.patch"
     stack.engine.git("apply", "--check", str(made))
     assert stack.small(*words, "--output", str(tmp_path / "sets")).code == 2, "it is there already"
@@ -726,34 +689,16 @@ def two_sets(stack: Stack, tmp_path: Path, core: str, mine: str) -> Path:
     return own_folder(tmp_path, stack.commit[:9], mine)
 
 
-def test_a_short_commit_is_looked_up_where_a_fetch_looks(
-    stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_short_commit_is_that_of_a_known_revision(stack: Stack) -> None:
     stack.write(plugin_files(stack, core=diff(stack.engine, "engine/core.py", PATCHED_FILE)))
     moved = stack.engine.commit({"engine/core.py": "# more\n" + ENGINE_FILE})
     words = ("patches", "port", "engine", stack.commit[:9])
     mirror = ("--git-mirror", str(stack.mirror))
-    done = stack.small(*words, moved[:9], *mirror, "--output", str(tmp_path / "sets"))
-    assert done.code == 0, done.err
-    assert (tmp_path / "sets/engine" / moved[:9] / "core.patch").is_file()
-    for wrong in (stack.engine.git("rev-parse", f"{moved}^{{tree}}")[:9], "0123456789", moved[:6], "main"):
+    assert stack.small(*words, stack.commit[:9], *mirror).code == 0
+    assert stack.small(*words, moved, *mirror).code == 0
+    for wrong in (moved[:9], stack.commit[:6], "main"):
         done = stack.small(*words, wrong, *mirror)
         assert (done.code, f"{wrong!r} is not a known revision of engine" in done.err) == (2, True)
-    cache = tmp_path / "git-cache"
-    assert stack.small(*words, moved, *mirror).code == 0
-    monkeypatch.setenv("CANNERY_CACHE", str(cache))
-    assert stack.small(*words, moved, *mirror).code == 0, "its tars are in that cache now"
-    assert "is not a known revision" in stack.small(*words, moved[:9]).err
-    one, other = stack.engine.twins()
-    assert one[:7] == other[:7]
-    done = stack.small(*words, one[:7], *mirror)
-    both = ", ".join(sorted((one, other)))
-    assert (done.code, f"{one[:7]!r} is the beginning of 2 commits of engine: {both}" in done.err) == (2, True), (
-        done.err
-    )
-    stack.engine.git("clone", "--quiet", "--bare", str(stack.engine.path), str(cache / "git/made-up/engine.git"))
-    done = stack.small(*words, moved[:9])
-    assert done.code == 0, done.err
 
 
 def test_a_short_commit_that_two_sets_are_for_is_refused(stack: Stack, tmp_path: Path) -> None:
@@ -768,7 +713,7 @@ def test_a_short_commit_that_two_sets_are_for_is_refused(stack: Stack, tmp_path:
     assert done.code == 3
     assert f"{one[:7]!r} is the beginning of several commits that have sets: {both}" in done.err
     done = stack.small("patches", "port", "engine", one[:20], stack.commit, *places)
-    assert (done.code, "1 of 1 applies" in done.out) == (0, True), done.err
+    assert (done.code, "1 of 1 apply" in done.out) == (0, True), done.err
 
 
 def test_a_misfit_of_ones_own_tree_is_ported_in_that_tree(stack: Stack, tmp_path: Path) -> None:
@@ -835,8 +780,7 @@ def test_port_is_exit_3_where_one_of_two_sets_does_not_apply(stack: Stack, tmp_p
     words = ("patches", "port", "engine", stack.commit[:9], stack.commit, "--git-mirror", str(stack.mirror))
     done = stack.small(*words, "--patches", str(mine), "--output", str(tmp_path / "made"))
     assert (done.code, "mine: does not apply" in done.out, "core: applies" in done.out) == (3, True, True)
-    assert "\n1 of 1 applies\n== engine/" in done.out
-    assert done.out.endswith("\n0 of 1 apply; 1 does not: mine\n")
+    assert done.out.endswith("0 of 1 apply or are there already\n")
     assert f"in a working tree at {stack.commit[:12]} by hand" in done.err
     assert f"`build.py patches new engine --tree DIR --output {tmp_path / 'made'}`" in done.err
     assert not (tmp_path / "made").exists()
@@ -877,7 +821,7 @@ def test_new_set_of_a_working_tree_can_be_built_with(stack: Stack, tmp_path: Pat
     assert "git does not track engine/new.py" in done.err
     patch = tmp_path / "sets/engine" / stack.commit[:9] / "core.patch"
     assert patch.read_text().startswith("diff --git a/engine/core.py b/engine/core.py\n")
-    summary = (tmp_path / "sets/patch_summary.yaml").read_text()
+    summary = patch.with_name("patch_summary.yaml").read_text()
     assert yaml.safe_load(summary)["patches"][0]["versions"][0]["files"] == [
         {"name": "core", "diff": {"module_changes": [{"action": "replaced", "kind": "method", "name": "serve"}]}}
     ]

@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 
 from cannery import __version__
 from cannery.catalog.component import parse_component
-from cannery.patches.functions import Function
+from cannery.patches.syntax import Function
 from cannery.plan.make import make_plan
 from cannery.plan.manifest import labels, manifest, manifest_text, size_bytes
 from cannery.plan.patched import Patch, PatchedTree, RecordedFile

@@ -17,7 +17,7 @@ import jsonschema
 import pytest
 from data.verify_tree import MINOR, REPOSITORY, Tree
 
-from cannery.patches.functions import in_force
+from cannery.patches.syntax import in_force
 from cannery.plan.manifest import patch_skips
 from patched import definitions
 from verifying import access

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING
 
 from cannery.errors import UnableError, UsageError
@@ -9,6 +10,7 @@ from cannery.patches.sets import PatchFile, PatchSet
 from cannery.patches.text import completed, with_line_feeds
 from cannery.plan.patched import USER_SETS
 from cannery.util.io.files import sha256_bytes
+from cannery.util.io.write_errors import BY_OUTPUT, unwritable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -118,3 +120,24 @@ def plugin_sets(plugin: str, kept: PatchSets | None, tree: TreeReader) -> dict[s
     for (repo, rev), texts in sorted(found.items()):
         sets[repo] = (*sets.get(repo, ()), read_set(repo, rev, plugin, texts, kept.truncated))
     return sets
+
+
+def write_set(folder: Path, texts: Mapping[str, bytes]) -> None:
+    """Write {name: content} into a new folder, all or nothing.
+
+    Raises `UsageError` where the folder is not empty, `UnableError` where it cannot be written.
+    """
+    part = folder.with_name(f".{folder.name}.cannery")
+    try:
+        if folder.exists() and any(folder.iterdir()):
+            hint = "remove it, or name another --output"
+            raise UsageError("there is a patch set already", where=str(folder), hint=hint)
+        shutil.rmtree(part, ignore_errors=True)  # of a run that was killed
+        part.mkdir(parents=True)
+        for name, content in texts.items():
+            (part / name).write_bytes(content)
+        part.replace(folder)
+    except OSError as error:
+        raise unwritable(error, folder, BY_OUTPUT) from error
+    finally:
+        shutil.rmtree(part, ignore_errors=True)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cannery.errors import FindingsError
-from cannery.patches.result import EXECUTABLE, FileChange, PatchResult, Problem, offsets_in, problems_in
+from cannery.patches.result import EXECUTABLE, FileChange, PatchResult, Problem, notes_in, problems_in
 from cannery.patches.text import strip_level, surplus
 from cannery.sources.io.foreign_tree import WITHOUT_CONFIG
 from cannery.sources.io.git import attempt, read
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     import subprocess
     from collections.abc import Iterable, Iterator, Mapping
 
+    from cannery.patches.result import Files
     from cannery.patches.sets import PatchFile
-    from cannery.patches.tree import Files
 
 PLAIN = "100644"
 # What of the environment changes how git reads and writes patches.
@@ -48,10 +48,10 @@ class Git:
 
     def paths(self, patch: PatchFile) -> tuple[str, ...]:
         """Return the paths that a patch names. Raises `FindingsError` for what git cannot read."""
-        more = surplus(patch.text)
-        if more:
-            what = f"hunk {more[0].number} has more lines than its header counts"
-            raise FindingsError(what, where=f"{_file(patch)}:{more[1]}", hint=EDITED)
+        line = surplus(patch.text)
+        if line:
+            what = "the hunk before this line has fewer lines in its header"
+            raise FindingsError(what, where=f"{_file(patch)}:{line}", hint=EDITED)
         found: dict[str, None] = {}
         for direction in ((), ("-R",)):  # of a renamed file git gives the new name
             done = self._apply(patch, "--numstat", "-z", *direction)
@@ -72,11 +72,11 @@ class Git:
         said = done.stderr.decode(errors="replace")
         changes = self._changes(before, self._written()) if done.returncode == 0 else ()
         if changes:
-            return _checked(PatchResult(patch, changes, offsets=offsets_in(said)))
+            return _checked(PatchResult(patch, changes, notes=tuple(notes_in(said))))
         read(self._words("read-tree", before), self.env)
         if self._apply(patch, "--cached", "-R").returncode == 0:
             return PatchResult(patch, self._changes(self._written(), before), already=True)
-        problems = tuple(problems_in(patch, said, tree.read)) or (Problem(patch.name, "", "changes nothing"),)
+        problems = tuple(problems_in(patch, said)) or (Problem(patch.name, "", "changes nothing"),)
         return PatchResult(patch, problems=problems)
 
     def merge(self, ours: bytes, base: bytes, theirs: bytes) -> tuple[bytes, bool]:

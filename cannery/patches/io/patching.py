@@ -3,30 +3,35 @@
 from __future__ import annotations
 
 import shlex
-from contextlib import ExitStack
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from cannery.errors import BuildFailedError
+from cannery.patches.io.folders import plugin_sets
 from cannery.patches.io.git_apply import git_repository
-from cannery.patches.io.origins import fitting_for, kept_for, kept_in, open_trees
 from cannery.patches.io.record import recorded
 from cannery.patches.io.steps import TreeSoFar, apply_patches, make_edit
+from cannery.patches.io.trees import TreeReader
+from cannery.patches.result import Layered
 from cannery.patches.sets import find_set
-from cannery.patches.tree import Layered
-from cannery.plan.patched import USER_SETS, NotPatched, PatchedTree, providers, unpatched_words
+from cannery.patches.summary import Difference, FileChanges, PatchChanges, differences, read_table
+from cannery.patches.syntax import Action, changed_names
+from cannery.plan.patched import USER_SETS, NotPatched, PatchedTree, component_of, providers, unpatched_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from cannery.patches.io.git_apply import Git
-    from cannery.patches.io.origins import Fetch, Kept
-    from cannery.patches.io.trees import TreeReader
+    from cannery.patches.io.steps import Applied
     from cannery.patches.sets import PatchSet
     from cannery.plan.plan import Plan
     from cannery.plan.source_step import SourceStep
-    from cannery.recipe.recipe import Chosen
+    from cannery.recipe.recipe import Chosen, ChosenSource
+
+    # Fetches the trees of some sources of a plan: {component: archive}.
+    Fetch = Callable[[Sequence[SourceStep]], Mapping[str, Path]]
 
 
 @dataclass(frozen=True)
@@ -48,13 +53,13 @@ class PatchInputs:
 
 @dataclass(frozen=True)
 class _Work:
-    """A plan while it is patched: git, the trees that are open, and the sets that plugins keep."""
+    """A plan while it is patched: git, the trees that are open, and what plugins keep: (plugin, repo, sets)."""
 
     plan: Plan
     inputs: PatchInputs
     git: Git
     readers: Mapping[str, TreeReader]
-    kept: Kept
+    kept: Sequence[tuple[Chosen, str, Sequence[PatchSet]]]
 
 
 def with_patches(plan: Plan, inputs: PatchInputs) -> Plan:
@@ -67,13 +72,9 @@ def with_patches(plan: Plan, inputs: PatchInputs) -> Plan:
         return plan
     if not providers(plan.recipe) and not any(step.patched_by for step in plan.sources):
         return plan
-    with ExitStack() as stack:
-        readers = open_trees(plan, inputs.fetch, stack)
-        git = stack.enter_context(git_repository(inputs.env))
-        kept = kept_in(plan.recipe, readers)
-        left = tuple(_not_patched(plan, kept))
-        work = _Work(plan, inputs, git, readers, kept)
-        trees = [_patched(work, step) for step in plan.sources if step.patched_by]
+    with _opened(plan, inputs) as work:
+        left = tuple(_not_patched(work))
+        trees = [_recorded(work, tree) for tree in _patched(work)]
     for tree in trees:
         for note in tree.notes:
             inputs.say(f"{tree.component}: {note}")
@@ -83,16 +84,67 @@ def with_patches(plan: Plan, inputs: PatchInputs) -> Plan:
     return replace(plan, patched=tuple(tree for tree in trees if tree.patches), not_patched=left)
 
 
-def _not_patched(plan: Plan, kept: Kept) -> Iterator[NotPatched]:
+def summary(
+    plan: Plan, inputs: PatchInputs, only: str | None = None
+) -> tuple[tuple[PatchChanges, ...], tuple[Difference, ...], tuple[str, ...]]:
+    """Return what the patches of `plan` change, where plugins' own tables differ, and which patches are left out.
+
+    Those of repo `only` when it is given. Raises as `with_patches`, and `UsageError` for a table that cannot be read.
+    """
+    with _opened(plan, inputs) as work:
+        meant = {only, *(_named(work, plugin, repo) for plugin, repo, _ in work.kept if repo == only)}
+        left = tuple(one for one in _not_patched(work) if only is None or one.component in meant)
+        changes = tuple(
+            _changes(one)
+            for tree in _patched(work)
+            for one in tree.applied
+            if one.repo and only in {None, one.repo, tree.step.name}
+        )
+        found = [one for plugin in providers(plan.recipe) for one in _differing(work, plugin, changes)]
+    return changes, tuple(found), unpatched_words(left)
+
+
+@contextmanager
+def _opened(plan: Plan, inputs: PatchInputs) -> Iterator[_Work]:
+    """Open the trees of sources that are patched, and of those that bring patches, while the block runs."""
+    plugins = providers(plan.recipe)
+    bring = {one.name for one in plugins}
+    with ExitStack() as stack:
+        paths = inputs.fetch([step for step in plan.sources if step.patched_by or step.name in bring])
+        readers = {name: stack.enter_context(closing(TreeReader(path))) for name, path in paths.items()}
+        kept = [
+            (one, repo, sets)
+            for one in plugins
+            if one.name in readers
+            for repo, sets in plugin_sets(one.name, one.component.patch_sets, readers[one.name]).items()
+        ]
+        yield _Work(plan, inputs, stack.enter_context(git_repository(inputs.env)), readers, kept)
+
+
+def _target(work: _Work, plugin: ChosenSource, repo: str) -> Chosen | None:
+    """Return the source that a plugin means by `repo`."""
+    sets = plugin.component.patch_sets
+    name = sets.repos.get(repo, repo) if sets else repo
+    return component_of(work.plan.recipe, name) or component_of(work.plan.recipe, repo)
+
+
+def _named(work: _Work, plugin: ChosenSource, repo: str) -> str:
+    """Return the name of the source that a plugin means by `repo`, or the repo where the image has none."""
+    chosen = _target(work, plugin, repo)
+    return chosen.name if chosen else repo
+
+
+def _not_patched(work: _Work) -> Iterator[NotPatched]:
     """Give the patches and edits of plugins that are not made, each with the reason."""
-    steps = {step.name: step for step in plan.sources}
-    for repo, group, chosen in kept_for(plan.recipe, kept):
+    steps = {step.name: step for step in work.plan.sources}
+    for plugin, repo, group in work.kept:
+        chosen = _target(work, plugin, repo)
         reason = _why_not(group, chosen, steps.get(chosen.name) if chosen else None, repo)
         if reason:
-            name = chosen.name if chosen else repo
+            name = _named(work, plugin, repo)
             yield from (NotPatched(file.name, name, reason) for one in group for file in one.files)
-    for provider in providers(plan.recipe):
-        for edit in provider.component.edits:
+    for plugin in providers(work.plan.recipe):
+        for edit in plugin.component.edits:
             if edit.component not in steps:
                 yield NotPatched(edit.name, edit.component, f"there is no source tree of {edit.component} to edit")
 
@@ -111,19 +163,33 @@ def _why_not(group: Sequence[PatchSet], chosen: Chosen | None, step: SourceStep 
     return f"the patches are for commit {wanted}, and {has} {step.commit or 'no commit'}"
 
 
-def _patched(work: _Work, step: SourceStep) -> PatchedTree:
-    """Apply to one source what its plugins and folders bring, in the order of `step.patched_by`."""
-    plan, reader = work.plan, work.readers[step.name]
-    tree = TreeSoFar(step, reader, Layered(reader))
-    fitting = tuple(fitting_for(plan, step, work.kept, work.inputs.sets))
-    for one in fitting:
-        count = len(tree.notes)
-        apply_patches(work.git, tree, one, _port_command(step, one, work.inputs))
-        if len(fitting) > 1:
-            tree.notes[count:] = [f"{one.keeper}: {note}" for note in tree.notes[count:]]
-    _edit(work, tree)
-    chosen = next(one for one in plan.recipe.sources if one.name == step.name)
-    return recorded(tree, chosen, plan.recipe.target.python)
+def _patched(work: _Work) -> Iterator[TreeSoFar]:
+    """Apply to each source what plugins and folders bring, in the order of `step.patched_by`, and edit it."""
+    for step in work.plan.sources:
+        if not step.patched_by:
+            continue
+        reader = work.readers[step.name]
+        tree = TreeSoFar(step, reader, Layered(reader))
+        fitting = tuple(_fitting(work, step))
+        for one in fitting:
+            count = len(tree.notes)
+            apply_patches(work.git, tree, one, _port_command(step, one, work.inputs))
+            if len(fitting) > 1:
+                tree.notes[count:] = [f"{one.keeper}: {note}" for note in tree.notes[count:]]
+        _edit(work, tree)
+        yield tree
+
+
+def _fitting(work: _Work, step: SourceStep) -> Iterator[PatchSet]:
+    """Give the sets that are for a source's revision: plugins' first, then those of folders."""
+    for plugin, repo, group in work.kept:
+        chosen = _target(work, plugin, repo)
+        if chosen is not None and chosen.name == step.name and step.commit and not step.release:
+            found = find_set(group, step.commit)
+            if found is not None:
+                yield found
+    origins = {one.origin for one in step.patched_by}
+    yield from (one for one in work.inputs.sets if one.origin in origins)
 
 
 def _edit(work: _Work, tree: TreeSoFar) -> None:
@@ -148,3 +214,28 @@ def _port_command(step: SourceStep, patches: PatchSet, inputs: PatchInputs) -> s
     words = f"patches port {patches.repo} {patches.rev} {to}"
     is_own = inputs.own_sets is not None and patches.origin.startswith(f"{USER_SETS}/")
     return words + (f" --patches {shlex.quote(str(inputs.own_sets))}" if is_own else "")
+
+
+def _recorded(work: _Work, tree: TreeSoFar) -> PatchedTree:
+    chosen = next(one for one in work.plan.recipe.sources if one.name == tree.step.name)
+    return recorded(tree, chosen, work.plan.recipe.target.python)
+
+
+def _changes(applied: Applied) -> PatchChanges:
+    """Return what a patch changes, file by file. Raises `FindingsError` for what is not Python."""
+    files = []
+    for path, (before, after) in applied.files.items():
+        action = Action.ADDED if before is None else Action.DELETED if after is None else Action.UPDATED
+        files.append(FileChanges(path, action, changed_names(f"{applied.called}: {path}", before, after)))
+    keeper = applied.origin.removesuffix(f"/{applied.repo}/{applied.rev}")
+    return PatchChanges(applied.repo, applied.rev, keeper, applied.name, tuple(files))
+
+
+def _differing(work: _Work, plugin: ChosenSource, changes: Sequence[PatchChanges]) -> Iterator[Difference]:
+    """Give where a plugin's own table differs from what the plugin's own patches change."""
+    kept = plugin.component.patch_sets
+    reader = work.readers.get(plugin.name)
+    text = reader.read(kept.summary) if reader and kept and kept.summary else None
+    if kept is not None and text is not None:
+        table = read_table(text.decode("utf-8", "replace"), f"{plugin.name}: {kept.summary}")
+        yield from differences([one for one in changes if one.keeper == plugin.name], table)

@@ -3,74 +3,30 @@
 from __future__ import annotations
 
 import re
-from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from cannery.errors import CanneryError, UsageError
+from cannery.errors import CanneryError, FindingsError, UsageError
 from cannery.patches.io.folders import plugin_sets
-from cannery.patches.io.trees import TreeReader
-from cannery.patches.listing import SHOWN, component_named
-from cannery.patches.ported import AT, Ported
-from cannery.patches.result import FileChange, PatchResult, Problem, conflicts_in
-from cannery.patches.sets import SHORTEST
-from cannery.patches.tree import Layered
-from cannery.recipe.recipe import ChosenSource
-from cannery.sources.io.git_cache import cached
-from cannery.sources.io.git_mirror import is_git_dir, places
-from cannery.sources.io.git_objects import commits_named
-from cannery.sources.plan import COMMIT, source_request
+from cannery.patches.listing import SHOWN, component_named, kept_sets
+from cannery.patches.result import FileChange, Layered, PatchResult, Ported, Problem, conflicts_in
+from cannery.patches.sets import SHORTEST, fitting_sets, refuse_ambiguous
+from cannery.sources.plan import COMMIT
 from cannery.vocab import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from contextlib import ExitStack
 
     from cannery.catalog.catalog import Catalog
-    from cannery.catalog.component import FromSource
     from cannery.patches.io.git_apply import Git
+    from cannery.patches.io.trees import TreeReader
+    from cannery.patches.result import Files
     from cannery.patches.sets import PatchFile, PatchSet
-    from cannery.patches.tree import Files
-    from cannery.sources.io.store import SourceStore
-    from cannery.vocab import Arch
 
-# No layer is made of a tree that is only tried on, so any time will do.
-EPOCH = 0
-# A hash that is cut short; shorter ones may be words.
-SHORT = re.compile(rf"[0-9a-f]{{{SHORTEST},39}}")
+    # Opens the tree of a component at a commit.
+    OpenTree = Callable[[str, str], TreeReader]
+
 HASH = re.compile(rf"[0-9a-f]{{{SHORTEST},40}}")
-
-
-@dataclass(frozen=True)
-class Places:
-    """Where trees of commits come from: the catalog's hosts by way of the cache, or the user's own repositories."""
-
-    catalog: Catalog
-    sources: SourceStore
-    arch: Arch
-
-    def open(self, component: str, commit: str, stack: ExitStack) -> TreeReader:
-        """Open a component's tree at a commit, fetched where it is not there yet.
-
-        Raises as `cannery.sources.io.fetch.fetch_sources`.
-        """
-        from cannery.sources.io.fetch import fetch_sources  # noqa: PLC0415 - only where a tree is wanted
-
-        known = self.catalog.sources[component]
-        chosen = ChosenSource(component, known, None, (), "", self.arch, commit=commit)
-        request = source_request(chosen, self.catalog.hosts, epoch=EPOCH, paths=known.paths)
-        (file,) = fetch_sources([request], self.sources)
-        return stack.enter_context(closing(TreeReader(file.tar)))
-
-    def commits(self, component: FromSource, start: str) -> set[str]:
-        """Return the commits that begin with `start` where a fetch looks before it asks a host."""
-        repositories = dict.fromkeys(component.hosts.values())
-        store = self.sources
-        if store.mirror is not None:
-            found = [path for one in repositories for _, path in places(store.mirror, one) if path is not None]
-        else:
-            found = [path for one in repositories if is_git_dir(path := cached(store.cache, one))]
-        return {commit for git_dir in found for commit in commits_named(git_dir, start, store.env)}
 
 
 def source_component(catalog: Catalog, repo: str) -> str:
@@ -82,22 +38,36 @@ def source_component(catalog: Catalog, repo: str) -> str:
     return name
 
 
-def all_sets(where: Places, component: str, own: Sequence[PatchSet], stack: ExitStack) -> tuple[PatchSet, ...]:
-    """Return every patch set for a component: of each plugin at each revision that has some, then those of folders.
+def sets_for(
+    catalog: Catalog, component: str, start: str, own: Sequence[PatchSet], open_tree: OpenTree
+) -> tuple[PatchSet, ...]:
+    """Return the patch sets for the commit `start` of a component: plugins' first, then those of folders.
 
-    That is the order in which a build applies them. A set that several revisions of a plugin keep is given once.
-    Plugins are fetched; raises as `Places.open`.
+    That is the order in which a build applies them. Of a plugin's revisions with such a set the last one is fetched.
+    Raises `FindingsError` where there is none, and as `fitting_sets` and `open_tree`.
     """
-    found: dict[tuple[object, ...], PatchSet] = {}
-    for plugin, keeper in where.catalog.sources.items():
-        kept = keeper.patch_sets
-        for commit, revision in keeper.revisions.items():
-            if kept is not None and component in revision.patches:
-                sets = plugin_sets(plugin, kept, where.open(plugin, commit, stack))
-                for one in (one for repo, group in sets.items() if kept.repos.get(repo) == component for one in group):
-                    key = (plugin, one.folder, tuple((file.name, file.digest) for file in one.files))
-                    found.setdefault(key, replace(one, origin=f"{plugin}{AT}{commit[:SHOWN]}"))
-    return (*found.values(), *(one for one in own if component_named(where.catalog, one.repo) == component))
+    found: list[PatchSet] = []
+    for plugin, keeper in catalog.sources.items():
+        fitting = [
+            commit
+            for commit, revision in keeper.revisions.items()
+            if any(one.startswith(start) for one in revision.patches.get(component, ()))
+        ]
+        if fitting and keeper.patch_sets is not None:
+            repos = keeper.patch_sets.repos
+            kept = plugin_sets(plugin, keeper.patch_sets, open_tree(plugin, fitting[-1]))
+            groups = (group for repo, group in kept.items() if repos.get(repo) == component)
+            origin = f"{plugin} at {fitting[-1][:SHOWN]}"
+            found += [replace(one, origin=origin) for group in groups for one in fitting_sets(group, start)]
+    mine = [one for one in own if component_named(catalog, one.repo) == component]
+    found += fitting_sets(mine, start)
+    if not found:
+        known = [one for one in kept_sets(catalog, own) if one.component == component]
+        have = ", ".join(f"{one.rev} ({one.origin})" for one in known) or "no commit at all"
+        what = f"no patch set of {component} is for commit {start}; there are sets for {have}"
+        raise FindingsError(what, where=f"patches port {component}", hint="build.py patches list")
+    refuse_ambiguous(found, start)
+    return tuple(found)
 
 
 def some_commit(text: str) -> str:
@@ -107,22 +77,17 @@ def some_commit(text: str) -> str:
     return text.lower()
 
 
-def full_commit(where: Places, component: str, text: str) -> str:
-    """Return the full commit of a known revision, or of the only one on this host that `text` is the beginning of.
+def full_commit(catalog: Catalog, component: str, text: str) -> str:
+    """Return the full commit that `text` is, or of the one known revision that it is the beginning of.
 
-    A full hash is returned as it is. Raises `UsageError` for anything else, naming the commits if several.
+    Raises `UsageError` for anything else.
     """
-    text, known = text.lower(), where.catalog.sources[component]
-    found = [commit for commit in known.revisions if len(text) >= SHORTEST and commit.startswith(text)]
-    if not found and SHORT.fullmatch(text):
-        found = sorted(where.commits(known, text))
+    text, known = text.lower(), catalog.sources[component].revisions
+    found = [commit for commit in known if len(text) >= SHORTEST and commit.startswith(text)]
     if len(found) == 1:
         return found[0]
-    if found:
-        what = f"{text!r} is the beginning of {len(found)} commits of {component}: {', '.join(found)}"
-        raise UsageError(what, hint="give more digits")
     if not COMMIT.fullmatch(text):
-        names = ", ".join(commit[:SHOWN] for commit in known.revisions)
+        names = ", ".join(commit[:SHOWN] for commit in known)
         hint = f"name a commit in full (40 hex digits), or one of {names}; a folder goes with --tree"
         raise UsageError(f"{text!r} is not a known revision of {component}", hint=hint)
     return text
@@ -134,15 +99,12 @@ def ported(
     """Try sets as a build applies them, each on what those before it left in `tree`.
 
     A patch that does not fit is merged: git gets the file as it is in the tree that the sets are for, which `start`
-    opens when it is needed. Of a plugin's several revisions an image has one: each is tried on the tree as it is.
+    opens when it is needed.
     """
     now = Layered(tree)
     done: list[PatchFile] = []
     found: list[tuple[PatchSet, tuple[Ported, ...]]] = []
     for one in sets:
-        plugin, is_plugin, _ = one.origin.partition(AT)
-        if is_plugin and found and found[-1][0].origin.startswith(plugin + AT):
-            now, done = Layered(tree), []
         results = []
         for file in one.files:
             result = Ported(git.apply(file, now))
@@ -188,5 +150,5 @@ def _merged_file(git: Git, name: str, one: FileChange, now: Layered) -> FileChan
         return Problem(name, one.path, "the file does not exist" if ours is None else "the file has other content")
     merged, is_clean = git.merge(ours, one.before, one.after)
     if not is_clean:
-        return Problem(name, one.path, "both sides changed the same lines", sides=conflicts_in(merged))
+        return Problem(name, one.path, "both sides changed the same lines", conflicts_in(merged))
     return replace(one, before=ours, after=merged) if merged != ours else None

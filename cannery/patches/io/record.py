@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cannery.patches.functions import in_force
+from cannery.patches.syntax import in_force
 from cannery.plan.patched import OverlayFile, Patch, PatchedTree, RecordedFile, module_of
 from cannery.util.io.files import sha256_bytes
 from cannery.vocab import Install
@@ -48,7 +48,7 @@ def _files(tree: TreeSoFar, applied: Applied, files: Mapping[str, OverlayFile], 
         place = (
             f"/opt/venv/lib/python{python}/site-packages/{file.installed}" if file.installed else f"{step.path}/{path}"
         )
-        module = module_of(path, step.subdirectory) if file.after is not None and not applied.is_edit else ""
+        module = module_of(path, step.subdirectory) if file.after is not None and applied.repo else ""
         changed = set()
         if module and after is not None:
             changed = {one.qualname for one in in_force(before, after, path=f"{applied.called}: {path}")}

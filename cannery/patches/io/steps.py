@@ -18,9 +18,8 @@ if TYPE_CHECKING:
     from cannery.catalog.component import Edit
     from cannery.patches.io.git_apply import Git
     from cannery.patches.io.trees import TreeReader
-    from cannery.patches.result import PatchResult
+    from cannery.patches.result import Layered, PatchResult
     from cannery.patches.sets import PatchSet
-    from cannery.patches.tree import Layered
     from cannery.plan.patched import NotPatched
     from cannery.plan.source_step import SourceStep
 
@@ -42,7 +41,7 @@ class TreeSoFar:
 
 @dataclass(frozen=True)
 class Applied:
-    """One patch or edit: {path: (before it, after it)}; functions are recorded of patches alone.
+    """One patch or edit: {path: (before it, after it)}; functions are recorded of patches alone. Edits have no `repo`.
 
     `is_there`: a user's own tree had it; `files` then have the tree without it first. `modes` are the paths that it
     makes executable, or no longer executable.
@@ -53,14 +52,14 @@ class Applied:
     origin: str
     rev: str
     files: Mapping[str, tuple[bytes | None, bytes | None]]
-    is_edit: bool = False
+    repo: str = ""
     is_there: bool = False
     modes: frozenset[str] = frozenset()
 
     @property
     def called(self) -> str:
         """How messages call it."""
-        return self.name if self.is_edit else f"{self.name}.patch"
+        return f"{self.name}.patch" if self.repo else self.name
 
 
 def apply_patches(git: Git, tree: TreeSoFar, patches: PatchSet, port: str) -> None:
@@ -80,10 +79,20 @@ def apply_patches(git: Git, tree: TreeSoFar, patches: PatchSet, port: str) -> No
         changes = {one.path: (one.before, one.after) for one in result.changes}
         modes = frozenset(one.path for one in result.changes if one.changes_mode and not is_there)
         tree.applied.append(
-            Applied(file.name, file.digest, patches.origin, patches.rev, changes, is_there=is_there, modes=modes)
+            Applied(
+                file.name,
+                file.digest,
+                patches.origin,
+                patches.rev,
+                changes,
+                patches.repo,
+                is_there=is_there,
+                modes=modes,
+            )
         )
         tree.files.add(result.changes)
-        tree.notes += [f"{file.name}.patch is in your tree already"] if is_there else result.notes
+        notes = [f"{file.name}.patch: {note}" for note in result.notes]
+        tree.notes += [f"{file.name}.patch is in your tree already"] if is_there else notes
     if refused:
         hint = f"`build.py {port}` merges what does not fit, and shows both sides where it cannot" if misfits else ""
         raise BuildFailedError("\n".join(map(str, refused)), where=where, hint=hint)
@@ -124,5 +133,5 @@ def make_edit(tree: TreeSoFar, edit: Edit, plugin: tuple[str, str], templates: P
         ours = f"{edit.file.rpartition('/')[0]}/{TAKING_OVER}.py".lstrip("/")
         files[ours] = (tree.files.read(ours), (templates / PLUGIN).read_bytes())
     digest = sha256_bytes(edit.model_dump_json().encode())
-    tree.applied.append(Applied(edit.name, digest, *plugin, files, is_edit=True))
+    tree.applied.append(Applied(edit.name, digest, *plugin, files))
     tree.files.changed |= {path: after for path, (_, after) in files.items()}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import tarfile
 import zipfile
-from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from cannery.errors import UnableError, UsageError
@@ -92,28 +91,25 @@ class TreeReader:
 
 
 class FolderReader:
-    """A folder as a tree (`cannery.patches.tree.Files`)."""
+    """A folder as a tree (`cannery.patches.result.Files`)."""
 
     def __init__(self, folder: Path) -> None:
         """Raise `UsageError` for what is not a folder."""
         if not folder.is_dir():
             what = "is not a folder" if folder.exists() else "does not exist"
             raise UsageError(f"--tree: {str(folder)!r} {what}", hint="name the folder that the patches are tried on")
-        self._folder = folder
+        self._folder = folder.resolve()
 
     def read(self, path: str) -> bytes | None:
         """Return the content of a file; None when there is none. Links are not followed.
 
-        `path` stays inside the tree. Raises `UnableError` for a file that
-        cannot be read.
+        Raises `UnableError` for a file that cannot be read.
         """
-        place = self._folder
+        place = self._folder / path
         try:
-            for part in PurePosixPath(path).parts:
-                place /= part
-                if place.is_symlink():
-                    return None
-            return place.read_bytes() if place.is_file() else None
+            if os.path.realpath(place) != str(place) or not place.is_file():
+                return None
+            return place.read_bytes()
         except OSError as error:
             reason = error.strerror or str(error)
             raise UnableError(f"cannot be read: {reason}", where=str(place), hint="make it readable for you") from error

@@ -1,15 +1,21 @@
-"""A developer's working tree, as `build.py patches` reads it: its commit, and what differs from that.
+"""A developer's working tree: its commit, and a patch set made of what differs from that, a patch a file.
 
 It is read without its own configuration (see `foreign_tree`).
 """
 
 from __future__ import annotations
 
+import re
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain, count
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from cannery.errors import FindingsError, UsageError
+from cannery.patches.io.folders import read_set
+from cannery.patches.io.git_apply import git_repository
+from cannery.patches.syntax import changed_names
 from cannery.sources.io.foreign_tree import ForeignTree, opened, tree_root
 from cannery.sources.io.git import GitReadError
 
@@ -17,6 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
+    from cannery.patches.syntax import Change
+
+# Characters of a patch's name; file systems take 255 bytes.
+LONGEST = 60
 FATAL = "fatal: "
 # What git reports of a repository in which nothing was committed.
 NO_COMMIT = "Needed a single revision"
@@ -117,3 +127,42 @@ def _unread(folder: Path, error: GitReadError) -> UsageError:
         return UsageError(f"--tree: nothing was committed yet in {str(folder)!r}", hint=hint)
     hint = "name the working tree that you develop in"
     return UsageError(f"--tree: git cannot read {str(folder)!r}: {reason}", hint=hint)
+
+
+@dataclass(frozen=True)
+class NewSet:
+    """A set made of a working tree: its HEAD, patches and what they change by name, and files that are in no patch."""
+
+    rev: str
+    texts: dict[str, bytes]
+    changes: dict[str, tuple[Change, ...]]
+    untracked: tuple[str, ...]
+
+
+def new_set(repo: str, folder: Path, env: Mapping[str, str]) -> NewSet:
+    """Make a set of what differs from HEAD in a working tree, file by file; each is tried on HEAD first.
+
+    Raises `UsageError` as `working_tree`, `FindingsError` as `working_diff` and for what no patch of a file can hold.
+    """
+    with working_tree(folder, env) as tree, git_repository(env) as git:
+        diffs, untracked = working_diff(tree, env)
+        names = patch_names(list(diffs))
+        texts = {names[path]: text for path, text in diffs.items()}
+        changes = {}
+        for file in read_set(repo, tree.head, str(folder), texts).files:
+            result = git.apply(file, tree)
+            if not result.ok:
+                raise FindingsError("\n".join(map(str, result.problems)), where=str(folder))
+            parts = (changed_names(one.path, one.before, one.after) for one in result.changes)
+            changes[file.name] = tuple(chain.from_iterable(parts))
+        return NewSet(tree.head, texts, changes, untracked)
+
+
+def patch_names(paths: list[str]) -> dict[str, str]:
+    """Return {path: name of its patch}: the file's own name without its ending, with a number where another has it."""
+    names: dict[str, str] = {}
+    for path in sorted(paths):
+        name = re.sub(r"[^\w-]+", "_", PurePosixPath(path).stem).strip("_")[:LONGEST] or "file"
+        taken = set(names.values())
+        names[path] = next(one for one in chain([name], (f"{name}_{at}" for at in count(2))) if one not in taken)
+    return names

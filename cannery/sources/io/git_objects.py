@@ -37,17 +37,6 @@ def has(git_dir: Path, thing: str, env: Mapping[str, str]) -> bool:
     return why_not(git_dir, thing, env) is None
 
 
-def commits_named(git_dir: Path, start: str, env: Mapping[str, str]) -> set[str]:
-    """Return the commits of a repository whose hash begins with `start`; none of one that git cannot read."""
-    try:
-        text = read((f"--git-dir={git_dir}", "rev-parse", f"--disambiguate={start}"), env).decode()
-        found = text.split()
-        kinds = [read((f"--git-dir={git_dir}", "cat-file", "-t", oid), env).strip() for oid in found]
-    except GitReadError:
-        return set()
-    return {oid for oid, kind in zip(found, kinds, strict=True) if kind == b"commit"}
-
-
 def ref_below(git_dir: Path, prefix: str, env: Mapping[str, str]) -> str:
     """Return the first ref below `prefix` (ends in /), or ""."""
     try:
