@@ -1,4 +1,4 @@
-"""What the rules judge, one container and what is known around it, and what they report: remarks with edits."""
+"""What the rules judge: one container, and what is known around it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from cannery.compat.findings import Finding
 from cannery.lint.image_name import read_image_name
 from cannery.vocab import Chip
 
@@ -17,47 +16,12 @@ if TYPE_CHECKING:
     from cannery.catalog.catalog import ChipAccess
     from cannery.lint.container import Container, Device, Setting
     from cannery.lint.image_name import ImageName
-    from cannery.vocab import Arch, Severity
+    from cannery.vocab import Arch
 
 DRIVER = "/usr/local/Ascend/driver"
 # Of the 950 alone (vllm-ascend, its page on A5).
 NEW_NODES = frozenset({"/dev/ummu", "/dev/uburma"})
 RUNTIME_DEVICES, VISIBLE = "ASCEND_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES"
-
-
-@dataclass(frozen=True)
-class Edit:
-    """A change of a command: `words` in place of the option `old` (none: it goes), or as new options (`old` None).
-
-    `taken` are the places, among the words after the image, of those that the new options take from there.
-    """
-
-    old: Setting | None = None
-    words: tuple[str, ...] = ()
-    taken: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True)
-class Remark:
-    """A finding about one word of a command, or one place of a file; `what` names the word, `edits` make the fix."""
-
-    severity: Severity
-    code: str
-    word: str
-    what: str
-    why: str
-    fix: str
-    edits: tuple[Edit, ...] = ()
-
-    @property
-    def finding(self) -> Finding:
-        """The finding alone."""
-        return Finding(self.severity, f"run.{self.code}", self.what, self.why, self.fix)
-
-
-def add(*words: str) -> Edit:
-    """Return the edit that adds options."""
-    return Edit(None, words)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What somebody asks an engine or a cluster for: the settings of one container, by docker's names."""
+"""What somebody asks an engine or a cluster for, by docker's names, and the remarks on it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,14 @@ import csv
 import re
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
+from cannery.compat.findings import Finding
 from cannery.host.facts import CARD
 from cannery.lint.shell import OPEN, is_open
+
+if TYPE_CHECKING:
+    from cannery.vocab import Severity
 
 # How guides write a number that the reader fills in.
 _ANY_CARD = re.compile(r"/dev/davinci(?:[NXnx]|\{[^{}]*\})")
@@ -19,17 +24,29 @@ _MOUNT_KEYS = {"src": "source", "dst": "target", "destination": "target"}
 
 
 @dataclass(frozen=True)
-class Setting:
-    """One setting: docker's long name, its value (None for a switch), and how messages show it.
+class Remark:
+    """A finding about one word of a command, or one place of a file; `what` names the word."""
 
-    `at` is its place in the container and `written` the words of the command, none in a file.
-    """
+    severity: Severity
+    code: str
+    word: str
+    what: str
+    why: str
+    fix: str
+
+    @property
+    def finding(self) -> Finding:
+        """The finding alone."""
+        return Finding(self.severity, f"run.{self.code}", self.what, self.why, self.fix)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting: docker's long name, its value (None for a switch), and how messages show it."""
 
     key: str
     value: str | None
     word: str
-    at: int = -1
-    written: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -84,13 +101,17 @@ class Variable:
 
 @dataclass(frozen=True)
 class Container:
-    """One container that is asked for: `where` is its place in a file, `line` where its command begins in a text."""
+    """One container that is asked for: `where` is its place in a file, `line` where its command begins in a text.
+
+    `misread` are remarks on words that docker does not take as their writer means them.
+    """
 
     image: str
     settings: tuple[Setting, ...]
     command: tuple[str, ...] = ()
     where: str = ""
     line: int = 0
+    misread: tuple[Remark, ...] = ()
 
     @cached_property
     def opaque(self) -> tuple[str, ...]:

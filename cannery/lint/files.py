@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cannery.errors import UsageError
-from cannery.lint.case import Remark
-from cannery.lint.command import RunLine, run_lines
-from cannery.lint.container import Container, Setting, colon_parts
+from cannery.lint.command import run_lines
+from cannery.lint.container import Container, Remark, Setting, colon_parts
 from cannery.vocab import Severity
 
 if TYPE_CHECKING:
@@ -255,12 +254,12 @@ def _with_options(where: str, value: Mapping[str, Any]) -> Container:
         line = run_lines(f"docker run {' '.join(options.split())} {shlex.quote(image)}").lines[0]
     except UsageError as error:
         raise UsageError(f"{where}.options cannot be read: {error.what}", where=where, hint=error.hint) from error
-    settings = line.container.settings if isinstance(line, RunLine) else ()
+    settings, misread = (line.settings, line.misread) if isinstance(line, Container) else ((), ())
     found = [Setting(one.key, one.value, f"{where}.options: {one.word}") for one in settings]
     for number, item in enumerate(_listed(value.get("volumes"))):
         found.append(Setting("volume", _open(str(item)), f"{where}.volumes[{number}]: {item}"))
     found += [Setting("env", _open(str(entry)), f"{where}.env: {entry}") for entry in _entries(value.get("env"))]
-    return Container(image, tuple(found), (), where)
+    return Container(image, tuple(found), (), where, misread=misread)
 
 
 def _open(text: str) -> str:

@@ -6,7 +6,7 @@ from cannery.lint.container import Container, Device, Mount, Setting
 
 
 def container(*pairs: tuple[str, str | None]) -> Container:
-    return Container("image", tuple(Setting(key, value, f"--{key} {value}", n) for n, (key, value) in enumerate(pairs)))
+    return Container("image", tuple(Setting(key, value, f"--{key} {value}") for key, value in pairs))
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ def container(*pairs: tuple[str, str | None]) -> Container:
 )
 def test_devices(text: str, source: str, target: str, permissions: str) -> None:
     (found,) = container(("device", text)).devices
-    assert found == Device(source, target, permissions, Setting("device", text, f"--device {text}", 0))
+    assert found == Device(source, target, permissions, Setting("device", text, f"--device {text}"))
 
 
 @pytest.mark.parametrize(

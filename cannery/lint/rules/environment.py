@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from cannery.errors import UsageError
 from cannery.host.npus import card_text, parse_cards
-from cannery.lint.case import RUNTIME_DEVICES, VISIBLE, Edit, Remark
+from cannery.lint.case import RUNTIME_DEVICES, VISIBLE
+from cannery.lint.container import Remark
 from cannery.lint.shell import is_open
 from cannery.vocab import Severity
 
@@ -70,9 +71,8 @@ def runtime_variable(case: Case) -> Iterator[Remark]:
     elif cards and set(named) != set(cards):
         what = f"{word} names cards {card_text(named)}, and the nodes are those of {card_text(cards)}"
         why = "the ascend runtime alone reads the variable; without it the nodes decide"
-        edits = () if case.container.value("runtime") else (Edit(variable.setting),)
         fix = f"leave {RUNTIME_DEVICES} out, or name the same cards"
-        yield Remark(Severity.ERROR, "visible.nodes", word, what, why, fix, edits)
+        yield Remark(Severity.ERROR, "visible.nodes", word, what, why, fix)
     elif not case.container.value("runtime"):
         what = f"{word} is read by the ascend runtime alone, and the command does not name it"
         fix = f"leave {RUNTIME_DEVICES} out" if cards else "--runtime ascend, unless it is the engine's default runtime"
@@ -106,8 +106,7 @@ def own_variable(case: Case) -> Iterator[Remark]:
         what = f"{word} names card {double} twice"
         wanted = ("-e", f"{VISIBLE}={','.join(map(str, dict.fromkeys(numbers)))}")
         why = "a card counts once: a program that starts a process for each finds too few"
-        edits = (Edit(variable.setting, wanted),)
-        yield Remark(Severity.WARNING, "visible.twice", word, what, why, " ".join(wanted), edits)
+        yield Remark(Severity.WARNING, "visible.twice", word, what, why, " ".join(wanted))
     yield from _index(case, variable, numbers)
 
 
@@ -127,8 +126,7 @@ def _index(case: Case, variable: Variable, numbers: list[int]) -> Iterator[Remar
     fix = " ".join(wanted) if meant else f"numbers of 0..{len(cards) - 1}, or leave it out"
     # A privileged container sees the host's cards.
     severity = Severity.WARNING if case.privileged else Severity.ERROR
-    edits = (Edit(variable.setting, wanted),) if meant else ()
-    yield Remark(severity, "visible.index", word, what, why, fix, edits)
+    yield Remark(severity, "visible.index", word, what, why, fix)
 
 
 def lists(case: Case) -> Iterator[Remark]:
@@ -141,8 +139,7 @@ def lists(case: Case) -> Iterator[Remark]:
         if variable.value and re.search(r"/devlib(/|:|$)", variable.value):
             what = f"{word}: devlib has a stub of the driver's library"
             why = "it is for builds on machines without a driver; at run time no NPU is found (vllm-ascend pull 661)"
-            edits = (Edit(variable.setting),)
-            yield Remark(Severity.ERROR, "env.devlib", word, what, why, "leave it out", edits)
+            yield Remark(Severity.ERROR, "env.devlib", word, what, why, "leave it out")
         elif not KEPT.search(variable.value or ""):
             what = f"{word} replaces the image's {name}: {lost} are gone{_host_value(variable)}"
             why = "docker does not join it with the ENV of the image"
@@ -165,7 +162,7 @@ def preload(case: Case) -> Iterator[Remark]:
     variable = case.container.env.get("LD_PRELOAD")
     if variable is None or not variable.value:
         return
-    word, leave_out = variable.setting.word, (Edit(variable.setting),) if case.image.ours else ()
+    word = variable.setting.word
     entries = [entry for entry in re.split(r"[\s:]+", variable.value) if entry and not is_open(entry)]
     for entry in entries:
         if any(pattern.match(entry) and case.image.os.startswith(os) for pattern, os in FOREIGN):
@@ -174,11 +171,11 @@ def preload(case: Case) -> Iterator[Remark]:
             fix = (
                 f"leave LD_PRELOAD out, the image sets {JEMALLOC}" if case.image.ours else "the path of the image's OS"
             )
-            yield Remark(Severity.ERROR, "env.preload", word, what, why, fix, leave_out)
+            yield Remark(Severity.ERROR, "env.preload", word, what, why, fix)
         elif case.image.ours and entry != JEMALLOC and "jemalloc" in entry:
             what = f"{word}: the image has jemalloc at {JEMALLOC}, on every OS and CPU"
             why = "and sets LD_PRELOAD itself (gpustack/gpustack issue 5660)"
-            yield Remark(Severity.WARNING, "env.preload", word, what, why, "leave it out", leave_out)
+            yield Remark(Severity.WARNING, "env.preload", word, what, why, "leave it out")
     if case.image.ours and not any("jemalloc" in entry for entry in entries):
         what = f"{word} replaces the image's LD_PRELOAD, which is jemalloc{_host_value(variable)}"
         fix = f"-e LD_PRELOAD={JEMALLOC}:…"

@@ -6,8 +6,8 @@ import re
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from cannery.lint.case import Edit, Remark
 from cannery.lint.command import PROGRAMS
+from cannery.lint.container import Remark
 from cannery.lint.options import is_option
 from cannery.util.image_reference import DEFAULT_REGISTRY, registry_of
 from cannery.vocab import Severity
@@ -100,9 +100,8 @@ def behind(case: Case) -> Iterator[Remark]:
         own = at + count if own == at else own
         shown = " ".join(words[at : at + count])
         what = f"{shown} is after {image}: docker hands it to the program, and does nothing with it"
-        edits = (Edit(None, words[at : at + count], tuple(range(at, at + count))),) if is_sure else ()
         severity = Severity.ERROR if is_sure else Severity.WARNING
-        yield Remark(severity, "image.behind", shown, what, WHY, f"{shown} before the image", edits)
+        yield Remark(severity, "image.behind", shown, what, WHY, f"{shown} before the image")
     if is_first and not lost and (is_option(words[0]) or case.image.ascend):
         what = f"{words[0]} is after {image}: it is the container's command, not an option"
         yield Remark(Severity.WARNING, "image.behind", words[0], what, WHY, "put it before the image")

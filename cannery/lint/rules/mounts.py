@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cannery.host.npus import NPU_SMI
-from cannery.lint.case import DRIVER, Edit, Remark, add
-from cannery.lint.container import colon_parts
+from cannery.lint.case import DRIVER
+from cannery.lint.container import Remark, colon_parts
 from cannery.lint.shell import is_open
 from cannery.vocab import Chip, Severity
 
@@ -64,8 +64,7 @@ def driver_mounts(case: Case) -> Iterator[Remark]:
         what = f"not mounted beside {word}: {', '.join(rest)}{case.unread}"
         why = "npu-smi, CANN and verify read there what driver the host has"
         fix = " ".join(f"-v {path}:{path}:ro" for path in rest)
-        edits = () if case.unread else tuple(add("-v", f"{path}:{path}:ro") for path in rest)
-        yield Remark(Severity.WARNING, "driver.files", word, what, why, fix, edits)
+        yield Remark(Severity.WARNING, "driver.files", word, what, why, fix)
 
 
 def _in_parts(case: Case, path: str) -> bool:
@@ -78,23 +77,23 @@ def _libraries(case: Case, path: str) -> Remark:
     other = next((m for m in case.container.mounts if m.source.rstrip("/") == path), None)
     part = next((m for m in case.container.mounts if m.source.startswith(f"{path}/")), None)
     wanted = ("-v", f"{path}:{path}:ro")
-    word, edit, severity = case.first_card(), add(*wanted), Severity.ERROR
+    word, severity = case.first_card(), Severity.ERROR
     what = f"{path} is not mounted beside {word}{case.unread}"
     why = "libascend_hal.so is in it; without it no NPU is found (vllm-project/vllm-ascend issue 1440)"
     if other is not None:
-        word, edit = other.setting.word, Edit(other.setting, wanted)
+        word = other.setting.word
         what = f"{word} mounts the driver's libraries where nothing looks for them"
     elif case.gives(f"{path}/driver"):
         what = f"of {path} the folder common is not mounted beside {word}{case.unread}"
         why, severity = "libascend_hal.so, in the folder driver, needs libraries of it", Severity.WARNING
     elif part is not None and case.chip is Chip.A5:
-        word, edit = part.setting.word, Edit(part.setting, wanted)
+        word = part.setting.word
         what = f"{word}: chip {case.chip} needs the whole {path}"
         why = "HCCL reads the topology files in it (vllm-project/recipes pull 907)"
     # The runtime with NODRV is written on purpose; a cluster's runtime may mount the driver.
     if case.unread or case.runtime or case.plugin:
         severity = Severity.WARNING
-    return Remark(severity, "driver.missing", word, what, why, " ".join(wanted), () if case.unread else (edit,))
+    return Remark(severity, "driver.missing", word, what, why, " ".join(wanted))
 
 
 def smi_mount(case: Case) -> Iterator[Remark]:
@@ -117,7 +116,7 @@ def empty_volumes(case: Case) -> Iterator[Remark]:
             word, wanted = mount.setting.word, ("-v", f"{mount.target}:{mount.target}")
             what = f"{word}: one path alone is an empty volume of that name, not the host's folder"
             why, fix = "the engine makes a new volume at each start", " ".join(wanted)
-            yield Remark(Severity.ERROR, "mount.single", word, what, why, fix, (Edit(mount.setting, wanted),))
+            yield Remark(Severity.ERROR, "mount.single", word, what, why, fix)
 
 
 def refused(case: Case) -> Iterator[Remark]:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from cannery.errors import UsageError
 from cannery.host.facts import CARD
 from cannery.host.npus import parse_cards
-from cannery.lint.case import Edit, Remark, add
-from cannery.lint.container import is_open_card
+from cannery.lint.container import Remark, is_open_card
 from cannery.lint.shell import is_open
 from cannery.vocab import Chip, Severity
 
@@ -48,15 +47,13 @@ def unknown_nodes(case: Case) -> Iterator[Remark]:
             words = tuple(word for node in meant_cards(device.source) for word in ("--device", node))
             what = f"{word}: docker takes one node, by its full name, after each --device"
             fix = " ".join(words) or "--device /dev/davinci0 --device /dev/davinci1 …"
-            edits = (Edit(device.setting, words),) if words else ()
-            yield Remark(Severity.ERROR, "node.unknown", word, what, "docker expands no pattern there", fix, edits)
+            yield Remark(Severity.ERROR, "node.unknown", word, what, "docker expands no pattern there", fix)
         elif NUMBERED.fullmatch(device.source) and device.card is None:
             what = f"{word}: no machine has a card of so long a number"
             yield Remark(Severity.ERROR, "node.unknown", word, what, NOT_THERE, NUMBERS)
         elif meant := meant_node(case, device.source):
             what = f"{word}: no NPU host has a node {device.source}; did you mean {meant}?"
-            edit = Edit(device.setting, ("--device", _written(device, meant)))
-            yield Remark(Severity.ERROR, "node.unknown", word, what, NOT_THERE, f"--device {meant}", (edit,))
+            yield Remark(Severity.ERROR, "node.unknown", word, what, NOT_THERE, f"--device {meant}")
 
 
 def meant_node(case: Case, path: str) -> str:
@@ -107,8 +104,7 @@ def missing_managers(case: Case) -> Iterator[Remark]:
             what = f"{node} is not mapped beside {word}{case.unread}"
             why = f"every NPU of chip {case.chip or 'A2, A3 and 310P'} is opened through it (images/chips.yaml)"
             severity = Severity.WARNING if case.unread else Severity.ERROR
-            edits = () if case.unread else (add("--device", node),)
-            yield Remark(severity, "node.missing", word, what, why, f"--device {node}", edits)
+            yield Remark(severity, "node.missing", word, what, why, f"--device {node}")
 
 
 def missing_cards(case: Case) -> Iterator[Remark]:
@@ -143,8 +139,7 @@ def foreign_nodes(case: Case) -> Iterator[Remark]:
             word = device.setting.word
             what = f"{word}: chip {case.chip} has no {device.source}"
             why = "docker refuses to start with a node that is not there (vllm-project/recipes pull 907)"
-            edits = (Edit(device.setting),)
-            yield Remark(Severity.WARNING, "node.foreign", word, what, why, "leave it out", edits)
+            yield Remark(Severity.WARNING, "node.foreign", word, what, why, "leave it out")
     beyond = [d for d in case.container.devices if d.card is not None and d.card >= case.access.cards]
     if beyond:
         word = beyond[0].setting.word
@@ -165,15 +160,14 @@ def mounted_nodes(case: Case) -> Iterator[Remark]:
         if source in mapped:
             what = f"{word}: --device brings {source} already"
             why, fix = "a mount adds nothing to it", "leave the mount out"
-            yield Remark(Severity.NOTE, "node.mounted", word, what, why, fix, (Edit(mount.setting),))
+            yield Remark(Severity.NOTE, "node.mounted", word, what, why, fix)
         elif whole or CARD.fullmatch(source) or source in case.managers:
             is_open_in_part = is_ruled or (whole and bool(case.container.cards))
             what = f"{word} mounts {source}: the container's device rules keep closed what they do not name"
             why = "only --device opens a node to a container that is not privileged"
             fix = "--device for each node that is needed, and no mount of /dev" if whole else f"--device {source}"
-            edits = () if whole or is_ruled else (Edit(mount.setting, ("--device", source)),)
             severity = Severity.WARNING if is_open_in_part else Severity.ERROR
-            yield Remark(severity, "node.mounted", word, what, why, fix, edits)
+            yield Remark(severity, "node.mounted", word, what, why, fix)
 
 
 def closed_nodes(case: Case) -> Iterator[Remark]:
@@ -183,6 +177,4 @@ def closed_nodes(case: Case) -> Iterator[Remark]:
             word, fix = device.setting.word, ("--device", device.source)
             what = f"{word} gives the right {device.permissions!r} alone"
             why = "the driver opens its nodes for reading and writing"
-            yield Remark(
-                Severity.ERROR, "node.permission", word, what, why, " ".join(fix), (Edit(device.setting, fix),)
-            )
+            yield Remark(Severity.ERROR, "node.permission", word, what, why, " ".join(fix))
