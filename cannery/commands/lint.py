@@ -13,7 +13,7 @@ from cannery.errors import ExitCode, UsageError
 from cannery.lint.case import Ground
 from cannery.lint.command import run_lines
 from cannery.lint.container import Remark
-from cannery.lint.files import containers_of
+from cannery.lint.files import WHOLE, containers_of
 from cannery.lint.io.files import read_documents
 from cannery.lint.rules import lint_container
 from cannery.vocab import ComponentKind, Install, Severity
@@ -125,8 +125,7 @@ def _override(path: Path) -> tuple[Remark, ...]:
     if path.stem not in STANDARD or not beside.is_file():
         return ()
     what = f"{beside.name} is beside it, and `docker compose up` reads it too"
-    why, fix = "what is in it is not judged", f"--file {path} --file {beside}"
-    return (Remark(Severity.NOTE, "file.unread", beside.name, what, why, fix),)
+    return (Remark(Severity.NOTE, "file.unread", beside.name, what, "what is in it is not judged", WHOLE),)
 
 
 def _rows(linted: Sequence[Linted]) -> list[dict[str, object]]:

@@ -106,7 +106,7 @@ def test_a_command_without_an_image_is_one_finding_among_several(capsys: pytest.
 def test_several_files_and_those_that_are_not_read(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     base, over = tmp_path / "compose.yaml", tmp_path / "compose.override.yaml"
     base.write_text("include: [missing.yaml]\nservices: {a: {image: 'nginx:1'}}")
-    over.write_text("services: {a: {gpus: all}}")
+    over.write_text("services: {b: {gpus: all}}")
     code, out, _ = lint(capsys, "--file", str(base))
     assert code == 0
     assert f"warning [run.file.unread] include at {base}:1 is not read" in out
@@ -118,7 +118,8 @@ def test_several_files_and_those_that_are_not_read(capsys: pytest.CaptureFixture
     assert code == 3
     assert [(one["name"], [f["code"] for f in one["findings"]]) for one in found["containers"]] == [
         (f"{base}, {over}", ["run.file.unread"]),
-        ("services.a", ["run.gpus"]),
+        ("services.a", []),
+        ("services.b", ["run.gpus"]),
     ]
 
 
