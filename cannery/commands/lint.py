@@ -103,20 +103,10 @@ def _of_files(arguments: argparse.Namespace, ground: Ground) -> list[Linted]:
     if arguments.text is not None:
         raise UsageError("lint-run takes a command or --file, not both", hint="lint the two one after the other")
     paths = [Path(name).expanduser() for name in arguments.file]
-    for path in paths:
-        _check(path)
     read = containers_of([document for path in paths for document in read_documents(path, str(path))])
     unread = (*read.unread, *(_override(paths[0]) if len(paths) == 1 else ()))
     linted = [Linted(container.where, lint_container(container, ground)) for container in read.containers]
     return [*([Linted(", ".join(map(str, paths)), unread)] if unread else []), *linted]
-
-
-def _check(path: Path) -> None:
-    if path.is_file():
-        return
-    what = "a folder" if path.is_dir() else "a device, a pipe or a socket" if path.exists() else ""
-    hint = "--file names a compose file, a manifest or a workflow; a command comes by standard input: lint-run -"
-    raise UsageError(f"is {what}, no file" if what else "no such file", where=str(path), hint=hint)
 
 
 def _override(path: Path) -> tuple[Remark, ...]:

@@ -113,11 +113,6 @@ class Case:
         opaque = self.container.opaque
         return f" (unless {' '.join(opaque)} brings it)" if opaque else ""
 
-    @cached_property
-    def _given(self) -> dict[str, bool]:
-        """What `gives` has looked for: a line of thousands of mounts asks once for each."""
-        return {}
-
     def env(self, name: str) -> str:
         """Return a variable's value, "" where it is not set or the host's is handed on."""
         found = self.container.env.get(name)
@@ -125,9 +120,7 @@ class Case:
 
     def gives(self, path: str) -> bool:
         """Whether a mount brings the host's `path` to its own place."""
-        if path not in self._given:
-            self._given[path] = any(mount.gives(path) for mount in self.container.mounts)
-        return self._given[path]
+        return any(mount.gives(path) for mount in self.container.mounts)
 
     def first_card(self) -> str:
         """Return the word that a message about what is missing points at: the first card's, else the image."""

@@ -184,9 +184,9 @@ def test_a_clean_command(capsys: pytest.CaptureFixture[str]) -> None:
         (["docker ps"], "there is no `docker run` in it"),
         (["docker run 'a"], "the command:1: a quote"),
         (["docker run a", "--file", "x"], "a command or --file, not both"),
-        (["--file", "no-such-file"], "no-such-file: no such file"),
-        (["--file", "/dev/zero"], "/dev/zero: is a device, a pipe or a socket, no file"),
-        (["--file", "/"], "/: is a folder, no file"),
+        (["--file", "no-such-file"], "no-such-file: cannot be read"),
+        (["--file", "/dev/zero"], "/dev/zero: is no regular file"),
+        (["--file", "/"], "/: is no regular file"),
         (["docker run a", "--chip", "zx"], "CHIP: 'zx' is not known"),
     ],
 )

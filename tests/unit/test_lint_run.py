@@ -123,7 +123,6 @@ LINES = [
     (f"docker run --shm-size 32g -v /dev:/dev/ {FILES} {CANN}", ["error run.node.none", "error run.node.mounted"]),
     (f"{GOOD} -v /dev/davinci0:/dev/davinci0 {CANN}", ["note run.node.mounted"]),
     (f"{GOOD} -v /dev/davinci7:/dev/davinci7 --device-cgroup-rule 'c *:* rwm' {CANN}", ["warning run.node.mounted"]),
-    (f"{GOOD} --device /dev/davinci2:/dev/davinci2:r {CANN}", ["error run.node.permission"]),
     (f"{ALONE} $N --rm {FILES} {CANN}", ["warning run.node.missing"] * 3 + [UNREAD]),
     # a card whose number a shell fills in
     (f"docker run --shm-size 32g --device=/dev/davinci$i {FILES} {CANN}", ["error run.node.missing"] * 3),
@@ -189,20 +188,10 @@ LINES = [
     (f"{GOOD} --gpus all {CANN}", ["error run.gpus"]),
     # mounts
     (f"{GOOD} -v models:/models -v $PWD:/w -v ./a:/b {CANN}", []),
-    (f"{GOOD} -v usr/local/x:/x {CANN}", ["error run.mount.relative"]),
-    (f"{GOOD} -v /x:y {CANN}", ["error run.mount.relative"]),
     (f"{GOOD} -v ~/x:/y {CANN}", []),
     (f"{GOOD} -v /usr/local/Ascend/add-ons {CANN}", ["error run.mount.single"]),
-    # as the engine cannot read them
-    *(
-        (f"{GOOD} {option} {CANN}", ["error run.mount.text"])
-        for option in (
-            *("-v /a:/b:rw:ro", "-v /a:/b:bogus", "-v /a:/b:ro,rw", "-v :::", "-v :/x", "-v /a:", "-v /a:/b:"),
-                    )
-    ),
     (f"{GOOD} -v /a:/b:ro,z -v ${{A:-/x}}:/c -v /d:/e:$MODE {CANN}", []),
     (f"{GOOD} --mount dst=/a --mount type=$T,source=/x --mount 'type=bind,\"src=/b,c\",dst=/b' {CANN}", []),
-    (f"{GOOD} -v /x:/usr/local/dcmi {CANN}", ["error run.mount.twice"]),
     (f"{GOOD} -v /usr/local/dcmi:/usr/local/dcmi:ro {CANN}", []),
     # an image may have no CANN, whatever its name, and be run with the host's
     (f"{GOOD} -v /usr/local/Ascend:/usr/local/Ascend mine:1", ["warning run.mount.hides"]),

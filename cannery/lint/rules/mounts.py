@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from cannery.host.npus import NPU_SMI
 from cannery.lint.case import DRIVER
-from cannery.lint.container import Remark, colon_parts
-from cannery.lint.shell import is_open
+from cannery.lint.container import Remark
 from cannery.vocab import Chip, Severity
 
 if TYPE_CHECKING:
@@ -19,12 +18,6 @@ if TYPE_CHECKING:
 
 NO_DRIVER = "NODRV"  # of ASCEND_RUNTIME_OPTIONS: the ascend runtime brings nodes, and no files
 ASCEND = "/usr/local/Ascend"
-# Modes of docker's, podman's and nerdctl's.
-_MODES = """
-ro rw rro z Z consistent cached delegated nocopy copy shared rshared slave rslave private rprivate unbindable
-runbindable U O idmap exec noexec dev nodev suid nosuid bind rbind upperdir workdir size
-"""
-MODES = frozenset(_MODES.split())
 SOURCES = "/opt/src"
 
 
@@ -117,44 +110,6 @@ def empty_volumes(case: Case) -> Iterator[Remark]:
             what = f"{word}: one path alone is an empty volume of that name, not the host's folder"
             why, fix = "the engine makes a new volume at each start", " ".join(wanted)
             yield Remark(Severity.ERROR, "mount.single", word, what, why, fix)
-
-
-def refused(case: Case) -> Iterator[Remark]:
-    """Name each mount that the engine refuses: what it cannot read, a relative path, a place that comes twice."""
-    seen: dict[str, Mount] = {}
-    for mount in case.container.mounts:
-        before = seen.setdefault(mount.target.rstrip("/"), mount)
-        code, what = _wrong_text(mount) or _wrong_path(mount, is_file=bool(case.container.where)) or ("", "")
-        severity = Severity.ERROR
-        if not what and before is not mount and before.setting.value != mount.setting.value:
-            code, what = "mount.twice", f"{before.setting.word} mounts {mount.target} already"
-            severity = Severity.WARNING if case.container.where else Severity.ERROR  # compose takes the last
-        if what:
-            why, fix = "the engine refuses it, and starts no container", "-v /SOURCE:/TARGET:ro, each target once"
-            yield Remark(severity, code, mount.setting.word, f"{mount.setting.word}: {what}", why, fix)
-
-
-def _wrong_text(mount: Mount) -> tuple[str, str] | None:
-    """Return code and message for a -v that is not SOURCE:TARGET or SOURCE:TARGET:MODE."""
-    parts = colon_parts(mount.setting.value or "") if mount.setting.key == "volume" else []
-    text = parts[2] if len(parts) > 2 and not is_open(parts[2]) else ""
-    modes = [mode.partition("=")[0] for mode in text.split(",")] if text else []
-    if len(parts) > 1 and (not all(parts) or len(parts) > 3 or not {*modes} <= MODES or {"ro", "rw"} <= {*modes}):
-        return "mount.text", "it is not SOURCE:TARGET or SOURCE:TARGET:MODE"
-    return None
-
-
-def _wrong_path(mount: Mount, *, is_file: bool) -> tuple[str, str] | None:
-    """Return code and message for a path that is not absolute; a file's may be relative to it."""
-    if mount.target and not mount.target.startswith("/") and not is_open(mount.target):
-        return "mount.relative", f"{mount.target} is not absolute, and has to be in the container"
-    if mount.kind == "bind" and not is_file and not _is_path(mount.source):
-        return "mount.relative", f"{mount.source} is not absolute, and a volume's name has no slash"
-    return None
-
-
-def _is_path(source: str) -> bool:
-    return source.startswith(("/", ".", "~")) or is_open(source)
 
 
 def _is_host_path(path: str) -> bool:

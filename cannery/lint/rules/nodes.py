@@ -168,13 +168,3 @@ def mounted_nodes(case: Case) -> Iterator[Remark]:
             fix = "--device for each node that is needed, and no mount of /dev" if whole else f"--device {source}"
             severity = Severity.WARNING if is_open_in_part else Severity.ERROR
             yield Remark(severity, "node.mounted", word, what, why, fix)
-
-
-def closed_nodes(case: Case) -> Iterator[Remark]:
-    """Name nodes without the right to read or write."""
-    for device in case.container.devices:
-        if (device.card is not None or device.source in case.managers) and not {*"rw"} <= {*device.permissions}:
-            word, fix = device.setting.word, ("--device", device.source)
-            what = f"{word} gives the right {device.permissions!r} alone"
-            why = "the driver opens its nodes for reading and writing"
-            yield Remark(Severity.ERROR, "node.permission", word, what, why, " ".join(fix))
