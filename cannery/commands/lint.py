@@ -16,7 +16,7 @@ from cannery.lint.container import Remark
 from cannery.lint.files import WHOLE, containers_of
 from cannery.lint.io.files import read_documents
 from cannery.lint.rules import lint_container
-from cannery.vocab import ComponentKind, Install, Severity
+from cannery.vocab import Severity
 
 if TYPE_CHECKING:
     import argparse
@@ -58,12 +58,9 @@ def lint_run(arguments: argparse.Namespace, context: Context) -> ExitCode:
 
 
 def _ground(catalog: Catalog, arguments: argparse.Namespace) -> Ground:
-    components = catalog.components.items()
     return Ground(
         chips=catalog.chips,
         shm={name: profile.shm_size for name, profile in catalog.profiles.items()},
-        trees=frozenset(name for name, c in components if c.kind.is_source and c.install is not Install.WHEEL),
-        native=frozenset(name for name, c in components if c.kind is ComponentKind.NATIVE),
         chip=parse_chip(arguments.chip) if arguments.chip else None,
         arch=parse_arch(arguments.arch) if arguments.arch else None,
     )

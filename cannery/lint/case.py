@@ -28,14 +28,12 @@ RUNTIME_DEVICES, VISIBLE = "ASCEND_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES"
 class Ground:
     """What is known around a command.
 
-    `shm` is each profile's shared memory; `trees` are the components whose source stays in /opt/src, those in `native`
-    with compiled parts; `chip` and `arch` are what the host has that is to run it, where the user names them.
+    `shm` is each profile's shared memory; `chip` and `arch` are what the host has that is to run it, where the user
+    names them.
     """
 
     chips: Mapping[str, ChipAccess]
     shm: Mapping[str, str] = field(default_factory=dict)
-    trees: frozenset[str] = frozenset()
-    native: frozenset[str] = frozenset()
     chip: Chip | None = None
     arch: Arch | None = None
 
@@ -71,7 +69,7 @@ class Case:
     @property
     def names_runtime(self) -> bool:
         """Whether the ascend runtime is named, so that its cards come on top of the nodes."""
-        return self.container.value("runtime").lower() == "ascend"
+        return self.container.value("runtime") == "ascend"
 
     @cached_property
     def runtime(self) -> bool:
@@ -79,6 +77,11 @@ class Case:
         if self.container.value("runtime"):
             return self.names_runtime
         return self.env(RUNTIME_DEVICES) not in {"", "void"} and not self.container.cards
+
+    @property
+    def has_open_card(self) -> bool:
+        """Whether there is a card whose number a shell, or the reader of a guide, fills in."""
+        return any(device.is_open_card for device in self.container.devices)
 
     @property
     def privileged(self) -> Setting | None:

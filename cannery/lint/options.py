@@ -44,13 +44,6 @@ SHORT_VALUES = {
     "v": "volume",
     "w": "workdir",
 }
-# Options of `build.py run` that docker does not have, without a value and with one.
-OUR_SWITCHES = frozenset({"as-documented", "force", "print", "no-caches"})
-_OURS = (
-    "base cann chip dev format git-mirror interface nodes npu npus patches pin python registry sources src wheelhouse"
-)
-OURS = OUR_SWITCHES | frozenset(_OURS.split())
-OURS_FIX = "leave it out, or have the whole line printed: build.py run PROFILE … --print"
 CARDS_FIX = "name the nodes: --device /dev/davinci0 …, or use build.py run PROFILE --npus 0,1 --print"
 _HELP = "see `docker run --help`"
 # How alike an option of docker's must be to be taken for the one that is meant.
@@ -74,15 +67,6 @@ class Options:
     settings: tuple[Setting, ...]
     rest: tuple[str, ...]
     misread: tuple[Remark, ...]
-
-
-def is_option(word: str) -> bool:
-    """Whether a word is an option of `docker run`, in whatever spelling."""
-    if word.startswith("--"):
-        name = word[2:].partition("=")[0]
-        return ALIASES.get(name, name) in SWITCHES | VALUES
-    letters = word.removeprefix("-").lstrip("".join(SHORT_SWITCHES))
-    return word.startswith("-") and len(word) > 1 and letters[:1] in {"", *SHORT_VALUES}
 
 
 def read_options(words: Sequence[str]) -> Options:
@@ -146,7 +130,7 @@ class _Reader:
     def _long(self, word: str) -> None:
         name, equals, given = word[2:].partition("=")
         key = self._known(ALIASES.get(name, name))
-        if equals or key in SWITCHES | OUR_SWITCHES:
+        if equals or key in SWITCHES:
             self.settings.append(Setting(key, given if equals else None, word))
         else:
             self._with_next(key, word)
@@ -156,12 +140,10 @@ class _Reader:
         if name in SWITCHES | VALUES:
             return name
         what = f"docker run has no option --{name}"
-        if name in OURS:
-            fix = CARDS_FIX if name.startswith("npu") else OURS_FIX
-            self.misread.append(misread("option", f"--{name}", f"{what}: it is one of `build.py run`", fix))
-            return name
-        near = nearest(name, sorted(SWITCHES | VALUES), count=1, likeness=SLIP)
-        self.misread.append(misread("option", f"--{name}", what, f"--{near[0]}" if near else _HELP))
+        is_ours = name.startswith("npu")  # of `build.py run`, not a slip for --cpus
+        near = [] if is_ours else nearest(name, sorted(SWITCHES | VALUES), count=1, likeness=SLIP)
+        fix = f"--{near[0]}" if near else CARDS_FIX if is_ours else _HELP
+        self.misread.append(misread("option", f"--{name}", what, fix))
         return near[0] if near else name
 
     def _with_next(self, key: str, word: str) -> None:

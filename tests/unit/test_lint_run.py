@@ -10,9 +10,7 @@ from hypothesis import strategies as st
 
 from cannery.catalog.catalog import ChipAccess
 from cannery.catalog.yaml_text import YamlDocument
-from cannery.cli.arguments import _children, make_parser
 from cannery.errors import UsageError
-from cannery.lint import options
 from cannery.lint.case import Case, Ground
 from cannery.lint.command import run_lines
 from cannery.lint.container import Container, Remark
@@ -30,7 +28,7 @@ CHIPS = {
     "a3": ChipAccess(names="A3", cards=16, managers=MANAGERS, mounts=MOUNTS, socs=("ascend910_9391",)),
     "a5": ChipAccess(names="A5", cards=8, managers=MANAGERS[::2], mounts=("/usr/local/dcmi", DRIVER)),
 }
-GROUND = Ground(CHIPS, {"stack": "32g"}, frozenset({"verl", "kernels"}), frozenset({"kernels"}))
+GROUND = Ground(CHIPS, {"stack": "32g"})
 CANN = "quay.io/ascend/cann:8.5.0-910b-ubuntu22.04-py3.11"
 OURS = "stack:8.5.0-910b-ubuntu22.04-py3.11-0123456789ab"
 NODES = " ".join(f"--device {node}" for node in MANAGERS)
@@ -129,6 +127,8 @@ LINES = [
     (f"docker run --shm-size 32g --device=/dev/davinci$i {NODES} {FILES} {CANN}", []),
     (f"docker run --shm-size 32g --device=/dev/davinciN {NODES} {FILES} {CANN}", []),
     (f"docker run --shm-size 32g --device $CARD {NODES} {FILES} {CANN}", []),
+    (f"{ALONE} --device=/dev/davinci$i {NODES} {FILES} -e ASCEND_RT_VISIBLE_DEVICES=0,1 {CANN}", []),
+    (f"{ALONE} --device=/dev/davinci$i {NODES} {FILES} -e ASCEND_VISIBLE_DEVICES=0 i:1", ["note run.visible.unread"]),
     ("docker run --device $CARD ubuntu", []),
     # which chip it is, told by nodes that the newest alone has, where a tag does not tell it
     (f"{NEW} quay.io/ascend/vllm-ascend:{{{{version}}}}", []),
@@ -144,10 +144,8 @@ LINES = [
     # D06
     (f"{GOOD} -e ASCEND_RT_VISIBLE_DEVICES=0,1 {CANN}", []),
     (f"{GOOD} -e ASCEND_RT_VISIBLE_DEVICES=4 {CANN}", ["error run.visible.index"]),
-    (f"{GOOD} -e ASCEND_RT_VISIBLE_DEVICES=0,0 {CANN}", ["warning run.visible.twice"]),
     (f"{GOOD} -e ASCEND_RT_VISIBLE_DEVICES=0-1 {CANN}", ["error run.visible.text"]),
     (f"{GOOD} -e ASCEND_RT_VISIBLE_DEVICES={'9' * 5000} {CANN}", ["error run.visible.text"]),
-    (f"{GOOD} --device /dev/davinci{'9' * 5000} {CANN}", ["error run.node.unknown"]),
     (f"{GOOD.replace('32g', '9' * 5000)} {CANN}", ["error run.shm"]),
     (f"{GOOD} -e ASCEND_VISIBLE_DEVICES=6,7 {CANN}", ["error run.visible.nodes"]),
     (f"{GOOD} -e ASCEND_VISIBLE_DEVICES=0-1 {CANN}", ["note run.visible.unread"]),
@@ -155,7 +153,6 @@ LINES = [
     # D08
     (f"docker run --shm-size 32g --runtime ascend -e ASCEND_VISIBLE_DEVICES=0-3 {CANN}", []),
     (f"docker run --shm-size 32g --runtime ascend {CANN}", ["warning run.visible.none"]),
-    (f"docker run --shm-size 32g --runtime Ascend -e ASCEND_VISIBLE_DEVICES=0 {CANN}", ["error run.runtime.name"]),
     (f"docker run --shm-size 32g -e ASCEND_VISIBLE_DEVICES=0 {CANN}", ["note run.visible.unread"]),
     (f"{GOOD} --runtime ascend -e ASCEND_VISIBLE_DEVICES=0,1 {CANN}", ["warning run.runtime.mixed"]),
     (f"{RUNTIME} -e ASCEND_RUNTIME_OPTIONS=NODRV {CANN}", ["warning run.driver.missing", "warning run.driver.files"]),
@@ -211,7 +208,7 @@ LINES = [
     (f"{GOOD} -v /usr/local/sbin:/usr/local/sbin {CANN}", ["note run.mount.hides"]),
     (f"{GOOD} -v /a:/opt/venv {OURS}", ["error run.mount.hides"]),
     (f"{GOOD} -v /a:/opt/venv {CANN}", []),
-    (f"{GOOD} --mount type=bind,src=/a,dst=/opt/src {OURS}", ["error run.mount.source"]),
+    (f"{GOOD} --mount type=bind,src=/a,dst=/opt/src {OURS}", ["error run.mount.hides"]),
     (f"{GOOD} -v /a:/opt/src/verl {OURS}", ["warning run.mount.source"]),
     (f"{GOOD} -v /a:/opt/src/verl/data {OURS}", []),
     # environment
@@ -299,48 +296,16 @@ def test_remarks_for_a_host_that_is_named(text: str, expected: list[str]) -> Non
 
 
 @pytest.mark.parametrize(
-    ("written", "cards"),
-    [
-        ("/dev/davinci0-3", (0, 1, 2, 3)),
-        ("/dev/davinci4,6-7", (4, 6, 7)),
-        ("'/dev/davinci[0-1]'", (0, 1)),
-        ("davinci0-1", (0, 1)),
-        ("/dev/davinci0-3:/dev/davinci0-3:rwm", (0, 1, 2, 3)),
-    ],
+    "written", ["/dev/davinci0-3", "/dev/davinci4,6-7", "'/dev/davinci[0-1]'", "davinci0-1", "'/dev/davinci*'"]
 )
-def test_several_cards_in_one_device_become_one_device_a_card(written: str, cards: tuple[int, ...]) -> None:
-    text = f"docker run --shm-size 32g --device {written} {NODES} {FILES} {CANN}"
-    (one,) = remarks(text)
-    assert one.fix == " ".join(f"--device /dev/davinci{card}" for card in cards)
+def test_several_cards_in_one_device_are_one_fault(written: str) -> None:
+    assert codes(f"docker run --shm-size 32g --device {written} {NODES} {FILES} {CANN}") == ["error run.node.unknown"]
 
 
-@pytest.mark.parametrize("written", ["/dev/davinci3-0", "/dev/davinci0-999", "/dev/davinci0-1-2"])
-def test_cards_that_cannot_be_read_are_left_to_the_writer(written: str) -> None:
-    (one,) = remarks(f"{GOOD} --device {written} {CANN}")
-    assert (one.code, one.fix) == ("node.unknown", "--device /dev/davinci0 --device /dev/davinci1 …")
-
-
-def test_every_option_of_build_py_run_is_dockers_or_known_as_ours() -> None:
-    run = _children(make_parser())["run"]
-    found = {name[2:]: action for name, action in run._option_string_actions.items() if name.startswith("--")}
-    del found["help"]
-    assert found.keys() <= options.SWITCHES | options.VALUES | options.OURS
-    assert {name for name, action in found.items() if action.nargs == 0} - options.SWITCHES == options.OUR_SWITCHES
-
-
-@pytest.mark.parametrize("option", ["--pythn3 x", "--sharing x", "--quux x"])
+@pytest.mark.parametrize("option", ["--pythn3 x", "--sharing x", "--quux x", "--npus all"])
 def test_an_option_that_is_like_none_of_dockers(option: str) -> None:
     (one,) = remarks(f"docker run {option} img")
     assert (one.code, one.word) == ("option", option.split(maxsplit=1)[0])
-
-
-@pytest.mark.parametrize("option", ["--npus all", "--npus=0,1", "--npu 0", "--print", "--interface eth0", "--dev a=/b"])
-def test_an_option_of_build_py_run_is_not_one_of_dockers(option: str) -> None:
-    container = read(f"docker run {option} img")
-    (one,) = lint_container(container, GROUND)
-    assert (container.image, one.code) == ("img", "option")
-    assert "build.py run" in one.what
-    assert ("--device /dev/davinci0" in one.fix) == option.startswith("--npu")
 
 
 def test_an_index_that_counts_the_hosts_cards_is_counted_anew() -> None:
@@ -423,7 +388,6 @@ def test_a_compose_service_is_judged_by_the_same_rules() -> None:
         ({"deploy": {"resources": {"reservations": {"devices": [{"driver": "nvidia", "count": 1}]}}}}, "run.gpus"),
         ({"user": "65534"}, "run.user.group"),
         ({"environment": ["PYTHONPATH=/w"]}, "run.env.lost"),
-        ({"runtime": "Ascend"}, "run.runtime.name"),
         ({"tmpfs": "/opt/venv", "image": OURS}, "run.mount.hides"),
         ({"command": "bash --privileged"}, "run.image.behind"),
         ({"volumes": ["/dev:/dev"]}, "run.node.mounted"),

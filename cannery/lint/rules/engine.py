@@ -47,14 +47,7 @@ def mixed(case: Case) -> Iterator[Remark]:
         return
     value, word = runtime.value or "", runtime.word
     nodes = [d for d in case.container.devices if d.card is not None or d.source in case.managers]
-    if value != "ascend" and value.lower() == "ascend":
-        what = f"{word}: names of runtimes are written in small letters"
-        why = "daemon.json calls it ascend"
-        yield Remark(Severity.ERROR, "runtime.name", word, what, why, "--runtime ascend")
-    elif value == "nvidia" and case.uses_npu:
-        what = f"{word} brings GPUs, and NPUs are asked for"
-        yield Remark(Severity.ERROR, "gpus", word, what, "an NPU host has no such runtime", "leave it out")
-    elif value == "ascend" and nodes:
+    if value == "ascend" and nodes:
         what = f"{word} and {nodes[0].setting.word}: two ways to the NPUs at once"
         why = f"the runtime maps the cards of {RUNTIME_DEVICES} and mounts the driver; the nodes come on top"
         fix = f"leave {'its nodes' if case.env(RUNTIME_DEVICES) else 'the runtime'} out (gpustack/gpustack issue 1378)"

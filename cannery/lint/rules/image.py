@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from cannery.lint.command import PROGRAMS
 from cannery.lint.container import Remark
-from cannery.lint.options import is_option
 from cannery.util.image_reference import DEFAULT_REGISTRY, registry_of
 from cannery.vocab import Severity
 
@@ -35,6 +34,8 @@ DOCKERS = {
     "--network": _HOST,
     "--runtime": re.compile(r"ascend$", re.IGNORECASE),
 }
+# Options that people add at the end of a line, and that no program has.
+LEFT_BEHIND = frozenset({"-it", "-ti", "-itd", "-dit", "--rm", "--name", "--detach"})
 SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh"})
 WHY = "docker reads its own options before the image alone"
 
@@ -100,7 +101,7 @@ def behind(case: Case) -> Iterator[Remark]:
         what = f"{shown} is after {image}: docker hands it to the program, and does nothing with it"
         severity = Severity.ERROR if is_sure else Severity.WARNING
         yield Remark(severity, "image.behind", shown, what, WHY, f"{shown} before the image")
-    if is_first and not lost and (is_option(words[0]) or case.image.ascend):
+    if is_first and not lost and (words[0] in LEFT_BEHIND or case.image.ascend):
         what = f"{words[0]} is after {image}: it is the container's command, not an option"
         yield Remark(Severity.WARNING, "image.behind", words[0], what, WHY, "put it before the image")
 

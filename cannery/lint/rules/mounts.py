@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from cannery.host.npus import NPU_SMI
@@ -36,6 +37,7 @@ PLACES = (
     Place(f"{ASCEND}/ascend-toolkit", "CANN"),
     Place(f"{ASCEND}/nnal", "NNAL (ATB)"),
     Place("/opt/venv", "every package of the stack", ours=True),
+    Place(SOURCES, "every source tree: packages are installed from there", ours=True),
     Place("/opt/cannery", "the manifest and the verify script", ours=True),
     Place("/usr/local/lib", "jemalloc, which LD_PRELOAD names, and other libraries", ours=True),
     Place("/usr/local/bin", "programs", Severity.WARNING),
@@ -125,10 +127,12 @@ def hidden(case: Case) -> Iterator[Remark]:
             places.append(Place(target, "CANN"))
         if target and places:
             yield _hides(case, mount, places)
-        elif target.startswith(SOURCES) and (
-            case.image.ours or target.removeprefix(f"{SOURCES}/") in case.ground.trees
-        ):
-            yield from _sources(case, mount)
+        elif case.image.ours and PurePosixPath(target).parent == PurePosixPath(SOURCES):
+            word = mount.setting.word
+            what = f"{word} replaces the image's tree"
+            why = "its patches and generated files are gone, and verify fails at sources.*"
+            fix = "on purpose: build with SRC_<component>=DIR, which the manifest records; else mount it elsewhere"
+            yield Remark(Severity.WARNING, "mount.source", word, what, why, fix)
 
 
 def _hides(case: Case, mount: Mount, places: list[Place]) -> Remark:
@@ -146,20 +150,3 @@ def _hides(case: Case, mount: Mount, places: list[Place]) -> Remark:
         fix = f"mount what is needed of it: -v {worst.path}/npu-smi:{worst.path}/npu-smi:ro"
     what = f"{word} hides what the image has there: {lost}"
     return Remark(severity, "mount.hides", word, what, "a mount covers what the image has below it", fix)
-
-
-def _sources(case: Case, mount: Mount) -> Iterator[Remark]:
-    """Judge a mount over /opt/src: over one tree it is what a developer may want, over all of them it is not."""
-    word, target = mount.setting.word, mount.target.rstrip("/")
-    name = target.removeprefix(f"{SOURCES}/").partition("/")[0]
-    if mount.hides(SOURCES):
-        what = f"{word} hides every source tree of the image"
-        fix = f"mount one tree: -v DIR:{SOURCES}/<component>"
-        yield Remark(Severity.ERROR, "mount.source", word, what, "packages are installed from there", fix)
-    elif target == f"{SOURCES}/{name}":
-        kernels = "; it has compiled parts, which your tree needs too" if name in case.ground.native else ""
-        unknown = "" if not case.ground.trees or name in case.ground.trees else f"; no component is called {name}"
-        what = f"{word} replaces the image's {name}{kernels}{unknown}"
-        why = "patches and generated files of the image's tree are gone, and verify fails at sources.*"
-        fix = f"on purpose: build with SRC_{name}=DIR, which the manifest records; else mount it elsewhere"
-        yield Remark(Severity.WARNING, "mount.source", word, what, why, fix)

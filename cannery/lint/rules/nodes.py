@@ -6,9 +6,7 @@ import difflib
 import re
 from typing import TYPE_CHECKING
 
-from cannery.errors import UsageError
 from cannery.host.facts import CARD
-from cannery.host.npus import parse_cards
 from cannery.lint.container import Remark, is_open_card
 from cannery.lint.shell import is_open
 from cannery.vocab import Chip, Severity
@@ -17,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cannery.lint.case import Case
-    from cannery.lint.container import Device
 
 # Other nodes that NPU hosts have (Ascend Docker Runtime, default mounted content; 950: ummu, uburma).
 OTHERS = frozenset(
@@ -30,10 +27,7 @@ OTHERS = frozenset(
 NUMBERED = re.compile(r"/dev/davinci\d+")
 VIRTUAL = re.compile(r"/dev/vdavinci\d+")
 # Several cards in one word: `/dev/davinci0-3`, `/dev/davinci[0-3]`, `/dev/davinci*`.
-SEVERAL = re.compile(r"/?(?:dev/)?davinci\[?(\d+(?:[-,]\d+)+)\]?")
-PATTERN = re.compile(r"/dev/davinci[^\w$]*")
-# More cards in one word are a slip.
-MOST_CARDS = 64
+SEVERAL = re.compile(r"/?(?:dev/)?davinci(?:\[?\d+(?:[-,]\d+)+\]?|[^\w${]+)")
 NEAR = 0.7
 NOT_THERE = "docker refuses to start a container with a node that is not there (vllm-project/vllm-ascend issue 1440)"
 NUMBERS = "number the cards as `ls /dev/davinci*` does"
@@ -43,14 +37,10 @@ def unknown_nodes(case: Case) -> Iterator[Remark]:
     """Name each node that no NPU host has and that is spelt like one that it has."""
     for device in case.container.devices:
         word = device.setting.word
-        if SEVERAL.fullmatch(device.source) or PATTERN.fullmatch(device.source):
-            words = tuple(word for node in meant_cards(device.source) for word in ("--device", node))
+        if SEVERAL.fullmatch(device.source):
             what = f"{word}: docker takes one node, by its full name, after each --device"
-            fix = " ".join(words) or "--device /dev/davinci0 --device /dev/davinci1 …"
+            fix = "--device /dev/davinci0 --device /dev/davinci1 …"
             yield Remark(Severity.ERROR, "node.unknown", word, what, "docker expands no pattern there", fix)
-        elif NUMBERED.fullmatch(device.source) and device.card is None:
-            what = f"{word}: no machine has a card of so long a number"
-            yield Remark(Severity.ERROR, "node.unknown", word, what, NOT_THERE, NUMBERS)
         elif meant := meant_node(case, device.source):
             what = f"{word}: no NPU host has a node {device.source}; did you mean {meant}?"
             yield Remark(Severity.ERROR, "node.unknown", word, what, NOT_THERE, f"--device {meant}")
@@ -58,7 +48,7 @@ def unknown_nodes(case: Case) -> Iterator[Remark]:
 
 def meant_node(case: Case, path: str) -> str:
     """Return the node that a mistyped `path` is meant to be, "" for one that is right, or nothing like an NPU's."""
-    is_card = is_open_card(path) or NUMBERED.fullmatch(path) or VIRTUAL.fullmatch(path)
+    is_card = is_open_card(path) or NUMBERED.fullmatch(path) or VIRTUAL.fullmatch(path) or SEVERAL.fullmatch(path)
     if is_card or is_open(path) or path in case.managers | OTHERS:
         return ""
     name = path.removeprefix("/").removeprefix("dev/").strip("/")
@@ -71,25 +61,10 @@ def meant_node(case: Case, path: str) -> str:
     return f"/dev/{near[0]}" if near else ""
 
 
-def meant_cards(path: str) -> tuple[str, ...]:
-    """Return the nodes that `/dev/davinci0-3` or `/dev/davinci0,1` is meant to be; () for anything else."""
-    listed = SEVERAL.fullmatch(path)
-    try:
-        cards = parse_cards(listed[1]) if listed else ()
-    except UsageError:
-        return ()
-    return tuple(f"/dev/davinci{card}" for card in cards) if len(cards) <= MOST_CARDS else ()
-
-
-def _written(device: Device, source: str) -> str:
-    target = "" if device.target == device.source else f":{device.target}"
-    return source + target + ("" if device.permissions == "rwm" else f":{device.permissions}")
-
-
 def present_nodes(case: Case) -> set[str]:
     """Return the nodes that are asked for, by whatever means and however they are spelt."""
     paths = [device.source for device in case.container.devices]
-    devices = {node for path in paths for node in meant_cards(path) or (meant_node(case, path) or path,)}
+    devices = {meant_node(case, path) or path for path in paths}
     return devices | {node for node in case.managers if case.gives(node)}
 
 
@@ -127,7 +102,9 @@ def missing_cards(case: Case) -> Iterator[Remark]:
 
 
 def _cards(nodes: set[str]) -> set[str]:
-    return {node for node in nodes if CARD.fullmatch(node) or VIRTUAL.fullmatch(node) or is_open_card(node)}
+    return {
+        node for node in nodes if any(one.fullmatch(node) for one in (NUMBERED, VIRTUAL, SEVERAL)) or is_open_card(node)
+    }
 
 
 def foreign_nodes(case: Case) -> Iterator[Remark]:
