@@ -26,6 +26,7 @@ _PART = re.compile(
     r"""|(?P<joined>\\(?:\n|\Z))"""
     r"""|(?P<option_line>\n\s*(?=--?[a-zA-Z]))"""
     r"""|(?P<comment>(?<![^\s;&|()])\#[^\n]*)"""
+    r"""|(?P<document><<-?[ \t]*['"]?(?P<mark>\w+)['"]?[^\n]*\n(?:.*?\n)?[ \t]*(?P=mark)(?=\n|\Z))"""
     r"""|(?P<redirect>(?!<\w[\w .:/-]*>)\d*(?:>>?|<{1,3})&?[ \t]*[^\s;&|]+)"""
     rf"""|(?P<array>(?P<name>[A-Za-z_]\w*)(?P<adds>\+?)=\((?P<items>(?:\#[^\n]*|\s|{_TEXT})*+)\))"""
     r"""|(?P<end>&&|\|\||[;&|()\n])"""

@@ -30,6 +30,7 @@ def test_what_shlex_quotes_is_read_back(words: list[str]) -> None:
         ('a \'b \\\n\' "c \\" \\\nd"', [["a", "b \\\n", 'c " d']]),
         ("a; b && c | d & e\n", [["a"], ["b"], ["c"], ["d"], ["e"]]),
         ("a > log 2>&1 < in b", [["a", "b"]]),
+        ("cat <<'EOF' > f\ndon't\nEOF\nb 'c'", [["cat"], ["b", "c"]]),
         ("a <your image> 8", [["a", "<your image>", "8"]]),
         ("a\r\nb \\\r\nc", [["a"], ["b", "c"]]),
         (
