@@ -67,7 +67,10 @@ def containers_of(documents: Sequence[YamlDocument]) -> FileContainers:
                 what = f"{twice[0]} is in another file too, and compose merges the two"
                 raise UsageError(what, where=document.name, hint=WHOLE)
             services |= found
-            unread += _not_read(document)
+            if value.get("include"):
+                what = f"include at {document.where(('include',))} is not read: what it brings is not judged"
+                why = "lint-run reads the files that it is given"
+                unread.append(Remark(Severity.WARNING, "file.unread", "include", what, why, WHOLE))
         elif isinstance(value, dict) and {"apiVersion", "kind"} <= {*value}:
             containers += _pods(value, "")
         elif isinstance(value, dict) and isinstance(value.get("jobs"), dict):
@@ -84,19 +87,6 @@ def _nothing_in(document: YamlDocument) -> UsageError:
     is_text = isinstance(document.value, str)
     hint = "a command or a script comes by standard input: build.py lint-run - < FILE" if is_text else _HINT
     return UsageError("there are no services in it, no Pods and no jobs", where=document.name, hint=hint)
-
-
-def _not_read(document: YamlDocument) -> Iterator[Remark]:
-    """Name what compose reads from other files, or takes over from other services."""
-    services = document.value.get("services") or {}
-    found: list[tuple[str, ...]] = [("include",)] if document.value.get("include") else []
-    found += [
-        ("services", name, "extends") for name, one in services.items() if isinstance(one, dict) and one.get("extends")
-    ]
-    for location in found:
-        word = ".".join(map(str, location))
-        what = f"{word} at {document.where(location)} is not read: what it brings is not judged"
-        yield Remark(Severity.WARNING, "file.unread", word, what, "lint-run reads the files that it is given", WHOLE)
 
 
 def _services(document: YamlDocument) -> Iterator[Container]:

@@ -88,11 +88,9 @@ def test_a_service_in_two_files_is_for_compose_to_merge() -> None:
 
 def test_include_and_extends_are_named_as_not_read() -> None:
     found = read("include: [b.yaml]\nservices:\n  a:\n    image: i\n    extends: {file: c.yaml, service: x}\n")
-    assert [(note.code, note.word) for note in found.unread] == [
-        ("file.unread", "include"),
-        ("file.unread", "services.a.extends"),
-    ]
-    assert [note.what.split(" at ")[1][:8] for note in found.unread] == ["1.yaml:1", "1.yaml:5"]
+    (note,) = found.unread
+    assert (note.code, note.word) == ("file.unread", "include")
+    assert "include at 1.yaml:1" in note.what
     assert found.containers[0].opaque == ("services.a.extends",)
 
 
