@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 # How guides write a number that the reader fills in.
 _ANY_CARD = re.compile(r"/dev/davinci(?:[NXnx]|\{[^{}]*\})")
-_PERMISSIONS = re.compile(r"[rwm]{1,3}")
 # A part between colons; the colons in `$(…)`, `${NAME:-x}` and a placeholder do not end one.
 _PART = re.compile(rf"(?:{OPEN}|[^:])*", re.DOTALL)
 _MOUNT_KEYS = {"src": "source", "dst": "target", "destination": "target"}
@@ -51,11 +50,9 @@ class Setting:
 
 @dataclass(frozen=True)
 class Device:
-    """A device node: the host's path, the container's, and what may be done with it (of `rwm`)."""
+    """A device node, by the host's path."""
 
     source: str
-    target: str
-    permissions: str
     setting: Setting
 
     @property
@@ -76,7 +73,6 @@ class Mount:
 
     source: str
     target: str
-    kind: str
     setting: Setting
 
     def gives(self, path: str) -> bool:
@@ -140,7 +136,7 @@ class Container:
     def devices(self) -> tuple[Device, ...]:
         """The device nodes; names of CDI devices (`vendor/class=name`) are none."""
         found = (s for s in self.all("device") if s.value and "=" not in s.value)
-        return tuple(_device(setting, setting.value or "") for setting in found)
+        return tuple(Device(colon_parts(setting.value or "")[0], setting) for setting in found)
 
     @cached_property
     def cards(self) -> tuple[int, ...]:
@@ -152,7 +148,7 @@ class Container:
         """What is mounted, of every spelling."""
         volumes = [_volume(s, s.value) for s in self.all("volume") if s.value]
         mounts = [_mount(s, s.value) for s in self.all("mount") if s.value]
-        tmpfs = [Mount("", (s.value or "").partition(":")[0], "tmpfs", s) for s in self.all("tmpfs")]
+        tmpfs = [Mount("", (s.value or "").partition(":")[0], s) for s in self.all("tmpfs")]
         return (*volumes, *mounts, *tmpfs)
 
     @cached_property
@@ -175,18 +171,9 @@ def colon_parts(text: str) -> list[str]:
     return [match[0] for match in _PART.finditer(text) if match.start() == 0 or text[match.start() - 1] == ":"]
 
 
-def _device(setting: Setting, text: str) -> Device:
-    source, *rest = colon_parts(text)
-    permissions = rest.pop() if rest and _PERMISSIONS.fullmatch(rest[-1]) else "rwm"
-    return Device(source, rest[0] if rest else source, permissions, setting)
-
-
 def _volume(setting: Setting, text: str) -> Mount:
     source, *rest = colon_parts(text)
-    if not rest:
-        return Mount("", source, "volume", setting)
-    kind = "bind" if "/" in source or source[:1] in {".", "~"} or is_open(source) else "volume"
-    return Mount(source, rest[0], kind, setting)
+    return Mount(source, rest[0], setting) if rest else Mount("", source, setting)
 
 
 def _mount(setting: Setting, text: str) -> Mount:
@@ -197,4 +184,4 @@ def _mount(setting: Setting, text: str) -> Mount:
         parts = []
     pairs = (part.partition("=") for part in parts)
     fields = {_MOUNT_KEYS.get(name, name): value for name, _, value in pairs}
-    return Mount(fields.get("source", ""), fields.get("target", ""), fields.get("type", "volume"), setting)
+    return Mount(fields.get("source", ""), fields.get("target", ""), setting)

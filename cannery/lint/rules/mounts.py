@@ -71,7 +71,7 @@ def _libraries(case: Case, path: str) -> Remark:
     """Return the remark about libraries: not mounted, mounted elsewhere, or in part where the whole is needed."""
     other = next((m for m in case.container.mounts if m.source.rstrip("/") == path), None)
     part = next((m for m in case.container.mounts if m.source.startswith(f"{path}/")), None)
-    wanted = ("-v", f"{path}:{path}:ro")
+    fix = f"-v {path}:{path}:ro"
     word, severity = case.first_card(), Severity.ERROR
     what = f"{path} is not mounted beside {word}{case.unread}"
     why = "libascend_hal.so is in it; without it no NPU is found (vllm-project/vllm-ascend issue 1440)"
@@ -88,7 +88,7 @@ def _libraries(case: Case, path: str) -> Remark:
     # The runtime with NODRV is written on purpose; a cluster's runtime may mount the driver.
     if case.unread or case.runtime or case.plugin:
         severity = Severity.WARNING
-    return Remark(severity, "driver.missing", word, what, why, " ".join(wanted))
+    return Remark(severity, "driver.missing", word, what, why, fix)
 
 
 def smi_mount(case: Case) -> Iterator[Remark]:
@@ -108,9 +108,9 @@ def empty_volumes(case: Case) -> Iterator[Remark]:
     """Name a path of the host that is given alone: docker makes an empty volume at that place."""
     for mount in case.container.mounts:
         if mount.setting.key == "volume" and not mount.source and _is_host_path(mount.target):
-            word, wanted = mount.setting.word, ("-v", f"{mount.target}:{mount.target}")
+            word, fix = mount.setting.word, f"-v {mount.target}:{mount.target}"
             what = f"{word}: one path alone is an empty volume of that name, not the host's folder"
-            why, fix = "the engine makes a new volume at each start", " ".join(wanted)
+            why = "the engine makes a new volume at each start"
             yield Remark(Severity.ERROR, "mount.single", word, what, why, fix)
 
 
