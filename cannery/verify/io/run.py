@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from cannery.engine.io.containers import label_words, own_name
 from cannery.engine.words import client_words
 from cannery.errors import UnableError, VerifyFailedError
-from cannery.run.container import RunRequest
-from cannery.run.docker import run_command
+from cannery.run.container import RunRequest, make_container
+from cannery.run.docker import docker_arguments
 from cannery.util.io.files import sha256_bytes, write_atomic
 from cannery.util.io.patience import patience
 from cannery.util.io.process import run
@@ -133,7 +133,7 @@ def _run(  # noqa: PLR0913, PLR0917 - one container run
     context: Context, engine: Engine, request: VerifyRequest, access: ChipAccess, host: HostNpus, options: list[str]
 ) -> tuple[dict[str, Any], int]:
     name = own_name("verify")
-    command = run_command(
+    container = make_container(
         RunRequest(
             image=request.image,
             shm_size=request.shm_size,
@@ -147,7 +147,8 @@ def _run(  # noqa: PLR0913, PLR0917 - one container run
         host,
     )
     # Nothing that the image needs may come over the network at start.
-    arguments = (command.arguments[0], "--network", "none", *label_words(), *command.arguments[1:])
+    first, *rest = docker_arguments(container)
+    arguments = (first, "--network", "none", *label_words(), *rest)
     env = engine.client_env(context.env)
     try:
         with patience(context.say, "verifying"):  # under emulation it takes minutes
