@@ -145,7 +145,8 @@ def test_what_becomes_too_many_words_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "piece", ["-e A=1 ", "a\n", "\n", "a \\\n", "{,", "${a-", "# a\n", "'a' ", "<a", "$(", "d;", "a='\n", "A=(b)\n"]
+    "piece",
+    ["-e A=1 ", "a\n", "\n", "a \\\n", "{,", "${a-", "# a\n", "'a' ", "<a", "$(", "d;", "a='\n", "A=(b)\n", "<<a b\n"],
 )
 def test_the_time_that_a_text_takes_grows_as_its_length_does(piece: str) -> None:
     def seconds(count: int) -> float:
