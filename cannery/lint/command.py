@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from cannery.errors import UsageError
@@ -27,6 +26,8 @@ BEFORE = frozenset({"sudo", "env", "exec", "nohup", "time"})
 CLIENT_VALUES = frozenset(
     {"-H", "--host", "-c", "--context", "--config", "-l", "--log-level", "--root", "-n", "--namespace"}
 )
+# The program by name, by path, or by a variable that the text does not set: `$DOCKER`, `${DOCKER_CMD}`.
+_PROGRAM = re.compile(r"(?:.*/)?(?:docker|podman|nerdctl)|\$\{?\w*docker\w*\}?", re.IGNORECASE)
 NO_IMAGE = "no image is named"
 _RUNS = re.compile(r"\b(?:docker|podman|nerdctl)\b.*?\b(?:run|create)\b", re.DOTALL)
 # A shell's prompt for a continued line, copied along with a command.
@@ -72,7 +73,7 @@ def run_lines(text: str) -> RunText:
 
 def _options_at(words: Sequence[str]) -> int:
     """Return where the options of `docker [container] run|create` begin, 0 for another command."""
-    number = next((n + 1 for n, word in enumerate(words) if PurePosixPath(word).name in PROGRAMS), len(words))
+    number = next((n + 1 for n, word in enumerate(words) if _PROGRAM.fullmatch(word)), len(words))
     while number < len(words) and words[number].startswith("-"):
         number += 2 if words[number] in CLIENT_VALUES else 1
     number += words[number : number + 1] == ("container",)

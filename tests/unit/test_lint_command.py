@@ -50,7 +50,15 @@ def test_the_options_that_take_a_value_are_spelt_whole() -> None:
 
 @pytest.mark.parametrize(
     "head",
-    ["docker run", "podman run", "sudo -E docker run", "/usr/bin/docker -H tcp://h:1 container run", "nerdctl create"],
+    [
+        "docker run",
+        "podman run",
+        "$DOCKER run",
+        "sudo ${DOCKER_CMD} run",
+        "sudo -E docker run",
+        "/usr/bin/docker -H tcp://h:1 container run",
+        "nerdctl create",
+    ],
 )
 def test_programs_and_what_comes_before_them(head: str) -> None:
     assert line(f"{head} --rm image").image == "image"
