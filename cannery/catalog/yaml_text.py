@@ -24,12 +24,6 @@ DEEPEST = 50
 TAGS = frozenset(
     f"tag:yaml.org,2002:{kind}" for kind in ("map", "seq", "str", "int", "float", "bool", "null", "timestamp", "merge")
 )
-# What a value with a tag of a file's own kind is without it; a scalar is its text as written.
-_PLAIN = {
-    yaml.MappingNode: "tag:yaml.org,2002:map",
-    yaml.SequenceNode: "tag:yaml.org,2002:seq",
-    yaml.ScalarNode: "tag:yaml.org,2002:str",
-}
 QUOTE = "quote dates, versions and whatever else is no number"
 
 
@@ -57,16 +51,12 @@ class _ValueFault(yaml.YAMLError):
 
 @dataclass(frozen=True)
 class YamlDocument:
-    """One parsed file: its value, the 1-based line of each key or list item, and each scalar as it is written.
-
-    `tags` are those of the file's own kind, which leave their value as it is.
-    """
+    """One parsed file: its value, the 1-based line of each key or list item, and each scalar as it is written."""
 
     name: str
     value: Any
     lines: Mapping[Location, int]
     texts: Mapping[Location, str]
-    tags: Mapping[Location, str] = field(default_factory=dict)
 
     def where(self, location: Location) -> str:
         """Return `file:line` of `location`, or of its nearest parent that has a line."""
@@ -76,13 +66,13 @@ class YamlDocument:
         return f"{self.name}:{self.lines.get(path, 1)}"
 
 
-def parse_yaml(text: str, name: str, tags: frozenset[str] = frozenset()) -> YamlDocument:
-    """Read one YAML text; `name` is how messages call its file, `tags` are those that it may have beside YAML's own.
+def parse_yaml(text: str, name: str) -> YamlDocument:
+    """Read one YAML text; `name` is how messages call its file.
 
     Raises `UsageError` with file:line for broken YAML, duplicate keys, values that cannot be made, an empty text, and
     one that is nested too deeply; never anything else.
     """
-    index = _Index(name, tags)
+    index = _Index(name)
     try:
         loader = _Loader(text)
         node = loader.get_single_node()
@@ -99,7 +89,7 @@ def parse_yaml(text: str, name: str, tags: frozenset[str] = frozenset()) -> Yaml
         raise UsageError(f"broken YAML: {problem}", where=where, hint="check indentation, colons and quotes") from error
     except RecursionError as error:
         raise _too_deep(f"{name}:1") from error
-    return YamlDocument(name, value, index.lines, index.texts, index.tags)
+    return YamlDocument(name, value, index.lines, index.texts)
 
 
 def _too_deep(where: str) -> UsageError:
@@ -112,9 +102,7 @@ class _Index:
     """The place of every key and item of a file; what an alias names is counted at each alias."""
 
     name: str
-    own: frozenset[str]
     lines: dict[Location, int] = field(default_factory=dict)
-    tags: dict[Location, str] = field(default_factory=dict)
     texts: dict[Location, str] = field(default_factory=dict)
     count: int = 0
 
@@ -128,9 +116,6 @@ class _Index:
             raise UsageError(f"more than {MOST_NODES} values, aliases counted in full", where=self.name, hint=hint)
         if len(path) > DEEPEST:
             raise _too_deep(f"{self.name}:{line}")
-        if node.tag in self.own:
-            self.tags[path] = node.tag
-            node.tag = _PLAIN[type(node)]
         if node.tag not in TAGS:
             tag = node.tag.replace("tag:yaml.org,2002:", "!!")
             raise UsageError(f"the tag {tag} has no use here", where=f"{self.name}:{line}", hint="remove it")

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from cannery.catalog.target import parse_arch, parse_chip
 from cannery.errors import ExitCode, UsageError
-from cannery.lint.case import Ground, Remark
-from cannery.lint.command import NO_IMAGE, NoImage, run_lines
-from cannery.lint.correct import Corrected, correct
-from cannery.lint.files import containers_of
+from cannery.lint.case import Ground
+from cannery.lint.command import run_lines
+from cannery.lint.container import Remark
+from cannery.lint.files import WHOLE, containers_of
 from cannery.lint.io.files import read_documents
-from cannery.lint.rules import lint_container, lint_line
-from cannery.vocab import ComponentKind, Install, Severity
+from cannery.lint.rules import lint_container
+from cannery.vocab import Severity
 
 if TYPE_CHECKING:
     import argparse
@@ -29,21 +29,19 @@ if TYPE_CHECKING:
 MOST_CHARACTERS = 1 << 20
 # Names of the files that compose looks for by itself.
 STANDARD = frozenset({"compose", "docker-compose"})
-NOTHING = Corrected()
 UNREAD = frozenset({"text.unread", "file.unread"})
 
 
 @dataclass(frozen=True)
 class Linted:
-    """One container, or what of a text is not read: its name in the output, the remarks, and its corrected command."""
+    """One container, or what of a text is not read: its name in the output, and the remarks."""
 
     name: str
     remarks: tuple[Remark, ...]
-    corrected: Corrected = NOTHING
 
 
 def lint_run(arguments: argparse.Namespace, context: Context) -> ExitCode:
-    """Print every remark, and the corrected command where there can be one; exit 3 when one is an error."""
+    """Print every remark; exit 3 when one is an error."""
     ground = _ground(context.catalog(), arguments)
     linted = _of_files(arguments, ground) if arguments.file else _of_text(_text(arguments.text), ground)
     remarks = [one for item in linted for one in item.remarks]
@@ -63,8 +61,6 @@ def _ground(catalog: Catalog, arguments: argparse.Namespace) -> Ground:
     return Ground(
         chips=catalog.chips,
         shm={name: profile.shm_size for name, profile in catalog.profiles.items()},
-        trees=frozenset(name for name, c in catalog.sources.items() if c.install is not Install.WHEEL),
-        native=frozenset(name for name, c in catalog.sources.items() if c.kind is ComponentKind.NATIVE),
         chip=parse_chip(arguments.chip) if arguments.chip else None,
         arch=parse_arch(arguments.arch) if arguments.arch else None,
     )
@@ -88,14 +84,8 @@ def _of_text(text: str, ground: Ground) -> list[Linted]:
     read = run_lines(text)
     found = []
     for number, line in enumerate(read.lines, start=1):
-        name = f"command {number}"
-        if isinstance(line, NoImage):
-            what = f"{line.words}: {NO_IMAGE}"
-            lost = Remark(Severity.ERROR, "image.none", line.words, what, "docker refuses the line", line.hint)
-            found.append(Linted(name, (lost,)))
-        else:
-            remarks = lint_line(line, ground)
-            found.append(Linted(name, remarks, correct(line, remarks, ground)))
+        remarks = (line,) if isinstance(line, Remark) else lint_container(line, ground)
+        found.append(Linted(f"command {number}", remarks))
     if read.unread:
         why, fix = "what is in it is not judged", "give the docker run line by itself"
         notes = (
@@ -110,20 +100,10 @@ def _of_files(arguments: argparse.Namespace, ground: Ground) -> list[Linted]:
     if arguments.text is not None:
         raise UsageError("lint-run takes a command or --file, not both", hint="lint the two one after the other")
     paths = [Path(name).expanduser() for name in arguments.file]
-    for path in paths:
-        _check(path)
     read = containers_of([document for path in paths for document in read_documents(path, str(path))])
     unread = (*read.unread, *(_override(paths[0]) if len(paths) == 1 else ()))
     linted = [Linted(container.where, lint_container(container, ground)) for container in read.containers]
     return [*([Linted(", ".join(map(str, paths)), unread)] if unread else []), *linted]
-
-
-def _check(path: Path) -> None:
-    if path.is_file():
-        return
-    what = "a folder" if path.is_dir() else "a device, a pipe or a socket" if path.exists() else ""
-    hint = "--file names a compose file, a manifest or a workflow; a command comes by standard input: lint-run -"
-    raise UsageError(f"is {what}, no file" if what else "no such file", where=str(path), hint=hint)
 
 
 def _override(path: Path) -> tuple[Remark, ...]:
@@ -132,24 +112,20 @@ def _override(path: Path) -> tuple[Remark, ...]:
     if path.stem not in STANDARD or not beside.is_file():
         return ()
     what = f"{beside.name} is beside it, and `docker compose up` reads it too"
-    why, fix = "what is in it is not judged", f"--file {path} --file {beside}"
-    return (Remark(Severity.NOTE, "file.unread", beside.name, what, why, fix),)
+    return (Remark(Severity.NOTE, "file.unread", beside.name, what, "what is in it is not judged", WHOLE),)
 
 
 def _rows(linted: Sequence[Linted]) -> list[dict[str, object]]:
+    # `corrected` and `left` are keys of schema 1: earlier versions put a corrected command there.
     return [
         {
             "name": item.name,
-            "findings": _findings(item.remarks),
-            "corrected": item.corrected.text or None,
-            "left": _findings(item.corrected.left),
+            "findings": [{**asdict(one.finding), "word": one.word} for one in item.remarks],
+            "corrected": None,
+            "left": [],
         }
         for item in linted
     ]
-
-
-def _findings(remarks: Sequence[Remark]) -> list[dict[str, object]]:
-    return [{**asdict(one.finding), "word": one.word} for one in remarks]
 
 
 def _print(item: Linted, *, named: bool) -> None:
@@ -157,10 +133,6 @@ def _print(item: Linted, *, named: bool) -> None:
         print(f"{item.name}:")
     for one in item.remarks:
         print(one.finding)
-    if item.corrected.text:
-        grave = [one.finding.code for one in item.corrected.left if one.severity is not Severity.NOTE]
-        but = f", but for what only you can fix ({', '.join(dict.fromkeys(grave))})" if grave else ""
-        print(f"corrected{but}:\n{item.corrected.text}")
 
 
 COMMANDS = {"lint-run": lint_run}

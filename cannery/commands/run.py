@@ -17,7 +17,7 @@ from cannery.host.io.npus import read_host
 from cannery.host.npus import full_model, parse_cards, wanted_paths
 from cannery.pipeline import planned
 from cannery.run.container import GIVEN, VISIBLE, Container, RunRequest, make_container
-from cannery.run.docker import docker_command
+from cannery.run.docker import docker_arguments
 from cannery.run.folders import dev_mounts, dev_names, dev_notes, user_caches
 from cannery.run.io.folders import ready_caches, start_warnings
 from cannery.run.io.network import interface_names, read_interface
@@ -83,10 +83,10 @@ def _start(arguments: argparse.Namespace, context: Context, plan: Plan, containe
         require_runtime(client, request.runtime)
     needed_image(client, plan.reference, arguments.profile)
     container = replace(container, request=replace(request, platform=engine.foreign(plan.recipe.target.arch)))
-    command = docker_command(_with_caches(container, arguments, context, plan, make=True))
+    words = docker_arguments(_with_caches(container, arguments, context, plan, make=True))
     sys.stdout.flush()
     # The container's exit code becomes ours, signals and terminal go straight to the client.
-    line = engine.command(*command.arguments)
+    line = engine.command(*words)
     os.execve(line[0], line, engine.client_env(context.env))  # noqa: S606 - no shell is wanted
 
 

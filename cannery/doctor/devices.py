@@ -91,9 +91,8 @@ def managers(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
         yield ok("devices.managers", ", ".join(needed))
 
 
-def access(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
+def access(facts: HostFacts, _wanted: Wanted) -> Iterator[Check]:
     """Report who owns the nodes, and whether the user may open them, also as a user other than root in a container."""
-    del wanted
     if not facts.nodes:
         return
     shown = [_owned(facts, node) for node in facts.nodes]
@@ -206,9 +205,8 @@ def _named(found: Chip, wanted: Wanted) -> str:
     return f"{found}, {wanted.chips[found].names}"
 
 
-def smi(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
+def smi(facts: HostFacts, _wanted: Wanted) -> Iterator[Check]:
     """Report what npu-smi answers."""
-    del wanted
     place = next((path for path in sorted(facts.paths) if path.endswith("/npu-smi")), "")
     if not place:
         hidden = sorted(path for path in facts.unreadable if path.endswith("/npu-smi"))

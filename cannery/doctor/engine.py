@@ -27,9 +27,8 @@ INSTALL = "apt-get install docker.io docker-buildx, or Docker's own packages; `b
 USUAL_IMAGE = 24_000_000_000
 
 
-def docker(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
+def docker(facts: HostFacts, _wanted: Wanted) -> Iterator[Check]:
     """Report whether an engine answers; a tree shows only whether one is installed."""
-    del wanted
     if facts.engine is None:
         program = next((path for path in DOCKER_PROGRAMS if path in facts.paths), "")
         if program:
@@ -49,9 +48,8 @@ def docker(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
         yield ok("docker.engine", f"Docker {facts.engine.version}{driver}")
 
 
-def users(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
+def users(facts: HostFacts, _wanted: Wanted) -> Iterator[Check]:
     """Warn of an engine whose containers have no user or group of the host's: only what all may open is open there."""
-    del wanted
     user_map = facts.engine.user_map if facts.engine else ""
     shut = [node.path for node in facts.nodes if node.mode & 0o006 != 0o006]
     if not user_map or not shut:
@@ -61,9 +59,8 @@ def users(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
     yield Check("docker.users", State.WARNING, message, f"{step}, or open the nodes to all (a udev rule, mode 0666)")
 
 
-def runtime(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
+def runtime(facts: HostFacts, _wanted: Wanted) -> Iterator[Check]:
     """Report whether the ascend runtime is there and complete; it is one of two ways, and not needed."""
-    del wanted
     if DAEMON_JSON in facts.unreadable:
         yield closed("docker.runtime", DAEMON_JSON)
         return
@@ -135,9 +132,8 @@ def _room(wanted: Wanted) -> tuple[int, str]:
     )
 
 
-def overlay(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
+def overlay(facts: HostFacts, _wanted: Wanted) -> Iterator[Check]:
     """Report whether the kernel has overlayfs, which image layers need."""
-    del wanted
     text = facts.texts.get(FILESYSTEMS)
     if text is None:
         yield Check("overlayfs", State.UNKNOWN, f"{FILESYSTEMS} is missing", "grep overlay /proc/filesystems")
@@ -175,9 +171,8 @@ def _flags(text: str) -> str:
     return next((line.removeprefix("flags:").strip() for line in text.splitlines() if line.startswith("flags:")), "")
 
 
-def inside(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
+def inside(facts: HostFacts, _wanted: Wanted) -> Iterator[Check]:
     """Report that this is a container, where it is one: the rest is then its view, not the host's."""
-    del wanted
     mark = next((path for path in CONTAINER_MARKS if path in facts.paths), "")
     if mark:
         message = f"{mark} exists: this is a container, and the checks of the engine and of disks show its own view"

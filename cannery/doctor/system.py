@@ -25,9 +25,8 @@ SHM = "/dev/shm"  # noqa: S108 - looked at, not written to
 WITH_NETWORK = frozenset({Chip.A1, Chip.A2, Chip.A3})
 
 
-def kernel(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
+def kernel(facts: HostFacts, _wanted: Wanted) -> Iterator[Check]:
     """Report which system this is."""
-    del wanted
     release = facts.texts.get(RELEASE, "").strip()
     name = re.search(r'^PRETTY_NAME="?([^"\n]+)', facts.texts.get(OS_RELEASE, ""), re.MULTILINE)
     system = ", ".join(filter(None, (name[1] if name else "", str(facts.arch or ""))))
@@ -37,9 +36,8 @@ def kernel(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
         yield Check("kernel", State.UNKNOWN, f"{RELEASE} is missing", "uname -r")
 
 
-def page_size(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
+def page_size(facts: HostFacts, _wanted: Wanted) -> Iterator[Check]:
     """Warn of large pages, for which jemalloc has to be made (Kunpeng machines often have them)."""
-    del wanted
     if facts.page is None:
         yield Check("page-size", State.UNKNOWN, "nothing here shows it", "getconf PAGESIZE")
     elif facts.page > 4096:

@@ -1,4 +1,4 @@
-"""What the rules judge, one container and what is known around it, and what they report: remarks with edits."""
+"""What the rules judge: one container, and what is known around it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from cannery.compat.findings import Finding
 from cannery.lint.image_name import read_image_name
 from cannery.vocab import Chip
 
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from cannery.catalog.catalog import ChipAccess
     from cannery.lint.container import Container, Device, Setting
     from cannery.lint.image_name import ImageName
-    from cannery.vocab import Arch, Severity
+    from cannery.vocab import Arch
 
 DRIVER = "/usr/local/Ascend/driver"
 # Of the 950 alone (vllm-ascend, its page on A5).
@@ -26,52 +25,15 @@ RUNTIME_DEVICES, VISIBLE = "ASCEND_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES"
 
 
 @dataclass(frozen=True)
-class Edit:
-    """A change of a command: `words` in place of the option `old` (none: it goes), or as new options (`old` None).
-
-    `taken` are the places, among the words after the image, of those that the new options take from there.
-    """
-
-    old: Setting | None = None
-    words: tuple[str, ...] = ()
-    taken: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True)
-class Remark:
-    """A finding about one word of a command, or one place of a file; `what` names the word, `edits` make the fix."""
-
-    severity: Severity
-    code: str
-    word: str
-    what: str
-    why: str
-    fix: str
-    edits: tuple[Edit, ...] = ()
-
-    @property
-    def finding(self) -> Finding:
-        """The finding alone."""
-        return Finding(self.severity, f"run.{self.code}", self.what, self.why, self.fix)
-
-
-def add(*words: str) -> Edit:
-    """Return the edit that adds options."""
-    return Edit(None, words)
-
-
-@dataclass(frozen=True)
 class Ground:
     """What is known around a command.
 
-    `shm` is each profile's shared memory; `trees` are the components whose source stays in /opt/src, those in `native`
-    with compiled parts; `chip` and `arch` are what the host has that is to run it, where the user names them.
+    `shm` is each profile's shared memory; `chip` and `arch` are what the host has that is to run it, where the user
+    names them.
     """
 
     chips: Mapping[str, ChipAccess]
     shm: Mapping[str, str] = field(default_factory=dict)
-    trees: frozenset[str] = frozenset()
-    native: frozenset[str] = frozenset()
     chip: Chip | None = None
     arch: Arch | None = None
 
@@ -107,7 +69,7 @@ class Case:
     @property
     def names_runtime(self) -> bool:
         """Whether the ascend runtime is named, so that its cards come on top of the nodes."""
-        return self.container.value("runtime").lower() == "ascend"
+        return self.container.value("runtime") == "ascend"
 
     @cached_property
     def runtime(self) -> bool:
@@ -115,6 +77,11 @@ class Case:
         if self.container.value("runtime"):
             return self.names_runtime
         return self.env(RUNTIME_DEVICES) not in {"", "void"} and not self.container.cards
+
+    @property
+    def has_open_card(self) -> bool:
+        """Whether there is a card whose number a shell, or the reader of a guide, fills in."""
+        return any(device.is_open_card for device in self.container.devices)
 
     @property
     def privileged(self) -> Setting | None:
@@ -149,11 +116,6 @@ class Case:
         opaque = self.container.opaque
         return f" (unless {' '.join(opaque)} brings it)" if opaque else ""
 
-    @cached_property
-    def _given(self) -> dict[str, bool]:
-        """What `gives` has looked for: a line of thousands of mounts asks once for each."""
-        return {}
-
     def env(self, name: str) -> str:
         """Return a variable's value, "" where it is not set or the host's is handed on."""
         found = self.container.env.get(name)
@@ -161,9 +123,7 @@ class Case:
 
     def gives(self, path: str) -> bool:
         """Whether a mount brings the host's `path` to its own place."""
-        if path not in self._given:
-            self._given[path] = any(mount.gives(path) for mount in self.container.mounts)
-        return self._given[path]
+        return any(mount.gives(path) for mount in self.container.mounts)
 
     def first_card(self) -> str:
         """Return the word that a message about what is missing points at: the first card's, else the image."""

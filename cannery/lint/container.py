@@ -1,4 +1,4 @@
-"""What somebody asks an engine or a cluster for: the settings of one container, by docker's names."""
+"""What somebody asks an engine or a cluster for, by docker's names, and the remarks on it."""
 
 from __future__ import annotations
 
@@ -6,39 +6,53 @@ import csv
 import re
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
+from cannery.compat.findings import Finding
 from cannery.host.facts import CARD
 from cannery.lint.shell import OPEN, is_open
 
+if TYPE_CHECKING:
+    from cannery.vocab import Severity
+
 # How guides write a number that the reader fills in.
 _ANY_CARD = re.compile(r"/dev/davinci(?:[NXnx]|\{[^{}]*\})")
-_PERMISSIONS = re.compile(r"[rwm]{1,3}")
 # A part between colons; the colons in `$(…)`, `${NAME:-x}` and a placeholder do not end one.
 _PART = re.compile(rf"(?:{OPEN}|[^:])*", re.DOTALL)
 _MOUNT_KEYS = {"src": "source", "dst": "target", "destination": "target"}
 
 
 @dataclass(frozen=True)
-class Setting:
-    """One setting: docker's long name, its value (None for a switch), and how messages show it.
+class Remark:
+    """A finding about one word of a command, or one place of a file; `what` names the word."""
 
-    `at` is its place in the container and `written` the words of the command, none in a file.
-    """
+    severity: Severity
+    code: str
+    word: str
+    what: str
+    why: str
+    fix: str
+
+    @property
+    def finding(self) -> Finding:
+        """The finding alone."""
+        return Finding(self.severity, f"run.{self.code}", self.what, self.why, self.fix)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting: docker's long name, its value (None for a switch), and how messages show it."""
 
     key: str
     value: str | None
     word: str
-    at: int = -1
-    written: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Device:
-    """A device node: the host's path, the container's, and what may be done with it (of `rwm`)."""
+    """A device node, by the host's path."""
 
     source: str
-    target: str
-    permissions: str
     setting: Setting
 
     @property
@@ -59,7 +73,6 @@ class Mount:
 
     source: str
     target: str
-    kind: str
     setting: Setting
 
     def gives(self, path: str) -> bool:
@@ -84,13 +97,17 @@ class Variable:
 
 @dataclass(frozen=True)
 class Container:
-    """One container that is asked for: `where` is its place in a file, `line` where its command begins in a text."""
+    """One container that is asked for: `where` is its place in a file, `line` where its command begins in a text.
+
+    `misread` are remarks on words that docker does not take as their writer means them.
+    """
 
     image: str
     settings: tuple[Setting, ...]
     command: tuple[str, ...] = ()
     where: str = ""
     line: int = 0
+    misread: tuple[Remark, ...] = ()
 
     @cached_property
     def opaque(self) -> tuple[str, ...]:
@@ -119,7 +136,7 @@ class Container:
     def devices(self) -> tuple[Device, ...]:
         """The device nodes; names of CDI devices (`vendor/class=name`) are none."""
         found = (s for s in self.all("device") if s.value and "=" not in s.value)
-        return tuple(_device(setting, setting.value or "") for setting in found)
+        return tuple(Device(colon_parts(setting.value or "")[0], setting) for setting in found)
 
     @cached_property
     def cards(self) -> tuple[int, ...]:
@@ -131,7 +148,7 @@ class Container:
         """What is mounted, of every spelling."""
         volumes = [_volume(s, s.value) for s in self.all("volume") if s.value]
         mounts = [_mount(s, s.value) for s in self.all("mount") if s.value]
-        tmpfs = [Mount("", (s.value or "").partition(":")[0], "tmpfs", s) for s in self.all("tmpfs")]
+        tmpfs = [Mount("", (s.value or "").partition(":")[0], s) for s in self.all("tmpfs")]
         return (*volumes, *mounts, *tmpfs)
 
     @cached_property
@@ -154,18 +171,9 @@ def colon_parts(text: str) -> list[str]:
     return [match[0] for match in _PART.finditer(text) if match.start() == 0 or text[match.start() - 1] == ":"]
 
 
-def _device(setting: Setting, text: str) -> Device:
-    source, *rest = colon_parts(text)
-    permissions = rest.pop() if rest and _PERMISSIONS.fullmatch(rest[-1]) else "rwm"
-    return Device(source, rest[0] if rest else source, permissions, setting)
-
-
 def _volume(setting: Setting, text: str) -> Mount:
     source, *rest = colon_parts(text)
-    if not rest:
-        return Mount("", source, "volume", setting)
-    kind = "bind" if "/" in source or source[:1] in {".", "~"} or is_open(source) else "volume"
-    return Mount(source, rest[0], kind, setting)
+    return Mount(source, rest[0], setting) if rest else Mount("", source, setting)
 
 
 def _mount(setting: Setting, text: str) -> Mount:
@@ -176,4 +184,4 @@ def _mount(setting: Setting, text: str) -> Mount:
         parts = []
     pairs = (part.partition("=") for part in parts)
     fields = {_MOUNT_KEYS.get(name, name): value for name, _, value in pairs}
-    return Mount(fields.get("source", ""), fields.get("target", ""), fields.get("type", "volume"), setting)
+    return Mount(fields.get("source", ""), fields.get("target", ""), setting)

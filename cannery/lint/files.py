@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cannery.errors import UsageError
-from cannery.lint.case import Remark
-from cannery.lint.command import RunLine, run_lines
-from cannery.lint.container import Container, Setting, colon_parts
+from cannery.lint.command import run_lines
+from cannery.lint.container import Container, Remark, Setting
 from cannery.vocab import Severity
 
 if TYPE_CHECKING:
@@ -18,9 +17,6 @@ if TYPE_CHECKING:
 
     from cannery.catalog.yaml_text import YamlDocument
 
-# Compose's own tags: a key that is gone, and one that is joined with that of no other file.
-RESET, OVERRIDE = "!reset", "!override"
-COMPOSE_TAGS = frozenset({RESET, OVERRIDE})
 # Keys of a service whose value is one text or number → docker's option.
 _ONE = {
     "shm_size": "shm-size",
@@ -39,11 +35,11 @@ _LISTS = {
     "env_file": "env-file",
     "device_cgroup_rules": "device-cgroup-rule",
 }
-# What these keys may be, where it is more than a list.
-_FORMS: dict[str, tuple[type, ...]] = {"environment": (list, dict), "tmpfs": (list, str), "env_file": (list, str, dict)}
 _DEFAULT = re.compile(r"\$\{\w+:?-([^}]*)\}")
 # `${{ matrix.image }}` of a workflow.
 _EXPRESSION = re.compile(r"\$\{\{\s*(.*?)\s*\}\}")
+# What to do with services that are in several files.
+WHOLE = "docker compose config > whole.yaml writes all of it into one file: lint that"
 _HINT = "a compose file has a mapping `services:`, a manifest `apiVersion:` and `kind:`, a workflow `jobs:`"
 
 
@@ -56,25 +52,32 @@ class FileContainers:
 
 
 def containers_of(documents: Sequence[YamlDocument]) -> FileContainers:
-    """Return the containers of documents; those of compose are read one over the other, as compose does.
+    """Return the containers of documents.
 
-    Raises `UsageError` for a document of another kind, and for services of no form of compose.
+    Raises `UsageError` for a document of another kind, and for a service that is in two of them.
     """
-    services: dict[str, dict[str, Any]] = {}
+    services: dict[str, Container] = {}
     containers: list[Container] = []
     unread: list[Remark] = []
     for document in documents:
         value = document.value
         if isinstance(value, dict) and (isinstance(value.get("services"), dict) or value.get("include")):
-            _merge(services, document)
-            unread += _not_read(document)
+            found = {one.where: one for one in _services(document)}
+            if twice := sorted(found.keys() & services.keys()):
+                what = f"{twice[0]} is in another file too, and compose merges the two"
+                raise UsageError(what, where=document.name, hint=WHOLE)
+            services |= found
+            if value.get("include"):
+                what = f"include at {document.where(('include',))} is not read: what it brings is not judged"
+                why = "lint-run reads the files that it is given"
+                unread.append(Remark(Severity.WARNING, "file.unread", "include", what, why, WHOLE))
         elif isinstance(value, dict) and {"apiVersion", "kind"} <= {*value}:
             containers += _pods(value, "")
         elif isinstance(value, dict) and isinstance(value.get("jobs"), dict):
             containers += (one for name, job in value["jobs"].items() for one in _job(f"jobs.{name}", job))
         else:
             raise _nothing_in(document)
-    containers = [*(_service(name, one) for name, one in services.items()), *containers]
+    containers = [*services.values(), *containers]
     if not containers and not unread:
         raise _nothing_in(documents[0])
     return FileContainers(tuple(containers), tuple(unread))
@@ -86,60 +89,16 @@ def _nothing_in(document: YamlDocument) -> UsageError:
     return UsageError("there are no services in it, no Pods and no jobs", where=document.name, hint=hint)
 
 
-def _not_read(document: YamlDocument) -> Iterator[Remark]:
-    """Name what compose reads from other files, or takes over from other services."""
-    services = document.value.get("services") or {}
-    found: list[tuple[str, ...]] = [("include",)] if document.value.get("include") else []
-    found += [
-        ("services", name, "extends") for name, one in services.items() if isinstance(one, dict) and one.get("extends")
-    ]
-    for location in found:
-        word = ".".join(map(str, location))
-        what = f"{word} at {document.where(location)} is not read: what it brings is not judged"
-        fix = "docker compose config > whole.yaml writes all of it into one file: lint that"
-        yield Remark(Severity.WARNING, "file.unread", word, what, "lint-run reads the files that it is given", fix)
+def _services(document: YamlDocument) -> Iterator[Container]:
+    for name, service in (document.value.get("services") or {}).items():
+        where = f"services.{name}"
+        if not isinstance(service, dict):
+            hint = "a service has keys: image, devices, volumes …"
+            raise UsageError(f"{where} is no mapping", where=document.name, hint=hint)
+        yield _service(where, service)
 
 
-def _merge(services: dict[str, dict[str, Any]], document: YamlDocument) -> None:
-    """Put the services of a file over those of the files before it."""
-    tags = {(str(at[1]), str(at[2])): tag for at, tag in document.tags.items() if len(at) == 3 and at[0] == "services"}
-    for key, service in (document.value.get("services") or {}).items():
-        name = str(key)
-        _check(service, document.name, f"services.{name}")
-        before = services.get(name, {})
-        own = {k: v for k, v in service.items() if tags.get((name, str(k))) != RESET}
-        below = {k: v for k, v in before.items() if (name, str(k)) not in tags}
-        services[name] = {**below, **own, **_joined(below, own)}
-
-
-def _joined(below: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keys that are lists in both: joined, and of two items for one place the second one's."""
-    found: dict[str, Any] = {}
-    for key in _LISTS:
-        before, after = _listed(below.get(key)), _listed(own.get(key))
-        places = {_place(item) for item in after}
-        if before and after:
-            found[key] = [*(item for item in before if _place(item) not in places), *after]
-    if below.get("environment") and own.get("environment"):
-        found["environment"] = [*_entries(below["environment"]), *_entries(own["environment"])]
-    return found
-
-
-def _check(service: Any, name: str, where: str) -> None:  # noqa: ANN401 - YAML
-    """Raise `UsageError` where a service is no form of compose."""
-    if not isinstance(service, dict):
-        raise UsageError(f"{where} is no mapping", where=name, hint="a service has keys: image, devices, volumes …")
-    for key in (*_LISTS, "environment"):
-        if service.get(key) is not None and not isinstance(service[key], _FORMS.get(key, (list,))):
-            raise UsageError(f"{where}.{key} has to be a list", where=name, hint=f"it is {service[key]!r}")
-        for number, item in enumerate(_listed(service.get(key)) if key in _LISTS else ()):
-            if isinstance(item, list | None):
-                hint = "a list's item is a text or a mapping; `- *name` of a list puts a list into a list"
-                raise UsageError(f"{where}.{key}[{number}] is no text and no mapping", where=name, hint=hint)
-
-
-def _service(name: str, service: Mapping[str, Any]) -> Container:
-    where = f"services.{name}"
+def _service(where: str, service: Mapping[str, Any]) -> Container:
     image = _text(service.get("image") or f"({where}.build)")
     command = service.get("command")
     words = tuple(map(str, command)) if isinstance(command, list) else tuple(str(command or "").split())
@@ -255,12 +214,12 @@ def _with_options(where: str, value: Mapping[str, Any]) -> Container:
         line = run_lines(f"docker run {' '.join(options.split())} {shlex.quote(image)}").lines[0]
     except UsageError as error:
         raise UsageError(f"{where}.options cannot be read: {error.what}", where=where, hint=error.hint) from error
-    settings = line.container.settings if isinstance(line, RunLine) else ()
+    settings, misread = (line.settings, line.misread) if isinstance(line, Container) else ((), ())
     found = [Setting(one.key, one.value, f"{where}.options: {one.word}") for one in settings]
     for number, item in enumerate(_listed(value.get("volumes"))):
         found.append(Setting("volume", _open(str(item)), f"{where}.volumes[{number}]: {item}"))
     found += [Setting("env", _open(str(entry)), f"{where}.env: {entry}") for entry in _entries(value.get("env"))]
-    return Container(image, tuple(found), (), where)
+    return Container(image, tuple(found), (), where, misread=misread)
 
 
 def _open(text: str) -> str:
@@ -275,14 +234,6 @@ def _mapping(value: Any) -> dict[Any, Any]:  # noqa: ANN401 - YAML
 def _listed(value: Any) -> list[Any]:  # noqa: ANN401 - YAML
     """Return the items of a list, and a value alone as a list of it; of nothing, none."""
     return value if isinstance(value, list) else [] if value is None else [value]
-
-
-def _place(item: Any) -> str:  # noqa: ANN401 - YAML
-    """Return the place in the container that an item of `volumes` or `devices` is for; other items themselves."""
-    if isinstance(item, dict):
-        return str(item.get("target", item.get("source", item)))
-    source, *rest = colon_parts(str(item))
-    return (rest[0] if rest else "") or source
 
 
 def _entries(found: Any) -> list[Any]:  # noqa: ANN401 - YAML

@@ -7,14 +7,11 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cannery.lint.container import Setting
-from cannery.lint.shell import quoted
-from cannery.vocab import nearest
+from cannery.lint.container import Remark, Setting
+from cannery.vocab import Severity, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from cannery.lint.shell import Word
 
 # Options of docker's, podman's and nerdctl's: without a value, and with one.
 _SWITCHES = """
@@ -47,15 +44,8 @@ SHORT_VALUES = {
     "v": "volume",
     "w": "workdir",
 }
-# Options of `build.py run` that docker does not have, without a value and with one.
-OUR_SWITCHES = frozenset({"as-documented", "force", "print", "no-caches", "verbose"})
-_OURS = (
-    "base cann chip color dev format git-mirror interface nodes npu npus patches pin python registry "
-    "sources src wheelhouse"
-)
-OURS = OUR_SWITCHES | frozenset(_OURS.split())
-OURS_FIX = "leave it out, or have the whole line printed: build.py run PROFILE … --print"
 CARDS_FIX = "name the nodes: --device /dev/davinci0 …, or use build.py run PROFILE --npus 0,1 --print"
+_HELP = "see `docker run --help`"
 # How alike an option of docker's must be to be taken for the one that is meant.
 SLIP = 0.75
 _IMAGE_NAME = re.compile(r"ima?ge?|tag", re.IGNORECASE)
@@ -67,38 +57,19 @@ _DASHES = re.compile(r"^(?:[\u2010-\u2015\u2212]{1,2}-?|-[\u2010-\u2015\u2212])(
 
 
 @dataclass(frozen=True)
-class Misread:
-    """A word that docker does not take as its writer means it: the finding's code, the word, what is wrong, the fix."""
-
-    code: str
-    word: str
-    what: str
-    fix: str
-    is_mended: bool = True
-
-
-@dataclass(frozen=True)
 class Options:
     """What the words after `run` ask for: settings, in order, and the words from the image on.
 
-    A setting without a key is a word that only a shell can read: it may hold any option.
+    A setting without a key is a word that only a shell can read: it may hold any option. `misread` are remarks on words
+    that docker does not take as their writer means them.
     """
 
     settings: tuple[Setting, ...]
-    rest: tuple[Word, ...]
-    misread: tuple[Misread, ...]
+    rest: tuple[str, ...]
+    misread: tuple[Remark, ...]
 
 
-def is_option(word: str) -> bool:
-    """Whether a word is an option of `docker run`, in whatever spelling."""
-    if word.startswith("--"):
-        name = word[2:].partition("=")[0]
-        return ALIASES.get(name, name) in SWITCHES | VALUES
-    letters = word.removeprefix("-").lstrip("".join(SHORT_SWITCHES))
-    return word.startswith("-") and len(word) > 1 and letters[:1] in {"", *SHORT_VALUES}
-
-
-def read_options(words: Sequence[Word]) -> Options:
+def read_options(words: Sequence[str]) -> Options:
     """Return what the words after `run` ask for, as docker reads them; a misspelt option counts as the one meant."""
     found = _Reader(words)
     found.read()
@@ -109,26 +80,33 @@ def read_options(words: Sequence[Word]) -> Options:
     return Options(tuple(found.settings), tuple(found.left), tuple(found.misread))
 
 
+def misread(code: str, word: str, what: str, fix: str) -> Remark:
+    """Return the remark about a word that docker does not take as its writer means it."""
+    return Remark(Severity.ERROR, code, word, what, "the command does not do what it looks like", fix)
+
+
 class _Reader:
-    def __init__(self, words: Sequence[Word], image: str = "") -> None:
+    def __init__(self, words: Sequence[str], image: str = "") -> None:
         """Take the words after `run`; `image` is an open word that is the image."""
         self.left = deque(words)
         self._image = image
         self.settings: list[Setting] = []
-        self.misread: list[Misread] = []
+        self.misread: list[Remark] = []
 
     def read(self) -> None:
         while self.left:
-            value = self._with_hyphens(self.left[0].value)
+            value = self._with_hyphens(self.left[0])
             if value == "--":
                 self.left.popleft()
                 return
             if value.startswith("--"):
-                self._long(self.left.popleft(), value)
+                self.left.popleft()
+                self._long(value)
             elif value.startswith("-") and value != "-":
-                self._short(self.left.popleft(), value)
+                self.left.popleft()
+                self._short(value)
             elif self._holds_options(value):
-                self._add("", None, value, self.left.popleft().raw)
+                self.settings.append(Setting("", None, self.left.popleft()))
             else:
                 return
 
@@ -136,7 +114,7 @@ class _Reader:
         """Whether an open word holds options, and is not the image."""
         if not value.startswith(("$", "`")) or len(self.left) == 1 or value == self._image:
             return False
-        after = self.left[1].value
+        after = self.left[1]
         goes_on = after.startswith(("-", "$", "`", "<")) or _DASHES.match(after) or _IMAGE.fullmatch(after)
         return bool(_HOLDS_OPTIONS.match(value) or (goes_on and not _IMAGE_NAME.search(value)))
 
@@ -146,60 +124,43 @@ class _Reader:
             return value
         meant = "--" + value[match.end() :]
         what = f"{value} begins with a dash that is not a hyphen, so docker takes it for the image"
-        self.misread.append(Misread("dash", value, what, meant))
+        self.misread.append(misread("dash", value, what, meant))
         return meant
 
-    def _long(self, word: Word, value: str) -> None:
-        name, equals, given = value[2:].partition("=")
+    def _long(self, word: str) -> None:
+        name, equals, given = word[2:].partition("=")
         key = self._known(ALIASES.get(name, name))
-        is_right = key == ALIASES.get(name, name) and word.value == value
-        raw = word.raw if is_right else f"--{key}{equals}{quoted(given) if given else ''}"
-        if equals or key in SWITCHES | OUR_SWITCHES:
-            self._add(key, given if equals else None, raw if not equals else f"--{key}={given}", raw)
+        if equals or key in SWITCHES:
+            self.settings.append(Setting(key, given if equals else None, word))
         else:
-            self._with_next(key, raw)
+            self._with_next(key, word)
 
     def _known(self, name: str) -> str:
         """Return the option that is meant: the nearest one where docker has none of that name."""
         if name in SWITCHES | VALUES:
             return name
         what = f"docker run has no option --{name}"
-        if name in OURS:
-            fix = CARDS_FIX if name.startswith("npu") else OURS_FIX
-            self.misread.append(
-                Misread("option", f"--{name}", f"{what}: it is one of `build.py run`", fix, is_mended=False)
-            )
-            return name
-        near = nearest(name, sorted(SWITCHES | VALUES), count=1, likeness=SLIP)
-        fix = f"--{near[0]}" if near else "see `docker run --help`"
-        self.misread.append(Misread("option", f"--{name}", what, fix, is_mended=bool(near)))
+        is_ours = name.startswith("npu")  # of `build.py run`, not a slip for --cpus
+        near = [] if is_ours else nearest(name, sorted(SWITCHES | VALUES), count=1, likeness=SLIP)
+        fix = f"--{near[0]}" if near else CARDS_FIX if is_ours else _HELP
+        self.misread.append(misread("option", f"--{name}", what, fix))
         return near[0] if near else name
 
-    def _with_next(self, key: str, raw: str) -> None:
+    def _with_next(self, key: str, word: str) -> None:
         """Add an option whose value is the next word; an unknown option has none where an option follows."""
-        if self.left and (key in VALUES or not self.left[0].value.startswith("-")):
-            after = self.left.popleft()
-            self._add(key, after.value, f"{raw} {after.value}", raw, after.raw)
-        else:
-            self._add(key, None, raw, raw)
+        has_value = bool(self.left) and (key in VALUES or not self.left[0].startswith("-"))
+        value = self.left.popleft() if has_value else None
+        self.settings.append(Setting(key, value, word if value is None else f"{word} {value}"))
 
-    def _short(self, word: Word, value: str) -> None:
+    def _short(self, word: str) -> None:
         """Read a bundle: switches, and perhaps an option whose value is the rest of the word, or the next word."""
-        rest = value[1:].lstrip("".join(SHORT_SWITCHES))
-        switches = value[1 : len(value) - len(rest)]
-        for number, letter in enumerate(switches):
-            self._add(SHORT_SWITCHES[letter], None, f"-{letter}", *([f"-{switches}"] if number == 0 else []))
-        if not rest:
-            return
-        letter, given = rest[0], rest[1:].removeprefix("=")
-        if letter not in SHORT_VALUES:
-            what = f"docker run has no option -{letter}"
-            self.misread.append(Misread("option", word.value, what, "see `docker run --help`", is_mended=False))
+        rest = word[1:].lstrip("".join(SHORT_SWITCHES))
+        for letter in word[1 : len(word) - len(rest)]:
+            self.settings.append(Setting(SHORT_SWITCHES[letter], None, f"-{letter}"))
+        letter, given = rest[:1], rest[1:].removeprefix("=")
+        if letter and letter not in SHORT_VALUES:
+            self.misread.append(misread("option", word, f"docker run has no option -{letter}", _HELP))
         elif given:
-            raw = f"-{letter}{quoted(given)}" if switches else word.raw
-            self._add(SHORT_VALUES[letter], given, f"-{letter} {given}", raw)
-        else:
+            self.settings.append(Setting(SHORT_VALUES[letter], given, f"-{letter} {given}"))
+        elif letter:
             self._with_next(SHORT_VALUES[letter], f"-{letter}")
-
-    def _add(self, key: str, value: str | None, word: str, *raws: str) -> None:
-        self.settings.append(Setting(key, value, word, len(self.settings), raws))

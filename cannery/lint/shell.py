@@ -1,8 +1,8 @@
 """Reads the commands of a shell text, as far as no shell is needed for it.
 
 It reads continued lines, comments, quotes, `NAME=value`, literal arrays, `{0..7}` and `${NAME:-default}`. What only a
-shell knows stays as it is written: `$(…)`, a variable that the text does not set, a guide's `<placeholder>`. Python's
-shlex is not used: it loses how a word is written, which a corrected command needs.
+shell knows stays as it is written: `$(…)`, a variable that the text does not set, a guide's `<placeholder>`. `shlex`
+splits the words once the variables are filled in.
 """
 
 from __future__ import annotations
@@ -10,12 +10,8 @@ from __future__ import annotations
 import re
 import shlex
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from cannery.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 # The output of a command, in which there may be others; deeper than this is no command line.
 _OUTPUT = r"[^()]"
@@ -24,41 +20,40 @@ for _ in range(4):
 # What only a shell can fill in, or the reader of a guide.
 OPEN = rf"\$\({_OUTPUT}*+\)|\$\{{[^{{}}]*\}}|`[^`]*`|<\w(?:[\w .:/-]*\w)?>"
 _DOUBLE = rf'"(?:\\.|\$\({_OUTPUT}*+\)|[^"\\])*+"'
-_TOKEN = re.compile(
+_TEXT = rf"""'[^']*'|{_DOUBLE}|\\.|{OPEN}|(?:\$(?![({{])|[^\s;&|<>()'"`\\$])+"""
+_PART = re.compile(
     r"""(?P<cut>\\(?:[ \t]+(?:\#[^\n]*)?|\n[ \t]*\#[^\n]*)(?:\n|\Z))"""
-    r"""|(?P<gap>[ \t\r\xa0]+|\\(?:\n|\Z))"""
-    r"""|(?P<option_line>(?:\n[ \t\r]*)++(?=--?[a-zA-Z]))"""
-    r"""|(?P<comment>\#[^\n]*)"""
+    r"""|(?P<joined>\\(?:\n|\Z))"""
+    r"""|(?P<option_line>\n\s*(?=--?[a-zA-Z]))"""
+    r"""|(?P<comment>(?<![^\s;&|()])\#[^\n]*)"""
+    r"""|(?P<document><<-?[ \t]*['"]?(?P<mark>\w+)['"]?[^\n]*\n(?:[^\n]*\n){0,400}?[ \t]*(?P=mark)(?=\n|\Z))"""
     r"""|(?P<redirect>(?!<\w[\w .:/-]*>)\d*(?:>>?|<{1,3})&?[ \t]*[^\s;&|]+)"""
-    r"""|(?P<end>&&|\|\||[;&|()]|(?:\n[ \t\r]*)++)"""
-    rf"""|(?P<word>(?:'[^']*'|{_DOUBLE}|\\.|{OPEN}|[^\s;&|<>()'"`\\]|(?<=\S)\\\n)+)""",
+    rf"""|(?P<array>(?P<name>[A-Za-z_]\w*)(?P<adds>\+?)=\((?P<items>(?:\#[^\n]*|\s|{_TEXT})*+)\))"""
+    r"""|(?P<end>&&|\|\||[;&|()\n])"""
+    r"""|(?P<unclosed_array>[A-Za-z_]\w*\+?=\(.*)"""
+    rf"""|(?P<text>{_TEXT}|[^\S\n]+)"""
+    r"""|(?P<unclosed>.[^\n]*)""",
     re.DOTALL,
 )
-# What counts as it is in a word; variables are filled in in the rest.
-_QUOTED = re.compile(rf"""('[^']*'|{_DOUBLE}|\\.|\$\({_OUTPUT}*+\)|`[^`]*`)""", re.DOTALL)
-_VARIABLE = re.compile(r"\$(?:\{(?P<braced>\w+)(?::?-(?P<default>[^{}]*))?\}|(?P<plain>[A-Za-z_]\w*))")
-_ARRAY = re.compile(r'(?P<quote>"?)\$\{(?P<name>\w+)\[[@*]\](?::?-[^{}]*)?\}(?P=quote)')
+_VARIABLE = r"\$(?:\{(?P<braced>\w+)(?::?-(?P<default>[^{}]*))?\}|(?P<plain>[A-Za-z_]\w*))"
+# In order: what counts as it is, an array, text in double quotes, a variable, what stays open, a range or list.
+_FILLED_IN = re.compile(
+    r"""(?P<literal>'[^']*'|\\.)"""
+    r"""|(?P<array>(?P<quote>"?)\$\{(?P<name>\w+)\[[@*]\](?::?-[^{}]*)?\}(?P=quote))"""
+    rf"""|(?P<double>{_DOUBLE})|(?P<variable>{_VARIABLE})|(?P<open>{OPEN})"""
+    r"""|\{(?P<braces>\d{1,3}\.\.\d{1,3}|[^{},\s'"$]*,[^{}\s'"$]*)\}""",
+    re.DOTALL,
+)
+_IN_DOUBLE = re.compile(rf"\\.|{_VARIABLE}|{OPEN}", re.DOTALL)
+# A range or list in braces outside quotes, between marks that no text has.
+_BRACES = re.compile("\ue000(?:([0-9]+)[.]{2}([0-9]+)|([^\ue001]*))\ue001")
 _ASSIGNED = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.DOTALL)
-# Braces that a shell fills in; not those in quotes, nor those of a variable.
-_BRACES = re.compile(
-    rf"""'[^']*'|{_DOUBLE}|\\.|{OPEN}"""
-    r"""|\{(?:(?P<first>\d{1,3})\.\.(?P<last>\d{1,3})|(?P<parts>[^{},\s'"]*,[^{}\s'"]*))\}""",
-    re.DOTALL,
-)
 _SETTERS = frozenset({"export", "declare", "local", "readonly", "typeset"})
 # Words that begin and end what may never run, or run several times, and words that can come before a command.
 _OPENS, _ENDS = frozenset({"for", "while", "until", "if", "case", "select"}), frozenset({"done", "fi", "esac"})
 _WITHIN = frozenset({"do", "then", "else", "{", "}", "!", *_ENDS})
 # Linux takes 2 MiB of words for a command.
 MOST_CHARACTERS = 1 << 21
-
-
-@dataclass(frozen=True)
-class Word:
-    """One word: `raw` as it is written, `value` as a shell hands it on."""
-
-    raw: str
-    value: str
 
 
 @dataclass(frozen=True)
@@ -73,7 +68,7 @@ class Cut:
 class ShellCommand:
     """The words of one command, the line that it begins in, and the lines in it that are not continued."""
 
-    words: tuple[Word, ...]
+    words: tuple[str, ...]
     line: int
     cuts: tuple[Cut, ...] = ()
 
@@ -99,106 +94,75 @@ def is_open(text: str) -> bool:
     return re.search(rf"\$[\w@*]|{OPEN}", text, re.DOTALL) is not None
 
 
-def quoted(word: str) -> str:
-    """Quote a word for the shell; a word with a variable is written so that the shell still fills it in."""
-    return f'"{word}"' if "$" in word and '"' not in word else shlex.quote(word)
-
-
 def read_shell(text: str) -> ShellText:
     """Return the commands of a shell text.
 
     Raises `UsageError` where its ranges and variables make more words than a shell takes.
     """
     reader = _Reader()
-    reader.read(text.replace("\r\n", "\n"))
+    line = 1
+    for match in _PART.finditer(text.replace("\r\n", "\n")):
+        reader.take(match, line)
+        line += match[0].count("\n")
+    reader.end("")
     return ShellText(tuple(reader.commands), tuple(reader.unread))
 
 
 class _Reader:
-    """Reads a text from its first line to its last: variables count for the commands after them."""
+    """Takes the parts of a text in order: variables count for the commands after them."""
 
     def __init__(self) -> None:
         self.commands: list[ShellCommand] = []
         self.unread: list[Unread] = []
         self._values: dict[str, str] = {}
-        self._arrays: dict[str, list[Word]] = {}
-        self._words: list[Word] = []
+        self._arrays: dict[str, tuple[str, ...]] = {}
+        self._texts: list[str] = []
         self._cuts: list[Cut] = []
         self._begin = 1
+        # How many loops and branches are around, and whether `&&` or `||` is before the command.
         self._depth = 0
         self._is_conditional = False
-        # The array that is being read, and the words of its command before it.
-        self._array = ""
         self._room = MOST_CHARACTERS
 
-    def read(self, text: str) -> None:
-        """Read a text."""
-        at, line = 0, 1
-        while at < len(text):
-            match = _TOKEN.match(text, at)
-            if match is None or (match[0] == "(" and text[at - 1 : at] == "$"):
-                self._skip(line)
-                end = text.find("\n", at)
-                at = end if end >= 0 else len(text)
-                continue
-            self._take(match, line)
-            line += match[0].count("\n")
-            at = match.end()
-        if self._array:
-            self.unread.append(Unread(self._begin, f"the array {self._array} is not closed"))
-        else:
-            self._end("")
-
-    def _skip(self, line: int) -> None:
-        """Leave out a command with a quote that is not closed: the words before it are only a part of it."""
-        self.unread.append(Unread(line, "a quote or a $( in it is not closed"))
-        self._words, self._cuts, self._array = [], [], ""
-
-    def _take(self, match: re.Match[str], line: int) -> None:
+    def take(self, match: re.Match[str], line: int) -> None:
         kind, text = match.lastgroup, match[0]
-        if kind == "word":
-            self._begin = self._begin if self._words or self._array else line
-            self._words += self._expanded(text)
-        elif kind == "cut":
-            self._cuts += [_cut(line, text)] if self._words else []
-        elif kind == "option_line" and self._words and not self._array:
-            self._cuts.append(Cut(f"line {line} does not end in a backslash, and options follow", "add the backslash"))
-        elif kind in {"end", "option_line"}:
-            self._operator(text)
+        if kind == "text" and (self._texts or text.strip()):
+            self._begin = self._begin if self._texts else line
+            self._texts.append(text)
+        elif kind == "array":
+            self._set_array(match)
+        elif kind in {"unclosed", "unclosed_array"}:
+            self.unread.append(Unread(line, "a quote, a bracket or a $( in it is not closed"))
+            self._texts, self._cuts = [], []
+        elif kind == "end" or (kind == "option_line" and not self._texts):
+            self.end(text)
+        elif kind in {"cut", "option_line"} and self._texts:
+            self._cuts.append(_cut(line, text))
+            self._texts.append(" ")
 
-    def _operator(self, text: str) -> None:
-        if self._array:
-            if text == ")":
-                self._close()
-            return
-        last = self._words[-1].raw if self._words else ""
-        if text == "(" and (match := _ASSIGNED.fullmatch(last)) and not match[3]:
-            self._array = last
-            self._words = []
-        else:
-            self._end(text)
-
-    def _close(self) -> None:
-        """Keep the array that ends here. One that may never be set, or several times, is known in part at most."""
-        name, adds = self._array.rstrip("+="), self._array.endswith("+=")
-        is_sure = not self._depth and not (adds and self._is_conditional)
-        rest = [] if is_sure else [Word(f'"${{{name}[@]}}"', f"${{{name}[@]}}")]
-        if adds and name in self._arrays:
-            self._arrays[name] = [*self._arrays[name], *self._words, *rest]
-        elif adds or self._depth:
-            self._arrays.pop(name, None)
-        else:
-            self._arrays[name] = self._words
-        self._array, self._words = "", []
-
-    def _end(self, operator: str) -> None:
-        if self._words:
-            self._assign([word.value for word in self._words])
-            self.commands.append(ShellCommand(tuple(self._words), self._begin, tuple(self._cuts)))
-        self._words, self._cuts = [], []
+    def end(self, operator: str) -> None:
+        """Keep the command that ends here."""
+        words = self._words("".join(self._texts))
+        if words:
+            self._assign(words)
+            self.commands.append(ShellCommand(words, self._begin, tuple(self._cuts)))
+        self._texts, self._cuts = [], []
         self._is_conditional = operator in {"&&", "||"}
 
-    def _assign(self, words: Sequence[str]) -> None:
+    def _set_array(self, match: re.Match[str]) -> None:
+        """Keep an array. One that may never be set, or several times, is known in part at most."""
+        name, is_sure = match["name"], not (self._depth or self._is_conditional)
+        kept = (part[0] if part.lastgroup == "text" else " " for part in _PART.finditer(match["items"]))
+        items = self._words("".join(kept))
+        if match["adds"]:
+            before = self._arrays.get(name, (f"${{{name}[@]}}",))
+            self._arrays[name] = (*before, *items) if is_sure else (*before, *items, f"${{{name}[@]}}")
+        elif is_sure:
+            self._arrays[name] = items
+        else:
+            self._arrays.pop(name, None)
+
+    def _assign(self, words: tuple[str, ...]) -> None:
         """Keep what a command of assignments alone sets; in a loop or a branch the variable is not known after it."""
         at = 0
         while at < len(words) and words[at] in _WITHIN:
@@ -217,83 +181,57 @@ class _Reader:
             else:
                 self._values[name] = f"{self._values[name]}{value}" if adds else value
 
-    def _expanded(self, raw: str) -> Iterator[Word]:
-        """Give the words that one becomes: an array, ranges in braces, an unquoted variable of several words."""
-        array, variable = _ARRAY.fullmatch(raw), _VARIABLE.fullmatch(raw)
-        if array:
-            for word in self._arrays.get(array["name"], [Word(raw, f"${{{array['name']}[@]}}")]):
-                self._fits(word.raw)
-                yield from [word] if array["quote"] or is_open(word.value) else _parts_of(word)
-            return
-        if variable:
-            name, default = variable["braced"] or variable["plain"], variable["default"]
-            if name not in self._values and default is not None and len(default.split()) != 1:
-                yield Word(raw, raw)  # options, or none: `${MORE:-}`
-                return
-            if name in self._values and self._fits(self._values[name]).split() != [self._values[name]]:
-                yield from _parts_of(Word(raw, self._values[name]))
-                return
-        for one in self._ranges(raw):
-            yield Word(one, self._value(one))
-
-    def _ranges(self, raw: str) -> Iterator[str]:
-        """Give a word once for each value of its ranges in braces, in the order of the shell."""
-        raws = [raw]
-        while raws:
-            one = raws.pop()
-            match = next((m for m in _BRACES.finditer(one) if m["first"] or m["parts"]), None) if "{" in one else None
-            if match is None:
-                yield one
-                continue
-            parts = match["parts"].split(",") if match["parts"] else _numbers(int(match["first"]), int(match["last"]))
-            raws += [self._fits(one[: match.start()] + part + one[match.end() :]) for part in reversed(parts)]
-
-    def _fits(self, text: str) -> str:
-        """Return `text`. Raises `UsageError` where there are more characters than a shell takes."""
-        self._room -= len(text) + 1
+    def _words(self, text: str) -> tuple[str, ...]:
+        filled = _FILLED_IN.sub(self._filled, text)
+        words = tuple(one for word in shlex.split(filled) for one in _ranges(word))
+        self._room -= len(filled) + sum(map(len, words))
         if self._room < 0:
             hint = "write fewer, or smaller, ranges in braces and variables"
             raise UsageError("it makes too many words for any shell", where="the command", hint=hint)
-        return text
+        return words
 
-    def _value(self, raw: str) -> str:
-        """Return what a word means: without quotes, with the variables that are known."""
-        if raw.startswith("<"):
-            return raw
-        if raw == "~" or raw.startswith("~/"):
-            raw = f"$HOME{raw[1:]}"
-        parts = _QUOTED.split(raw)
-        return "".join(self._unquoted(part) if number % 2 else self._filled(part) for number, part in enumerate(parts))
+    def _filled(self, match: re.Match[str]) -> str:
+        """Return a part of a word with what is known filled in, so that `shlex` reads it as the shell would."""
+        kind, text = match.lastgroup, match[0]
+        if kind == "array":
+            return shlex.join(self._arrays.get(match["name"], (text.strip('"'),)))
+        if kind == "double":
+            return f'"{_IN_DOUBLE.sub(self._in_double, text[1:-1])}"'
+        if kind == "variable":
+            value = self._values.get(match["braced"] or match["plain"])
+            if value is None and match["default"] is not None and len(match["default"].split()) == 1:
+                value = match["default"]
+            return shlex.quote(text) if value is None else shlex.join(value.split())
+        if kind == "braces":
+            return f"\ue000{match['braces']}\ue001"
+        return shlex.quote(text) if kind == "open" else text
 
-    def _unquoted(self, part: str) -> str:
-        if part[0] == "'":
-            return part[1:-1]
-        if part[0] == '"':
-            return self._filled(re.sub(r'\\(["\\$`])', r"\1", part[1:-1].replace("\\\n", "")))
-        return part[1:].removeprefix("\n") if part[0] == "\\" else part
-
-    def _filled(self, text: str) -> str:
-        def value(match: re.Match[str]) -> str:
-            other = match[0] if match["default"] is None else match["default"]
-            return self._fits(self._values.get(match["braced"] or match["plain"], other))
-
-        return _VARIABLE.sub(value, text)
+    def _in_double(self, match: re.Match[str]) -> str:
+        if match[0].startswith("\\"):
+            return {"\\\n": "", "\\$": "$", "\\`": "`"}.get(match[0], match[0])
+        default = match[0] if match["default"] is None else match["default"]
+        return re.sub(r'(["\\])', r"\\\1", self._values.get(match["braced"] or match["plain"] or "", default))
 
 
-def _parts_of(word: Word) -> list[Word]:
-    """Return the words that a shell makes of a value that is not quoted."""
-    parts = word.value.split()
-    return [word] if parts == [word.value] else [Word(p if is_open(p) else shlex.quote(p), p) for p in parts]
+def _ranges(word: str) -> list[str]:
+    """Return a word once for each value of the first range or list in braces in it."""
+    match = _BRACES.search(word)
+    if match is None:
+        return [word]
+    if match[1] is None:
+        parts = match[3].split(",")
+    else:
+        first, last = int(match[1]), int(match[2])
+        parts = [str(number) for number in range(first, last + 1)] or [str(n) for n in range(first, last - 1, -1)]
+    rest = word[match.end() :].replace("\ue000", "{").replace("\ue001", "}")
+    return [word[: match.start()] + part + rest for part in parts]
 
 
 def _cut(line: int, text: str) -> Cut:
+    if text.startswith("\n"):
+        return Cut(f"line {line} does not end in a backslash, and options follow", "add the backslash")
     if text.startswith("\\\n"):
         return Cut(f"line {line + 1} is a comment, which ends the command before it", "move the comment up")
     if "#" in text:
         return Cut(f"line {line} has a comment after its backslash, so it does not continue", "move the comment up")
     return Cut(f"line {line} ends in a backslash and a blank, so it does not continue", "remove the blank")
-
-
-def _numbers(first: int, last: int) -> list[str]:
-    step = 1 if first <= last else -1
-    return [str(number) for number in range(first, last + step, step)]

@@ -3,43 +3,26 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cannery.run.container import make_container
-
 if TYPE_CHECKING:
-    from cannery.catalog.catalog import ChipAccess
-    from cannery.host.npus import HostNpus
-    from cannery.run.container import Container, RunRequest
+    from cannery.run.container import Container
     from cannery.run.mounts import Mount
 
 
-@dataclass(frozen=True)
-class RunCommand:
-    """Arguments after `docker`, and notes on what is missing on this host."""
-
-    arguments: tuple[str, ...]
-    notes: tuple[str, ...]
-
-    def __str__(self) -> str:
-        """The command as a person would type it, one option a line."""
-        lines: list[str] = []
-        for word in self.arguments:
-            if word.startswith("-") or not lines or not lines[-1].startswith("-") or " " in lines[-1]:
-                lines.append(shlex.quote(word))
-            else:
-                lines[-1] += f" {shlex.quote(word)}"
-        return "docker " + " \\\n    ".join([" ".join(lines[:1]), *lines[1:]])
+def docker_text(container: Container) -> str:
+    """Return the command that starts `container` as a person would type it, one option a line."""
+    lines: list[str] = []
+    for word in docker_arguments(container):
+        if word.startswith("-") or not lines or not lines[-1].startswith("-") or " " in lines[-1]:
+            lines.append(shlex.quote(word))
+        else:
+            lines[-1] += f" {shlex.quote(word)}"
+    return "docker " + " \\\n    ".join([" ".join(lines[:1]), *lines[1:]])
 
 
-def run_command(request: RunRequest, access: ChipAccess, host: HostNpus) -> RunCommand:
-    """Return the command that starts `request` with the devices of `host`. Raises as `make_container`."""
-    return docker_command(make_container(request, access, host))
-
-
-def docker_command(container: Container) -> RunCommand:
-    """Return the command that starts `container`."""
+def docker_arguments(container: Container) -> tuple[str, ...]:
+    """Return the arguments after `docker` that start `container`."""
     request = container.request
     # --init: as process 1 a program gets no default signals, Ctrl-C would do nothing, and ray's children stay zombies.
     arguments = ["run", "--rm", "--init", "--detach" if request.detach else "-it" if request.terminal else "-i"]
@@ -55,7 +38,7 @@ def docker_command(container: Container) -> RunCommand:
     arguments += [word for volume in request.volumes for word in ("-v", volume)]
     entries = ((name, value) for name, value in (*container.visible, *container.env))
     arguments += [w for name, value in entries for w in ("-e", name if value is None else f"{name}={value}")]
-    return RunCommand((*arguments, request.image, *request.command), container.notes)
+    return (*arguments, request.image, *request.command)
 
 
 def _mounted(mount: Mount, *, elsewhere: bool) -> tuple[str, str]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from cannery.host.npus import card_text, lacking
 from cannery.run.compose import compose_file
-from cannery.run.docker import docker_command
+from cannery.run.docker import docker_text
 from cannery.run.kubernetes import job, pod
 from cannery.run.ray import Ray, ray_cluster, ray_of
 from cannery.util.yaml_output import yaml_output
@@ -25,7 +25,7 @@ def printed(form: RunFormat, container: Container, access: ChipAccess, plan: Pla
     Raises `UsageError` for what that form cannot express.
     """
     if form is RunFormat.DOCKER:
-        return f"{docker_command(container)}\n"
+        return f"{docker_text(container)}\n"
     return yaml_output(_value(form, container, access, plan))
 
 

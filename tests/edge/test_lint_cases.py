@@ -148,7 +148,6 @@ def test_08_a_pasted_pull_is_named(lint: Lint) -> None:
         ("false", DRIVER, 0, ("warning", "run.shm")),
         ("true", DRIVER, 0, ("warning", "run.privileged")),
         ("false", "/driver", 0, ("warning", "run.driver.missing")),
-        ("false", "driver", 3, ("error", "run.mount.relative")),
     ],
 )
 def test_14_a_raycluster(

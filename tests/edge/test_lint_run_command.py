@@ -27,23 +27,6 @@ docker run --rm \\
   -v /root/.cache:/root/.cache \\
   -it $IMAGE bash
 """
-CORRECTED = f"""\
-docker run \\
-    --rm \\
-    --name vllm-ascend \\
-    --device /dev/davinci0 \\
-    --device /dev/davinci_manager \\
-    --device /dev/devmm_svm \\
-    --device /dev/hisi_hdc \\
-    -v /root/.cache:/root/.cache \\
-    -it \\
-    -v {DRIVER}/lib64:{DRIVER}/lib64:ro \\
-    -v /usr/local/dcmi:/usr/local/dcmi:ro \\
-    -v {DRIVER}/version.info:{DRIVER}/version.info:ro \\
-    -v /etc/ascend_install.info:/etc/ascend_install.info:ro \\
-    --shm-size 16g \\
-    $IMAGE bash
-"""
 COMPOSE = """\
 services:
   train:
@@ -75,14 +58,7 @@ def test_the_reported_command_both_faults_named_with_the_fix(capsys: pytest.Capt
     assert "did you mean /dev/davinci_manager?" in out
     assert f"error [run.driver.missing] {DRIVER}/lib64 is not mounted" in out
     assert f"fix: -v {DRIVER}/lib64:{DRIVER}/lib64:ro" in out
-    assert out.endswith(f"corrected:\n{CORRECTED}errors: 2\n")
-    assert lint(capsys, CORRECTED.replace("$IMAGE", "a/cann:8.5.0-910b-ubuntu22.04-py3.11"))[0] == 0
-
-
-def test_what_is_left_after_the_correction_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    image = "quay.io/ascend/cann:8.5.0-910b-ubuntu22.04-py3.11"
-    out = lint(capsys, f"docker run --shm-size 1g {image}")[1]
-    assert "\ncorrected, but for what only you can fix (run.node.none):\ndocker run" in out
+    assert out.endswith("errors: 2\n")
 
 
 def test_json_and_standard_input(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,8 +68,7 @@ def test_json_and_standard_input(capsys: pytest.CaptureFixture[str], monkeypatch
     jsonschema.validate(found, SCHEMA)
     assert (code, found["schema"], found["ok"]) == (3, 1, False)
     (container,) = found["containers"]
-    assert container["corrected"] + "\n" == CORRECTED
-    assert [one["code"] for one in container["left"]] == ["run.driver.smi"]
+    assert (container["corrected"], container["left"]) == (None, [])
     first = container["findings"][0]
     assert (first["severity"], first["code"], first["word"]) == (
         "error",
@@ -131,7 +106,7 @@ def test_a_command_without_an_image_is_one_finding_among_several(capsys: pytest.
 def test_several_files_and_those_that_are_not_read(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     base, over = tmp_path / "compose.yaml", tmp_path / "compose.override.yaml"
     base.write_text("include: [missing.yaml]\nservices: {a: {image: 'nginx:1'}}")
-    over.write_text("services: {a: {gpus: all}}")
+    over.write_text("services: {b: {gpus: all}}")
     code, out, _ = lint(capsys, "--file", str(base))
     assert code == 0
     assert f"warning [run.file.unread] include at {base}:1 is not read" in out
@@ -143,7 +118,8 @@ def test_several_files_and_those_that_are_not_read(capsys: pytest.CaptureFixture
     assert code == 3
     assert [(one["name"], [f["code"] for f in one["findings"]]) for one in found["containers"]] == [
         (f"{base}, {over}", ["run.file.unread"]),
-        ("services.a", ["run.gpus"]),
+        ("services.a", []),
+        ("services.b", ["run.gpus"]),
     ]
 
 
@@ -208,9 +184,9 @@ def test_a_clean_command(capsys: pytest.CaptureFixture[str]) -> None:
         (["docker ps"], "there is no `docker run` in it"),
         (["docker run 'a"], "the command:1: a quote"),
         (["docker run a", "--file", "x"], "a command or --file, not both"),
-        (["--file", "no-such-file"], "no-such-file: no such file"),
-        (["--file", "/dev/zero"], "/dev/zero: is a device, a pipe or a socket, no file"),
-        (["--file", "/"], "/: is a folder, no file"),
+        (["--file", "no-such-file"], "no-such-file: cannot be read"),
+        (["--file", "/dev/zero"], "/dev/zero: is no regular file"),
+        (["--file", "/"], "/: is no regular file"),
         (["docker run a", "--chip", "zx"], "CHIP: 'zx' is not known"),
     ],
 )

@@ -14,8 +14,8 @@ from host_trees import ASCEND, Tree, healthy_a2
 from cannery.catalog.io.read import load_catalog
 from cannery.host.io.npus import read_host
 from cannery.host.npus import full_model, lacking, wanted_paths
-from cannery.run.container import RunRequest
-from cannery.run.docker import RunCommand, run_command
+from cannery.run.container import Container, RunRequest, make_container
+from cannery.run.docker import docker_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,8 +51,8 @@ def seen(tree: Tree) -> HostNpus:
     return read_host(wanted_paths(A2), tree.root)
 
 
-def started(host: HostNpus) -> RunCommand:
-    return run_command(RunRequest("i", "1g"), A2, host)
+def started(host: HostNpus) -> Container:
+    return make_container(RunRequest("i", "1g"), A2, host)
 
 
 def test_a_driver_that_this_user_cannot_read_is_mounted_with_a_note(tree: Tree) -> None:
@@ -65,8 +65,10 @@ def test_a_driver_that_this_user_cannot_read_is_mounted_with_a_note(tree: Tree) 
     assert host.hidden == {LIB64, INFO}
     command = started(host)
     for path in (LIB64, INFO):
-        assert f"type=bind,source={path},target={path},readonly" in command.arguments, "-v would make a folder of it"
-    assert "/usr/local/dcmi:/usr/local/dcmi:ro" in command.arguments
+        assert f"type=bind,source={path},target={path},readonly" in docker_arguments(command), (
+            "-v would make a folder of it"
+        )
+    assert "/usr/local/dcmi:/usr/local/dcmi:ro" in docker_arguments(command)
     (note,) = command.notes
     assert note.startswith(f"you cannot read {LIB64}, {INFO}: mounted all the same, and docker names what is missing")
     assert "`build.py doctor` as root" in note
@@ -93,10 +95,10 @@ def test_a_driver_that_is_installed_elsewhere_is_mounted_where_images_look_for_i
     assert command.notes == ()
     for path in ("lib64", "version.info"):
         place = f"/opt/driver/{path}"
-        assert f"{place}:/usr/local/Ascend/driver/{path}:ro" in command.arguments
-        assert f"{place}:{place}:ro" in command.arguments, "where install.info, which is mounted too, names it"
-    printed = run_command(RunRequest("i", "1g", elsewhere=True), A2, full_model(A2, None, host))
-    assert f"type=bind,source=/opt/driver/lib64,target={LIB64},readonly" in printed.arguments
+        assert f"{place}:/usr/local/Ascend/driver/{path}:ro" in docker_arguments(command)
+        assert f"{place}:{place}:ro" in docker_arguments(command), "where install.info, which is mounted too, names it"
+    printed = make_container(RunRequest("i", "1g", elsewhere=True), A2, full_model(A2, None, host))
+    assert f"type=bind,source=/opt/driver/lib64,target={LIB64},readonly" in docker_arguments(printed)
     (tree.root / "opt/driver/version.info").unlink()
     assert started(seen(tree)).notes == ("this host has no /opt/driver/version.info: not mounted",)
 

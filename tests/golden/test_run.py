@@ -18,7 +18,7 @@ from schemas import compose_faults, kubernetes_faults, ray_faults
 
 from cannery.host.npus import HostNpus, full_model
 from cannery.run.container import RunRequest, make_container
-from cannery.run.docker import docker_command
+from cannery.run.docker import docker_text
 from cannery.run.network import Interface
 from cannery.run.print import printed, printed_notes
 from cannery.run.ray import ray_of
@@ -89,9 +89,9 @@ def of_a_host(name: str) -> dict[str, str]:
     made = {f"{name}/{form}.yaml": shown(form, QUICKSTART, chip, host, **ASKED[name]) for form in FILES}
     access = catalog().chips[chip]
     asked = {name: value for name, value in ASKED[name].items() if name != "registry"}  # of printed text alone
-    started = docker_command(make_container(RunRequest("image", "16g", **asked), access, host))
+    started = make_container(RunRequest("image", "16g", **asked), access, host)
     notes = "".join(f"# note: {note}\n" for note in started.notes)
-    return {**made, f"{name}/start.txt": f"{notes}{started}\n"}
+    return {**made, f"{name}/start.txt": f"{notes}{docker_text(started)}\n"}
 
 
 def test_what_is_printed_is_the_golden(request: pytest.FixtureRequest) -> None:

@@ -10,14 +10,12 @@ from hypothesis import strategies as st
 
 from cannery.catalog.catalog import ChipAccess
 from cannery.catalog.yaml_text import YamlDocument
-from cannery.cli.arguments import _children, make_parser
 from cannery.errors import UsageError
-from cannery.lint import options
-from cannery.lint.case import Case, Ground, Remark
-from cannery.lint.command import RunLine, run_lines
-from cannery.lint.correct import correct
+from cannery.lint.case import Case, Ground
+from cannery.lint.command import run_lines
+from cannery.lint.container import Container, Remark
 from cannery.lint.files import containers_of
-from cannery.lint.rules import RULES, lint_container, lint_line
+from cannery.lint.rules import RULES, lint_container
 from cannery.lint.rules.engine import size
 from cannery.vocab import Arch, Chip, Severity
 
@@ -30,7 +28,7 @@ CHIPS = {
     "a3": ChipAccess(names="A3", cards=16, managers=MANAGERS, mounts=MOUNTS, socs=("ascend910_9391",)),
     "a5": ChipAccess(names="A5", cards=8, managers=MANAGERS[::2], mounts=("/usr/local/dcmi", DRIVER)),
 }
-GROUND = Ground(CHIPS, {"stack": "32g"}, frozenset({"verl", "kernels"}), frozenset({"kernels"}))
+GROUND = Ground(CHIPS, {"stack": "32g"})
 CANN = "quay.io/ascend/cann:8.5.0-910b-ubuntu22.04-py3.11"
 OURS = "stack:8.5.0-910b-ubuntu22.04-py3.11-0123456789ab"
 NODES = " ".join(f"--device {node}" for node in MANAGERS)
@@ -46,29 +44,23 @@ NEW = f"{GOOD} --device /dev/ummu -v {DRIVER}:{DRIVER}".replace("--device /dev/d
 ONE = GOOD.replace(" --device /dev/davinci1", "")
 
 
-def read(text: str) -> RunLine:
+def read(text: str) -> Container:
     (line,) = run_lines(text).lines
-    assert isinstance(line, RunLine)
+    assert isinstance(line, Container)
     return line
 
 
 def remarks(text: str, ground: Ground = GROUND) -> tuple[Remark, ...]:
-    return lint_line(read(text), ground)
+    return lint_container(read(text), ground)
 
 
 def codes(text: str, ground: Ground = GROUND) -> list[str]:
     return [f"{one.finding.severity} {one.finding.code}" for one in remarks(text, ground)]
 
 
-def corrected(text: str, ground: Ground = GROUND) -> str:
-    line = read(text)
-    return correct(line, lint_line(line, ground), ground).text
-
-
 @pytest.mark.parametrize("image", [CANN, OURS, "quay.io/ascend/vllm-ascend:v0.11.0rc1", "a.b/c:1", "$IMAGE"])
 def test_a_right_line_has_no_remarks(image: str) -> None:
     assert remarks(f"{GOOD} {image} bash -c 'a b'") == ()
-    assert corrected(f"{GOOD} {image}") == ""
 
 
 def test_paths_may_end_in_a_slash_as_installation_guides_have_them() -> None:
@@ -88,7 +80,6 @@ def test_a_mistyped_node_and_no_driver_are_both_named_with_their_fix() -> None:
     assert driver.finding.what == f"{DRIVER}/lib64 is not mounted beside --device /dev/davinci0"
     assert driver.finding.fix == f"-v {DRIVER}/lib64:{DRIVER}/lib64:ro"
     assert [one.finding.severity for one in (node, driver, files, smi)] == [*(Severity.ERROR,) * 2, "warning", "note"]
-    assert codes(corrected(text)) == ["note run.driver.smi"]
 
 
 @pytest.mark.parametrize(
@@ -130,13 +121,14 @@ LINES = [
     (f"docker run --shm-size 32g -v /dev:/dev/ {FILES} {CANN}", ["error run.node.none", "error run.node.mounted"]),
     (f"{GOOD} -v /dev/davinci0:/dev/davinci0 {CANN}", ["note run.node.mounted"]),
     (f"{GOOD} -v /dev/davinci7:/dev/davinci7 --device-cgroup-rule 'c *:* rwm' {CANN}", ["warning run.node.mounted"]),
-    (f"{GOOD} --device /dev/davinci2:/dev/davinci2:r {CANN}", ["error run.node.permission"]),
     (f"{ALONE} $N --rm {FILES} {CANN}", ["warning run.node.missing"] * 3 + [UNREAD]),
     # a card whose number a shell fills in
     (f"docker run --shm-size 32g --device=/dev/davinci$i {FILES} {CANN}", ["error run.node.missing"] * 3),
     (f"docker run --shm-size 32g --device=/dev/davinci$i {NODES} {FILES} {CANN}", []),
     (f"docker run --shm-size 32g --device=/dev/davinciN {NODES} {FILES} {CANN}", []),
     (f"docker run --shm-size 32g --device $CARD {NODES} {FILES} {CANN}", []),
+    (f"{ALONE} --device=/dev/davinci$i {NODES} {FILES} -e ASCEND_RT_VISIBLE_DEVICES=0,1 {CANN}", []),
+    (f"{ALONE} --device=/dev/davinci$i {NODES} {FILES} -e ASCEND_VISIBLE_DEVICES=0 i:1", ["note run.visible.unread"]),
     ("docker run --device $CARD ubuntu", []),
     # which chip it is, told by nodes that the newest alone has, where a tag does not tell it
     (f"{NEW} quay.io/ascend/vllm-ascend:{{{{version}}}}", []),
@@ -152,10 +144,8 @@ LINES = [
     # D06
     (f"{GOOD} -e ASCEND_RT_VISIBLE_DEVICES=0,1 {CANN}", []),
     (f"{GOOD} -e ASCEND_RT_VISIBLE_DEVICES=4 {CANN}", ["error run.visible.index"]),
-    (f"{GOOD} -e ASCEND_RT_VISIBLE_DEVICES=0,0 {CANN}", ["warning run.visible.twice"]),
     (f"{GOOD} -e ASCEND_RT_VISIBLE_DEVICES=0-1 {CANN}", ["error run.visible.text"]),
     (f"{GOOD} -e ASCEND_RT_VISIBLE_DEVICES={'9' * 5000} {CANN}", ["error run.visible.text"]),
-    (f"{GOOD} --device /dev/davinci{'9' * 5000} {CANN}", ["error run.node.unknown"]),
     (f"{GOOD.replace('32g', '9' * 5000)} {CANN}", ["error run.shm"]),
     (f"{GOOD} -e ASCEND_VISIBLE_DEVICES=6,7 {CANN}", ["error run.visible.nodes"]),
     (f"{GOOD} -e ASCEND_VISIBLE_DEVICES=0-1 {CANN}", ["note run.visible.unread"]),
@@ -163,7 +153,6 @@ LINES = [
     # D08
     (f"docker run --shm-size 32g --runtime ascend -e ASCEND_VISIBLE_DEVICES=0-3 {CANN}", []),
     (f"docker run --shm-size 32g --runtime ascend {CANN}", ["warning run.visible.none"]),
-    (f"docker run --shm-size 32g --runtime Ascend -e ASCEND_VISIBLE_DEVICES=0 {CANN}", ["error run.runtime.name"]),
     (f"docker run --shm-size 32g -e ASCEND_VISIBLE_DEVICES=0 {CANN}", ["note run.visible.unread"]),
     (f"{GOOD} --runtime ascend -e ASCEND_VISIBLE_DEVICES=0,1 {CANN}", ["warning run.runtime.mixed"]),
     (f"{RUNTIME} -e ASCEND_RUNTIME_OPTIONS=NODRV {CANN}", ["warning run.driver.missing", "warning run.driver.files"]),
@@ -196,20 +185,10 @@ LINES = [
     (f"{GOOD} --gpus all {CANN}", ["error run.gpus"]),
     # mounts
     (f"{GOOD} -v models:/models -v $PWD:/w -v ./a:/b {CANN}", []),
-    (f"{GOOD} -v usr/local/x:/x {CANN}", ["error run.mount.relative"]),
-    (f"{GOOD} -v /x:y {CANN}", ["error run.mount.relative"]),
     (f"{GOOD} -v ~/x:/y {CANN}", []),
     (f"{GOOD} -v /usr/local/Ascend/add-ons {CANN}", ["error run.mount.single"]),
-    # as the engine cannot read them
-    *(
-        (f"{GOOD} {option} {CANN}", ["error run.mount.text"])
-        for option in (
-            *("-v /a:/b:rw:ro", "-v /a:/b:bogus", "-v /a:/b:ro,rw", "-v :::", "-v :/x", "-v /a:", "-v /a:/b:"),
-                    )
-    ),
     (f"{GOOD} -v /a:/b:ro,z -v ${{A:-/x}}:/c -v /d:/e:$MODE {CANN}", []),
     (f"{GOOD} --mount dst=/a --mount type=$T,source=/x --mount 'type=bind,\"src=/b,c\",dst=/b' {CANN}", []),
-    (f"{GOOD} -v /x:/usr/local/dcmi {CANN}", ["error run.mount.twice"]),
     (f"{GOOD} -v /usr/local/dcmi:/usr/local/dcmi:ro {CANN}", []),
     # an image may have no CANN, whatever its name, and be run with the host's
     (f"{GOOD} -v /usr/local/Ascend:/usr/local/Ascend mine:1", ["warning run.mount.hides"]),
@@ -229,7 +208,7 @@ LINES = [
     (f"{GOOD} -v /usr/local/sbin:/usr/local/sbin {CANN}", ["note run.mount.hides"]),
     (f"{GOOD} -v /a:/opt/venv {OURS}", ["error run.mount.hides"]),
     (f"{GOOD} -v /a:/opt/venv {CANN}", []),
-    (f"{GOOD} --mount type=bind,src=/a,dst=/opt/src {OURS}", ["error run.mount.source"]),
+    (f"{GOOD} --mount type=bind,src=/a,dst=/opt/src {OURS}", ["error run.mount.hides"]),
     (f"{GOOD} -v /a:/opt/src/verl {OURS}", ["warning run.mount.source"]),
     (f"{GOOD} -v /a:/opt/src/verl/data {OURS}", []),
     # environment
@@ -295,16 +274,8 @@ def test_every_remark_names_its_word_and_a_fix(text: str) -> None:
         assert one.finding.why
 
 
-@pytest.mark.parametrize("text", [text for text, _ in LINES])
-def test_a_corrected_line_has_nothing_left_to_correct(text: str) -> None:
-    after = corrected(text)
-    if after:
-        assert corrected(after) == ""
-        assert read(after).container.image == read(text).container.image
-
-
 def test_every_rule_reports_something_in_these_tests() -> None:
-    cases = [Case(line.container, ground) for line in map(read, TEXTS) for ground in (GROUND, A3_HOST)]
+    cases = [Case(container, ground) for container in map(read, TEXTS) for ground in (GROUND, A3_HOST)]
     quiet = [rule.__name__ for rule in RULES if not any(next(iter(rule(case)), None) for case in cases)]
     assert quiet == []
 
@@ -324,125 +295,17 @@ def test_remarks_for_a_host_that_is_named(text: str, expected: list[str]) -> Non
     assert codes(text, A3_HOST) == expected
 
 
-def test_what_is_left_after_the_correction_is_listed() -> None:
-    line = read(f"docker run --shm-size 1g {CANN}")
-    found = correct(line, lint_line(line, GROUND), GROUND)
-    assert "--shm-size 16g" in found.text
-    assert [one.code for one in found.left] == ["node.none"]
-
-
-def test_a_line_is_not_corrected_where_one_fix_brings_up_another() -> None:
-    """Without --privileged the node that is mounted has to be mapped: the fixes are listed, and no line is printed."""
-    cards = f"--device /dev/davinci0 {NODES.replace('--device /dev/devmm_svm', '')}"
-    text = f"docker run --privileged {cards} -v /dev/devmm_svm:/dev/devmm_svm --shm-size 32g {FILES} {CANN}"
-    assert codes(text) == ["warning run.privileged"]
-    assert corrected(text) == ""
-
-
-def test_a_variable_stays_as_it_is_written_in_the_corrected_line() -> None:
-    after = corrected(f"IMAGE={OURS}\ndocker run -v $PWD:/w --device /dev/davinci0 $IMAGE sh -c 'echo $X'")
-    assert "--shm-size 32g" in after  # that profile's
-    assert "-v $PWD:/w" in after
-    assert after.endswith(" $IMAGE sh -c 'echo $X'")
-
-
 @pytest.mark.parametrize(
-    ("written", "cards"),
-    [
-        ("/dev/davinci0-3", (0, 1, 2, 3)),
-        ("/dev/davinci4,6-7", (4, 6, 7)),
-        ("'/dev/davinci[0-1]'", (0, 1)),
-        ("davinci0-1", (0, 1)),
-        ("/dev/davinci0-3:/dev/davinci0-3:rwm", (0, 1, 2, 3)),
-    ],
+    "written", ["/dev/davinci0-3", "/dev/davinci4,6-7", "'/dev/davinci[0-1]'", "davinci0-1", "'/dev/davinci*'"]
 )
-def test_several_cards_in_one_device_become_one_device_a_card(written: str, cards: tuple[int, ...]) -> None:
-    text = f"docker run --shm-size 32g --device {written} {NODES} {FILES} {CANN}"
-    (one,) = remarks(text)
-    assert one.fix == " ".join(f"--device /dev/davinci{card}" for card in cards)
-    assert read(corrected(text)).container.cards == cards
-    assert codes(corrected(text)) == []
+def test_several_cards_in_one_device_are_one_fault(written: str) -> None:
+    assert codes(f"docker run --shm-size 32g --device {written} {NODES} {FILES} {CANN}") == ["error run.node.unknown"]
 
 
-@pytest.mark.parametrize("written", ["/dev/davinci3-0", "/dev/davinci0-999", "/dev/davinci0-1-2"])
-def test_cards_that_cannot_be_read_are_left_to_the_writer(written: str) -> None:
-    (one,) = remarks(f"{GOOD} --device {written} {CANN}")
-    assert (one.code, one.edits) == ("node.unknown", ())
-
-
-def test_every_option_of_build_py_run_is_dockers_or_known_as_ours() -> None:
-    run = _children(make_parser())["run"]
-    found = {name[2:]: action for name, action in run._option_string_actions.items() if name.startswith("--")}
-    del found["help"]
-    assert found.keys() <= options.SWITCHES | options.VALUES | options.OURS
-    assert {name for name, action in found.items() if action.nargs == 0} - options.SWITCHES == options.OUR_SWITCHES
-
-
-@pytest.mark.parametrize("option", ["--pythn3 x", "--sharing x", "--quux x"])
-def test_an_option_that_is_like_none_of_dockers_has_no_correction(option: str) -> None:
+@pytest.mark.parametrize("option", ["--pythn3 x", "--sharing x", "--quux x", "--npus all"])
+def test_an_option_that_is_like_none_of_dockers(option: str) -> None:
     (one,) = remarks(f"docker run {option} img")
-    assert (one.code, one.word, one.edits) == ("option", option.split(maxsplit=1)[0], ())
-
-
-@pytest.mark.parametrize("option", ["--npus all", "--npus=0,1", "--npu 0", "--print", "--interface eth0", "--dev a=/b"])
-def test_an_option_of_build_py_run_is_not_one_of_dockers(option: str) -> None:
-    line = read(f"docker run {option} img")
-    (one,) = lint_line(line, GROUND)
-    assert (line.container.image, one.code) == ("img", "option")
-    assert "build.py run" in one.what
-    assert ("--device /dev/davinci0" in one.fix) == option.startswith("--npu")
-
-
-@pytest.mark.parametrize("option", ["-x", "-itx", "--quux", "--npus all"])
-def test_a_line_with_an_option_that_nothing_replaces_is_not_corrected(option: str) -> None:
-    text = f"docker run {option} --device /dev/dav_manager {CANN}"
-    assert {"error run.option", "error run.node.unknown"} <= {*codes(text)}
-    assert corrected(text) == ""
-
-
-def test_a_line_that_asks_for_cards_is_not_corrected_to_one_without() -> None:
-    assert codes("docker run --gpus all img") == ["error run.gpus"]
-    assert corrected("docker run --gpus all img") == ""
-    assert "--gpus" not in corrected(f"{GOOD} --gpus all {CANN}"), "cards of its own"
-
-
-@pytest.mark.parametrize(
-    ("option", "written"),
-    [
-        ("--volum='/a b:/c'", "--volume='/a b:/c'"),
-        ("-itv'/a b:/c'", "-v'/a b:/c'"),
-        ("--volum=$PWD:/w", '--volume="$PWD:/w"'),
-    ],
-)
-def test_an_option_that_is_written_anew_keeps_its_value_one_word(option: str, written: str) -> None:
-    assert f"\n    {written} \\\n" in corrected(f"docker run --shm-size 1g {option} {CANN}")
-
-
-def test_a_privileged_line_with_cards_becomes_one_with_their_nodes_alone() -> None:
-    """Case D05 (vllm-project/vllm-ascend issue 6942)."""
-    text = f"docker run --privileged --shm-size 32g --device /dev/davinci6 --device /dev/davinci7 {FILES} {CANN}"
-    assert codes(text) == ["warning run.privileged"]
-    after = corrected(text)
-    assert "--privileged" not in after
-    assert all(f"--device {node}" in after for node in MANAGERS)
-    assert codes(after) == []
-
-
-def test_no_option_comes_twice_with_one_value_into_a_corrected_line() -> None:
-    text = (
-        "docker run --device=/dev/davinci_manger -v /dev/devmm_svm:/dev/devmm_svm --device /dev/davinci0 "
-        f"--device dev/davinci0 --device /dev/hisi_hdc --shm-size 32g {FILES} {CANN} bash"
-    )
-    found = [device.source for device in read(corrected(text)).container.devices]
-    assert sorted(found) == ["/dev/davinci0", "/dev/davinci_manager", "/dev/devmm_svm", "/dev/hisi_hdc"]
-
-
-@pytest.mark.parametrize("behind", ["--net=host", "bash --net host", "bash -l --ipc host", "sh --device /dev/davinci3"])
-def test_an_option_after_the_image_is_put_before_it(behind: str) -> None:
-    text = f"{GOOD} {CANN} {behind}"
-    assert codes(text) == ["error run.image.behind"]
-    assert codes(corrected(text)) == []
-    assert len(read(corrected(text)).container.settings) == len(read(text).container.settings) + 1
+    assert (one.code, one.word) == ("option", option.split(maxsplit=1)[0])
 
 
 def test_an_index_that_counts_the_hosts_cards_is_counted_anew() -> None:
@@ -451,12 +314,13 @@ def test_an_index_that_counts_the_hosts_cards_is_counted_anew() -> None:
     text = f"{cards} -e ASCEND_RT_VISIBLE_DEVICES=4 {CANN}"
     (one,) = remarks(text)
     assert "index 4 is outside 0..1" in one.what
-    assert "-e ASCEND_RT_VISIBLE_DEVICES=1" in corrected(text)
+    assert one.fix == "-e ASCEND_RT_VISIBLE_DEVICES=1"
 
 
 def test_a_group_that_only_the_host_knows_is_left_to_its_shell() -> None:
     """Case U01 (vllm-project/vllm-ascend issue 9490)."""
-    assert '--group-add "$(stat -c %g /dev/davinci_manager)"' in corrected(f"{GOOD} --user 65534 {CANN}")
+    (one,) = remarks(f"{GOOD} --user 65534 {CANN}")
+    assert one.fix == '--group-add "$(stat -c %g /dev/davinci_manager)"'
 
 
 @pytest.mark.parametrize(
@@ -485,10 +349,8 @@ def test_no_words_are_a_defect(words: list[str]) -> None:
     except UsageError:
         return
     for line in lines:
-        if isinstance(line, RunLine):
-            found = lint_line(line, GROUND)
-            assert all(one.what and one.code for one in found)
-            correct(line, found, GROUND)
+        if isinstance(line, Container):
+            assert all(one.what and one.code for one in lint_container(line, GROUND))
 
 
 SERVICE = {
@@ -526,7 +388,6 @@ def test_a_compose_service_is_judged_by_the_same_rules() -> None:
         ({"deploy": {"resources": {"reservations": {"devices": [{"driver": "nvidia", "count": 1}]}}}}, "run.gpus"),
         ({"user": "65534"}, "run.user.group"),
         ({"environment": ["PYTHONPATH=/w"]}, "run.env.lost"),
-        ({"runtime": "Ascend"}, "run.runtime.name"),
         ({"tmpfs": "/opt/venv", "image": OURS}, "run.mount.hides"),
         ({"command": "bash --privileged"}, "run.image.behind"),
         ({"volumes": ["/dev:/dev"]}, "run.node.mounted"),
@@ -575,7 +436,7 @@ def test_the_rules_go_through_a_long_line_in_the_time_that_its_length_takes() ->
     def seconds(count: int) -> float:
         line = read(f"docker run {'-v /a:/usr/local/Ascend --device /dev/davinvi0 ' * count} {CANN}")
         begin = time.process_time()
-        assert len(lint_line(line, GROUND)) > 0
+        assert len(lint_container(line, GROUND)) > 0
         return time.process_time() - begin
 
     short = min(seconds(200) for _ in range(3))

@@ -15,7 +15,7 @@ LOOP = "$(for i in {0..3}; do echo -d$i; done)"
 
 
 def values(text: str) -> list[list[str]]:
-    return [[word.value for word in command.words] for command in read_shell(text).commands]
+    return [list(command.words) for command in read_shell(text).commands]
 
 
 @given(st.lists(st.text(st.characters(codec="ascii", exclude_characters="\0\r"), max_size=8), min_size=1, max_size=5))
@@ -30,6 +30,7 @@ def test_what_shlex_quotes_is_read_back(words: list[str]) -> None:
         ('a \'b \\\n\' "c \\" \\\nd"', [["a", "b \\\n", 'c " d']]),
         ("a; b && c | d & e\n", [["a"], ["b"], ["c"], ["d"], ["e"]]),
         ("a > log 2>&1 < in b", [["a", "b"]]),
+        ("cat <<'EOF' > f\ndon't\nEOF\nb 'c'", [["cat"], ["b", "c"]]),
         ("a <your image> 8", [["a", "<your image>", "8"]]),
         ("a\r\nb \\\r\nc", [["a"], ["b", "c"]]),
         (
@@ -37,8 +38,11 @@ def test_what_shlex_quotes_is_read_back(words: list[str]) -> None:
             [["export", "A=1", "B=2 3"], ["c", "1", "2 3", "$A", "4", "$D"]],
         ),
         ("A='-d x -d y'\nc $A \"$A\"", [["A=-d x -d y"], ["c", "-d", "x", "-d", "y", "-d x -d y"]]),
-        ("c --d=/dev/n{0..2} {a,b}{1,2}", [["c", *(f"--d=/dev/n{n}" for n in range(3)), "a1", "a2", "b1", "b2"]]),
-        ("c '{0..2}' ${A} ~/x --v=~/x", [["c", "{0..2}", "${A}", "$HOME/x", "--v=~/x"]]),
+        (
+            "c --d=/dev/n{0..2} {a,b}1 x{2..0}",
+            [["c", *(f"--d=/dev/n{n}" for n in range(3)), "a1", "b1", "x2", "x1", "x0"]],
+        ),
+        ("c '{0..2}' ${A} ~/x --v=~/x", [["c", "{0..2}", "${A}", "~/x", "--v=~/x"]]),
         ("c $(stat -c %g /dev/x) `pwd`", [["c", "$(stat -c %g /dev/x)", "`pwd`"]]),
         ('c $(cd $(dirname "$0") && pwd):/w "$(cd "$(dirname x)"; pwd)/a b"', [["c", *OUTPUTS]]),
         ("c $(for i in {0..3}; do echo -d$i; done) --d='/n{0..3}'", [["c", LOOP, "--d=/n{0..3}"]]),
@@ -63,7 +67,7 @@ def test_words(text: str, expected: list[list[str]]) -> None:
         ('A=(-a "b c" # why\n  --d{0,1})\nc "${A[@]}" x', ["-a", "b c", "--d0", "--d1", "x"]),
         ('declare -a A=(-a)\nA+=(-b)\nc ${A[*]} "${B[@]}"', ["-a", "-b", "${B[@]}"]),
         ('I=i:1\nA=(-a "$I" $J)\nA=("${A[@]}" -b)\nc "${A[@]}"', ["-a", "i:1", "$J", "-b"]),
-        ('A=("b c" d)\nc ${A[@]} "${A[@]}"', ["b", "c", "d", "b c", "d"]),
+        ('A=("b c" d)\nc "${A[@]}"', ["b c", "d"]),
         ('A=()\nc "${A[@]}" x', ["x"]),
         # what is added in a branch may be there or not
         ('A=(-a)\nif x; then\n  A+=(-b)\nfi\nc "${A[@]}"', ["-a", "-b", "${A[@]}"]),
@@ -90,9 +94,8 @@ def test_what_a_loop_or_a_branch_sets_is_not_known_after_it(block: str) -> None:
     assert values(f"A=x\n{block}\nA=2; c $A")[-1] == ["c", "2"]
 
 
-def test_words_and_commands_keep_how_and_where_they_are_written() -> None:
+def test_commands_keep_where_they_are_written() -> None:
     first, second = read_shell("a \\\n  \"$B\" 'c d'\n\n\ne 'f\ng'").commands
-    assert [word.raw for word in first.words] == ["a", '"$B"', "'c d'"]
     assert (first.line, second.line) == (1, 5)
 
 
@@ -129,8 +132,7 @@ def test_what_is_not_closed_is_not_read_and_the_rest_is(text: str, line: int, ex
 @pytest.mark.parametrize(
     "text",
     [
-        "docker run --device /dev/davinci{0..999}{0..999}{0..99} img",
-        "c " + "{0..0}" * 40_000,
+        "c " + "x{0..999} " * 1_000,
         "A=xxxxxxxx\n" + "A=$A$A\n" * 30 + "c $A",
         "A='" + ("x" * 1000 + " ") * 20 + "'\n" + "c $A\n" * 20_000,
         "A=(" + "x" * 1000 + ")\n" + 'c "${A[@]}"\n' * 20_000,
@@ -143,7 +145,8 @@ def test_what_becomes_too_many_words_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "piece", ["-e A=1 ", "a\n", "\n", "a \\\n", "{,", "${a-", "# a\n", "'a' ", "<a", "$(", "d;", "a='\n", "A=(b)\n"]
+    "piece",
+    ["-e A=1 ", "a\n", "\n", "a \\\n", "{,", "${a-", "# a\n", "'a' ", "<a", "$(", "d;", "a='\n", "A=(b)\n", "<<a b\n"],
 )
 def test_the_time_that_a_text_takes_grows_as_its_length_does(piece: str) -> None:
     def seconds(count: int) -> float:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from cannery.catalog.catalog import ChipAccess
 from cannery.errors import UnableError, UsageError
 from cannery.host.npus import NPU_SMI, HostNpus, full_model, lacking, parse_cards, wanted_paths
-from cannery.run.container import RunRequest
-from cannery.run.docker import RunCommand, run_command
+from cannery.run.container import Container, RunRequest, make_container
+from cannery.run.docker import docker_arguments, docker_text
 
 ACCESS = ChipAccess(names="A2", cards=8, managers=MANAGERS, mounts=MOUNTS)
 REQUEST = RunRequest(image="stack:tag", shm_size="2g")
@@ -20,8 +20,10 @@ HOST = HostNpus(
 )
 
 
-def devices(command: RunCommand) -> list[str]:
-    return [b for a, b in zip(command.arguments, command.arguments[1:], strict=False) if a == "--device"]
+def devices(command: Container) -> list[str]:
+    return [
+        b for a, b in zip(docker_arguments(command), docker_arguments(command)[1:], strict=False) if a == "--device"
+    ]
 
 
 @given(st.sets(st.integers(0, 63), min_size=1), st.data())
@@ -49,18 +51,18 @@ def test_cards_are_numbers_in_order() -> None:
 
 
 def test_all_cards_and_managers_and_driver_and_nothing_more() -> None:
-    command = run_command(REQUEST, ACCESS, HOST)
+    command = make_container(REQUEST, ACCESS, HOST)
     assert devices(command) == ["/dev/davinci0", "/dev/davinci2", "/dev/davinci10", *MANAGERS]
-    assert command.arguments[:4] == ("run", "--rm", "--init", "-i")
-    assert "/usr/local/dcmi:/usr/local/dcmi:ro" in command.arguments
-    assert command.arguments[-1] == "stack:tag"
-    assert ("--group-add", "1000") in zip(command.arguments, command.arguments[1:], strict=False)
-    assert not {"--privileged", "--network", "-it"} & set(command.arguments)
+    assert docker_arguments(command)[:4] == ("run", "--rm", "--init", "-i")
+    assert "/usr/local/dcmi:/usr/local/dcmi:ro" in docker_arguments(command)
+    assert docker_arguments(command)[-1] == "stack:tag"
+    assert ("--group-add", "1000") in zip(docker_arguments(command), docker_arguments(command)[1:], strict=False)
+    assert not {"--privileged", "--network", "-it"} & set(docker_arguments(command))
     assert command.notes == ()
 
 
 def test_named_cards_only() -> None:
-    command = run_command(RunRequest("i", "1g", cards=(2,)), ACCESS, HOST)
+    command = make_container(RunRequest("i", "1g", cards=(2,)), ACCESS, HOST)
     assert devices(command) == ["/dev/davinci2", *MANAGERS]
 
 
@@ -74,42 +76,54 @@ def test_named_cards_only() -> None:
 )
 def test_a_host_that_cannot(host: HostNpus, cards: tuple[int, ...] | None, what: str) -> None:
     with pytest.raises(UnableError) as caught:
-        run_command(RunRequest("i", "1g", cards=cards), ACCESS, host)
+        make_container(RunRequest("i", "1g", cards=cards), ACCESS, host)
     assert what in caught.value.what
     assert caught.value.hint
 
 
 def test_without_npu_nothing_of_the_host_comes_in() -> None:
-    command = run_command(RunRequest("i", "1g", npu=False, name="nn", command=("python", "-V")), ACCESS, HOST)
-    assert command.arguments == ("run", "--rm", "--init", "-i", "--name", "nn", "--shm-size", "1g", "i", "python", "-V")
+    command = make_container(RunRequest("i", "1g", npu=False, name="nn", command=("python", "-V")), ACCESS, HOST)
+    assert docker_arguments(command) == (
+        "run",
+        "--rm",
+        "--init",
+        "-i",
+        "--name",
+        "nn",
+        "--shm-size",
+        "1g",
+        "i",
+        "python",
+        "-V",
+    )
 
 
 def test_mounts_environment_and_background_are_docker_s() -> None:
     request = RunRequest("i", "1g", npu=False, detach=True, volumes=("/data:/data:ro",), env=("A=1", "B"))
-    words = run_command(request, ACCESS, HOST).arguments
+    words = docker_arguments(make_container(request, ACCESS, HOST))
     assert words[:4] == ("run", "--rm", "--init", "--detach")
     assert words[-7:] == ("-v", "/data:/data:ro", "-e", "A=1", "-e", "B", "i")
 
 
 def test_what_is_missing_on_the_host_is_left_out_with_a_note() -> None:
     host = HostNpus(HOST.nodes, frozenset(MOUNTS[:1]))
-    command = run_command(REQUEST, ACCESS, host)
-    assert [w for w in command.arguments if w.endswith(":ro")] == ["/usr/local/dcmi:/usr/local/dcmi:ro"]
+    command = make_container(REQUEST, ACCESS, host)
+    assert [w for w in docker_arguments(command) if w.endswith(":ro")] == ["/usr/local/dcmi:/usr/local/dcmi:ro"]
     assert command.notes == (f"this host has no {MOUNTS[1]}: not mounted", "this host has no npu-smi: not mounted")
     assert lacking(ACCESS, host) == (MOUNTS[1], "npu-smi")
 
 
 @pytest.mark.parametrize("path", NPU_SMI)
 def test_npu_smi_goes_where_path_finds_it(path: str) -> None:
-    command = run_command(REQUEST, ACCESS, HostNpus(HOST.nodes, frozenset({path})))
-    assert f"{path}:{NPU_SMI[0]}:ro" in command.arguments
+    command = make_container(REQUEST, ACCESS, HostNpus(HOST.nodes, frozenset({path})))
+    assert f"{path}:{NPU_SMI[0]}:ro" in docker_arguments(command)
 
 
 def test_the_full_model_is_complete() -> None:
     host = full_model(ACCESS, None)
     assert host.cards == tuple(range(8))
     assert lacking(ACCESS, host) == ()
-    assert run_command(REQUEST, ACCESS, host).notes == ()
+    assert make_container(REQUEST, ACCESS, host).notes == ()
     assert full_model(ACCESS, (3, 5)).cards == (3, 5)
     assert set(wanted_paths(ACCESS)) >= host.nodes | host.paths
 
@@ -126,10 +140,13 @@ names = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_.-]{1,7}", fullmatch=True)
 
 @given(st.lists(words, max_size=4), st.one_of(st.none(), names))
 def test_the_printed_command_is_the_command(command: list[str], name: str | None) -> None:
-    made = run_command(RunRequest("i", "1g", terminal=True, name=name, command=tuple(command)), ACCESS, HOST)
-    assert shlex.split(str(made).replace("\\\n", " ")) == ["docker", *made.arguments]
+    made = make_container(RunRequest("i", "1g", terminal=True, name=name, command=tuple(command)), ACCESS, HOST)
+    assert shlex.split(docker_text(made).replace("\\\n", " ")) == ["docker", *docker_arguments(made)]
 
 
 def test_the_printed_command_has_one_option_a_line() -> None:
-    text = str(RunCommand(("run", "--rm", "--name", "a", "--device", "/dev/b", "image", "echo", "x y"), ()))
-    assert text.split(" \\\n    ")[:4] == ["docker run", "--rm", "--name a", "--device /dev/b"]
+    text = docker_text(
+        make_container(RunRequest("i", "1g", npu=False, name="nn", command=("echo", "x y")), ACCESS, HOST)
+    )
+    assert text.split(" \\\n    ")[:4] == ["docker run", "--rm", "--init", "-i"]
+    assert text.split(" \\\n    ")[4:6] == ["--name nn", "--shm-size 1g"]

@@ -30,7 +30,7 @@ from cannery.host.npus import HostNpus, full_model
 from cannery.lock.lock import LockedPackage
 from cannery.run.compose import compose_file
 from cannery.run.container import Container, RunRequest, make_container
-from cannery.run.docker import docker_command
+from cannery.run.docker import docker_arguments
 from cannery.run.kubernetes import dns_name, job, pod, size
 from cannery.run.mounts import Mount
 from cannery.run.network import Interface
@@ -308,7 +308,7 @@ def test_a_pod_names_its_user(user: ImageUser | None, host: HostNpus, security: 
     assert pod_of(container).get("securityContext") == security
     group = None if security is None else [str(number) for number in security["supplementalGroups"]]
     assert service(container).get("group_add") == group
-    words = docker_command(container).arguments
+    words = docker_arguments(container)
     assert [b for a, b in pairwise(words) if a == "--group-add"] == (group or [])
     assert pod_of(made(user=user, npu=False)).get("securityContext") == (AS_USER if user else None)
 
@@ -333,7 +333,7 @@ def test_every_form_names_another_user(
     assert security.get("runAsNonRoot", False) is non_root
     assert security.get("supplementalGroups") == ([0] if non_root else None), "root's nodes, and root opens its own"
     assert service(container)["user"] == text
-    assert ("--user", text) in pairwise(docker_command(container).arguments)
+    assert ("--user", text) in pairwise(docker_arguments(container))
 
 
 @pytest.mark.parametrize("text", ["", "alice", "1:", ":1", "1:b", "-1", str(2**32 - 1), "1:2:3", "٣"])

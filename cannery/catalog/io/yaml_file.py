@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 MOST_BYTES = 1 << 20
 
 
-def read_yaml(path: Path, name: str, tags: frozenset[str] = frozenset()) -> YamlDocument:
-    """Read one YAML file; `name` is how messages call it, `tags` are those that it may have beside YAML's own.
+def read_yaml(path: Path, name: str) -> YamlDocument:
+    """Read one YAML file; `name` is how messages call it.
 
     Raises `UsageError` with file:line for what `parse_yaml` refuses, and for a file that is too large, no text or
     cannot be read; never anything else.
     """
-    return parse_yaml(read_yaml_text(path, name), name, tags)
+    return parse_yaml(read_yaml_text(path, name), name)
 
 
 def read_yaml_text(path: Path, name: str) -> str:

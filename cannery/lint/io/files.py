@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from cannery.catalog.io.yaml_file import read_yaml_text
 from cannery.catalog.yaml_text import YamlDocument, parse_yaml
-from cannery.lint.files import COMPOSE_TAGS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,6 +27,6 @@ def read_documents(path: Path, name: str) -> tuple[YamlDocument, ...]:
         part = text[at:end]
         if not all(map(_EMPTY.fullmatch, part.splitlines())):
             # Its lines are counted from the first one of the file.
-            found.append(parse_yaml("\n" * text[:at].count("\n") + part, name, COMPOSE_TAGS))
+            found.append(parse_yaml("\n" * text[:at].count("\n") + part, name))
         at = end
-    return tuple(found) or (parse_yaml(text, name, COMPOSE_TAGS),)
+    return tuple(found) or (parse_yaml(text, name),)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from cannery.lint.case import RUNTIME_DEVICES, Edit, Remark, add
-from cannery.lint.rules.nodes import present_nodes
+from cannery.lint.case import RUNTIME_DEVICES
+from cannery.lint.container import Remark
 from cannery.lint.shell import is_open
 from cannery.run.user import REPORT
 from cannery.vocab import Arch, Severity
@@ -23,7 +23,6 @@ USUAL_SHM = "16g"
 SHM_WHY = "Ray and data loaders stop when it is full (gpustack/gpustack issue 5014)"
 # Who owns the nodes: HwHiAiUser, uid and gid 1000 on a host as the driver sets it up, mode 0660.
 OWNER = "1000"
-GROUP = ("--group-add", "$(stat -c %g /dev/davinci_manager)")
 # Every distribution has this user in /etc/passwd.
 NOBODY = "65534"
 
@@ -38,10 +37,7 @@ def privileged(case: Case) -> Iterator[Remark]:
     what = f"{setting.word} exposes every card of the host{beside}"
     why = "two such containers take each other's cards (vllm-project/vllm-ascend issue 6942); no NPU needs it"
     fix = "leave it out" if cards else "leave it out, and name the cards: --device /dev/davinci0 …, and the managers"
-    present = present_nodes(case)
-    managers = [add("--device", node) for node in case.access.managers if node not in present]
-    edits = (Edit(setting), *managers) if cards else ()
-    yield Remark(Severity.WARNING, "privileged", setting.word, what, why, fix, edits)
+    yield Remark(Severity.WARNING, "privileged", setting.word, what, why, fix)
 
 
 def mixed(case: Case) -> Iterator[Remark]:
@@ -51,20 +47,11 @@ def mixed(case: Case) -> Iterator[Remark]:
         return
     value, word = runtime.value or "", runtime.word
     nodes = [d for d in case.container.devices if d.card is not None or d.source in case.managers]
-    if value != "ascend" and value.lower() == "ascend":
-        what = f"{word}: names of runtimes are written in small letters"
-        edit = Edit(runtime, ("--runtime", "ascend"))
-        why = "daemon.json calls it ascend"
-        yield Remark(Severity.ERROR, "runtime.name", word, what, why, "--runtime ascend", (edit,))
-    elif value == "nvidia" and case.uses_npu:
-        what = f"{word} brings GPUs, and NPUs are asked for"
-        yield Remark(Severity.ERROR, "gpus", word, what, "an NPU host has no such runtime", "leave it out")
-    elif value == "ascend" and nodes:
+    if value == "ascend" and nodes:
         what = f"{word} and {nodes[0].setting.word}: two ways to the NPUs at once"
         why = f"the runtime maps the cards of {RUNTIME_DEVICES} and mounts the driver; the nodes come on top"
         fix = f"leave {'its nodes' if case.env(RUNTIME_DEVICES) else 'the runtime'} out (gpustack/gpustack issue 1378)"
-        edits = tuple(Edit(node.setting) for node in nodes) if case.env(RUNTIME_DEVICES) else ()
-        yield Remark(Severity.WARNING, "runtime.mixed", word, what, why, fix, edits)
+        yield Remark(Severity.WARNING, "runtime.mixed", word, what, why, fix)
 
 
 def gpus(case: Case) -> Iterator[Remark]:
@@ -74,9 +61,8 @@ def gpus(case: Case) -> Iterator[Remark]:
         what = f"{setting.word} asks for GPUs"
         why = "the engine looks for NVIDIA's runtime and does not start the container; an NPU is a device node"
         # Without a card of its own the line asks for some by this option, and only its writer knows which.
-        edits = (Edit(setting),) if case.uses_npu else ()
         fix = "leave it out: --device /dev/davinci0 … and the manager nodes"
-        yield Remark(Severity.ERROR, "gpus", setting.word, what, why, fix, edits)
+        yield Remark(Severity.ERROR, "gpus", setting.word, what, why, fix)
 
 
 def platform(case: Case) -> Iterator[Remark]:
@@ -89,8 +75,7 @@ def platform(case: Case) -> Iterator[Remark]:
     what = f"{setting.word}: the host is {arch}"
     why = "the driver's libraries are the host's, and no process of another architecture can load them"
     fix = f"an image for {arch} (vllm-project/vllm-ascend issue 2521)"
-    edits = (Edit(setting, ("--platform", f"linux/{arch}")),)
-    yield Remark(Severity.ERROR, "arch", setting.word, what, why, fix, edits)
+    yield Remark(Severity.ERROR, "arch", setting.word, what, why, fix)
 
 
 def size(text: str) -> int | None:
@@ -111,21 +96,19 @@ def shared_memory(case: Case) -> Iterator[Remark]:
     if setting is None:
         if case.uses_npu or case.image.ascend:
             what = f"{container.image} gets the default /dev/shm of 64 MB"
-            edits = (add("--shm-size", wanted),)
-            yield Remark(Severity.WARNING, "shm", container.image, what, SHM_WHY, fix, edits)
+            yield Remark(Severity.WARNING, "shm", container.image, what, SHM_WHY, fix)
         return
     given, least = size(setting.value or ""), size(wanted) or 0
-    edits = (Edit(setting, ("--shm-size", wanted)),)
     # One card, and no profile: nothing there shares much.
     is_for_one = len(container.cards) == 1 and not case.image.profile and not container.opaque
     if given is None:
         what = f"{setting.word} is not a size"
-        yield Remark(Severity.ERROR, "shm", setting.word, what, "docker refuses it", fix, edits)
+        yield Remark(Severity.ERROR, "shm", setting.word, what, "docker refuses it", fix)
     elif given < least and not (is_for_one and given >= UNITS["g"]):
         whose = f"profile {case.image.profile}" if case.image.profile else "training and serving on several cards"
         unit = " (a number without a unit is bytes)" if (setting.value or "").isdecimal() else ""
         what = f"{setting.word} is small{unit}: {whose} takes {wanted}"
-        yield Remark(Severity.WARNING, "shm", setting.word, what, SHM_WHY, fix, edits)
+        yield Remark(Severity.WARNING, "shm", setting.word, what, SHM_WHY, fix)
 
 
 def group(case: Case) -> Iterator[Remark]:
@@ -146,7 +129,7 @@ def group(case: Case) -> Iterator[Remark]:
         what = f"{setting.word} without --group-add: the device nodes are closed to that user"
         why = f"they belong to HwHiAiUser, mode 0660; no NPU is seen then ({REPORT})"
         fix = '--group-add "$(stat -c %g /dev/davinci_manager)"'
-        yield Remark(Severity.WARNING, "user.group", setting.word, what, why, fix, (add(*GROUP),))
+        yield Remark(Severity.WARNING, "user.group", setting.word, what, why, fix)
 
 
 def caches(case: Case) -> Iterator[Remark]:

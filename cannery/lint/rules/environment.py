@@ -7,12 +7,12 @@ ASCEND_RT_VISIBLE_DEVICES counts the container's own cards, from 0, and is read 
 from __future__ import annotations
 
 import re
-from collections import Counter
 from typing import TYPE_CHECKING
 
 from cannery.errors import UsageError
 from cannery.host.npus import card_text, parse_cards
-from cannery.lint.case import RUNTIME_DEVICES, VISIBLE, Edit, Remark
+from cannery.lint.case import RUNTIME_DEVICES, VISIBLE
+from cannery.lint.container import Remark
 from cannery.lint.shell import is_open
 from cannery.vocab import Severity
 
@@ -67,12 +67,11 @@ def runtime_variable(case: Case) -> Iterator[Remark]:
             yield Remark(Severity.ERROR, "visible.text", word, what, why, "written like 0,1,4-7")
     elif case.names_runtime:
         return  # which gives its cards on top of the nodes: `mixed` reports it
-    elif cards and set(named) != set(cards):
+    elif cards and not case.has_open_card and set(named) != set(cards):
         what = f"{word} names cards {card_text(named)}, and the nodes are those of {card_text(cards)}"
         why = "the ascend runtime alone reads the variable; without it the nodes decide"
-        edits = () if case.container.value("runtime") else (Edit(variable.setting),)
         fix = f"leave {RUNTIME_DEVICES} out, or name the same cards"
-        yield Remark(Severity.ERROR, "visible.nodes", word, what, why, fix, edits)
+        yield Remark(Severity.ERROR, "visible.nodes", word, what, why, fix)
     elif not case.container.value("runtime"):
         what = f"{word} is read by the ascend runtime alone, and the command does not name it"
         fix = f"leave {RUNTIME_DEVICES} out" if cards else "--runtime ascend, unless it is the engine's default runtime"
@@ -101,13 +100,6 @@ def own_variable(case: Case) -> Iterator[Remark]:
         yield Remark(Severity.ERROR, "visible.text", word, what, why, f"-e {VISIBLE}=0,1")
         return
     numbers = [int(part) for part in parts]
-    double = next((number for number, count in Counter(numbers).items() if count > 1), None)
-    if double is not None:
-        what = f"{word} names card {double} twice"
-        wanted = ("-e", f"{VISIBLE}={','.join(map(str, dict.fromkeys(numbers)))}")
-        why = "a card counts once: a program that starts a process for each finds too few"
-        edits = (Edit(variable.setting, wanted),)
-        yield Remark(Severity.WARNING, "visible.twice", word, what, why, " ".join(wanted), edits)
     yield from _index(case, variable, numbers)
 
 
@@ -115,7 +107,8 @@ def _index(case: Case, variable: Variable, numbers: list[int]) -> Iterator[Remar
     """Report a number that the container has no card for."""
     nodes, named = case.container.cards, runtime_cards(case)
     cards = sorted({*nodes, *(named or ())}) if case.names_runtime else list(nodes or named or ())
-    is_unknown = case.names_runtime and named is None  # what the image's ENV, or a file, may name
+    # What the image's ENV, a file or a shell may name.
+    is_unknown = (case.names_runtime and named is None) or case.has_open_card
     beyond = [number for number in numbers if number >= len(cards)]
     if not cards or is_unknown or case.container.opaque or not beyond:
         return
@@ -127,8 +120,7 @@ def _index(case: Case, variable: Variable, numbers: list[int]) -> Iterator[Remar
     fix = " ".join(wanted) if meant else f"numbers of 0..{len(cards) - 1}, or leave it out"
     # A privileged container sees the host's cards.
     severity = Severity.WARNING if case.privileged else Severity.ERROR
-    edits = (Edit(variable.setting, wanted),) if meant else ()
-    yield Remark(severity, "visible.index", word, what, why, fix, edits)
+    yield Remark(severity, "visible.index", word, what, why, fix)
 
 
 def lists(case: Case) -> Iterator[Remark]:
@@ -141,10 +133,9 @@ def lists(case: Case) -> Iterator[Remark]:
         if variable.value and re.search(r"/devlib(/|:|$)", variable.value):
             what = f"{word}: devlib has a stub of the driver's library"
             why = "it is for builds on machines without a driver; at run time no NPU is found (vllm-ascend pull 661)"
-            edits = (Edit(variable.setting),)
-            yield Remark(Severity.ERROR, "env.devlib", word, what, why, "leave it out", edits)
+            yield Remark(Severity.ERROR, "env.devlib", word, what, why, "leave it out")
         elif not KEPT.search(variable.value or ""):
-            what = f"{word} replaces the image's {name}: {lost} are gone{_host_value(variable)}"
+            what = f"{word} replaces the image's {name}: {lost} are gone"
             why = "docker does not join it with the ENV of the image"
             fix = f"set it in the container, where the image's own is known: sh -c 'export {name}=DIR:${name}; exec …'"
             # Cannery's images have all in ENV; others' may set it again in their entry point or a shell's files.
@@ -152,20 +143,12 @@ def lists(case: Case) -> Iterator[Remark]:
             yield Remark(Severity.ERROR if is_sure else Severity.WARNING, "env.lost", word, what, why, fix)
 
 
-def _host_value(variable: Variable) -> str:
-    if variable.value is None:
-        return f" (without a value, {variable.name} is the host's)"
-    if f"${variable.name}" in variable.value or f"${{{variable.name}}}" in variable.value:
-        return f" (${variable.name} is filled in by the host's shell, or by nobody)"
-    return ""
-
-
 def preload(case: Case) -> Iterator[Remark]:
     """Judge LD_PRELOAD: ld.so only warns about a file that is not there, and goes on without it."""
     variable = case.container.env.get("LD_PRELOAD")
     if variable is None or not variable.value:
         return
-    word, leave_out = variable.setting.word, (Edit(variable.setting),) if case.image.ours else ()
+    word = variable.setting.word
     entries = [entry for entry in re.split(r"[\s:]+", variable.value) if entry and not is_open(entry)]
     for entry in entries:
         if any(pattern.match(entry) and case.image.os.startswith(os) for pattern, os in FOREIGN):
@@ -174,12 +157,12 @@ def preload(case: Case) -> Iterator[Remark]:
             fix = (
                 f"leave LD_PRELOAD out, the image sets {JEMALLOC}" if case.image.ours else "the path of the image's OS"
             )
-            yield Remark(Severity.ERROR, "env.preload", word, what, why, fix, leave_out)
+            yield Remark(Severity.ERROR, "env.preload", word, what, why, fix)
         elif case.image.ours and entry != JEMALLOC and "jemalloc" in entry:
             what = f"{word}: the image has jemalloc at {JEMALLOC}, on every OS and CPU"
             why = "and sets LD_PRELOAD itself (gpustack/gpustack issue 5660)"
-            yield Remark(Severity.WARNING, "env.preload", word, what, why, "leave it out", leave_out)
+            yield Remark(Severity.WARNING, "env.preload", word, what, why, "leave it out")
     if case.image.ours and not any("jemalloc" in entry for entry in entries):
-        what = f"{word} replaces the image's LD_PRELOAD, which is jemalloc{_host_value(variable)}"
+        what = f"{word} replaces the image's LD_PRELOAD, which is jemalloc"
         fix = f"-e LD_PRELOAD={JEMALLOC}:…"
         yield Remark(Severity.WARNING, "env.lost", word, what, "docker does not join them", fix)

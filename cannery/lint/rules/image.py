@@ -6,9 +6,8 @@ import re
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from cannery.lint.case import Edit, Remark
 from cannery.lint.command import PROGRAMS
-from cannery.lint.options import is_option
+from cannery.lint.container import Remark
 from cannery.util.image_reference import DEFAULT_REGISTRY, registry_of
 from cannery.vocab import Severity
 
@@ -35,6 +34,8 @@ DOCKERS = {
     "--network": _HOST,
     "--runtime": re.compile(r"ascend$", re.IGNORECASE),
 }
+# Options that people add at the end of a line, and that no program has.
+LEFT_BEHIND = frozenset({"-it", "-ti", "-itd", "-dit", "--rm", "--name", "--detach"})
 SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh"})
 WHY = "docker reads its own options before the image alone"
 
@@ -90,28 +91,23 @@ def behind(case: Case) -> Iterator[Remark]:
     program = PurePosixPath((entry or words or ("",))[0]).name
     if not words or program in PROGRAMS:
         return
-    is_first = not entry and words[0].startswith("-")
-    lost = tuple(_lost(words))
-    own = 0 if entry else 1  # up to there the words are a shell's own options, or docker's among them
-    for at, count in lost:
-        while own < at and words[own].startswith("-") and "c" not in words[own]:
-            own += 1
-        is_sure = is_first or (program in SHELLS and own == at)
-        own = at + count if own == at else own
-        shown = " ".join(words[at : at + count])
+    is_first = is_sure = not entry and words[0].startswith("-")
+    lost = [at for at in range(len(words)) if _is_dockers(words, at)]
+    for at in lost:
+        own = words[0 if entry else 1 : at]
+        is_sure = is_sure or (program in SHELLS and all(one.startswith("-") and "c" not in one for one in own))
+        has_value = "=" not in words[at] and words[at] != "--privileged"
+        shown = " ".join(words[at : at + 1 + has_value])
         what = f"{shown} is after {image}: docker hands it to the program, and does nothing with it"
-        edits = (Edit(None, words[at : at + count], tuple(range(at, at + count))),) if is_sure else ()
         severity = Severity.ERROR if is_sure else Severity.WARNING
-        yield Remark(severity, "image.behind", shown, what, WHY, f"{shown} before the image", edits)
-    if is_first and not lost and (is_option(words[0]) or case.image.ascend):
+        yield Remark(severity, "image.behind", shown, what, WHY, f"{shown} before the image")
+    if is_first and not lost and (words[0] in LEFT_BEHIND or case.image.ascend):
         what = f"{words[0]} is after {image}: it is the container's command, not an option"
         yield Remark(Severity.WARNING, "image.behind", words[0], what, WHY, "put it before the image")
 
 
-def _lost(words: tuple[str, ...]) -> Iterator[tuple[int, int]]:
-    """Give the place of each word that is an option of docker's, and of how many words the option is."""
-    for at, word in enumerate(words):
-        name, equals, value = word.partition("=")
-        after = value if equals else words[at + 1] if at + 1 < len(words) else ""
-        if (pattern := DOCKERS.get(name)) is not None and pattern.match(after):
-            yield at, 1 if equals or name == "--privileged" or not after else 2
+def _is_dockers(words: tuple[str, ...], at: int) -> bool:
+    """Whether a word is an option of docker's, by its name and its value."""
+    name, equals, value = words[at].partition("=")
+    after = value if equals else " ".join(words[at + 1 : at + 2])
+    return name in DOCKERS and DOCKERS[name].match(after) is not None

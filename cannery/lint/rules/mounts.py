@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from cannery.host.npus import NPU_SMI
-from cannery.lint.case import DRIVER, Edit, Remark, add
-from cannery.lint.container import colon_parts
-from cannery.lint.shell import is_open
+from cannery.lint.case import DRIVER
+from cannery.lint.container import Remark
 from cannery.vocab import Chip, Severity
 
 if TYPE_CHECKING:
@@ -19,12 +19,6 @@ if TYPE_CHECKING:
 
 NO_DRIVER = "NODRV"  # of ASCEND_RUNTIME_OPTIONS: the ascend runtime brings nodes, and no files
 ASCEND = "/usr/local/Ascend"
-# Modes of docker's, podman's and nerdctl's.
-_MODES = """
-ro rw rro z Z consistent cached delegated nocopy copy shared rshared slave rslave private rprivate unbindable
-runbindable U O idmap exec noexec dev nodev suid nosuid bind rbind upperdir workdir size
-"""
-MODES = frozenset(_MODES.split())
 SOURCES = "/opt/src"
 
 
@@ -43,6 +37,7 @@ PLACES = (
     Place(f"{ASCEND}/ascend-toolkit", "CANN"),
     Place(f"{ASCEND}/nnal", "NNAL (ATB)"),
     Place("/opt/venv", "every package of the stack", ours=True),
+    Place(SOURCES, "every source tree: packages are installed from there", ours=True),
     Place("/opt/cannery", "the manifest and the verify script", ours=True),
     Place("/usr/local/lib", "jemalloc, which LD_PRELOAD names, and other libraries", ours=True),
     Place("/usr/local/bin", "programs", Severity.WARNING),
@@ -64,8 +59,7 @@ def driver_mounts(case: Case) -> Iterator[Remark]:
         what = f"not mounted beside {word}: {', '.join(rest)}{case.unread}"
         why = "npu-smi, CANN and verify read there what driver the host has"
         fix = " ".join(f"-v {path}:{path}:ro" for path in rest)
-        edits = () if case.unread else tuple(add("-v", f"{path}:{path}:ro") for path in rest)
-        yield Remark(Severity.WARNING, "driver.files", word, what, why, fix, edits)
+        yield Remark(Severity.WARNING, "driver.files", word, what, why, fix)
 
 
 def _in_parts(case: Case, path: str) -> bool:
@@ -77,24 +71,24 @@ def _libraries(case: Case, path: str) -> Remark:
     """Return the remark about libraries: not mounted, mounted elsewhere, or in part where the whole is needed."""
     other = next((m for m in case.container.mounts if m.source.rstrip("/") == path), None)
     part = next((m for m in case.container.mounts if m.source.startswith(f"{path}/")), None)
-    wanted = ("-v", f"{path}:{path}:ro")
-    word, edit, severity = case.first_card(), add(*wanted), Severity.ERROR
+    fix = f"-v {path}:{path}:ro"
+    word, severity = case.first_card(), Severity.ERROR
     what = f"{path} is not mounted beside {word}{case.unread}"
     why = "libascend_hal.so is in it; without it no NPU is found (vllm-project/vllm-ascend issue 1440)"
     if other is not None:
-        word, edit = other.setting.word, Edit(other.setting, wanted)
+        word = other.setting.word
         what = f"{word} mounts the driver's libraries where nothing looks for them"
     elif case.gives(f"{path}/driver"):
         what = f"of {path} the folder common is not mounted beside {word}{case.unread}"
         why, severity = "libascend_hal.so, in the folder driver, needs libraries of it", Severity.WARNING
     elif part is not None and case.chip is Chip.A5:
-        word, edit = part.setting.word, Edit(part.setting, wanted)
+        word = part.setting.word
         what = f"{word}: chip {case.chip} needs the whole {path}"
         why = "HCCL reads the topology files in it (vllm-project/recipes pull 907)"
     # The runtime with NODRV is written on purpose; a cluster's runtime may mount the driver.
     if case.unread or case.runtime or case.plugin:
         severity = Severity.WARNING
-    return Remark(severity, "driver.missing", word, what, why, " ".join(wanted), () if case.unread else (edit,))
+    return Remark(severity, "driver.missing", word, what, why, fix)
 
 
 def smi_mount(case: Case) -> Iterator[Remark]:
@@ -114,48 +108,10 @@ def empty_volumes(case: Case) -> Iterator[Remark]:
     """Name a path of the host that is given alone: docker makes an empty volume at that place."""
     for mount in case.container.mounts:
         if mount.setting.key == "volume" and not mount.source and _is_host_path(mount.target):
-            word, wanted = mount.setting.word, ("-v", f"{mount.target}:{mount.target}")
+            word, fix = mount.setting.word, f"-v {mount.target}:{mount.target}"
             what = f"{word}: one path alone is an empty volume of that name, not the host's folder"
-            why, fix = "the engine makes a new volume at each start", " ".join(wanted)
-            yield Remark(Severity.ERROR, "mount.single", word, what, why, fix, (Edit(mount.setting, wanted),))
-
-
-def refused(case: Case) -> Iterator[Remark]:
-    """Name each mount that the engine refuses: what it cannot read, a relative path, a place that comes twice."""
-    seen: dict[str, Mount] = {}
-    for mount in case.container.mounts:
-        before = seen.setdefault(mount.target.rstrip("/"), mount)
-        code, what = _wrong_text(mount) or _wrong_path(mount, is_file=bool(case.container.where)) or ("", "")
-        severity = Severity.ERROR
-        if not what and before is not mount and before.setting.value != mount.setting.value:
-            code, what = "mount.twice", f"{before.setting.word} mounts {mount.target} already"
-            severity = Severity.WARNING if case.container.where else Severity.ERROR  # compose takes the last
-        if what:
-            why, fix = "the engine refuses it, and starts no container", "-v /SOURCE:/TARGET:ro, each target once"
-            yield Remark(severity, code, mount.setting.word, f"{mount.setting.word}: {what}", why, fix)
-
-
-def _wrong_text(mount: Mount) -> tuple[str, str] | None:
-    """Return code and message for a -v that is not SOURCE:TARGET or SOURCE:TARGET:MODE."""
-    parts = colon_parts(mount.setting.value or "") if mount.setting.key == "volume" else []
-    text = parts[2] if len(parts) > 2 and not is_open(parts[2]) else ""
-    modes = [mode.partition("=")[0] for mode in text.split(",")] if text else []
-    if len(parts) > 1 and (not all(parts) or len(parts) > 3 or not {*modes} <= MODES or {"ro", "rw"} <= {*modes}):
-        return "mount.text", "it is not SOURCE:TARGET or SOURCE:TARGET:MODE"
-    return None
-
-
-def _wrong_path(mount: Mount, *, is_file: bool) -> tuple[str, str] | None:
-    """Return code and message for a path that is not absolute; a file's may be relative to it."""
-    if mount.target and not mount.target.startswith("/") and not is_open(mount.target):
-        return "mount.relative", f"{mount.target} is not absolute, and has to be in the container"
-    if mount.kind == "bind" and not is_file and not _is_path(mount.source):
-        return "mount.relative", f"{mount.source} is not absolute, and a volume's name has no slash"
-    return None
-
-
-def _is_path(source: str) -> bool:
-    return source.startswith(("/", ".", "~")) or is_open(source)
+            why = "the engine makes a new volume at each start"
+            yield Remark(Severity.ERROR, "mount.single", word, what, why, fix)
 
 
 def _is_host_path(path: str) -> bool:
@@ -171,10 +127,12 @@ def hidden(case: Case) -> Iterator[Remark]:
             places.append(Place(target, "CANN"))
         if target and places:
             yield _hides(case, mount, places)
-        elif target.startswith(SOURCES) and (
-            case.image.ours or target.removeprefix(f"{SOURCES}/") in case.ground.trees
-        ):
-            yield from _sources(case, mount)
+        elif case.image.ours and PurePosixPath(target).parent == PurePosixPath(SOURCES):
+            word = mount.setting.word
+            what = f"{word} replaces the image's tree"
+            why = "its patches and generated files are gone, and verify fails at sources.*"
+            fix = "on purpose: build with SRC_<component>=DIR, which the manifest records; else mount it elsewhere"
+            yield Remark(Severity.WARNING, "mount.source", word, what, why, fix)
 
 
 def _hides(case: Case, mount: Mount, places: list[Place]) -> Remark:
@@ -192,20 +150,3 @@ def _hides(case: Case, mount: Mount, places: list[Place]) -> Remark:
         fix = f"mount what is needed of it: -v {worst.path}/npu-smi:{worst.path}/npu-smi:ro"
     what = f"{word} hides what the image has there: {lost}"
     return Remark(severity, "mount.hides", word, what, "a mount covers what the image has below it", fix)
-
-
-def _sources(case: Case, mount: Mount) -> Iterator[Remark]:
-    """Judge a mount over /opt/src: over one tree it is what a developer may want, over all of them it is not."""
-    word, target = mount.setting.word, mount.target.rstrip("/")
-    name = target.removeprefix(f"{SOURCES}/").partition("/")[0]
-    if mount.hides(SOURCES):
-        what = f"{word} hides every source tree of the image"
-        fix = f"mount one tree: -v DIR:{SOURCES}/<component>"
-        yield Remark(Severity.ERROR, "mount.source", word, what, "packages are installed from there", fix)
-    elif target == f"{SOURCES}/{name}":
-        kernels = "; it has compiled parts, which your tree needs too" if name in case.ground.native else ""
-        unknown = "" if not case.ground.trees or name in case.ground.trees else f"; no component is called {name}"
-        what = f"{word} replaces the image's {name}{kernels}{unknown}"
-        why = "patches and generated files of the image's tree are gone, and verify fails at sources.*"
-        fix = f"on purpose: build with SRC_{name}=DIR, which the manifest records; else mount it elsewhere"
-        yield Remark(Severity.WARNING, "mount.source", word, what, why, fix)

@@ -6,11 +6,8 @@ import difflib
 import re
 from typing import TYPE_CHECKING
 
-from cannery.errors import UsageError
 from cannery.host.facts import CARD
-from cannery.host.npus import parse_cards
-from cannery.lint.case import Edit, Remark, add
-from cannery.lint.container import is_open_card
+from cannery.lint.container import Remark, is_open_card
 from cannery.lint.shell import is_open
 from cannery.vocab import Chip, Severity
 
@@ -18,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cannery.lint.case import Case
-    from cannery.lint.container import Device
 
 # Other nodes that NPU hosts have (Ascend Docker Runtime, default mounted content; 950: ummu, uburma).
 OTHERS = frozenset(
@@ -31,10 +27,7 @@ OTHERS = frozenset(
 NUMBERED = re.compile(r"/dev/davinci\d+")
 VIRTUAL = re.compile(r"/dev/vdavinci\d+")
 # Several cards in one word: `/dev/davinci0-3`, `/dev/davinci[0-3]`, `/dev/davinci*`.
-SEVERAL = re.compile(r"/?(?:dev/)?davinci\[?(\d+(?:[-,]\d+)+)\]?")
-PATTERN = re.compile(r"/dev/davinci[^\w$]*")
-# More cards in one word are a slip.
-MOST_CARDS = 64
+SEVERAL = re.compile(r"/?(?:dev/)?davinci(?:\[?\d+(?:[-,]\d+)+\]?|[^\w${]+)")
 NEAR = 0.7
 NOT_THERE = "docker refuses to start a container with a node that is not there (vllm-project/vllm-ascend issue 1440)"
 NUMBERS = "number the cards as `ls /dev/davinci*` does"
@@ -44,24 +37,18 @@ def unknown_nodes(case: Case) -> Iterator[Remark]:
     """Name each node that no NPU host has and that is spelt like one that it has."""
     for device in case.container.devices:
         word = device.setting.word
-        if SEVERAL.fullmatch(device.source) or PATTERN.fullmatch(device.source):
-            words = tuple(word for node in meant_cards(device.source) for word in ("--device", node))
+        if SEVERAL.fullmatch(device.source):
             what = f"{word}: docker takes one node, by its full name, after each --device"
-            fix = " ".join(words) or "--device /dev/davinci0 --device /dev/davinci1 …"
-            edits = (Edit(device.setting, words),) if words else ()
-            yield Remark(Severity.ERROR, "node.unknown", word, what, "docker expands no pattern there", fix, edits)
-        elif NUMBERED.fullmatch(device.source) and device.card is None:
-            what = f"{word}: no machine has a card of so long a number"
-            yield Remark(Severity.ERROR, "node.unknown", word, what, NOT_THERE, NUMBERS)
+            fix = "--device /dev/davinci0 --device /dev/davinci1 …"
+            yield Remark(Severity.ERROR, "node.unknown", word, what, "docker expands no pattern there", fix)
         elif meant := meant_node(case, device.source):
             what = f"{word}: no NPU host has a node {device.source}; did you mean {meant}?"
-            edit = Edit(device.setting, ("--device", _written(device, meant)))
-            yield Remark(Severity.ERROR, "node.unknown", word, what, NOT_THERE, f"--device {meant}", (edit,))
+            yield Remark(Severity.ERROR, "node.unknown", word, what, NOT_THERE, f"--device {meant}")
 
 
 def meant_node(case: Case, path: str) -> str:
     """Return the node that a mistyped `path` is meant to be, "" for one that is right, or nothing like an NPU's."""
-    is_card = is_open_card(path) or NUMBERED.fullmatch(path) or VIRTUAL.fullmatch(path)
+    is_card = is_open_card(path) or NUMBERED.fullmatch(path) or VIRTUAL.fullmatch(path) or SEVERAL.fullmatch(path)
     if is_card or is_open(path) or path in case.managers | OTHERS:
         return ""
     name = path.removeprefix("/").removeprefix("dev/").strip("/")
@@ -74,25 +61,10 @@ def meant_node(case: Case, path: str) -> str:
     return f"/dev/{near[0]}" if near else ""
 
 
-def meant_cards(path: str) -> tuple[str, ...]:
-    """Return the nodes that `/dev/davinci0-3` or `/dev/davinci0,1` is meant to be; () for anything else."""
-    listed = SEVERAL.fullmatch(path)
-    try:
-        cards = parse_cards(listed[1]) if listed else ()
-    except UsageError:
-        return ()
-    return tuple(f"/dev/davinci{card}" for card in cards) if len(cards) <= MOST_CARDS else ()
-
-
-def _written(device: Device, source: str) -> str:
-    target = "" if device.target == device.source else f":{device.target}"
-    return source + target + ("" if device.permissions == "rwm" else f":{device.permissions}")
-
-
 def present_nodes(case: Case) -> set[str]:
     """Return the nodes that are asked for, by whatever means and however they are spelt."""
     paths = [device.source for device in case.container.devices]
-    devices = {node for path in paths for node in meant_cards(path) or (meant_node(case, path) or path,)}
+    devices = {meant_node(case, path) or path for path in paths}
     return devices | {node for node in case.managers if case.gives(node)}
 
 
@@ -107,8 +79,7 @@ def missing_managers(case: Case) -> Iterator[Remark]:
             what = f"{node} is not mapped beside {word}{case.unread}"
             why = f"every NPU of chip {case.chip or 'A2, A3 and 310P'} is opened through it (images/chips.yaml)"
             severity = Severity.WARNING if case.unread else Severity.ERROR
-            edits = () if case.unread else (add("--device", node),)
-            yield Remark(severity, "node.missing", word, what, why, f"--device {node}", edits)
+            yield Remark(severity, "node.missing", word, what, why, f"--device {node}")
 
 
 def missing_cards(case: Case) -> Iterator[Remark]:
@@ -131,7 +102,9 @@ def missing_cards(case: Case) -> Iterator[Remark]:
 
 
 def _cards(nodes: set[str]) -> set[str]:
-    return {node for node in nodes if CARD.fullmatch(node) or VIRTUAL.fullmatch(node) or is_open_card(node)}
+    return {
+        node for node in nodes if any(one.fullmatch(node) for one in (NUMBERED, VIRTUAL, SEVERAL)) or is_open_card(node)
+    }
 
 
 def foreign_nodes(case: Case) -> Iterator[Remark]:
@@ -143,8 +116,7 @@ def foreign_nodes(case: Case) -> Iterator[Remark]:
             word = device.setting.word
             what = f"{word}: chip {case.chip} has no {device.source}"
             why = "docker refuses to start with a node that is not there (vllm-project/recipes pull 907)"
-            edits = (Edit(device.setting),)
-            yield Remark(Severity.WARNING, "node.foreign", word, what, why, "leave it out", edits)
+            yield Remark(Severity.WARNING, "node.foreign", word, what, why, "leave it out")
     beyond = [d for d in case.container.devices if d.card is not None and d.card >= case.access.cards]
     if beyond:
         word = beyond[0].setting.word
@@ -165,24 +137,11 @@ def mounted_nodes(case: Case) -> Iterator[Remark]:
         if source in mapped:
             what = f"{word}: --device brings {source} already"
             why, fix = "a mount adds nothing to it", "leave the mount out"
-            yield Remark(Severity.NOTE, "node.mounted", word, what, why, fix, (Edit(mount.setting),))
+            yield Remark(Severity.NOTE, "node.mounted", word, what, why, fix)
         elif whole or CARD.fullmatch(source) or source in case.managers:
             is_open_in_part = is_ruled or (whole and bool(case.container.cards))
             what = f"{word} mounts {source}: the container's device rules keep closed what they do not name"
             why = "only --device opens a node to a container that is not privileged"
             fix = "--device for each node that is needed, and no mount of /dev" if whole else f"--device {source}"
-            edits = () if whole or is_ruled else (Edit(mount.setting, ("--device", source)),)
             severity = Severity.WARNING if is_open_in_part else Severity.ERROR
-            yield Remark(severity, "node.mounted", word, what, why, fix, edits)
-
-
-def closed_nodes(case: Case) -> Iterator[Remark]:
-    """Name nodes without the right to read or write."""
-    for device in case.container.devices:
-        if (device.card is not None or device.source in case.managers) and not {*"rw"} <= {*device.permissions}:
-            word, fix = device.setting.word, ("--device", device.source)
-            what = f"{word} gives the right {device.permissions!r} alone"
-            why = "the driver opens its nodes for reading and writing"
-            yield Remark(
-                Severity.ERROR, "node.permission", word, what, why, " ".join(fix), (Edit(device.setting, fix),)
-            )
+            yield Remark(severity, "node.mounted", word, what, why, fix)

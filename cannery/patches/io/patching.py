@@ -59,7 +59,7 @@ class _Work:
     inputs: PatchInputs
     git: Git
     readers: Mapping[str, TreeReader]
-    kept: Sequence[tuple[Chosen, str, Sequence[PatchSet]]]
+    kept: Sequence[tuple[ChosenSource, str, Sequence[PatchSet]]]
 
 
 def with_patches(plan: Plan, inputs: PatchInputs) -> Plan:

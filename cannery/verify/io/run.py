@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from cannery.engine.io.containers import label_words, own_name
 from cannery.engine.words import client_words
 from cannery.errors import UnableError, VerifyFailedError
-from cannery.run.container import RunRequest
-from cannery.run.docker import run_command
+from cannery.run.container import RunRequest, make_container
+from cannery.run.docker import docker_arguments
 from cannery.util.io.files import sha256_bytes, write_atomic
 from cannery.util.io.patience import patience
 from cannery.util.io.process import Result, run
@@ -184,7 +184,7 @@ def _report(
 
 def _run(request: VerifyRequest, runner: Runner, options: list[str], on_check: Callable[[Check], None]) -> Result:
     name = own_name("verify")
-    command = run_command(
+    container = make_container(
         RunRequest(
             image=request.image,
             shm_size=request.shm_size,
@@ -198,7 +198,8 @@ def _run(request: VerifyRequest, runner: Runner, options: list[str], on_check: C
         runner.host,
     )
     # Nothing that the image needs may come over the network at start.
-    arguments = (command.arguments[0], "--network", "none", *label_words(), *command.arguments[1:])
+    first, *rest = docker_arguments(container)
+    arguments = (first, "--network", "none", *label_words(), *rest)
     try:
         with patience(runner.say, "verifying"):  # under emulation it takes minutes
             return run_streamed(runner.engine.command(*arguments), runner.env, on_check)
