@@ -264,8 +264,8 @@ def test_a_yanked_release_that_the_text_names_is_not_the_cause(stub: StubIndex, 
 def test_a_conflict_of_more_than_two_is_shown_in_the_resolver_s_words(stub: StubIndex, tmp_path: Path) -> None:
     stub.add(make_wheel("odd", "1.0", ["numpy!=2.1.0"]))
     found = catalog("odd==1.0", "numpy", constraints=[{"requirement": "numpy>=2", "reason": "as it was tried"}])
-    odd = Component.model_validate({"kind": "wheels", "summary": "s", "imports": [{"module": "odd"}]})
-    found = found.model_copy(update={"components": {**found.components, "odd": odd}})
+    odd = parse_component({"kind": "wheels", "summary": "s", "imports": [{"module": "odd"}]})
+    found = replace(found, components={**found.components, "odd": odd})
     lines = failure(found, PipSettings(index_url=stub.url), tmp_path).what.splitlines()
     assert "numpy" in lines[0]
     assert any("constraint numpy>=2" in line for line in lines)

@@ -314,7 +314,7 @@ def test_fuzz_in_a_component_names_what_takes_its_place(stack: Stack) -> None:
     stack.write(plugin_files(stack, core=diff(stack.engine, "engine/core.py", PATCHED_FILE)))
     path = stack.small.root / "images/components/plugin.yaml"
     path.write_text(path.read_text().replace("truncated: {cut: 1}", "fuzz: {core: 1}"))
-    done = stack.small("list")
+    done = stack.small("check", "patched")
     assert (done.code, "`fuzz`" in done.err, "`truncated`" in done.err) == (2, True, True), done.err
 
 
