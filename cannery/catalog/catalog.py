@@ -1,7 +1,7 @@
 """The catalog: closed, frozen models of the files below images/. Reading them is `cannery.catalog.io.read`'s work.
 
-Unknown keys are refused; what single values must look like is `cannery.catalog.fields`'s. docs/profiles.md explains the
-fields of profiles and components.
+Unknown keys are refused; what single values must look like is in `cannery.catalog.fields`.
+docs/reference/fields.md explains the fields of profiles and components.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -124,7 +124,7 @@ def _new_component(word: str, known: Collection[str]) -> str:
     """Return what to do about a component that has no file: make it, or take one that is there."""
     near = nearest(word, sorted(known))
     other = f"did you mean {' or '.join(near)}?" if near else f"take one of {', '.join(sorted(known))}"
-    return f"make images/components/{canonicalize_name(word)}.yaml (docs/profiles.md), or {other}"
+    return f"make images/components/{canonicalize_name(word)}.yaml (docs/reference/fields.md), or {other}"
 
 
 def _misnamed(catalog: Catalog) -> Iterator[CrossFault]:

@@ -19,7 +19,7 @@ MASK = "***"
 _USERINFO = re.compile(r"(?<=://).*@|(?<![\w.+%-])[\w.+%-]+:(?![\s/]).*@")
 # A longer message quotes something that is not a word.
 LONGEST = 1200
-FALLBACK = "docs/profiles.md explains the fields of profiles and components; elsewhere the other entries show the form"
+FALLBACK = "docs/reference/fields.md explains the fields; the other entries show the form"
 KEY = "[key]"  # how pydantic marks that a mapping's key is wrong, not its value
 # Pydantic's words for what YAML calls a list and a mapping.
 YAML_WORDS = {

@@ -283,10 +283,10 @@ def test_a_component_without_a_file_says_which_to_make(images: Path) -> None:
     known = ", ".join(sorted(path.stem for path in (images / "components").iterdir()))
     assert "torch, torch-memory-saver, torch-npu, " in known
     assert first.endswith(
-        "components.7.name: no component 'Peft'; make images/components/peft.yaml (docs/profiles.md), "
+        "components.7.name: no component 'Peft'; make images/components/peft.yaml (docs/reference/fields.md), "
         f"or take one of {known}"
     )
-    assert "images/components/torch-npux.yaml (docs/profiles.md), or did you mean torch-npu" in second
+    assert "images/components/torch-npux.yaml (docs/reference/fields.md), or did you mean torch-npu" in second
 
 
 def test_a_system_component_takes_no_version(images: Path) -> None:

@@ -1,4 +1,4 @@
-"""docs/profiles.md is not stale: its tables are the models, and its examples and defaults are true."""
+"""The pages about profiles are not stale: their tables are the models, and their examples and defaults are true."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ if TYPE_CHECKING:
 
 KINDS = (Wheels, Source, Native, Tarball, System)
 ROOT = Path(__file__).resolve().parent.parent.parent
-PAGE = (ROOT / "docs/profiles.md").read_text(encoding="utf-8")
+PAGES = ("docs/reference/fields.md", "docs/authoring/profiles.md", "docs/authoring/components.md")
+PAGE = "\n".join((ROOT / name).read_text(encoding="utf-8") for name in PAGES)
 # The heading above a model's table.
 TABLES: dict[str, type[Closed]] = {
     "Profile": Profile,
