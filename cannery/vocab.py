@@ -85,7 +85,7 @@ class Install(StrEnum):
 
 
 class RunFormat(StrEnum):
-    """How a container is said: as a command that starts it here, or as a file for what starts it."""
+    """How a container is printed: as a command that starts it here, or as a file for what starts it."""
 
     DOCKER = "docker"
     COMPOSE = "compose"

@@ -41,7 +41,7 @@ class DriverSource(Closed):
 
 
 class DriverRow(Closed):
-    """The drivers that a CANN is said to work with, by their first two numbers; `whole`: no other does."""
+    """The drivers that work with a CANN by its makers, by their first two numbers; `whole`: no other does."""
 
     cann: CannText
     series: tuple[Series, ...] = Field(min_length=1)
@@ -80,7 +80,7 @@ class Drivers(Closed):
         return tuple(row for row in self.drivers if row.cann == cann)
 
     def fitting(self, series: str) -> tuple[str, ...]:
-        """Return the CANNs that a driver of `series` is said to work with, in the file's order."""
+        """Return the CANNs that work with a driver of `series` by their makers, in the file's order."""
         return tuple(dict.fromkeys(row.cann for row in self.drivers if series in row.series))
 
 

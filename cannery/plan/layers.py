@@ -62,10 +62,10 @@ def _told(chosen: Chosen) -> tuple[Any, ...]:
     """What a component's file holds about the pin; what it holds about other revisions changes no image."""
     others = {"summary", "metadata", "revisions", "releases", "archives"}
     file = chosen.component.model_dump(mode="json", exclude=others, exclude_defaults=True)
-    told = chosen.known or chosen.archive
+    facts = chosen.known or chosen.archive
     known = (
-        told.model_dump(mode="json", exclude={"source", "note", "requires_from"}, exclude_defaults=True)
-        if told
+        facts.model_dump(mode="json", exclude={"source", "note", "requires_from"}, exclude_defaults=True)
+        if facts
         else None
     )
     return file, known, chosen.version, chosen.commit, chosen.release

@@ -52,7 +52,7 @@ class OverlayFile:
     installed: str | None = None
 
     @property
-    def told(self) -> dict[str, object]:
+    def described(self) -> dict[str, object]:
         """What templates/tools/overlay.py reads; the content is beside it, named by its hash."""
         return {key: value for key, value in asdict(self).items() if key != "data"}
 
@@ -156,8 +156,8 @@ def _patched_by(recipe: Recipe, name: str, keys: Mapping[str, str], own: Sequenc
     for one in providers(recipe):
         sets, edits = one.component.patch_sets, [edit for edit in one.component.edits if edit.component == name]
         if one.name in keys and (edits or (sets and name in sets.repos.values())):
-            told = [keys[one.name], sets.model_dump(mode="json", by_alias=True) if sets else None]
-            yield PatchedBy(one.name, _digest([*told, [edit.model_dump(mode="json") for edit in edits]]))
+            inputs = [keys[one.name], sets.model_dump(mode="json", by_alias=True) if sets else None]
+            yield PatchedBy(one.name, _digest([*inputs, [edit.model_dump(mode="json") for edit in edits]]))
     for found in own:
         yield PatchedBy(found.origin, _digest([[file.name, file.digest] for file in found.files]))
 

@@ -71,7 +71,7 @@ class SourceStep:
         wanted = ("name", "package", "version", "install", "stubs", "native") + (("before",) if self.before else ())
         value = {key: item for key, item in asdict(self).items() if key in wanted}
         value |= {"subdirectory": self.subdirectory, "env": dict(self.env)}
-        value |= {"patched": [file.told for file in patched]} if patched else {}
+        value |= {"patched": [file.described for file in patched]} if patched else {}
         return json.dumps(value, indent=1) + "\n"
 
 

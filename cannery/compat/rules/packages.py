@@ -39,12 +39,12 @@ def exclusive(subject: Subject) -> Iterator[Finding]:
 
 def denied(subject: Subject) -> Iterator[Finding]:
     """Refuse what has no place on an NPU image, a finding for each pattern. What `exclusive` refuses is left to it."""
-    told = {name for names in _clashes(subject) for name in names}
+    reported = {name for names in _clashes(subject) for name in names}
     for item in subject.table.deny:
-        hits = [name for name in sorted(subject.versions) if fnmatchcase(name, item.pattern) and name not in told]
+        hits = [name for name in sorted(subject.versions) if fnmatchcase(name, item.pattern) and name not in reported]
         if not hits:
             continue
-        told |= {*hits}
+        reported |= {*hits}
         more = f"; and {len(hits) - NAMED} more" if len(hits) > NAMED else ""
         each = "; ".join(f"{name} {subject.versions[name]}: {_chain(subject, name)}" for name in hits[:NAMED])
         yield error(

@@ -1,6 +1,6 @@
 """The host's own package sources: which mirrors, components and keys its distribution comes from.
 
-Read from files only (`/etc/os-release`, `/etc/apt`), so that no host name of a distribution stands in Cannery and a
+Read from files only (`/etc/os-release`, `/etc/apt`), so that no host name of a distribution is in Cannery and a
 user's mirror is used as it is. Formats: sources.list(5), one-line and deb822.
 """
 

@@ -1,6 +1,6 @@
 """Network of Cannery's own engine: one bridge, three iptables rules, IPv4 forwarding; all of it taken back at stop.
 
-The daemon itself is told to leave iptables alone (see `engine_layout.daemon_config`). Every rule carries a comment with
+The daemon itself leaves iptables alone (see `engine_layout.daemon_config`). Every rule carries a comment with
 the engine's tag, so that exactly those are removed and nothing of another engine is touched.
 """
 
