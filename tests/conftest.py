@@ -38,15 +38,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(ENGINE_SECONDS))
 
 
+# What a run in the background (nohup, some CI) ignores, and so would every process that a test starts.
+ENDING = {signal.SIGINT: signal.default_int_handler, signal.SIGHUP: signal.SIG_DFL, signal.SIGTERM: signal.SIG_DFL}
+
+
 @pytest.fixture(autouse=True)
-def heeds_ctrl_c() -> Iterator[None]:
-    """Let a test and its child processes get SIGINT, which a run in the background (nohup, some CI) ignores."""
-    before = signal.getsignal(signal.SIGINT)
-    if before is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+def heeds_signals() -> Iterator[None]:
+    """Let a test and its child processes get the signals that end a run."""
+    ignored = [number for number in ENDING if signal.getsignal(number) is signal.SIG_IGN]
+    for number in ignored:
+        signal.signal(number, ENDING[number])
     yield
-    if before is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in ignored:
+        signal.signal(number, signal.SIG_IGN)
 
 
 @pytest.fixture(scope="session")

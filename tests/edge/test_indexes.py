@@ -12,7 +12,7 @@ import pytest
 from stub_index import StubIndex, make_sdist, make_wheel
 
 from cannery.errors import NetworkError
-from cannery.lock.io.indexes import Asked, ask, ask_all
+from cannery.lock.io.indexes import Answer, Asked, ask, ask_all
 from cannery.lock.io.places import Place, as_url, extra_places
 from cannery.lock.io.resolve import remote_size
 from cannery.util.io.http import HostSession
@@ -51,6 +51,14 @@ def test_what_an_index_lists_of_a_file(stub: StubIndex) -> None:
     newest = next(listed for listed in answer.files if listed.version == "2.0")
     assert (newest.uploaded, newest.yanked, newest.requires_python) == ("2026-03-02", "broken", ">=3.12")
     assert answer.dated
+
+
+def test_a_request_that_times_out_before_the_limit_names_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The request's own time-out and the limit of all are equal: whichever comes first, the message is one."""
+    late = place("http://127.0.0.1:9/simple")
+    monkeypatch.setattr("cannery.lock.io.indexes.ask", lambda *_: Answer(late, "a", State.TIMEOUT))
+    (answer,) = ask_all([(late, "a")], SETTINGS, 4)
+    assert (answer.state, answer.detail) == (State.TIMEOUT, "no answer within 4 s")
 
 
 def test_answers_are_kept_for_a_run(stub: StubIndex) -> None:

@@ -25,7 +25,7 @@ from cannery.host.npus import (
     wanted_paths,
 )
 from cannery.run.container import Container, RunRequest, host_folder, make_container
-from cannery.run.docker import docker_command
+from cannery.run.docker import docker_arguments
 from cannery.run.mounts import Mount
 from cannery.run.network import Interface
 
@@ -39,7 +39,7 @@ def made(host: HostNpus = FULL_A2, access: ChipAccess = ACCESS, **asked: object)
 
 
 def words(container: Container, option: str) -> list[str]:
-    return [b for a, b in pairwise(docker_command(container).arguments) if a == option]
+    return [b for a, b in pairwise(docker_arguments(container)) if a == option]
 
 
 def test_the_folder_of_the_host_in_a_volume() -> None:
@@ -170,7 +170,7 @@ def test_the_runtime_brings_devices_and_driver_and_nothing_is_given_twice() -> N
 
 
 def test_without_the_runtime_its_variable_is_not_set() -> None:
-    assert not [word for word in docker_command(made(cards=(0,))).arguments if "ASCEND_VISIBLE_DEVICES" in word]
+    assert not [word for word in docker_arguments(made(cards=(0,))) if "ASCEND_VISIBLE_DEVICES" in word]
     assert words(made(), "--runtime") == []
 
 
@@ -214,7 +214,7 @@ def test_every_command_has_the_profiles_shm_and_no_privilege(asked: dict[str, ob
     """Cases D05 and D15."""
     container = made(**asked)
     assert words(container, "--shm-size") == ["16g"]
-    assert "--privileged" not in docker_command(container).arguments
+    assert "--privileged" not in docker_arguments(container)
 
 
 def test_on_another_host_a_missing_path_is_an_error_and_no_empty_folder() -> None:

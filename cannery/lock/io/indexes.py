@@ -67,10 +67,13 @@ def ask_all(questions: Sequence[tuple[Place, str]], settings: PipSettings, timeo
     session = HostSession(settings)
     futures = [begin(partial(_ask_again, *question, session, timeout)) for question in questions]
     done, _late = wait(futures, timeout)
-    return tuple(
-        future.result() if future in done else Answer(place, project, State.TIMEOUT, _silence(session, place, timeout))
-        for future, (place, project) in zip(futures, questions, strict=True)
-    )
+    answers = []
+    for future, (place, project) in zip(futures, questions, strict=True):
+        answer = future.result() if future in done else None
+        if answer is None or answer.state is State.TIMEOUT:  # the request's own time-out may come first
+            answer = Answer(place, project, State.TIMEOUT, _silence(session, place, timeout))
+        answers.append(answer)
+    return tuple(answers)
 
 
 def _ask_again(place: Place, project: str, session: requests.Session, timeout: float) -> Answer:
