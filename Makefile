@@ -85,6 +85,6 @@ goldens: setup-dev ## rewrite the golden files, on purpose
 reference: setup ## rewrite docs/reference from the parser and the locks
 	@$(PY) tools/reference.py
 docs: setup-dev ## build the documentation into out/docs, strict
-	@.venv/bin/mkdocs build --quiet --strict --site-dir out/docs
+	@NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --quiet --strict --site-dir out/docs && echo out/docs/index.html
 relock: setup ## rewrite requirements.txt and requirements-dev.txt from pyproject.toml
 	@$(PY) tools/relock.py

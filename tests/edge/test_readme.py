@@ -16,12 +16,15 @@ from cannery.errors import ExitCode
 ROOT = Path(__file__).resolve().parent.parent.parent
 READMES = (ROOT / "README.md", ROOT / "README.zh.md")
 PAGES = (*READMES, *sorted((ROOT / "docs").rglob("*.md")))
+CLUSTER = (
+    "python3 build.py run verl-npu --arch arm64 --print --format raycluster --nodes 4 --registry registry.example/team"
+)
 # Run as they are: these need no engine and no network. Each with its exit code.
 RUN = {
     "make plan PROFILE=quickstart": ExitCode.DONE,
     "make check PROFILE=quickstart PIN=torch-npu==2.14.0": ExitCode.FINDINGS,
     "make lint-run CMD='docker run --device /dev/dav_manager my-image:1'": ExitCode.FINDINGS,
-    "python build.py run quickstart --print --format raycluster --nodes 4 --registry registry.example/team": 0,
+    CLUSTER: ExitCode.DONE,
 }
 PLACEHOLDER = "…"
 
@@ -33,14 +36,14 @@ def commands(page: Path) -> list[str]:
     return [
         re.sub(r"\s+", " ", re.split(r" [|<] ", line)[0]).strip()
         for line in lines
-        if line.startswith(("make ", "python build.py "))
+        if line.startswith(("make ", "python build.py ", "python3 build.py "))
     ]
 
 
 def words_of(line: str) -> list[str]:
     """The words after `build.py` of a command."""
     words = shlex.split(line)
-    if words[0] == "python":
+    if words[0].startswith("python"):
         return words[2:]
     pairs = (word.partition("=") for word in words[2:])
     return make_command.command(words[1], {name: value for name, _, value in pairs})
