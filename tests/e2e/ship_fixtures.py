@@ -202,7 +202,7 @@ class Shipyard:
         arguments = argparse.Namespace(builder=None, require_npu=False, verify_again=False)
         report = {"result": "passed", "counts": {}, "checks": [], "npu": ""}
         with pytest.MonkeyPatch.context() as monkeypatch:
-            monkeypatch.setattr("cannery.verify.io.run._run", lambda *_: (report, 0))
+            monkeypatch.setattr("cannery.verify.io.run._report", lambda *_: (report, 0))
             verify_built(arguments, Work(context, context.catalog(), self.plan, engine, self.client), image)
 
     def forget(self, *references: str) -> None:

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.engine
 
 START = (
     "import os, sys, pathlib\n"
-    "from cannery.edge import owned_engine\n"
+    "from cannery.engine.own import engine as owned_engine\n"
     "print(owned_engine.start(pathlib.Path(sys.argv[1]), os.environ, print).server.version)\n"
 )
 
