@@ -40,11 +40,13 @@ def prebuilt(ship: Ship, monkeypatch: pytest.MonkeyPatch) -> str:
     ship.yard.proves(ship.yard.make())
     ship("push", "--registry", place)
     ship.yard.clean()
-    for name in ("Makefile", "cannery", "tools", ".venv"):
+    for name in ("Makefile", "cannery", ".venv"):
         (ship.yard.root / name).unlink(missing_ok=True)
         (ship.yard.root / name).symlink_to(ROOT / name)
-    shutil.copy(ROOT / "build.py", ship.yard.root)
-    monkeypatch.setenv("HOST_PYTHON", "true")  # .venv is made
+    # What finds the checkout by its own place is copied. The copied requirements are those that .venv was made from.
+    shutil.copytree(ROOT / "tools", ship.yard.root / "tools", dirs_exist_ok=True)
+    for name in ("build.py", "requirements.txt"):
+        shutil.copy(ROOT / name, ship.yard.root)
     monkeypatch.setenv("DOCKER_CONFIG", str(ship.folder / "fresh"))
     return place
 
