@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
@@ -16,28 +16,73 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from cannery.lock.lock import LockRequest
+    from cannery.vocab import Arch
+
+    Targets = frozenset[tuple[str, Arch]]
 
 
-class Stock(Protocol):
-    """What the indexes have (`cannery.compat.io.shelf.Shelf`)."""
+@dataclass(frozen=True)
+class Release:
+    """A version that an index has: the (Python, arch) pairs that it has a file for, and the day of the last upload."""
+
+    version: Version
+    targets: Targets
+    uploaded: str = ""
+
+    @cached_property
+    def public(self) -> Version:
+        """The version without its local part."""
+        return Version(self.version.public)
+
+
+@dataclass(frozen=True)
+class Stock:
+    """The releases of packages by name; `targets` are those that have to fit.
+
+    `trouble` is why an index of a package could not be asked. It may have anything, so `has` is true of such a
+    package: the resolver decides.
+    """
+
+    releases: Mapping[str, tuple[Release, ...]]
+    targets: Targets
+    trouble: Mapping[str, str]
+
+    def with_more(self, other: Stock) -> Stock:
+        """Return this stock with further packages."""
+        return replace(self, releases={**self.releases, **other.releases}, trouble={**self.trouble, **other.trouble})
 
     def has(self, name: str, version: str) -> bool:
-        """Whether there is a release for every target."""
+        """Whether there are files of a release for every target; its local part counts when `version` has one."""
+        return name in self.trouble or self._fits(name, version)
 
     def spelt(self, name: str, version: str) -> str:
-        """Return a version as an index writes it: equal ones may be written in several ways."""
+        """Return a version as the index that has it writes it (`2.59` is `2.59.0` there); as it is given without."""
+        found = next(iter(self._of(name, version)), None)
+        if found is None:
+            return version
+        return str(found.version) if Version(version).local else found.version.public
 
-    def newest(self, name: str) -> Newest:
-        """Return the newest release of all."""
+    def newest(self, name: str) -> str:
+        """Return the newest release, a final one where there is any, without its local part; "" without a release."""
+        versions = [release.public for release in self.releases.get(name, ())]
+        return str(max([v for v in versions if not v.is_prerelease] or versions)) if versions else ""
 
     def newest_for(self, name: str, allowed: SpecifierSet) -> str | None:
-        """Return the newest allowed release that there is for every target."""
+        """Return the newest allowed final release that has files for every target, without its local part."""
+        final = {release.public for release in self.releases.get(name, ()) if not release.version.is_prerelease}
+        versions = map(str, sorted(final, reverse=True))
+        return next((v for v in versions if allowed.contains(v) and self._fits(name, v)), None)
 
     def uploaded(self, name: str, version: str) -> str:
-        """Return the day on which a release came; "" where the index does not have it."""
+        """Return the day on which the last file of a release came; "" where no index has it."""
+        return max((release.uploaded for release in self._of(name, version)), default="")
 
-    def trouble(self, name: str) -> str:
-        """Say which index of a package could not be asked; "" when all were."""
+    def _fits(self, name: str, version: str) -> bool:
+        return self.targets <= {target for release in self._of(name, version) for target in release.targets}
+
+    def _of(self, name: str, version: str) -> list[Release]:
+        wanted = Version(version)
+        return [r for r in self.releases.get(name, ()) if (r.version if wanted.local else r.public) == wanted]
 
 
 @dataclass(frozen=True)
@@ -73,11 +118,3 @@ class Allowed:
             if name not in overridden:
                 found[name] = found.get(name, SpecifierSet()) & wanted.specifier
         return found
-
-
-@dataclass(frozen=True)
-class Newest:
-    """The newest release that an index has, "" where none is known; `fits`: it has a file for every target."""
-
-    version: str = ""
-    fits: bool = True

@@ -10,11 +10,11 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from cannery.catalog.requirement import live, marker_environment, package_name
-from cannery.compat.stock import Newest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from cannery.compat.stock import Stock
     from cannery.lock.lock import Lock, LockedPackage, LockRequest
     from cannery.recipe.recipe import Chosen, Recipe
     from cannery.vocab import Arch
@@ -48,15 +48,13 @@ class Evidence:
 
     `fresh` is the lock with every pin at the newest that fits and all uploads up to today; where that set does not work
     the one with the pins as they are, None when that does not work either. `pins` are those that can move; `in_table`
-    are pinned packages about which the compatibility table has rows; `targets` are all that an
-    upgrade has to fit.
+    are pinned packages about which the compatibility table has rows; `stock` is what the indexes have.
     """
 
     fresh: Lock | None
     pins: Mapping[str, str]
-    newest: Mapping[str, Newest]
+    stock: Stock
     in_table: frozenset[str]
-    targets: tuple[tuple[str, Arch], ...]
 
 
 def upgrade_targets(recipe: Recipe) -> tuple[tuple[str, Arch], ...]:
@@ -104,9 +102,8 @@ def outdated_packages(
     direct = {chosen.package: chosen for chosen in recipe.wheels}
     lines = []
     for name in names:
-        newest = found.newest.get(name, Newest())
         locked, upgraded = public(before.get(name, "")), public(after.get(name, ""))
-        line = Outdated(name, locked, upgraded, public(newest.version), "", name in direct)
+        line = Outdated(name, locked, upgraded, found.stock.newest(name), "", name in direct)
         reasons = _holders(line, direct.get(name), recipe, request, found)
         lines.append(replace(line, held_by=", ".join(dict.fromkeys(reasons))))
     return tuple(lines)
@@ -132,9 +129,9 @@ def _holders(
             yield f"row {text}" if text in recipe.held else f"constraint {text}"
     yield from (f"date bound {day}" for name, day in _held_days(request) if name == line.name)
     yield from _sources_asking(line, request)
-    if not found.newest[line.name].fits:
+    if not found.stock.has(line.name, line.newest):
         every = "every Python and arch of the profile"
-        yield f"no file for {every if len(found.targets) > 1 else f'Python {request.python} on {request.arch}'}"
+        yield f"no file for {every if len(found.stock.targets) > 1 else f'Python {request.python} on {request.arch}'}"
 
 
 def _sources_asking(line: Outdated, request: LockRequest) -> Iterator[str]:

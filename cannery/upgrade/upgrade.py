@@ -76,9 +76,9 @@ def asked_names(subject: Editable, wishes: Collection[Wish]) -> tuple[str, ...]:
 
 
 def _absent(subject: Editable, wish: Wish, stock: Stock) -> FindingsError | NetworkError:
-    if trouble := stock.trouble(wish.name):
+    if trouble := stock.trouble.get(wish.name):
         return NetworkError(f"whether there is {wish} is not known: {trouble}", where=subject.file)
-    newest = stock.newest(wish.name).version
+    newest = stock.newest(wish.name)
     return FindingsError(
         f"no index has {wish} for every Python and arch of the profile",
         where=subject.file,
@@ -102,7 +102,7 @@ def _moved_pins(subject: Editable, pins: Mapping[str, str], wish: Wish, stock: S
     latest = fitting.newest_for(wish.name)
     if latest is not None and Version(latest) > Version(Version(present).public):
         return {wish.name: latest}, ""
-    if trouble := stock.trouble(wish.name):
+    if trouble := stock.trouble.get(wish.name):
         raise NetworkError(f"{wish.name}: whether there is a newer one is not known: {trouble}", where=subject.file)
     reason = "no index has a newer one that the rest of the profile allows, for every Python and arch of it"
     return {}, f"{stays}: {reason}"

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 from packaging.specifiers import SpecifierSet
-from packaging.version import Version
 from small_checkout import LATER, TODAY, Small, make_small
 from stub_index import StubIndex, make_sdist, make_wheel
 
 from cannery.catalog.catalog import Index
+from cannery.compat.io.stock import ask_stock
 from cannery.errors import ExitCode
-from cannery.lock.io.releases import list_releases
 from cannery.util.io.pip_settings import PipSettings
 from cannery.vocab import Arch
 
@@ -225,29 +224,32 @@ def test_yanked_broken_and_preview_releases(tmp_path: Path) -> None:
 
         index._json = yanked  # type: ignore[method-assign]
         settings = PipSettings(index_url=index.url)
-        found = list_releases([("default", "a"), ("default", "b"), ("default", "none")], {}, settings)
-    a = found["default", "a"]
-    assert sorted(map(str, a.versions)) == ["1.0", "1.1", "1.2rc1"]
-    newest = [found["default", name].newest for name in ("a", "b", "none")]
-    assert newest == [Version("1.1"), Version("2.0rc1"), None]
+        asked = [("a", "default"), ("b", "default"), ("none", "default")]
+        here, later = ("3.11", Arch.AMD64), ("3.12", Arch.AMD64)
+        found, newer, both = (
+            ask_stock(asked, {}, settings, targets) for targets in ([here], [later], [here, ("3.12", Arch.ARM64)])
+        )
+    assert sorted(str(release.version) for release in found.releases["a"]) == ["1.0", "1.1", "1.2rc1"]
+    assert [found.newest(name) for name in ("a", "b", "none")] == ["1.1", "2.0rc1", ""]
     every = SpecifierSet()
-    assert str(a.newest_for([("3.11", Arch.AMD64)], every)) == "1.0"
-    assert str(a.newest_for([("3.12", Arch.AMD64)], every)) == "1.1"
-    assert str(a.newest_for([("3.12", Arch.AMD64)], SpecifierSet("<1.1"))) == "1.0"
-    assert a.newest_for([("3.11", Arch.AMD64), ("3.12", Arch.ARM64)], SpecifierSet(">1.0")) is None
-    assert a.uploaded("1.0") == a.uploaded("1") == a.uploaded("1.0.0") == "2026-03-04"
-    assert [a.has(version, "3.11", Arch.AMD64) for version in ("1", "1.0.0", "1.01", "1.2rc1", "1.3")] == [
+    assert (found.newest_for("a", every), newer.newest_for("a", every)) == ("1.0", "1.1")
+    assert newer.newest_for("a", SpecifierSet("<1.1")) == "1.0"
+    assert both.newest_for("a", SpecifierSet(">1.0")) is None
+    assert {found.uploaded("a", version) for version in ("1.0", "1", "1.0.0")} == {"2026-03-04"}
+    assert [found.has("a", version) for version in ("1", "1.0.0", "1.01", "1.2rc1", "1.3")] == [
         *(True, True, False, True, False),
     ]
-    assert [a.spelt(version) for version in ("1", "1.0.0", "1.2.0RC1", "1.3")] == ["1.0", "1.0", "1.2rc1", ""]
-    assert found["default", "none"].trouble == ""
+    assert [found.spelt("a", version) for version in ("1", "1.0.0", "1.2.0RC1", "1.3")] == [
+        *("1.0", "1.0", "1.2rc1", "1.3"),
+    ]
+    assert found.trouble == {}
 
 
 def test_places_count_as_for_a_lock(tmp_path: Path) -> None:
     """Extra places serve the default index what it lacks, and a bound index their files beside its own."""
     links = tmp_path / "links"
     links.mkdir()
-    for made in (make_wheel("a", "9.0"), make_wheel("c", "3.0"), make_wheel("t", "2.0+cpu")):
+    for made in (make_wheel("a", "9.0"), make_wheel("c", "3.0"), make_wheel("t", "2.0+cpu"), make_wheel("u", "4.0")):
         (links / made[0]).write_bytes(made[1])
     with StubIndex() as main, StubIndex(json=False) as bound:
         main.add(make_wheel("a", "1.0"))
@@ -255,21 +257,12 @@ def test_places_count_as_for_a_lock(tmp_path: Path) -> None:
         bound.add(make_wheel("t", "1.0+cpu"))
         settings = PipSettings(index_url=main.url, find_links=(str(links),))
         indexes = {"bound": Index(urls=(DEAD, bound.url)), "dead": Index(urls=(DEAD,))}
-        asked = [("default", "a"), ("default", "c"), ("bound", "t"), ("dead", "t"), ("dead", "a-b")]
-        found = list_releases(asked, indexes, settings)
-    versions = {key: sorted(map(str, releases.versions)) for key, releases in found.items()}
-    assert versions == {
-        ("default", "a"): ["1.0"],
-        ("default", "c"): ["3.0"],
-        ("bound", "t"): ["1.0+cpu", "2.0+cpu"],
-        ("dead", "t"): ["2.0+cpu"],
-        ("dead", "a-b"): [],
-    }
-    bound_t = found["bound", "t"]
-    assert bound_t.has("1.0", "3.11", Arch.ARM64)
-    assert bound_t.has("1.0+cpu", "3.11", Arch.ARM64)
-    assert bound_t.has("1+cpu", "3.11", Arch.ARM64)
-    assert not bound_t.has("1.0+cu1", "3.11", Arch.ARM64)
-    assert [bound_t.spelt(version) for version in ("1", "1+cpu", "1+cu1")] == ["1.0", "1.0+cpu", ""]
-    assert bound_t.uploaded("1.0") == ""
-    assert [key for key, releases in found.items() if releases.trouble] == [("dead", "a-b")]
+        asked = [("a", "default"), ("c", "default"), ("t", "bound"), ("u", "dead"), ("a-b", "dead")]
+        found = ask_stock(asked, indexes, settings, [("3.11", Arch.ARM64)])
+    versions = {name: sorted(str(one.version) for one in releases) for name, releases in found.releases.items()}
+    assert versions == {"a": ["1.0"], "c": ["3.0"], "t": ["1.0+cpu", "2.0+cpu"], "u": ["4.0"], "a-b": []}
+    assert [found.has("t", version) for version in ("1.0", "1.0+cpu", "1+cpu", "1.0+cu1")] == [True, True, True, False]
+    assert [found.spelt("t", version) for version in ("1", "1+cpu", "1+cu1")] == ["1.0", "1.0+cpu", "1+cu1"]
+    assert found.uploaded("t", "1.0") == ""
+    assert [*found.trouble] == ["a-b"]
+    assert found.has("a-b", "7")

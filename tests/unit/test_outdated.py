@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 from factories import catalog, components, lock, package, packages, profile
+from packaging.version import Version
 
 from cannery.catalog.compatibility import Row
 from cannery.catalog.component import parse_component
-from cannery.compat.stock import Newest
+from cannery.compat.stock import Release, Stock
 from cannery.errors import ExitCode, NetworkError
 from cannery.lock.lock import Lock, LockedPackage, LockRequest
 from cannery.lock.request import lock_request
@@ -62,14 +63,21 @@ def recipe(**changes: object) -> Recipe:
     return select(catalog(profiles={"stack": profile(**changes)}), "stack", Options(), Arch.AMD64)
 
 
+def stock(newest: dict[str, str], targets: tuple[tuple[str, Arch], ...], *, fits: bool = True) -> Stock:
+    every = frozenset(targets)
+    found = {n: (Release(Version(text), every if fits else frozenset()),) for n, text in newest.items()}
+    return Stock(found, every, {})
+
+
 def look(
-    found: Recipe, newest: dict[str, Newest], pins: dict[str, str] | None = None, **fresh: str
+    found: Recipe, newest: dict[str, str], pins: dict[str, str] | None = None, **fresh: str
 ) -> dict[str, Outdated]:
     """The lines by name; `fresh` are versions of the lock as it would be today."""
     mine = lock(found)
     after = tuple(replace(p, version=fresh.get(p.name.replace("-", "_"), p.version)) for p in mine.packages)
     today, request = replace(mine, packages=after), lock_request(found)
-    evidence = Evidence(today, pins or {}, newest, frozenset({"torch", "torch-npu"}), upgrade_targets(found))
+    there = stock(newest, upgrade_targets(found))
+    evidence = Evidence(today, pins or {}, there, frozenset({"torch", "torch-npu"}))
     names = dict.fromkeys([*named_packages(found, request, mine, today), *changed_names(mine, today)])
     return {line.name: line for line in outdated_packages(found, request, mine, evidence, names)}
 
@@ -122,13 +130,11 @@ def test_the_profile_s_own_packages_come_first_and_in_its_order() -> None:
 def test_what_holds_a_package_that_is_not_pinned(
     changes: dict[str, object], pins: dict[str, str], fresh: dict[str, str], newest: str, held_by: str
 ) -> None:
-    assert look(recipe(**changes), {"ray": Newest(newest)}, pins, **fresh)["ray"].held_by == held_by
+    assert look(recipe(**changes), {"ray": newest}, pins, **fresh)["ray"].held_by == held_by
 
 
 def test_what_holds_a_pin() -> None:
-    lines = look(
-        recipe(), {"torch": Newest("2.13.0+cpu"), "torch-npu": Newest("2.9.0.post1")}, {"torch-npu": "2.9.0.post1"}
-    )
+    lines = look(recipe(), {"torch": "2.13.0+cpu", "torch-npu": "2.9.0.post1"}, {"torch-npu": "2.9.0.post1"})
     assert lines["torch"].held_by == "row: none newer for CANN 8.5.0"
     assert (lines["torch"].newest, lines["torch"].locked) == ("2.13.0", "2.9.0")
     assert (lines["torch-npu"].upgraded, lines["torch-npu"].held_by) == ("2.9.0.post1", "pin")
@@ -137,7 +143,7 @@ def test_what_holds_a_pin() -> None:
         {"name": "torch-npu", "version": "2.9.0"},
         {"name": "ray", "version": "2.50.0"},
     ]
-    assert look(recipe(components=listed), {"ray": Newest("2.60.0")})["ray"].held_by == "pin"
+    assert look(recipe(components=listed), {"ray": "2.60.0"})["ray"].held_by == "pin"
 
 
 def test_a_row_that_holds_what_is_not_pinned_and_a_release_for_another_python() -> None:
@@ -147,12 +153,12 @@ def test_a_row_that_holds_what_is_not_pinned_and_a_release_for_another_python() 
     found = select(mine, "stack", Options(), Arch.AMD64)
     base = lock(found)
     with_it = replace(base, packages=(*base.packages, package("torchvision", "0.24.0")))
-    newest = {"torchvision": Newest("0.25.0+cpu", fits=False)}
+    newest = {"torchvision": "0.25.0+cpu"}
     for targets, words in (
         (upgrade_targets(found), "every Python and arch of the profile"),
         ((("3.11", Arch.AMD64),), "Python 3.11 on amd64"),
     ):
-        evidence = Evidence(with_it, {}, newest, frozenset(), targets)
+        evidence = Evidence(with_it, {}, stock(newest, targets, fits=False), frozenset())
         (line,) = outdated_packages(found, lock_request(found), base, evidence, ["torchvision"])
         assert line.held_by == f"row torchvision==0.24.0, no file for {words}"
 
@@ -173,11 +179,11 @@ def test_what_a_source_asks_for_is_known_without_fetching_it() -> None:
     listed = [{"name": "torch", "version": "2.9.0"}, {"name": "ray"}, {"name": "vllm", "release": "1.0"}]
     mine = catalog(profiles={"stack": profile(components=listed)}, components=known)
     found = select(mine, "stack", Options(), Arch.AMD64)
-    assert look(found, {"ray": Newest("2.60.0")})["ray"].held_by == "vllm asks ray<2.55"
+    assert look(found, {"ray": "2.60.0"})["ray"].held_by == "vllm asks ray<2.55"
     bent = replace(
         found, profile=profile(components=listed, overrides=[{"requirement": "ray<2.58", "reason": "bent here"}])
     )
-    assert look(bent, {"ray": Newest("2.60.0")})["ray"].held_by == "override ray<2.58"
+    assert look(bent, {"ray": "2.60.0"})["ray"].held_by == "override ray<2.58"
     assert source_lines(found) == ("vllm: pinned to release 1.0, not looked at",)
 
 

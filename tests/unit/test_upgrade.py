@@ -10,7 +10,6 @@ from factories import catalog, components, profile
 
 from cannery.catalog.compatibility import Row
 from cannery.catalog.component import parse_component
-from cannery.compat.stock import Newest
 from cannery.errors import FindingsError, NetworkError, UsageError
 from cannery.recipe.recipe import Options
 from cannery.recipe.select import select
@@ -50,7 +49,7 @@ class Stock:
         self.days = days or {}
         self.lacking = lacking
         self.latest = newest
-        self.dead: dict[str, str] = {}
+        self.trouble: dict[str, str] = {}
 
     def has(self, name: str, version: str) -> bool:
         return f"{name}=={version}" not in self.lacking
@@ -58,8 +57,8 @@ class Stock:
     def spelt(self, name: str, version: str) -> str:
         return f"{version}.0" if name == "ray" and version.count(".") == 1 else version
 
-    def newest(self, name: str) -> Newest:
-        return Newest(self.latest)
+    def newest(self, name: str) -> str:
+        return self.latest
 
     def newest_for(self, name: str, allowed: SpecifierSet) -> str | None:
         versions = [v for v in ("1.4", self.latest) if v and v <= self.latest and allowed.contains(v)]
@@ -67,9 +66,6 @@ class Stock:
 
     def uploaded(self, name: str, version: str) -> str:
         return self.days.get(f"{name}=={version}", "")
-
-    def trouble(self, name: str) -> str:
-        return self.dead.get(name, "")
 
 
 def subject(asks: tuple[str, ...] = (), **changes: object) -> Editable:
@@ -173,13 +169,13 @@ def test_a_pin_outside_the_table_takes_the_newest_for_every_target() -> None:
 
 def test_an_index_that_was_not_asked_is_said_in_the_place_of_what_it_may_have() -> None:
     stock = Stock(newest="")
-    stock.dead["the-tool"] = "index elsewhere: no answer"
+    stock.trouble["the-tool"] = "index elsewhere: no answer"
     with pytest.raises(NetworkError) as caught:
         notes("tool", stock=stock)
     words = "whether there is a newer one is not known: index elsewhere: no answer"
     assert caught.value.what == f"the-tool: {words}"
     absent = Stock({"the-tool==9.9": "2026-01-02"}, newest="")
-    absent.dead["the-tool"] = "index elsewhere: no answer"
+    absent.trouble["the-tool"] = "index elsewhere: no answer"
     absent.has = lambda _name, _version, *_: False  # type: ignore[method-assign] # an extra place lists other versions
     with pytest.raises(NetworkError, match=r"whether there is the-tool==2\.0 is not known: index elsewhere"):
         edits("tool==2.0", stock=absent)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from cannery.compat.findings import errors
-from cannery.compat.io.shelf import make_shelf
+from cannery.compat.io.stock import make_stock
 from cannery.compat.rules import check_recipe
 from cannery.compat.solve import newest_pins, upgrader, with_pins
 from cannery.compat.stock import Allowed
@@ -67,44 +67,38 @@ def look(  # noqa: PLR0913 - what is looked at, as of when, and how much of it
     targets = upgrade_targets(recipe)
     pythons = tuple(dict.fromkeys(python for python, _arch in targets))
     day = max(today, request.exclude_newer)
-    resolve = partial(resolve_lock, store, catalog, command="outdated", asked=Asked())
-    fresh, problem = _attempt(partial(resolve, at_day(request, day)), FindingsError)
-    shelf = make_shelf(store.settings(), catalog, recipe, [c.package for c in recipe.wheels], targets)
-    fitting = Allowed(shelf, request)
+    stock = make_stock(store.settings(), catalog, recipe, [c.package for c in recipe.wheels], targets)
+    fitting = Allowed(stock, request)
     solver = upgrader(recipe, catalog, pythons, fitting.has)
     pins = newest_pins(solver, fitting.newest_for)
     moved = with_pins(recipe, catalog, pins)
-    last, last_problem = fresh, ""
-    if pins:
-        # A bound index that is not reached is no reason to end without what is known by now.
-        last, last_problem = _attempt(partial(resolve, at_day(lock_request(moved), day)), CanneryError)
+    resolve = partial(resolve_lock, store, catalog, command="outdated", asked=Asked())
+    # With pins that move, a bound index that is not reached is no reason to end without what is known by now.
+    kind = CanneryError if pins else FindingsError
+    last, problem = _attempt(partial(resolve, at_day(lock_request(moved), day)), kind)
+    after, after_problem = last, ""
     if last and (refused := _new_errors(catalog, (recipe, lock), (moved, last))):
-        last, last_problem = None, refused
-    after = last or fresh
+        last, problem = None, refused
+    if pins and not last:
+        after, after_problem = _attempt(partial(resolve, at_day(request, day)), FindingsError)
     changed = changed_names(lock, after)
     named = named_packages(recipe, request, lock, after)
     names = tuple(dict.fromkeys([*named, *changed])) if every else named
-    more = make_shelf(store.settings(), catalog, recipe, [name for name in names if name not in shelf.found], targets)
-    shelf = replace(shelf, found={**shelf.found, **more.found})
+    rest = [name for name in names if name not in stock.releases]
+    stock = stock.with_more(make_stock(store.settings(), catalog, recipe, rest, targets))
     problems = (
-        (f"with the date bound at {day} and the pins as they are", problem),
-        ("with every pin at the newest that fits", last_problem),
+        (f"with the date bound at {day} and the pins as they are", after_problem),
+        ("with every pin at the newest that fits", problem),
     )
-    evidence = Evidence(
-        fresh=after,
-        pins=pins,
-        newest={name: shelf.newest(name) for name in names},
-        in_table=frozenset(name for name in solver.movable or () if solver.known(name)),
-        targets=targets,
-    )
+    in_table = frozenset(name for name in solver.movable or () if solver.known(name))
     return Report(
         day=day,
-        packages=outdated_packages(recipe, request, lock, evidence, names),
+        packages=outdated_packages(recipe, request, lock, Evidence(after, pins, stock, in_table), names),
         folded=tuple(name for name in changed if name not in names),
         sources=source_lines(recipe),
         upgrade=lock_change(lock.packages, with_known_files(last, lock).packages) if last else None,
         problems=tuple(f"{what}: {text}" for what, text in problems if text),
-        troubles=shelf.troubles,
+        troubles=tuple(dict.fromkeys(stock.trouble.values())),
     )
 
 

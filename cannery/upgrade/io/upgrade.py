@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from cannery.catalog.io.read import load_catalog
 from cannery.compat.findings import errors
-from cannery.compat.io.shelf import make_shelf
+from cannery.compat.io.stock import make_stock
 from cannery.compat.rules import check_recipe
 from cannery.errors import CanneryError, FindingsError
 from cannery.lock.check import lock_problems
@@ -85,8 +85,8 @@ def upgrade(store: LockStore, catalog: Catalog, name: str, wishes: Sequence[Wish
         locked=frozenset(package.name for lock in before.locks.values() for package in lock.packages),
     )
     wanted = checked_wishes(subject, wishes)
-    shelf = make_shelf(store.settings(), catalog, subject.recipe, asked_names(subject, wanted), before.requests)
-    plan = upgrade_edits(subject, wanted, shelf, today)
+    stock = make_stock(store.settings(), catalog, subject.recipe, asked_names(subject, wanted), before.requests)
+    plan = upgrade_edits(subject, wanted, stock, today)
     if not plan.edits:
         return Upgraded(file, (), plan.notes)
     new_text, profile = edit_profile(text, plan.edits, str(store.shown(file)))

@@ -1,0 +1,120 @@
+"""Ask the indexes for the releases of a recipe's packages: versions, files, upload days; no yanked files."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.version import Version
+
+from cannery.compat.stock import Release, Stock
+from cannery.lock.io.indexes import ask
+from cannery.lock.io.places import bound_places, default_place, extra_places
+from cannery.lock.wheel_tags import installable
+from cannery.util.io.http import HostSession
+from cannery.vocab import DEFAULT_INDEX
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    import requests
+
+    from cannery.catalog.catalog import Catalog, Index
+    from cannery.lock.io.listing import Listed
+    from cannery.lock.io.places import Place
+    from cannery.recipe.recipe import Recipe
+    from cannery.util.io.pip_settings import PipSettings
+    from cannery.vocab import Arch
+
+WORKERS = 8
+# Seconds of each wait for an index.
+PATIENCE = 5.0
+
+
+def make_stock(
+    settings: PipSettings, catalog: Catalog, recipe: Recipe, names: Iterable[str], targets: Iterable[tuple[str, Arch]]
+) -> Stock:
+    """Ask the indexes for the packages `names`; an index that is not reached is a part of the answer."""
+    places = _indexes_of(recipe)
+    wanted = [(name, index) for name in dict.fromkeys(names) for index in places.get(name, (DEFAULT_INDEX,))]
+    return ask_stock(wanted, catalog.indexes, settings, targets)
+
+
+def ask_stock(
+    questions: Sequence[tuple[str, str]],
+    indexes: Mapping[str, Index],
+    settings: PipSettings,
+    targets: Iterable[tuple[str, Arch]],
+) -> Stock:
+    """Ask for each (package, index name), several at once.
+
+    Of the default index: the host's main index, and where that has nothing of the package its extra places; of another
+    one its own places and the host's extra ones, as for a lock.
+    """
+    wanted = frozenset(targets)
+    with ThreadPoolExecutor(WORKERS) as pool:
+        found = [
+            *pool.map(partial(_files, indexes=indexes, settings=settings, session=HostSession(settings)), questions)
+        ]
+    files: dict[str, list[Listed]] = {}
+    trouble: dict[str, str] = {}
+    for (name, _index), (listed, text) in zip(questions, found, strict=True):
+        files.setdefault(name, []).extend(listed)
+        trouble |= {name: text} if text else {}
+    return Stock({name: _releases(listed, wanted) for name, listed in files.items()}, wanted, trouble)
+
+
+def _releases(files: Iterable[Listed], targets: frozenset[tuple[str, Arch]]) -> tuple[Release, ...]:
+    by_version: dict[Version, list[Listed]] = {}
+    for file in files:
+        by_version.setdefault(Version(file.version), []).append(file)
+    return tuple(
+        Release(
+            version,
+            frozenset(target for target in targets if any(_fits(file, *target) for file in mine)),
+            max(file.uploaded for file in mine),
+        )
+        for version, mine in by_version.items()
+    )
+
+
+def _files(
+    question: tuple[str, str], indexes: Mapping[str, Index], settings: PipSettings, session: requests.Session
+) -> tuple[tuple[Listed, ...], str]:
+    """Return the files of a package; without any, why no index could be asked ("" when one was)."""
+    package, index = question
+    own = (default_place(settings),) if index == DEFAULT_INDEX else bound_places(index, indexes)
+    asked = [_ask(place, package, session) for place in own]
+    files = next((files for files, _trouble in asked if files), ())
+    if index != DEFAULT_INDEX or not files:
+        files += tuple(file for place in extra_places(settings) for file in _ask(place, package, session)[0])
+    reached = files or not all(trouble for _files, trouble in asked)
+    return (files, "") if reached else ((), asked[0][1])
+
+
+def _ask(place: Place, package: str, session: requests.Session) -> tuple[tuple[Listed, ...], str]:
+    answer = ask(place, package, session, PATIENCE)
+    return tuple(file for file in answer.files if file.yanked is None), "" if answer.reached else str(answer)
+
+
+def _fits(file: Listed, python: str, arch: Arch) -> bool:
+    """Whether a file can be installed for the target, as it is or after a build; without a range, for any Python."""
+    try:
+        wanted = SpecifierSet(file.requires_python)
+    except InvalidSpecifier:
+        wanted = SpecifierSet()
+    takes = any(wanted.contains(f"{python}.{patch}") for patch in (0, 20))
+    return takes and installable(file.file, python, arch)
+
+
+def _indexes_of(recipe: Recipe) -> dict[str, tuple[str, ...]]:
+    """Return the indexes that may serve a component, or what is bound with it, at one version or another."""
+    found: dict[str, tuple[str, ...]] = {}
+    for chosen in recipe.wheels:
+        component = chosen.component
+        elsewhere = (DEFAULT_INDEX,) if component.index is None or component.index_except else ()
+        indexes = tuple(dict.fromkeys(((component.index,) if component.index else ()) + elsewhere))
+        found |= {name: indexes for name in component.binds if component.index} | {chosen.package: indexes}
+    return found
