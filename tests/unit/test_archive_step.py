@@ -7,7 +7,7 @@ import pytest
 from factories import archive_recipe, catalog, components, inputs, profile, subject
 
 from cannery.compat.rules import check_recipe
-from cannery.compat.rules.compiled import emulation
+from cannery.compat.rules.chips import emulation
 from cannery.errors import UsageError
 from cannery.lock.request import lock_request
 from cannery.plan.make import make_plan

@@ -10,8 +10,7 @@ from factories import catalog, compatibility, package, packages, recipe, source_
 from cannery.catalog.compatibility import Compatibility
 from cannery.compat.findings import Finding, in_order
 from cannery.compat.rules import check_recipe
-from cannery.compat.rules.locks import incomplete, one_arch
-from cannery.compat.rules.packages import denied, excluded, exclusive
+from cannery.compat.rules.packages import denied, excluded, exclusive, incomplete, one_arch
 from cannery.compat.rules.torch_free import torch_free
 from cannery.recipe.recipe import Options
 from cannery.vocab import Arch, Severity

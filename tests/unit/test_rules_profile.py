@@ -7,8 +7,8 @@ from factories import catalog, package, profile, recipe, subject
 from cannery.catalog.catalog import Index
 from cannery.compat.findings import Finding
 from cannery.compat.rules import check_recipe
-from cannery.compat.rules.locks import incomplete
-from cannery.compat.rules.overrides import warned
+from cannery.compat.rules.packages import incomplete
+from cannery.compat.rules.requires import warned
 from cannery.vocab import Severity
 
 

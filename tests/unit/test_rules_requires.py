@@ -20,9 +20,8 @@ from cannery.catalog.compatibility import Compatibility
 from cannery.catalog.component import parse_component
 from cannery.compat.findings import Finding, in_order
 from cannery.compat.rules import check_recipe
-from cannery.compat.rules.overrides import overrides
-from cannery.compat.rules.python import pythons
-from cannery.compat.rules.requires import requirements
+from cannery.compat.rules.requires import overrides, requirements
+from cannery.compat.rules.target import pythons
 from cannery.recipe.recipe import Options, Recipe
 from cannery.vocab import Arch, Severity
 

@@ -22,8 +22,7 @@ from factories import (
 from cannery.catalog.component import parse_component
 from cannery.compat.findings import Finding, in_order
 from cannery.compat.rules import RULES, check_recipe
-from cannery.compat.rules.components import order
-from cannery.compat.rules.sources import patches, releases, submodules
+from cannery.compat.rules.components import order, patches, releases, submodules
 from cannery.vocab import Severity
 
 if TYPE_CHECKING:

@@ -10,20 +10,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cannery.compat.findings import few
-from cannery.compat.rules.atb import atb
-from cannery.compat.rules.chips import chips, socs
-from cannery.compat.rules.compiled import emulation
-from cannery.compat.rules.components import files, order
+from cannery.compat.rules.chips import chips, emulation, socs
+from cannery.compat.rules.components import files, order, patches, releases, submodules
 from cannery.compat.rules.driver import driver
-from cannery.compat.rules.environment import environment
+from cannery.compat.rules.environment import atb, environment
 from cannery.compat.rules.fit import fits
-from cannery.compat.rules.locks import incomplete, one_arch
-from cannery.compat.rules.overrides import overrides, warned
-from cannery.compat.rules.packages import denied, excluded, exclusive
-from cannery.compat.rules.python import pythons
-from cannery.compat.rules.requires import requirements
-from cannery.compat.rules.sources import patches, releases, submodules
-from cannery.compat.rules.target import base_tag
+from cannery.compat.rules.packages import denied, excluded, exclusive, incomplete, one_arch
+from cannery.compat.rules.requires import overrides, requirements, warned
+from cannery.compat.rules.target import base_tag, pythons
 from cannery.compat.rules.torch_free import torch_free
 from cannery.compat.subject import Subject
 

@@ -1,19 +1,22 @@
-"""What a chip can run. The chip is one word of the target: tag, kernels and what builds call it follow from it."""
+"""What a chip can run, and what is compiled for it when the image is built.
+
+The chip is one word of the target: tag, kernels and what builds call it follow from it.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from cannery.catalog.component import Native
-from cannery.compat.findings import Finding, error
-from cannery.compat.rules.compiled import compiled
+from cannery.compat.findings import Finding, error, warning
 from cannery.compat.table import listed
+from cannery.vocab import ComponentKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from cannery.compat.subject import Subject
-    from cannery.recipe.recipe import Chosen, ChosenSource
+    from cannery.recipe.recipe import Chosen, ChosenSource, Recipe
 
 # Who reported that a build needs to know its chip.
 REPORT = "vllm-project/vllm-ascend pull 7278"
@@ -94,3 +97,26 @@ def _settings(subject: Subject, chosen: ChosenSource, variable: str) -> dict[str
     found |= {f"env of images/components/{c.name}.yaml": c.component.env for c in subject.recipe.chosen}
     found[f"build_env of images/components/{chosen.name}.yaml"] = chosen.component.build_env
     return {where: env[variable] for where, env in found.items() if variable in env}
+
+
+def compiled(recipe: Recipe) -> tuple[Chosen, ...]:
+    """Return the native components that are compiled: all but releases that come with ready-made kernels.
+
+    A stand-in has nothing to compile against: components with a `standin` entry are not compiled there.
+    """
+    native = (c for c in recipe.sources if c.component.kind is ComponentKind.NATIVE)
+    return tuple(c for c in native if not (c.release and c.known and c.known.chips) and recipe.standin_of(c) is None)
+
+
+def emulation(subject: Subject) -> Iterator[Finding]:
+    """Warn before a build starts that compiles under QEMU; all else is done on the build machine's own arch."""
+    names = [chosen.name for chosen in (*compiled(subject.recipe), *subject.recipe.archives)]
+    arch = subject.recipe.target.arch
+    if names and subject.build_arch not in {None, arch}:
+        yield warning(
+            "emulation",
+            f"{listed(names)} {'is' if len(names) == 1 else 'are'} compiled under emulation: "
+            f"the target is {arch}, this machine {subject.build_arch}",
+            "about eight times slower (docker/buildx issue 2810)",
+            f"BUILDER=<name> of a buildx builder with a native {arch} node, or a machine of that arch",
+        )

@@ -1,11 +1,15 @@
-"""Whether the target exists: a CANN image for its chip, OS and Python."""
+"""Whether the target exists, as a CANN image, and whether each part runs on its Python."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from packaging.specifiers import SpecifierSet
+
+from cannery.catalog.compatibility import PYTHON, Rank
 from cannery.catalog.versions import without_build
-from cannery.compat.findings import Finding, error
+from cannery.compat.findings import Finding, error, warning
+from cannery.compat.table import holds, judging
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -36,3 +40,83 @@ def near(tags: Sequence[str], target: Target) -> list[str]:
     """Return up to eight tags, those first that have most parts of the target's."""
     parts = {*target.base_tag.split("-")}
     return sorted(tags, key=lambda tag: (-len(parts & {*tag.split("-")}), tag))[:OFFERED]
+
+
+class Range(NamedTuple):
+    """The Pythons of a release, the source of that, and whether it is only a page or an image."""
+
+    wanted: str
+    source: str
+    is_weak: bool = False
+
+
+def pythons(subject: Subject) -> Iterator[Finding]:
+    """Refuse what does not run on the target's Python.
+
+    Both have to hold, a source's own metadata and the weightiest row: a package without an upper bound may still not
+    work with the next Python. A page alone against the package's own metadata is a disagreement.
+    """
+    target = subject.recipe.target
+    own, rows = _own(subject), _rows(subject)
+    for name in sorted({*own, *rows}):
+        ranges = [*rows.get(name, []), *own.get(name, [])]
+        deciding = [*rows.get(name, [])[:1], *own.get(name, [])]
+        wrong = [one for one in deciding if not _contains(one.wanted, target.python)]
+        heavy = wrong if len(wrong) == len(deciding) else [one for one in wrong if not one.is_weak]
+        release = f"{name} {subject.versions[name]}"
+        if heavy:
+            yield error(
+                "python-range",
+                f"{release} does not fit Python {target.python}: it is for Python {heavy[0].wanted}",
+                heavy[0].source,
+                _bases(subject, heavy[0].wanted),
+            )
+        elif not all(_contains(one.wanted, target.python) for one in ranges):
+            yield warning(
+                "fit-disagree",
+                f"sources disagree about the Pythons of {release}: "
+                + "; ".join(f"{one.wanted} ({one.source})" for one in ranges),
+                f"the target has Python {target.python}",
+            )
+
+
+def _own(subject: Subject) -> dict[str, list[Range]]:
+    """Distribution → the Pythons of a source's metadata at its commit or release."""
+    return {
+        one.package: [Range(one.known.requires_python, f"images/components/{one.name}.yaml: {one.known.source}")]
+        for one in subject.recipe.sources
+        if one.known and one.known.requires_python and one.package in subject.versions
+    }
+
+
+def _rows(subject: Subject) -> dict[str, list[Range]]:
+    """Distribution → the Pythons of its release in rows of the table, the weightiest source first."""
+    sources = subject.table.sources
+    return {
+        name: [
+            Range(row.fits[PYTHON], str(sources[row.source]), sources[row.source].rank is Rank.DOCUMENT)
+            for row in judging(subject, name)
+            if PYTHON in row.fits
+        ]
+        for name in subject.with_rows(PYTHON)
+    }
+
+
+def _contains(wanted: str, python: str) -> bool:
+    """Whether Pythons `X.Y` are in a range or are the ones named; a bound like >=3.9.2 leaves out no later patch."""
+    if wanted[0].isdigit():
+        return holds(PYTHON, wanted, python)
+    return SpecifierSet(wanted).contains(python) or SpecifierSet(wanted).contains(f"{python}.99")
+
+
+def _bases(subject: Subject, wanted: str) -> str:
+    """Name the CANN images whose Python fits, those first that are most like the target's."""
+    tags = [
+        tag
+        for line in subject.catalog.bases.values()
+        for tag, found in line.tags.items()
+        if _contains(wanted, ".".join(found.python.split(".")[:2]))
+    ]
+    return (
+        f"bases that fit: {', '.join(near(tags, subject.recipe.target))}" if tags else "no CANN image has such a Python"
+    )
