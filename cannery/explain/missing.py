@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from datetime import date
 from typing import TYPE_CHECKING, Protocol
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import Version
 
 from cannery.catalog.versions import distance
 from cannery.lock.wheel_tags import installable, uv_platform
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
-    from cannery.catalog.compatibility import Compatibility
     from cannery.vocab import Arch
 
-# Nearest releases, platforms and files that a message names.
-NEAREST, NAMED = 3, 4
-# Days without an upload after which a mirror without a newer release may be behind.
-LAG = 60
+# Nearest releases and files that a message names.
+NEAREST, NAMED = 2, 3
 
 
 class Offered(Protocol):
@@ -65,7 +60,9 @@ def why_not(files: Sequence[Offered], python: str, arch: Arch, bound: str, *, ya
         return f"yanked from its index{f' ({reason})' if reason else ''}"
     fitting = [file for file in kept if installable(file.file, python, arch)]
     if not fitting:
-        return f"no file for {uv_platform(arch)} and Python {python}; it has {_platforms(kept)}"
+        more = f" and {len(kept) - NAMED} more" if len(kept) > NAMED else ""
+        names = ", ".join(file.file for file in kept[:NAMED])
+        return f"no file for {uv_platform(arch)} and Python {python}; it has {names}{more}"
     if not any(_takes(file.requires_python, python) for file in fitting):
         return f"asks for Python {fitting[0].requires_python}, the target has {python}"
     return ""
@@ -80,21 +77,6 @@ def _takes(wanted: str, python: str) -> bool:
     return all(part.contains(f"{python}.0") or part.contains(f"{python}.99") for part in lower)
 
 
-def _platforms(files: Sequence[Offered]) -> str:
-    """Return what the wheels are for: `manylinux_2_28_aarch64 (cp311)`, each once."""
-    found: dict[str, list[str]] = {}
-    for file in files:
-        try:
-            tags = parse_wheel_filename(file.file)[3]
-        except InvalidWheelFilename:
-            continue
-        for tag in sorted(tags, key=str):
-            found.setdefault(tag.platform, []).append(tag.interpreter)
-    words = [f"{platform} ({', '.join(dict.fromkeys(pythons))})" for platform, pythons in found.items()]
-    more = f" and {len(words) - NAMED} more" if len(words) > NAMED else ""
-    return ", ".join(words[:NAMED]) + more
-
-
 def usable(files: Iterable[Offered], python: str, arch: Arch, bound: str) -> tuple[str, ...]:
     """Return the versions that have a file for the target up to the date `bound`, each once."""
     versions: dict[str, list[Offered]] = {}
@@ -103,36 +85,7 @@ def usable(files: Iterable[Offered], python: str, arch: Arch, bound: str) -> tup
     return tuple(version for version, mine in versions.items() if not why_not(mine, python, arch, bound))
 
 
-def near(name: str, pin: str, versions: Iterable[str], table: Compatibility | None) -> str:
-    """Return the versions that come nearest to `pin`, in order, with their CANN where the table knows it; "" for none.
-
-    All builds of the nearest release, those first that the table knows; two releases are named at least.
-    """
-    ordered = sorted(set(versions), key=lambda version: (distance(pin, version), Version(version)))
-    nearest = Version(ordered[0]).base_version if ordered else ""
-    builds = [version for version in ordered if Version(version).base_version == nearest]
-    builds.sort(key=lambda version: not any(_canns(name, version, table)))
-    kept = builds[:NEAREST] if len(builds) > 1 else ordered[:2]
-    return ", ".join(_with_cann(name, version, table) for version in sorted(kept, key=Version))
-
-
-def _with_cann(name: str, version: str, table: Compatibility | None) -> str:
-    canns = dict.fromkeys(_canns(name, version, table))
-    return f"{version} (CANN {' or '.join(canns)})" if canns else version
-
-
-def _canns(name: str, version: str, table: Compatibility | None) -> Iterator[str]:
-    for row in table.rows if table else ():
-        if row.name == name and Version(row.version) == Version(version) and "cann" in row.fits:
-            yield row.fits["cann"]
-
-
-def lag(pin: str, files: Sequence[Offered], bound: str) -> str:
-    """Say that a mirror may be behind: its newest release is older than `pin` and long before the date `bound`."""
-    newest = max(files, key=lambda file: Version(file.version), default=None)
-    last = max((file.uploaded for file in files), default="")
-    if newest is None or not last or Version(newest.version) >= Version(pin):
-        return ""
-    if (date.fromisoformat(bound) - date.fromisoformat(last)).days < LAG:
-        return ""
-    return f"this mirror's newest is {newest.version} of {last}: it may lag"
+def near(pin: str, versions: Iterable[str]) -> str:
+    """Return the two versions that come nearest to `pin`, in order; "" for none."""
+    kept = sorted(set(versions), key=lambda version: (distance(pin, version), Version(version)))[:NEAREST]
+    return ", ".join(sorted(kept, key=Version))

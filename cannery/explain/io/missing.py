@@ -12,7 +12,7 @@ from packaging.version import Version
 
 from cannery.errors import NetworkError
 from cannery.explain.conflict import exclude
-from cannery.explain.missing import lag, near, usable, why_not
+from cannery.explain.missing import near, usable, why_not
 from cannery.lock.io.bound import index_of
 from cannery.lock.io.places import bound_places, default_place, extra_places
 from cannery.lock.io.uv import PROBE
@@ -168,10 +168,8 @@ def _no_release(seen: Seen, pin: str, sides: Sequence[Side]) -> str:
         wanted = " and ".join(dict.fromkeys(" or ".join(side.wanted) for side in sides))
         newest = max(seen.usable(), key=Version, default="")
         return f"{name} {wanted} on {seen.label}: no such release" + (f", the newest is {newest}" if newest else "")
-    nearest = near(name, pin, seen.usable(), seen.catalog.compatibility if seen.catalog else None)
-    behind = lag(pin, files, seen.until)
-    text = f"{name} {pin} on {seen.label}: no such release" + (f", nearest {nearest}" if nearest else "")
-    return text + (f"; {behind}" if behind else "")
+    nearest = near(pin, seen.usable())
+    return f"{name} {pin} on {seen.label}: no such release" + (f", nearest {nearest}" if nearest else "")
 
 
 def _elsewhere(seen: Seen, pin: str) -> Headline | None:
