@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -17,8 +16,6 @@ from cannery.engine.io.find import Engine
 from cannery.errors import UnableError, VerifyFailedError
 from cannery.host.io.npus import read_host
 from cannery.host.npus import HostNpus
-from cannery.util.io import patience as patience_module
-from cannery.util.io.patience import patience
 from cannery.verify.io import run as module
 from cannery.verify.io.run import Runner, Verified, VerifyRequest, has_passed, script_digest
 from cannery.vocab import Arch
@@ -300,17 +297,16 @@ def test_the_manifest_must_be_the_plan_s(context: Context, docker: Docker) -> No
     assert docker.calls[0].endswith(f"--manifest-sha256 {'ab' * 32}")
 
 
-@pytest.mark.parametrize("every", [0.05, 30.0])
+@pytest.mark.parametrize("beat", [0.05, module.BEAT])
 def test_a_verify_that_takes_long_says_so_now_and_then(
     context: Context,
     docker: Docker,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
-    every: float,
+    beat: float,
 ) -> None:
-    assert patience_module.EVERY == 30.0
-    monkeypatch.setattr(module, "patience", functools.partial(patience, every=every))
+    monkeypatch.setattr(module, "BEAT", beat)
     docker.program.write_text(docker.program.read_text().replace("cat <<", "sleep 0.4\ncat <<"))
     assert verify(context, docker.engine, REQUEST).status == 0
-    said = [line for line in capsys.readouterr().err.splitlines() if line == "verifying: 0 s so far"]
-    assert len(said) in (range(2, 9) if every < 1 else range(1))
+    said = [line for line in capsys.readouterr().err.splitlines() if line == "verifying (0 s)"]
+    assert len(said) in (range(2, 9) if beat < 1 else range(1))

@@ -15,7 +15,7 @@ from cannery.errors import UnableError, VerifyFailedError
 from cannery.run.container import RunRequest, make_container
 from cannery.run.docker import docker_arguments
 from cannery.util.io.files import sha256_bytes, write_atomic
-from cannery.util.io.patience import patience
+from cannery.util.io.heartbeat import heartbeat
 from cannery.util.io.process import Result, run
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ STREAM, WRONG_USE = "--stream", 2
 ASKED = "asked"
 # Exit codes of `docker run` when the engine fails: 125 the daemon, 126 and 127 a command that cannot be started.
 DOCKER_S_OWN = frozenset({125, 126, 127})
+# Seconds between two lines while the script runs: under emulation it takes minutes.
+BEAT = 30.0
 
 
 def script_digest(templates: Mapping[str, str]) -> str:
@@ -201,7 +203,7 @@ def _run(request: VerifyRequest, runner: Runner, options: list[str], on_check: C
     first, *rest = docker_arguments(container)
     arguments = (first, "--network", "none", *label_words(), *rest)
     try:
-        with patience(runner.say, "verifying"):  # under emulation it takes minutes
+        with heartbeat(runner.say, lambda: "verifying", BEAT):
             return run_streamed(runner.engine.command(*arguments), runner.env, on_check)
     except KeyboardInterrupt:
         run(runner.engine.command("rm", "--force", name), env=runner.env, check=False)
