@@ -74,7 +74,7 @@ def failure(state: BuildState, details: Details) -> CanneryError:
     if _AWAY.search(text):
         hint = "run the same command again: what was built before is kept"
         return UnableError(f"the engine went away during the build\n{_short(text)}", where="engine", hint=hint)
-    tail = step.log.tail if step else ()
+    tail = step.tail if step else ()
     early = _cannot_start(state, text) if step is None else None
     if early is not None:
         return early
@@ -143,7 +143,7 @@ def _build_failed(step: Step | None, text: str, where: str, state: BuildState, d
 
 def _is_without_mirror(step: Step) -> bool:
     """Whether the step installs system packages, and printed that it could not reach their mirror."""
-    return "/system.sh " in step.name.instruction and any(_MIRROR_AWAY.search(line) for line in step.log.tail)
+    return "/system.sh " in step.name.instruction and any(_MIRROR_AWAY.search(line) for line in step.tail)
 
 
 def _exit_code(text: str) -> str:
@@ -156,7 +156,7 @@ def _what_failed(step: Step | None, text: str, state: BuildState, details: Detai
     what = [f"build failed: exit code {code}" if code else f"build failed: {_short(text)}"]
     if step:
         what.append(f"  {step.name.instruction}")
-        what += [f"  | {line}" for line in step.log.tail]
+        what += [f"  | {line}" for line in step.tail]
     else:
         what += [f"  | {line}" for line in state.other[-12:]]
     what.append(f"  full log: {details.log}")

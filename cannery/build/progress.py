@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from cannery.build.rawjson import Event, Other, Vertex
-from cannery.build.steplog import StepLog, add_chunk, clip_note, flush
+from cannery.build.rawjson import data, get, items, seconds
 from cannery.build.stepname import StepName, parse_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
 
-    from cannery.build.rawjson import Chunk, Transfer
+    from cannery.build.rawjson import Item
 
 # Lines of plain text kept: bake's errors come last and are short.
 _OTHER_LINES = 200
+# Lines of a step's output kept for the error message.
+_KEPT_LINES = 50
+# A line longer than this many bytes is cut: a program that never writes a newline must not fill the memory.
+_LONGEST = 256 * 1024
+# Terminal escapes and control characters: they have no place in a file, and would act on the terminal in a message.
+_CONTROL = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-Z\\-_]|[\x00-\x08\x0b-\x1f\x7f]"
+)
+# BuildKit's own note when a step printed more than BUILDKIT_STEP_LOG_MAX_SIZE or _SPEED allow.
+_CLIPPED = re.compile(r"\[output clipped, log limit (\S+) reached\]")
 
 
 class Status(StrEnum):
@@ -30,19 +40,34 @@ class Status(StrEnum):
     CANCELLED = "cancelled"
 
 
+ENDED = frozenset({Status.CACHED, Status.DONE, Status.FAILED, Status.CANCELLED})
+
+
+@dataclass(frozen=True)
+class Part:
+    """One vertex of BuildKit's graph as it is now. Times are seconds since the epoch, None when not yet."""
+
+    started: float | None = None
+    completed: float | None = None
+    cached: bool = False
+    error: str = ""
+    weak: bool = False
+
+
 @dataclass(frozen=True)
 class Step:
     """One step of the build as a person counts them.
 
     BuildKit may work on it in several vertexes (`COPY --link` with the containerd image store: a copy and a merge);
-    they then share a progress group.
+    they then share a progress group. `parts` are by digest, `transfers` are bytes by name; `tail` are the last lines
+    that it printed, and `open` has for each stream the bytes after its last newline.
     """
 
-    key: str
-    name: StepName
-    parts: Mapping[str, Vertex] = field(default_factory=dict)
+    name: StepName = field(default_factory=lambda: parse_name(""))
+    parts: Mapping[str, Part] = field(default_factory=dict)
     transfers: Mapping[str, int] = field(default_factory=dict)
-    log: StepLog = field(default_factory=StepLog)
+    tail: tuple[str, ...] = ()
+    open: Mapping[int, bytes] = field(default_factory=dict)
 
     @property
     def status(self) -> Status:
@@ -61,9 +86,9 @@ class Step:
 
     @property
     def error(self) -> str:
-        """The first error that is the step's own; being cancelled because of another one is none."""
-        own = (part.error for part in self.parts.values() if part.error and not is_cancelled(part.error))
-        return next(own, "")
+        """The first error that is the step's own. BuildKit ends the error of a step that was cancelled so."""
+        errors = (part.error for part in self.parts.values())
+        return next((error for error in errors if error and not error.endswith("context canceled")), "")
 
     @property
     def bytes(self) -> int:
@@ -83,11 +108,13 @@ class Step:
 
 @dataclass(frozen=True)
 class BuildState:
-    """All that the stream has reported so far. `fresh` is only what the last event completed: (step key, line)."""
+    """All that the stream has reported so far.
+
+    `fresh` are the lines that the last event adds to the log: (stage, text). `other` is what bake itself printed.
+    """
 
     steps: Mapping[str, Step] = field(default_factory=dict)
     other: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
     fresh: tuple[tuple[str, str], ...] = ()
     started: float | None = None
     now: float = 0.0
@@ -118,43 +145,42 @@ class BuildState:
         return found.count(Status.CACHED), ended, len(real)
 
 
-def is_cancelled(error: str) -> bool:
-    """Whether an error only reports that the build was stopped elsewhere (BuildKit ends such errors so)."""
-    return error.endswith("context canceled")
-
-
-def apply(state: BuildState, event: Event | Other, redact: Callable[[str], str] = str) -> BuildState:
-    """Return the state after `event`; every text in it has gone through `redact`."""
-    if isinstance(event, Other):
-        return replace(state, other=(*state.other, redact(event.text))[-_OTHER_LINES:], fresh=())
+def apply(state: BuildState, event: Item | str, redact: Callable[[str], str] = str) -> BuildState:
+    """Return the state after `event`, an object or a text of `read_line`; every text in it went through `redact`."""
+    if isinstance(event, str):
+        text = redact(event)
+        return replace(state, other=(*state.other, text)[-_OTHER_LINES:], fresh=(("bake", text),))
     steps = dict(state.steps)
-    owner = {digest: step.key for step in steps.values() for digest in step.parts}
-    for vertex in event.vertexes:
-        key = owner.setdefault(vertex.digest, vertex.group or vertex.digest)
-        steps[key] = _with_vertex(steps.get(key) or _nameless(key), vertex, redact)
-    for transfer in event.transfers:
-        key = owner.get(transfer.vertex, transfer.vertex)
-        step = steps.get(key) or _nameless(key)
-        steps[key] = replace(step, transfers={**step.transfers, transfer.name: transfer.current})
-    fresh: list[tuple[str, str]] = []
-    for chunk in event.chunks:
-        key = owner.get(chunk.vertex, chunk.vertex)
-        step = steps.get(key) or _nameless(key)
-        log, lines = add_chunk(step.log, chunk.stream, chunk.data, redact)
-        steps[key] = replace(step, log=log)
-        fresh += [(key, line) for line in lines]
-    for key in dict.fromkeys(owner[vertex.digest] for vertex in event.vertexes if vertex.completed is not None):
-        steps[key], lines = _flushed(steps[key], redact)
-        fresh += [(key, line) for line in lines]
-    times = [time for time in _times(event) if time is not None]
+    vertexes, transfers, chunks = (items(event, key) for key in ("vertexes", "statuses", "logs"))
+    for item in vertexes:
+        key = _owner(steps, get(item, "digest", ""), get(get(item, "progressGroup", {}), "id", ""))
+        steps[key] = _with_part(steps.get(key, Step()), item, redact)
+    for item in transfers:
+        key = _owner(steps, get(item, "vertex", ""))
+        step = steps.get(key, Step())
+        steps[key] = replace(step, transfers={**step.transfers, get(item, "id", ""): get(item, "current", 0)})
+    fresh = _begun(state.steps, steps)
+    for item in chunks:
+        key = _owner(steps, get(item, "vertex", ""))
+        steps[key], lines = _printed(steps.get(key, Step()), get(item, "stream", 0), data(item, "data"), redact)
+        fresh += lines
+    for item in vertexes:
+        if seconds(item, "completed") is not None:
+            key = _owner(steps, get(item, "digest", ""))
+            steps[key], lines = _flushed(steps[key], redact)
+            fresh += lines
+    fresh += _ended(state.steps, steps)
+    fresh += [("warning", redact(data(item, "short").decode(errors="replace"))) for item in items(event, "warnings")]
+    found = (seconds(i, key) for i in (*vertexes, *transfers, *chunks) for key in ("started", "completed", "timestamp"))
+    times = [time for time in found if time is not None]
+    notes = (match[1] for _, line in fresh if (match := _CLIPPED.search(line)))
     return BuildState(
         steps=steps,
         other=state.other,
-        warnings=(*state.warnings, *(redact(text) for text in event.warnings)),
         fresh=tuple(fresh),
         started=min([*times, *([] if state.started is None else [state.started])], default=None),
         now=max([state.now, *times]),
-        clipped=state.clipped or next((note for _, line in fresh if (note := clip_note(line))), ""),
+        clipped=state.clipped or next(notes, ""),
         events=state.events + 1,
     )
 
@@ -162,32 +188,71 @@ def apply(state: BuildState, event: Event | Other, redact: Callable[[str], str] 
 def close(state: BuildState, redact: Callable[[str], str] = str) -> BuildState:
     """Return the state at the end of the stream: last lines that had no newline are in `fresh`."""
     pairs = {key: _flushed(step, redact) for key, step in state.steps.items()}
-    fresh = tuple((key, line) for key, (_, lines) in pairs.items() for line in lines)
+    fresh = tuple(line for _, lines in pairs.values() for line in lines)
     return replace(state, steps={key: step for key, (step, _) in pairs.items()}, fresh=fresh)
 
 
-def _nameless(key: str) -> Step:
-    return Step(key, parse_name(""))
+def _owner(steps: Mapping[str, Step], digest: str, group: str = "") -> str:
+    """Return the key of the step that has the vertex `digest`, or the one that it gets."""
+    return next((key for key, step in steps.items() if digest in step.parts), group or digest)
 
 
-def _with_vertex(step: Step, vertex: Vertex, redact: Callable[[str], str]) -> Step:
-    name = step.name if step.name.text else parse_name(redact(vertex.group_name or vertex.name))
-    old = step.parts.get(vertex.digest)
-    if vertex.started is None and old and old.started is not None:
-        vertex = old  # BuildKit announces a vertex again without its times; it has not gone back
-    else:
-        vertex = replace(vertex, name=redact(vertex.name), error=redact(vertex.error))
-    return replace(step, name=name, parts={**step.parts, vertex.digest: vertex})
+def _with_part(step: Step, item: Item, redact: Callable[[str], str]) -> Step:
+    group: Item = get(item, "progressGroup", {})
+    digest = get(item, "digest", "")
+    name = step.name if step.name.text else parse_name(redact(get(group, "name", "") or get(item, "name", "")))
+    old = step.parts.get(digest)
+    part = Part(
+        started=seconds(item, "started"),
+        completed=seconds(item, "completed"),
+        cached=get(item, "cached", default=False),
+        error=redact(get(item, "error", "")),
+        weak=get(group, "weak", default=False),
+    )
+    if part.started is None and old and old.started is not None:
+        part = old  # BuildKit announces a vertex again without its times; it has not gone back
+    return replace(step, name=name, parts={**step.parts, digest: part})
 
 
-def _flushed(step: Step, redact: Callable[[str], str]) -> tuple[Step, tuple[str, ...]]:
-    log, lines = flush(step.log, redact)
-    return (replace(step, log=log), lines) if lines else (step, ())
+def _printed(step: Step, stream: int, chunk: bytes, redact: Callable[[str], str]) -> tuple[Step, list[tuple[str, str]]]:
+    """Return the step with a chunk of its output, and the lines that the chunk completed.
+
+    Streams are joined apart, because stderr comes in between the halves of a line of stdout.
+    """
+    *whole, left = (step.open.get(stream, b"") + chunk).split(b"\n")
+    if len(left) > _LONGEST:
+        whole, left = [*whole, left], b""
+    lines = [_line(redact(raw.decode(errors="replace"))) for raw in whole]
+    step = replace(step, tail=(*step.tail, *lines)[-_KEPT_LINES:], open={**step.open, stream: left})
+    return step, [(step.name.stage, line) for line in lines]
 
 
-def _times(event: Event) -> Iterable[float | None]:
-    for vertex in event.vertexes:
-        yield vertex.started
-        yield vertex.completed
-    timed: tuple[Transfer | Chunk, ...] = (*event.transfers, *event.chunks)
-    yield from (item.time for item in timed)
+def _line(text: str) -> str:
+    """Return a line as a terminal would leave it: of a progress bar that rewrites its line, the last state."""
+    states = [_CONTROL.sub("", part).rstrip() for part in text.split("\r")]
+    return next((part for part in reversed(states) if part), "")
+
+
+def _flushed(step: Step, redact: Callable[[str], str]) -> tuple[Step, list[tuple[str, str]]]:
+    """Return the step with its open lines ended, and these lines."""
+    fresh: list[tuple[str, str]] = []
+    for stream in [stream for stream, left in step.open.items() if left]:
+        step, lines = _printed(step, stream, b"\n", redact)
+        fresh += lines
+    return step, fresh
+
+
+def _begun(before: Mapping[str, Step], steps: Mapping[str, Step]) -> list[tuple[str, str]]:
+    return [
+        (step.name.stage, f"--- {step.name.instruction}")
+        for key, step in steps.items()
+        if step.status is not Status.WAITING and before.get(key, Step()).status is Status.WAITING
+    ]
+
+
+def _ended(before: Mapping[str, Step], steps: Mapping[str, Step]) -> list[tuple[str, str]]:
+    return [
+        (step.name.stage, f"--- {step.status}" + (f": {step.error}" if step.error else ""))
+        for key, step in steps.items()
+        if step.status in ENDED and step.status is not before.get(key, Step()).status
+    ]

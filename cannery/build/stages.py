@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cannery.build.progress import Status
+from cannery.build.progress import ENDED, Status
 from cannery.build.stepname import SETUP
 from cannery.plan.plan import LayerKind
 from cannery.render.render import stage_name
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from cannery.build.progress import BuildState, Step
     from cannery.plan.plan import Layer, Plan
 
-ENDED = frozenset({Status.CACHED, Status.DONE, Status.FAILED, Status.CANCELLED})
 # Words for stages that are no layer of the plan.
 _WORDS = {
     "image": "system packages, and the layers put together",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cannery.build.failure import Details, failure, needs_newer_buildx, registry_of
-from cannery.build.progress import BuildState, Status, Step, apply, close
-from cannery.build.rawjson import Chunk, Event, Other, Vertex, read_line
+from cannery.build.progress import BuildState, Part, Status, Step, apply, close
+from cannery.build.rawjson import data, items, read_line
 from cannery.build.retry import retry_command
 from cannery.build.stages import Brought, Stage, brought, duration, seconds_left, stages, words_for
 from cannery.build.stepname import parse_name
@@ -27,13 +28,15 @@ from cannery.util.redact import redactor
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from cannery.build.rawjson import Item
+
 DATA = Path(__file__).parent / "data"
 DETAILS = Details("out/log/build.log", "docker buildx build --target x .")
 
 
-def events(text: str) -> list[Event | Other]:
+def events(text: str) -> list[Item | str]:
     pending = ""
-    found: list[Event | Other] = []
+    found: list[Item | str] = []
     for line in text.splitlines():
         pending, new = read_line(pending, line)
         found += new
@@ -51,6 +54,10 @@ def reduce(text: str, redact: Callable[[str], str] = str) -> BuildState:
     return close(state, redact)
 
 
+def at(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat()
+
+
 def vertex(
     digest: str = "a",
     name: str = "[s 1/1] RUN x",
@@ -58,12 +65,14 @@ def vertex(
     started: float | None = None,
     completed: float | None = None,
     error: str = "",
-) -> Event:
-    return Event(vertexes=(Vertex(digest, name, started, completed, error=error),))
+) -> Item:
+    times = {"started": started, "completed": completed}
+    found = {key: at(time) for key, time in times.items() if time is not None}
+    return {"vertexes": [{"digest": digest, "name": name, "error": error, **found}]}
 
 
-def printed(data: bytes, stream: int = 1, digest: str = "a") -> Event:
-    return Event(chunks=(Chunk(digest, stream, data, None),))
+def printed(text: bytes, stream: int = 1, digest: str = "a") -> Item:
+    return {"logs": [{"vertex": digest, "stream": stream, "data": base64.b64encode(text).decode()}]}
 
 
 def first(state: BuildState) -> Step:
@@ -89,13 +98,15 @@ def test_indented_and_one_line_objects_read_alike() -> None:
 
 def test_text_between_objects_is_kept_and_an_object_cut_off_is_dropped() -> None:
     found = events('{\n  "vertexes": [\nERROR: killed\n{"vertexes":[{"digest":"a","name":"n"}]}\n{\n  "logs": [')
-    assert found == [Other("ERROR: killed"), vertex(name="n")]
+    assert found == ["ERROR: killed", {"vertexes": [{"digest": "a", "name": "n"}]}]
 
 
 def test_odd_json_is_text_and_odd_values_read_as_absent() -> None:
-    assert events("{nonsense}") == [Other("{nonsense}")]
+    assert events("{nonsense}") == ["{nonsense}"]
     odd = '{"vertexes":[3,{"digest":4,"started":"soon","new":1}],"logs":[{"data":"%%%"}],"statuses":"no","x":[]}'
-    assert events(odd) == [Event(vertexes=(Vertex("", ""),), chunks=(Chunk("", 0, b"", None),))]
+    state = reduce(odd)
+    assert {key: step.parts for key, step in state.steps.items()} == {"": {"": Part()}}
+    assert (state.started, first(state).tail, first(state).bytes) == (None, (), 0)
 
 
 @settings(deadline=None)  # a busy machine is no failure
@@ -152,7 +163,7 @@ def test_a_build() -> None:
 def test_output_of_two_streams_is_joined_to_lines() -> None:
     state = reduce(recording("ok"))
     torch = next(step for step in state.steps.values() if step.name.stage == "group-torch")
-    assert torch.log.tail == ("start", "done 1", "done 2", "done 3", "part 1 part 2 part 3")
+    assert torch.tail == ("start", "done 1", "done 2", "done 3", "part 1 part 2 part 3")
 
 
 def test_a_cached_build_counts_all_steps_as_cached() -> None:
@@ -187,9 +198,9 @@ def test_failure_names_stage_instruction_code_and_last_lines() -> None:
     step = state.failed
     assert step is not None
     assert step.name.stage == "group-bad"
-    assert len(step.log.tail) == 50
-    assert step.log.tail[0] == "line 32"
-    assert step.log.tail[-1] == "no such wheel"
+    assert len(step.tail) == 50
+    assert step.tail[0] == "line 32"
+    assert step.tail[-1] == "no such wheel"
     assert by_label(state)["group-slow"].status is Status.CANCELLED
     error = failure(state, DETAILS)
     assert isinstance(error, BuildFailedError)
@@ -318,13 +329,13 @@ def test_what_a_step_prints_last_can_say_more_than_its_status(last: bytes, kind:
     ],
 )
 def test_errors_before_any_step(line: str, kind: type[Exception], word: str) -> None:
-    error = failure(apply(BuildState(), Other(line)), DETAILS)
+    error = failure(apply(BuildState(), line), DETAILS)
     assert type(error) is kind
     assert word in str(error)
 
 
 def test_plain_words_among_events_are_no_old_buildx() -> None:
-    state = apply(apply(BuildState(), vertex()), Other("#1 [x]"))
+    state = apply(apply(BuildState(), vertex()), "#1 [x]")
     assert not needs_newer_buildx(state)
 
 
@@ -345,15 +356,21 @@ def test_lines_cut_anywhere_come_out_whole() -> None:
         state = apply(state, printed(text.encode()[position : position + 1]))
         fresh += state.fresh
     state = apply(state, vertex(started=1.0, completed=2.0))
-    assert [line for _key, line in (*fresh, *state.fresh)] == ["größe", "完成", "bar 1%", "bar 2%", "red", "end"]
-    assert first(state).log.tail == ("größe", "完成", "bar 2%", "red", "end")
+    assert [line for _key, line in (*fresh, *state.fresh) if not line.startswith("---")] == [
+        "größe",
+        "完成",
+        "bar 2%",
+        "red",
+        "end",
+    ]
+    assert first(state).tail == ("größe", "完成", "bar 2%", "red", "end")
 
 
 def test_a_line_without_end_does_not_fill_the_memory() -> None:
     state = apply(BuildState(), vertex(started=1.0))
     for _ in range(20):
         state = apply(state, printed(b"x" * 100_000))
-    assert sum(len(data) for _stream, data in first(state).log.open) <= 256 * 1024
+    assert sum(len(left) for left in first(state).open.values()) <= 256 * 1024
 
 
 def test_a_vertex_that_starts_again_is_running() -> None:
@@ -368,9 +385,10 @@ def test_a_vertex_that_starts_again_is_running() -> None:
 
 
 def test_weak_parts_of_a_group_may_stay_undone() -> None:
-    strong = Vertex("a", "x", 1.0, 2.0, cached=True, group="g", group_name="[f 1/1] COPY a b")
-    weak = Vertex("b", "y", group="g", group_name="[f 1/1] COPY a b", weak=True)
-    state = apply(BuildState(), Event(vertexes=(weak, strong)))
+    group = {"id": "g", "name": "[f 1/1] COPY a b"}
+    strong = {"digest": "a", "started": at(1), "completed": at(2), "cached": True, "progressGroup": group}
+    weak = {"digest": "b", "progressGroup": {**group, "weak": True}}
+    state = apply(BuildState(), {"vertexes": [weak, strong]})
     assert [(step.status, step.name.stage) for step in state.steps.values()] == [(Status.CACHED, "f")]
 
 
@@ -430,10 +448,10 @@ def test_secrets_are_masked_everywhere_also_across_chunks() -> None:
         printed(b"token hun"),
         printed(b"ter2 http://u:a@b@h.example/x p%40ss%2Fword\n"),
         vertex(name="[s 1/1] RUN x hunter2", started=1.0, completed=2.0, error="hunter2 refused"),
-        Other("ERROR: hunter2"),
+        "ERROR: hunter2",
     ):
         state = apply(state, event, redact)
-    assert first(state).log.tail == ("token *** http://***@h.example/x ***",)
+    assert first(state).tail == ("token *** http://***@h.example/x ***",)
     assert "hunter2" not in repr(state)
 
 
@@ -478,4 +496,5 @@ def test_state_counts_base64_of_a_recording_in_full() -> None:
     """What the decoder reads is what BuildKit wrote, byte for byte."""
     text = recording("fail")
     raw = b"".join(base64.b64decode(part.split('"')[3]) for part in text.splitlines() if '"data":' in part)
-    assert b"".join(chunk.data for event in events(text) if isinstance(event, Event) for chunk in event.chunks) == raw
+    chunks = [item for event in events(text) if isinstance(event, dict) for item in items(event, "logs")]
+    assert b"".join(data(item, "data") for item in chunks) == raw

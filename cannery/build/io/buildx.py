@@ -10,10 +10,9 @@ import json
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from cannery.build.failure import Details, failure, needs_newer_buildx
-from cannery.build.io.log import BuildLog
 from cannery.build.progress import BuildState, apply, close
 from cannery.build.rawjson import read_line
 from cannery.build.retry import retry_command
@@ -40,13 +39,12 @@ class View(Protocol):
 
 @dataclass(frozen=True)
 class BakeResult:
-    """A finished bake. `clipped` is the limit at which BuildKit dropped output, or ""."""
+    """A finished bake."""
 
     cached: int
     total: int
     seconds: float
     log: Path
-    clipped: str = ""
 
 
 def bake(  # noqa: PLR0913 - one request to buildx
@@ -72,15 +70,16 @@ def bake(  # noqa: PLR0913 - one request to buildx
     """
     document, env = _read_bake(folder), {**env, **NO_QUESTION}
     redact = redactor(secrets)
-    with BuildLog(log) as log_file:
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("w", encoding="utf-8", errors="replace") as log_file:
         command = [*engine_command, "bake", "-f", _BAKE_FILE, "--progress=rawjson"]
         command += ["--builder", builder] if builder else []
         command += [word for override in overrides for word in ("--set", override)]
         state, status = _run([*command, target], env, folder, view=view, log=log_file, redact=redact)
-        log_file.note(f"buildx ended with status {status}")
+        log_file.write(f"{state.seconds:8.2f} [cannery] buildx ended with status {status}\n")
     if status == 0 and not needs_newer_buildx(state):
         cached, _, total = state.counts
-        return BakeResult(cached, total, state.seconds, log, state.clipped)
+        return BakeResult(cached, total, state.seconds, log)
     retry = ""
     if state.failed and state.failed.name.is_step:
         stage = state.failed.name.stage
@@ -94,7 +93,7 @@ def _run(  # noqa: PLR0913 - the parts of one running build
     folder: Path,
     *,
     view: View,
-    log: BuildLog,
+    log: TextIO,
     redact: Callable[[str], str],
 ) -> tuple[BuildState, int]:
     state, pending = BuildState(), ""
@@ -108,21 +107,28 @@ def _run(  # noqa: PLR0913 - the parts of one running build
                 pending, events = read_line(pending, line)
                 for event in events:
                     state = apply(state, event, redact)
-                    log.write(state)
+                    _write(log, state)
                     view.update(state)
                 if needs_newer_buildx(state):
                     cancel(process)
                     break
             state = close(state, redact)
-            log.write(state)
+            _write(log, state)
             return state, process.wait()
         except KeyboardInterrupt:
-            log.note("interrupted: the build is being cancelled")
+            log.write(f"{state.seconds:8.2f} [cannery] interrupted: the build is being cancelled\n")
             cancel(process)
             raise
         finally:
             end(process)
             view.finish(state)
+
+
+def _write(log: TextIO, state: BuildState) -> None:
+    """Write the lines that the last event added, and flush: a killed run leaves a log up to its last moment."""
+    if state.fresh:
+        log.write("".join(f"{state.seconds:8.2f} [{stage}] {line}\n" for stage, line in state.fresh))
+        log.flush()
 
 
 def _read_bake(folder: Path) -> dict[str, Any]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cannery.build.progress import Status
-from cannery.build.stages import ENDED, Stage, duration, seconds_left, stages, words_for
+from cannery.build.progress import ENDED, Status
+from cannery.build.stages import Stage, duration, seconds_left, stages, words_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -39,7 +39,7 @@ _STYLES = {
 
 @dataclass(frozen=True)
 class Look:
-    """How a build is shown: what each stage brings, and on a plain stream also the lines that steps print."""
+    """How a build is shown: what each stage brings, and with `is_verbose` also the lines of the log."""
 
     brings: Mapping[str, Brought]
     is_verbose: bool = False
@@ -85,8 +85,8 @@ class PlainView:
     def update(self, state: BuildState) -> None:
         """Print what has ended and stayed so."""
         if self._look.is_verbose:
-            for key, line in state.fresh:
-                self._print(state, f"[{state.steps[key].name.stage}] {line}")
+            for stage, line in state.fresh:
+                self._print(state, f"[{stage}] {line}")
         self._ends(state, steady=_STEADY)
         if self._clock() - self._spoke >= _HEARTBEAT:
             running = [stage.label for stage in stages(state) if stage.shown and stage.status is Status.RUNNING]
