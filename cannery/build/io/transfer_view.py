@@ -1,4 +1,4 @@
-"""What a person sees of a push, pull, save or load: bars on a terminal, plain lines elsewhere."""
+"""What a person sees of a push, pull, save or load: a bar on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -11,14 +11,10 @@ from cannery.util.io.heartbeat import heartbeat
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from rich.progress import Progress, TaskID
-
     from cannery.engine.stream import StreamState
 
 # Seconds between two lines without a terminal.
 HEARTBEAT = 30.0
-# Bars of layers at once, below the one of the whole; those that are done give way.
-BARS = 8
 
 
 class PlainView:
@@ -62,7 +58,7 @@ class PlainView:
 
 
 class BarView:
-    """rich's bars: one of the whole, and one of each layer on its way. They are drawn by a thread of rich's own."""
+    """rich's bar of the whole, with the layers that are done. A thread of rich's own draws it."""
 
     def __init__(self, what: str, total: int, stream: TextIO) -> None:
         from rich.console import Console  # noqa: PLC0415 - 50 ms that only a transfer on a terminal pays for
@@ -73,25 +69,18 @@ class BarView:
         name = TextColumn("{task.description}", table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis"))
         columns = (name, BarColumn(bar_width=16), DownloadColumn(), TimeRemainingColumn())
         console = Console(file=stream, force_terminal=True)
-        self._progress: Progress = Progress(*columns, console=console, redirect_stdout=False, expand=True)
+        self._what = what
+        self._progress = Progress(*columns, console=console, redirect_stdout=False, expand=True)
         self._whole = self._progress.add_task(what, total=total or None)
-        self._bars: dict[str, TaskID] = {}
 
     def state(self, state: StreamState) -> None:
         """Take the state of an engine's stream."""
         now, total = state.moved
+        done, layers = state.counts
+        if layers:
+            self._progress.update(self._whole, description=f"{self._what} ({done} of {layers} layers)")
         if total:
             self._progress.update(self._whole, completed=now, total=total)
-        for name, layer in state.layers.items():
-            bar = self._bars.get(name)
-            if layer.done:
-                if bar is not None:
-                    self._progress.remove_task(self._bars.pop(name))
-            elif bar is not None:
-                words = f"  {name} {layer.status}"
-                self._progress.update(bar, description=words, completed=layer.current, total=layer.total or None)
-            elif layer.total and len(self._bars) < BARS:
-                self._bars[name] = self._progress.add_task(f"  {name} {layer.status}", total=layer.total)
 
     def moved(self, count: int) -> None:
         """Take the bytes that this host has moved so far."""
@@ -99,14 +88,9 @@ class BarView:
 
     @contextmanager
     def shown(self) -> Iterator[None]:
-        """Draw the bars while the block runs; leave the one of the whole."""
-        self._progress.start()
-        try:
+        """Draw the bar while the block runs."""
+        with self._progress:
             yield
-        finally:
-            for bar in self._bars.values():
-                self._progress.remove_task(bar)
-            self._progress.stop()
 
 
 TransferView = PlainView | BarView
