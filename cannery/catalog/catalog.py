@@ -40,6 +40,7 @@ from cannery.catalog.fields import (
     RelativeText,
     RequirementText,
     ResourceText,
+    ScriptText,
     SizeText,
     SocText,
     SuiteText,
@@ -220,7 +221,8 @@ class BaseLine(Closed):
     cann: CannText
     source: Text
     toolkit_home: PathText
-    set_env: tuple[PathText, ...]
+    # The scripts that ENTRYPOINT sources, in order, with their arguments.
+    set_env: tuple[ScriptText, ...]
     version_files: tuple[VersionFile, ...]
     # ENV lines in the order in which the image sets them, by OS; `${NAME}` refers to what was set before,
     # `{python_home}` to /usr/local/python<full version>, `{atb_abi}` to the tag's C++ ABI of ATB.
@@ -228,6 +230,11 @@ class BaseLine(Closed):
     # What CANN's own Python code imports and these images do not bring into a virtual environment.
     python_packages: tuple[RequirementText, ...]
     tags: dict[TagText, BaseTag]
+
+    @property
+    def scripts(self) -> tuple[str, ...]:
+        """The paths of the scripts in `set_env`."""
+        return tuple(text.partition(" ")[0] for text in self.set_env)
 
 
 class Registries(Closed):

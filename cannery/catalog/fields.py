@@ -264,6 +264,14 @@ ProgramText = Annotated[str, _matching(r"\w[\w.+-]*", "the name of a program, li
 FOLDERS = rf"(?:/{NO_DOTS}[\w.+-]+)+"
 PLAIN = "of letters, digits and . _ + -, without `..` or `//`"
 PathText = Annotated[str, _matching(FOLDERS, f"an absolute path {PLAIN}")]
+# A script that a shell sources, with options: `/…/set_env.sh --cxx_abi=${ATB_CXX_ABI:-1}`.
+ScriptText = Annotated[
+    str,
+    _matching(
+        rf"{FOLDERS}(?: --[\w-]+=(?:[\w.-]+|\$\{{\w+(?::-[\w.-]*)?\}}))*",
+        f"a script's absolute path {PLAIN}; options may follow, like --cxx_abi=${{ATB_CXX_ABI:-1}}",
+    ),
+]
 # Where layers write: a COPY does not follow the links that other folders of a base may be.
 LayerPath = Annotated[
     str, _matching(rf"/(?:opt|usr/local/lib){FOLDERS}", f"a path below /opt or /usr/local/lib, {PLAIN}")

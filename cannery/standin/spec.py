@@ -103,7 +103,7 @@ def standin_reference(recipe: Recipe, lock: Lock, data: StandIn) -> str:
 
 def entrypoint(set_env: Sequence[str]) -> tuple[str, ...]:
     """Return the ENTRYPOINT of CANN images: source each script, then become the command."""
-    steps = [f"source {path}" for path in set_env]
+    steps = [f"source {text}" for text in set_env]
     return (*SHELL, " && ".join([*steps, 'exec "$@"']), "--")
 
 

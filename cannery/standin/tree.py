@@ -60,11 +60,11 @@ def cann_tree(spec: StandInSpec, stubs: Mapping[Stub, bytes]) -> tuple[Entry, ..
     for file in line.version_files:
         text = file.line.replace("{version}", version)
         entries.append(Entry(_real(file.at(spec.target.arch), spec), f"{text}\n".encode()))
-    entries += [Entry(_real(path, spec), _set_env(path, spec).encode(), mode=0o755) for path in line.set_env]
+    entries += [Entry(_real(path, spec), _set_env(path, spec).encode(), mode=0o755) for path in line.scripts]
     for stub, content in stubs.items():
         folders = [f"{atb}/atb/cxx_abi_{abi}/lib" for abi in ATB_ABIS] if stub.home == "atb" else [f"{home}/lib64"]
         entries += [Entry(f"{folder}/{stub.soname}", content, mode=0o755) for folder in folders]
-    sourced = "".join(f". {path}\n" for path in line.set_env)
+    sourced = "".join(f". {text}\n" for text in line.set_env)
     entries += [
         Entry("/etc/profile.d/ascend.sh", f"# As in CANN images, login shells source these.\n{sourced}".encode()),
         Entry("/usr/local/bin/npu-smi", NPU_SMI.encode(), mode=0o755),

@@ -105,7 +105,13 @@ FIELDS: tuple[tuple[object, dict[str, Any], tuple[str | int, ...], tuple[str, ..
     (ChipAccess, CHIP, ("resource",), ("huawei.com/Ascend910",), (*WORDS, "a/b;c", "a/$(x)", "-a/b")),
     (ChipAccess, CHIP, ("names",), ("Atlas 300I Duo, 300I Pro",), LINES),
     (BaseLine, LINE, ("toolkit_home",), ("/usr/local/Ascend/cann-8.5.0",), PATHS),
-    (BaseLine, LINE, ("set_env", 0), ("/usr/local/Ascend/nnal/atb/set_env.sh",), PATHS),
+    (
+        BaseLine,
+        LINE,
+        ("set_env", 0),
+        ("/nnal/set_env.sh", "/nnal/set_env.sh --cxx_abi=${ATB_CXX_ABI:-1}", "/a.sh --a=${B} --c=1"),
+        (*PATHS, *(f"/a.sh {word}" for word in ("", "-a", "a", "--a=$(x)", "--a=${B:-$(x)}", "--a=b;c", "--a=`x`"))),
+    ),
     (
         BaseLine,
         LINE,
@@ -186,7 +192,7 @@ FILES = (
         "links./usr/local/lib/libjemalloc.so.2.apt.amd64: '/usr/$(x)' is not an absolute path of letters",
     ),
     ("profiles/quickstart.yaml", ("summary",), "a\nRUN x", "summary: 'a\\nRUN x' is not one line of text"),
-    ("bases/8.5.0.yaml", ("set_env", 0), "/a; x", "set_env.0: '/a; x' is not an absolute path of letters"),
+    ("bases/8.5.0.yaml", ("set_env", 0), "/a; x", "set_env.0: '/a; x' is not a script's absolute path of letters"),
     ("bases/8.5.1.yaml", ("env", "ubuntu22.04", 0), "A=\nRUN x", "env.ubuntu22.04.0: 'A=\\nRUN x' is not an ENV line"),
     ("standin/recipe.yaml", ("packages", 0), "--x", "packages.0: '--x' is not a system package, like"),
     ("chips.yaml", ("910b", "managers", 0), "/etc/x", "910b.managers.0: '/etc/x' is not a path below /dev"),

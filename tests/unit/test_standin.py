@@ -200,6 +200,18 @@ def test_set_env_follows_an_image_that_moved_atb_to_the_other_abi(scripts: str) 
     assert {name: found.get(name) for name in env} == env
 
 
+def test_a_script_gets_its_argument_where_it_is_sourced_and_keeps_its_path() -> None:
+    argument = "--cxx_abi=${ATB_CXX_ABI:-1}"
+    made = spec()
+    made = replace(made, line=made.line.model_copy(update={"set_env": (SET_ENV[0], f"{SET_ENV[1]} {argument}")}))
+    assert image_config(made, [])["config"]["Entrypoint"][2] == (
+        f'source {SET_ENV[0]} && source {SET_ENV[1]} {argument} && exec "$@"'
+    )
+    files = tree(made)
+    assert files[SET_ENV[1]].mode == 0o755
+    assert f". {SET_ENV[1]} {argument}\n" in (files["/etc/profile.d/ascend.sh"].content or b"").decode()
+
+
 def test_folders_above_come_first_and_once() -> None:
     paths = [entry.path for entry in with_parents([Entry("/a/b/c", b"x"), Entry("/a/b/d"), Entry("/a/b/c", b"y")])]
     assert paths == ["/a", "/a/b", "/a/b/c", "/a/b/d"]

@@ -212,6 +212,12 @@ CASES = [
         lambda t: (t.root / f"{ASCEND}/ascend-toolkit/set_env.sh"[1:]).unlink(),
     ),
     Case(
+        "no set_env with an argument",
+        "static.base",
+        "/gone/set_env.sh does not exist",
+        lambda t: t.manifest["base"].update(set_env=["/gone/set_env.sh --cxx_abi=${ATB_CXX_ABI:-1}"]),
+    ),
+    Case(
         "version",
         "static.wheels",
         "demo is 1.0, the manifest says 1.1",

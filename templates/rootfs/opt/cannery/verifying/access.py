@@ -5,7 +5,7 @@ import re
 import stat
 
 from verifying.image import VENV, Entry, Image
-from verifying.manifest import source_paths
+from verifying.manifest import scripts, source_paths
 from verifying.outcome import Outcome, failed, judged, passed, warning
 
 PRIVATE = "/root/"  # closed to other users in every base
@@ -15,7 +15,7 @@ SCRIPT = ("/opt/cannery/verify.py", "/opt/cannery/verifying/**")
 def readable_check(image: Image) -> Outcome:
     """Other users can read all that Python needs, nothing of it lies below /root, and the image's user has a name."""
     base, sources = image.manifest["base"], source_paths(image.manifest)
-    single = [base["python_home"], base["toolkit_home"], *base["set_env"], SCRIPT[0], *image.find(SCRIPT[1])]
+    single = [base["python_home"], base["toolkit_home"], *scripts(base), SCRIPT[0], *image.find(SCRIPT[1])]
     ways = [VENV, f"{VENV}/bin/python", *single, image.shown(image.manifest_path), *sources]
     faults = [fault for path in ways for fault in closed_on_the_way(image, path)]
     every = [entry for tree in [VENV, *sources] for entry in image.tree(tree)]

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from verifying.child import run
 from verifying.image import VENV, Image
+from verifying.manifest import scripts
 from verifying.outcome import Outcome, failed, judged, passed, warning
 from verifying.versions import cann_version, without_build
 
@@ -66,7 +67,7 @@ def base_check(image: Image) -> Outcome:
     listed = "; ".join(f"{name} {version} ({path})" for name, version, path in seen)
     if faults and len({version for _, version, _ in seen}) > 1:
         faults.insert(0, f"parts of CANN differ: {listed}")
-    needed = [base["toolkit_home"], *base["set_env"]]
+    needed = [base["toolkit_home"], *scripts(base)]
     faults += [f"{path} does not exist" for path in needed if not image.exists(path)]
     if not seen:
         faults.append("the manifest names no version file of CANN")

@@ -10,6 +10,7 @@ from itertools import takewhile
 from typing import NamedTuple, TypeVar
 
 from verifying.image import Image
+from verifying.manifest import scripts
 
 
 class Elf(NamedTuple):
@@ -221,7 +222,7 @@ def advice(image: Image, name: str) -> str:
     if there:
         setter = " and ".join(base["set_env"]) or "the image"
         return f"it is in {os.path.dirname(there[0])}, which LD_LIBRARY_PATH lacks (set by {setter})"
-    gone = [path for path in [home, *base["set_env"]] if not image.exists(path)]
+    gone = [path for path in [home, *scripts(base)] if not image.exists(path)]
     if gone:
         return f"{', '.join(gone)} does not exist: the CANN toolkit is not in this image"
     lost = [folder for folder in wanted if folder not in entries(image.env, "LD_LIBRARY_PATH")]

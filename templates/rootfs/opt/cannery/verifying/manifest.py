@@ -66,6 +66,11 @@ def _key_faults(value: dict[str, object], form: dict[str, object], where: str) -
     return faults
 
 
+def scripts(base: dict[str, Any]) -> list[str]:
+    """The paths of CANN's set_env scripts; the manifest has their arguments too."""
+    return [text.partition(" ")[0] for text in base["set_env"]]
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
     """The word that was probably meant, in brackets; "" when none is near."""
     near = get_close_matches(word, list(known), 1)
