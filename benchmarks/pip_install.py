@@ -5,7 +5,7 @@
 For `quickstart`: a build without any cache, a build after one changed pin (torch-npu's wheel takes another file's
 place; nothing else changes), a build when nothing changed. Needs an image of quickstart that was built before (wheels
 and base are then there): what is compared is installing, not downloading. Prints seconds of each pair and the ratios'
-median; machines are noisy, quote ratios.
+median; machines are noisy, quote ratios. At the end it removes its images, and what it added to the build cache.
 """
 
 from __future__ import annotations
@@ -20,14 +20,25 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from cannery.build.io.secrets import build_secrets  # noqa: E402
 from cannery.context import read_context  # noqa: E402
-from cannery.engine.io.find import find_engine  # noqa: E402
+from cannery.engine.io.find import docker_client, find_engine  # noqa: E402
+from cannery.engine.io.inspect import build_cache, remove_build_cache  # noqa: E402
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import docker
+
+    from cannery.context import Context
+    from cannery.engine.io.find import Engine
+
+Pair = tuple[float, float]
 # What install guides and most public images do, with the wheels at hand so that the network plays no part.
 DOCKERFILE = """\
 FROM {base}
@@ -44,26 +55,49 @@ def main() -> None:
     pairs = parser.parse_args().pairs
     context = read_context(ROOT)
     engine = find_engine(context.env, context.cache, start=True, say=context.say)
-    env = {**engine.client_env(context.env), **build_secrets(context, context.catalog().standin.suite).env}
+    env = {**engine.client_env(context.env), **_secrets(context)}
     plan = json.loads(build_py("plan", "quickstart", "--json"))
+    client = docker_client(engine)
+    before = {record["ID"] for record in build_cache(client)}
+    try:
+        rows = measured(engine, env, plan, pairs)
+    finally:
+        freed = cleaned(client, before)
+    print(f"{os.cpu_count()} cores, engine {engine.server_version}, {len(plan['layers'])} layers")
+    for what, times in rows.items():
+        ratio = statistics.median(b / a for a, b in times)
+        shown = "  ".join(f"{a:.1f}/{b:.1f}" for a, b in times)
+        print(f"{what:<16} seconds Cannery/usual: {shown}  median ratio usual/Cannery: {ratio:.1f}")
+    print(f"removed what this made: {freed / 1e9:.1f} GB of build cache, and its images")
+
+
+def _secrets(context: Context) -> Mapping[str, str]:
+    return build_secrets(context.cache, context.env, context.pip, context.catalog().standin.suite).env
+
+
+def cleaned(client: docker.DockerClient, before: set[str]) -> int:
+    """Remove the images, and the records of the build cache that are not in `before`; return the bytes freed."""
+    for image in client.images.list(filters={"reference": "cannery-benchmark"}):
+        client.images.remove(image.id, force=True)
+    return remove_build_cache(client, {record["ID"] for record in build_cache(client)} - before)
+
+
+def measured(engine: Engine, env: dict[str, str], plan: dict[str, Any], pairs: int) -> dict[str, list[Pair]]:
+    """Build the pairs; return the seconds of both by what was changed."""
     with tempfile.TemporaryDirectory(dir=ROOT / "out", prefix="benchmark-") as name:
         ours, usual = Path(name, "cannery"), Path(name, "usual")
         build_py("render", "quickstart", "--output", str(ours))
         make_usual(ours, usual, plan["base"])
         bake = engine.buildx_command("bake", "--set", "image.tags=cannery-benchmark:1")
         build = engine.buildx_command("build", "--tag", "cannery-benchmark:2", ".")
-        rows: dict[str, list[tuple[float, float]]] = {"no cache": [], "one changed pin": [], "nothing changed": []}
+        rows: dict[str, list[Pair]] = {"no cache": [], "one changed pin": [], "nothing changed": []}
         for number in range(pairs):
             cold = [timed((*command, "--no-cache"), folder, env) for command, folder in ((bake, ours), (build, usual))]
             rows["no cache"].append((cold[0], cold[1]))
             change_one(ours, usual, number)
             rows["one changed pin"].append((timed(bake, ours, env), timed(build, usual, env)))
             rows["nothing changed"].append((timed(bake, ours, env), timed(build, usual, env)))
-    print(f"{os.cpu_count()} cores, engine {engine.server_version}, {len(plan['layers'])} layers")
-    for what, times in rows.items():
-        ratio = statistics.median(b / a for a, b in times)
-        shown = "  ".join(f"{a:.1f}/{b:.1f}" for a, b in times)
-        print(f"{what:<16} seconds Cannery/usual: {shown}  median ratio usual/Cannery: {ratio:.1f}")
+        return rows
 
 
 def make_usual(ours: Path, usual: Path, base: str) -> None:

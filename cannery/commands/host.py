@@ -8,7 +8,8 @@ import shutil
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from cannery.engine.io.find import find_engine
+from cannery.engine.io.find import docker_client, find_engine, own_engine
+from cannery.engine.io.inspect import build_cache_bytes, remove_build_cache
 from cannery.engine.own import engine as owned_engine
 from cannery.engine.own.shell import shell_text
 from cannery.errors import ExitCode
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping
     from pathlib import Path
+
+    import docker
 
     from cannery.context import Context
 
@@ -43,23 +46,30 @@ def engine(arguments: argparse.Namespace, context: Context) -> ExitCode:
     state = f"runs, pid {status.pid}" if status.running else "does not run"
     print(f"own engine: {state}{f', version {status.version}' if status.version else ''}")
     print(f"  socket {status.host}\n  data {status.data_root}\n  log {status.log}")
+    if status.cache_limit:
+        print(f"  build cache of at most {status.cache_limit / 1e9:.1f} GB")
     return ExitCode.DONE
 
 
 def clean(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Show what Cannery holds on disk by kind; remove the kinds that are named."""
     places = _places(context)
+    builds = _own_builds(context)
     for kind in arguments.kinds:
+        if kind == "builds" and builds is not None:
+            remove_build_cache(builds)
         if kind == "engine":
             owned_engine.remove_data(context.cache, context.env, context.say, packages=True)
         for place in places[kind]:
             shutil.rmtree(place, ignore_errors=False) if place.is_dir() else place.unlink(missing_ok=True)
     sizes = {kind: sum(_size(place) for place in paths) for kind, paths in places.items()}
+    sizes["builds"] = build_cache_bytes(builds) if builds is not None and "engine" not in arguments.kinds else 0
     if context.is_json:
         print(json.dumps({"bytes": sizes, "removed": arguments.kinds}, indent=2))
         return ExitCode.DONE
     for kind, size in sizes.items():
-        note = "removed" if kind in arguments.kinds else ", ".join(str(context.shown(p)) for p in places[kind])
+        where = ", ".join(str(context.shown(p)) for p in places[kind]) or _builds_note(context, builds)
+        note = "removed" if kind in arguments.kinds and (places[kind] or builds is not None) else where
         print(f"{kind:<9} {size / 1e6:>9.1f} MB  {note}")
     return ExitCode.DONE
 
@@ -69,11 +79,28 @@ def _places(context: Context) -> Mapping[str, tuple[Path, ...]]:
     return {
         "wheels": (cache / "wheels", cache / "archives"),
         "engine": (cache / "engine",),
+        "builds": (),  # in the engine's folder, and known to it alone
         "rootfs": (cache / "rootfs",),
         "locks": (cache / "locks", cache / "uv"),
         "verified": (cache / "verified", cache / "log"),
         "out": (context.out,),
     }
+
+
+def _own_builds(context: Context) -> docker.DockerClient | None:
+    """Return a client of the own engine, for its build cache; None where it does not run."""
+    own = owned_engine.running(context.cache)
+    if own is None:
+        return None
+    return docker_client(own_engine(own))
+
+
+def _builds_note(context: Context, builds: docker.DockerClient | None) -> str:
+    """Return what is shown of the own engine's build cache beside its size."""
+    limit = owned_engine.cache_limit(context.cache)
+    if builds is None:
+        return "known while Cannery's own engine runs (`build.py engine start`)"
+    return f"the own engine's build cache, a part of the engine; of at most {limit / 1e9:.1f} GB"
 
 
 def _size(place: Path) -> int:

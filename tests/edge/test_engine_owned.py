@@ -8,9 +8,11 @@ import shutil
 import subprocess
 from ipaddress import IPv4Network
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from cannery.engine.io.probe import Server
 from cannery.engine.own import engine as owned_engine
 from cannery.engine.own import network as engine_network
 from cannery.engine.own import packages as engine_packages
@@ -20,6 +22,8 @@ from cannery.engine.own.layout import Layout, daemon_config
 from cannery.engine.own.network import CANDIDATES, choose_subnet, routed_networks, rules
 from cannery.engine.own.packages import Binaries, PackageSet, installed, missing_libraries, package_sets
 from cannery.errors import UnableError
+
+SERVER = Server("26.1.5", "1.45", "amd64", podman=False, data_root="/", storage_driver="overlay2")
 
 
 def test_names_fit_the_kernel_however_deep_the_cache_lies() -> None:
@@ -44,6 +48,22 @@ def test_daemon_keeps_off_what_other_engines_own(tmp_path: Path) -> None:
     for key in ("data-root", "exec-root", "pidfile"):
         assert config[key].startswith((str(layout.root), str(layout.run)))
     assert config["builder"]["gc"]["defaultKeepStorage"] == "5000000000B"
+
+
+def test_the_build_cache_is_bounded_by_the_space_that_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    layout = Layout.of(tmp_path)
+    assert owned_engine.cache_limit(tmp_path) == 0
+    for name in ("starting", "launch"):
+        monkeypatch.setattr(owned_engine.engine_process, name, lambda *_a, **_k: False)
+    monkeypatch.setattr(owned_engine.engine_network, "network_up", lambda *_a: None)
+    monkeypatch.setattr(owned_engine, "_wait_ready", lambda _layout: SERVER)
+    monkeypatch.setattr(owned_engine.shutil, "disk_usage", lambda _path: SimpleNamespace(total=300, free=60 * 10**9))
+    layout.root.mkdir()
+    owned_engine._launch(layout, Binaries(tmp_path / "versions"), {}, print)
+    assert owned_engine.cache_limit(tmp_path) == 20 * 10**9
+    assert owned_engine.status(tmp_path).cache_limit == 20 * 10**9
+    layout.config.write_text('{"builder": []}')
+    assert owned_engine.cache_limit(tmp_path) == 0
 
 
 def test_host_settings_taken_over_are_only_those_of_registries(tmp_path: Path) -> None:

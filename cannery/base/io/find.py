@@ -12,9 +12,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from cannery.base.real import BaseImage, BaseNeed
-from cannery.engine.io.client import EngineError, request
 from cannery.engine.io.find import docker_client, find_engine
-from cannery.engine.io.inspect import image_id, registry_image
+from cannery.engine.io.inspect import build_cache, image_id, registry_image
 from cannery.engine.io.login import read_login
 from cannery.engine.io.registry import Access, Answer, ask
 from cannery.engine.oci import DeniedError, OtherArchError, RefusedError, image_config, refuse_missing
@@ -252,9 +251,8 @@ def _is_there(client: docker.DockerClient, reference: str, digest: str | None) -
             return False
         if client.images.list(filters={"label": f"{BASE_DIGEST}={digest}"}):
             return True
-        with request(client, "GET", "/system/df", params={"type": "build-cache"}) as response:
-            kept = response.json().get("BuildCache") or ()
-    except (docker.errors.DockerException, requests.RequestException, EngineError, UnableError, ValueError):
+        kept = build_cache(client)
+    except (docker.errors.DockerException, requests.RequestException, UnableError):
         return False  # the build reports what is wrong
     # BuildKit gives a base no name; its description is `pulled from quay.io/ascend/cann:tag@sha256:…`.
-    return any(digest in str(one.get("Description")) for one in kept if isinstance(one, dict))
+    return any(digest in str(one.get("Description")) for one in kept)

@@ -187,6 +187,11 @@ def _own_engine(
     if start:
         own = owned_engine.start(cache, env, say)
     assert own is not None  # noqa: S101 - one of the two above gave it; for the type checker
+    return own_engine(own)
+
+
+def own_engine(own: owned_engine.OwnedEngine) -> Engine:
+    """Return Cannery's own engine, which runs, as what builds and containers use."""
     return Engine(
         host=own.layout.host,
         docker=own.binaries.docker,

@@ -6,13 +6,14 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from cannery.engine.io.client import EngineError, request
 from cannery.engine.oci import AbsentError, DeniedError, Entry, Published, RefusedError
 from cannery.engine.stream import Trouble, trouble_of
 from cannery.errors import UnableError, UsageError
 from cannery.util.image_reference import DIGEST
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     import docker
 
@@ -150,6 +151,44 @@ def registry_image(client: docker.DockerClient, reference: str, login: Login) ->
     platforms = [one for one in found.get("Platforms") or () if one.get("os") == "linux"]
     entries = tuple(Entry(str(one.get("architecture")), digest, "", descriptor) for one in platforms)
     return Published(digest, str(descriptor.get("mediaType") or ""), b"", entries)
+
+
+def build_cache(client: docker.DockerClient) -> tuple[Mapping[str, Any], ...]:
+    """Return the records of an engine's build cache. Raises `UnableError` where it does not list them."""
+    try:
+        with request(client, "GET", "/system/df", params={"type": "build-cache"}) as response:
+            records = response.json().get("BuildCache")
+    except (EngineError, ValueError, AttributeError) as error:
+        raise UnableError(f"the engine does not list its build cache: {error}") from error
+    return tuple(one for one in records or () if isinstance(one, dict))
+
+
+def build_cache_bytes(client: docker.DockerClient) -> int:
+    """Return the bytes of an engine's build cache, without what its images hold too. Raises as `build_cache`."""
+    return sum(int(one.get("Size") or 0) for one in build_cache(client) if not one.get("Shared"))
+
+
+def remove_build_cache(client: docker.DockerClient, ids: Collection[str] | None = None) -> int:
+    """Remove the records of an engine's build cache, or those of `ids` alone; return the bytes that it freed.
+
+    What a running build uses stays. Raises `UnableError` where the engine refuses.
+    """
+    freed = 0
+    try:
+        if ids is None:
+            with request(client, "POST", "/build/prune", params={"all": "true"}) as response:
+                return int(response.json().get("SpaceReclaimed") or 0)
+        # A record stays while another is built on it: from the top down, until nothing more goes.
+        while left := {str(one.get("ID")) for one in build_cache(client)}.intersection(ids):
+            for name in left:
+                filters = {"all": "true", "filters": json.dumps({"id": {name: True}})}
+                with request(client, "POST", "/build/prune", params=filters) as response:
+                    freed += int(response.json().get("SpaceReclaimed") or 0)
+            if left == {str(one.get("ID")) for one in build_cache(client)}.intersection(ids):
+                break
+    except (EngineError, ValueError, AttributeError) as error:
+        raise UnableError(f"the engine does not remove its build cache: {error}") from error
+    return freed
 
 
 def plain_registries(info: Mapping[str, Any]) -> frozenset[str]:

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 READY_TIMEOUT = 60.0  # seconds until a launched daemon must answer
+# Of the space that is free when the daemon starts, the part that its build cache may take: BuildKit removes the records
+# that were not used for longest when a build ends with more. A build of the largest profile adds about 20 GB.
+CACHE_SHARE = 3
 LOCK_TIMEOUT = 600.0  # another process may be downloading 80 MB
 EXEC_PATIENCE = 3.0  # seconds without a process of ours until it counts as ended; there is none to see while it execs
 STOP_PATIENCE = 30.0  # dockerd gives containers 15 s
@@ -55,7 +58,10 @@ class OwnedEngine:
 
 @dataclass(frozen=True)
 class Status:
-    """State of the own engine; `pid` is 0 when it does not run, `version` "" when nothing is unpacked."""
+    """State of the own engine; `pid` is 0 when it does not run, `version` "" when nothing is unpacked.
+
+    `cache_limit` are the bytes that its build cache may take, 0 before its first start.
+    """
 
     running: bool
     pid: int
@@ -64,6 +70,7 @@ class Status:
     data_root: Path
     log: Path
     storage_driver: str = ""
+    cache_limit: int = 0
 
 
 def start(cache: Path, env: Mapping[str, str], say: Callable[[str], None]) -> OwnedEngine:
@@ -108,7 +115,16 @@ def status(cache: Path) -> Status:
         data_root=layout.data,
         log=layout.log,
         storage_driver=server.storage_driver if server else "",
+        cache_limit=cache_limit(cache),
     )
+
+
+def cache_limit(cache: Path) -> int:
+    """Bytes that the build cache of the engine of `cache` may take, as it was started last; 0 before that."""
+    try:
+        return int(json.loads(Layout.of(cache).config.read_text())["builder"]["gc"]["defaultKeepStorage"].rstrip("B"))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return 0
 
 
 def stop(cache: Path, env: Mapping[str, str], say: Callable[[str], None]) -> bool:
@@ -167,7 +183,7 @@ def _launch(layout: Layout, binaries: Binaries, env: Mapping[str, str], say: Cal
         _clear(layout)
         engine_network.network_up(layout, binaries, env, say)
         layout.data.mkdir(parents=True, exist_ok=True, mode=0o710)
-        keep = shutil.disk_usage(layout.data).total // 2
+        keep = shutil.disk_usage(layout.data).free // CACHE_SHARE
         config = daemon_config(layout, binaries.proxy, keep, _host_settings(HOST_CONFIG))
         write_atomic(layout.config, json.dumps(config, indent=2) + "\n", mode=0o600)
         daemon_env = {key: env[key] for key in DAEMON_ENV if key in env}
