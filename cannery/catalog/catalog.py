@@ -50,6 +50,7 @@ from cannery.catalog.fields import (
     parsed,
 )
 from cannery.catalog.image_user import UserField
+from cannery.catalog.published import Published
 from cannery.catalog.target import parse_arch, parse_chip
 from cannery.errors import UsageError
 from cannery.vocab import Arch, BaseKind, Chip
@@ -343,6 +344,7 @@ class Catalog:
     standin: StandIn
     compatibility: Compatibility
     drivers: Drivers = field(default_factory=Drivers)
+    hashes: Mapping[str, Published] = field(default_factory=dict)
     problems: tuple[UsageError, ...] = ()
     broken: Mapping[str, CatalogError] = field(default_factory=dict)
 

@@ -47,6 +47,8 @@ def cross_check(catalog: Catalog, unread: Collection[str]) -> Iterator[CrossFaul
                 yield CrossFault(f"components/{name}.yaml", path, f"no {what} {word!r}", hint)
         if isinstance(component, Tarball):
             yield from _without_files(name, component, catalog)
+    for index in sorted({*catalog.hashes} - {*catalog.indexes}):
+        yield CrossFault("hashes.yaml", (index,), f"no index {index!r}", did_you_mean(index, catalog.indexes))
     for row in contradictions(catalog.compatibility):
         yield CrossFault("compatibility.yaml", row.path, row.what, row.hint)
     yield from _misnamed(catalog)

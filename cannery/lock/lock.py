@@ -64,8 +64,9 @@ class LockedPackage:
     """One package of a lock and the one file that provides it.
 
     `file` is the wheel's or sdist's file name, `sha256` its hash and `size` its bytes; all three are empty (`""`, `""`,
-    0) in an incomplete lock, where the package's index could not be reached. `index` is the name of the index that
-    served it, `via` who asked for it (sorted names; `PROFILE_VIA` for a profile's own requirement).
+    0) in an incomplete lock, where the package's index could not be reached. With a hash from images/hashes.yaml
+    `size` alone may be 0, for unknown. `index` is the name of the index that served it, `via` who
+    asked for it (sorted names; `PROFILE_VIA` for a profile's own requirement).
     """
 
     name: str

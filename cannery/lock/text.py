@@ -8,7 +8,8 @@ entry for each package:
         # absl_py-2.5.1-py3-none-any.whl, 135750 bytes, index default, via tensorboard
 
 Index names and no URLs, so that any mirror serves it. A package whose index was not reached has no hash, and its
-comment says so. Lines that start with `#` in the first column and empty lines are skipped.
+comment names the index. The size of one whose hash is from images/hashes.yaml may be unknown. Lines that start with `#`
+in the first column and empty lines are skipped.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ _INDEX = r"index (?P<index>[A-Za-z0-9._-]+)"
 # The lines of an entry: its pin, its hash, and the comment of a file, or of a package without one.
 _PIN = re.compile(r"(?P<name>[a-z0-9]+(?:-[a-z0-9]+)*)==(?P<version>[0-9a-z.!+_-]{1,100})(?P<more> \\)?", re.ASCII)
 _HASH = re.compile(r"    --hash=sha256:(?P<sha256>[0-9a-f]{64})", re.ASCII)
-_FILE = re.compile(rf"    # (?P<file>[^\s,/]{{1,250}}), (?P<size>[1-9]\d{{0,14}}) bytes, {_INDEX}{_VIA}", re.ASCII)
+_FILE = re.compile(
+    rf"    # (?P<file>[^\s,/]{{1,250}}), (?:(?P<size>[1-9]\d{{0,14}}) bytes|size unknown), {_INDEX}{_VIA}", re.ASCII
+)
 _MISSING = re.compile(rf"    # incomplete: {_INDEX} not reached{_VIA}", re.ASCII)
 
 
@@ -59,7 +62,8 @@ def format_lock(lock: Lock) -> str:
         via = f", via {', '.join(package.via)}" if package.via else ""
         pin = f"{package.name}=={package.version}"
         if package.complete:
-            comment = f"    # {package.file}, {package.size} bytes, index {package.index}{via}"
+            size = f"{package.size} bytes" if package.size else "size unknown"
+            comment = f"    # {package.file}, {size}, index {package.index}{via}"
             lines += [f"{pin} \\", f"    --hash=sha256:{package.sha256}", comment]
         else:
             lines += [pin, f"    # incomplete: index {package.index} not reached{via}"]
@@ -133,7 +137,7 @@ class _Reader:
                 sha256 = self._next(_HASH, f"{name}: not `--hash=sha256:` and 64 hex digits")["sha256"]
                 number = self.lines[0][0] if self.lines else self.last
                 found = self._next(_FILE, f"{name}: not the comment of file, size and index")
-                file, size = found["file"], int(found["size"])
+                file, size = found["file"], int(found["size"] or 0)
             else:
                 sha256, file, size = "", "", 0
                 found = self._next(_MISSING, f"{name}: its hash is missing, or the comment of an incomplete package")

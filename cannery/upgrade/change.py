@@ -70,14 +70,15 @@ def with_known_files(new: Lock, old: Lock | None) -> Lock:
     """Return `new` with what `old` has of packages whose index was not reached: file, hash and size.
 
     Only of the same version, from the same index, for the same Python and arch, and up to no later a day: that is what
-    the index would have answered. Who asks for the package is `new`'s own.
+    the index would have answered. Who asks for the package is `new`'s own. It
+    is taken before a published hash (of which `size` is 0), since the index itself gave it.
     """
     if old is None or (old.python, old.arch) != (new.python, new.arch) or old.exclude_newer > new.exclude_newer:
         return new
-    known = {(p.name, p.version, p.index): p for p in old.packages if p.complete}
+    known = {(p.name, p.version, p.index): p for p in old.packages if p.size}
     packages = tuple(
         replace(found, via=package.via)
-        if not package.complete and (found := known.get((package.name, package.version, package.index)))
+        if not package.size and (found := known.get((package.name, package.version, package.index)))
         else package
         for package in new.packages
     )

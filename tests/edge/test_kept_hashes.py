@@ -71,6 +71,31 @@ def test_another_version_has_no_hash_and_lock_says_so(small: Small) -> None:
     assert tool(small) == ("1.5", False)
 
 
+def publish(small: Small, version: str, sha256: str = "a" * 64) -> None:
+    (small.root / "images/hashes.yaml").write_text(
+        'elsewhere: {source: "lists of others", date: "2026-11-28",'
+        f" files: [{{file: tool-{version}-py3-none-any.whl, sha256: {sha256}}}]}}\n"
+    )
+
+
+def test_a_published_hash_makes_the_lock_complete(small: Small) -> None:
+    profile = small.profile()
+    profile.write_text(profile.read_text().replace('{name: tool, version: "1.0"}', '{name: tool, version: "1.5"}'))
+    publish(small, "1.5")
+    done = small("lock", "stack")
+    assert (done.code, "INCOMPLETE" in done.out) == (0, False)
+    assert "published hash (images/hashes.yaml): tool" in done.out
+    assert tool(small) == ("1.5", True)
+    assert small("plan", "stack").code == 0
+
+
+def test_what_the_index_gave_counts_more_than_a_published_hash(small: Small) -> None:
+    before = small.files()
+    publish(small, "1.0")
+    assert small("lock", "stack").code == 0
+    assert small.files() == before
+
+
 def test_an_upgrade_of_another_package_keeps_it(small: Small) -> None:
     done = small("lock", "stack", "--upgrade", "lib")
     assert done.code == 0, done.err

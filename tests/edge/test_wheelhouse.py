@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -77,6 +78,30 @@ def test_fetch_then_no_network(stub: StubIndex, tmp_path: Path, *, json: bool, h
     before = len(stub.seen)
     assert fetch(packages, {}, settings, tmp_path, lambda *_: None) == got
     assert len(stub.seen) == before
+
+
+@pytest.mark.parametrize("sizes", [True, False])
+def test_a_size_that_is_not_published_is_asked_for(stub: StubIndex, tmp_path: Path, *, sizes: bool) -> None:
+    """The lock has a published hash and no size; it is the index's, or that of the file."""
+    stub.sizes = sizes
+    made = make_wheel("a", "1.0", payload=BIG)
+    stub.add(made)
+    package = replace(locked(made), size=0)
+    stub.cut, stub.cuts = 100_000, 1
+    assert get(package, PipSettings(index_url=stub.url), tmp_path).read_bytes() == made[1]
+    assert stub.ranges_seen == ["bytes=100000-"]
+    before = len(stub.seen)
+    assert get(package, PipSettings(index_url=stub.url), tmp_path).is_file()
+    assert len(stub.seen) == before
+
+
+def test_a_wrong_published_hash_stops_the_download(stub: StubIndex, tmp_path: Path) -> None:
+    made = make_wheel("a", "1.0")
+    stub.add(made)
+    stub.hashes = False
+    with pytest.raises(FindingsError, match="is not the file of the lock"):
+        get(replace(locked(made), size=0, sha256="0" * 64), PipSettings(index_url=stub.url), tmp_path)
+    assert leftovers(tmp_path) == []
 
 
 def test_cut_connections_are_resumed(stub: StubIndex, tmp_path: Path) -> None:

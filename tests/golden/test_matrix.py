@@ -209,7 +209,7 @@ def test_a_refusal_names_what_is_missing(profile: str) -> None:
             assert f"only Python {STANDIN_PYTHON}, not {cell.python}" in found.texts
         elif "raised" in found.codes:
             assert re.search(
-                rf"the lock of {re.escape(profile)} for {cell.arch} is incomplete: torch [\d.]+\+cpu \(index",
+                rf"the lock of {re.escape(profile)} for {cell.arch} is incomplete: torch(vision)? [\d.]+\+cpu \(index",
                 found.texts,
             )
 

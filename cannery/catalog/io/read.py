@@ -16,6 +16,7 @@ from cannery.catalog.drivers import Drivers
 from cannery.catalog.errors import CatalogError, faults, problem
 from cannery.catalog.fields import ChipName, IndexName, Name, component_name_fault, profile_name_fault, yaml_kind
 from cannery.catalog.io.yaml_file import read_yaml
+from cannery.catalog.published import Published
 from cannery.catalog.versions import without_build
 from cannery.errors import UsageError
 
@@ -55,6 +56,7 @@ def load_catalog(images: Path) -> Catalog:
         standin=reader.file("standin/recipe.yaml", StandIn),
         compatibility=reader.file("compatibility.yaml", Compatibility),
         drivers=reader.file("drivers.yaml", Drivers),
+        hashes=reader.file("hashes.yaml", dict[IndexName, Published]) if (images / "hashes.yaml").exists() else {},
     )
     reader.stop_if_shared()
     for fault in cross_check(catalog, [match[1] for part in reader.problems if (match := OWN.fullmatch(part.where))]):

@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING
 import requests
 import urllib3
 
+from cannery.errors import NetworkError
 from cannery.lock.io.places import url_path
 from cannery.util.io.files import sha256_file
+from cannery.util.io.http import CertificateError
 from cannery.util.io.parallel import StoppedError
 from cannery.util.io.retry import PassingError, retrying
 from cannery.util.io.trouble import status_trouble, trouble
 from cannery.util.trouble import State
+from cannery.util.urls import shown
 
 if TYPE_CHECKING:
     import threading
@@ -160,3 +163,16 @@ def _file_blocks(path: Path, start: int) -> Iterator[bytes]:
                 yield block
     except OSError as error:
         raise UnreachableError(error.strerror or type(error).__name__) from error
+
+
+def remote_size(url: str, session: requests.Session, timeout: float) -> int:
+    """Return the bytes of a file whose index gives no size. Raises `NetworkError` when nothing does."""
+    try:
+        if url.startswith("file:"):
+            return url_path(url).stat().st_size
+        response = session.head(url, timeout=timeout, allow_redirects=True, headers={"Accept-Encoding": "identity"})
+        response.raise_for_status()
+        return int(response.headers["Content-Length"])
+    except (OSError, KeyError, ValueError) as error:  # requests' own are OSErrors
+        reason = str(error) if isinstance(error, CertificateError) else type(error).__name__
+        raise NetworkError(f"{shown(url)}: its size is not known ({reason})") from error

@@ -32,22 +32,21 @@ from cannery.lock.io.bound import (
     known_sources,
     released_files,
 )
-from cannery.lock.io.places import default_place, extra_places, url_path
+from cannery.lock.io.download import remote_size
+from cannery.lock.io.places import default_place, extra_places
 from cannery.lock.io.uv import LONGEST, PROBE, RESOLVING, HangsError, UnsolvedError, UvRun
 from cannery.lock.lock import PROFILE_VIA, Lock, LockedPackage
 from cannery.lock.uv_input import UvIndex, direct_names
 from cannery.lock.uv_output import parse_pylock, parse_via
 from cannery.lock.wheel_tags import best_wheel, uv_platform
 from cannery.util.io.files import write_atomic
-from cannery.util.io.http import CertificateError, HostSession
+from cannery.util.io.http import HostSession
 from cannery.util.trouble import State
-from cannery.util.urls import shown, without_credentials
+from cannery.util.urls import without_credentials
 from cannery.vocab import DEFAULT_INDEX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    import requests
 
     from cannery.lock.io.bound import Source
     from cannery.lock.io.indexes import Answer
@@ -216,19 +215,6 @@ def _check_main(answers: Sequence[Answer], exclude_newer: str) -> None:
             f"{place} gives no upload times, so the date bound {exclude_newer} would hide all that it has",
             hint="name another mirror as pip's index-url for locking; building from a lock works with this one",
         )
-
-
-def remote_size(url: str, session: requests.Session, timeout: float) -> int:
-    """Return the bytes of a file whose index gives no size. Raises `NetworkError` when nothing does."""
-    try:
-        if url.startswith("file:"):
-            return url_path(url).stat().st_size
-        response = session.head(url, timeout=timeout, allow_redirects=True, headers={"Accept-Encoding": "identity"})
-        response.raise_for_status()
-        return int(response.headers["Content-Length"])
-    except (OSError, KeyError, ValueError) as error:  # requests' own are OSErrors
-        reason = str(error) if isinstance(error, CertificateError) else type(error).__name__
-        raise NetworkError(f"{shown(url)}: its size is not known ({reason})") from error
 
 
 def _shared(number: int, place: Place, answers: Sequence[Answer]) -> UvIndex:

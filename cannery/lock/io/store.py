@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from cannery.compat.findings import Finding
 from cannery.errors import CanneryError, FindingsError, UsageError
 from cannery.lock.check import contradictions, is_for, lock_problems
+from cannery.lock.published import with_published
 from cannery.lock.request import TOOLS_PROFILE, lock_request, tools_request
 from cannery.lock.text import REMAKE, format_lock, parse_lock
 from cannery.recipe.recipe import with_arch
@@ -171,7 +172,7 @@ def resolve_lock(  # noqa: PLR0913 - what a resolution depends on, and what it i
             where=place,
             hint=f"the resolver's full output: {log}",
         )
-    return lock
+    return with_published(lock, catalog.hashes)
 
 
 def _first(problems: Sequence[str]) -> str:

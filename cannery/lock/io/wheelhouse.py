@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from cannery.errors import FindingsError, NetworkError
-from cannery.lock.io.download import Download
+from cannery.lock.io.download import Download, remote_size
 from cannery.lock.io.indexes import ask
 from cannery.lock.io.places import bound_places, default_place, extra_places
 from cannery.lock.io.wheels import is_there, store_path
@@ -80,12 +80,18 @@ class _Fetcher:
         raise NetworkError(f"{what} cannot be downloaded: {self.settings.redact('; '.join(download.reasons))}")
 
     def _right(self, package: LockedPackage, download: Download) -> Iterator[tuple[str, str]]:
-        """Give (place, URL) of the candidates for which the index gives no other hash."""
+        """Give (place, URL) of the candidates for which the index gives no other hash. An unknown size is asked for."""
         for candidate in self._candidates(package, download.reasons):
             if candidate.sha256 and candidate.sha256 != package.sha256:
                 download.wrong.append(f"{candidate.place} has sha256:{candidate.sha256}")
-            else:
-                yield str(candidate.place), candidate.url
+                continue
+            try:
+                size = package.size or candidate.size
+                download.size = size or remote_size(candidate.url, self.session, self.settings.timeout)
+            except NetworkError as error:
+                download.reasons.append(f"{candidate.place}: {error.what}")
+                continue
+            yield str(candidate.place), candidate.url
 
     def _candidates(self, package: LockedPackage, reasons: list[str]) -> Iterator[Listed]:
         """Give files of that name, local ones first; a place is asked only when those before it have no right one."""

@@ -26,11 +26,12 @@ def store_path(package: LockedPackage, cache: Path) -> Path:
 
 
 def is_there(package: LockedPackage, cache: Path) -> bool:
-    """Whether the file is in the store. Its hash was checked when it came, so only its size is checked now."""
+    """Whether the file is in the store. Its hash was checked when it came, so only its size, if known, is checked."""
     try:
-        return package.complete and store_path(package, cache).stat().st_size == package.size
+        size = store_path(package, cache).stat().st_size
     except OSError:
         return False
+    return package.complete and package.size in {0, size}
 
 
 def missing_bytes(packages: Sequence[LockedPackage], cache: Path) -> int:
