@@ -158,23 +158,6 @@ def with_tree(**env: str) -> tuple[Finding, ...]:
     return in_order(environment(subject(found)))
 
 
-def test_a_pythonpath_that_leaves_the_trees_out() -> None:
-    assert with_tree(PYTHONPATH="/mine:/opt/src/other") == (
-        Finding(
-            Severity.ERROR,
-            "env",
-            "PYTHONPATH=/mine:/opt/src/other leaves out /opt/src/patcher",
-            "a source of `install: tree` can be imported from there alone",
-            "end it with :${PYTHONPATH}, the value of the base",
-        ),
-    )
-
-
-@pytest.mark.parametrize("value", ["/mine:${PYTHONPATH}", "/mine:/opt/src/patcher/"])
-def test_a_pythonpath_that_keeps_the_trees(value: str) -> None:
-    assert with_tree(PYTHONPATH=value) == ()
-
-
 def test_megatrons_tree_counts_where_the_image_puts_it() -> None:
     assert with_tree(MEGATRON_LM_PATH="/opt/src/patcher") == ()
     assert with_tree(MEGATRON_LM_PATH="/opt/src/patcher", PYTHONPATH="/mine:${PYTHONPATH}") == ()

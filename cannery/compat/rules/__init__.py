@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cannery.compat.findings import few
+from cannery.compat.rules.base_env import base_env
 from cannery.compat.rules.chips import chips, emulation, socs
 from cannery.compat.rules.components import files, order, patches, releases, submodules
 from cannery.compat.rules.driver import driver
@@ -44,6 +45,7 @@ RULES: tuple[Callable[[Subject], Iterable[Finding]], ...] = (
     chips,
     socs,
     environment,
+    base_env,
     atb,
     order,
     files,

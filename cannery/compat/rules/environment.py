@@ -36,7 +36,6 @@ def environment(subject: Subject) -> Iterator[Finding]:
                 fix = f"take {rule.variable} out of {subject.recipe.file} or of the component that sets it"
                 yield Finding(rule.severity, "env", what, rule.reason, fix)
     trees = python_folders(subject.recipe)
-    yield from _lost(env, trees)
     yield from _megatron(env, trees)
     yield from _appended(env)
 
@@ -56,19 +55,6 @@ def _contradiction(rule: EnvRule, value: str, version: str) -> str:
     public = Version(version).public
     named = public in VERSIONS.findall(value)
     return "" if named else f"{rule.variable}={value} does not name {rule.beside} {public}, which is in the set"
-
-
-def _lost(env: Mapping[str, str], trees: tuple[str, ...]) -> Iterator[Finding]:
-    value = env.get(PYTHONPATH, BEFORE)
-    entries = [_folder(entry) for entry in value.split(":")]
-    lost = [] if BEFORE in value else [tree for tree in trees if tree not in entries]
-    if lost:
-        yield error(
-            "env",
-            f"{PYTHONPATH}={value} leaves out {', '.join(lost)}",
-            "a source of `install: tree` can be imported from there alone",
-            f"end it with :{BEFORE}, the value of the base",
-        )
 
 
 def _megatron(env: Mapping[str, str], trees: tuple[str, ...]) -> Iterator[Finding]:
