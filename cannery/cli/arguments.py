@@ -6,7 +6,7 @@ import argparse
 import re
 import textwrap
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from cannery import __version__
 from cannery.cli import options
@@ -252,6 +252,12 @@ class Parser(argparse.ArgumentParser):
             raise UsageError(f"unknown option {name}", hint=_takers(name, self.prog) or hint)
         hint = "put a command for the container behind `--`" if self.prog.endswith(" run") else f"{self.prog} --help"
         raise UsageError(f"{self.prog}: one word too many: {extra[0]!r}", hint=hint)
+
+    def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:  # noqa: ANN401 - argparse's
+        """Refuse `--` as the value of an option: argparse removes it without a word, and returns an empty list."""
+        if action.option_strings and "--" in arg_strings:
+            raise UsageError(f"{'/'.join(action.option_strings)}: '--' is not a value", hint=f"{self.prog} --help")
+        return super()._get_values(action, arg_strings)
 
     def error(self, message: str) -> NoReturn:
         """Turn argparse's message into a `UsageError`, with the nearest word where one was to be chosen."""

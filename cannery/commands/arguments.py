@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cannery.catalog.target import parse_arch, parse_cann, parse_chip, parse_os, parse_python
 from cannery.recipe.recipe import Options
+from cannery.recipe.select import parse_pin
 
 if TYPE_CHECKING:
     import argparse
 
 
+PARSERS = {"cann": parse_cann, "chip": parse_chip, "os": parse_os, "python": parse_python, "arch": parse_arch}
+
+
 def options_of(arguments: argparse.Namespace) -> Options:
-    """Return what the command line says about the target."""
-    return Options(
+    """Return what the command line says about the target.
+
+    Raises `UsageError` for words that mean nothing for any profile: here, before a command starts its work.
+    """
+    options = Options(
         cann=arguments.cann,
         chip=arguments.chip,
         os=arguments.os,
@@ -24,3 +32,9 @@ def options_of(arguments: argparse.Namespace) -> Options:
         sources=getattr(arguments, "sources", None),
         as_documented=getattr(arguments, "as_documented", False),
     )
+    for name, parse in PARSERS.items():
+        if text := getattr(options, name):
+            parse(text)
+    for pin in options.pins:
+        parse_pin(pin)
+    return options

@@ -60,11 +60,12 @@ def lock(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """
     if arguments.upgrade:
         return _upgrade(arguments, context)
+    options = options_of(arguments)
     catalog = context.catalog()
     for name in arguments.profile:
         find_profile(catalog, name)
     store = lock_store(context)
-    found = tuple(_wanted(arguments, store, catalog))
+    found = tuple(_wanted(arguments, options, store, catalog))
     failures = [one for one in found if isinstance(one, CanneryError)]
     wanted = [one for one in found if isinstance(one, Wanted)]
     _ = context.pip  # asked once, here, and not by every thread
@@ -90,7 +91,9 @@ def _written(store: LockStore, wanted: Wanted, result: Lock | CanneryError) -> t
     return made, write_lock(store, wanted.path, made, wanted.ask)
 
 
-def _wanted(arguments: argparse.Namespace, store: LockStore, catalog: Catalog) -> Iterator[Wanted | CanneryError]:
+def _wanted(
+    arguments: argparse.Namespace, given: Options, store: LockStore, catalog: Catalog
+) -> Iterator[Wanted | CanneryError]:
     """Give the locks to make, or for a target that cannot be, why."""
     if not arguments.profile:
         yield from (error for file, error in catalog.broken.items() if file.startswith("profiles/"))
@@ -98,7 +101,7 @@ def _wanted(arguments: argparse.Namespace, store: LockStore, catalog: Catalog) -
         target = find_profile(catalog, name).target
         # A profile may name its own Python, or an arch, twice.
         for python in dict.fromkeys((arguments.python,) if arguments.python else (target.python, *target.pythons)):
-            options = replace(options_of(arguments), python=python)
+            options = replace(given, python=python)
             try:
                 recipe = bind(store, catalog, name, options)
             except CanneryError as error:

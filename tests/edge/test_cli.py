@@ -21,7 +21,7 @@ from cannery.catalog.io.read import load_catalog
 from cannery.cli import arguments, options
 from cannery.cli import main as cli
 from cannery.cli.output import CleanStream, clean_streams
-from cannery.errors import ExitCode, UnableError
+from cannery.errors import ExitCode, UnableError, UsageError
 from cannery.lock.request import lock_request
 from cannery.recipe.recipe import Options
 from cannery.recipe.select import select
@@ -198,6 +198,26 @@ def test_clean_says_what_takes_it_so_long(build: Build, tmp_path: Path) -> None:
 # Wrong use: exit code 2
 
 
+def option_names() -> list[tuple[str, str]]:
+    """Every option that takes a value, with its command."""
+    return [
+        (command, option)
+        for command, parser in arguments._children(arguments.make_parser()).items()
+        for action in parser._actions
+        for option in action.option_strings
+        if action.nargs != 0
+    ]
+
+
+def test_dashes_are_no_options_value() -> None:
+    """argparse removes `--` from `--name=--`: the value became an empty list."""
+    for command, option in option_names():
+        words = (f"{option}=--",) if option.startswith("--") else (f"{option}--",)
+        for line in (words, (option, "--")):
+            with pytest.raises(UsageError):
+                arguments.parse([command, "x", *line])
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
@@ -224,6 +244,12 @@ def test_clean_says_what_takes_it_so_long(build: Build, tmp_path: Path) -> None:
         (["check", "quickstart", "--arch", "riscv64"], ["ARCH: 'riscv64'"]),
         (["check", "quickstart", "--os", "beos"], ["OS: 'beos'", "ubuntu22.04"]),
         (["check", "quickstart", "--python", "3"], ["PYTHON: '3'"]),
+        (["lock", "--python", "riscv64"], ["PYTHON: 'riscv64'"]),
+        (["lock", "--os", "beos"], ["OS: 'beos'", "ubuntu22.04"]),
+        (["lock", "--arch", "s390x"], ["ARCH: 's390x'"]),
+        (["lock", "quickstart", "--pin", "torch"], ["'torch' is not NAME==VERSION"]),
+        (["check", "quickstart", "--os=--"], ["--os: '--' is not a value"]),
+        (["run", "quickstart", "-e--"], ["-e/--env: '--' is not a value"]),
         (["check", "quickstart", "--cann", "8.5"], ["CANN: '8.5'", "8.5.0"]),
         (["check", "quickstart", "--base", "stadnin"], ["BASE: 'stadnin'", "standin"]),
         (["check", "quickstart", "--pin", "torch"], ["--pin: 'torch' is not NAME==VERSION", "--pin ray=="]),
