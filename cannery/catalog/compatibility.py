@@ -13,9 +13,19 @@ from pydantic import Field, field_validator, model_validator
 
 from cannery.catalog.component import Closed
 from cannery.catalog.errors import FaultError
-from cannery.catalog.fields import DateText, EnvName, ExactText, Name, PatternText, Text, specifier, version
+from cannery.catalog.fields import (
+    DateText,
+    EnvName,
+    ExactText,
+    Name,
+    PatternText,
+    SeriesText,
+    Text,
+    specifier,
+    version,
+)
 from cannery.catalog.target import parse_cann, parse_python
-from cannery.catalog.versions import canonical
+from cannery.catalog.versions import canonical, series_of
 from cannery.errors import UsageError
 from cannery.vocab import Severity, did_you_mean
 
@@ -27,11 +37,13 @@ class Rank(StrEnum):
     """How much a source of rows weighs where two disagree; the first weighs most.
 
     A release's own metadata wins over its makers' table, and that over a page or an image that shows a set in use.
+    What another build of the release asks for (vllm's for CUDA) gives way to any row that is made for what is here.
     """
 
     METADATA = "metadata"
     TABLE = "table"
     DOCUMENT = "document"
+    BUILD = "build"
 
 
 class RowSource(Closed):
@@ -114,6 +126,18 @@ class Row(Closed):
         return self.of.partition("==")[2].strip()
 
 
+class Compatible(Closed):
+    """A distribution that works with more CANNs than its rows name: with all of these series (`9.1`), by `source`.
+
+    `but` is the exception that the makers state.
+    """
+
+    of: Name
+    cann: tuple[SeriesText, ...] = Field(min_length=2)
+    but: Text
+    source: Text
+
+
 class Denied(Closed):
     """A glob of distribution names that must not come into an image, with the reason."""
 
@@ -139,6 +163,7 @@ class Compatibility(Closed):
 
     sources: dict[Name, RowSource]
     rows: tuple[Row, ...] = Field(min_length=1)
+    compatible: tuple[Compatible, ...] = ()
     deny: tuple[Denied, ...] = ()
     # Distributions that must not be installed beside each other.
     exclusive: tuple[tuple[Text, ...], ...] = ()
@@ -146,11 +171,18 @@ class Compatibility(Closed):
 
     @model_validator(mode="after")
     def _sources_exist(self) -> Self:
-        for position, row in enumerate(self.rows):
-            if row.source not in self.sources:
-                what = f"a source that `sources` has not: {row.source}"
-                raise FaultError(what, did_you_mean(row.source, self.sources), ("rows", position, "source"))
+        named = [("rows", position, row.source) for position, row in enumerate(self.rows)]
+        named += [("compatible", position, item.source) for position, item in enumerate(self.compatible)]
+        for field, position, source in named:
+            if source not in self.sources:
+                what = f"a source that `sources` has not: {source}"
+                raise FaultError(what, did_you_mean(source, self.sources), (field, position, "source"))
         return self
+
+    def compatible_with(self, name: str, matched: str, cann: str) -> Compatible | None:
+        """Return why a release of `name` made for the CANN `matched` works with `cann` too; None: no one states it."""
+        wanted = {series_of(matched), series_of(cann)}
+        return next((item for item in self.compatible if item.of == name and wanted <= {*item.cann}), None)
 
 
 def contradictions(table: Compatibility) -> Iterator[FaultError]:

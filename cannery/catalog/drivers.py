@@ -8,15 +8,9 @@ from pydantic import Field, model_validator
 
 from cannery.catalog.component import Closed
 from cannery.catalog.errors import FaultError
-from cannery.catalog.fields import CannText, DateText, Name, Text, parsed
+from cannery.catalog.fields import CannText, DateText, Name, SeriesText, Text, parsed
 from cannery.catalog.target import parse_chip
 from cannery.vocab import Chip, did_you_mean
-
-
-def _series(text: str, _option: str) -> str:
-    if not re.fullmatch(r"\d{2}\.\d{1,2}", text, re.ASCII):
-        raise FaultError(f"{text!r} is no series of drivers", 'written like "25.3", the first two numbers')
-    return text
 
 
 def _pci_id(text: str, _option: str) -> str:
@@ -25,7 +19,6 @@ def _pci_id(text: str, _option: str) -> str:
     return text
 
 
-Series = Annotated[str, parsed(_series)]
 PciId = Annotated[str, parsed(_pci_id)]
 ChipText = Annotated[Chip, parsed(parse_chip)]
 
@@ -44,7 +37,7 @@ class DriverRow(Closed):
     """The drivers that work with a CANN by its makers, by their first two numbers; `whole`: no other does."""
 
     cann: CannText
-    series: tuple[Series, ...] = Field(min_length=1)
+    series: tuple[SeriesText, ...] = Field(min_length=1)
     source: Text
     whole: bool = False
 
@@ -53,7 +46,7 @@ class DriverReport(Closed):
     """A pair of CANN and driver that somebody reported not to work."""
 
     cann: tuple[CannText, ...] = Field(min_length=1)
-    series: Series
+    series: SeriesText
     what: Text
     source: Text
 
@@ -82,11 +75,6 @@ class Drivers(Closed):
     def fitting(self, series: str) -> tuple[str, ...]:
         """Return the CANNs that work with a driver of `series` by their makers, in the file's order."""
         return tuple(dict.fromkeys(row.cann for row in self.drivers if series in row.series))
-
-
-def series_of(version: str) -> str:
-    """Return the first two numbers of a driver's version (`25.0.rc1.1` → `25.0`)."""
-    return ".".join(version.split(".")[:2])
 
 
 def newest(series: Iterable[str]) -> str:

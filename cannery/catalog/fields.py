@@ -272,6 +272,8 @@ ScriptText = Annotated[
         f"a script's absolute path {PLAIN}; options may follow, like --cxx_abi=${{ATB_CXX_ABI:-1}}",
     ),
 ]
+# The first two numbers of a CANN or of a driver.
+SeriesText = Annotated[str, _matching(r"\d{1,2}\.\d{1,2}", 'a series: the first two numbers of a version, like "25.3"')]
 # Where layers write: a COPY does not follow the links that other folders of a base may be.
 LayerPath = Annotated[
     str, _matching(rf"/(?:opt|usr/local/lib){FOLDERS}", f"a path below /opt or /usr/local/lib, {PLAIN}")

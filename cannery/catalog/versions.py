@@ -39,6 +39,11 @@ def without_build(text: str) -> str:
     return match["line"] if match else text
 
 
+def series_of(version: str) -> str:
+    """Return the first two numbers of a version (`25.0.rc1.1` → `25.0`)."""
+    return ".".join(version.split(".")[:2])
+
+
 def order(text: str) -> Key:
     """Return a key that sorts versions: 8.3.rc1 < 8.3.rc2 < 8.3.0 < 8.5.0.alpha1 < 8.5.0 < 8.5.0.b160 < 8.5.1.
 

@@ -16,7 +16,7 @@ from cannery.compat.table import followed, here, is_held, judging, keys_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from cannery.catalog.compatibility import Row
+    from cannery.catalog.compatibility import Compatible, Row
     from cannery.compat.subject import Subject
 
 
@@ -25,10 +25,12 @@ class Judgement:
     """Of one release: the keys that are `wrong` here, and those about which sources disagree.
 
     The values of `beside` are rows of other releases that are made for this one with what is here of the key.
+    `compatible`: no row is made for the CANN, and the makers state that the release works with it all the same.
     """
 
     wrong: frozenset[str]
     beside: Mapping[str, tuple[Row, ...]]
+    compatible: Compatible | None = None
 
 
 def judged(subject: Subject, name: str, rows: Sequence[Row]) -> Judgement:
@@ -36,18 +38,30 @@ def judged(subject: Subject, name: str, rows: Sequence[Row]) -> Judgement:
     fixed = {*followed(subject, name)}
     beside: dict[str, tuple[Row, ...]] = {}
     wrong: set[str] = set()
+    compatible: Compatible | None = None
     excused = {PYTHON, DRIVER} | (subject.overridden - fixed)
     for key in sorted({key for row in rows for key in row.fits} - excused):
         saying = [row for row in rows if key in row.fits]
         agreeing = [row for row in saying if is_held(subject, row, (key,))]
         if len(agreeing) == len(saying):
             continue
+        if key == CANN and (found := _compatible(subject, name, saying)):
+            compatible = None if agreeing else found
+            continue
         others = () if key in fixed else vouching(subject, name, key)
+        if others and all(subject.table.sources[row.source].rank is Rank.BUILD for row in saying):
+            continue
         if agreeing or others:
             beside[key] = others
         if not others and not (agreeing and _counts(subject, agreeing[0], saying[0])):
             wrong.add(key)
-    return Judgement(frozenset(wrong), beside)
+    return Judgement(frozenset(wrong), beside, compatible)
+
+
+def _compatible(subject: Subject, name: str, rows: Sequence[Row]) -> Compatible | None:
+    """Return why the release works with the target's CANN although `rows` are made for others; None: no one says so."""
+    found = (subject.table.compatible_with(name, row.fits[CANN], subject.recipe.target.cann) for row in rows)
+    return next(filter(None, found), None)
 
 
 def _counts(subject: Subject, agreeing: Row, first: Row) -> bool:

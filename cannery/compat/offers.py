@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from packaging.version import Version
 
 from cannery.catalog.compatibility import CANN, PYTHON
+from cannery.catalog.versions import without_build
 from cannery.compat.solve import OTHER, SAME, Solver, cost, releases
 from cannery.compat.table import here, is_held, listed, said, weight
 
@@ -37,9 +38,9 @@ def offers(subject: Subject, name: str, own: Sequence[Row], clash: Collection[st
     either side: that release with what it is made for, and another one for what is here; each is offered unless an
     offer brings the same. No row contradicts a set that is offered. Where there is none, the text reports that.
     """
-    every = releases(subject, name)
+    every = [row for row in releases(subject, name) if _has_base(subject, row)]
     if not every:
-        return ""
+        return NO_SET if subject.rows.get(name) else ""
     rows = _distinct(subject, every)
     kept = _nearest(subject, rows)
     if not any(is_held(subject, whole.row, clash) for whole in kept):
@@ -83,10 +84,21 @@ def _distinct(subject: Subject, rows: Sequence[Row]) -> list[Row]:
     The table has 2.8.0.post2 and post3 for the same torch and CANN: one of them is enough of an offer.
     """
     found: dict[tuple[str, str, str], Row] = {}
-    for row in sorted(rows, key=lambda row: (cost(subject, row), weight(subject.table, row))):
+    for row in sorted(rows, key=lambda row: (cost(subject, row), _is_preview(row), weight(subject.table, row))):
         same = Version(row.version).base_version, str(_beside(subject, row)), row.fits.get(CANN, "")
         found.setdefault(same, row)
     return list(found.values())
+
+
+def _is_preview(row: Row) -> bool:
+    return Version(row.version).is_prerelease
+
+
+def _has_base(subject: Subject, row: Row) -> bool:
+    """Whether there is an image of the row's CANN for the target's chip; a row without a CANN is for any."""
+    cann = without_build(row.fits.get(CANN, ""))
+    line, chip = subject.catalog.bases.get(cann), subject.recipe.target.chip
+    return not cann or (line is not None and any(tag.startswith(f"{cann}-{chip}-") for tag in line.tags))
 
 
 def _beside(subject: Subject, row: Row) -> dict[str, str]:

@@ -6,8 +6,8 @@ import re
 from typing import TYPE_CHECKING
 
 from cannery.catalog.compatibility import DRIVER
-from cannery.catalog.drivers import newest, series_of
-from cannery.catalog.versions import canonical, order, without_build
+from cannery.catalog.drivers import newest
+from cannery.catalog.versions import canonical, order, series_of, without_build
 from cannery.compat.table import holds
 from cannery.doctor.check import Check, State, closed, ok, seen_chips
 from cannery.host.facts import ASCEND

@@ -104,7 +104,8 @@ def test_the_table_says_no_row_twice_and_has_no_idle_source(real: Catalog) -> No
     table = real.compatibility
     rows = [(row.name, row.version, tuple(sorted(row.fits.items())), row.source) for row in table.rows]
     assert [row for row in rows if rows.count(row) > 1] == []
-    assert {row.source for row in table.rows} == {*table.sources}
+    used = {row.source for row in table.rows} | {item.source for item in table.compatible}
+    assert used == {*table.sources}
 
 
 def test_names_in_the_table_are_normal_and_ranges_only_where_they_are_read_as_such(real: Catalog) -> None:
@@ -127,9 +128,20 @@ def test_rows_that_stacks_stand_on(real: Catalog) -> None:
     assert (policy["vllm"], policy["cann"], policy["python"]) == ("0.13.0", "8.5.0", ">=3.10,<3.12")
     (policy,) = fitting(real, "vllm-ascend==0.14.0rc1", Rank.TABLE)
     assert policy["vllm"] == "0.14.1"
-    assert fitting(real, "vllm==0.11.0", Rank.METADATA) == [{"torch": "2.8.0", "python": ">=3.9,<3.14"}]
+    assert fitting(real, "vllm==0.11.0", Rank.BUILD) == [{"torch": "2.8.0", "python": ">=3.9,<3.14"}]
     assert fitting(real, "torchvision==0.22.1", Rank.METADATA) == [{"torch": "2.7.1"}]
     assert fitting(real, "torch==2.6.0", Rank.TABLE) == [{"python": ">=3.9,<3.12"}]
+    (sdist,) = fitting(real, "vllm-ascend==0.23.0.post1", Rank.METADATA)
+    assert sdist == {"torch": "2.10.0", "torch-npu": "2.10.0.post4", "triton-ascend": "3.2.2"}
+    (policy,) = fitting(real, "vllm-ascend==0.23.0.post1", Rank.TABLE)
+    assert (policy["vllm"], policy["cann"], policy["python"]) == ("0.23.0", "9.1.0", ">=3.10,<3.13")
+    (policy,) = fitting(real, "vllm-ascend==0.30.0rc2", Rank.TABLE)
+    assert (policy["vllm"], policy["cann"]) == ("0.30.0", "9.2.0")
+    for release, cann in (("2.10.0.post4", "9.1.0"), ("2.10.0.post6", "9.1.0"), ("2.13.0", "9.2.0")):
+        assert [row["cann"] for row in fitting(real, f"torch-npu=={release}", Rank.TABLE)] == [cann]
+    (pins,) = fitting(real, "triton-ascend==3.2.1", Rank.METADATA)
+    assert (pins["numpy"], pins["attrs"], pins["scipy"]) == ("1.26.4", "24.2.0", "1.13.1")
+    assert fitting(real, "vllm==0.33.0", Rank.BUILD) == [{"torch": "2.14.0"}]
     (guide,) = fitting(real, "mindspeed-rl==2.2.0", Rank.TABLE)
     assert (guide["torch-npu"], guide["cann"], guide["driver"], guide["python"]) == (
         "2.5.1",

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from cannery.catalog.drivers import Drivers, newest, series_of
+from cannery.catalog.drivers import Drivers, newest
 from cannery.catalog.io.read import load_catalog
+from cannery.catalog.versions import series_of
 from cannery.vocab import Chip
 
 ROOT = Path(__file__).resolve().parent.parent.parent

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from factories import catalog, profile, subject
+from factories import base_line, catalog, profile, subject
 
 from cannery.catalog.compatibility import Compatibility
 from cannery.compat.findings import Finding, in_order
@@ -30,6 +30,7 @@ SOURCES = {
     "makers": {"what": "the makers' table", "rank": "table", "date": "2026-01-02"},
     "others": {"what": "another table", "rank": "table", "date": "2026-01-03"},
     "image": {"what": "an image in use", "rank": "document", "date": "2026-01-04"},
+    "cuda": {"what": "another build", "rank": "build", "date": "2026-01-05"},
 }
 ROWS: list[tuple[str, dict[str, str], str]] = [
     ("torch-npu==2.8.0", {"torch": "2.8.0", "cann": "8.3.rc1"}, "makers"),
@@ -49,7 +50,9 @@ Rows = list[tuple[str, dict[str, str], str]]
 
 def data(rows: Rows) -> Catalog:
     made = [{"of": of, "fits": fits_, "source": source} for of, fits_, source in rows]
-    return catalog(compatibility=Compatibility.model_validate({"sources": SOURCES, "rows": made}))
+    both = {"of": "torch-npu", "cann": ["8.5", "9.1"], "but": "new operators do not", "source": "makers"}
+    value = {"sources": SOURCES, "rows": made, "compatible": [both]}
+    return catalog(compatibility=Compatibility.model_validate(value))
 
 
 def judge(rule: Rule, rows: Rows, pins: Pins, cann: str = "8.3.rc1", **changes: object) -> tuple[Finding, ...]:
@@ -58,7 +61,13 @@ def judge(rule: Rule, rows: Rows, pins: Pins, cann: str = "8.3.rc1", **changes: 
     wheel = found.components["ray"].model_copy(update={"extras": ()})
     known = {**dict.fromkeys(pins, wheel), "torch": found.components["torch"]}
     components = [{"name": name, "version": version} for name, version in pins.items()]
-    value = {**vars(found), "components": known, "profiles": {"set": profile(components=components, **changes)}}
+    bases = {**found.bases, cann: base_line(cann)}
+    value = {
+        **vars(found),
+        "bases": bases,
+        "components": known,
+        "profiles": {"set": profile(components=components, **changes)},
+    }
     bound = catalog(**value)
     return in_order(rule(subject(select(bound, "set", Options(cann=cann), Arch.AMD64), bound)))
 
@@ -81,6 +90,48 @@ def test_a_plugin_for_another_pair_names_all_and_both_ways_out() -> None:
         "or engine 0.12.0, torch 2.8.0 and torch-npu 2.8.0 with plugin 0.12.0rc1, "
         "or engine 0.13.0, torch 2.8.0 and torch-npu 2.8.0 with plugin 0.13.0rc1",
     )
+
+
+def test_what_another_build_asks_for_gives_way_to_the_plugins_row() -> None:
+    """vllm's CUDA build names its torch; target `empty` runs on the one that vllm-ascend's row has."""
+    rows = [*ROWS, ("engine==0.12.0", {"torch": "2.9.0"}, "cuda")]
+    pins = {"torch": "2.8.0", "torch-npu": "2.8.0", "plugin": "0.12.0rc1", "engine": "0.12.0"}
+    assert judge(fits, rows, pins) == ()
+    # Its makers' own word is not so weak, and without a plugin nothing speaks for this torch
+    (finding,) = judge(fits, [*ROWS, ("engine==0.12.0", {"torch": "2.9.0"}, "own")], pins)
+    assert (finding.severity, finding.code) == (Severity.WARNING, "fit-disagree")
+    (finding,) = judge(fits, rows, {"torch": "2.8.0", "engine": "0.12.0"})
+    assert (finding.severity, finding.code) == (Severity.ERROR, "fit")
+
+
+@pytest.mark.parametrize(
+    ("cann", "found"),
+    [
+        ("8.5.0", []),  # the one that it is made for
+        ("8.5.1", [(Severity.NOTE, "fit-compatible")]),
+        ("9.1.0", [(Severity.NOTE, "fit-compatible")]),
+        ("8.3.rc1", [(Severity.WARNING, "fit-cann")]),  # in no list of its makers
+    ],
+)
+def test_a_cann_that_the_makers_call_compatible_is_a_note(cann: str, found: list[tuple[Severity, str]]) -> None:
+    judged = judge(fits, ROWS, {"torch": "2.9.0", "torch-npu": "2.9.0"}, cann)
+    assert [(f.severity, f.code) for f in judged] == found
+    if found and found[0][0] is Severity.NOTE:
+        what = f"torch-npu 2.9.0 is made for CANN 8.5.0; its makers list {cann} as compatible, but new operators do not"
+        assert (judged[0].what, judged[0].why) == (what, "the makers' table, 2026-01-02")
+
+
+def test_one_row_that_is_made_for_the_cann_is_enough_beside_a_compatible_one() -> None:
+    rows = [*ROWS, ("torch-npu==2.9.0", {"torch": "2.9.0", "cann": "9.1.0"}, "image")]
+    assert judge(fits, rows, {"torch": "2.9.0", "torch-npu": "2.9.0"}, "9.1.0") == ()
+
+
+def test_a_cann_without_an_image_is_never_offered() -> None:
+    rows = [*ROWS, ("torch-npu==2.8.0.post9", {"torch": "2.8.0", "cann": "8.8.0"}, "makers")]
+    rows = [row for row in rows if row[0] != "torch-npu==2.8.0"]
+    (finding,) = [f for f in judge(fits, rows, {"torch": "2.8.0", "torch-npu": "2.7.1"}) if f.code == "fit"]
+    assert "8.8.0" not in finding.fix
+    assert "torch 2.7.1 with torch-npu 2.7.1" in finding.fix
 
 
 def test_a_follower_of_torch_for_another_torch() -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from cannery.catalog.compatibility import CANN
 from cannery.catalog.versions import order
-from cannery.compat.findings import Finding, error, warning
+from cannery.compat.findings import Finding, error, note, warning
 from cannery.compat.judgement import judged
 from cannery.compat.offers import offers
 from cannery.compat.rules.unknown import unknown
@@ -32,7 +32,7 @@ from cannery.compat.table import (
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from cannery.catalog.compatibility import Row
+    from cannery.catalog.compatibility import Compatible, Row
     from cannery.compat.subject import Subject
 
 
@@ -52,6 +52,8 @@ def _judge(subject: Subject, name: str, version: str, rows: Sequence[Row]) -> It
     wrong, beside = found.wrong, found.beside
     if beside:
         yield disagreement(subject, f"{name} {version}", rows, beside)
+    if found.compatible:
+        yield _compatible_cann(subject, f"{name} {version}", rows, found.compatible)
     if CANN in wrong - beside.keys():
         other = _other_cann(subject, name, version, rows)
         # The error below has the ways out, which are for this CANN.
@@ -82,6 +84,16 @@ def _other_cann(subject: Subject, name: str, version: str, rows: Sequence[Row]) 
         f"{name} {version} is made for {said(CANN, canns)}, the target has {subject.recipe.target.cann}",
         cited(subject.table, every),
         offers(subject, name, rows, {CANN}),
+    )
+
+
+def _compatible_cann(subject: Subject, release: str, rows: Sequence[Row], by: Compatible) -> Finding:
+    canns = listed((row.fits[CANN] for row in rows if CANN in row.fits), "or")
+    return note(
+        "fit-compatible",
+        f"{release} is made for {said(CANN, canns)}; its makers list {subject.recipe.target.cann} as compatible, "
+        f"but {by.but}",
+        str(subject.table.sources[by.source]),
     )
 
 
