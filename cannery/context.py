@@ -39,7 +39,7 @@ class Context:
 
     `root` holds images/ and templates/: the checkout, or the data of an installed package. `cache` holds wheels, engine
     and base rootfs, `wheelhouse` is a folder of the user's wheels. `work` is where an installed program writes locks
-    and out/; None in a checkout, which is written to itself.
+    and out/; None in a checkout, which is written to itself. `own` is a folder of the user's, laid over images/.
     """
 
     root: Path
@@ -50,6 +50,7 @@ class Context:
     is_json: bool = False
     is_verbose: bool = False
     work: Path | None = None
+    own: Path | None = None
     wheelhouse: Path | None = None
     # GIT_MIRROR, PATCHES, and SRC_<component>: folder.
     mirror: Path | None = None
@@ -64,7 +65,8 @@ class Context:
 
     def shown(self, path: Path) -> Path:
         """Return how a path is shown to the user: relative to the checkout or the working folder that it is in."""
-        home = next((folder for folder in (self.work, self.root) if folder and path.is_relative_to(folder)), None)
+        homes = (self.work, self.root, Path.cwd() if self.own else None)
+        home = next((folder for folder in homes if folder and path.is_relative_to(folder)), None)
         return path.relative_to(home) if home else path
 
     @property
@@ -75,6 +77,8 @@ class Context:
     @property
     def locks(self) -> Path:
         """The folder that `lock` writes to. A lock that is not in it is read from images/locks."""
+        if self.own:
+            return self.own / "locks"
         return self.work / OWN_LOCKS if self.work else self.root / "images/locks"
 
     @functools.cached_property
@@ -107,7 +111,7 @@ class Context:
 
     def catalog(self) -> Catalog:
         """Read images/; a warning about what is broken there is kept in `warnings`."""
-        catalog = load_catalog(self.root / "images")
+        catalog = load_catalog(self.root / "images", self.own)
         if catalog.problems:
             self.warnings[catalog.warning] = None
         return catalog
@@ -121,8 +125,9 @@ class Context:
 
 @dataclass(frozen=True)
 class Given:
-    """Folders as they were given: WHEELHOUSE, GIT_MIRROR, PATCHES, and `NAME=DIR` of each SRC_<name>."""
+    """Folders as they were given: CATALOG, WHEELHOUSE, GIT_MIRROR, PATCHES, and `NAME=DIR` of each SRC_<name>."""
 
+    catalog: str | None = None
     wheelhouse: str | None = None
     mirror: str | None = None
     patches: str | None = None
@@ -152,6 +157,7 @@ def read_context(root: Path, given: Given = Given(), *, is_json: bool = False, w
         is_terminal=sys.stderr.isatty(),
         is_json=is_json,
         work=work,
+        own=_folder("CATALOG", given.catalog or env.get("CANNERY_CATALOG"), "your profiles/ and components/"),
         wheelhouse=_folder("WHEELHOUSE", given.wheelhouse, "your wheels"),
         mirror=_folder("GIT_MIRROR", given.mirror, "your git repositories"),
         patches=_folder("PATCHES", given.patches, "your patch sets"),

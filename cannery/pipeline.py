@@ -117,6 +117,7 @@ def lock_store(context: Context) -> LockStore:
         say=context.say,
         settings=lambda: context.pip,
         explain=_explained,
+        own=context.own,
     )
 
 

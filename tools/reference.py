@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from cannery.cli.arguments import COMMANDS, make_parser  # noqa: E402 - the checkout's, which was just put on the path
-from cannery.cli.options import OUTPUT  # noqa: E402 - as above
+from cannery.cli.options import COMMON  # noqa: E402 - as above
 from cannery.lock.text import parse_lock  # noqa: E402 - as above
 
 PAGES = ROOT / "docs/reference"
@@ -45,7 +45,8 @@ def commands_page() -> str:
     head = "# Commands\n\nEach is `python build.py COMMAND`, `cannery COMMAND`, or `make COMMAND` with variables.\n"
     head += (
         "\nEach also has `-q` (results and errors only), `-v` (also what build steps print; `--verbose` where `-v` is "
-        "a volume), `--color auto|always|never` and `--help`.\n"
+        "a volume), `--color auto|always|never`, `--catalog DIR` (a folder of your profiles and components, laid over "
+        "`images/`; default: `CANNERY_CATALOG`) and `--help`.\n"
     )
     parts = [f"{NOTE}\n{head}"]
     parsers = children(make_parser())
@@ -71,7 +72,7 @@ def section(depth: int, name: str, parser: argparse.ArgumentParser, summary: str
 
 def takes(action: argparse.Action) -> bool:
     """Whether an action is an option or word that a user gives; those that every command has are in the head."""
-    if set(action.option_strings) & set(OUTPUT):
+    if set(action.option_strings) & set(COMMON):
         return False
     return not isinstance(action, argparse._HelpAction | argparse._SubParsersAction)
 

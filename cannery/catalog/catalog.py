@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from packaging.utils import canonicalize_name
-from pydantic import Field, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from cannery.catalog.address_fields import FilesUrl, HostUrl, IndexUrl, RegistryText
 from cannery.catalog.compatibility import Compatibility
@@ -146,6 +146,10 @@ class TargetDefaults(Closed):
 class Profile(Closed):
     """One file of images/profiles: a stack."""
 
+    # The profile whose fields this one takes and changes, and the packages that are left out of them
+    # (`cannery.catalog.extends`). The other fields are those of both together.
+    extends: Name | None = None
+    without: tuple[Name, ...] = ()
     # The description that the image's label has.
     summary: LineText
     documents: tuple[Text, ...] = ()
@@ -166,6 +170,13 @@ class Profile(Closed):
     # Regular expressions of lines that `pip check` may print in the image.
     pip_check_allow: tuple[PatternText, ...] = ()
     may_skip: dict[BaseKind, tuple[CheckId, ...]] = Field(default_factory=dict)
+
+    @field_validator("without")
+    @classmethod
+    def _of_another(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        if value and not info.data.get("extends"):
+            raise FaultError("it leaves out what another profile has: name that as `extends`")
+        return value
 
     @field_validator("excludes")
     @classmethod
@@ -327,7 +338,7 @@ def _os(tag: str, before: str, behind: str) -> str:
 
 @dataclass(frozen=True)
 class Catalog:
-    """Everything below images/, read and checked.
+    """Everything below images/, and below a folder of the user's that is laid over it, read and checked.
 
     A profile that uses a broken file is not among `profiles`. `problems` are all that were found; `broken` has the
     error of each profile, component and base line that cannot be used, by the name of its file below images/.
@@ -347,6 +358,12 @@ class Catalog:
     hashes: Mapping[str, Published] = field(default_factory=dict)
     problems: tuple[UsageError, ...] = ()
     broken: Mapping[str, CatalogError] = field(default_factory=dict)
+    # Files that are not the built-in ones: their names as messages have them, by the name below images/.
+    own: Mapping[str, str] = field(default_factory=dict)
+
+    def file(self, name: str) -> str:
+        """Return how messages call a file of the catalog, by its name below images/."""
+        return self.own.get(name, f"images/{name}")
 
     @property
     def sources(self) -> dict[str, FromSource]:

@@ -39,7 +39,7 @@ def cross_check(catalog: Catalog, unread: Collection[str]) -> Iterator[CrossFaul
         if cann not in bases:
             yield CrossFault(file, ("target", "cann"), f"no CANN line {cann!r}", did_you_mean(cann, bases))
         for position, pin in enumerate(profile.components):
-            yield from _pin_faults(file, position, pin, catalog.components.get(pin.name), parts)
+            yield from _pin_faults(file, position, pin, catalog, parts)
     for name, component in catalog.components.items():
         for path, what, word, known in _references(component, catalog):
             if word not in (parts if what == "component" else known):
@@ -83,17 +83,15 @@ def _without_files(name: str, component: Tarball, catalog: Catalog) -> Iterator[
             yield CrossFault(f"components/{name}.yaml", ("hosts", host), what, hint)
 
 
-def _pin_faults(
-    file: str, position: int, pin: Pin, component: Component | None, known: Collection[str]
-) -> Iterator[CrossFault]:
-    where = ("components", position)
+def _pin_faults(file: str, position: int, pin: Pin, catalog: Catalog, known: Collection[str]) -> Iterator[CrossFault]:
+    where, component = ("components", position), catalog.components.get(pin.name)
     if pin.name not in known:
         yield CrossFault(file, (*where, "name"), f"no component {pin.name!r}", _new_component(pin.name, known))
     elif component is not None:
-        yield from (CrossFault(file, where, *fault) for fault in _misfits(pin, component))
+        yield from (CrossFault(file, where, *fault) for fault in _misfits(pin, component, catalog))
 
 
-def _misfits(pin: Pin, component: Component) -> Iterator[tuple[str, str]]:
+def _misfits(pin: Pin, component: Component, catalog: Catalog) -> Iterator[tuple[str, str]]:
     """Give what of a profile's pin does not fit the component's kind, or is not known there, and what to do."""
     wanted = _pin_fields(component)
     unread = [name for name in ("version", "commit", "release", "extras") if getattr(pin, name) and name not in wanted]
@@ -101,7 +99,7 @@ def _misfits(pin: Pin, component: Component) -> Iterator[tuple[str, str]]:
         takes = f"it takes {', '.join(wanted)}" if wanted else "remove it: its version follows from the base"
         yield f"{pin.name} is of kind {component.kind}: no {', no '.join(unread)}", takes
         return
-    file = f"images/components/{pin.name}.yaml"
+    file = catalog.file(f"components/{pin.name}.yaml")
     if isinstance(component, Tarball) and pin.version not in component.archives:
         unknown = f"nothing is known of {pin.name} {pin.version}" if pin.version else f"{pin.name} needs a version"
         yield unknown, f"known: {', '.join(component.archives)}; add it to archives in {file}"

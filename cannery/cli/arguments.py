@@ -287,7 +287,7 @@ def make_parser(program: str = CHECKOUT) -> Parser:
     description = "Container images for RL on Ascend NPUs."
     parser = Parser(prog=program, description=description, allow_abbrev=False, formatter_class=Help)
     parser.add_argument("--version", action="version", version=f"cannery {__version__}")
-    options.output(parser)
+    options.common(parser)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
     for name, command in COMMANDS.items():
         sub = _add_parser(program, commands, name, command)
@@ -312,7 +312,7 @@ def _add_parser(
     )
     for add in known.takes:
         add(sub)
-    options.output(sub)
+    options.common(sub)
     return sub
 
 
@@ -347,12 +347,12 @@ def _children(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentPar
 
 
 def _command_first(words: list[str]) -> list[str]:
-    """Return the words with the options of output, where they are before the command, behind it."""
+    """Return the words with the options of all commands, where they are before the command, behind it."""
     at = 0
     while at < len(words) and words[at].startswith("-"):
-        if words[at].partition("=")[0] not in options.OUTPUT:
+        if words[at].partition("=")[0] not in options.COMMON:
             return words
-        at += 2 if words[at] == "--color" else 1
+        at += 2 if words[at] in options.WITH_VALUE else 1
     moved = ["--verbose" if word == "-v" else word for word in words[:at]]
     return [*words[at : at + 1], *moved, *words[at + 1 :]]
 

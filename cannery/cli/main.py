@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from cannery.util.io.pip_settings import PipSettings
 
 # Folders that a run is given (`cannery.context.Given`), and the options that name them.
-FOLDERS = {"wheelhouse": "wheelhouse", "mirror": "git_mirror", "patches": "patches"}
+FOLDERS = {"catalog": "catalog", "wheelhouse": "wheelhouse", "mirror": "git_mirror", "patches": "patches"}
 # Commands whose standard output is there to be copied or run: it is not wrapped.
 AS_IT_IS = ("run", "shell", "engine", "completion")
 # Signals that end a run in order.

@@ -43,11 +43,13 @@ def _clean_kind(word: str) -> str:
     return word
 
 
-OUTPUT = ("-q", "--quiet", "-v", "--verbose", "--color")
+# What every command takes, and of these what has a value.
+COMMON = ("-q", "--quiet", "-v", "--verbose", "--color", "--catalog")
+WITH_VALUE = ("--color", "--catalog")
 
 
-def output(sub: ArgumentParser) -> None:
-    """Take how much is printed, and whether in colour. -v is the volume of a command that has one."""
+def common(sub: ArgumentParser) -> None:
+    """Take how much is printed, and the user's catalog. -v is the volume of a command that has one."""
     add = sub.add_argument_group("output").add_argument
     has_volume = "-v" in sub._option_string_actions  # noqa: SLF001 - argparse has no other way
     nothing = argparse.SUPPRESS
@@ -57,6 +59,8 @@ def output(sub: ArgumentParser) -> None:
     add(*names, action="store_true", default=nothing, help=words)
     words = "colours: auto (a terminal, and NO_COLOR is not set), always, never"
     add("--color", choices=("auto", "always", "never"), default=nothing, help=words)
+    words = "a folder of your profiles/, components/ …, laid over images/ (default: CANNERY_CATALOG)"
+    sub.add_argument("--catalog", metavar="DIR", default=nothing, help=words)
 
 
 as_json = _one("--json", action="store_true", help="print JSON")

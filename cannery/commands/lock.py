@@ -35,7 +35,10 @@ if TYPE_CHECKING:
     from cannery.recipe.recipe import Options, Recipe
     from cannery.upgrade.wishes import Wish
 
-IN_CHECKOUT = "run build.py lock in a checkout; here, --pin NAME==VERSION of other commands tries another version"
+IN_CHECKOUT = (
+    "run build.py lock in a checkout, or on a profile of your own (--catalog); here, --pin NAME==VERSION of other "
+    "commands tries another version"
+)
 
 
 @dataclass(frozen=True)
@@ -133,16 +136,16 @@ def _print_made(store: LockStore, wanted: Wanted, made: Lock, changed: bool) -> 
     shown = store.shown(wanted.path)
     print(f"{shown}: {len(made.packages)} packages, {size:.0f} MB{state}{'' if changed else ', unchanged'}", flush=True)
     if not wanted.standard:
-        print(f"  for this set of pins alone; to keep them, write them into images/profiles/{made.profile}.yaml")
+        print(f"  for this set of pins alone; to keep them, write them into the file of profile {made.profile}")
 
 
 def _upgrade(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Edit one profile so that packages may be newer, and make all of its locks anew; print what changed."""
     name, wishes = _asked(arguments)
-    if context.work:
-        raise UsageError("--upgrade edits a profile, and an installed Cannery has none to edit", hint=IN_CHECKOUT)
     catalog = context.catalog()
     find_profile(catalog, name)
+    if context.work and f"profiles/{name}.yaml" not in catalog.own:
+        raise UsageError("--upgrade edits a profile, and an installed Cannery has none to edit", hint=IN_CHECKOUT)
     try:
         done = upgrade(lock_store(context), catalog, name, wishes, arguments.today)
     except CanneryError as error:

@@ -46,7 +46,7 @@ def _arch_independent(recipe: Recipe, inputs: Inputs, sources: tuple[SourceStep,
         "base": [recipe.base.kind, recipe.base.line.model_dump(mode="json"), recipe.base.references],
         "components": [[c.name, *_told(c)] for c in recipe.chosen],
         "profile_file": recipe.profile.model_dump(
-            mode="json", exclude={"summary", "documents", "warnings"}, exclude_defaults=True
+            mode="json", exclude={"summary", "documents", "warnings", "extends", "without"}, exclude_defaults=True
         ),
         "locks": {arch: [asdict(p) for p in lock.packages] for arch, lock in sorted(inputs.locks.items())},
         # ATB's C++ ABI differs by arch (`cannery.recipe.environment`).

@@ -134,6 +134,8 @@ def needed(heading: str, name: str) -> dict[str, Any]:
             value |= yaml.safe_load(row[3].strip("`"))
     if heading == "Component":
         value |= beside(name)
+    if name == "without":
+        value |= {"extends": "quickstart"}
     if heading == "edits":  # one thing each, and an import has its condition
         other = {"imports": "when", "when": "imports"}.get(name, "comments_out" if name in value else "")
         value |= {

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
@@ -14,15 +17,16 @@ from cannery.catalog.component import Component
 from cannery.catalog.cross_checks import cross_check
 from cannery.catalog.drivers import Drivers
 from cannery.catalog.errors import CatalogError, faults, problem
+from cannery.catalog.extends import extended
 from cannery.catalog.fields import ChipName, IndexName, Name, component_name_fault, profile_name_fault, yaml_kind
 from cannery.catalog.io.yaml_file import read_yaml
 from cannery.catalog.published import Published
 from cannery.catalog.versions import without_build
 from cannery.errors import UsageError
+from cannery.util.io.files import shown_path
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
+    from collections.abc import Callable
 
     from cannery.catalog.errors import Fault
     from cannery.catalog.yaml_text import YamlDocument
@@ -31,21 +35,24 @@ M = TypeVar("M")
 # What is no file of the catalog and may lie beside them: hidden files, and what editors and patch leave.
 LEFT = re.compile(r"\..*|.*(~|\.orig|\.rej)|#.*#")
 # Files that only the profiles that name them need; the catalog is of no use without any of the others.
-OWN = re.compile(r"images/((?:profiles|components|bases(?!/registries\.yaml))/[^:]+)(?::\d+)?")
+OF_PROFILES = re.compile(r"((?:profiles|components|bases(?!/registries\.yaml))/[^:]+)(?::\d+)?")
+BUILT_IN = "images"
 # Of one file; a file of another kind has thousands, and each costs a search for the nearest word.
 MOST_PROBLEMS = 30
 MANY = "fix those above first: is it the right file?"
 
 
-def load_catalog(images: Path) -> Catalog:
+def load_catalog(images: Path, own: Path | None = None) -> Catalog:
     """Read every catalog file below `images`. Profiles that use a broken file are left out, with their errors.
+
+    `own` is a folder of the user's that is laid over it: a file there takes the place of the one of the same name.
 
     Raises one `CatalogError` that has all problems with file and line where a file is broken that every profile needs,
     or where no profile is left.
     """
-    reader = _Reader(images)
+    reader = _Reader(images, own)
     catalog = Catalog(
-        profiles=reader.folder("profiles", Profile, profile_name_fault),
+        profiles=reader.folder("profiles", Profile, profile_name_fault, read=reader.extended),
         chips=reader.file("chips.yaml", dict[ChipName, ChipAccess]),
         components=reader.folder("components", cast("type[Component]", Component), component_name_fault),
         bases=reader.folder("bases", BaseLine, leave=("registries",)),
@@ -56,21 +63,22 @@ def load_catalog(images: Path) -> Catalog:
         standin=reader.file("standin/recipe.yaml", StandIn),
         compatibility=reader.file("compatibility.yaml", Compatibility),
         drivers=reader.file("drivers.yaml", Drivers),
-        hashes=reader.file("hashes.yaml", dict[IndexName, Published]) if (images / "hashes.yaml").exists() else {},
+        hashes=reader.file("hashes.yaml", dict[IndexName, Published]) if reader.has("hashes.yaml") else {},
+        own=reader.own_files,
     )
     reader.stop_if_shared()
-    for fault in cross_check(catalog, [match[1] for part in reader.problems if (match := OWN.fullmatch(part.where))]):
+    for fault in cross_check(catalog, [file for part in reader.problems if (file := reader.of_profiles(part))]):
         reader.note(fault.file, fault.path, fault.what, fault.hint)
     reader.stop_if_shared()
-    return _usable(catalog, tuple(reader.problems)) if reader.problems else catalog
+    return _usable(catalog, reader) if reader.problems else catalog
 
 
-def _usable(catalog: Catalog, problems: tuple[UsageError, ...]) -> Catalog:
+def _usable(catalog: Catalog, reader: _Reader) -> Catalog:
     """Return the catalog without what is broken. Raises `CatalogError` where no profile is left."""
+    problems = tuple(reader.problems)
     by_file: dict[str, list[UsageError]] = {}
     for part in problems:
-        match = OWN.fullmatch(part.where)
-        by_file.setdefault(match[1] if match else "", []).append(part)
+        by_file.setdefault(reader.of_profiles(part), []).append(part)
     broken = {file: CatalogError(parts) for file, parts in by_file.items()}
     for name, profile in catalog.profiles.items():
         own = f"profiles/{name}.yaml"
@@ -95,15 +103,39 @@ def _usable(catalog: Catalog, problems: tuple[UsageError, ...]) -> Catalog:
 class _Reader:
     """Reads files and collects problems, so that a user sees all of them in one run."""
 
-    def __init__(self, images: Path) -> None:
-        self.images = images
+    def __init__(self, images: Path, own: Path | None = None) -> None:
+        # The user's folder first: what is there is read in the place of the built-in file.
+        self.folders = {**({str(shown_path(own, Path.cwd())): own} if own else {}), BUILT_IN: images}
         self.problems: list[UsageError] = []
+        # As they are written, and as they are with what they extend.
+        self.written: dict[str, YamlDocument] = {}
         self.documents: dict[str, YamlDocument] = {}
+        self.listed: dict[str, list[str]] = {}
+        self.own_files: dict[str, str] = {}
 
     def stop_if_shared(self) -> None:
         """Raise all problems where one is in a file that every profile needs."""
-        if not all(OWN.fullmatch(part.where) for part in self.problems):
+        if not all(map(self.of_profiles, self.problems)):
             raise CatalogError(self.problems)
+
+    def of_profiles(self, part: UsageError) -> str:
+        """Return the name below images/ of the file that a problem is in, where only some profiles need it; else ""."""
+        for shown in self.folders:
+            if part.where.startswith(f"{shown}/") and (match := OF_PROFILES.fullmatch(part.where[len(shown) + 1 :])):
+                return match[1]
+        return ""
+
+    def has(self, name: str) -> bool:
+        """Whether there is a file, by its name below images/."""
+        return os.path.lexists(self.at(name)[1])
+
+    def at(self, name: str) -> tuple[str, Path]:
+        """Return how messages call a file, by its name below images/, and its path."""
+        found = ((f"{shown}/{name}", folder / name) for shown, folder in self.folders.items())
+        shown, path = next((pair for pair in found if os.path.lexists(pair[1])), (f"{BUILT_IN}/{name}", None))
+        if not shown.startswith(f"{BUILT_IN}/"):
+            self.own_files[name] = shown
+        return shown, path or self.folders[BUILT_IN] / name
 
     def note(self, file: str, path: tuple[str | int, ...], what: str, hint: str) -> None:
         """Note what is wrong at `path` in a file that was read."""
@@ -111,50 +143,84 @@ class _Reader:
         self.problems.append(problem(where, ": ".join(filter(None, (".".join(map(str, path)), what))), hint))
 
     def folder(
-        self, name: str, model: type[M], fault: Callable[[str], str] = lambda _: "", leave: tuple[str, ...] = ()
+        self,
+        name: str,
+        model: type[M],
+        fault: Callable[[str], str] = lambda _: "",
+        leave: tuple[str, ...] = (),
+        read: Callable[[str], YamlDocument] | None = None,
     ) -> dict[str, M]:
         """Read every YAML file of a folder into {stem: model}; names are file names, `fault` finds a wrong name.
 
-        The stems in `leave` are read elsewhere.
+        The stems in `leave` are read elsewhere. `read` reads a document in another way than `document` does.
         """
         found: dict[str, M] = {}
         adapter = TypeAdapter(model)
-        for path in self._listed(name):
-            if path.stem in leave:
+        self.listed[name] = self._listed(name)
+        for file in self.listed[name]:
+            stem = file.removesuffix(".yaml")
+            if stem in leave:
                 continue
-            what, _, hint = fault(path.stem).partition("; ")
+            what, _, hint = fault(stem).partition("; ")
             if what:
-                self.problems.append(problem(f"images/{name}/{path.name}", what, hint))
-            value = self.file(f"{name}/{path.name}", model, adapter)
+                self.problems.append(problem(self.at(f"{name}/{file}")[0], what, hint))
+            value = self.file(f"{name}/{file}", model, adapter, read)
             if value is not None:
-                found[path.stem] = value
+                found[stem] = value
         if not found and not self.problems:
             self.problems.append(problem(f"images/{name}", "no file found", "one is needed at least"))
         return found
 
-    def _listed(self, name: str) -> Iterator[Path]:
-        """Give the YAML files of a folder; any other file there is a problem, since it would not be read."""
-        folder = self.images / name
-        try:
-            paths = sorted(folder.iterdir()) if folder.is_dir() else []
-        except OSError as error:
-            self.problems.append(problem(f"images/{name}", f"cannot be read: {error}", "check its permissions"))
-            return
-        for path in paths:
-            if LEFT.fullmatch(path.name):
+    def _listed(self, name: str) -> list[str]:
+        """Return the names of the YAML files of a folder; another file there is a problem, since it is not read."""
+        found: set[str] = set()
+        for shown, top in self.folders.items():
+            folder = top / name
+            try:
+                paths = sorted(folder.iterdir()) if folder.is_dir() else []
+            except OSError as error:
+                self.problems.append(problem(f"{shown}/{name}", f"cannot be read: {error}", "check its permissions"))
                 continue
-            if path.suffix == ".yaml":
-                yield path
-            elif not path.name.startswith("README"):
-                self.problems.append(problem(f"images/{name}/{path.name}", *_unread(path)))
+            for path in paths:
+                if LEFT.fullmatch(path.name) or path.name.startswith("README"):
+                    continue
+                if path.suffix == ".yaml":
+                    found.add(path.name)
+                else:
+                    self.problems.append(problem(f"{shown}/{name}/{path.name}", *_unread(path)))
+        return sorted(found)
 
-    def file(self, name: str, model: type[M], adapter: TypeAdapter[M] | None = None) -> M:
+    def document(self, name: str) -> YamlDocument:
+        """Read one file, by its name below images/, once. Raises `UsageError` as `read_yaml` does."""
+        if name not in self.written:
+            shown, path = self.at(name)
+            self.written[name] = read_yaml(path, shown)
+        return self.written[name]
+
+    def extended(self, name: str) -> YamlDocument:
+        """Read a profile's file with what it extends. Raises `UsageError` as `document` and `extended` do."""
+        own = self.document(name)
+        if not isinstance(own.value, dict) or "extends" not in own.value:
+            return own
+        known: dict[str, YamlDocument] = {}
+        for file in self.listed["profiles"]:
+            with suppress(UsageError):  # its own entry reports it
+                known[file.removesuffix(".yaml")] = self.document(f"profiles/{file}")
+        return extended(name.removeprefix("profiles/").removesuffix(".yaml"), known)
+
+    def file(
+        self,
+        name: str,
+        model: type[M],
+        adapter: TypeAdapter[M] | None = None,
+        read: Callable[[str], YamlDocument] | None = None,
+    ) -> M:
         """Read one file into `model`, a type (`adapter`: the same, made once for many files).
 
         The value is None after a problem, which is noted.
         """
         try:
-            document = self.documents[name] = read_yaml(self.images / name, f"images/{name}")
+            document = self.documents[name] = (read or self.document)(name)
             value = (adapter or TypeAdapter(model)).validate_python(document.value)
         except UsageError as error:
             self.problems.append(problem(error.where, error.what, error.hint))
@@ -164,7 +230,7 @@ class _Reader:
                 self.note(name, fault.path, *_as_written(fault, document))
             if len(found) > MOST_PROBLEMS:
                 what = f"{len(found) - MOST_PROBLEMS} more problems"
-                self.problems.append(problem(f"images/{name}", what, MANY))
+                self.problems.append(problem(self.at(name)[0], what, MANY))
         else:
             return value
         return None  # type: ignore[return-value] # no such value is used: `load_catalog` raises, or leaves it out

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cannery.catalog.io.read import load_catalog
 from cannery.compat.findings import Finding
 from cannery.errors import CanneryError, FindingsError, UsageError
 from cannery.lock.check import contradictions, is_for, lock_problems
@@ -45,9 +46,10 @@ SHOWN = 3
 class LockStore:
     """Where lock files are, and what making one depends on.
 
-    `root` is the folder that has images/, `locks` the folder that locks are written to (one that is not there is read
-    from images/locks), `cache` Cannery's cache folder, `arch` that of this host, `env` the process's environment.
-    `say` prints a line for the user, `settings` returns the host's pip settings, `explain` explains a failed lock.
+    `root` is the folder that has images/, `own` the user's that is laid over it, `locks` the folder that locks are
+    written to (one that is not there is read from images/locks), `cache` Cannery's cache folder, `arch` that of this
+    host, `env` the process's environment. `say` prints a line for the user, `settings` returns the host's pip settings,
+    `explain` explains a failed lock.
     """
 
     root: Path
@@ -58,6 +60,11 @@ class LockStore:
     say: Callable[[str], None]
     settings: Callable[[], PipSettings]
     explain: Explain
+    own: Path | None = None
+
+    def catalog(self) -> Catalog:
+        """Read the catalog as it is now. Raises `CatalogError`."""
+        return load_catalog(self.root / "images", self.own)
 
     @property
     def home(self) -> Path:
@@ -66,7 +73,7 @@ class LockStore:
 
     def shown(self, path: Path) -> Path:
         """Return how a path is printed: relative to the working folder or the checkout when it is there."""
-        homes = (self.root, self.locks.parent)
+        homes = (self.root, Path.cwd() if self.own else self.locks.parent)
         return next((shown_path(path, home) for home in homes if path.is_relative_to(home)), path)
 
 

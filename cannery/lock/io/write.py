@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cannery.catalog.io.read import load_catalog
 from cannery.errors import CanneryError, FindingsError
 from cannery.lock.check import lock_problems
 from cannery.lock.text import format_lock
@@ -27,7 +26,7 @@ def write_lock(store: LockStore, path: Path, lock: Lock, ask: Callable[[Catalog]
     """
     with checkout_held(store.home, store.say):
         try:
-            catalog = load_catalog(store.root / "images")
+            catalog = store.catalog()
             is_current = not lock_problems(lock, ask(catalog), catalog.indexes)
         except CanneryError:  # removed, or half an edit, which the next run names
             is_current = False

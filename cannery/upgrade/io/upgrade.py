@@ -6,15 +6,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from cannery.catalog.io.read import load_catalog
 from cannery.compat.findings import errors
 from cannery.compat.io.stock import make_stock
 from cannery.compat.rules import check_recipe
-from cannery.errors import CanneryError, FindingsError
+from cannery.errors import CanneryError, FindingsError, UsageError
 from cannery.lock.check import lock_problems
 from cannery.lock.io.indexes import Asked
 from cannery.lock.io.resolve_all import raise_failures, run_jobs
-from cannery.lock.io.store import lock_path, present_lock, resolve_lock
+from cannery.lock.io.store import lock_path, lock_target, present_lock, resolve_lock
 from cannery.lock.io.write import changed
 from cannery.lock.request import lock_request
 from cannery.lock.text import format_lock
@@ -73,8 +72,12 @@ def upgrade(store: LockStore, catalog: Catalog, name: str, wishes: Sequence[Wish
     errors that the new set has and the old one has not, or when the profile changed meanwhile, and `UnableError` when a
     file cannot be written. Nothing is written then, but for a `HalfWrittenError`.
     """
-    file = store.root / "images/profiles" / f"{name}.yaml"
+    own = store.own / "profiles" / f"{name}.yaml" if store.own else None
+    file = own if own and own.is_file() else store.root / "images/profiles" / f"{name}.yaml"
     text = file.read_bytes().decode()  # line ends as they are
+    if parent := find_profile(catalog, name).extends:
+        where, hint = str(store.shown(file)), "write the versions there by hand, then run lock"
+        raise UsageError(f"--upgrade edits whole profiles, and this one extends {parent}", where=where, hint=hint)
     before = _present(store, catalog, name)
     target = find_profile(catalog, name).target
     subject = Editable(
@@ -100,15 +103,15 @@ def upgrade(store: LockStore, catalog: Catalog, name: str, wishes: Sequence[Wish
     _refuse_new_errors(store, before, after)
     if _is_same(before, after, plan.edits):
         return Upgraded(file, plan.edits, plan.notes)
-    with checkout_held(store.root, store.say):
+    with checkout_held(store.home, store.say):
         _refuse_changed(store, before, file, text, name)
         present = _present(store, before.catalog, name).locks  # another run may have made them meanwhile
-        paths = {key: lock_path(store, request) for key, request in after.requests.items()}
+        paths = {key: lock_target(store, request) for key, request in after.requests.items()}
         # The locks first. Killed in between, some of them answer to a profile that is not there yet: `check` reports
         # them as stale, and the same upgrade, or a plain `lock`, remakes them. With the profile first, the same
         # upgrade would find its edit made already, and leave the old locks beside it.
         locks = [(paths[key], format_lock(lock)) for key, lock in after.locks.items()]
-        write_together(store.root, store.say, [*locks, (file, new_text)])
+        write_together(store.home, store.say, [*locks, (file, new_text)])
     changes = [
         (paths[key], lock_change(present[key].packages, lock.packages) if key in present else None)
         for key, lock in after.locks.items()
@@ -120,7 +123,7 @@ def _refuse_changed(store: LockStore, before: _Side, file: Path, text: str, name
     """Raise `FindingsError` when the profile, or what its locks depend on, is not what it was: `text` and `before`."""
     try:
         same = file.read_bytes().decode() == text
-        catalog = load_catalog(store.root / "images")
+        catalog = store.catalog()
         same = same and catalog.profiles[name] == before.catalog.profiles[name]
         same = same and _side(store, catalog, name).requests == before.requests
     except (OSError, ValueError, KeyError, CanneryError):  # removed, or half an edit, which the next run names
