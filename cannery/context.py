@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 # Where an installed program keeps the locks that its user makes, below the working folder.
 OWN_LOCKS = "cannery-locks"
+# The modules that install wheels, in build stages too.
+SHARED = Path(__file__).parent / "assemble/io"
 # What tools leave beside templates: caches and editors' files.
 IGNORED = re.compile(r"(^|/)(__pycache__|\.[^/]+)(/|$)|(~|\.pyc|\.orig|\.rej)$")
 
@@ -117,10 +119,12 @@ class Context:
         return catalog
 
     def templates(self) -> dict[str, str]:
-        """Read templates/ into {relative path: text}."""
+        """Read templates/, and what build stages share with the host, into {relative path: text}."""
         folder = self.root / "templates"
         paths = sorted(p for p in folder.rglob("*") if p.is_file() and not IGNORED.search(str(p.relative_to(folder))))
-        return {str(p.relative_to(folder)): p.read_text(encoding="utf-8") for p in paths}
+        shared = {f"tools/common/{name}": SHARED / name for name in ("bytecode.py", "wheel_files.py")}
+        files = {**{str(p.relative_to(folder)): p for p in paths}, **shared}
+        return {name: path.read_text(encoding="utf-8") for name, path in sorted(files.items())}
 
 
 @dataclass(frozen=True)

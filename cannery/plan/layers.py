@@ -73,10 +73,10 @@ def _told(chosen: Chosen) -> tuple[Any, ...]:
 
 def make_layers(plan: Plan, inputs: Inputs) -> Iterator[Layer]:
     """Give the layers of `plan` in their order on the base, each with the digest of its inputs."""
-    # uv, the interpreter's minor version and stage.py decide how wheels become files; the other build tools only
-    # matter to built groups.
-    uv = [p.version for p in inputs.tools.packages if p.name == "uv"]
-    common = [plan.epoch, _of(inputs, "tools/stage.py"), inputs.tools.python, uv]
+    # The installer, the interpreter's minor version and these tools decide how wheels become files; the other build
+    # tools only matter to what is built.
+    installer = [p.version for p in inputs.tools.packages if p.name == "installer"]
+    common = [plan.epoch, _of(inputs, "tools/common/"), inputs.tools.python, installer]
     built_by = [[p.name, p.sha256] for p in inputs.tools.packages]
     summary = f"system packages: {' '.join(plan.system_packages) or 'none'}"
     user = plan.recipe.profile.user
@@ -87,7 +87,7 @@ def make_layers(plan: Plan, inputs: Inputs) -> Iterator[Layer]:
     yield Layer("venv", LayerKind.VENV, _digest([common, plan.base_reference]), "an empty virtual environment")
     for archive in plan.archives:
         # It is compiled on the system alone.
-        made_by = [asdict(archive), [_of(inputs, f"tools/{name}") for name in ("archive.py", "hook.py")], below[0]]
+        made_by: list[Any] = [asdict(archive), _of(inputs, "tools/archive.py"), below[0]]
         summary = f"{', '.join(archive.files)} of {archive.file}"
         yield Layer(archive.name, LayerKind.ARCHIVE, _digest([common, made_by]), summary)
     for group in plan.groups:
@@ -96,7 +96,7 @@ def make_layers(plan: Plan, inputs: Inputs) -> Iterator[Layer]:
         below.append(_digest([common, kind, content, built_by if group.built else []]))
         yield Layer(group.name, kind, below[-1], _names(group), len(group.packages), group.size)
     for step in plan.sources:
-        tools = ("source.py", "hook.py", "overlay.py", *(("native.py",) if step.native else ()))
+        tools = ("source.py", "overlay.py", *(("native.py",) if step.native else ()))
         # What is native is compiled on the system, with the wheels of every group in place.
         # What is only recorded of a source, in the manifest, changes no file of its layer.
         built = {key: value for key, value in asdict(step).items() if key not in {"commit", "dirty"}}

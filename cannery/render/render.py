@@ -134,7 +134,7 @@ def _dockerfile(plan: Plan, templates: Mapping[str, str]) -> str:
             overlay=OVERLAY,
             writable=_made_folders(plan),
             venv_stage=str(LayerKind.VENV),
-            uv_platform=f"{machine}-manylinux_2_28",
+            platform=f"{machine}-manylinux_2_28",
         )
     )
 

@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.extend(map(str, (Path(__file__).parent, Path(__file__).parent / "common")))
 
 import hook
 import stage

@@ -3,9 +3,8 @@
     native.py --epoch N --platform P STEP FILE
 
 STEP and FILE are those of source.py. It builds with /opt/venv, where torch, torch_npu and all else that it compiles
-against stand, and with those build tools on its path whose wheels this machine can read. uv is not used: there is none
-for the target's arch. What was made is left below /out, for a stage on the build host that installs it: `wheels/`, and
-`tree/` of an editable source.
+against stand, and with those build tools on its path whose wheels this machine can read. What was made is left below
+/out, for a stage on the build host that installs it: `wheels/`, and `tree/` of an editable source.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.extend(map(str, (Path(__file__).parent, Path(__file__).parent / "common")))
 
 import hook
 import overlay
@@ -85,7 +84,7 @@ def unpack_tools() -> None:
     """Unpack the build tools' wheels onto a path of their own: pure ones, and those for this machine."""
     for wheel in sorted(stage.TOOLS.glob("*.whl")):
         name = wheel.name.partition("-")[0]
-        if name == "uv" or (name in COMPILED_IN and any(stage.VENV.glob(f"lib/python3.*/site-packages/{name}-*"))):
+        if name in COMPILED_IN and any(stage.VENV.glob(f"lib/python3.*/site-packages/{name}-*")):
             continue
         if not stage.fits(wheel.name, os.uname().machine):
             print(f"{wheel.name} is not for {os.uname().machine}: this build goes without it")

@@ -12,19 +12,18 @@ The tree comes to /opt/src/NAME unless a wheel is made of it; the layer is left 
 from __future__ import annotations
 
 import argparse
-import compileall
 import csv
 import json
 import os
-import py_compile
 import shutil
 import sys
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.extend(map(str, (Path(__file__).parent, Path(__file__).parent / "common")))
 
 import hook
+import install
 import overlay
 import stage
 
@@ -74,14 +73,12 @@ def install_source(step: dict[str, Any], file: Path, platform: str) -> None:
     project = home / step["subdirectory"]
     if step["install"] != "tree":
         variables = {**hook.pretended(step["package"], step["version"]), **step["env"]}
-        stage.make_build_venv()
+        install.make_build_venv()
         write_stubs(step["stubs"])
-        python = f"{stage.BUILD_VENV}/bin/python"
-        if step["install"] == "wheel":
-            stage.build_wheel(project, python, **variables)
-        else:
-            hook.run_hook("build_editable", project, stage.BUILT_WHEELS, python, **variables)
-        stage.install_made([step["package"]], platform, stage.BUILT_WHEELS)
+        python = f"{install.BUILD_VENV}/bin/python"
+        made_by = "build_wheel" if step["install"] == "wheel" else "build_editable"
+        hook.run_hook(made_by, project, install.BUILT_WHEELS, python, **variables)
+        install.install_made([step["package"]], platform, install.BUILT_WHEELS)
     keep(step, home)
 
 
@@ -90,7 +87,7 @@ def install_native(step: dict[str, Any], made: Path, platform: str) -> None:
     home = SOURCES / step["name"]
     if step["install"] == "editable":
         shutil.copytree(made / "tree", home, symlinks=True)
-    stage.install_made([step["package"]], platform, made / "wheels")
+    install.install_made([step["package"]], platform, made / "wheels")
     keep(step, home)
 
 
@@ -109,15 +106,14 @@ def keep_tree(home: Path) -> None:
     for pattern in LEFT:
         for path in sorted(home.glob(pattern)):
             shutil.rmtree(path, ignore_errors=True)
-    # Checked, not unchecked hashes: developers edit these trees in the container.
-    compileall.compile_dir(home, quiet=2, workers=0, invalidation_mode=py_compile.PycInvalidationMode.CHECKED_HASH)
     (stage.OUT / "opt").mkdir(parents=True, exist_ok=True)
     shutil.copytree(home, stage.OUT / home.relative_to("/"), symlinks=True)
+    install.compile_modules([(str(path), path.read_bytes()) for path in sorted(home.rglob("*.py")) if path.is_file()])
 
 
 def write_stubs(names: list[str]) -> None:
     """Write the modules of STUBS that a build imports into the build venv."""
-    (site,) = stage.BUILD_VENV.glob("lib/python3.*/site-packages")
+    (site,) = install.BUILD_VENV.glob("lib/python3.*/site-packages")
     for name in names:
         for path, text in STUBS[name].items():
             (site / path).parent.mkdir(parents=True, exist_ok=True)

@@ -62,7 +62,7 @@ def test_the_folder_is_complete_and_wheels_are_links(context: Context, tmp_path:
     said = write_folder(context, catalog(), plan, tmp_path / "out")
     there = files(tmp_path / "out")
     script = "rootfs/opt/cannery"
-    assert {"Dockerfile", "docker-bake.json", "tools/stage.py", f"{script}/verify.py"} <= there
+    assert {"Dockerfile", "docker-bake.json", "tools/common/stage.py", f"{script}/verify.py"} <= there
     assert f"{script}/verifying/checks.py" in there
     assert not [name for name in there if name.endswith(".pyc")]
     assert (tmp_path / "out/sources").is_dir()

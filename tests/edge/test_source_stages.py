@@ -19,12 +19,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import cannery.assemble.io as installing
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import ModuleType
 
 TOOLS = Path(__file__).resolve().parent.parent.parent / "templates/tools"
-MODULES = ("stage", "hook", "overlay", "native", "source")
+MODULES = ("stage", "hook", "install", "overlay", "native", "source")
+SHARED = Path(installing.__file__).parent
 EPOCH = 1_700_000_000
 HERE = os.uname().machine
 OTHER = {"x86_64": "aarch64", "aarch64": "x86_64"}[HERE]
@@ -74,7 +77,9 @@ class Stages:
 
     def __init__(self, root: Path, modules: Mapping[str, ModuleType]) -> None:
         self.root = root
-        self.stage, self.hook, self.overlay, self.native, self.source = (modules[name] for name in MODULES)
+        self.stage, self.hook, self.install, self.overlay, self.native, self.source = (
+            modules[name] for name in MODULES
+        )
 
     @property
     def out(self) -> Path:
@@ -100,7 +105,8 @@ class Stages:
         return path
 
     def run(self, module: ModuleType, *words: object, machine: str = HERE) -> None:
-        common = ["--epoch", str(EPOCH), "--platform", f"{machine}-manylinux_2_28"]
+        platform = "--build" if module is self.install else "--platform"
+        common = ["--epoch", str(EPOCH), platform, f"{machine}-manylinux_2_28"]
         argv, sys.argv = sys.argv, [module.__name__, *common, *map(str, words)]
         try:
             module.main()
@@ -110,15 +116,16 @@ class Stages:
 
 @pytest.fixture
 def stages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stages:
-    monkeypatch.syspath_prepend(str(TOOLS))
+    for folder in (SHARED, TOOLS / "common", TOOLS):
+        monkeypatch.syspath_prepend(str(folder))
     for name in (*MODULES, "archive"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     modules = {name: importlib.import_module(name) for name in MODULES}
     stage = modules["stage"]
-    folders = {"OUT": "out", "VENV": "opt/venv", "TOOLS": "tools", "BUILD_VENV": "build", "BUILT_WHEELS": "wheels"}
-    for name, folder in {**folders, "MADE_GROUP": "group.txt"}.items():
+    for name, folder in {"OUT": "out", "VENV": "opt/venv", "TOOLS": "tools"}.items():
         monkeypatch.setattr(stage, name, tmp_path / folder)
-    monkeypatch.setattr(stage, "UV", Path(sys.executable).with_name("uv"))
+    for name, folder in {"BUILD_VENV": "build", "BUILT_WHEELS": "wheels"}.items():
+        monkeypatch.setattr(modules["install"], name, tmp_path / folder)
     monkeypatch.setattr(modules["native"], "TOOLS_PATH", tmp_path / "unpacked")
     for name in ("native", "source"):
         monkeypatch.setattr(modules[name], "SOURCES", tmp_path / "opt/src")
@@ -129,7 +136,6 @@ def stages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stages:
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "")
     venv.EnvBuilder(symlinks=True).create(tmp_path / "opt/venv")
     wheel(tmp_path / "tools", "tinybackend", "1.0", "py3-none-any", {"tinybackend.py": BACKEND})
-    (tmp_path / "tools/uv-1.0-py3-none-any.whl").write_text("never read here")
     return Stages(tmp_path, modules)
 
 
@@ -177,7 +183,6 @@ def test_a_pure_source_becomes_a_wheel_for_any_target(stages: Stages, tmp_path: 
     assert said == {"python": str(tmp_path / "build"), "jobs": None, "epoch": str(EPOCH), "torch": "None"}
     assert (stages.site / "tiny/__init__.py").read_text() == "one = 1\n"
     assert not (stages.out / str(tmp_path / "opt/src")[1:]).exists()
-    assert not [*stages.out.rglob("uv_cache.json")]
     assert layer(stages.out)
 
 
@@ -338,7 +343,7 @@ def test_a_locked_source_distribution_is_built_where_it_fits(
     stages: Stages, monkeypatch: pytest.MonkeyPatch, tag: str, machine: str
 ) -> None:
     file, sdists = group(stages, monkeypatch, tag)
-    stages.run(stages.stage, "--wheels", sdists, "built", file, machine=machine)
+    stages.run(stages.install, "--wheels", sdists, file, machine=machine)
     assert (stages.site / "tiny/said.py").is_file()
 
 
@@ -347,7 +352,7 @@ def test_what_was_compiled_for_the_build_host_is_refused_for_another_arch(
 ) -> None:
     file, sdists = group(stages, monkeypatch, f"py3-none-linux_{HERE}")
     with pytest.raises(SystemExit) as stopped:
-        stages.run(stages.stage, "--wheels", sdists, "built", file, machine=OTHER)
+        stages.run(stages.install, "--wheels", sdists, file, machine=OTHER)
     said = str(stopped.value)
     assert said.startswith(f"compiled on {HERE}, and so of no use on the target, which is {OTHER}: tiny-1.2-")
     assert f"Build on a machine that is {OTHER}" in said
@@ -364,8 +369,8 @@ def test_a_file_of_another_hash_is_refused_by_name(stages: Stages, monkeypatch: 
     file, sdists = group(stages, monkeypatch, "py3-none-any")
     with (sdists / "tiny-1.2.tar.gz").open("ab") as stream:
         stream.write(b"\0")
-    with pytest.raises(SystemExit, match=r"tiny==1\.2: no source distribution with the locked hash"):
-        stages.run(stages.stage, "--wheels", sdists, "built", file)
+    with pytest.raises(SystemExit, match=r"tiny==1\.2: no file with the locked hash"):
+        stages.run(stages.install, "--wheels", sdists, file)
 
 
 @pytest.mark.parametrize("which", ["native", "source"])

@@ -136,7 +136,7 @@ def test_anything_else_runs_again(context: Context, docker: Docker, request_: Ve
 
 def test_the_digest_of_the_script_covers_its_modules_and_nothing_else() -> None:
     folder = "rootfs/opt/cannery"
-    templates = {f"{folder}/verify.py": "1", f"{folder}/verifying/elf.py": "1", "tools/stage.py": "1"}
+    templates = {f"{folder}/verify.py": "1", f"{folder}/verifying/elf.py": "1", "tools/common/stage.py": "1"}
     digest = script_digest(templates)
     for name in templates:
         changed = script_digest({**templates, name: "2"}) != digest

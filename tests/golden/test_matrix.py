@@ -52,7 +52,7 @@ PROFILES = ("mindspeed-rl", "quickstart", "verl-npu", "verl-qwen3.5", "verl-sgla
 WITHOUT_SOC = {("verl-npu", "910"), ("verl-qwen3.5", "910")}
 STANDIN_PYTHON = "3.11"
 # Real ones differ by release of the templates; goldens show what they make.
-DIGESTS = {"tools/stage.py": "goldens", "tools/source.py": "goldens"}
+DIGESTS = {"tools/common/stage.py": "goldens", "tools/source.py": "goldens"}
 
 
 @dataclass(frozen=True)

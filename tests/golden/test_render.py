@@ -55,9 +55,9 @@ class Case:
             inputs(
                 found,
                 build_arch=self.build_arch,
-                templates={"tools/stage.py": "goldens", "tools/source.py": "goldens"}
+                templates={"tools/common/stage.py": "goldens", "tools/source.py": "goldens"}
                 if found.sources
-                else {"tools/stage.py": "goldens"},
+                else {"tools/common/stage.py": "goldens"},
                 forced=self.forced,
                 socs=("ascend910b1",),
             ),
@@ -220,7 +220,7 @@ def test_wheels_stand_in_the_folder_of_their_group() -> None:
 def test_the_real_templates_change_the_tag() -> None:
     found = recipe()
     one = make_plan(found, inputs(found, templates=template_digests(TEMPLATES)))
-    other = {**TEMPLATES, "tools/stage.py": TEMPLATES["tools/stage.py"] + "\n"}
+    other = {**TEMPLATES, "tools/common/stage.py": TEMPLATES["tools/common/stage.py"] + "\n"}
     assert one.tag != make_plan(found, inputs(found, templates=template_digests(other))).tag
 
 

@@ -391,7 +391,7 @@ def inputs(found: Recipe, **changes: object) -> Inputs:
     mine = Inputs(
         locks={arch: lock(found, arch) for arch in Arch},
         tools=tools(catalog(), found.target.python),
-        templates={"tools/stage.py": "templates"},
+        templates={"tools/common/stage.py": "templates"},
         build_arch=Arch.AMD64,
         standin=standin(),
     )

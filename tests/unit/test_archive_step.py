@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 def planned(found: Catalog | None = None, options: Options | None = None, version: str = "5.3.0") -> Plan:
     recipe = archive_recipe(options, found, version)
-    return make_plan(recipe, inputs(recipe, templates={"tools/archive.py": "a", "tools/hook.py": "b"}))
+    return make_plan(recipe, inputs(recipe, templates={"tools/archive.py": "a", "tools/common/hook.py": "b"}))
 
 
 def changed(**changes: object) -> Catalog:

@@ -61,7 +61,7 @@ def test_both_arches_share_a_tag_and_nothing_else_does() -> None:
         plan(Options(base="standin")),
         plan(Options(base="me/cann:1")),
         plan(Options(pins=("ray==2.51.0",))),
-        plan(templates={"tools/stage.py": "others"}),
+        plan(templates={"tools/common/stage.py": "others"}),
         plan(forced=("fit",)),
         with_packages(package("sympy", "1.15", size=6_299_353, via=("torch",))),
     ]
@@ -110,7 +110,7 @@ def test_another_python_changes_every_layer_of_packages() -> None:
         ("rootfs/opt/cannery/verify.py", set()),
         ("rootfs/opt/cannery/verifying/checks.py", set()),
         ("tools/system.sh", {"system"}),
-        ("tools/stage.py", {"venv", "torch-deps", "torch", "numpy", "torch-npu", "ray", "built", "links"}),
+        ("tools/common/stage.py", {"venv", "torch-deps", "torch", "numpy", "torch-npu", "ray", "built", "links"}),
     ],
 )
 def test_a_changed_template_changes_the_layers_that_it_makes(template: str, layers: set[str]) -> None:

@@ -152,7 +152,6 @@ def test_what_a_native_layer_is_compiled_against_changes_it_and_no_other_source(
     ("template", "layers"),
     [
         ("tools/source.py", {"engine", "kernels", "plugin"}),
-        ("tools/hook.py", {"engine", "kernels", "plugin"}),
         ("tools/native.py", {"kernels"}),
     ],
 )

@@ -30,7 +30,7 @@ class TreeReader:
             links = tuple(self._links())
         except (OSError, tarfile.TarError, zipfile.BadZipFile) as error:
             raise UnableError(f"{file.name} cannot be read: {error}", where=str(file.parent)) from error
-        # As templates/tools/hook.py unpacks it: only what is compressed is a source distribution.
+        # As templates/tools/common/hook.py unpacks it: only what is compressed is a source distribution.
         is_sdist = file.suffix != ".tar" and len({name.split("/")[0] for name in names}) == 1
         self._names = {name.partition("/")[2] if is_sdist else name: member for name, member in names.items()}
         self.links = frozenset(name.partition("/")[2] if is_sdist else name for name in links)

@@ -1,4 +1,4 @@
-"""Wheels from source without uv: a project's own build hooks (PEP 517, PEP 660) and the unpacking of its files."""
+"""Wheels from source: a project's own build hooks (PEP 517, PEP 660) and the unpacking of its files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-# `uv build` has the same default: what pip did before there was a pyproject.toml.
+# What pip did before there was a pyproject.toml.
 SETUPTOOLS = "setuptools.build_meta:__legacy__"
 CALL = """\
 import importlib, sys

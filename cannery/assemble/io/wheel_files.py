@@ -1,0 +1,157 @@
+"""What a wheel becomes in an image: the files below the virtual environment, as pypa/installer lays them out.
+
+Build stages and the host both install by this module, so that a layer has the same bytes whoever makes it. It is copied
+into each rendered folder as tools/common/wheel_files.py: it needs Python 3.10, the standard library and `installer`.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import posixpath
+import warnings
+import zipfile
+from contextlib import closing
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+
+from installer import install as install_wheel
+from installer.destinations import WheelDestination
+from installer.exceptions import InstallerError
+from installer.records import Hash, RecordEntry, parse_record_file
+from installer.scripts import Script
+from installer.sources import WheelFile
+from installer.utils import Scheme, construct_record_file, fix_shebang
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+# What `pip inspect` and importlib.metadata report as the installer.
+INSTALLER = "cannery"
+
+
+class WheelError(Exception):
+    """A wheel that cannot be installed: which, and why."""
+
+
+class File(NamedTuple):
+    """A file of a layer: its path in the image, its permissions, and its bytes or the wheel's member that has them."""
+
+    path: str
+    mode: int
+    content: bytes | zipfile.ZipInfo
+
+
+def wheel_files(archive: zipfile.ZipFile, venv: str, python: str) -> list[File]:
+    """Return the files that the wheel `archive` installs below `venv`, in the order of their paths.
+
+    `venv` is the path of the virtual environment in the image, `python` its minor version (`3.11`).
+    Raises `WheelError` for a wheel with a path outside its own folder or twice, and for what is no wheel.
+    """
+    name = posixpath.basename(archive.filename or "")
+    members = [info for info in archive.infolist() if not info.is_dir()]
+    _check_paths(name, [info.filename for info in members])
+    try:
+        wheel = WheelFile(archive)
+        destination = _Files(archive, wheel, venv, python)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # byte code that a wheel brings is left out, since it is made here
+            install_wheel(wheel, destination, {"INSTALLER": f"{INSTALLER}\n".encode(), "REQUESTED": b""})
+    except (InstallerError, ValueError, KeyError, AssertionError, zipfile.BadZipFile) as error:
+        raise WheelError(f"{name}: it cannot be installed: {error}") from error
+    _check_paths(name, [file.path.lstrip("/") for file in destination.files])
+    return sorted(destination.files)
+
+
+def install(wheels: Sequence[Path], root: Path, venv: str, python: str) -> list[tuple[str, bytes]]:
+    """Install `wheels` below `root`, and return their modules, as (path in the image, source).
+
+    `venv` and `python` are those of `wheel_files`. Raises `WheelError` as that does, and for a file that two wheels
+    have with another content: parts of one namespace may each have the same `__init__.py`.
+    """
+    owners: dict[str, str] = {}
+    modules = {}
+    for wheel in wheels:
+        with zipfile.ZipFile(wheel) as archive:
+            for file in wheel_files(archive, venv, python):
+                target = root / file.path.lstrip("/")
+                data = file.content if isinstance(file.content, bytes) else archive.read(file.content)
+                if file.path in owners and target.read_bytes() != data:
+                    raise WheelError(f"{owners[file.path]} and {wheel.name} both have {file.path}, and it differs")
+                owners[file.path] = wheel.name
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(data)
+                target.chmod(file.mode)
+                if file.path.endswith(".py") and "/site-packages/" in file.path:
+                    modules[file.path] = data
+    return list(modules.items())
+
+
+def _check_paths(wheel: str, paths: Iterable[str]) -> None:
+    seen: set[str] = set()
+    for path in paths:
+        if {"", ".", ".."} & set(path.split("/")) or "\\" in path or "\0" in path:
+            raise WheelError(f"{wheel}: {path!r} is no path below the folder that it is installed to")
+        if path in seen:
+            raise WheelError(f"{wheel}: it has {path} twice")
+        seen.add(path)
+
+
+class _Files(WheelDestination):
+    """Collects the files of one wheel. What is copied as it is in the wheel is not read."""
+
+    def __init__(self, archive: zipfile.ZipFile, wheel: WheelFile, venv: str, python: str) -> None:
+        site = f"{venv}/lib/python{python}/site-packages"
+        self.files: list[File] = []
+        self._archive = archive
+        self._interpreter = f"{venv}/bin/python"
+        self._folders = {
+            "purelib": site,
+            "platlib": site,
+            "scripts": f"{venv}/bin",
+            "data": venv,
+            "headers": f"{venv}/include/site/python{python}/{wheel.distribution}",
+        }
+        rows = parse_record_file(wheel.read_dist_info("RECORD").splitlines())
+        self._records = {path: (digest, size) for path, digest, size in rows}
+
+    def write_script(self, name: str, module: str, attr: str, section: str) -> RecordEntry:
+        """Keep the script of an entry point."""
+        name, data = Script(name, module, attr, "console").generate(self._interpreter, "posix")
+        return self._keep("scripts", name, data, is_executable=True)
+
+    def write_file(
+        self, scheme: Scheme, path: str | os.PathLike[str], stream: BinaryIO, is_executable: bool
+    ) -> RecordEntry:
+        """Keep a member of the wheel, or what is installed beside its members."""
+        name = str(path)
+        if isinstance(stream, io.BytesIO):
+            return self._keep(scheme, name, stream.getvalue(), is_executable=is_executable)
+        if scheme == "scripts":
+            with fix_shebang(stream, self._interpreter) as fixed:
+                return self._keep(scheme, name, fixed.read(), is_executable=is_executable)
+        info = self._archive.getinfo(stream.name)
+        digest, size = self._records.get(info.filename, ("", ""))
+        if not (digest and size):
+            return self._keep(scheme, name, stream.read(), is_executable=is_executable)
+        self.files.append(File(f"{self._folders[scheme]}/{name}", 0o755 if is_executable else 0o644, info))
+        return RecordEntry(name, Hash.parse(digest), int(size))
+
+    def finalize_installation(
+        self, scheme: Scheme, record_file_path: str, records: Iterable[tuple[Scheme, RecordEntry]]
+    ) -> None:
+        """Keep the RECORD of what was installed."""
+        root = self._folders[scheme]
+
+        def prefix(other: Scheme) -> str | None:
+            return None if other == scheme else f"{posixpath.relpath(self._folders[other], root)}/"
+
+        with closing(construct_record_file(records, prefix)) as stream:
+            self._keep(scheme, record_file_path, stream.read(), is_executable=False)
+
+    def _keep(self, scheme: str, name: str, data: bytes, *, is_executable: bool) -> RecordEntry:
+        self.files.append(File(f"{self._folders[scheme]}/{name}", 0o755 if is_executable else 0o644, data))
+        digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode().rstrip("=")
+        return RecordEntry(name, Hash("sha256", digest), len(data))
