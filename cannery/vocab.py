@@ -45,7 +45,7 @@ class Chip(StrEnum):
     A3 = "a3"
     P310 = "310p"
     A1 = "910"
-    A5 = "a5"
+    A5 = "950"
 
 
 class BaseKind(StrEnum):
@@ -123,7 +123,7 @@ CHIP_MODELS: Mapping[Chip, tuple[str, ...]] = {
     Chip.A3: ("910_9362", "910_9363", "910_9372", "910_9381", "910_9382", "910_9391", "910_9392"),
     Chip.P310: ("310p1", "310p2", "310p3", "310p4", "310p5", "310p7"),
     Chip.A1: ("910a", "910proa", "910prob", "910premiuma"),
-    Chip.A5: ("950", "950dt_9582"),
+    Chip.A5: ("950", "950dt", "950pr", "950dt_9582"),
 }
 # Names of a chip, beside the tags' own words: models, families and products (CONTRACTS, "Words and options").
 CHIP_ALIASES: Mapping[str, Chip] = {
@@ -135,6 +135,8 @@ CHIP_ALIASES: Mapping[str, Chip] = {
         for prefix in ("", "ascend")
     },
     "a2": Chip.A2,
+    # vllm-ascend's word, and Cannery's own before 0.2.0.
+    "a5": Chip.A5,
     "910_93": Chip.A3,
     "910c": Chip.A3,
     "300i": Chip.P310,

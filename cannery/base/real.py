@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _PYTHON = re.compile(r"(/usr/local/python[0-9][0-9.]*)/bin")
 # A tag as CANN images have it, which copies under other names keep: <cann>-<chip>-<os>-py<python>.
 _TAG = re.compile(
-    r"(?P<cann>\d+\.\d+(?:\.\w+)?)-(?P<chip>910b|910|a3|a5|310p)-(?P<os>[a-z]+[\d.]+)-py(?P<python>3\.\d+)"
+    r"(?P<cann>\d+\.\d+(?:\.\w+)?)-(?P<chip>910b|910|a3|950|310p)-(?P<os>[a-z]+[\d.]+)-py(?P<python>3\.\d+)"
 )
 # Base images of distributions name themselves in these two labels, as /etc/os-release does.
 _OS_LABELS = ("org.opencontainers.image.ref.name", "org.opencontainers.image.version")

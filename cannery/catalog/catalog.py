@@ -304,7 +304,9 @@ class ChipAccess(Closed):
     """How a container reaches the NPUs of one chip family: device nodes and host paths that it needs."""
 
     names: LineText
+    # Of the usual machine, and of the largest one where that has more.
     cards: int = Field(ge=1, le=1024)
+    most: int = Field(0, ge=0, le=1024)
     managers: tuple[DeviceText, ...] = Field(min_length=1)
     mounts: tuple[PathText, ...]
     # What HCCL reads to reach other hosts, and the version of the ranktable that it takes (None: none is known).
@@ -314,6 +316,11 @@ class ChipAccess(Closed):
     resource: ResourceText | None = None
     # What native builds call the chip, the usual one first: the value of SOC_VERSION and the like.
     socs: tuple[SocText, ...] = ()
+
+    @property
+    def largest(self) -> int:
+        """The number of cards of the largest machine."""
+        return max(self.cards, self.most)
 
 
 def further_pythons(profile: Profile, line: BaseLine) -> Iterator[tuple[str, str]]:

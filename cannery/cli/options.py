@@ -80,7 +80,7 @@ def target(sub: ArgumentParser) -> None:
     """Take what an image is for: CANN, chip, system, Python, architecture, base."""
     add = sub.add_argument
     add("--cann", metavar="VERSION", help="CANN line, as 8.5.0 or 8.3.rc1")
-    add("--chip", metavar="CHIP", help="910b a3 310p 910 a5, or a name that npu-smi prints")
+    add("--chip", metavar="CHIP", help="910b a3 310p 910 950, or a name that npu-smi prints")
     add("--os", metavar="OS", help="as ubuntu22.04, openeuler24.03")
     add("--python", metavar="X.Y", help='as "3.11"')
     arch = "every one of the profile" if sub.prog.endswith(" lock") else "this host's"

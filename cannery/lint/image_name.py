@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from cannery.errors import UsageError
 from cannery.plan.tags import parse_tag
 from cannery.util.image_reference import parse_reference
-from cannery.vocab import Chip
+from cannery.vocab import CHIP_ALIASES, Chip
 
 if TYPE_CHECKING:
     from collections.abc import Container
@@ -58,10 +58,10 @@ def read_image_name(image: str, profiles: Container[str] = ()) -> ImageName:
     ours = name in profiles or bool(found.plan) or found.standin or found.custom or found.forced
     profile = name if name in profiles else ""
     return ImageName(
-        reference.repository, profile, found.cann, Chip(found.chip), found.os, ours=ours, standin=found.standin
+        reference.repository, profile, found.cann, CHIP_ALIASES[found.chip], found.os, ours=ours, standin=found.standin
     )
 
 
 def _family(chip: str) -> Chip:
-    """Return the chip of a tag: some call the A2 a2, and the 950 by its models (`950dt`)."""
-    return Chip.A5 if chip.startswith("950") else Chip.A2 if chip == "a2" else Chip(chip)
+    """Return the chip of a tag: some call the A2 a2, and the 950 a5 or by its models (`950dt`)."""
+    return Chip.A5 if chip.startswith("950") else CHIP_ALIASES[chip]

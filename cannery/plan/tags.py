@@ -12,7 +12,7 @@ from cannery.errors import UsageError
 
 PLAN_DIGITS = 12
 TAG = re.compile(
-    r"(?P<cann>\d+\.\d+\.(?:\d+|rc\d+)(?:\.[a-z0-9.]+)?)-(?P<chip>910b|a3|310p|910|a5)-(?P<os>[a-z][a-z_]*[\d._]+)"
+    r"(?P<cann>\d+\.\d+\.(?:\d+|rc\d+)(?:\.[a-z0-9.]+)?)-(?P<chip>910b|a3|310p|910|950|a5)-(?P<os>[a-z][a-z_]*[\d._]+)"
     r"-py(?P<python>3\.\d+)(?:-(?P<plan>[0-9a-f]{12}))?(?P<standin>-standin)?(?P<custom>-custom)?(?P<forced>-forced)?",
     re.ASCII,
 )

@@ -38,7 +38,7 @@ def environments(catalog: Catalog) -> dict[str, dict[str, str]]:
             match = TAG.fullmatch(name)
             assert match, name
             target = Target(match["cann"], parse_chip(match["chip"]), match["os"], match["python"], Arch.ARM64)
-            assert (target.cann, target.base_tag.replace("-a5-", "-950-")) == (line.cann, name)
+            assert (target.cann, target.base_tag) == (line.cann, name)
             assert tag.python.startswith(f"{target.python}.")
             found[name] = expand_env(line, target, tag)
     return found

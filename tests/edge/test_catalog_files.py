@@ -172,7 +172,7 @@ def test_what_builds_call_a_chip_is_of_that_family(real: Catalog) -> None:
         "910b": "ascend910b1",
         "a3": "ascend910_9391",
         "310p": "ascend310p1",
-        "a5": "ascend950dt_9582",
+        "950": "ascend950dt_9582",
     }
     for chip, access in real.chips.items():
         for soc in access.socs:

@@ -143,10 +143,10 @@ def test_what_the_device_plugin_calls_each_chip_and_which_ranktable_it_takes() -
         "a3": "huawei.com/Ascend910",
         "910": "huawei.com/Ascend910",
         "310p": "huawei.com/Ascend310P",
-        "a5": "huawei.com/npu",
+        "950": "huawei.com/npu",
     }
     tables = {chip: access.ranktable for chip, access in CATALOG.chips.items() if access.ranktable}
-    assert tables == {"910b": "1.0", "a3": "1.2", "a5": "2.0"}
+    assert tables == {"910b": "1.0", "a3": "1.2", "950": "2.0"}
 
 
 # What is read

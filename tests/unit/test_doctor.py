@@ -35,7 +35,7 @@ DRIVERS = Drivers.model_validate(
         "ranktables": {"910b": "1.0", "a3": "1.2"},
     }
 )
-WANTED = Wanted({"910b": A2, "a3": A2, "a5": A5}, DRIVERS)
+WANTED = Wanted({"910b": A2, "a3": A2, "950": A5}, DRIVERS)
 TARGET = Target("8.5.0", Chip.A2, "ubuntu22.04", "3.11", Arch.ARM64)
 FOR_A2 = replace(WANTED, target=TARGET, profile="stack", shm_bytes=16 << 30, shm_size="16g", image_bytes=20_000_000_000)
 INFO = "Version=25.0.rc1.1\ncompatible_version_fw=[6.4.0,6.4.99],[7.0.0,7.7.99]\n"
@@ -280,7 +280,7 @@ def test_an_engine_whose_containers_have_none_of_the_hosts_groups(user_map: str,
         ("910B4-1", "910b, Atlas A2"),
         ("910ProB", "910, Atlas A2"),
         ("310P3", "310p, Atlas A2"),
-        ("Ascend950PR", "a5, Ascend 950"),
+        ("Ascend950PR", "950, Ascend 950"),
         ("NA", UNSEEN),
     ],
 )

@@ -26,7 +26,7 @@ MOUNTS = ("/usr/local/dcmi", f"{DRIVER}/lib64", f"{DRIVER}/version.info", "/etc/
 CHIPS = {
     "910b": ChipAccess(names="A2", cards=8, managers=MANAGERS, mounts=MOUNTS, socs=("ascend910b1",)),
     "a3": ChipAccess(names="A3", cards=16, managers=MANAGERS, mounts=MOUNTS, socs=("ascend910_9391",)),
-    "a5": ChipAccess(names="A5", cards=8, managers=MANAGERS[::2], mounts=("/usr/local/dcmi", DRIVER)),
+    "950": ChipAccess(names="A5", cards=8, managers=MANAGERS[::2], mounts=("/usr/local/dcmi", DRIVER)),
 }
 GROUND = Ground(CHIPS, {"stack": "32g"})
 CANN = "quay.io/ascend/cann:8.5.0-910b-ubuntu22.04-py3.11"

@@ -173,10 +173,10 @@ def test_no_nodes_is_a_skip_with_five_points(tree: Tree) -> None:
     assert points[4] == "env: ok"
 
 
-def test_a5_has_no_devmm_svm(npus: Tree) -> None:
+def test_a_950_has_no_devmm_svm(npus: Tree) -> None:
     (npus.root / "dev/devmm_svm").unlink()
     assert npus.check("npu.nodes").status == "failed"
-    npus.manifest["target"]["chip"] = "a5"
+    npus.manifest["target"]["chip"] = "950"
     assert npus.check("npu.nodes").status == "passed"
 
 

@@ -26,10 +26,16 @@ from cannery.vocab import ARCH_ALIASES, CHIP_ALIASES, Arch, Chip, did_you_mean, 
         ("Ascend950DT_9582", Chip.A5),
         ("300I", Chip.P310),
         (" A5 ", Chip.A5),
+        *((word, Chip.A5) for word in ("950", "950DT", "950PR", "Ascend950", "Ascend950DT", "Ascend950PR")),
     ],
 )
 def test_every_name_of_a_chip_maps_to_its_family(text: str, chip: Chip) -> None:
     assert parse_word(text, CHIP_ALIASES, "CHIP") is chip
+
+
+def test_tags_have_the_chips_of_canns_images() -> None:
+    assert [chip.value for chip in Chip] == ["910b", "a3", "310p", "910", "950"]
+    assert str(CHIP_ALIASES["a5"]) == "950"
 
 
 def test_the_name_that_two_families_have_is_read_as_the_tags_have_it() -> None:

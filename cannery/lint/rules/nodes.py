@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from cannery.host.facts import CARD
 from cannery.lint.container import Remark, is_open_card
 from cannery.lint.shell import is_open
-from cannery.vocab import Chip, Severity
+from cannery.vocab import Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -117,13 +117,12 @@ def foreign_nodes(case: Case) -> Iterator[Remark]:
             what = f"{word}: chip {case.chip} has no {device.source}"
             why = "docker refuses to start with a node that is not there (vllm-project/recipes pull 907)"
             yield Remark(Severity.WARNING, "node.foreign", word, what, why, "leave it out")
-    beyond = [d for d in case.container.devices if d.card is not None and d.card >= case.access.cards]
+    beyond = [d for d in case.container.devices if d.card is not None and d.card >= case.access.largest]
     if beyond:
         word = beyond[0].setting.word
-        what = f"{word}: a machine of chip {case.chip} has {case.access.cards} cards, numbered from 0"
-        fix = "is the host another chip? An A3 has 16, and needs an image for a3" if case.chip is Chip.A2 else NUMBERS
+        what = f"{word}: a machine of chip {case.chip} has at most {case.access.largest} cards, numbered from 0"
         why = f"{case.container.image} is for chip {case.chip}" if case.image.chip else "CHIP names the chip"
-        yield Remark(Severity.WARNING, "node.foreign", word, what, why, fix)
+        yield Remark(Severity.WARNING, "node.foreign", word, what, why, NUMBERS)
 
 
 def mounted_nodes(case: Case) -> Iterator[Remark]:

@@ -21,7 +21,7 @@ CHIPS = {
     "910b": re.compile(r"A2|(ascend)?910b\S*", re.IGNORECASE),
     "a3": re.compile(r"A3|(ascend)?910_93\d*|(ascend)?910c", re.IGNORECASE),
     "310p": re.compile(r"_?310P|(ascend)?310p\S*", re.IGNORECASE),
-    "a5": re.compile(r"A5|(ascend)?950\S*|(ascend)?910_95\d*", re.IGNORECASE),
+    "950": re.compile(r"A5|(ascend)?950\S*|(ascend)?910_95\d*", re.IGNORECASE),
 }
 
 

@@ -89,7 +89,7 @@ DIGEST = re.compile(r"(sha256:)?[0-9a-f]{64}")
 COMMIT = re.compile(r"[0-9a-f]{40}")
 TARGET = {
     "cann": re.compile(r"[0-9]+\.[0-9]+\.[0-9a-z.]+"),
-    "chip": ("910b", "a3", "310p", "910", "a5"),
+    "chip": ("910b", "a3", "310p", "910", "950", "a5"),
     "os": re.compile(r"[a-z]+[0-9.]*"),
     "python": re.compile(r"3\.[0-9]+"),
     "arch": ("amd64", "arm64"),

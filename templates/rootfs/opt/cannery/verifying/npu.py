@@ -24,9 +24,9 @@ class Nodes:
 
 
 def find_nodes(image: Image) -> Nodes:
-    """Looks at /dev. Chip a5 has no devmm_svm any more (case D11)."""
+    """Looks at /dev. Chip 950 has no devmm_svm any more (case D11)."""
     managers = ["/dev/davinci_manager", "/dev/hisi_hdc"]
-    managers += [] if image.manifest["target"]["chip"] == "a5" else ["/dev/devmm_svm"]
+    managers += [] if image.manifest["target"]["chip"] in {"950", "a5"} else ["/dev/devmm_svm"]
     found = (path for path in image.find("/dev/davinci[0-9]*") if path[12:].isdigit())
     cards = tuple(sorted(found, key=lambda path: int(path[12:])))
     present = [path for path in managers if image.exists(path)]
