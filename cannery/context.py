@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING
 
 from cannery.catalog.io.read import load_catalog
 from cannery.errors import UnableError, UsageError
+from cannery.host.io.settings import read_settings
+from cannery.host.settings import Settings, with_mirrors
 from cannery.util.io.downloads import Downloads
 from cannery.util.io.files import sha256_bytes
 from cannery.util.io.pip_settings import read_pip_settings
-from cannery.vocab import ARCH_ALIASES, Arch
+from cannery.vocab import ARCH_ALIASES, DEFAULT_INDEX, Arch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -60,6 +62,7 @@ class Context:
     local: Mapping[str, Path] = field(default_factory=dict)
     # Warnings about the catalog, each once; they are printed when the command ends.
     warnings: dict[str, None] = field(default_factory=dict)
+    settings: Settings = field(default_factory=Settings)
 
     def say(self, text: str) -> None:
         """Print a line for the user on standard error, so that standard output stays data."""
@@ -87,9 +90,11 @@ class Context:
     def pip(self) -> PipSettings:
         """The host's pip settings, read once: it takes pip a good part of a second.
 
-        The user's wheelhouse is one more find-links folder, the first.
+        The user's wheelhouse is one more find-links folder, the first; a mirror of the index `default` is its main one.
         """
         found = read_pip_settings(self.env)
+        own = self.settings.mirrors("index").get(DEFAULT_INDEX, ())
+        found = replace(found, index_url=own[0] if own else found.index_url, mirrors=self.settings.addresses)
         links = (str(self.wheelhouse), *found.find_links) if self.wheelhouse else found.find_links
         return replace(found, find_links=links)
 
@@ -116,7 +121,7 @@ class Context:
         catalog = load_catalog(self.root / "images", self.own)
         if catalog.problems:
             self.warnings[catalog.warning] = None
-        return catalog
+        return with_mirrors(catalog, self.settings)
 
     def templates(self) -> dict[str, str]:
         """Read templates/, and what build stages share with the host, into {relative path: text}."""
@@ -141,14 +146,16 @@ class Given:
 def read_context(root: Path, given: Given = Given(), *, is_json: bool = False, work: Path | None = None) -> Context:
     """Read the process's surroundings; `root` and `work` are those of `Context`.
 
-    Raises `UnableError` on a CPU architecture that no CANN image is made for, `UsageError` for a wheelhouse that is no
-    folder.
+    What is not given is taken from the settings of this machine (`cannery.host.settings`). Raises `UnableError` on a
+    CPU architecture that no CANN image is made for, `UsageError` for a wheelhouse that is no folder, or for settings
+    that cannot be read.
     """
     env = dict(os.environ)
+    settings = read_settings(env, Path())
     machine = platform.machine().lower()
     if machine not in ARCH_ALIASES:
         raise UnableError(f"no CANN image is made for {machine}", hint="amd64 (x86_64) and arm64 (aarch64) are")
-    named = env.get("CANNERY_CACHE") or Path(env.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cannery"
+    named = settings.text("cache") or Path(env.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cannery"
     try:
         cache = Path(named).expanduser().absolute()
     except RuntimeError as error:
@@ -161,11 +168,12 @@ def read_context(root: Path, given: Given = Given(), *, is_json: bool = False, w
         is_terminal=sys.stderr.isatty(),
         is_json=is_json,
         work=work,
-        own=_folder("CATALOG", given.catalog or env.get("CANNERY_CATALOG"), "your profiles/ and components/"),
-        wheelhouse=_folder("WHEELHOUSE", given.wheelhouse, "your wheels"),
-        mirror=_folder("GIT_MIRROR", given.mirror, "your git repositories"),
-        patches=_folder("PATCHES", given.patches, "your patch sets"),
+        own=_folder("CATALOG", given.catalog or settings.text("catalog"), "your profiles/ and components/"),
+        wheelhouse=_folder("WHEELHOUSE", given.wheelhouse or settings.text("wheelhouse"), "your wheels"),
+        mirror=_folder("GIT_MIRROR", given.mirror or settings.text("git-mirror"), "your git repositories"),
+        patches=_folder("PATCHES", given.patches or settings.text("patches"), "your patch sets"),
         local=named_folders(given.local),
+        settings=settings,
     )
 
 

@@ -245,13 +245,14 @@ def on_found_base(
     from cannery.base.real import compare
     from cannery.plan.on_base import base_need, on_base
 
-    search = search_of(context.downloads, context.env, other_builder=other_builder)
+    mirrors = context.settings.mirrors("registry")
+    search = search_of(context.downloads, context.env, mirrors, other_builder=other_builder)
     base = find_base(base_need(plan, own_builder=other_builder), search)
     found = compare(plan.recipe, base)
     if failed := errors(found):
         listed = "\n".join(map(str, failed))
         raise FindingsError(f"this base cannot be built upon\n{listed}", where=base.reference)
-    return on_base(plan, base.reference, base.digest), base, found
+    return on_base(plan, base.reference, base.digest, base.source), base, found
 
 
 def rendered(context: Context, catalog: Catalog, plan: Plan, folder: Path) -> str:

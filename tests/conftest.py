@@ -53,6 +53,14 @@ def heeds_signals() -> Iterator[None]:
         signal.signal(number, signal.SIG_IGN)
 
 
+@pytest.fixture(autouse=True)
+def no_settings(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Let no test read the settings of this machine's user."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.getbasetemp() / "no-settings"))
+    for name in [name for name in os.environ if name.startswith("CANNERY_") and name != "CANNERY_CACHE"]:
+        monkeypatch.delenv(name)
+
+
 @pytest.fixture(scope="session")
 def root() -> Path:
     """The checkout."""

@@ -22,7 +22,13 @@ VALUES = (
 )
 # Variables with a list of words, each word an option; and switches, which are on unless they say 0, no, false or off.
 LISTS = {"PIN": "--pin", "LEVEL": "--level", "UPGRADE": "--upgrade"}
-SWITCHES = {"FORCE": "--force", "DOCUMENTED": "--as-documented", "PRINT": "--print", "REUSE": "--reuse"}
+SWITCHES = {
+    "FORCE": "--force",
+    "DOCUMENTED": "--as-documented",
+    "PRINT": "--print",
+    "REUSE": "--reuse",
+    "SETTINGS": "--settings",
+}
 OFF = {"", "0", "no", "false", "off"}
 OTHERS = ("PROFILE", "VERL_PATH", "DEV", "CMD", "KIND", "FILE", "HOST_PYTHON", "CANNERY_CACHE", "ARGS")
 KNOWN = (*VALUES, *LISTS, *SWITCHES, *OTHERS)
@@ -86,7 +92,8 @@ def command(target: str, given: dict[str, str]) -> list[str]:
 def positional(target: str, given: dict[str, str]) -> list[str]:
     """Return what a command takes besides options."""
     profile = given.get("PROFILE", "")
-    if target in {"lock", "doctor"} or (target == "verify" and given.get("AGAINST")):
+    is_other = (target == "verify" and given.get("AGAINST")) or (target == "show" and given.get("SETTINGS"))
+    if target in {"lock", "doctor"} or is_other:
         return profile.split()
     if target in NEED_PROFILE:
         return [profile or missing(target, "PROFILE", "quickstart")]

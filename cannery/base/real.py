@@ -45,6 +45,7 @@ class BaseNeed:
 class BaseImage:
     """A base that was found: its reference without digest, the digest of its index or manifest, its configuration.
 
+    `source` is where this machine gets it, as a reference without digest, "" where that is `reference`: a mirror.
     `digest` is None for an image of the engine that came from no registry; `config` is None, with its reason in
     `unread`. `held` is an image that the engine has already. `size` are the bytes that a registry sends, 0: not known.
     """
@@ -55,6 +56,7 @@ class BaseImage:
     held: bool = False
     unread: str = ""
     size: int = 0
+    source: str = ""
 
 
 def compare(recipe: Recipe, base: BaseImage) -> tuple[Finding, ...]:

@@ -65,7 +65,8 @@ def _index_url(value: str, _option: str) -> str:
     return value
 
 
-def _host_url(value: str, _option: str) -> str:
+def host_url(value: str, _option: str) -> str:
+    """Return the URL of a git host's repositories. Raises `FaultError` for what is none, or has credentials."""
     is_scp = SCP.fullmatch(value.replace(REPOSITORY, "r"))
     plain = value if is_scp else SSH_USER.sub("", value)
     if "@" in plain and not is_scp:
@@ -79,7 +80,8 @@ def _host_url(value: str, _option: str) -> str:
     return value
 
 
-def _files_url(value: str, _option: str) -> str:
+def files_url(value: str, _option: str) -> str:
+    """Return the URL of the files of a host's releases. Raises as `host_url`."""
     example = f"https://host/{REPOSITORY}/releases/download/{FILE}"
     if "@" in value:
         raise FaultError(CREDENTIALS, GIT_HINT)
@@ -118,6 +120,6 @@ def reference_fault(text: str) -> str:
 
 
 IndexUrl = Annotated[str, parsed(_index_url)]
-FilesUrl = Annotated[str, parsed(_files_url)]
-HostUrl = Annotated[str, parsed(_host_url)]
+FilesUrl = Annotated[str, parsed(files_url)]
+HostUrl = Annotated[str, parsed(host_url)]
 RegistryText = Annotated[str, parsed(_registry)]

@@ -71,10 +71,13 @@ def _only_once(words: Iterable[str]) -> None:
 class Index(Closed):
     """A package index that the stacks name: its URLs in the order in which they are tried.
 
+    `pages` are mirrors that are plain pages of links, tried before them. `mirrors` are public ones that hints name.
     Without a URL it is nowhere: what is bound to it comes from files of the user (WHEELHOUSE, find-links).
     """
 
     urls: tuple[IndexUrl, ...]
+    pages: tuple[IndexUrl, ...] = ()
+    mirrors: tuple[Text, ...] = ()
     # Distributions that are known to be there and may be missing elsewhere; messages name the index then.
     serves: tuple[Name, ...] = ()
     note: Text = ""
@@ -84,10 +87,13 @@ class Host(Closed):
     """A git host: the URL of a repository there, `{repository}` standing for `owner/name`.
 
     `files` is the URL of a file that a repository publishes beside its commits, `{file}` standing for its path.
+    `mirrors` and `file_mirrors` are tried before them.
     """
 
     url: HostUrl
     files: FilesUrl | None = None
+    mirrors: tuple[HostUrl, ...] = ()
+    file_mirrors: tuple[FilesUrl, ...] = ()
 
 
 class Reasoned(Closed):

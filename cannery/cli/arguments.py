@@ -72,9 +72,9 @@ COMMANDS = {
     "list": Command("list", "list the profiles and what they are made for", "list", (options.as_json,)),
     "show": Command(
         "list",
-        "show one profile: components, pins, reasons",
+        "show one profile: components, pins, reasons; or --settings",
         "show quickstart",
-        (options.as_json, options.profile(), options.documented),
+        (options.as_json, options.profile("?"), options.documented, options.settings),
     ),
     "check": Command(
         "check",

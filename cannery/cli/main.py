@@ -75,8 +75,13 @@ class _Known:
 
     def redact(self, text: str) -> str:
         """Return `text` without secrets: of pip's settings, and of proxies in the environment."""
-        secrets = self.pip.credentials() if self.pip else environment_secrets(os.environ)
+        secrets = self.pip.credentials() if self.pip else environment_secrets(os.environ, self.mirrors)
         return _redactor(secrets)(text)
+
+    @property
+    def mirrors(self) -> tuple[str, ...]:
+        """The addresses of this machine's mirrors, if they were read."""
+        return self.context.settings.addresses if self.context else ()
 
     def clean(self, text: str) -> str:
         """Return what is printed of `text`: no secrets, and commands in the form that the user called."""
@@ -176,6 +181,8 @@ def _call(arguments: argparse.Namespace, root: Path, work: Path | None, known: _
     is_verbose, is_quiet = getattr(arguments, "verbose", False), getattr(arguments, "quiet", False)
     context = replace(context, is_verbose=is_verbose, is_terminal=context.is_terminal and not is_quiet)
     known.context = context
+    if getattr(arguments, "registry", "") is None and not _is_of_this_host(arguments):
+        arguments.registry = context.settings.text("registry") or None
     if is_verbose or context.env.get("CANNERY_DEBUG"):
         import logging  # noqa: PLC0415 - only here
 
@@ -190,6 +197,11 @@ def _call(arguments: argparse.Namespace, root: Path, work: Path | None, known: _
     finally:
         for note in known.pip.notes if known.pip else ():
             context.say(note)
+
+
+def _is_of_this_host(arguments: argparse.Namespace) -> bool:
+    """Whether a run is of an image of this host: what is printed for a cluster names the registry of the settings."""
+    return arguments.command in {"run", "shell"} and arguments.format in {None, "docker", "compose"}
 
 
 def _print_error(error: CanneryError, known: _Known, *, as_json: bool) -> None:

@@ -66,6 +66,13 @@ def common(sub: ArgumentParser) -> None:
 as_json = _one("--json", action="store_true", help="print JSON")
 
 
+settings = _one(
+    "--settings",
+    action="store_true",
+    help="the settings of this machine in place of a profile: each value, and where it was read",
+)
+
+
 def whole_list(words: str) -> Options:
     """Return what takes --all, which shows all of a list that is folded otherwise: `words` say which."""
     return _one("--all", action="store_true", help=words)

@@ -51,11 +51,7 @@ def image(arguments: argparse.Namespace, context: Context) -> ExitCode:
     show_findings(context, found)
     if errors(found):
         context.say(f"continuing in spite of {', '.join(plan.forced)}: stamped into manifest, tag and labels")
-    if arguments.builder and plan.recipe.base.kind is BaseKind.STANDIN:
-        raise UsageError(
-            "BUILDER: the stand-in base is in the engine alone, where another builder does not see it",
-            hint="leave BUILDER out, or use a real base: BASE=" + plan.recipe.target.base_tag,
-        )
+    arguments.builder = _builder(arguments, context, plan)
     _check_emulation(context, plan, is_other_builder=bool(arguments.builder))
     if arguments.reuse and (code := _reuse(arguments, context, catalog, plan)) is not None:
         return code
@@ -71,6 +67,24 @@ def image(arguments: argparse.Namespace, context: Context) -> ExitCode:
         check_engine_space(work.engine, plan, base_bytes(work.client, plan, base))
         made = built(work, folder, BuildOptions(arguments.builder or "", no_cache=arguments.no_cache))
     return _proved(arguments, work, made)
+
+
+def _builder(arguments: argparse.Namespace, context: Context, plan: Plan) -> str | None:
+    """Return the builder that was given, else that of the settings or of buildx's own variable; None for the engine's.
+
+    Raises `UsageError` for one that was given with the stand-in base; one that is only set is reported, and not used.
+    """
+    is_standin = plan.recipe.base.kind is BaseKind.STANDIN
+    why = "the stand-in base is in the engine alone, where another builder does not see it"
+    if arguments.builder and is_standin:
+        hint = "leave BUILDER out, or use a real base: BASE=" + plan.recipe.target.base_tag
+        raise UsageError(f"BUILDER: {why}", hint=hint)
+    of_buildx = context.env.get("BUILDX_BUILDER", "")
+    found = arguments.builder or context.settings.text("builder") or of_buildx
+    if found and is_standin:
+        context.say(f"builder {found} is not used: {why}")
+        return None
+    return found or None
 
 
 def _proved(arguments: argparse.Namespace, work: Work, made: Built) -> ExitCode:

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any
 from cannery.catalog.catalog import further_pythons
 from cannery.catalog.component import FromSource, Tarball
 from cannery.catalog.versions import without_build
-from cannery.errors import ExitCode
+from cannery.errors import ExitCode, UsageError
 from cannery.recipe.recipe import Options
 from cannery.recipe.select import find_profile, select
+from cannery.util.urls import shown
 from cannery.vocab import ComponentKind
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterator
 
     from cannery.catalog.catalog import Catalog, Profile
     from cannery.context import Context
@@ -40,6 +42,16 @@ def list_profiles(_arguments: argparse.Namespace, context: Context) -> ExitCode:
             words = f"OS={other['os']} " if other["os"] not in {"", profile.target.os} else ""
             print(f"{'':<{width}}  also {words}PYTHON={other['python']}")
     return ExitCode.DONE
+
+
+def show(arguments: argparse.Namespace, context: Context) -> ExitCode:
+    """Print one profile, or the settings of this machine."""
+    if arguments.settings:
+        return _show_settings(context)
+    if arguments.profile is None:
+        hint = "build.py show quickstart, or show --settings for the settings of this machine"
+        raise UsageError("PROFILE is missing", hint=hint)
+    return show_profile(arguments, context)
 
 
 def show_profile(arguments: argparse.Namespace, context: Context) -> ExitCode:
@@ -93,6 +105,36 @@ def show_profile(arguments: argparse.Namespace, context: Context) -> ExitCode:
     return ExitCode.DONE
 
 
+def _show_settings(context: Context) -> ExitCode:
+    """Print each setting of this machine, its value without credentials, and where it was read."""
+    context.catalog()  # a mirror of what it does not have is an error
+    rows = [*context.settings.rows(str(context.cache)), *_host_rows(context)]
+    if context.is_json:
+        shown_rows = [{"name": name, "value": value, "from": origin} for name, value, origin in rows]
+        print(json.dumps(shown_rows, indent=2, ensure_ascii=False))
+        return ExitCode.DONE
+    widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
+    for name, value, origin in rows:
+        print(f"{name:<{widths[0]}}  {value:<{widths[1]}}  {origin}".rstrip())
+    return ExitCode.DONE
+
+
+def _host_rows(context: Context) -> Iterator[tuple[str, str, str]]:
+    """Give what other programs of this host set, in the same form."""
+    pip, of_pip = context.pip, "pip's settings"
+    yield "pip index-url", shown(pip.index_url), of_pip
+    yield "pip extra-index-url", " ".join(map(shown, pip.extra_index_urls)), of_pip
+    yield "pip find-links", " ".join(map(shown, pip.find_links)), f"{of_pip}, and wheelhouse"
+    yield "pip proxy", shown(pip.proxy), of_pip
+    yield "pip cert", pip.cert, of_pip
+    for name in ("http_proxy", "https_proxy", "no_proxy"):
+        found = next((one for one in (name, name.upper()) if context.env.get(one)), "")
+        yield name, shown(context.env.get(found, "")), found or "not set"
+    for name in ("DOCKER_HOST", "DOCKER_CONTEXT", "BUILDX_BUILDER"):
+        if context.env.get(name):
+            yield name, shown(context.env[name]), "the environment"
+
+
 def _hosts(row: dict[str, Any]) -> str:
     """Return where a source is, as `github:volcengine/verl`."""
     return " ".join(f"{host}:{repository}" for host, repository in row["hosts"].items())
@@ -109,4 +151,4 @@ def _target(profile: Profile) -> dict[str, Any]:
     return {key: target[key] for key in ("cann", "chip", "os", "python", "arch")}
 
 
-COMMANDS = {"list": list_profiles, "show": show_profile}
+COMMANDS = {"list": list_profiles, "show": show}

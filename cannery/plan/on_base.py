@@ -22,10 +22,15 @@ def base_need(plan: Plan, *, own_builder: bool = False) -> BaseNeed:
     return BaseNeed(recipe.base.references, recipe.target.arch, tuple(sorted(arches)), recipe.base.kind)
 
 
-def on_base(plan: Plan, reference: str, digest: str | None) -> Plan:
-    """Return `plan` on that very image: FROM names it by digest. The tag stays: it names the recipe's references."""
+def on_base(plan: Plan, reference: str, digest: str | None, source: str = "") -> Plan:
+    """Return `plan` on that very image: FROM names it by digest. The tag stays: it names the recipe's references.
+
+    `source` is the reference of a mirror that has it, "" for none.
+    """
     exact = pinned(reference, digest)
-    return replace(plan, base_reference=exact, build_reference=exact)
+    return replace(
+        plan, base_reference=exact, build_reference=exact, base_source=pinned(source, digest) if source else ""
+    )
 
 
 def on_labelled_base(plan: Plan, labels: Mapping[str, str]) -> Plan:

@@ -69,7 +69,8 @@ class Link:
 class Plan:
     """Everything an engine, or later an assembler, needs to make one image.
 
-    `base_reference` is what the image is built on, `build_reference` what the stages run in, on `build_arch`.
+    `base_reference` is what the image is built on, `build_reference` what the stages run in, on `build_arch`;
+    `base_source` is where this machine gets the base, "" where it is under that name: no part of what the image is.
     `epoch` (seconds) is the mtime of every file that the layers add. `env` is the complete environment.
     """
 
@@ -92,6 +93,7 @@ class Plan:
     # What became of the sources' patches, once their trees were read (`cannery.patches.io.patching`).
     patched: tuple[PatchedTree, ...] = ()
     not_patched: tuple[NotPatched, ...] = ()
+    base_source: str = ""
 
     @property
     def tag(self) -> ImageTag:

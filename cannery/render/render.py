@@ -156,6 +156,8 @@ def _bake_file(plan: Plan) -> str:
             "SOURCE_DATE_EPOCH": str(plan.epoch),
             **{name: f"${{{name}}}" for name in PROXIES},
         },
+        # The mirror of this machine gives the very image that FROM names.
+        **({"contexts": {plan.base_reference: f"docker-image://{plan.base_source}"}} if plan.base_source else {}),
         "secret": [f"id={name},src=${{{variable}}}" for name, variable in SECRETS.items()],
         "attest": ["type=provenance,disabled=true"],
     }

@@ -5,8 +5,12 @@ from __future__ import annotations
 import ipaddress
 import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from cannery.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 DEFAULT_REGISTRY = "docker.io"
 # Labels of an image that say what it was built from.
@@ -80,6 +84,22 @@ def split_tag(reference: str) -> tuple[str, str]:
 def pinned(reference: str, digest: str | None) -> str:
     """Return the reference that names exactly the image of `digest`; unchanged where none is known."""
     return f"{split_digest(reference)[0]}@{digest}" if digest else reference
+
+
+def mirrored(reference: str, mirrors: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    """Return where mirrors have the image of `reference`, best first; none where no mirror is named for it.
+
+    `mirrors` are {registry, or a repository or folder of one: places in its stead}; the longest that fits counts.
+    """
+    found = parse_reference(reference)
+    named, digest = split_digest(reference)
+    tag = f":{found.tag}" if ":" in named.rpartition("/")[2] or not digest else ""
+    name = f"{found.registry}/{found.repository}"
+    key = max((key for key in mirrors if name == key or name.startswith(f"{key}/")), key=len, default=None)
+    if key is None:
+        return ()
+    behind = f"{name.removeprefix(key)}{tag}{f'@{digest}' if digest else ''}"
+    return tuple(f"{mirror}{behind}" for mirror in mirrors[key])
 
 
 def is_loopback(registry: str) -> bool:

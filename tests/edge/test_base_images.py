@@ -153,7 +153,8 @@ def test_the_second_takes_the_place_of_the_first(two: tuple[StubRegistry, StubRe
     first.status, digest = status, second.add()
     find = Finder()
     found = find(need(first.reference, second.reference))
-    assert (found.reference, found.digest) == (second.reference, digest)
+    # Both are copies of one image, whose name is the first one's.
+    assert (found.reference, found.source, found.digest) == (first.reference, second.reference, digest)
     assert find.said[0].startswith(f"base: not {first.reference}: ")
     assert f"HTTP {status}" in find.said[0]
 
@@ -264,7 +265,7 @@ def test_an_image_that_the_engine_holds_serves_where_no_registry_gives_one() -> 
     holds = {UNREACHED: image("amd64", f"elsewhere.example/x@{sha(b'')}", f"{repository}@{DIGEST}")}
     find = Finder(Engine(holds=holds))
     found = find(need("first.invalid/cann:1", UNREACHED))
-    assert (found.reference, found.digest, found.held) == (UNREACHED, DIGEST, True)
+    assert (found.source, found.digest, found.held) == (UNREACHED, DIGEST, True)
     assert found.config is not None
     assert found.config.env == {"A": "1"}
     assert find.said == [

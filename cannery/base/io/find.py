@@ -7,7 +7,7 @@ this host the engine is asked: it has proxies, certificates and mirrors of its o
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +16,17 @@ from cannery.engine.io.find import docker_client, find_engine
 from cannery.engine.io.inspect import build_cache, image_id, registry_image
 from cannery.engine.io.login import read_login
 from cannery.engine.io.registry import Access, Answer, ask
-from cannery.engine.oci import DeniedError, OtherArchError, RefusedError, image_config, refuse_missing
+from cannery.engine.oci import (
+    AbsentError,
+    DeniedError,
+    MalformedError,
+    OtherArchError,
+    RefusedError,
+    image_config,
+    refuse_missing,
+)
 from cannery.errors import CanneryError, FindingsError, NetworkError, UnableError
-from cannery.util.image_reference import BASE_DIGEST, parse_reference, split_digest
+from cannery.util.image_reference import BASE_DIGEST, mirrored, parse_reference, split_digest
 from cannery.util.io.parallel import begin
 from cannery.vocab import BaseKind
 
@@ -47,20 +55,23 @@ class Search:
     """Where to look: this host's access to registries, and the engine that runs.
 
     `engine` is called in a thread; it gives None where no engine runs. With `other_builder` the engine builds nothing,
-    and what it has or reaches does not count.
+    and what it has or reaches does not count. `mirrors` are this machine's (`cannery.util.image_reference.mirrored`).
     """
 
     access: Access
     engine: Callable[[], docker.DockerClient | None]
     say: Callable[[str], None]
     other_builder: bool = False
+    mirrors: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
-def search_of(downloads: Downloads, env: Mapping[str, str], *, other_builder: bool) -> Search:
+def search_of(
+    downloads: Downloads, env: Mapping[str, str], mirrors: Mapping[str, Sequence[str]], *, other_builder: bool
+) -> Search:
     """Return how this host looks for a base."""
     access = Access(downloads.settings(), partial(read_login, env=env))
     engine = partial(_running_client, env, downloads.cache, downloads.say)
-    return Search(access, engine, downloads.say, other_builder)
+    return Search(access, engine, downloads.say, other_builder, mirrors)
 
 
 def _running_client(env: Mapping[str, str], cache: Path, say: Callable[[str], None]) -> docker.DockerClient | None:
@@ -76,12 +87,22 @@ def _running_client(env: Mapping[str, str], cache: Path, say: Callable[[str], No
 def find_base(need: BaseNeed, search: Search) -> BaseImage:
     """Return the first of the references that exists for all of `need.arches`, and print where it was found.
 
-    The registries come first, as this host reaches them, then as the engine does, then what the engine has. The user's
-    own image comes from the engine first where it is from no registry. Raises `NetworkError` with each registry's
-    reason, `FindingsError` for an image of other architectures, `UsageError` for a malformed reference.
+    The registries come first, as this host reaches them, then as the engine does, then what the engine has; each has
+    its mirrors before it. The user's own image comes from the engine first where it is from no registry. Whatever has
+    it, it is called by the first of `need.references`. Raises `NetworkError` with each registry's reason,
+    `FindingsError` for an image of other architectures or a mirror with another digest than the reference's,
+    `UsageError` for a malformed reference.
     """
     for reference in need.references:
         parse_reference(reference)
+    places = tuple(place for name in need.references for place in (*mirrored(name, search.mirrors), name))
+    found = _found(replace(need, references=tuple(dict.fromkeys(places))), search)
+    name = split_digest(need.references[0])[0]
+    return found if found.reference == name else replace(found, reference=name, source=found.reference)
+
+
+def _found(need: BaseNeed, search: Search) -> BaseImage:
+    """Return the first of the places `need.references` that has the base, by its name there."""
     started = time.monotonic()
     engine: Future[docker.DockerClient | None] = begin(search.engine if not search.other_builder else lambda: None)
     if need.kind is BaseKind.CUSTOM and isinstance(local := _held(need, _client(engine), unpublished=True), BaseImage):
@@ -89,11 +110,30 @@ def find_base(need: BaseNeed, search: Search) -> BaseImage:
         return local
     found, reasons = _first(need, partial(_asked_here, need, search.access), search.access.limits.total + GRACE)
     if found is None:
+        _refuse_other_image(need, search.access, reasons)
         return _elsewhere(need, search, _client(engine), reasons)
+    _refuse_other_image(need, search.access, reasons)
     for reference, reason in reasons.items():
         search.say(f"base: not {reference}: {reason}")
     search.say(f"base: {found.reference} is {_short(found)} (found in {time.monotonic() - started:.1f} s)")
     return found
+
+
+def _refuse_other_image(need: BaseNeed, access: Access, reasons: Reasons) -> None:
+    """Raise `FindingsError` where a place that lacks the wanted digest has another image under the same tag."""
+    for place, reason in reasons.items():
+        named, digest = split_digest(place)
+        is_tag = ":" in named.rpartition("/")[2]
+        if digest is None or not is_tag or not isinstance(reason, AbsentError | MalformedError):
+            continue
+        try:
+            has = _asked_here(need, access, named).result(timeout=access.limits.total + GRACE).digest
+        except (RefusedError, TimeoutError):
+            continue
+        if has != digest:
+            what = f"{named} is {has}, and the base is locked to {digest}"
+            hint = "let the mirror have that image, leave the mirror out, or lock the base to another digest"
+            raise FindingsError(what, where="base image", hint=hint)
 
 
 def _elsewhere(need: BaseNeed, search: Search, client: docker.DockerClient | None, reasons: Reasons) -> BaseImage:
@@ -217,7 +257,8 @@ def _nowhere(need: BaseNeed, reasons: Reasons) -> CanneryError:
         hint = "the stages run on this host's architecture, so the base must exist for it too"
         return FindingsError(f"the base image does not exist for {arches}{lines}", where="base image", hint=hint)
     hints = [
-        "BASE=<reference> names a copy or a mirror; an image of that name on a running engine serves too",
+        "mirrors.registry in cannery.toml names a mirror of a registry, BASE=<reference> a copy of the image",
+        "an image of that name on a running engine serves too",
         "BASE=standin (with PYTHON=3.11) builds without any registry, as a preview: nothing in it runs on an NPU",
     ]
     if any(isinstance(reason, DeniedError) for reason in reasons.values()):

@@ -56,7 +56,9 @@ def extra_places(settings: PipSettings) -> tuple[Place, ...]:
 
 def bound_places(name: str, indexes: Mapping[str, Index]) -> tuple[Place, ...]:
     """Return the places of an index that the catalog names, in the order in which they are tried."""
-    return tuple(Place(name, f"index {name}", url) for url in indexes[name].urls)
+    index = indexes[name]
+    pages = (Place(name, f"index {name}", url, links=True) for url in index.pages)
+    return (*pages, *(Place(name, f"index {name}", url) for url in index.urls))
 
 
 def url_path(url: str) -> Path:

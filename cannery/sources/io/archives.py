@@ -65,8 +65,9 @@ def _urls(hosts: Mapping[str, Host], plan: Plan, step: ArchiveStep) -> Iterator[
     """Give the addresses of the tarball, in the component's order of hosts."""
     (chosen,) = (one for one in plan.recipe.archives if one.name == step.name)
     for host, repository in chosen.component.hosts.items():
-        pattern = hosts[host].files
-        if pattern is not None and chosen.archive is not None:
+        if chosen.archive is None or hosts[host].files is None:
+            continue
+        for pattern in (*hosts[host].file_mirrors, hosts[host].files or ""):
             yield pattern.replace("{repository}", repository).replace("{file}", chosen.archive.file)
 
 

@@ -172,7 +172,16 @@ class GitCache:
     def _fetch(
         self, git_dir: Path, host: str, repository: str, options: tuple[str, ...], refs: tuple[str, ...]
     ) -> Reason | None:
-        url = self.hosts[host].url.replace("{repository}", repository)
+        known, why = self.hosts[host], None
+        for url in (*known.mirrors, known.url):
+            if why is not None:
+                self.say(f"{repository}: a mirror of {host} does not have it ({why}): another place is asked")
+            why = self._fetch_from(git_dir, url.replace("{repository}", repository), options, refs)
+            if why is None:
+                break
+        return why
+
+    def _fetch_from(self, git_dir: Path, url: str, options: tuple[str, ...], refs: tuple[str, ...]) -> Reason | None:
         arguments = (f"--git-dir={git_dir}", *SETTINGS, *FETCH, *options, "--", url, *refs)
         silence = self.silence * (1 if SHALLOW in options else PATIENCE)
         done, text = talk(arguments, self.env, git_dir, stop=self.stop, silence=silence)

@@ -55,6 +55,8 @@ class PipSettings:
     timeout: float = PIP_TIMEOUT
     trusted_hosts: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    # Addresses of this machine's mirrors: their credentials are used and redacted as those of indexes.
+    mirrors: tuple[str, ...] = field(default=(), repr=False)
     # Proxies of the environment, only so that their credentials can be redacted.
     environment_proxies: tuple[str, ...] = field(default=(), repr=False)
 
@@ -62,6 +64,7 @@ class PipSettings:
     def urls(self) -> tuple[str, ...]:
         """Every URL that may hold credentials, or a token in its query."""
         mine = (self.index_url, *self.extra_index_urls, *self.find_links, self.proxy, *self.environment_proxies)
+        mine = (*mine, *self.mirrors)
         return tuple(url for url in mine if "@" in url or "?" in url)
 
     def credentials(self) -> tuple[str, ...]:
@@ -78,10 +81,13 @@ def _secrets(urls: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(found, key=lambda secret: (-len(secret), secret)))
 
 
-def environment_secrets(env: Mapping[str, str]) -> tuple[str, ...]:
-    """Return what is secret of the addresses in the environment, before pip is asked for all of its settings."""
-    names = [name for name in env if name in PROXY_VARIABLES or (name.startswith("PIP_") and "://" in env[name])]
-    return _secrets(url for name in names for url in env[name].split())
+def environment_secrets(env: Mapping[str, str], more: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """Return what is secret of the addresses in the environment and of `more`, before pip is asked for its settings."""
+    heads = ("PIP_", "CANNERY_MIRROR_")
+    names = [name for name in env if name in PROXY_VARIABLES or (name.startswith(heads) and "://" in env[name])]
+    words = [word for name in names for word in env[name].split()]
+    # `NAME=ADDRESS` of a mirror.
+    return _secrets((*(word.partition("=")[2] if "=" in word.partition("://")[0] else word for word in words), *more))
 
 
 def read_pip_settings(env: Mapping[str, str]) -> PipSettings:
