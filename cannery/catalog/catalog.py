@@ -132,6 +132,21 @@ class Later(Closed):
     reason: Text = Field(min_length=8)
 
 
+class Substitute(Closed):
+    """Another version of a component on the stand-in base, where the profile's own cannot be had, and why."""
+
+    name: Name
+    version: VersionText
+    reason: Text = Field(min_length=8)
+
+
+class Replaced(Closed):
+    """That a profile is a documented set of the past: the day of its guide, and the profile to take in its place."""
+
+    date: DateText
+    by: Name
+
+
 class TargetDefaults(Closed):
     """The target a profile is made for, and what else it may be built for."""
 
@@ -158,6 +173,9 @@ class Profile(Closed):
     without: tuple[Name, ...] = ()
     # The description that the image's label has.
     summary: LineText
+    # Its place in lists of profiles, lowest first; those that were replaced come last.
+    place: int = 50
+    replaced: Replaced | None = None
     documents: tuple[Text, ...] = ()
     # `cann`: the CANN image of the target; `standin`: the stand-in base.
     base: Literal["cann", "standin"] = "cann"
@@ -168,6 +186,7 @@ class Profile(Closed):
     constraints: tuple[Reasoned, ...] = ()
     overrides: tuple[Reasoned, ...] = ()
     excludes: tuple[Reasoned, ...] = ()
+    substitutes: tuple[Substitute, ...] = ()
     warnings: tuple[Warned, ...] = ()
     env: dict[EnvName, EnvValue] = Field(default_factory=dict)
     shm_size: SizeText = "16g"

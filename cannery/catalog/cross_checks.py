@@ -13,7 +13,7 @@ from cannery.vocab import Chip, did_you_mean, nearest
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from cannery.catalog.catalog import Catalog, Pin
+    from cannery.catalog.catalog import Catalog, Pin, Profile
     from cannery.catalog.component import Component
 
 
@@ -40,6 +40,7 @@ def cross_check(catalog: Catalog, unread: Collection[str]) -> Iterator[CrossFaul
             yield CrossFault(file, ("target", "cann"), f"no CANN line {cann!r}", did_you_mean(cann, bases))
         for position, pin in enumerate(profile.components):
             yield from _pin_faults(file, position, pin, catalog, parts)
+        yield from _unused(file, profile, catalog)
     for name, component in catalog.components.items():
         for path, what, word, known in _references(component, catalog):
             if word not in (parts if what == "component" else known):
@@ -52,6 +53,19 @@ def cross_check(catalog: Catalog, unread: Collection[str]) -> Iterator[CrossFaul
     for row in contradictions(catalog.compatibility):
         yield CrossFault("compatibility.yaml", row.path, row.what, row.hint)
     yield from _misnamed(catalog)
+
+
+def _unused(file: str, profile: Profile, catalog: Catalog) -> Iterator[CrossFault]:
+    """Give substitutes of what the profile has no wheel of, and a profile in its place that is not there."""
+    pinned = {pin.name for pin in profile.components if pin.version}
+    wheels = {name for name in pinned if isinstance(catalog.components.get(name), Wheels)}
+    for position, one in enumerate(profile.substitutes):
+        if one.name not in wheels:
+            what = f"{one.name} is no wheel that this profile pins"
+            yield CrossFault(file, ("substitutes", position, "name"), what, did_you_mean(one.name, wheels))
+    if profile.replaced and profile.replaced.by not in catalog.profiles:
+        what = f"no profile {profile.replaced.by!r}"
+        yield CrossFault(file, ("replaced", "by"), what, did_you_mean(profile.replaced.by, catalog.profiles))
 
 
 def _references(

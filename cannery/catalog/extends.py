@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from cannery.catalog.yaml_text import Location, YamlDocument
 
 COMPONENTS, BOUNDS, DATES = "components", ("constraints", "overrides", "excludes"), "exclude_newer_packages"
+# What is said of one profile alone, and so not inherited.
+OWN = ("place", "replaced")
 # An entry of a list, and its position in the file that extends; None: it is inherited.
 Entry = tuple[Any, int | None]
 
@@ -47,7 +49,7 @@ def extended(name: str, documents: Mapping[str, YamlDocument], above: tuple[str,
     base = extended(parent, documents, (*above, name))
     if not isinstance(base.value, dict):
         raise _fault(own, ("extends",), f"{base.name} is no profile")
-    inherited = _left(own, base)
+    inherited = {key: value for key, value in _left(own, base).items() if key not in OWN}
     merged = {**inherited, **own.value}
     lines = {(key,): own.lines[("extends",)] for key in merged} | {**own.lines}
     found = replace(own, value=merged, lines=lines, texts=dict(own.texts))

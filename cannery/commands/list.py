@@ -25,15 +25,23 @@ if TYPE_CHECKING:
 def list_profiles(_arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Print every profile with its target and summary."""
     catalog = context.catalog()
+    profiles = dict(sorted(catalog.profiles.items(), key=lambda item: (item[1].replaced is not None, item[1].place)))
     if context.is_json:
         rows = [
-            {"name": n, "summary": p.summary, "target": _target(p), "pythons": _pythons(p, catalog)}
-            for n, p in catalog.profiles.items()
+            {
+                "name": n,
+                "summary": p.summary,
+                "target": _target(p),
+                "pythons": _pythons(p, catalog),
+                "substitutes": [one.model_dump() for one in p.substitutes],
+                "replaced": p.replaced and p.replaced.model_dump(mode="json"),
+            }
+            for n, p in profiles.items()
         ]
         print(json.dumps(rows, indent=2, ensure_ascii=False))
         return ExitCode.DONE
-    width = max(map(len, catalog.profiles))
-    for name, profile in catalog.profiles.items():
+    width = max(map(len, profiles))
+    for name, profile in profiles.items():
         target = _target(profile)
         where = f"CANN {target['cann']}, {target['chip']}, {target['os']}, Python {target['python']}"
         print(f"{name:<{width}}  {profile.summary}")
@@ -41,6 +49,11 @@ def list_profiles(_arguments: argparse.Namespace, context: Context) -> ExitCode:
         for other in _pythons(profile, catalog):
             words = f"OS={other['os']} " if other["os"] not in {"", profile.target.os} else ""
             print(f"{'':<{width}}  also {words}PYTHON={other['python']}")
+        for one in profile.substitutes:
+            python = catalog.standin.python
+            print(f"{'':<{width}}  BASE=standin PYTHON={python} has {one.name} {one.version}: {one.reason}")
+        if profile.replaced:
+            print(f"{'':<{width}}  of {profile.replaced.date}; today: {profile.replaced.by}")
     return ExitCode.DONE
 
 

@@ -15,7 +15,7 @@ from cannery.lock.io.store import bind, keep_lock, lock_path, lock_target, prese
 from cannery.lock.io.write import write_lock
 from cannery.lock.request import lock_request, tools_request
 from cannery.pipeline import lock_store
-from cannery.recipe.recipe import with_arch
+from cannery.recipe.recipe import STANDIN, with_arch
 from cannery.recipe.select import find_profile
 from cannery.upgrade.change import with_known_files
 from cannery.upgrade.io.upgrade import upgrade
@@ -104,23 +104,32 @@ def _wanted(
         target = find_profile(catalog, name).target
         # A profile may name its own Python, or an arch, twice.
         for python in dict.fromkeys((arguments.python,) if arguments.python else (target.python, *target.pythons)):
-            options = replace(given, python=python)
-            try:
-                recipe = bind(store, catalog, name, options)
-            except CanneryError as error:
-                yield error
-                continue
-            for arch in dict.fromkeys((recipe.target.arch,) if arguments.arch else target.arch):
-                mine = with_arch(recipe, arch)
-                request = lock_request(mine)
-                path = lock_target(store, request, standard=recipe.is_standard)
-                ask = partial(_ask, store, name, options, arch)
-                yield Wanted(request, path, ask, mine, standard=recipe.is_standard)
+            yield from _wanted_on(store, catalog, name, replace(given, python=python))
     pythons = {v for p in catalog.profiles.values() for v in (p.target.python, *p.target.pythons)}
     for python in sorted(pythons | ({arguments.python} if arguments.python else set())):
         for arch in Arch:
             request = tools_request(catalog, python, arch)
             yield Wanted(request, lock_target(store, request), partial(tools_request, python=python, arch=arch))
+
+
+def _wanted_on(store: LockStore, catalog: Catalog, name: str, options: Options) -> Iterator[Wanted | CanneryError]:
+    """Give the locks of one Python: those of the profile's arches, and beside them those of a stand-in of its own."""
+    try:
+        recipe = bind(store, catalog, name, options)
+    except CanneryError as error:
+        yield error
+        return
+    recipes = [(recipe, options)]
+    if recipe.profile.substitutes and not recipe.substitutes and recipe.target.python == catalog.standin.python:
+        on_standin = replace(options, base=STANDIN)
+        recipes.append((bind(store, catalog, name, on_standin), on_standin))
+    for one, asked in recipes:
+        for arch in dict.fromkeys((one.target.arch,) if options.arch else one.profile.target.arch):
+            mine = with_arch(one, arch)
+            request = lock_request(mine)
+            path = lock_target(store, request, standard=one.is_standard)
+            ask = partial(_ask, store, name, asked, arch)
+            yield Wanted(request, path, ask, mine, standard=one.is_standard)
 
 
 def _ask(store: LockStore, name: str, options: Options, arch: Arch, catalog: Catalog) -> LockRequest:

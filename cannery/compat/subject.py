@@ -81,9 +81,10 @@ class Subject:
 
     @cached_property
     def overridden(self) -> frozenset[str]:
-        """Normalised names of what the profile overrides and no pin by hand sets aside."""
+        """Normalised names of what the profile overrides and no pin by hand sets aside, and of substitutes."""
         texts = [o.requirement for o in self.recipe.profile.overrides if not set_aside(o.requirement, self.recipe.pins)]
-        return frozenset(package_name(text) for text in texts)
+        names = {one.name for one in self.recipe.substitutes}
+        return frozenset([*map(package_name, texts), *(c.package for c in self.recipe.chosen if c.name in names)])
 
     def live(self, texts: Iterable[str]) -> Iterator[Requirement]:
         """Give the requirements, PEP 508 texts, that count on the target."""

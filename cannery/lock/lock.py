@@ -37,7 +37,8 @@ class LockRequest:
     `bindings` are (distribution, index name) pairs: those come from that index only, and nothing else comes from it;
     `exclude_newer` is an ISO date: later uploads do not exist for the resolver; `package_dates` are (distribution, ISO
     date) pairs that take its place. `stand_ins` are used where a bound package's index is not reached. `sources` are
-    built: what they are known to ask for counts, and those that come from git are no packages of the lock.
+    built: what they are known to ask for counts, and those that come from git are no packages of the lock. `variant`
+    is part of the lock's file name: another set for the same target, as a stand-in with substitutes has it.
     """
 
     profile: str
@@ -52,11 +53,13 @@ class LockRequest:
     stand_ins: tuple[KnownRelease, ...]
     sources: tuple[KnownRelease, ...] = ()
     package_dates: tuple[tuple[str, str], ...] = ()
+    variant: str = ""
 
     @property
     def digest(self) -> str:
         """Hex SHA-256 of the request: a lock made from another one is stale."""
-        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
+        asked = {key: value for key, value in asdict(self).items() if key != "variant"}
+        return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from packaging.utils import canonicalize_name
 
 from cannery.catalog.requirement import package_name
 from cannery.lock.lock import KnownRelease, LockRequest
+from cannery.recipe.recipe import STANDIN
 from cannery.recipe.select import parse_pin
 
 if TYPE_CHECKING:
@@ -25,11 +26,13 @@ def lock_request(recipe: Recipe) -> LockRequest:
     The pins, what sources ask for at their commit, what CANN imports, bounds, overrides and bindings.
     """
     sources = _sources(recipe)
+    substituted = {one.name for one in recipe.substitutes}
     requirements = [c.requirement for c in recipe.wheels] + [f"{s.name}=={s.version}" for s in sources]
     names = {c.package for c in recipe.wheels} | {s.name for s in sources}
     requirements += [r for r in recipe.base.line.python_packages if package_name(r) not in names]
     extra = [pin for pin in recipe.pins if parse_pin(pin)[0] not in names]
     overrides = [o.requirement for o in recipe.profile.overrides if not set_aside(o.requirement, recipe.pins)]
+    overrides += [f"{c.package}=={c.full_version}" for c in recipe.wheels if c.name in substituted]
     if recipe.force:
         overrides += [c.requirement for c in recipe.wheels if c.version] + extra
     bindings = {
@@ -48,6 +51,7 @@ def lock_request(recipe: Recipe) -> LockRequest:
         bindings=tuple(sorted(bindings.items())),
         stand_ins=_stand_ins(recipe),
         sources=sources,
+        variant=STANDIN if substituted else "",
         package_dates=tuple(
             sorted((canonicalize_name(name), later.date) for name, later in profile.exclude_newer_packages.items())
         ),

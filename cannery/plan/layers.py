@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from cannery.recipe.recipe import Chosen, Recipe
 
 
+# Fields of a profile that change nothing in an image.
+IN_NO_IMAGE = {"summary", "place", "replaced", "documents", "substitutes", "warnings", "extends", "without"}
+
+
 def planned_environment(recipe: Recipe) -> Mapping[str, str]:
     """Return the complete environment of an image: that of its base, and what the profile adds."""
     return image_environment(recipe, expand_env(recipe.base.line, recipe.target, recipe.base.tag))
@@ -45,9 +49,7 @@ def _arch_independent(recipe: Recipe, inputs: Inputs, sources: tuple[SourceStep,
         "target": target,
         "base": [recipe.base.kind, recipe.base.line.model_dump(mode="json"), recipe.base.references],
         "components": [[c.name, *_told(c)] for c in recipe.chosen],
-        "profile_file": recipe.profile.model_dump(
-            mode="json", exclude={"summary", "documents", "warnings", "extends", "without"}, exclude_defaults=True
-        ),
+        "profile_file": recipe.profile.model_dump(mode="json", exclude=IN_NO_IMAGE, exclude_defaults=True),
         "locks": {arch: [asdict(p) for p in lock.packages] for arch, lock in sorted(inputs.locks.items())},
         # ATB's C++ ABI differs by arch (`cannery.recipe.environment`).
         "env": {arch: planned_environment(with_arch(recipe, arch)) for arch in sorted(inputs.locks)},

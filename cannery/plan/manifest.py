@@ -91,6 +91,7 @@ def manifest(plan: Plan, compatibility: Compatibility) -> dict[str, Any]:
             }
         ),
         "left_out": [asdict(lacking) for lacking in plan.left_out],
+        **({"substitutes": [s.model_dump() for s in recipe.substitutes]} if recipe.substitutes else {}),
         "forced": list(plan.forced),
         "overrides": [o.model_dump() for o in recipe.profile.overrides],
         "excludes": [e.model_dump() for e in recipe.profile.excludes],
@@ -120,6 +121,8 @@ def labels(plan: Plan) -> dict[str, str]:
     }
     if plan.forced:
         found["org.cannery.forced"] = ",".join(plan.forced)
+    if recipe.substitutes:
+        found["org.cannery.substitutes"] = " ".join(f"{one.name}=={one.version}" for one in recipe.substitutes)
     if recipe.base.kind is BaseKind.STANDIN:
         found["org.cannery.warning"] = "stand-in base: no CANN inside, it can run nothing on an NPU"
     return found
@@ -247,7 +250,11 @@ def _sha256(text: str) -> str:
 def _bent(plan: Plan) -> list[str]:
     """Return patterns of what `pip check` reports of overrides, excludes and what is left out: all bent on purpose."""
     profile = plan.recipe.profile
-    overridden = sorted({package_name(item.requirement) for item in profile.overrides})
+    substituted = {one.name for one in plan.recipe.substitutes}
+    overridden = sorted(
+        {package_name(item.requirement) for item in profile.overrides}
+        | {c.package for c in plan.recipe.chosen if c.name in substituted}
+    )
     excluded = sorted({package_name(e.requirement) for e in profile.excludes} | {o.name for o in plan.left_out})
     return [
         *(rf"(?i) has requirement {_any_spelling(name)}[^\w.-].*, but you have " for name in overridden),

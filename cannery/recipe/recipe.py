@@ -14,7 +14,7 @@ from cannery.vocab import Arch, BaseKind, Install
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cannery.catalog.catalog import BaseLine, BaseTag, Profile
+    from cannery.catalog.catalog import BaseLine, BaseTag, Profile, Substitute
     from cannery.catalog.component import Archive, Known, OnStandIn
     from cannery.catalog.target import Target
 
@@ -164,6 +164,8 @@ class Recipe:
     # Sources whose release is taken in the place of a commit (`Options.sources`), and `Options.as_documented`.
     released: tuple[str, ...] = ()
     as_documented: bool = False
+    # What a stand-in has in place of the profile's own versions, which `chosen` does not have then.
+    substitutes: tuple[Substitute, ...] = ()
 
     @property
     def file(self) -> str:

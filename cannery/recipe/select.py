@@ -56,17 +56,27 @@ def select(catalog: Catalog, name: str, options: Options, host_arch: Arch, locke
         for pin in profile.components
     )
     chosen, extra = _pinned(chosen, options.pins, locked)
+    base = _base(catalog, profile, target, options.base)
+    pinned = {parse_pin(pin)[0] for pin in extra}
+    substitutes = tuple(
+        one
+        for one in (profile.substitutes if base.kind is BaseKind.STANDIN else ())
+        if package_of(one.name, catalog.components[one.name]) not in pinned
+    )
+    versions = {one.name: one.version for one in substitutes}
+    chosen = tuple(replace(c, version=versions.get(c.name, c.version)) for c in chosen)
     return Recipe(
         name=name,
         profile=profile,
         target=target,
-        base=_base(catalog, profile, target, options.base),
+        base=base,
         chosen=chosen,
         pins=extra,
         force=options.force,
         held=held_bounds(chosen, catalog.compatibility),
         released=released,
         as_documented=options.as_documented,
+        substitutes=substitutes,
     )
 
 

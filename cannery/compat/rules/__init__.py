@@ -17,7 +17,7 @@ from cannery.compat.rules.driver import driver
 from cannery.compat.rules.environment import atb, environment
 from cannery.compat.rules.fit import fits
 from cannery.compat.rules.packages import denied, excluded, exclusive, incomplete, one_arch
-from cannery.compat.rules.requires import overrides, requirements, warned
+from cannery.compat.rules.requires import overrides, requirements, substitutes, warned
 from cannery.compat.rules.target import base_tag, pythons
 from cannery.compat.rules.torch_free import torch_free
 from cannery.compat.subject import Subject
@@ -39,6 +39,7 @@ RULES: tuple[Callable[[Subject], Iterable[Finding]], ...] = (
     torch_free,
     requirements,
     overrides,
+    substitutes,
     exclusive,
     denied,
     excluded,

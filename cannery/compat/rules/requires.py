@@ -99,6 +99,14 @@ def overrides(subject: Subject) -> Iterator[Finding]:
             yield note("override", what, override.reason)
 
 
+def substitutes(subject: Subject) -> Iterator[Finding]:
+    """Report what a stand-in has in place of the profile's own version."""
+    own = {pin.name: pin.version for pin in subject.recipe.profile.components}
+    for one in subject.recipe.substitutes:
+        what = f"{one.name} {one.version} is in place of {own[one.name]}, on the stand-in base alone"
+        yield note("substitute", what, one.reason)
+
+
 def _otherwise(subject: Subject, override: Requirement) -> str:
     """Return who asks for another version: sources at their commit, then rows; else who asks for the package at all."""
     name = canonicalize_name(override.name)

@@ -98,7 +98,8 @@ def lock_target(store: LockStore, request: LockRequest, *, standard: bool = True
     """Return where the lock of `request` is written: in the folder of locks, or by digest in the cache when ad hoc."""
     if not standard:
         return store.cache / "locks" / f"{request.profile}-{request.digest[:16]}-{request.arch}.txt"
-    return store.locks / request.profile / f"py{request.python}-{request.arch}.txt"
+    parts = filter(None, (f"py{request.python}", request.arch, request.variant))
+    return store.locks / request.profile / f"{'-'.join(parts)}.txt"
 
 
 def read_lock(store: LockStore, path: Path) -> Lock | None:

@@ -164,6 +164,7 @@ FORM: dict[str, object] = {
     "overrides": [{"requirement": WORD, "reason": WORD}],
     "excludes?": [{"requirement": WORD, "reason": WORD}],
     "archives?": [{"component": WORD, "version": WORD, "file": WORD, "hash": DIGEST, "files": [PATH]}],
+    "substitutes?": [{"name": WORD, "version": WORD, "reason": WORD}],
     "left_out?": [{"name": WORD, "reason": WORD, "modules": [MODULE]}],
 }
 
