@@ -12,6 +12,7 @@ import sys
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from enum import Enum, auto
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -21,7 +22,7 @@ from cannery.compat.findings import errors, in_order
 from cannery.compat.rules import check_recipe
 from cannery.context import template_digests
 from cannery.errors import BuildFailedError, FindingsError
-from cannery.lock.io.store import LockSet, LockStore, all_locks, bind, lock_path, read_locks
+from cannery.lock.io.store import LOCK, LockSet, LockStore, all_locks, bind, lock_path, read_locks
 from cannery.lock.request import lock_request
 from cannery.plan.make import make_plan, plan_epoch
 from cannery.plan.plan import Inputs
@@ -52,6 +53,18 @@ if TYPE_CHECKING:
     from cannery.recipe.recipe import Options, Recipe
     from cannery.verify.io.run import Verified, VerifyRequest
     from cannery.verify.lines import Check
+
+
+class Hashes(Enum):
+    """How far an incomplete lock is completed: by what is known here, by its indexes too, or as a must.
+
+    `LOCKED` is a must without any index.
+    """
+
+    KNOWN = auto()
+    WANTED = auto()
+    NEEDED = auto()
+    LOCKED = auto()
 
 
 class Checked(NamedTuple):
@@ -152,11 +165,10 @@ def _print_lock(context: Context, recipe: Recipe) -> None:
     context.say(f"lock: {context.shown(path)}{whose}")
 
 
-def planned(context: Context, profile: str, options: Options, *, any_arch: bool = False) -> Planned:
+def planned(context: Context, profile: str, options: Options, hashes: Hashes = Hashes.KNOWN) -> Planned:
     """Bind, check and plan. Raises `FindingsError` on errors unless they are forced; those are stamped into the plan.
 
-    With `any_arch` another arch of the profile is planned where the lock of the one asked for is not complete: for what
-    is the same on all of them.
+    `hashes` is how far an incomplete lock is completed; raises `FindingsError` where they are needed and not known.
     """
     catalog = context.catalog()
     store = lock_store(context)
@@ -168,12 +180,11 @@ def planned(context: Context, profile: str, options: Options, *, any_arch: bool 
         if len(failed) == len(read.findings) == 1:
             raise FindingsError(failed[0].what, where=where, hint=failed[0].fix)
         listed = "\n".join(map(str, failed))
-        raise FindingsError(f"this set cannot be built\n{listed}", where=where)
-    if any_arch:
-        complete = (arch for arch, lock in read.locks.items() if lock.complete)  # the arch asked for comes first
-        recipe = with_arch(recipe, next(complete, recipe.target.arch))
+        raise FindingsError(f"{cannot_words(failed)}\n{listed}", where=where)
+    locks = all_locks(store, catalog, recipe, read.locks)
+    arch = recipe.target.arch
     inputs = Inputs(
-        locks=all_locks(store, catalog, recipe, read.locks),
+        locks={**locks, arch: _completed(context, catalog, locks[arch], hashes)},
         tools=read.tools,
         templates=template_digests(context.templates()),
         build_arch=context.arch,
@@ -184,6 +195,23 @@ def planned(context: Context, profile: str, options: Options, *, any_arch: bool 
         patch_sets=context.patch_sets,
     )
     return Planned(catalog, make_plan(recipe, inputs), found)
+
+
+def cannot_words(failed: Sequence[Finding]) -> str:
+    """Return what errors come to: a set that cannot work, or one whose lock has to be made first."""
+    return "the lock has to be made first" if {one.code for one in failed} == {LOCK} else "this set cannot be built"
+
+
+def _completed(context: Context, catalog: Catalog, lock: Lock, hashes: Hashes) -> Lock:
+    """Return `lock` with hashes that it is missing. Raises `FindingsError` where they are needed and not known."""
+    from cannery.lock.io.complete import incomplete_error, with_found_files, with_kept_files
+
+    found = with_kept_files(lock, catalog, context.cache) if hashes is not Hashes.LOCKED else lock
+    if hashes in {Hashes.WANTED, Hashes.NEEDED}:
+        found = with_found_files(found, catalog, lambda: context.pip, context.cache, context.say)
+    if not found.complete and hashes in {Hashes.NEEDED, Hashes.LOCKED}:
+        raise incomplete_error(found, catalog, locked=hashes is Hashes.LOCKED)
+    return found
 
 
 def patch_inputs(context: Context, catalog: Catalog, plan: Plan) -> PatchInputs:
@@ -223,11 +251,14 @@ def patched(context: Context, catalog: Catalog, plan: Plan) -> Plan:
 def manifest_digest(context: Context, catalog: Catalog, plan: Plan) -> str:
     """Return the hex SHA-256 of the manifest that the image of `plan` carries, its patches among the rest.
 
-    Verify holds an image to it, and a push knows by it that verify did. Raises as `patched`.
+    "" where the lock is incomplete: the manifest names every hash. Verify holds an image to it, and a push knows by it
+    that verify did. Raises as `patched`.
     """
     from cannery.plan.manifest import manifest_text
     from cannery.util.io.files import sha256_bytes
 
+    if not plan.lock.complete:
+        return ""
     return sha256_bytes(manifest_text(patched(context, catalog, plan), catalog.compatibility).encode())
 
 
@@ -282,7 +313,7 @@ def _fetched(context: Context, catalog: Catalog, plan: Plan) -> dict[str, Path]:
     from cannery.sources.io.archives import fetch_archives
     from cannery.sources.io.planned_sources import fetch_planned, links
 
-    files = fetch_wheels(context.downloads, catalog.indexes, plan.lock.packages)
+    files = fetch_wheels(context.downloads, catalog.indexes, [p for p in plan.lock.packages if p.complete])
     tools = fetch_wheels(context.downloads, catalog.indexes, plan.tools.packages, "build tools")
     return {
         **{path: tools[package.name] for path, package in tool_paths(plan).items()},

@@ -28,6 +28,7 @@ SWITCHES = {
     "PRINT": "--print",
     "REUSE": "--reuse",
     "SETTINGS": "--settings",
+    "LOCKED": "--locked",
 }
 OFF = {"", "0", "no", "false", "off"}
 OTHERS = ("PROFILE", "VERL_PATH", "DEV", "CMD", "KIND", "FILE", "HOST_PYTHON", "CANNERY_CACHE", "ARGS")

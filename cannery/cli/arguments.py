@@ -111,13 +111,13 @@ COMMANDS = {
         "check",
         "write the Dockerfile, bake file and wheels of an image",
         "render quickstart",
-        (*PLAN, options.folder),
+        (*PLAN, options.folder, options.locked),
     ),
     "image": Command(
         "image",
         "check, build and verify an image",
         "image quickstart",
-        (options.as_json, *PLAN, options.proof, options.build, options.registry),
+        (options.as_json, *PLAN, options.proof, options.build, options.locked, options.registry),
     ),
     "verify": Command(
         "verify",

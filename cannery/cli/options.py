@@ -135,6 +135,11 @@ upgrade = _one(
     help="edit the profile so that this package may be newer, or is of this version (repeatable)",
 )
 folder = _one("--output", metavar="DIR", help="folder to write (default: out/<profile>-<target>)")
+locked = _one(
+    "--locked",
+    action=argparse.BooleanOptionalAction,
+    help="take no hash from an index that the lock is missing: exit 3 (default where CI is set)",
+)
 
 
 def proof(sub: ArgumentParser) -> None:

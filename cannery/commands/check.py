@@ -7,11 +7,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cannery.commands.arguments import options_of
+from cannery.commands.arguments import hashes_of, options_of
 from cannery.compat.findings import errors
 from cannery.errors import ExitCode
 from cannery.lock.io.store import bind
-from cannery.pipeline import checked, lock_store, patched, planned, rendered, rendered_held
+from cannery.lock.missing import missing_packages, published_at
+from cannery.pipeline import Hashes, cannot_words, checked, lock_store, patched, planned, rendered, rendered_held
 from cannery.plan.patched import unfit_words, unpatched_words
 from cannery.recipe.left_out import unlinked
 from cannery.util.io.write_errors import BY_OUTPUT, unwritable
@@ -41,7 +42,9 @@ def check(arguments: argparse.Namespace, context: Context) -> ExitCode:
     else:
         for line in listed(found, None if arguments.all else NOTES_SHOWN):
             print(line)
-        verdict = f"errors: {len(failed)}; this set cannot be built" if failed else "no errors"
+        verdict = f"errors: {len(failed)}; {cannot_words(failed)}" if failed else "no errors"
+        if any(finding.code == "lock-incomplete" for finding in found) and not failed:
+            verdict += ", but the lock is missing hashes: a build has to reach their index"
         print(f"{recipe.name} for {recipe.target}: {verdict}")
     return ExitCode.FINDINGS if failed else ExitCode.DONE
 
@@ -92,7 +95,8 @@ def plan(arguments: argparse.Namespace, context: Context) -> ExitCode:
 
 def render(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Write the folder that `docker buildx bake` builds: text files, and hard links to the locked wheels."""
-    catalog, made, _ = planned(context, arguments.profile, options_of(arguments))
+    hashes = hashes_of(arguments, context.env, Hashes.WANTED)
+    catalog, made, _ = planned(context, arguments.profile, options_of(arguments), hashes)
     made = patched(context, catalog, made)
     folder = Path(arguments.output) if arguments.output else context.out / made.folder
     try:
@@ -101,6 +105,9 @@ def render(arguments: argparse.Namespace, context: Context) -> ExitCode:
     except OSError as error:
         raise unwritable(error, error.filename or folder, BY_OUTPUT) from error
     print(f"{folder}: {changed}")
+    for package in missing_packages(made.lock):
+        where = published_at(package, catalog.indexes)
+        print(f"  without the wheel of {package.name} {package.version}, which is published {where}")
     return ExitCode.DONE
 
 

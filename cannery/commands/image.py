@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from cannery.base.io.find import base_bytes
 from cannery.build.io.disk import check_cache_space, check_engine_space
-from cannery.commands.arguments import options_of
+from cannery.commands.arguments import hashes_of, options_of
 from cannery.commands.check import lacking_words, show_findings
 from cannery.commands.table import row_lines
 from cannery.commands.verify import exit_code, verify_built
@@ -20,6 +20,7 @@ from cannery.errors import ExitCode, NetworkError, UsageError
 from cannery.pipeline import (
     BuildOptions,
     Built,
+    Hashes,
     Work,
     built,
     known_layers,
@@ -47,7 +48,10 @@ if TYPE_CHECKING:
 
 def image(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Check the set, build the image, verify it, print the table."""
-    catalog, plan, found = planned(context, arguments.profile, options_of(arguments))
+    hashes = hashes_of(arguments, context.env, Hashes.NEEDED)
+    options = options_of(arguments)
+    # An image that is pulled needs no hash.
+    catalog, plan, found = planned(context, arguments.profile, options, Hashes.KNOWN if arguments.reuse else hashes)
     show_findings(context, found)
     if errors(found):
         context.say(f"continuing in spite of {', '.join(plan.forced)}: stamped into manifest, tag and labels")
@@ -55,6 +59,8 @@ def image(arguments: argparse.Namespace, context: Context) -> ExitCode:
     _check_emulation(context, plan, is_other_builder=bool(arguments.builder))
     if arguments.reuse and (code := _reuse(arguments, context, catalog, plan)) is not None:
         return code
+    if not plan.lock.complete:
+        catalog, plan, _ = planned(context, arguments.profile, options, hashes)
     check_cache_space(context.cache, plan)
     plan, base, differs = on_found_base(context, plan, other_builder=bool(arguments.builder))
     show_findings(context, differs)

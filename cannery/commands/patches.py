@@ -48,8 +48,7 @@ def _summary(arguments: argparse.Namespace, context: Context) -> ExitCode:
     from cannery.patches.io.patching import summary
     from cannery.patches.summary import summary_lines
 
-    # Patches have no arch.
-    catalog, plan, _ = planned(context, arguments.profile, options_of(arguments), any_arch=True)
+    catalog, plan, _ = planned(context, arguments.profile, options_of(arguments))
     repo = arguments.repo
     changes, differing, left = summary(plan, patch_inputs(context, catalog, plan), repo)
     if not changes and not left:

@@ -13,6 +13,7 @@ from cannery.plan.tags import PLAN_DIGITS
 from cannery.recipe.base_env import expand_env
 from cannery.recipe.environment import image_environment
 from cannery.recipe.recipe import with_arch
+from cannery.vocab import BaseKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from cannery.plan.grouping import Group
     from cannery.plan.source_step import SourceStep
     from cannery.recipe.recipe import Chosen, Recipe
+    from cannery.vocab import Arch
 
 
 # Fields of a profile that change nothing in an image.
@@ -36,21 +38,38 @@ def _digest(value: Any) -> str:  # noqa: ANN401 - JSON
 
 
 def plan_digest(recipe: Recipe, inputs: Inputs, sources: tuple[SourceStep, ...]) -> str:
-    """Return the digest of everything that goes into an image: 12 hex digits, the same for every arch."""
-    return _digest(_arch_independent(recipe, inputs, sources))
+    """Return the digest of everything that goes into an image: 12 hex digits, the same for every arch.
+
+    A package counts by name, version, index and form, not by its hash, and a base by its tag, not by its registry. So a
+    lock that becomes complete, and a mirror, change no tag. A base of the user's own counts by its reference.
+    """
+    base = (recipe.base.tag_name, *(recipe.base.references if recipe.base.kind is BaseKind.CUSTOM else ()))
+    locks = {
+        arch: [[p.name, p.version, p.index, p.is_sdist] for p in lock.packages]
+        for arch, lock in sorted(inputs.locks.items())
+    }
+    return _digest(_arch_independent(recipe, inputs, sources, base, locks))
 
 
-def _arch_independent(recipe: Recipe, inputs: Inputs, sources: tuple[SourceStep, ...]) -> dict[str, Any]:
+def former_digest(recipe: Recipe, inputs: Inputs, sources: tuple[SourceStep, ...]) -> str:
+    """Return the digest as it was before packages counted without hashes: images that were pushed then have it."""
+    locks = {arch: [asdict(p) for p in lock.packages] for arch, lock in sorted(inputs.locks.items())}
+    return _digest(_arch_independent(recipe, inputs, sources, recipe.base.references, locks))
+
+
+def _arch_independent(
+    recipe: Recipe, inputs: Inputs, sources: tuple[SourceStep, ...], base: tuple[str, ...], locks: Mapping[Arch, Any]
+) -> dict[str, Any]:
     """Return what decides an image's content in every arch; the arch itself is left out."""
     patched = {step.name: [asdict(one) for one in step.patched_by] for step in sources if step.patched_by}
     target = {k: v for k, v in asdict(recipe.target).items() if k != "arch"}
     return {
         "profile": recipe.name,
         "target": target,
-        "base": [recipe.base.kind, recipe.base.line.model_dump(mode="json"), recipe.base.references],
+        "base": [recipe.base.kind, recipe.base.line.model_dump(mode="json"), base],
         "components": [[c.name, *_told(c)] for c in recipe.chosen],
         "profile_file": recipe.profile.model_dump(mode="json", exclude=IN_NO_IMAGE, exclude_defaults=True),
-        "locks": {arch: [asdict(p) for p in lock.packages] for arch, lock in sorted(inputs.locks.items())},
+        "locks": locks,
         # ATB's C++ ABI differs by arch (`cannery.recipe.environment`).
         "env": {arch: planned_environment(with_arch(recipe, arch)) for arch in sorted(inputs.locks)},
         "templates": dict(inputs.templates),

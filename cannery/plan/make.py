@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from cannery.errors import FindingsError
 from cannery.plan.grouping import make_groups
-from cannery.plan.layers import make_layers, plan_digest, planned_environment
+from cannery.plan.layers import former_digest, make_layers, plan_digest, planned_environment
 from cannery.plan.patched import with_patchers
 from cannery.plan.plan import Family, Inputs, Link, Plan
 from cannery.plan.source_step import source_steps
@@ -19,23 +19,18 @@ from cannery.standin.spec import standin_reference
 from cannery.vocab import Arch, BaseKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from cannery.catalog.component import System
-    from cannery.lock.lock import Lock, LockedPackage
+    from cannery.lock.lock import Lock
     from cannery.recipe.recipe import Choice, Recipe
 
 
 def make_plan(recipe: Recipe, inputs: Inputs) -> Plan:
-    """Plan the image of `recipe`. Raises `FindingsError` when a lock that it needs is missing or incomplete."""
+    """Plan the image of `recipe`. Raises `FindingsError` when a lock that it needs is missing. No hash is needed."""
     lock = inputs.locks.get(recipe.target.arch)
     if lock is None:
         raise FindingsError(f"no lock for {recipe.name} on {recipe.target.arch}", hint="run `python build.py lock`")
-    if not lock.complete:
-        raise FindingsError(
-            f"the lock of {recipe.name} for {recipe.target.arch} is incomplete: {', '.join(_open(lock.packages))}",
-            hint=_completed(recipe, lock, inputs),
-        )
     base, build = _references(recipe, lock, inputs)
     sources = with_patchers(recipe, tuple(source_steps(recipe, lock, inputs.socs, inputs.local)), inputs.patch_sets)
     archives = tuple(archive_steps(recipe))
@@ -64,17 +59,10 @@ def make_plan(recipe: Recipe, inputs: Inputs) -> Plan:
         env=planned_environment(recipe),
         epoch=plan_epoch(recipe),
         digest=plan_digest(recipe, inputs, sources),
+        former=former_digest(recipe, inputs, sources),
         forced=inputs.forced,
     )
     return replace(plan, layers=tuple(make_layers(plan, inputs)))
-
-
-def _completed(recipe: Recipe, lock: Lock, inputs: Inputs) -> str:
-    """Say how to come to a complete lock: on a host that reaches the indexes, or for an arch that has one already."""
-    indexes = ", ".join(sorted({package.index for package in lock.packages if not package.complete}))
-    hint = f"make lock PROFILE={recipe.name} where index {indexes} can be reached (images/indexes.yaml)"
-    complete = [arch for arch, other in inputs.locks.items() if other.complete]
-    return hint + (f"; the lock for ARCH={complete[0]} is complete" if complete else "")
 
 
 def plan_epoch(recipe: Recipe) -> int:
@@ -110,10 +98,6 @@ def _links(chosen: Choice[System], family: Family, arch: Arch) -> Iterator[Link]
                 hint=f"add it below `links`, `{path}`, `{family}`",
             )
         yield Link(path, target)
-
-
-def _open(packages: Iterable[LockedPackage]) -> list[str]:
-    return [f"{p.name} {p.version} (index {p.index})" for p in packages if not p.complete]
 
 
 def _references(recipe: Recipe, lock: Lock, inputs: Inputs) -> tuple[str, str]:

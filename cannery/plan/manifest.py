@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from cannery.recipe.recipe import ChosenSource
 
 MANIFEST_SCHEMA = 1
+# The hash of a wheel that a rendered folder is still missing.
+UNKNOWN = "0" * 64
 MANIFEST_PATH = "/opt/cannery/manifest.json"
 UNITS: Mapping[str, int] = {"k": 2**10, "m": 2**20, "g": 2**30}
 
@@ -63,7 +65,7 @@ def manifest(plan: Plan, compatibility: Compatibility) -> dict[str, Any]:
             {
                 "name": package.name,
                 "version": package.version,
-                "hash": f"sha256:{package.sha256}",
+                "hash": f"sha256:{package.sha256 or UNKNOWN}",
                 "group": group_of[package.name].name,
                 "file": package.file,
                 "built": package.is_sdist,

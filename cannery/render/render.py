@@ -85,7 +85,7 @@ def wheel_paths(plan: Plan) -> dict[str, LockedPackage]:
     """Return {path in the rendered folder: the package of the lock whose file is there}."""
     paths: dict[str, LockedPackage] = {}
     for group in plan.groups:
-        paths |= {f"wheels/{group.name}/{package.file}": package for package in group.packages}
+        paths |= {f"wheels/{group.name}/{package.file}": package for package in group.packages if package.complete}
     by_file = {package.file: package for package in plan.lock.packages}
     return paths | {f"sources/{step.file}": by_file[step.file] for step in plan.sources if step.release}
 
@@ -106,8 +106,10 @@ def patched_files(plan: Plan) -> dict[str, bytes]:
 
 
 def group_text(group: Group) -> str:
-    """Return a group's requirements with hashes, one package a line."""
-    return "".join(f"{p.name}=={p.version} --hash=sha256:{p.sha256}\n" for p in group.packages)
+    """Return a group's requirements, one package a line, with each hash that is known."""
+    return "".join(
+        f"{p.name}=={p.version}" + (f" --hash=sha256:{p.sha256}\n" if p.complete else "\n") for p in group.packages
+    )
 
 
 def _steps(plan: Plan) -> Mapping[str, ArchiveStep | SourceStep]:

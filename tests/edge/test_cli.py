@@ -386,15 +386,16 @@ def test_a_lock_edited_by_hand_is_named_with_its_line(build: Build) -> None:
     assert "images/locks/quickstart/py3.11-amd64.txt:2" in done.err
 
 
-def test_an_incomplete_lock_can_be_checked_and_not_built(build: Build) -> None:
+def test_an_incomplete_lock_can_be_checked_and_planned_and_not_built(build: Build) -> None:
     recipe = select(load_catalog(build.root / "images"), "quickstart", Options(), Arch.AMD64)
     write_lock(build.root, lock_request(recipe), incomplete(quickstart_packages(Arch.AMD64), "torch"))
     check = build("check", "quickstart")
     assert check.code == 0
-    assert "warning [lock-incomplete] torch 2.13.0+cpu" in check.out
-    plan = build("plan", "quickstart")
-    assert plan.code == ExitCode.FINDINGS
-    assert "torch 2.13.0+cpu (index pytorch-cpu)" in plan.err
+    assert "warning [lock-incomplete] the lock has no hash of torch 2.13.0+cpu" in check.out
+    assert build("plan", "quickstart").code == 0
+    image = build("image", "quickstart", "--locked")
+    assert image.code == ExitCode.FINDINGS
+    assert "https://download.pytorch.org/whl/cpu/torch/" in image.err
 
 
 def test_the_stand_in_has_one_python(build: Build) -> None:

@@ -638,7 +638,7 @@ def test_summary_names_patches_that_are_left_out(stack: Stack, tmp_path: Path) -
         assert "Left out:\n  engine without patches core: the patches are for commit" in done.out
 
 
-def test_summary_takes_the_lock_of_an_arch_that_has_a_complete_one(stack: Stack) -> None:
+def test_summary_needs_no_hash(stack: Stack) -> None:
     stack.write(plugin_files(stack, core=diff(stack.engine, "engine/core.py", PATCHED_FILE)))
     profile = stack.small.profile("patched")
     profile.write_text(profile.read_text().replace("arch: [amd64]", "arch: [amd64, arm64]"))
@@ -646,8 +646,6 @@ def test_summary_takes_the_lock_of_an_arch_that_has_a_complete_one(stack: Stack)
     path = stack.small.root / "images/locks/patched/py3.11-amd64.txt"
     lock = parse_lock(path.read_text(), path.name)
     path.write_text(format_lock(replace(lock, packages=incomplete(lock.packages, "torch"))))
-    done = stack("plan", "patched")
-    assert (done.code, "incomplete: torch" in done.err) == (3, True), done.err
     done = stack("patches", "summary", "patched")
     assert done.code == 0, done.err
     assert "  core: engine/core.py (updated)" in done.out

@@ -147,8 +147,6 @@ def reasons(cell: Cell) -> frozenset[str]:
     # On the stand-in nothing is compiled for a chip.
     found |= {"soc"} if cell.base == "real" and (cell.profile, cell.chip) in WITHOUT_SOC else set()
     found |= set() if all(lock_head(cell, arch) for arch in Arch) else {"lock"}
-    if not found and not lock_head(cell, cell.arch)["complete"]:
-        return frozenset({"raised"})
     return frozenset(found)
 
 
@@ -207,11 +205,6 @@ def test_a_refusal_names_what_is_missing(profile: str) -> None:
             assert f"chip {cell.chip}" in found.texts
         if "raised" in found.codes and cell.base == "standin" and cell.python != STANDIN_PYTHON:
             assert f"only Python {STANDIN_PYTHON}, not {cell.python}" in found.texts
-        elif "raised" in found.codes:
-            assert re.search(
-                rf"the lock of {re.escape(profile)} for {cell.arch} is incomplete: torch(vision)? [\d.]+\+cpu \(index",
-                found.texts,
-            )
 
 
 @by_profile

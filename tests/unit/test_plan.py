@@ -7,10 +7,11 @@ from factories import catalog, components, inputs, lock, package, plan, profile,
 
 from cannery.errors import FindingsError
 from cannery.plan.make import make_plan, package_family
+from cannery.plan.on_base import on_labelled_base
 from cannery.plan.plan import LayerKind, Plan
 from cannery.plan.tags import parse_tag
-from cannery.recipe.recipe import Options, with_arch
-from cannery.vocab import Arch
+from cannery.recipe.recipe import Base, Options, with_arch
+from cannery.vocab import Arch, BaseKind
 
 
 def digests(made: Plan) -> dict[str, str]:
@@ -128,21 +129,51 @@ def test_build_tools_matter_to_what_they_build_only() -> None:
     assert changed(plan(), after) == {"built"}
 
 
-def test_a_missing_or_incomplete_lock_is_a_finding_that_names_the_package() -> None:
+def test_a_missing_lock_is_a_finding() -> None:
     found = recipe()
     with pytest.raises(FindingsError, match="no lock for stack on amd64"):
         make_plan(found, inputs(found, locks={}))
-    whole = lock(found)
-    broken = tuple(replace(p, sha256="") if p.name == "torch" else p for p in whole.packages)
-    with pytest.raises(FindingsError, match=r"torch 2.9.0\+cpu \(index torch-cpu\)"):
-        make_plan(found, inputs(found, locks={Arch.AMD64: replace(whole, packages=broken)}))
 
 
-def test_an_incomplete_lock_of_another_arch_does_not_stop_this_one() -> None:
+@pytest.mark.parametrize("arch", [*Arch])
+def test_hashes_of_a_lock_change_no_tag_but_its_versions_and_indexes_do(arch: Arch) -> None:
     found = recipe()
-    arm = lock(found, Arch.ARM64)
-    broken = replace(arm, packages=tuple(replace(p, sha256="", file="") for p in arm.packages))
-    assert make_plan(found, inputs(found, locks={Arch.AMD64: lock(found), Arch.ARM64: broken})).groups
+    whole = {one: lock(found, one) for one in Arch}
+
+    def tag(**changes: object) -> str:
+        packages = tuple(replace(p, **changes) if p.name == "torch" else p for p in whole[arch].packages)
+        made = make_plan(found, inputs(found, locks={**whole, arch: replace(whole[arch], packages=packages)}))
+        return str(made.tag)
+
+    same = tag()
+    assert tag(sha256="", file="", size=0) == same
+    assert tag(sha256="0" * 64) == same
+    assert tag(version="2.9.1+cpu") != same
+    assert tag(index="default") != same
+
+
+def test_a_mirror_of_the_bases_registry_changes_no_tag_and_a_base_of_ones_own_does() -> None:
+    found = recipe()
+
+    def tag(base: Base) -> str:
+        return str(make_plan(replace(found, base=base), inputs(found)).tag)
+
+    mirror = replace(found.base, references=("mirror.example/cann:8.5.0-910b-ubuntu22.04-py3.11",))
+    assert tag(mirror) == tag(found.base)
+    own = [replace(found.base, kind=BaseKind.CUSTOM, references=(f"own.example/{name}",)) for name in "ab"]
+    assert tag(own[0]) != tag(own[1])
+
+
+def test_the_former_digest_has_the_hashes() -> None:
+    found = recipe()
+    made = make_plan(found, inputs(found))
+    torch = tuple(replace(p, sha256="0" * 64) if p.name == "torch" else p for p in lock(found).packages)
+    locks = {**inputs(found).locks, Arch.AMD64: replace(lock(found), packages=torch)}
+    other = make_plan(found, inputs(found, locks=locks))
+    assert (made.digest == other.digest, made.former == other.former) == (True, False)
+    labels = {"org.cannery.plan": made.former}
+    assert on_labelled_base(made, labels).digest == made.former
+    assert on_labelled_base(made, {"org.cannery.plan": "0" * 12}).digest == made.digest
 
 
 def test_stages_of_a_stand_in_run_in_the_build_hosts_own() -> None:

@@ -214,16 +214,17 @@ def test_an_incomplete_lock_is_one_warning_for_each_index() -> None:
         Finding(
             Severity.WARNING,
             "lock-incomplete",
-            "a 1.0 is locked by version only: index b was not reached",
-            "its wheel and hash are on that index alone",
-            "run `python build.py lock` for this profile where index b can be reached",
+            "the lock has no hash of a 1.0 for Python 3.11 on amd64",
+            "a is published on index b",
+            "a build takes it from there where it can be reached, `make lock` writes it into the lock",
         ),
         Finding(
             Severity.WARNING,
             "lock-incomplete",
-            "torch 2.9.0+cpu and torchvision 0.24.0+cpu are locked by version only: index torch-cpu was not reached",
-            "their wheels and hashes are on that index alone",
-            "run `python build.py lock` for this profile where index torch-cpu can be reached",
+            "the lock has no hash of torch 2.9.0+cpu and torchvision 0.24.0+cpu for Python 3.11 on amd64",
+            "torch is published on index torch-cpu (https://index.example/cpu/torch/); "
+            "torchvision is published on index torch-cpu (https://index.example/cpu/torchvision/)",
+            "a build takes it from there where it can be reached, `make lock` writes it into the lock",
         ),
     )
     assert list(incomplete(subject(recipe(), amd64=packages()))) == []

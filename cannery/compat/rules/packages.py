@@ -11,6 +11,7 @@ from cannery.catalog.requirement import package_name
 from cannery.compat.findings import Finding, error, note, warning
 from cannery.compat.table import listed
 from cannery.lock.chains import chain
+from cannery.lock.missing import published_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,11 +85,12 @@ def _chain(subject: Subject, name: str) -> str:
 
 
 def incomplete(subject: Subject) -> Iterator[Finding]:
-    """A package without a hash can be checked, not built; one finding for each index."""
+    """A package without a hash can be checked and planned; a build needs it. One finding for each index."""
     for index in sorted({package.index for package in subject.packages if not package.complete}):
-        names = [f"{p.name} {p.version}" for p in subject.packages if p.index == index and not p.complete]
-        are = "is" if len(names) == 1 else "are"
-        what = f"{listed(names)} {are} locked by version only"
+        missing = [p for p in subject.packages if p.index == index and not p.complete]
+        names = [f"{p.name} {p.version}" for p in missing]
+        target = subject.recipe.target
+        what = f"the lock has no hash of {listed(names)} for Python {target.python} on {target.arch}"
         known = subject.catalog.indexes.get(index)
         if known is not None and not known.urls:
             yield warning(
@@ -99,12 +101,12 @@ def incomplete(subject: Subject) -> Iterator[Finding]:
                 "with --wheelhouse",
             )
         else:
-            their = "its wheel and hash are" if len(names) == 1 else "their wheels and hashes are"
+            pages = "; ".join(f"{p.name} is published {published_at(p, subject.catalog.indexes)}" for p in missing)
             yield warning(
                 "lock-incomplete",
-                f"{what}: index {index} was not reached",
-                f"{their} on that index alone",
-                f"run `python build.py lock` for this profile where index {index} can be reached",
+                what,
+                pages,
+                "a build takes it from there where it can be reached, `make lock` writes it into the lock",
             )
 
 
