@@ -13,9 +13,11 @@ from cannery.vocab import Arch
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-# What torch's and torch_npu's wheels ask, and what uv has as a platform. Every system that images are built on has a
-# newer glibc: Ubuntu 22.04 has 2.35, Debian 12 2.36, openEuler 22.03 2.34.
+# What torch's and torch_npu's wheels ask: the glibc of the oldest system that images are built on (manylinux_2_28).
 GLIBC = (2, 28)
+# What all other systems have: openEuler 22.03 has 2.34, Ubuntu 22.04 2.35, Debian 12 2.36. Where no wheel is for the
+# older one, a wheel for this one is better than a source distribution that a stage has to compile.
+NEWER = (2, 34)
 # Older spellings of a manylinux level (PEP 600), and the first glibc that had the arch.
 LEGACY = {(2, 17): "manylinux2014", (2, 12): "manylinux2010", (2, 5): "manylinux1"}
 FIRST = {Arch.AMD64: (2, 5), Arch.ARM64: (2, 17)}
@@ -23,7 +25,7 @@ FIRST = {Arch.AMD64: (2, 5), Arch.ARM64: (2, 17)}
 
 def uv_platform(arch: Arch) -> str:
     """Return the target platform in uv's words."""
-    return f"{arch.machine}-manylinux_{GLIBC[0]}_{GLIBC[1]}"
+    return f"{arch.machine}-manylinux_{NEWER[0]}_{NEWER[1]}"
 
 
 def _platforms(arch: Arch) -> tuple[str, ...]:
@@ -35,13 +37,20 @@ def _platforms(arch: Arch) -> tuple[str, ...]:
     return (*names, f"linux_{arch.machine}")
 
 
+def _newer(arch: Arch) -> tuple[str, ...]:
+    return tuple(f"manylinux_2_{minor}_{arch.machine}" for minor in range(GLIBC[1] + 1, NEWER[1] + 1))
+
+
 @cache
 def target_tags(python: str, arch: Arch) -> Mapping[Tag, int]:
     """Return every wheel tag that CPython `python` takes on `arch`, with its rank: 0 is the best."""
     version = tuple(int(part) for part in python.split("."))
-    platforms = _platforms(arch)
     abi = "cp" + "".join(python.split("."))
-    tags = [*cpython_tags(version, [abi], platforms), *compatible_tags(version, abi, platforms)]
+    tags = [
+        tag
+        for platforms in (_platforms(arch), _newer(arch))
+        for tag in (*cpython_tags(version, [abi], platforms), *compatible_tags(version, abi, platforms))
+    ]
     return {tag: rank for rank, tag in reversed(list(enumerate(tags)))}
 
 

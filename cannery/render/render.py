@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from jinja2 import DictLoader, Environment, StrictUndefined
 
+from cannery.lock.wheel_tags import uv_platform
 from cannery.plan.make import package_family
 from cannery.plan.manifest import MANIFEST_PATH, labels, manifest_text
 from cannery.plan.overlay import overlay_files
 from cannery.plan.plan import LayerKind
-from cannery.recipe.environment import docker_quote, profile_script
+from cannery.recipe.environment import docker_quote, profile_script, start_folder
 from cannery.recipe.overlay import CACHE_HOME, OVERLAY, cache_folders
 
 if TYPE_CHECKING:
@@ -118,7 +119,6 @@ def _steps(plan: Plan) -> Mapping[str, ArchiveStep | SourceStep]:
 
 
 def _dockerfile(plan: Plan, templates: Mapping[str, str]) -> str:
-    machine = plan.recipe.target.arch.machine
     return (
         environment(templates)
         .get_template("Dockerfile.j2")
@@ -133,10 +133,11 @@ def _dockerfile(plan: Plan, templates: Mapping[str, str]) -> str:
             family=package_family(plan.recipe),
             python_home=f"/usr/local/python{plan.recipe.base.tag.python}",
             user=plan.recipe.profile.user,
+            workdir=start_folder(plan.recipe),
             overlay=OVERLAY,
             writable=_made_folders(plan),
             venv_stage=str(LayerKind.VENV),
-            platform=f"{machine}-manylinux_2_28",
+            platform=uv_platform(plan.recipe.target.arch),
         )
     )
 

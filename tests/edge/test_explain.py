@@ -270,9 +270,9 @@ def test_a_wheel_for_another_arch_or_python(stub: StubIndex, tmp_path: Path) -> 
     stub.add(make_wheel("user", "1.0", ["kernels"]))
     settings = PipSettings(index_url=stub.url)
     asked = {
-        "kernels==1.0": "kernels 1.0 on index default: no file for x86_64-manylinux_2_28 and Python 3.11; "
+        "kernels==1.0": "kernels 1.0 on index default: no file for x86_64-manylinux_2_34 and Python 3.11; "
         "it has kernels-1.0-cp311-cp311-manylinux_2_28_aarch64.whl",
-        "newer": "newer 1.0 on index default: no file for x86_64-manylinux_2_28 and Python 3.11; "
+        "newer": "newer 1.0 on index default: no file for x86_64-manylinux_2_34 and Python 3.11; "
         "it has newer-1.0-cp312-cp312-manylinux_2_28_x86_64.whl",
         "young==1.0": "young 1.0 on index default: asks for Python >=3.12, the target has 3.11",
     }
@@ -292,7 +292,7 @@ def test_a_bound_wheel_for_another_arch(stub: StubIndex, tmp_path: Path) -> None
         request = ask("triton-ascend==3.2.0", bindings=(("triton-ascend", "ascend"),))
         error = fail(request, PipSettings(index_url=stub.url), tmp_path, ascend=Index(urls=(ascend.url,)))
     assert error.what.splitlines()[0] == (
-        "triton-ascend 3.2.0 on index ascend: no file for x86_64-manylinux_2_28 and Python 3.11; "
+        "triton-ascend 3.2.0 on index ascend: no file for x86_64-manylinux_2_34 and Python 3.11; "
         "it has triton_ascend-3.2.0-cp311-cp311-manylinux_2_28_aarch64.whl"
     )
 

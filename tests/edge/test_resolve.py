@@ -273,7 +273,7 @@ def test_a_bound_index_without_the_arch_names_package_and_platform(
     with pytest.raises(FindingsError) as caught:
         lock(request, PipSettings(index_url=stub.url), tmp_path, cpu=Index(urls=(cpu.url,)))
     assert caught.value.what.splitlines()[0] == (
-        "torch 2.13.0+cpu on index cpu: no file for aarch64-manylinux_2_28 and Python 3.11; "
+        "torch 2.13.0+cpu on index cpu: no file for aarch64-manylinux_2_34 and Python 3.11; "
         "it has torch-2.13.0+cpu-cp311-cp311-manylinux_2_28_x86_64.whl"
     )
 

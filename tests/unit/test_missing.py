@@ -12,7 +12,7 @@ from cannery.vocab import Arch
 
 BOUND = "2026-06-01"
 NO_FILE = (
-    "no file for x86_64-manylinux_2_28 and Python 3.11; it has a-1.0-cp311-cp311-manylinux_2_28_aarch64.whl, "
+    "no file for x86_64-manylinux_2_34 and Python 3.11; it has a-1.0-cp311-cp311-manylinux_2_28_aarch64.whl, "
     "a-1.0-cp312-cp312-manylinux_2_28_x86_64.whl"
 )
 

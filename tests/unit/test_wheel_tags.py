@@ -1,0 +1,26 @@
+"""Which wheel is taken: one for the oldest glibc first, one for a newer glibc before a source distribution."""
+
+from __future__ import annotations
+
+import pytest
+
+from cannery.lock.wheel_tags import best_wheel
+from cannery.vocab import Arch
+
+OLD, NEW, TOO_NEW = (f"x-1-cp39-abi3-manylinux_2_{minor}_aarch64.whl" for minor in (28, 31, 35))
+NEW_OWN = "x-1-cp311-cp311-manylinux_2_34_aarch64.whl"
+
+
+@pytest.mark.parametrize(
+    ("files", "taken"),
+    [
+        ([NEW], NEW),
+        ([OLD, NEW], OLD),
+        ([NEW_OWN, OLD], OLD),  # an image on manylinux_2_28 runs it
+        ([NEW_OWN, NEW], NEW_OWN),
+        ([TOO_NEW], None),
+        (["x-1-py3-none-any.whl", NEW_OWN], "x-1-py3-none-any.whl"),
+    ],
+)
+def test_the_oldest_glibc_comes_first(files: list[str], taken: str | None) -> None:
+    assert best_wheel(files, "3.11", Arch.ARM64) == taken
