@@ -26,6 +26,7 @@ from cannery.lock.io.store import LOCK, LockSet, LockStore, all_locks, bind, loc
 from cannery.lock.request import lock_request
 from cannery.plan.make import make_plan, plan_epoch
 from cannery.plan.plan import Inputs
+from cannery.recipe.environment import start_folder
 from cannery.recipe.recipe import with_arch
 from cannery.sources.io.planned_sources import local_trees
 from cannery.util.io.files import sha256_bytes
@@ -362,11 +363,11 @@ def built(work: Work, folder: Path, options: BuildOptions) -> Built:
 def new_layers(plan: Plan, known: list[str], layers: list[str]) -> tuple[str, ...]:
     """Return the names of the layers of an image that are not in `known`, the layers of other images; "base" once.
 
-    The last layers are those of the plan, in its order; a profile's user adds one behind them for the home folder.
+    The last layers are those of the plan, in its order; a folder to start in adds one behind them.
     """
     before = set(known)
-    first = len(layers) - len(plan.layers) - (1 if plan.recipe.profile.user else 0)
-    names = (*["base"] * first, *(layer.name for layer in plan.layers), "home")
+    first = len(layers) - len(plan.layers) - (1 if start_folder(plan.recipe) else 0)
+    names = (*["base"] * first, *(layer.name for layer in plan.layers), "workdir")
     return tuple(dict.fromkeys(name for name, layer in zip(names, layers, strict=False) if layer not in before))
 
 

@@ -190,6 +190,8 @@ class Profile(Closed):
     warnings: tuple[Warned, ...] = ()
     env: dict[EnvName, EnvValue] = Field(default_factory=dict)
     shm_size: SizeText = "16g"
+    # Where a container starts: a tree whose scripts are run from there. Without it, the user's home, or /.
+    workdir: PathText | None = None
     # Who the image runs as: a name, or {name, uid, gid}. None: root.
     user: UserField | None = None
     # Regular expressions of lines that `pip check` may print in the image.

@@ -46,8 +46,8 @@ def cross_check(catalog: Catalog, unread: Collection[str]) -> Iterator[CrossFaul
             if word not in (parts if what == "component" else known):
                 hint = _new_component(word, parts) if what == "component" else did_you_mean(word, known)
                 yield CrossFault(f"components/{name}.yaml", path, f"no {what} {word!r}", hint)
-        if isinstance(component, Tarball):
-            yield from _without_files(name, component, catalog)
+        yield from _dangling(name, component, catalog)
+        yield from _without_files(name, component, catalog)
     for index in sorted({*catalog.hashes} - {*catalog.indexes}):
         yield CrossFault("hashes.yaml", (index,), f"no index {index!r}", did_you_mean(index, catalog.indexes))
     for row in contradictions(catalog.compatibility):
@@ -88,9 +88,20 @@ def _references(
             yield ("tree_links", link), "component", target.partition("/")[0], ()
 
 
-def _without_files(name: str, component: Tarball, catalog: Catalog) -> Iterator[CrossFault]:
+def _dangling(name: str, component: Component, catalog: Catalog) -> Iterator[CrossFault]:
+    """Give links to what is not exported of the other component's tree: they would lead nowhere in the image."""
+    for link, target in component.tree_links.items() if isinstance(component, FromSource) else ():
+        other, _, inside = target.partition("/")
+        paths = getattr(catalog.components.get(other), "paths", ())
+        if paths and not any(f"{inside}/".startswith(f"{path.rstrip('/')}/") for path in paths):
+            what = f"{target} is in no image: of {other} only {', '.join(paths)} is exported"
+            hint = f"add it to `paths` in images/components/{other}.yaml"
+            yield CrossFault(f"components/{name}.yaml", ("tree_links", link), what, hint)
+
+
+def _without_files(name: str, component: Component, catalog: Catalog) -> Iterator[CrossFault]:
     """Give the hosts that an archive is to come from, and that have no address of published files."""
-    for host in component.hosts:
+    for host in component.hosts if isinstance(component, Tarball) else ():
         if host in catalog.hosts and catalog.hosts[host].files is None:
             what = f"images/hosts.yaml has no address of published files on {host}"
             hint = f"add `files` to {host} there, or take it out here"

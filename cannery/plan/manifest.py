@@ -224,6 +224,8 @@ def _checks(plan: Plan) -> dict[str, Any]:
         # What the compiler makes of it is not known beforehand: that it is there is all that can be held against it.
         "files": [
             *({"path": path, "sha256": None} for step in plan.archives for path in step.files),
+            # Verify follows a link: one that leads nowhere is a file that does not exist.
+            *({"path": link.path, "sha256": None} for link in plan.links),
             *({"path": path, "sha256": _sha256(text)} for path, text in overlay_files(plan).items()),
         ],
         "native": [],

@@ -109,6 +109,12 @@ def docker_quote(value: str) -> str:
     return f'"{escaped}"'
 
 
+def start_folder(recipe: Recipe) -> str | None:
+    """Return the folder that a container starts in; None where the image names none."""
+    user = recipe.profile.user
+    return recipe.profile.workdir or (user.home if user else None)
+
+
 def deciding(recipe: Recipe) -> ChosenWheels | None:
     """Return the component whose release decides the ABI (torch_npu); None where the set has none."""
     return next((chosen for chosen in recipe.wheels if chosen.component.cxx_abi is not None), None)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from factories import catalog, compatibility, inputs, profile, recipe
 
-from cannery.catalog.catalog import Catalog
 from cannery.catalog.cross_checks import cross_check
 from cannery.catalog.extends import extended
 from cannery.catalog.yaml_text import parse_yaml
@@ -21,6 +20,11 @@ from cannery.plan.make import make_plan
 from cannery.plan.manifest import labels, manifest
 from cannery.recipe.recipe import Options, Recipe
 from cannery.vocab import Arch, Severity
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cannery.catalog.catalog import Catalog
 
 REASON = "2.50.1 is on no index"
 STANDIN = Options(base="standin")

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+# What a repository was called before its project moved: a copy on a disk may have that name.
+OLD_NAMES = {"verl-project/verl": "volcengine/verl"}
+
+
 @dataclass(frozen=True)
 class Found:
     """A commit that is on this host: its repository, who served it (`host/owner/name`), and how it came.
@@ -31,7 +35,8 @@ def in_mirror(mirror: Path, what: str, commit: str, hosts: Mapping[str, str], en
     """Return `commit` in a local repository below `mirror`, which is only read.
 
     Looked at are `owner/name.git`, `owner/name` and `owner+name/repo`, bare or with a work tree, of every `owner/name`
-    in `hosts`. Raises `NetworkError` that names them when none has it; of one that git cannot read, git's own reason.
+    in `hosts`, also by its old name. Raises `NetworkError` that names them when none has it; of one that git cannot
+    read, git's own reason.
     """
     looked: list[str] = []
     hint = "put a repository that has it there"
@@ -56,7 +61,8 @@ def in_mirror(mirror: Path, what: str, commit: str, hosts: Mapping[str, str], en
 
 def places(mirror: Path, repository: str) -> Iterator[tuple[str, Path | None]]:
     """Give where `owner/name` may be below `mirror`, each with its git directory; None where there is none."""
-    for place in (f"{repository}.git", repository, f"{repository.replace('/', '+')}/repo"):
+    names = [repository, OLD_NAMES.get(repository, "")]
+    for place in [form for name in names if name for form in (f"{name}.git", name, f"{name.replace('/', '+')}/repo")]:
         yield place, next((path for path in (mirror / place, mirror / place / ".git") if is_git_dir(path)), None)
 
 
