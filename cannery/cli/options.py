@@ -206,6 +206,7 @@ def container(sub: ArgumentParser) -> None:
     add("-e", "--env", action="append", default=[], metavar="NAME[=VALUE]", help="as docker's -e (repeatable)")
     add("--no-caches", action="store_true", help="without your caches of models (huggingface, modelscope)")
     add("--name", help="name of the container")
+    add("--workdir", metavar="DIR", help="the folder that its command starts in (default: the image's)")
     add("--user", metavar="UID[:GID]", help="as docker's --user, by number (default: whom the image runs as)")
 
 

@@ -76,7 +76,7 @@ def _start(arguments: argparse.Namespace, context: Context, plan: Plan, containe
     for note in container.notes:
         context.say(f"note: {note}")
     engine = find_engine(context.env, context.cache, start=True, say=context.say)
-    for warning in start_warnings(container, engine):
+    for warning in (*container.warnings, *start_warnings(container, engine)):
         context.say(f"warning: {warning}")
     client = docker_client(engine)
     if request.runtime:
@@ -128,7 +128,7 @@ def _request(arguments: argparse.Namespace, context: Context, plan: Plan, form: 
         network=arguments.network,
         interface=_interface(arguments, context, form),
         trees=_trees(arguments, context, plan),
-        elsewhere=arguments.show,
+        workdir=arguments.workdir,
         user=user,
         run_as=None if arguments.user is None else parse_run_as(arguments.user, user),
     )

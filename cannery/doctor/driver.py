@@ -53,6 +53,15 @@ def files(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
         yield ok("driver.files", ", ".join(paths.values()))
 
 
+def folders(facts: HostFacts, _wanted: Wanted) -> Iterator[Check]:
+    """Name folders in place of files and nodes: docker's -v makes one of a path that is missing."""
+    if facts.folders:
+        names = sorted(facts.folders)
+        message = f"{', '.join(names)}: a folder in place of a file, as docker's -v makes of a missing one"
+        step = f"rmdir {' '.join(names)}; then {INSTALL[0].lower()}{INSTALL[1:]} again, which brings the file"
+        yield Check("driver.folders", State.ERROR, message, step)
+
+
 def version(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
     """Judge the driver's version: against the CANN of the image, and what the image's releases ask for."""
     if not _is_npu_host(facts, wanted):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+import stat
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -85,8 +86,8 @@ class HostFacts:
     """A host. `live` is false for a tree: what only a running host shows is then None.
 
     `pci` are (device id, class) of vendor 0x19e5; `texts` the files that are there; `paths` those of the wanted paths
-    that exist; `unreadable` those that the user cannot read, of which nothing is known; `disk_free` bytes at
-    `disk_at`, where images are kept; `smi` what npu-smi prints.
+    that exist; `folders` those that are a folder in place of a file or node; `unreadable` those that the user cannot
+    read, of which nothing is known; `disk_free` bytes at `disk_at`, where images are kept; `smi` what npu-smi prints.
     """
 
     live: bool = False
@@ -95,6 +96,7 @@ class HostFacts:
     texts: Mapping[str, str] = field(default_factory=dict)
     paths: frozenset[str] = frozenset()
     unreadable: frozenset[str] = frozenset()
+    folders: frozenset[str] = frozenset()
     user: User | None = None
     engine: EngineState | None = None
     disk_free: int | None = None
@@ -184,6 +186,20 @@ def install_folder(text: str) -> str:
 def info_fields(text: str) -> dict[str, str]:
     """Return `NAME=value` lines of a version.info."""
     return dict(re.findall(r"^(\w+)=(.*?)\s*$", text, re.MULTILINE))
+
+
+# What is a file on a host with NPUs. Docker's -v makes an empty folder of a file that is missing.
+_FILE = re.compile(r"/npu-smi$|/hccn_tool$|\.(info|conf|json)$")
+
+
+def is_in_place(path: str, mode: int) -> bool:
+    """Whether what a host has at `path`, of that st_mode, is what the name means: no folder for a node or a file."""
+    return not (stat.S_ISDIR(mode) and (path.startswith(f"{DEV}/") or is_file_name(path)))
+
+
+def is_file_name(path: str) -> bool:
+    """Whether a path of a host with NPUs is that of a file: the driver's have a suffix, or are programs."""
+    return _FILE.search(path) is not None
 
 
 # Longer numbers are no card of any machine.

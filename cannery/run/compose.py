@@ -20,6 +20,7 @@ def compose_file(container: Container, service: str) -> dict[str, Any]:
     value: dict[str, Any] = {"image": _plain(request.image)}
     value |= {"container_name": request.name} if request.name else {}
     value |= {"user": request.run_as.name} if request.run_as else {}
+    value |= {"working_dir": _plain(request.workdir)} if request.workdir else {}
     value |= {"init": True, "shm_size": request.shm_size}
     value |= {"stdin_open": True, "tty": True} if request.terminal else {}
     value |= {"network_mode": request.network} if request.network else {}

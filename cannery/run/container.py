@@ -53,7 +53,7 @@ class RunRequest:
     the devices in place of single nodes; `volumes` and `env` are what docker takes after `-v` and `-e`; `terminal` asks
     for a terminal (standard input is handed on either way); `nodes` is how many such containers a job has. `network` is
     docker's word, with `interface` of the host's.
-    `trees` and `caches` are folders of the user's; `elsewhere`: the command is for another host.
+    `trees` and `caches` are folders of the user's; `workdir` is a folder of the container, None for the image's.
     `user` is the user of the image, None for root; `run_as` is another one in its place. `platform` is the image's
     where the engine's is another: engines with containerd's image store need it.
     """
@@ -74,7 +74,7 @@ class RunRequest:
     interface: Interface | None = None
     trees: tuple[Mount, ...] = ()
     caches: tuple[Mount, ...] = ()
-    elsewhere: bool = False
+    workdir: str | None = None
     user: ImageUser | None = None
     run_as: RunAs | None = None
     platform: str | None = None
@@ -97,7 +97,8 @@ class Container:
     `cards` is how many NPUs are in it, `devices` the nodes that bring them ((): `request.runtime` does), `driver` the
     mounts of the driver and of HCCL's files, `visible` the variables that name cards, `env` the rest (None: the value
     that the client's environment has). `group` is the nodes' one, which the container's user has to be in (None: root
-    needs none). `notes` name what is missing on this host.
+    needs none). `notes` name what is missing on this host, `warnings` that without which
+    a job fails.
     """
 
     request: RunRequest
@@ -108,6 +109,7 @@ class Container:
     visible: tuple[tuple[str, str], ...]
     env: tuple[tuple[str, str | None], ...]
     notes: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
 
     @property
     def mounts(self) -> tuple[Mount, ...]:
@@ -124,6 +126,8 @@ def make_container(request: RunRequest, access: ChipAccess, host: HostNpus) -> C
     them.
     """
     refuse_unfit_words(request.volumes, request.env, request.name)
+    if request.workdir is not None and not request.workdir.startswith("/"):
+        raise UsageError(f"--workdir: {request.workdir!r} is no path of a container", hint="a path from /")
     given = dict(_entry(text) for text in request.env)
     ours = (*home_env(request.run_as, request.user).items(), *interface_env(request.interface))
     env = (*((name, value) for name, value in ours if name not in given), *given.items())
@@ -142,7 +146,8 @@ def make_container(request: RunRequest, access: ChipAccess, host: HostNpus) -> C
     )
     # Root opens root's nodes; another user opens them as a member of root's group, which they belong to.
     group = None if host.group == 0 and request.is_root else host.group
-    return Container(request, len(cards), nodes, group, driver, visible, env, notes)
+    warnings = tuple(warning for item in found for warning in item.warnings)
+    return Container(request, len(cards), nodes, group, driver, visible, env, notes, warnings)
 
 
 def _found_mounts(request: RunRequest, access: ChipAccess, host: HostNpus) -> Iterator[Found]:

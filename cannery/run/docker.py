@@ -28,34 +28,24 @@ def docker_arguments(container: Container) -> tuple[str, ...]:
     arguments = ["run", "--rm", "--init", "--detach" if request.detach else "-it" if request.terminal else "-i"]
     arguments += ["--platform", request.platform] if request.platform else []
     arguments += ["--name", request.name] if request.name else []
+    arguments += ["--workdir", request.workdir] if request.workdir else []
     arguments += ["--user", request.run_as.name] if request.run_as else []
     arguments += ["--shm-size", request.shm_size]
     arguments += ["--network", request.network] if request.network else []
     arguments += ["--runtime", request.runtime] if request.runtime else []
     arguments += [word for node in container.devices for word in ("--device", node)]
     arguments += ["--group-add", str(container.group)] if container.group is not None else []
-    arguments += [word for mount in container.mounts for word in _mounted(mount, elsewhere=request.elsewhere)]
+    arguments += [word for mount in container.mounts for word in _mounted(mount)]
     arguments += [word for volume in request.volumes for word in ("-v", volume)]
     entries = ((name, value) for name, value in (*container.visible, *container.env))
     arguments += [w for name, value in entries for w in ("-e", name if value is None else f"{name}={value}")]
     return (*arguments, request.image, *request.command)
 
 
-def _mounted(mount: Mount, *, elsewhere: bool) -> tuple[str, str]:
-    """Return the option of a mount: --mount for a path that may be missing, where docker's -v would make a folder.
-
-    That is a path of another host, or one that cannot be read here. --mount also takes paths with a colon, which ends a
-    path of -v.
-    """
-    if not (elsewhere or mount.unseen) and ":" not in mount.source + mount.target:
-        return "-v", str(mount)
-    fields = [
-        "type=bind",
-        f"source={mount.source}",
-        f"target={mount.target}",
-        *(["readonly"] if mount.read_only else []),
-    ]
-    return "--mount", ",".join(map(_csv_field, fields))
+def _mounted(mount: Mount) -> tuple[str, str]:
+    """Return the option of a mount: docker's -v would make an empty folder, root's, where the source is missing."""
+    fields = ("type=bind", f"source={mount.source}", f"target={mount.target}")
+    return "--mount", ",".join(map(_csv_field, (*fields, *(("readonly",) if mount.read_only else ()))))
 
 
 def _csv_field(text: str) -> str:

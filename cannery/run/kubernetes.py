@@ -7,11 +7,10 @@ that refuses a missing one (kubelet would make an empty folder), or from the Asc
 from __future__ import annotations
 
 import re
-from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from cannery.errors import UsageError
-from cannery.host.npus import NPU_SMI
+from cannery.host.facts import is_file_name
 from cannery.run.container import volume_target
 from cannery.run.network import ADDRESS, HOST_NETWORK
 
@@ -75,6 +74,7 @@ def pod_spec(container: Container, name: str, resource: str | None, arch: Arch) 
     ]
     mounts = [*_mounts(container), {"name": SHM, "mountPath": SHM_PATH}]
     inner: dict[str, Any] = {"name": dns_name(name), "image": request.image}
+    inner |= {"workingDir": request.workdir} if request.workdir else {}
     # As with docker: the image's entrypoint stays, and a shell waits for who attaches.
     inner |= {"args": [_literal(word) for word in request.command]} if request.command else {"stdin": True, "tty": True}
     env = list(_environment(container))
@@ -160,9 +160,8 @@ def _mounts(container: Container) -> Iterator[dict[str, Any]]:
 
 
 def _type(mount: Mount) -> str:
-    """Return whether a path of the host is a file or a folder: files of the driver have a suffix, folders have none."""
-    is_file = mount.source in NPU_SMI or PurePosixPath(mount.source).suffix
-    return "File" if is_file else "Directory"
+    """Return whether a path of the host is a file or a folder."""
+    return "File" if is_file_name(mount.source) else "Directory"
 
 
 def _split(text: str) -> tuple[str, str, bool]:

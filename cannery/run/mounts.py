@@ -18,12 +18,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Mount:
-    """A path of the host that is mounted into the container; `unseen`: whether it exists is not known here."""
+    """A path of the host that is mounted into the container."""
 
     source: str
     target: str
     read_only: bool = False
-    unseen: bool = False
 
     def __str__(self) -> str:
         return f"{self.source}:{self.target}{':ro' if self.read_only else ''}"
@@ -31,10 +30,11 @@ class Mount:
 
 @dataclass(frozen=True)
 class Found:
-    """The mounts that a host has, and a note on each one that is missing or left out."""
+    """The mounts that a host has, and a note (or a warning) on each one that is missing or left out."""
 
     mounts: tuple[Mount, ...] = ()
     notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 def beside(mounts: Iterable[Mount], volumes: Iterable[str]) -> tuple[Mount, ...]:
@@ -57,8 +57,9 @@ def driver_mounts(access: ChipAccess, host: HostNpus) -> Found:
 
 
 def network_mounts(access: ChipAccess, host: HostNpus) -> Found:
-    """Return what HCCL reads to reach other hosts."""
-    return _present(access.network, host)
+    """Return what HCCL reads to reach other hosts. Without it no other host is reached."""
+    found = _present(access.network, host)
+    return Found(found.mounts, warnings=tuple(f"{note}; HCCL between hosts needs it" for note in found.notes))
 
 
 def ranktable_mounts(access: ChipAccess, host: HostNpus, runtime: str | None) -> Found:
@@ -94,4 +95,4 @@ def _of(path: str, host: HostNpus) -> Iterator[Mount]:
     """Give the mounts of a path of the driver: where images look for it, and where its own install.info names it."""
     place = place_of(path, host.install)
     for target in dict.fromkeys((path, place)):
-        yield Mount(place, target, read_only=True, unseen=path in host.hidden)
+        yield Mount(place, target, read_only=True)

@@ -107,6 +107,27 @@ def test_a_driver_that_is_missing(doctor: Doctor, tmp_path: Path) -> None:
     assert checks["driver.version"][2] == "install the Ascend driver (HDK)"
 
 
+@pytest.mark.parametrize(
+    ("path", "also"),
+    [
+        ("usr/local/Ascend/driver/version.info", {"driver.files": "error", "driver.version": "error"}),
+        ("usr/local/bin/npu-smi", {}),
+        ("etc/hccn.conf", {}),
+        ("etc/ascend_install.info", {"driver.files": "warning"}),
+        ("etc/hccl_rootinfo.json", {}),
+        ("dev/davinci_manager", {"devices.managers": "error"}),
+    ],
+)
+def test_a_folder_in_place_of_a_file(doctor: Doctor, tmp_path: Path, path: str, also: dict[str, str]) -> None:
+    """W4: docker's -v makes one of a file that is missing, and existence alone was ok."""
+    tree = healthy_a2(tmp_path)
+    (tree.root / path).unlink(missing_ok=True)
+    (tree.root / path).mkdir(parents=True)
+    code, checks = doctor(tree)
+    assert (code, not_ok(checks)) == (4, {"driver.folders": "error", **also})
+    assert checks["driver.folders"][2].startswith(f"rmdir /{path}; ")
+
+
 def test_a_driver_that_is_too_old(doctor: Doctor, tmp_path: Path) -> None:
     """Case D12: a warning with the report, and a newer driver or an older base as the way out."""
     tree = healthy_a2(tmp_path)

@@ -68,7 +68,7 @@ def test_a_driver_that_this_user_cannot_read_is_mounted_with_a_note(tree: Tree) 
         assert f"type=bind,source={path},target={path},readonly" in docker_arguments(command), (
             "-v would make a folder of it"
         )
-    assert "/usr/local/dcmi:/usr/local/dcmi:ro" in docker_arguments(command)
+    assert "type=bind,source=/usr/local/dcmi,target=/usr/local/dcmi,readonly" in docker_arguments(command)
     (note,) = command.notes
     assert note.startswith(f"you cannot read {LIB64}, {INFO}: mounted all the same, and docker names what is missing")
     assert "`build.py doctor` as root" in note
@@ -95,9 +95,11 @@ def test_a_driver_that_is_installed_elsewhere_is_mounted_where_images_look_for_i
     assert command.notes == ()
     for path in ("lib64", "version.info"):
         place = f"/opt/driver/{path}"
-        assert f"{place}:/usr/local/Ascend/driver/{path}:ro" in docker_arguments(command)
-        assert f"{place}:{place}:ro" in docker_arguments(command), "where install.info, which is mounted too, names it"
-    printed = make_container(RunRequest("i", "1g", elsewhere=True), A2, full_model(A2, None, host))
+        assert f"type=bind,source={place},target=/usr/local/Ascend/driver/{path},readonly" in docker_arguments(command)
+        assert f"type=bind,source={place},target={place},readonly" in docker_arguments(command), (
+            "where install.info, which is mounted too, names it"
+        )
+    printed = make_container(RunRequest("i", "1g"), A2, full_model(A2, None, host))
     assert f"type=bind,source=/opt/driver/lib64,target={LIB64},readonly" in docker_arguments(printed)
     (tree.root / "opt/driver/version.info").unlink()
     assert started(seen(tree)).notes == ("this host has no /opt/driver/version.info: not mounted",)
@@ -109,3 +111,27 @@ def test_a_driver_folder_that_is_a_link_is_followed_within_the_host(tree: Tree) 
     assert started(seen(tree)).notes == ()
     (tree.root / "data").rename(tree.root / "gone")
     assert started(seen(tree)).notes == tuple(f"this host has no {path}: not mounted" for path in (LIB64, INFO))
+
+
+@pytest.mark.parametrize(
+    ("path", "lost"),
+    [
+        ("usr/local/sbin/npu-smi", "this host has no npu-smi: not mounted"),
+        ("usr/local/Ascend/driver/version.info", f"this host has no {INFO}: not mounted"),
+        ("etc/ascend_install.info", "this host has no /etc/ascend_install.info: not mounted"),
+    ],
+)
+def test_a_folder_in_place_of_a_file_is_not_mounted(tree: Tree, path: str, lost: str) -> None:
+    """W4: docker's -v makes one of a file that is missing."""
+    place = tree.root / path
+    place.unlink(missing_ok=True)
+    place.mkdir(parents=True)
+    assert lost in started(seen(tree)).notes
+
+
+def test_a_folder_in_place_of_a_node_is_no_card(tree: Tree) -> None:
+    before = seen(tree).cards
+    node = tree.root / f"dev/davinci{before[-1]}"
+    node.unlink()
+    node.mkdir()
+    assert seen(tree).cards == before[:-1]

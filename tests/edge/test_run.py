@@ -255,9 +255,9 @@ def test_a_container_is_started_with_what_exists(host: Host) -> None:
     host.has(*DRIVER, "/usr/local/sbin/npu-smi", cards=(3, 4))
     words = host.start("run", "quickstart", "--npus", "4", "--name", "mine", "--", "python", "train.py")
     assert [b for a, b in pairwise(words) if a == "--device"] == ["/dev/davinci4", *MANAGERS]
-    assert "/usr/local/sbin/npu-smi:/usr/local/bin/npu-smi:ro" in words
-    assert f"{DCMI}:{DCMI}:ro" not in words
-    assert f"{host.home}/.cache/huggingface:/root/.cache/huggingface" in words
+    assert "type=bind,source=/usr/local/sbin/npu-smi,target=/usr/local/bin/npu-smi,readonly" in words
+    assert not any(DCMI in word for word in words)
+    assert f"type=bind,source={host.home}/.cache/huggingface,target=/root/.cache/huggingface" in words
     assert (host.home / ".cache/modelscope").is_dir()
     assert "ASCEND_RT_VISIBLE_DEVICES=0" in words
     assert words[-2:] == ["python", "train.py"]
@@ -429,7 +429,7 @@ def test_a_cache_with_a_colon_in_its_path_is_mounted(
     monkeypatch.setenv("HF_HOME", str(tmp_path / "c:d"))
     started = host.start("run", "quickstart", "--npus", "none")
     mounts = [value for option, value in pairwise(started) if option == "--mount"]
-    assert mounts == [f"type=bind,source={tmp_path}/c:d,target=/root/.cache/huggingface"]
+    assert mounts[:1] == [f"type=bind,source={tmp_path}/c:d,target=/root/.cache/huggingface"]
     assert (tmp_path / "c:d").is_dir()
 
 

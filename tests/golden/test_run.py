@@ -69,7 +69,7 @@ def shown(form: RunFormat, profile: str, chip: str, host: HostNpus, **asked: Any
         asked["nodes"] = 4
     registry = asked.pop("registry", None)
     image = made.reference if registry is None else published_reference(registry, made.reference)
-    request = RunRequest(image, made.recipe.profile.shm_size, terminal=True, elsewhere=True, **asked)
+    request = RunRequest(image, made.recipe.profile.shm_size, terminal=True, **asked)
     if form in {RunFormat.POD, RunFormat.JOB, RunFormat.RAYCLUSTER} and request.interface:
         request = RunRequest(**{**vars(request), "interface": Interface(request.interface.name)})
     container = make_container(request, access, full_model(access, request.cards, host))

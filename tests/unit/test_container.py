@@ -217,40 +217,41 @@ def test_every_command_has_the_profiles_shm_and_no_privilege(asked: dict[str, ob
     assert "--privileged" not in docker_arguments(container)
 
 
-def test_on_another_host_a_missing_path_is_an_error_and_no_empty_folder() -> None:
-    container = made(elsewhere=True)
+def test_a_missing_path_is_an_error_and_no_empty_folder() -> None:
+    container = made()
     assert words(container, "-v") == []
     assert words(container, "--mount")[0] == "type=bind,source=/usr/local/dcmi,target=/usr/local/dcmi,readonly"
     tree = Mount("/home/me/verl", "/opt/src/verl-src")
-    assert words(made(npu=False, elsewhere=True, trees=(tree,)), "--mount") == [
+    assert words(made(npu=False, trees=(tree,)), "--mount") == [
         "type=bind,source=/home/me/verl,target=/opt/src/verl-src"
     ]
     odd = Mount("/home/me/a,b", "/opt/src/verl-src")
-    assert words(made(npu=False, elsewhere=True, trees=(odd,)), "--mount") == [
+    assert words(made(npu=False, trees=(odd,)), "--mount") == [
         'type=bind,"source=/home/me/a,b",target=/opt/src/verl-src'
     ]
 
 
 @pytest.mark.parametrize("source", ["/tmp/c:d", "/tmp/c:d,e", '/tmp/c:"d"', "/tmp/c:ro"])
 @pytest.mark.parametrize("read_only", [False, True])
-def test_a_path_with_a_colon_is_mounted_by_the_option_that_can_say_it(source: str, read_only: bool) -> None:
+def test_a_path_with_a_colon_is_mounted(source: str, read_only: bool) -> None:
     cache, plain = Mount(source, "/root/.cache/huggingface", read_only), Mount("/home/me/ms", "/root/.cache/modelscope")
     container = made(npu=False, caches=(cache, plain))
-    (value,) = words(container, "--mount")
+    value, other = words(container, "--mount")
     (row,) = csv.reader([value])
     wanted = ["type=bind", f"source={source}", "target=/root/.cache/huggingface"]
     assert row == [*wanted, *(["readonly"] if read_only else [])]
-    assert words(container, "-v") == ["/home/me/ms:/root/.cache/modelscope"]
+    assert other == "type=bind,source=/home/me/ms,target=/root/.cache/modelscope"
+    assert words(container, "-v") == []
 
 
 def test_trees_and_caches_of_the_user_come_without_npus_too() -> None:
     tree, cache = Mount("/home/me/verl", "/opt/src/verl-src"), Mount("/models", "/root/.cache/x", read_only=True)
     container = made(npu=False, trees=(tree,), caches=(cache,), volumes=("/data:/data",))
-    assert words(container, "-v") == [
-        "/home/me/verl:/opt/src/verl-src",
-        "/models:/root/.cache/x:ro",
-        "/data:/data",
+    assert words(container, "--mount") == [
+        "type=bind,source=/home/me/verl,target=/opt/src/verl-src",
+        "type=bind,source=/models,target=/root/.cache/x,readonly",
     ]
+    assert words(container, "-v") == ["/data:/data"]
 
 
 @pytest.mark.parametrize(
@@ -306,10 +307,12 @@ def test_a_variable_of_the_user_wins() -> None:
     ]
 
 
-def test_a_missing_hccn_conf_is_noted_for_several_hosts_only() -> None:
+def test_a_missing_hccn_conf_is_a_warning_for_several_hosts_only() -> None:
     host = replace(FULL_A2, paths=FULL_A2.paths - {HCCN})
     assert made(host).notes == ()
-    assert made(host, network="host").notes == (f"this host has no {HCCN}: not mounted",)
+    found = made(host, network="host")
+    assert found.notes == ()
+    assert found.warnings == (f"this host has no {HCCN}: not mounted; HCCL between hosts needs it",)
 
 
 A3 = ACCESS.model_copy(update={"ranktable": "1.2"})
@@ -379,3 +382,14 @@ def test_what_is_missing_on_a_host_of_the_model(
     host: HostNpus, cards: tuple[int, ...], multi: bool, lacks: tuple[str]
 ) -> None:
     assert lacking(ACCESS, host, cards, multi_node=multi) == lacks
+
+
+# The working folder
+
+
+def test_the_working_folder_is_a_path_of_the_container() -> None:
+    assert words(made(npu=False, workdir="/data"), "--workdir") == ["/data"]
+    assert words(made(npu=False), "--workdir") == []
+    for text in ("data", "", "./x"):
+        with pytest.raises(UsageError):
+            made(npu=False, workdir=text)

@@ -54,7 +54,7 @@ def test_all_cards_and_managers_and_driver_and_nothing_more() -> None:
     command = make_container(REQUEST, ACCESS, HOST)
     assert devices(command) == ["/dev/davinci0", "/dev/davinci2", "/dev/davinci10", *MANAGERS]
     assert docker_arguments(command)[:4] == ("run", "--rm", "--init", "-i")
-    assert "/usr/local/dcmi:/usr/local/dcmi:ro" in docker_arguments(command)
+    assert "type=bind,source=/usr/local/dcmi,target=/usr/local/dcmi,readonly" in docker_arguments(command)
     assert docker_arguments(command)[-1] == "stack:tag"
     assert ("--group-add", "1000") in zip(docker_arguments(command), docker_arguments(command)[1:], strict=False)
     assert not {"--privileged", "--network", "-it"} & set(docker_arguments(command))
@@ -108,7 +108,9 @@ def test_mounts_environment_and_background_are_docker_s() -> None:
 def test_what_is_missing_on_the_host_is_left_out_with_a_note() -> None:
     host = HostNpus(HOST.nodes, frozenset(MOUNTS[:1]))
     command = make_container(REQUEST, ACCESS, host)
-    assert [w for w in docker_arguments(command) if w.endswith(":ro")] == ["/usr/local/dcmi:/usr/local/dcmi:ro"]
+    assert [w for w in docker_arguments(command) if w.startswith("type=")] == [
+        "type=bind,source=/usr/local/dcmi,target=/usr/local/dcmi,readonly"
+    ]
     assert command.notes == (f"this host has no {MOUNTS[1]}: not mounted", "this host has no npu-smi: not mounted")
     assert lacking(ACCESS, host) == (MOUNTS[1], "npu-smi")
 
@@ -116,7 +118,7 @@ def test_what_is_missing_on_the_host_is_left_out_with_a_note() -> None:
 @pytest.mark.parametrize("path", NPU_SMI)
 def test_npu_smi_goes_where_path_finds_it(path: str) -> None:
     command = make_container(REQUEST, ACCESS, HostNpus(HOST.nodes, frozenset({path})))
-    assert f"{path}:{NPU_SMI[0]}:ro" in docker_arguments(command)
+    assert f"type=bind,source={path},target={NPU_SMI[0]},readonly" in docker_arguments(command)
 
 
 def test_the_full_model_is_complete() -> None:

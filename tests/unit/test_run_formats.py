@@ -558,7 +558,7 @@ GUESS = (
     ],
 )
 def test_cards_that_no_machine_of_the_chip_has_are_named(cards: tuple[int, ...] | None, beyond: str | None) -> None:
-    request = RunRequest("image", "16g", cards=cards, elsewhere=True)
+    request = RunRequest("image", "16g", cards=cards)
     container = make_container(request, ACCESS, full_model(ACCESS, cards, NOWHERE))
     _, *notes = printed_notes(RunFormat.DOCKER, container, ACCESS, NOWHERE)
     assert notes == [*([beyond] if beyond else []), GUESS]

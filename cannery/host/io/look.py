@@ -20,14 +20,17 @@ from cannery.host.facts import (
     DEV,
     DOCKER_PROGRAMS,
     GROUP,
+    HCCN,
     INSTALL_INFO,
     PASSWD,
+    RANKTABLE,
     RUNTIME_PROGRAMS,
     TEXTS,
     EngineState,
     HostFacts,
     Node,
     install_folder,
+    is_in_place,
 )
 from cannery.host.io.host_tree import below, look, read_text
 from cannery.host.npus import NPU_SMI
@@ -56,18 +59,22 @@ def read_tree(root: Path, chip_paths: Iterable[str], user: str | None) -> HostFa
     wanted = [path for path in chip_paths if not path.startswith("/dev/")]
     nodes = {path for path in chip_paths if path.startswith("/dev/")}
     closed: set[str] = set()
+    folders: set[str] = set()
     texts = dict(_texts(root, TEXTS, closed))
     home = install_folder(texts.get(INSTALL_INFO, ""))
     texts |= _texts(root, (f"{home}/driver/version.info", f"{home}/firmware/version.info"), closed)
     places = [*wanted, *(path.replace("/usr/local/Ascend", home, 1) for path in wanted), *NPU_SMI, f"{home}/driver/"]
     places += [*RUNTIME_PROGRAMS, *DOCKER_PROGRAMS, *CONTAINER_MARKS]
     places += [f"{home}/driver/{folder}/libascend_hal.so" for folder in LIBRARIES]
+    places += [INSTALL_INFO, HCCN, RANKTABLE]
+    present = frozenset(path for path in places if _exists(root, path, closed, folders))
     return HostFacts(
-        nodes=tuple(_nodes(root, nodes, closed)),
+        nodes=tuple(_nodes(root, nodes, closed, folders)),
         pci=_pci(root),
         texts=texts,
-        paths=frozenset(path for path in places if _exists(root, path, closed)),
+        paths=present,
         unreadable=frozenset(closed),
+        folders=frozenset(folders),
         user=user_in(texts.get(PASSWD, ""), texts.get(GROUP, ""), user) if user else None,
     )
 
@@ -94,8 +101,13 @@ def read_facts(chip_paths: Iterable[str], user: str | None, cache: Path, env: Ma
     )
 
 
-def _exists(root: Path, path: str, closed: set[str]) -> bool:
-    return look(root, path, closed) is not None
+def _exists(root: Path, path: str, closed: set[str], folders: set[str]) -> bool:
+    """Whether a path is there, as what its name means; `folders` gets a folder in place of a file."""
+    about = look(root, path, closed)
+    if about is None or is_in_place(path, about.st_mode):
+        return about is not None
+    folders.add(path)
+    return False
 
 
 def _texts(root: Path, paths: Iterable[str], closed: set[str]) -> Iterator[tuple[str, str]]:
@@ -106,10 +118,10 @@ def _texts(root: Path, paths: Iterable[str], closed: set[str]) -> Iterator[tuple
             yield path, text
 
 
-def _nodes(root: Path, managers: Iterable[str], closed: set[str]) -> Iterator[Node]:
+def _nodes(root: Path, managers: Iterable[str], closed: set[str], folders: set[str]) -> Iterator[Node]:
     """Give the device nodes of NPUs, cards first, in their order. A tree may have plain files in their place.
 
-    `closed` gets what cannot be read.
+    `closed` gets what cannot be read, `folders` what is a folder.
     """
     try:
         folder = below(root, DEV)
@@ -122,7 +134,7 @@ def _nodes(root: Path, managers: Iterable[str], closed: set[str]) -> Iterator[No
     paths = (f"{DEV}/{name}" for name in names)
     cards = sorted((int(match[1]), path) for path in paths if (match := CARD.fullmatch(path)))
     for path in (*(path for _, path in cards), *sorted(managers)):
-        about = look(root, path, closed)
+        about = look(root, path, closed) if _exists(root, path, closed, folders) else None
         if about is not None:
             yield Node(path, about.st_uid, about.st_gid, stat.S_IMODE(about.st_mode), stat.S_ISCHR(about.st_mode))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from cannery.host.facts import INSTALL_INFO, RANKTABLE, install_folder
+from cannery.host.facts import INSTALL_INFO, RANKTABLE, install_folder, is_in_place
 from cannery.host.io.host_tree import look, read_text
 from cannery.host.npus import HostNpus, place_of
 
@@ -23,7 +23,7 @@ def read_host(paths: tuple[str, ...], root: Path) -> HostNpus:
     for path in paths:
         closed: set[str] = set()
         about = look(root, place_of(path, install), closed)
-        if about is not None:
+        if about is not None and is_in_place(path, about.st_mode):
             present.add(path)
             groups |= {about.st_gid} if path.startswith("/dev/") else set()
         elif closed:
