@@ -92,12 +92,20 @@ def manifest(plan: Plan, compatibility: Compatibility) -> dict[str, Any]:
                 *train_skips(recipe),
             }
         ),
+        "torch_npu_cann": _made_for(plan, compatibility),
         "left_out": [asdict(lacking) for lacking in plan.left_out],
         **({"substitutes": [s.model_dump() for s in recipe.substitutes]} if recipe.substitutes else {}),
         "forced": list(plan.forced),
         "overrides": [o.model_dump() for o in recipe.profile.overrides],
         "excludes": [e.model_dump() for e in recipe.profile.excludes],
     }
+
+
+def _made_for(plan: Plan, compatibility: Compatibility) -> list[str]:
+    """Return the CANN lines that the table has for the image's torch_npu: what verify names where NNAL is too old."""
+    versions = {package.version for package in plan.lock.packages if package.name == "torch-npu"}
+    rows = [row for row in compatibility.rows if row.name == "torch-npu" and row.version in versions]
+    return sorted({row.fits["cann"] for row in rows if "cann" in row.fits})
 
 
 def manifest_text(plan: Plan, compatibility: Compatibility) -> str:

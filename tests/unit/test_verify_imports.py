@@ -283,3 +283,55 @@ def test_a_good_import_is_reported_before_the_next_one_is_done(tree: Tree) -> No
     found = run_checks(tree.image(timeout=10), wanted, tell)
     assert [item.status for item in found] == ["passed", "passed"]
     assert ended == wanted
+
+
+# A hollow package, ATB's symbols, and the python of the image's PATH
+
+
+@pytest.mark.parametrize("name", ["triton", "hollow", "demo.empty"])
+def test_a_folder_without_code_is_no_import(tree: Tree, name: str) -> None:
+    """W9: what is left of a package that another one removed still imports, as a namespace."""
+    (tree.site / name.replace(".", "/")).mkdir()
+    status, message = imports(tree, name)[name]
+    assert status == "failed"
+    assert message.startswith(f"{name} is a folder without code: ")
+
+
+@pytest.mark.parametrize("symbol", ["_ZN3atb9GetOpNameE", "_ZTIN3atb9OperationE"])
+@pytest.mark.parametrize("fits", [["9.0.0", "9.1.0"], []])
+def test_a_symbol_that_atb_lacks_is_told_by_nnal(tree: Tree, symbol: str, fits: list[str]) -> None:
+    text = f"raise ImportError('/x/libtorch_npu.so: undefined symbol: {symbol}')"
+    tree.write(f"{tree.site_name}/atb_user.py", text)
+    tree.manifest["torch_npu_cann"] = fits
+    status, message = imports(tree, "atb_user")["atb_user"]
+    assert status == "failed"
+    assert message.startswith(f"NNAL 8.3.rc1 is too old for torch_npu 2.13.0: its ATB does not define {symbol}; ")
+    assert ("torch_npu 2.13.0 is made for CANN 9.0.0 or 9.1.0" in message) is bool(fits)
+
+
+def test_another_undefined_symbol_is_shown_as_it_is(tree: Tree) -> None:
+    tree.write(f"{tree.site_name}/other_user.py", "raise ImportError('/x/y.so: undefined symbol: _ZN5torch3fooE')")
+    assert imports(tree, "other_user")["other_user"][1].startswith("ImportError: /x/y.so: undefined symbol")
+
+
+def python_of(tree: Tree, path: str) -> tuple[str, str]:
+    tree.env["PATH"] = path
+    found = tree.check("import.python")
+    return found.status, found.message
+
+
+def test_python_of_the_images_path_imports_torch_npu(tree: Tree) -> None:
+    """S6: a container whose PATH was replaced found no Python, and verify passed."""
+    assert python_of(tree, "/opt/venv/bin:/usr/bin") == ("passed", "/opt/venv/bin/python -c 'import torch_npu'")
+    assert python_of(tree, "/opt/mine/bin") == ("failed", "there is no python on PATH=/opt/mine/bin")
+    tree.write("/opt/mine/bin/python", "#!/bin/sh\nexit 3\n", 0o755)
+    status, message = python_of(tree, "/opt/mine/bin:/opt/venv/bin")
+    assert (status, message) == (
+        "failed",
+        "/opt/mine/bin/python -c 'import torch_npu': ended with code 3 before it was done",
+    )
+    tree.write("/opt/mine/bin/python", "#!/bin/sh\nexit 0\n", 0o755)
+    assert python_of(tree, "/opt/mine/bin:/opt/venv/bin") == (
+        "failed",
+        "python is /opt/mine/bin/python, not /opt/venv/bin/python",
+    )

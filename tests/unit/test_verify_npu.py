@@ -206,7 +206,7 @@ def run(tree: Tree, capsys: pytest.CaptureFixture[str], *options: str) -> tuple[
 def test_without_an_npu_all_else_passes(tree: Tree, capsys: pytest.CaptureFixture[str]) -> None:
     code, out = run(tree, capsys)
     assert code == 0
-    assert out.splitlines()[-1] == "✅ passed: 23 passed, 6 skipped; the NPU was not tested (no NPU)"
+    assert out.splitlines()[-1] == "✅ passed: 24 passed, 6 skipped; the NPU was not tested (no NPU)"
     assert "⏭️  npu.nodes: skipped: no NPU\n     nodes: missing" in out
 
 

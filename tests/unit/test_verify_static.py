@@ -96,6 +96,36 @@ def edit(path: str, old: str, new: str) -> Callable[[Tree], None]:
     return do
 
 
+def wrote(path: str, text: str) -> Callable[[Tree], object]:
+    return lambda tree: tree.write(path, text)
+
+
+# Settings that turn verification off, in the files where tools read them.
+UNVERIFIED = (
+    ("/etc/apt/apt.conf.d/99x", 'Acquire::https::Verify-Peer "false";\n'),
+    ("/etc/apt/apt.conf", "Acquire { https { Verify-Host off; }; };\n"),
+    ("/etc/apt/apt.conf.d/x", 'APT::Get::AllowUnauthenticated "true";\n'),
+    ("/etc/apt/apt.conf.d/y", "Acquire::AllowInsecureRepositories 1;\n"),
+    ("/etc/apt/sources.list", "deb [arch=amd64 trusted=yes] http://mirror.example x main\n"),
+    ("/etc/apt/sources.list.d/x.sources", "Types: deb\nTrusted: yes\n"),
+    ("/etc/dnf/dnf.conf", "[main]\nsslverify=0\n"),
+    ("/etc/gitconfig", "[http]\n\tsslVerify = false\n"),
+    ("/root/.gitconfig", '[http "https://x"]\n  sslverify=off\n'),
+    ("/root/.curlrc", "# mine\ninsecure\n"),
+    ("/root/.curlrc", "-k\n"),
+    ("/etc/wgetrc", "check_certificate = off\n"),
+    ("/root/.npmrc", "strict-ssl=false\n"),
+)
+# The same files, with verification on or the setting in a comment.
+VERIFIED = (
+    ("/etc/apt/apt.conf.d/99x", 'Acquire::https::Verify-Peer "true";\n// Verify-Peer "false";\n'),
+    ("/etc/apt/sources.list", "deb [arch=amd64 signed-by=/x] http://a b c\n# deb [trusted=yes] http://a b c\n"),
+    ("/etc/gitconfig", "[http]\n\tsslVerify = true\n# sslVerify = false\n"),
+    ("/root/.curlrc", "keepalive-time = 3\n# insecure\n"),
+    ("/etc/wgetrc", "#check_certificate = off\ncheck_certificate = on\n"),
+)
+
+
 def add_env(name: str, value: str, seen: str | None = None) -> Callable[[Tree], None]:
     def do(tree: Tree) -> None:
         tree.manifest["env"][name] = value
@@ -459,6 +489,30 @@ CASES = [
     Case("in a file", "static.writable", "MY_CACHE=/etc/passwd/x: /etc/passwd is no folder", cache_at("/etc/passwd/x")),
     Case("no compiler", "static.programs", "g++ is not on PATH, and is called at run time", calls("g++")),
     Case("a compiler that does not run", "static.programs", "g++ is not on PATH", calls("g++", 0o644)),
+    *(
+        Case(f"unverified {path}", "static.leftovers", f"{path} turns verification off", wrote(path, text))
+        for path, text in UNVERIFIED
+    ),
+    *(
+        Case(f"ENV {name}", "static.leftovers", f"ENV {name}={value} turns verification off", add_env(name, value))
+        for name, value in (
+            ("GIT_SSL_NO_VERIFY", "1"),
+            ("GIT_SSL_NO_VERIFY", "true"),
+            ("PYTHONHTTPSVERIFY", "0"),
+            ("NODE_TLS_REJECT_UNAUTHORIZED", "0"),
+            ("PIP_TRUSTED_HOST", "mirror.example"),
+            ("UV_INSECURE_HOST", "mirror.example"),
+            ("CONDA_SSL_VERIFY", "false"),
+        )
+    ),
+    *(
+        Case(f"info {text}", "static.base", "names CANN 8.5.0, the target's is 8.3.rc1", wrote(path, text))
+        for path, text in (
+            (f"{TOOLKIT}/ascend_toolkit_install.info", "version=8.5.0\n"),
+            (f"{TOOLKIT}/ascend_ops_install.info", "version=8.3.RC1\npath=/usr/local/Ascend/cann-8.5.0/x\n"),
+            (f"{TOOLKIT}/x86_64-linux/ascend_toolkit_install.info", "package=x\nversion_dir=8.5.0\n"),
+        )
+    ),
     Case("small shm", "static.shm", "--shm-size=", lambda t: t.manifest.update(shm_min_bytes=1 << 60)),
 ]
 
@@ -733,3 +787,19 @@ def test_only_a_library_called_jemalloc_must_be_it(tree: Tree) -> None:
     tree.manifest["env"]["LD_PRELOAD"] = tree.env["LD_PRELOAD"] = "/usr/lib/libother.so"
     tree.write("/proc/self/maps", f"7f00-7f01 r-xp 00000000 08:01 42    {tree.root}/usr/lib/libother.so\n")
     assert tree.check("static.preload").message == "/usr/lib/libother.so loaded"
+
+
+@pytest.mark.parametrize(("path", "text"), VERIFIED)
+def test_verification_that_is_on_is_no_fault(tree: Tree, path: str, text: str) -> None:
+    tree.write(path, text)
+    assert tree.failing("static") == {}
+
+
+def test_a_folder_where_kernel_meta_cannot_be_written_is_a_warning(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    """W9: CANN's compiler writes kernel_meta into the working folder."""
+    monkeypatch.setattr(access, "why_closed", lambda _image, path: "it is another's" if path == "/work" else "")
+    tree.cwd = str(tree.root / "work")
+    found = tree.check("static.writable")
+    assert found.status == "warning"
+    assert "kernel_meta" in found.message
+    assert "--workdir" in found.message

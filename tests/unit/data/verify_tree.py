@@ -123,7 +123,7 @@ class Tree:
         self.root = root
         self.outside = root.parent / "outside"
         self.env: dict[str, str] = {
-            "PATH": f"{self.outside}:{os.environ['PATH']}",
+            "PATH": f"{self.outside}:/opt/venv/bin:{os.environ['PATH']}",
             "LD_PRELOAD": JEMALLOC,
             "CANNERY": "1",
         }

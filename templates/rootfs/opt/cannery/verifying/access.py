@@ -112,6 +112,9 @@ def writable_check(image: Image) -> Outcome:
     home = image.env.get("HOME", "")
     if user and home and (why := why_closed(image, home)):
         return warning(f"HOME={home}: {why}, and Ray writes there, as others do: start it with -e HOME=/tmp")
+    if why := why_closed(image, image.shown(image.cwd)):
+        meta = f"CANN's compiler writes kernel_meta into the working folder, {image.shown(image.cwd)}"
+        return warning(f"{meta}; uid {os.geteuid()}: {why}; start it with --workdir of a folder that it can write")
     return passed(f"{len(places)} folders can be written by uid {os.geteuid()}" if places else "no folder is named")
 
 

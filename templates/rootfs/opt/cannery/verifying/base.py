@@ -9,7 +9,7 @@ from verifying.child import run
 from verifying.image import VENV, Image
 from verifying.manifest import scripts
 from verifying.outcome import Outcome, failed, judged, passed, warning
-from verifying.versions import cann_version, without_build
+from verifying.versions import CANN_VERSION, cann_version, without_build
 
 PROBE = (
     "import json, sys; print(json.dumps({'version': '%d.%d.%d' % sys.version_info[:3], 'prefix': sys.prefix,"
@@ -64,6 +64,11 @@ def base_check(image: Image) -> Outcome:
             faults.append(f"{item['name']}: {item['path']} states no CANN version")
         elif found != wanted or notes:
             faults.append(f"{item['name']} is {found} ({item['path']}), the target's CANN is {wanted}{notes}")
+    faults += [
+        f"{path} names CANN {', '.join(others)}, the target's is {cann}"
+        for path in info_files(image, [item["path"] for item in base["version_files"]])
+        if (others := sorted(stated(image.text(path)) - {cann}))
+    ]
     listed = "; ".join(f"{name} {version} ({path})" for name, version, path in seen)
     if faults and len({version for _, version, _ in seen}) > 1:
         faults.insert(0, f"parts of CANN differ: {listed}")
@@ -72,6 +77,18 @@ def base_check(image: Image) -> Outcome:
     if not seen:
         faults.append("the manifest names no version file of CANN")
     return judged(faults, f"CANN {cann}: {listed}")
+
+
+def info_files(image: Image, paths: Iterable[str]) -> list[str]:
+    """The info files of an installed CANN: beside the manifest's version files, and where `latest` leads."""
+    places = [os.path.dirname(path) for path in paths] + ["/usr/local/Ascend/ascend-toolkit/latest/*-linux"]
+    return list(dict.fromkeys(path for place in places for path in image.find(f"{place}/*_install.info")))
+
+
+def stated(text: str) -> set[str]:
+    """The CANN versions that the lines version, version_dir and path of an info file name."""
+    lines = re.findall(r"^(?:version|version_dir|path)=.*$", text, re.MULTILINE)
+    return {match[1].lower() for line in lines for match in CANN_VERSION.finditer(line)}
 
 
 def shm_check(image: Image) -> Outcome:

@@ -8,7 +8,7 @@ from typing import Any
 
 from verifying import access, base, environment, files, leftovers, libraries, npu, packages, patches, shadow, train
 from verifying.image import Image
-from verifying.imports import PAIR, PLUGINS, has_pair, has_plugins, import_ids, import_outcomes
+from verifying.imports import PAIR, PLUGINS, PYTHON, has_pair, has_plugins, import_ids, import_outcomes
 from verifying.manifest import distributed, nearest
 from verifying.npu import five_points
 from verifying.outcome import Outcome, failed, judged, skipped
@@ -24,7 +24,7 @@ NEEDS = {**npu.NEEDS, **train.NEEDS, "train.step": (*train.NEEDS["train.step"], 
 
 def manifest_check(image: Image) -> Outcome:
     """The manifest was read (else no check runs at all), names only checks that exist, and each thing once."""
-    manifest, known = image.manifest, {*CHECKS, PAIR, PLUGINS, *check_ids(image.manifest)}
+    manifest, known = image.manifest, {*CHECKS, PAIR, PLUGINS, PYTHON, *check_ids(image.manifest)}
     strange = [name for name in manifest["may_skip"] if name not in known]
     faults = [f"may_skip names an unknown check {name}{nearest(name, known)}" for name in strange]
     names = {what: Counter(normal_name(item["name"]) for item in manifest[what]) for what in ("wheels", "sources")}
@@ -79,7 +79,7 @@ def check_ids(manifest: Mapping[str, Any]) -> list[str]:
     pair = has_pair(manifest)
     static = [name for name in CHECKS if name.startswith("static.")]
     npus = [name for name in CHECKS if name.startswith("npu.") and (pair or name not in {"npu.count", "npu.tensor"})]
-    more = [*([PAIR] if pair else []), *([PLUGINS] if has_plugins(manifest) else [])]
+    more = [*([PAIR, PYTHON] if pair else []), *([PLUGINS] if has_plugins(manifest) else [])]
     trains = [*train.CHECKS] if train.trainer(manifest) else []
     return [*static, *import_ids(manifest), *more, *patch_ids(manifest), *npus, *trains]
 

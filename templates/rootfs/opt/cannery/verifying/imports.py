@@ -3,20 +3,21 @@
 import configparser
 import os
 import re
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
-from verifying.child import Answer, work
+from verifying.child import Answer, run, work
 from verifying.image import VENV, Image, read_text, within
 from verifying.loader import advice, missing_library
 from verifying.manifest import installed, not_imported
 from verifying.outcome import Outcome, failed, judged, skipped
 from verifying.packages import distributions
 from verifying.patches import patch_ids, patch_outcome, patch_skip, patch_tasks
-from verifying.versions import normal_name, same_version, version_key
+from verifying.versions import cann_version, normal_name, same_version, version_key
 
 PLUGINS = "import.plugins"
 HOST, PLATFORM = "vllm", "vllm.platform_plugins"
@@ -93,6 +94,8 @@ def plugin_faults(image: Image, plugin: Plugin, answer: Answer) -> list[str]:
 
 
 PAIR = "import.torch-npu-pair"
+PYTHON = "import.python"  # the `python` that PATH gives, in the image's environment
+UNDEFINED = re.compile(r"undefined symbol: (\S+)")
 WRONG_SOC = re.compile(r"soc[ _]?version.{0,60}(mismatch|not match|unsupported|not support)", re.IGNORECASE)
 
 
@@ -123,6 +126,9 @@ def import_outcomes(image: Image, wanted: Sequence[str], tell: Callable[[str, Ou
     by_patch = patch_ids(image.manifest)
     outcomes |= {name: skip for name in wanted if name in by_patch and (skip := patch_skip(image, name))}
     wanted = [name for name in wanted if name not in outcomes]
+    if PYTHON in wanted:
+        outcomes[PYTHON] = python_outcome(image)
+    wanted = [name for name in wanted if name != PYTHON]
     asked = PLUGINS in wanted
     names = [name for name in wanted if name not in by_patch and name != PLUGINS]
     table, found = import_ids(image.manifest), plugins(image) if asked else []
@@ -175,7 +181,10 @@ def import_outcome(image: Image, answer: Answer, items: Sequence[Mapping[str, An
             found = answer.result["values"][item["attribute"]]
             if found != item["equals"] and not same_version(item["equals"], found):
                 faults.append(f"{item['module']}.{item['attribute']} is {found}, the manifest says {item['equals']}")
-    version, file = answer.result["version"], answer.result["file"] or "(no file)"
+    version, file = answer.result["version"], answer.result["file"]
+    if not file:  # a folder without __init__.py imports, and has nothing: what is left of a package that was removed
+        places = " and ".join(map(image.shown, answer.result["places"])) or "nowhere"
+        faults.append(f"{items[0]['module']} is a folder without code: {places}")
     return judged(faults, f"{items[0]['module']}{' ' + version if version else ''} from {image.shown(file)}")
 
 
@@ -215,6 +224,32 @@ def plugins_outcome(image: Image, answers: Sequence[tuple[Plugin, Answer]]) -> O
     return replace(outcome, details=(*outcome.details, *details))
 
 
+def old_nnal(image: Image, symbol: str) -> str:
+    """What a symbol of ATB means that torch_npu wants and NNAL does not have."""
+    version = next(
+        (item["version"] for item in image.manifest["wheels"] if normal_name(item["name"]) == "torch-npu"), ""
+    )
+    rows = [item for item in image.manifest["base"]["version_files"] if item["name"].lower() == "nnal"]
+    nnal = next((cann_version(image.text(item["path"])) or item["version"] for item in rows), "unknown")
+    fits = " or ".join(image.manifest.get("torch_npu_cann", ()))
+    better = f"torch_npu {version} is made for CANN {fits}" if fits else "CANN of a newer line brings a newer NNAL"
+    return f"NNAL {nnal} is too old for torch_npu {version}: its ATB does not define {symbol}; {better}"
+
+
+def python_outcome(image: Image) -> Outcome:
+    """`python -c 'import torch_npu'` by the PATH of the image's environment, as a user of a container types it."""
+    folders = [folder for folder in image.env.get("PATH", os.defpath).split(":") if folder]
+    found = shutil.which("python", path=":".join(map(image.path, folders)))
+    if found is None:
+        return failed(f"there is no python on PATH={image.env.get('PATH', '')}")
+    child = run(image, [found, "-c", "import torch_npu"])
+    if child.code != 0:
+        return failed(f"{image.shown(found)} -c 'import torch_npu': {child.ending}", child.last_words)
+    wanted = f"{VENV}/bin/python"
+    faults = [] if image.shown(found) == wanted else [f"python is {image.shown(found)}, not {wanted}"]
+    return judged(faults, f"{image.shown(found)} -c 'import torch_npu'")
+
+
 def failed_import(image: Image, answer: Answer) -> Outcome:
     """A failed import by its first cause: a missing library before the symptoms that follow from it (D02)."""
     noise = [line for line in answer.noise.splitlines() if line.strip()][-8:]
@@ -222,5 +257,8 @@ def failed_import(image: Image, answer: Answer) -> Outcome:
     if missing:
         return failed(f"{missing} is not found: {advice(image, missing)}", [*answer.causes, *noise])
     first = answer.causes[0]
+    symbol = next((found[1] for cause in answer.causes if (found := UNDEFINED.search(cause))), "")
+    if symbol.startswith(("_ZN3atb", "_ZNK3atb", "_ZTIN3atb", "_ZTVN3atb", "_ZTSN3atb")):
+        return failed(old_nnal(image, symbol), [*answer.causes, *noise])
     short = first if len(first) <= 200 else first[:199] + "…"
     return failed(short, [*answer.causes[short == first :], *noise])

@@ -24,13 +24,31 @@ SHELL_FILES = (
 SETTING = re.compile(
     r"^[^#\n]*(https?_proxy|all_proxy|PIP_\w*URL|Acquire::\w+::proxy)\b|^proxy\s*=", re.IGNORECASE | re.MULTILINE
 )
+# Settings that turn the verification of servers or of signatures off: files (below / or a home), and what they have.
+APT = r"Verify-(Peer|Host)\W+(false|0|no|off)\b|Allow(Insecure|Unauthenticated)\w*\W+(true|1|yes|on)\b"
+UNVERIFIED = (
+    (("/etc/apt/apt.conf", "/etc/apt/apt.conf.d/*"), APT),
+    (("/etc/apt/sources.list", "/etc/apt/sources.list.d/*"), r"\[[^]\n]*(trusted|allow-insecure)=yes|^Trusted:\s*yes"),
+    (("/etc/dnf/dnf.conf", "/etc/yum.conf", "/etc/yum.repos.d/*.repo"), r"^\s*sslverify\s*=\s*(0|no|false|off)\b"),
+    (("/etc/gitconfig", "~/.gitconfig", "~/.config/git/config"), r"^\s*sslverify\s*=\s*(false|0|no|off)\b"),
+    (("/etc/curlrc", "~/.curlrc", "~/.config/curlrc"), r"^\s*(-k|(--)?(proxy-)?insecure)\b"),
+    (("/etc/wgetrc", "~/.wgetrc"), r"^\s*check[-_]?certificate\s*=\s*(off|no|false|0)\b"),
+    (("/etc/npmrc", "~/.npmrc"), r"^\s*strict-ssl\s*=\s*false\b"),
+)
+# Variables of the same meaning, and the values that turn it off.
+UNVERIFIED_ENV = {
+    "GIT_SSL_NO_VERIFY": r"(?!(0|false|no|off)?$).*",
+    **dict.fromkeys(("PYTHONHTTPSVERIFY", "NODE_TLS_REJECT_UNAUTHORIZED"), r"0"),
+    **dict.fromkeys(("CONDA_SSL_VERIFY", "NPM_CONFIG_STRICT_SSL", "GIT_SSL_VERIFY"), r"(?i:0|false|no|off)"),
+    **dict.fromkeys(("PIP_TRUSTED_HOST", "UV_INSECURE_HOST", "UV_INSECURE_NO_ZIP_VALIDATION"), r".+"),
+}
 INSTALLERS = ("/uv_cache.json", f"{VENV}/.lock")  # ends of paths
 PROXY = re.compile(r"(https?|ftp|all|no)_proxy", re.IGNORECASE)
 BUNDLE = re.compile(r"PIP_CERT|SSL_CERT_(FILE|DIR)|(REQUESTS|CURL)_CA_BUNDLE|NODE_EXTRA_CA_CERTS|GIT_SSL_CAINFO")
 
 
 def leftovers_check(image: Image) -> Outcome:
-    """Nothing of the build stayed: pip settings, credentials, certificates, proxies, caches, installer's files."""
+    """Nothing of the build stayed: settings, credentials, certificates, proxies, caches, and no verification is off."""
     # What the manifest names is the image's own, and static.files compares its hash.
     named = {item["path"] for item in image.manifest["checks"]["files"] if item["sha256"]}
     faults = [f"{path} was left in the image" for path in SETTINGS if path not in named and ours(image, path)]
@@ -48,6 +66,8 @@ def leftovers_check(image: Image) -> Outcome:
     ]
     env = image.manifest["env"]
     faults += [f"ENV {name} was left in the image" for name in env if of_network(name) or is_index(name, env[name])]
+    faults += [f"ENV {name}={env[name]} turns verification off" for name in env if is_unverified(name, env[name])]
+    faults += unverified(image)
     for path in matching(image, SHELL_FILES):
         setting = SETTING.search(image.text(path))
         faults += [f"{path} sets {(setting[1] or 'proxy').strip()}"] if setting else []
@@ -58,6 +78,24 @@ def leftovers_check(image: Image) -> Outcome:
             f"{', '.join(notes)} set in this container: right when given at its start, wrong when left by the build"
         )
     return judged(faults, "no settings, certificates, proxies or caches of the build")
+
+
+def unverified(image: Image) -> list[str]:
+    """The files of the image that turn the verification of servers or signatures off."""
+    user = image.manifest["user"] or {}
+    homes = dict.fromkeys(["/root", user.get("home") or "/root"])
+    faults = []
+    for patterns, words in UNVERIFIED:
+        places = dict.fromkeys(pattern.replace("~", home) for pattern in patterns for home in homes)
+        for path in matching(image, places):
+            found = re.search(rf"^(?!\s*(#|//|;)).*?({words})", image.text(path), re.MULTILINE | re.IGNORECASE)
+            faults += [f"{path} turns verification off: {found[0].strip()}"] if found else []
+    return faults
+
+
+def is_unverified(name: str, value: str) -> bool:
+    """Whether a variable turns the verification of servers off."""
+    return name in UNVERIFIED_ENV and re.fullmatch(UNVERIFIED_ENV[name], value) is not None
 
 
 def of_network(name: str) -> bool:

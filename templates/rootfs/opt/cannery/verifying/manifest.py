@@ -165,6 +165,7 @@ FORM: dict[str, object] = {
     "excludes?": [{"requirement": WORD, "reason": WORD}],
     "archives?": [{"component": WORD, "version": WORD, "file": WORD, "hash": DIGEST, "files": [PATH]}],
     "substitutes?": [{"name": WORD, "version": WORD, "reason": WORD}],
+    "torch_npu_cann?": [WORD],
     "left_out?": [{"name": WORD, "reason": WORD, "modules": [MODULE]}],
 }
 

@@ -82,10 +82,10 @@ def five_points(image: Image) -> list[str]:
     def missing(names: Sequence[str]) -> list[str]:
         return [f"missing {', '.join(names)}"] if names else []
 
-    nodes, mounts = find_nodes(image), (f"{DRIVER}/lib64", f"{DRIVER}/version.info", "/usr/local/bin/npu-smi")
+    nodes, mounts = find_nodes(image), (f"{DRIVER}/lib64", f"{DRIVER}/version.info", NPU_SMI)
     points = {
         "nodes": missing(nodes.lacking),
-        "mounts": missing([path for path in mounts if not image.exists(path)]),
+        "mounts": missing([path for path in mounts if os.path.isdir(image.path(path)) != path.endswith("/lib64")]),
         "driver": [] if driver_library(image) else ["missing libascend_hal.so"],
         "permission": node_faults(image) if nodes.present else ["missing: no node to open"],
         "env": missing([name for name in image.manifest["env"] if name not in image.env]),
@@ -94,6 +94,7 @@ def five_points(image: Image) -> list[str]:
 
 
 NO_NPU = "no NPU"
+NPU_SMI = "/usr/local/bin/npu-smi"
 NEEDS = {"npu.smi": ("npu.nodes", "npu.driver"), "npu.count": ("npu.nodes", "npu.driver", "npu.visible")}
 NEEDS["npu.tensor"] = (*NEEDS["npu.count"], "npu.count")
 
@@ -143,10 +144,12 @@ def smi_check(image: Image) -> Outcome:
     try:
         child = run(image, ["npu-smi", "info"])
     except OSError:
+        folder = os.path.isdir(image.path(NPU_SMI))
+        gone = f"{NPU_SMI} is a folder, as docker's -v makes of a missing file" if folder else "npu-smi is not mounted"
         count, why = device_count(image)
         if count:
-            return warning(f"npu-smi is not mounted; torch_npu sees {count} NPUs")
-        return failed(f"npu-smi is not mounted and torch_npu sees no NPU{why}")
+            return warning(f"{gone}; torch_npu sees {count} NPUs")
+        return failed(f"{gone} and torch_npu sees no NPU{why}")
     output = child.out + child.err
     busy = re.search(r"-80(05|20)\b", output)
     if busy:

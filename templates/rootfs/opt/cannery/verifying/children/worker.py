@@ -81,7 +81,8 @@ def imported(module: object, attributes: list[str]) -> dict[str, Any]:
         for part in attribute.split("."):
             value = getattr(value, part)
         values[attribute] = text(value)
-    return {"file": getattr(module, "__file__", None) or "", "version": version, "values": values}
+    places = list(getattr(module, "__path__", ()))
+    return {"file": getattr(module, "__file__", None) or "", "places": places, "version": version, "values": values}
 
 
 def plugged(module: object, task: dict[str, Any]) -> dict[str, Any]:
