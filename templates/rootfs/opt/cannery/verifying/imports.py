@@ -182,10 +182,13 @@ def import_outcome(image: Image, answer: Answer, items: Sequence[Mapping[str, An
             if found != item["equals"] and not same_version(item["equals"], found):
                 faults.append(f"{item['module']}.{item['attribute']} is {found}, the manifest says {item['equals']}")
     version, file = answer.result["version"], answer.result["file"]
-    if not file:  # a folder without __init__.py imports, and has nothing: what is left of a package that was removed
+    trees = {item["component"] for item in image.manifest["sources"]}
+    # Without __init__.py a folder imports as a namespace: meant in some trees, else what is left of a removed package.
+    if not file and items[0]["component"] not in trees:
         places = " and ".join(map(image.shown, answer.result["places"])) or "nowhere"
         faults.append(f"{items[0]['module']} is a folder without code: {places}")
-    return judged(faults, f"{items[0]['module']}{' ' + version if version else ''} from {image.shown(file)}")
+    where = image.shown(file or next(iter(answer.result["places"]), "(no file)"))
+    return judged(faults, f"{items[0]['module']}{' ' + version if version else ''} from {where}")
 
 
 def pair_outcome(image: Image, answer: Answer) -> Outcome:
@@ -242,7 +245,10 @@ def python_outcome(image: Image) -> Outcome:
     found = shutil.which("python", path=":".join(map(image.path, folders)))
     if found is None:
         return failed(f"there is no python on PATH={image.env.get('PATH', '')}")
-    child = run(image, [found, "-c", "import torch_npu"])
+    try:
+        child = run(image, [found, "-c", "import torch_npu"])
+    except OSError as error:
+        return failed(f"{image.shown(found)} cannot be started: {error.strerror}")
     if child.code != 0:
         return failed(f"{image.shown(found)} -c 'import torch_npu': {child.ending}", child.last_words)
     wanted = f"{VENV}/bin/python"
