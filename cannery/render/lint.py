@@ -17,9 +17,30 @@ from cannery.vocab import Severity
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from cannery.vocab import Arch
+
 REMOTE = re.compile(r"(?:https?|git|ssh)://|git@|\S+\.git(?:#\S*)?$")
 ADDRESS = re.compile(r"(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?![\d.])")
 ARGUMENT = re.compile(r"(?P<name>[A-Za-z_]\w*)(?:=|$)")
+
+SYNTAX = re.compile(r"#\s*syntax\s*=\s*(\S+)", re.IGNORECASE)
+# Words within single quotes are no shell's.
+QUOTED = re.compile(r"'[^']*'")
+BRACES = re.compile(r"(?<![$\\\w{])[\w./-]*\{[^{}\s\"'$]*(?:,|\.\.)[^{}\s\"'$]*\}")
+# Links of every base: folders of Debian, Ubuntu and openEuler that lead into /usr and /run, and CANN's own.
+LINKS = ("/bin", "/lib", "/lib64", "/sbin", "/var/run", "/var/lock", "/usr/local/Ascend/ascend-toolkit/latest")
+MADE_LINK = re.compile(r"\bln\s+(?:-\w*\s+)*-\w*s\w*\s+(?:-\w+\s+)*\S+\s+(/[^\s;&|]+)")
+UNVERIFIED = re.compile(
+    r"--trusted-host\b|\bPIP_TRUSTED_HOST\b|--allow-insecure-host\b|\bUV_INSECURE_HOST\b|sslverify\W+(?:false|0|off|no)\b"
+    r"|\bGIT_SSL_NO_VERIFY\W+(?:1|true)\b|\bcurl\b[^;&|]*\s(?:-[a-zA-Z]*k[a-zA-Z]*|--insecure)(?:\s|$)"
+    r"|--no-check-certificate\b|Verify-(?:Peer|Host)\W+(?:false|0|no|off)\b|--allow-unauthenticated\b|trusted=yes\b"
+    r"|Allow(?:Insecure|Unauthenticated)\w*\W+(?:true|1|yes)\b|\bPYTHONHTTPSVERIFY\W+0\b|--nogpgcheck\b"
+    r"|\bNODE_TLS_REJECT_UNAUTHORIZED\W+0\b|\bstrict-ssl\W+false\b",
+    re.IGNORECASE,
+)
+LIBRARIES = re.compile(r"\bLD_LIBRARY_PATH=(\"[^\"]*\"|'[^']*'|\S*)")
+INTO_FILE = re.compile(r"\bLD_LIBRARY_PATH=.*(?:>>?|\btee\b)\s*\S|(?:>>?|\btee\b).*<<.*\bLD_LIBRARY_PATH=")
+TRITON = re.compile(r"\buninstall\b[^;&|]*\striton(?![\w-])")
 
 
 @dataclass(frozen=True)
@@ -49,10 +70,12 @@ def instructions(dockerfile: str) -> tuple[Instruction, ...]:
     return tuple(found)
 
 
-def lint(dockerfile: str) -> tuple[Finding, ...]:
-    """Return what is wrong in a Dockerfile, as errors."""
+def lint(dockerfile: str, arch: Arch | None = None) -> tuple[Finding, ...]:
+    """Return what is wrong in a Dockerfile, as errors; `arch` is the image's."""
     found = instructions(dockerfile)
-    return in_order([*_remote_add(found), *_private(found), *_unused(found)])
+    rules = (_remote_add, _private, _unused, _braces, _through_links, _unverified, _frozen, _triton)
+    lines = [*_syntax(dockerfile), *(finding for rule in rules for finding in rule(found))]
+    return in_order([*lines, *(_other_arch(found, arch) if arch else ())])
 
 
 def _remote_add(found: Sequence[Instruction]) -> Iterator[Finding]:
@@ -115,4 +138,97 @@ def _unused(found: Sequence[Instruction]) -> Iterator[Finding]:
                 f"Dockerfile:{one.line}: ARG {name} is declared and never used",
                 "who sets it believes that it does something",
                 "use it, or take it out of the template",
+            )
+
+
+def _error(code: str, one: Instruction, what: str, why: str, fix: str) -> Finding:
+    return Finding(Severity.ERROR, code, f"Dockerfile:{one.line}: {what}", why, fix)
+
+
+def _syntax(dockerfile: str) -> Iterator[Finding]:
+    """A syntax line makes BuildKit pull a front end from Docker Hub, which a site without it cannot."""
+    for number, line in enumerate(dockerfile.splitlines(), start=1):
+        match = SYNTAX.match(line.strip())
+        if match is None and not line.strip().startswith("#"):
+            return
+        if match is not None:
+            what, why = f"# syntax={match[1]}", "BuildKit pulls it from a registry before it reads the Dockerfile"
+            yield _error("lint-syntax", Instruction(number, "#", ""), what, why, "leave it out: nothing here needs it")
+
+
+def _braces(found: Sequence[Instruction]) -> Iterator[Finding]:
+    """/bin/sh is dash on Debian and Ubuntu: it takes {a,b} as it is written."""
+    is_bash = False
+    for one in found:
+        is_bash = "bash" in one.rest if one.keyword == "SHELL" else is_bash and one.keyword != "FROM"
+        word = BRACES.search(QUOTED.sub("", one.rest)) if one.keyword == "RUN" and not is_bash else None
+        if word and "bash -" not in one.rest:
+            why = "only bash expands braces, and RUN is /bin/sh's"
+            yield _error("lint-braces", one, f"RUN has {word[0]}", why, "write the words out, or set SHELL")
+
+
+def _through_links(found: Sequence[Instruction]) -> Iterator[Finding]:
+    """COPY --link makes a layer of its own, in which the folder is a folder: it replaces the link."""
+    links = list(LINKS)
+    for one in found:
+        links += MADE_LINK.findall(one.rest) if one.keyword == "RUN" else []
+        if one.keyword not in {"COPY", "ADD"} or "--link" not in one.rest.split():
+            continue
+        target = one.rest.split()[-1]
+        link = next((path for path in links if f"{target.rstrip('/')}/".startswith(f"{path}/")), None)
+        if link:
+            why = "a linked layer has folders in place of the links below it"
+            fix = "copy to where the link leads, or leave --link out"
+            yield _error("lint-link", one, f"{one.keyword} --link to {target}, through the link {link}", why, fix)
+
+
+def _unverified(found: Sequence[Instruction]) -> Iterator[Finding]:
+    for one in found:
+        match = UNVERIFIED.search(one.rest) if one.keyword in {"RUN", "ENV", "ARG"} else None
+        if match:
+            why = "whoever is on the way can replace what is downloaded"
+            fix = "give the site's CA to the build: cannery takes pip's, git's and SSL_CERT_FILE's"
+            yield _error("lint-unverified", one, f"{match[0].strip()} turns verification off", why, fix)
+
+
+def _frozen(found: Sequence[Instruction]) -> Iterator[Finding]:
+    """LD_LIBRARY_PATH without CANN's folders, or in a shell's file, where no `docker exec` reads it."""
+    for one in found:
+        if one.keyword == "ENV":
+            values = [value for value in LIBRARIES.findall(one.rest) if "LD_LIBRARY_PATH" not in value]
+            lost = next((value for value in values if "/usr/local/Ascend" not in value), None)
+            what = f"ENV LD_LIBRARY_PATH={lost} leaves the base's folders out" if lost is not None else ""
+        else:
+            is_written = one.keyword == "RUN" and INTO_FILE.search(one.rest)
+            what = "RUN writes LD_LIBRARY_PATH into a file" if is_written else ""
+        if what:
+            why = "CANN's and the driver's libraries are found by it, in every process of a container"
+            yield _error("lint-libraries", one, what, why, "set it by ENV, with ${LD_LIBRARY_PATH} in it")
+
+
+def _triton(found: Sequence[Instruction]) -> Iterator[Finding]:
+    """Packages triton and triton-ascend share the folder triton/: who removes one removes files of the other (T07)."""
+    installed = False
+    for one in found:
+        if one.keyword == "RUN":
+            removed, there = TRITON.search(one.rest), one.rest.find("triton-ascend")
+            if removed and (installed or -1 < there < removed.start()):
+                why = "it removes files that triton-ascend has installed over triton's"
+                fix = "exclude triton in the profile, or install triton-ascend after it"
+                yield _error("lint-triton", one, "triton is uninstalled after triton-ascend", why, fix)
+            installed = installed or there >= 0
+
+
+def _other_arch(found: Sequence[Instruction], arch: Arch) -> Iterator[Finding]:
+    """A word of another architecture in what the image keeps: ENV, and RUN of stages of its own platform."""
+    other = next(one for one in type(arch) if one is not arch)
+    words = re.compile(rf"(?<![\w])(?:{other}|{other.machine})(?![a-z0-9])|{other.machine}-linux")
+    foreign = False
+    for one in found:
+        foreign = "--platform" in one.rest if one.keyword == "FROM" else foreign
+        match = words.search(one.rest) if one.keyword == "ENV" or (one.keyword == "RUN" and not foreign) else None
+        if match:
+            why = f"the image is for {arch}"
+            yield _error(
+                "lint-arch", one, f"{one.keyword} names {match[0]}", why, f"write {arch.machine}, or compute it"
             )

@@ -45,7 +45,7 @@ def write_folder(
     `FindingsError` for what must not be in a Dockerfile (`cannery.render.lint`).
     """
     texts = render(plan, templates, compatibility)
-    wrong = lint(texts[DOCKERFILE])
+    wrong = lint(texts[DOCKERFILE], plan.recipe.target.arch)
     if wrong:
         listed = "\n".join(map(str, wrong))
         raise FindingsError(f"the templates make an image that must not be\n{listed}", where="templates/")
