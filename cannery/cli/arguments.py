@@ -91,6 +91,18 @@ COMMANDS = {
         "lock quickstart",
         (options.profile("*"), options.target, options.wheelhouse, options.versions, options.upgrade),
     ),
+    "new": Command(
+        "authoring",
+        "write a profile like another one, to edit",
+        "new mine --like quickstart",
+        (options.profile(words="its name"), options.new_profile),
+    ),
+    "facts": Command(
+        "authoring",
+        "write what a release or a commit asks for into its component's file",
+        "facts vllm==0.24.0",
+        (options.fact, options.git_mirror),
+    ),
     "outdated": Command(
         "outdated",
         "report what is newer, and what an upgrade would change",

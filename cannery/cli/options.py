@@ -127,6 +127,24 @@ def sources(sub: ArgumentParser) -> None:
     sub.add_argument("--src", metavar="NAME=DIR", action="append", default=[], help=words)
 
 
+def new_profile(sub: ArgumentParser) -> None:
+    """Take what a new profile is like."""
+    sub.add_argument("--like", metavar="PROFILE", required=True, help="the profile whose file it is a copy of")
+    sub.add_argument("--summary", metavar="TEXT", help="what it is, in a line")
+
+
+def fact(sub: ArgumentParser) -> None:
+    """Take the release or commit whose facts are read, and where in it they are."""
+    add = sub.add_argument
+    add("fact", metavar="NAME==WHAT", help="a component, and its version on the package index or a full commit")
+    add("--print", action="store_true", dest="print_only", help="print the entry, and write nothing")
+    words = "a file that lists what it asks for, as requirements.txt or setup.py:NAME (repeatable; default: as known)"
+    add("--from", metavar="PLACE", action="append", default=[], dest="places", help=words)
+    words = "leave out packages that another build of it asks for, as 'nvidia-*' (repeatable)"
+    add("--without", metavar="GLOB", action="append", default=[], help=words)
+    add("--as-version", metavar="VERSION", help="of a commit: what the distribution calls itself there")
+
+
 upgrade = _one(
     "--upgrade",
     metavar="NAME[==VERSION]",

@@ -7,24 +7,22 @@ style) nothing is changed, and the error names the line.
 
 from __future__ import annotations
 
-import json
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-from ruamel.yaml import YAML
 from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
 
 from cannery.catalog.catalog import Profile
 from cannery.errors import UsageError
+from cannery.util.yaml_edit import after, applied, entry, first, node_at, over, quoted, root_node
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ruamel.yaml.nodes import Node
+    from cannery.util.yaml_edit import Change
 
     # Keys and positions from the root of a file to a value; and with it the text, or the entry that is new there.
     Path = tuple[str | int, ...]
@@ -33,10 +31,6 @@ if TYPE_CHECKING:
 DATES, BOUNDS, COMPONENTS = "exclude_newer_packages", "constraints", "components"
 # A new table of dates or bounds comes after this key, which every profile has.
 BEFORE = "exclude_newer"
-PLAIN_KEY = re.compile(r"[a-z][a-z0-9._-]*", re.IGNORECASE | re.ASCII)
-LINE_END = re.compile(r"\r?\n")
-# The styles of a scalar that has lines of its own.
-BLOCK = frozenset({"|", ">"})
 
 
 @dataclass(frozen=True)
@@ -48,8 +42,8 @@ class SetVersion:
     reason: str = ""
 
     def __str__(self) -> str:
-        text = f"version: {_quoted(self.version)} of component {self.component}"
-        return text + (f", reason: {_quoted(self.reason)}" if self.reason else "")
+        text = f"version: {quoted(self.version)} of component {self.component}"
+        return text + (f", reason: {quoted(self.reason)}" if self.reason else "")
 
 
 @dataclass(frozen=True)
@@ -61,7 +55,7 @@ class SetDate:
     reason: str
 
     def __str__(self) -> str:
-        return f"{DATES}: {_entry(self.package, {'date': self.date, 'reason': self.reason})}"
+        return f"{DATES}: {entry(self.package, {'date': self.date, 'reason': self.reason})}"
 
 
 @dataclass(frozen=True)
@@ -73,7 +67,7 @@ class SetBound:
     reason: str
 
     def __str__(self) -> str:
-        return f"{BOUNDS}: {_entry(0, {'requirement': self.requirement, 'reason': self.reason})}"
+        return f"{BOUNDS}: {entry(0, {'requirement': self.requirement, 'reason': self.reason})}"
 
     @property
     def requirement(self) -> str:
@@ -82,16 +76,6 @@ class SetBound:
 
 
 Edit = SetVersion | SetDate | SetBound
-
-
-@dataclass(frozen=True)
-class Change:
-    """`new` takes the place of [start, end) of a text; `line` (1-based) is where a reader would look."""
-
-    start: int
-    end: int
-    new: str
-    line: int
 
 
 def edit_profile(text: str, edits: Sequence[Edit], where: str) -> tuple[str, Profile]:
@@ -105,13 +89,10 @@ def edit_profile(text: str, edits: Sequence[Edit], where: str) -> tuple[str, Pro
         puts = (
             [(path, value) for path, value in _puts(profile, edit) if _value(wanted, path) != value] if profile else []
         )
-        changes = [_change(text, _nodes(text), *put) for put in puts]
+        changes = [_change(text, root_node(text), *put) for put in puts]
         for put in puts:
             _put(wanted, *put)
-        changed = text
-        for change in sorted(changes, key=lambda change: change.start, reverse=True):  # the positions are of `text`
-            new = change.new.replace("\n", "\r\n") if "\r\n" in text else change.new
-            changed = changed[: change.start] + new + changed[change.end :]
+        changed = applied(text, changes)
         if _parsed(changed) is None or yaml.safe_load(changed) != wanted:
             raise UsageError(
                 "the file is written in a way that cannot be edited without changing more than was asked",
@@ -133,9 +114,9 @@ def held_bound(profile: Profile, package: str) -> tuple[str, str] | None:
 
 def line_of(text: str, table: str, key: str, value: str) -> int:
     """Return the 1-based line of the item of `table`, a list in a profile's text, whose `key` is `value`; 1 without."""
-    items = _at(_nodes(text), (table,))
+    items = node_at(root_node(text), (table,))
     for item in items.value if isinstance(items, SequenceNode) else ():
-        found = _at(item, (key,))
+        found = node_at(item, (key,))
         if found is not None and found.value == value:
             return int(item.start_mark.line) + 1
     return 1
@@ -194,94 +175,17 @@ def _put(data: object, path: Path, value: str | dict[str, str]) -> None:
 
 
 def _change(text: str, root: MappingNode, path: Path, value: str | dict[str, str]) -> Change:
-    parent, there = _at(root, path[:-1]), _at(root, path)
+    parent, there = node_at(root, path[:-1]), node_at(root, path)
     if isinstance(value, str) and isinstance(there, ScalarNode):
-        return _over(text, there, value)
+        return over(text, there, value)
     if isinstance(value, str) and isinstance(parent, MappingNode):
-        return _after(text, parent, "name", f"{path[-1]}: {_quoted(value)}")
-    table, entry = str(path[0]), _entry(path[1], value)
+        return after(text, parent, "name", f"{path[-1]}: {quoted(value)}")
+    table, new = str(path[0]), entry(path[1], value)
     if parent is not None:
-        return _first(text, root, table, entry)
+        return first(text, root, table, new)
     opening, closing, dash = ("[", "]", "- ") if isinstance(path[1], int) else ("{", "}", "")
-    flow, block = f" {opening}{entry}{closing}", f"\n  {dash}{entry}"
-    return _after(text, root, BEFORE, f"{table}:{flow if root.flow_style else block}")
-
-
-def _nodes(text: str) -> MappingNode:
-    root = YAML().compose(text)
-    if not isinstance(root, MappingNode):
-        raise TypeError("a profile is a mapping")
-    return root
-
-
-def _at(node: Node | None, path: Sequence[str | int]) -> Node | None:
-    """Return the node at `path` below `node`; None when there is none."""
-    for step in path:
-        if isinstance(node, MappingNode):
-            node = next((value for name, value in node.value if name.value == step), None)
-        elif isinstance(node, SequenceNode) and isinstance(step, int):
-            node = node.value[step] if step < len(node.value) else None
-        else:
-            return None
-    return node
-
-
-def _over(text: str, node: ScalarNode, value: str) -> Change:
-    """Put `value` in the place of a scalar, in quotes: the single ones that it had, else double ones."""
-    start, end = node.start_mark.index, node.end_mark.index
-    if node.style in BLOCK:  # its mark is after the empty lines that follow, and its first line may have a comment
-        end = start + len(text[start:end].rstrip())
-    new = f"'{value}'" if node.style == "'" and "'" not in value else _quoted(value)
-    return Change(start, end, new, node.start_mark.line + 1)
-
-
-def _after(text: str, mapping: MappingNode, key: str, entry: str) -> Change:
-    """Put `entry` after the entry of `key`, whose value is a scalar: in block style on lines of its own."""
-    name, value = next((k, v) for k, v in mapping.value if k.value == key)
-    line, end = name.start_mark.line + 1, value.end_mark.index
-    if mapping.flow_style:
-        return Change(end, end, f", {entry}", line)
-    end = _line_end(text, end)
-    indent = " " * name.start_mark.column
-    return Change(end, end, "".join(f"\n{indent}{part}" for part in entry.split("\n")), line)
-
-
-def _first(text: str, mapping: MappingNode, key: str, entry: str) -> Change:
-    """Put `entry` as the first one into the collection that is the value of `key`.
-
-    Not as the last one: a comment above the next key would then seem to be about the new entry.
-    """
-    name, node = next((k, v) for k, v in mapping.value if k.value == key)
-    line = name.start_mark.line + 1
-    if node.flow_style:
-        at = node.start_mark.index + 1
-        return Change(at, at, entry + (", " if node.value else ""), line)
-    dash = "- " if isinstance(node, SequenceNode) else ""
-    end = _line_end(text, name.end_mark.index)
-    return Change(end, end, f"\n{' ' * node.start_mark.column}{dash}{entry}", line)
-
-
-def _line_end(text: str, index: int) -> int:
-    found = LINE_END.search(text, index)
-    return found.start() if found else len(text)
-
-
-def _entry(key: str | int, values: str | dict[str, str]) -> str:
-    """Return an entry in flow style: of a mapping with its key, of a sequence (a position as key) without."""
-    if isinstance(values, str):
-        return f"{key}: {_quoted(values)}"
-    flow = f"{{{', '.join(f'{name}: {_quoted(text)}' for name, text in values.items())}}}"
-    return flow if isinstance(key, int) else f"{_key(key)}: {flow}"
-
-
-def _key(name: str) -> str:
-    """Return `name` as a key: quoted where YAML would read something else than a text."""
-    return name if PLAIN_KEY.fullmatch(name) and isinstance(yaml.safe_load(name), str) else _quoted(name)
-
-
-def _quoted(text: str) -> str:
-    """Return a double-quoted scalar; JSON's escapes are YAML's too."""
-    return json.dumps(text, ensure_ascii=False)
+    flow, block = f" {opening}{new}{closing}", f"\n  {dash}{new}"
+    return after(text, root, BEFORE, f"{table}:{flow if root.flow_style else block}")
 
 
 def _parsed(text: str) -> Profile | None:

@@ -91,7 +91,8 @@ def lock_path(store: LockStore, request: LockRequest, *, standard: bool = True) 
     target = lock_target(store, request, standard=standard)
     if not standard or target.is_file():
         return target
-    return store.root / "images/locks" / request.profile / target.name
+    built_in = store.root / "images/locks" / request.profile / target.name
+    return target if store.own and not built_in.is_file() else built_in
 
 
 def lock_target(store: LockStore, request: LockRequest, *, standard: bool = True) -> Path:

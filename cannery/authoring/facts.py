@@ -1,0 +1,170 @@
+"""What a component's file has about a release or a commit, from what the release or the commit itself holds."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from dataclasses import dataclass, field
+from fnmatch import fnmatch
+from typing import TYPE_CHECKING, Any
+
+import yaml
+from packaging.metadata import parse_email
+from packaging.requirements import InvalidRequirement, Requirement
+from ruamel.yaml.nodes import MappingNode
+
+from cannery.catalog.component import FromSource, Known, Wheels
+from cannery.catalog.requirement import package_name
+from cannery.errors import UsageError
+from cannery.sources.requires import compare
+from cannery.util.yaml_edit import applied, first, line_end, node_at, quoted, root_node
+from cannery.util.yaml_output import yaml_output
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from cannery.catalog.component import Component
+
+PYPROJECT, SETUP = "pyproject.toml", "setup.py"
+# Where a tree may say what it asks for, best first.
+PLACES = (PYPROJECT, SETUP, "requirements.txt")
+VERSION_FILE = re.compile(r"^(?:__)?version(?:__)?\s*=\s*['\"]([^'\"]+)['\"]", re.MULTILINE | re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Tree:
+    """What was read of a release or a commit: files (path below its top: text), its METADATA or PKG-INFO, a day.
+
+    `what` names it in `source`. Of a commit: `submodules`, and the commits that it has patch sets for, by component.
+    """
+
+    what: str
+    files: Mapping[str, str] = field(default_factory=dict)
+    metadata: str = ""
+    date: str = ""
+    submodules: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    patches: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+def places_of(component: Component, *, commit: bool) -> tuple[str, ...]:
+    """Return the places that the newest entry of a component was read from; () where it names none."""
+    if not isinstance(component, FromSource):
+        return ()
+    entries: Iterable[Known] = component.revisions.values() if commit else component.releases.values()
+    return next((one.requires_from for one in entries if one.requires_from), ())
+
+
+def make_entry(tree: Tree, places: tuple[str, ...], day: str, without: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Return the fields of an entry that a tree gives. `places` (else its metadata) say what it asks for.
+
+    `without` are globs of packages that are left out, since another build asks for them.
+
+    Raises `UsageError` for a place that cannot be read.
+    """
+    value: dict[str, Any] = {}
+    metadata, _ = parse_email(tree.metadata)
+    if places or not tree.metadata:
+        places = places or tuple(place for place in PLACES if place in tree.files)[:1]
+        found = compare((), tree.files, places)
+        if found.unread or not places:
+            what = f"{tree.what}: {'; '.join(found.unread) or 'no file says what it asks for'}"
+            raise UsageError(what, hint="name the files that do: --from requirements.txt --from setup.py:NAME")
+        value = {"requires": list(found.found), "requires_from": list(places)}
+        read = " and ".join(places)
+    else:
+        value = {"requires": [text for text in metadata.get("requires_dist", ()) if not _is_extra(text)]}
+        read = "METADATA"
+    python = metadata.get("requires_python") or _project(tree.files).get("requires-python")
+    value |= {"requires_python": python} if python else {}
+    if PYPROJECT in tree.files:
+        value |= {"build_requires": list(compare((), tree.files, (f"{PYPROJECT}:build-system",)).found)}
+        read += "" if PYPROJECT in places else f" and {PYPROJECT}"
+    if tree.submodules:
+        value |= {"submodules": {path: dict(one) for path, one in tree.submodules.items()}}
+    value |= {"patches": {name: list(ids) for name, ids in tree.patches.items()}} if tree.patches else {}
+    value |= {"date": tree.date} if tree.date else {}
+    value["requires"] = [text for text in value["requires"] if not any(fnmatch(package_name(text), w) for w in without)]
+    less = f" without {', '.join(without)}" if without else ""
+    return {**value, "source": f"{read} of {tree.what}{less}, read {day}"}
+
+
+def _is_extra(text: str) -> bool:
+    """Whether a requirement counts with an extra only."""
+    try:
+        return "extra" in str(Requirement(text).marker or "")
+    except InvalidRequirement:
+        return False
+
+
+def _project(files: Mapping[str, str]) -> dict[str, Any]:
+    return dict(_toml(files).get("project", {}))
+
+
+def _toml(files: Mapping[str, str]) -> dict[str, Any]:
+    try:
+        return tomllib.loads(files.get(PYPROJECT, ""))
+    except tomllib.TOMLDecodeError:
+        return {}
+
+
+def version_of(files: Mapping[str, str]) -> str:
+    """Return what a tree calls its own version, where a file has it as plain text; else ""."""
+    if isinstance(version := _project(files).get("version"), str):
+        return version
+    dynamic = _toml(files).get("tool", {}).get("setuptools", {}).get("dynamic", {}).get("version", {})
+    named = dynamic.get("file", [])
+    for name in [named] if isinstance(named, str) else named:
+        return files.get(name, "").strip()
+    for name in ("version.txt", "VERSION", "version/version"):
+        if name in files:
+            return files[name].strip()
+    for text in (
+        files.get(SETUP, ""),
+        *(t for name, t in files.items() if name.endswith(("version.py", "__init__.py"))),
+    ):
+        if found := _setup_version(text) or VERSION_FILE.search(text):
+            return found if isinstance(found, str) else found[1]
+    return ""
+
+
+def _setup_version(text: str) -> str:
+    try:
+        nodes = list(ast.walk(ast.parse(text)))
+    except (SyntaxError, ValueError):
+        return ""
+    keywords = (word for node in nodes if isinstance(node, ast.Call) for word in node.keywords if word.arg == "version")
+    values = (word.value.value for word in keywords if isinstance(word.value, ast.Constant))
+    return next((value for value in values if isinstance(value, str)), "")
+
+
+def table_of(component: Component, *, commit: bool) -> str:
+    """Return the table of a component that has such an entry; "" where what an index lists is enough."""
+    if isinstance(component, FromSource):
+        return "revisions" if commit else "releases"
+    return "metadata" if isinstance(component, Wheels) and component.index and not commit else ""
+
+
+def entry_text(key: str, value: Mapping[str, Any]) -> str:
+    """Return an entry as it is written into a component's table, without a line end."""
+    lines = yaml_output(dict(value)).rstrip("\n").splitlines()
+    return "\n".join([f"{quoted(key)}:", *(f"  {line}" for line in lines)])
+
+
+def with_entry(text: str, table: str, key: str, value: Mapping[str, Any], where: str) -> str:
+    """Return the text of a component's file with an entry more: the first of `table`, which is made where it is not.
+
+    Every other byte stays. Raises `UsageError` for a file that is written in another way than block style.
+    """
+    root, wanted, entry = root_node(text), yaml.safe_load(text), entry_text(key, value)
+    node = node_at(root, (table,))
+    if node is None:
+        end = line_end(text, root.value[-1][1].end_mark.index)
+        new = f"{text[:end].rstrip()}\n{table}:\n  " + entry.replace("\n", "\n  ") + "\n"
+    else:
+        is_flow = not isinstance(node, MappingNode) or node.flow_style
+        new = text if is_flow else applied(text, [first(text, root, table, entry)])
+    wanted[table] = {key: dict(value), **(wanted.get(table) or {})}
+    if yaml.safe_load(new) != wanted:
+        raise UsageError(f"{table} cannot be edited", where=where, hint=f"add this there by hand:\n{entry}")
+    return new

@@ -1,0 +1,202 @@
+"""Read what a release or a commit asks for: a few kB of a wheel, the files of an sdist, the tree in the git cache."""
+
+from __future__ import annotations
+
+import io
+import re
+import tarfile
+import threading
+import zipfile
+from typing import TYPE_CHECKING, Any
+
+import requests
+
+from cannery.authoring.facts import Tree
+from cannery.errors import NetworkError, UsageError
+from cannery.lock.io.indexes import ask_all
+from cannery.lock.io.places import bound_places, default_place, extra_places, url_path
+from cannery.sources.io.git import read
+from cannery.sources.io.git_cache import GitCache
+from cannery.sources.requires import is_requirement_file
+from cannery.util.io.http import HostSession
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from cannery.catalog.catalog import Catalog
+    from cannery.catalog.component import FromSource, PatchSets
+    from cannery.lock.io.listing import Listed
+    from cannery.sources.io.store import SourceStore
+    from cannery.util.io.pip_settings import PipSettings
+
+TIMEOUT, ANSWERS = 60.0, 20.0
+# What a wheel's end is read in, and the largest file of a tree that is looked at.
+CHUNK, MOST = 1 << 16, 1 << 20
+COMMIT = re.compile(r"[0-9a-f]{40}")
+
+
+def listed_files(
+    settings: PipSettings, catalog: Catalog, package: str, versions: tuple[str, ...], index: str
+) -> tuple[Listed, ...]:
+    """Return the files of a release, one of `versions`: those of its index, else of those that the host's pip names.
+
+    Raises `NetworkError` where none has any.
+    """
+    own = bound_places(index, catalog.indexes) if index else ()
+    answers = ask_all(
+        [(place, package) for place in (*own, default_place(settings), *extra_places(settings))], settings, ANSWERS
+    )
+    by_place = [[file for file in answer.files if file.version in versions] for answer in answers]
+    found = next((files for files in by_place if files), None)
+    if not found:
+        raise NetworkError(f"{package} {versions[0]} is on no index: {'; '.join(map(str, answers))}")
+    return tuple(found)
+
+
+def release_tree(settings: PipSettings, files: Iterable[Listed], *, sdist: bool) -> Tree:
+    """Read the METADATA of a wheel, or with `sdist` (or without a wheel) the files of the source distribution."""
+    wheels = [file for file in files if file.file.endswith(".whl")]
+    sdists = [file for file in files if file.file.endswith(".tar.gz")]
+    session = HostSession(settings)
+    # Of several builds that for arm64: only the others ask for CUDA's libraries.
+    wheels.sort(key=lambda wheel: "aarch64" not in wheel.file)
+    chosen = next(iter(sdists if sdist or not wheels else wheels), None)
+    if chosen is None:
+        raise UsageError("the release has no source distribution (.tar.gz)", where=", ".join(f.file for f in files))
+    what = chosen.file + (f" (sha256 {chosen.sha256})" if chosen.sha256 else "")
+    try:
+        if chosen in wheels:
+            return Tree(what, metadata=_wheel_metadata(chosen, session), date=chosen.uploaded)
+        texts = _sdist_texts(chosen, session)
+    except (requests.RequestException, OSError, tarfile.TarError, zipfile.BadZipFile) as error:
+        raise NetworkError(f"{chosen.file} cannot be read: {error}", where=str(chosen.place)) from error
+    return Tree(what, texts, texts.get("PKG-INFO", ""), chosen.uploaded)
+
+
+def _wheel_metadata(wheel: Listed, session: requests.Session) -> str:
+    """Return METADATA: what the index has beside the wheel (PEP 658), else out of the wheel by ranges."""
+    is_local = wheel.url.startswith("file:")
+    beside = None if is_local else session.get(f"{wheel.url}.metadata", timeout=TIMEOUT)
+    if beside is not None and beside.ok and beside.text.startswith("Metadata-Version:"):
+        return beside.text
+    file = url_path(wheel.url).open("rb") if is_local else io.BufferedReader(_Remote(wheel.url, session), CHUNK)
+    with file, zipfile.ZipFile(file) as archive:
+        name = next(name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        return archive.read(name).decode()
+
+
+class _Remote(io.RawIOBase):
+    """A file of a server, read by ranges; of a server that has none, all of it."""
+
+    def __init__(self, url: str, session: requests.Session) -> None:
+        self.url, self.session, self.at = url, session, 0
+        answer = session.get(url, headers={"Range": "bytes=0-0"}, timeout=TIMEOUT, stream=True)
+        answer.raise_for_status()
+        is_partial = answer.status_code == requests.codes.partial
+        self.whole = None if is_partial else answer.content
+        size = answer.headers.get("Content-Range", "").rpartition("/")[2] if is_partial else len(self.whole or b"")
+        self.size = int(size)
+
+    def seekable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        self.at = offset + {0: 0, 1: self.at, 2: self.size}[whence]
+        return self.at
+
+    def readinto(self, buffer: Any, /) -> int:  # noqa: ANN401 - any writable buffer
+        last = min(self.at + len(buffer), self.size)
+        if last <= self.at:
+            return 0
+        if self.whole is None:
+            answer = self.session.get(self.url, headers={"Range": f"bytes={self.at}-{last - 1}"}, timeout=TIMEOUT)
+            answer.raise_for_status()
+            data = answer.content
+        else:
+            data = self.whole[self.at : last]
+        buffer[: len(data)] = data
+        self.at += len(data)
+        return len(data)
+
+
+def _sdist_texts(sdist: Listed, session: requests.Session) -> dict[str, str]:
+    """Return the texts of an sdist that say what it asks for; it is read as it comes, and not kept."""
+    if sdist.url.startswith("file:"):
+        with url_path(sdist.url).open("rb") as file:
+            return _tar_texts(file)
+    with session.get(sdist.url, stream=True, timeout=TIMEOUT) as answer:
+        answer.raise_for_status()
+        return _tar_texts(answer.raw)
+
+
+def _tar_texts(stream: Any) -> dict[str, str]:  # noqa: ANN401 - whatever has read()
+    texts: dict[str, str] = {}
+    with tarfile.open(fileobj=stream, mode="r|gz") as archive:
+        for member in archive:
+            path = member.name.partition("/")[2]
+            if member.isfile() and member.size <= MOST and (path == "PKG-INFO" or is_requirement_file(path)):
+                file = archive.extractfile(member)
+                texts[path] = file.read().decode(errors="replace") if file else ""
+    return texts
+
+
+def commit_tree(store: SourceStore, name: str, component: FromSource, commit: str, log: Callable[[str], None]) -> Tree:
+    """Read a commit's tree from GIT_MIRROR or the git cache, fetched where it is not there. Raises `NetworkError`."""
+    cache = GitCache(store.cache.absolute(), store.hosts, store.env, store.mirror, store.say, log, threading.Event())
+    found = cache.obtain(name, commit, component.hosts)
+    git = f"--git-dir={found.git_dir}"
+    entries = read((git, "ls-tree", "-r", "-z", commit), store.env).decode(errors="replace").split("\0")
+    kinds = {path: head.split() for head, _, path in (entry.partition("\t") for entry in entries if entry)}
+    top = f"{component.subdirectory}/" if component.subdirectory else ""
+    texts = {}
+    for path in kinds:
+        inner = path.removeprefix(top) if path.startswith(top) else ""
+        if is_requirement_file(inner) or _names_version(inner):
+            texts[inner] = read((git, "cat-file", "blob", kinds[path][2]), store.env).decode(errors="replace")
+    links = {path: head[2] for path, head in kinds.items() if head[0] == "160000"}
+    modules = read((git, "show", f"{commit}:.gitmodules"), store.env).decode() if ".gitmodules" in kinds else ""
+    date = read((git, "show", "-s", "--format=%cs", commit), store.env).decode().strip()
+    return Tree(
+        f"{found.repository.partition('/')[2]} at {commit}",
+        texts,
+        date=date,
+        submodules=_submodules(modules, links),
+        patches=_patches(component.patch_sets, kinds),
+    )
+
+
+def _names_version(path: str) -> bool:
+    return path.rpartition("/")[2] in {"version", "version.txt", "VERSION", "version.py", "__init__.py"} and (
+        path.count("/") <= 2
+    )
+
+
+def _submodules(text: str, links: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """Return the submodules of .gitmodules, whose commits are `links`, by path."""
+    found, path = {}, ""
+    for line in text.splitlines():
+        key, _, value = (part.strip() for part in line.partition("="))
+        path = value if key == "path" else path
+        if key == "url" and path in links:
+            repository = "/".join(value.removesuffix(".git").replace(":", "/").split("/")[-2:])
+            found[path] = {"repository": repository, "commit": links[path]}
+    return found
+
+
+def _patches(sets: PatchSets | None, paths: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Return the commits that a tree has patch sets for, by component."""
+    found: dict[str, set[str]] = {}
+    for path in paths if sets else ():
+        parts = path.removeprefix(f"{sets.folder}/").split("/") if sets else []
+        if (
+            sets
+            and path.startswith(f"{sets.folder}/")
+            and len(parts) == 3
+            and parts[0] in sets.repos
+            and COMMIT.fullmatch(parts[1])
+        ):
+            found.setdefault(sets.repos[parts[0]], set()).add(parts[1])
+    return {name: tuple(sorted(revisions)) for name, revisions in found.items()}

@@ -1,0 +1,169 @@
+"""`new`, `facts` and `base`: the next stack by commands. They write profiles, components and bases."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+from pydantic import ValidationError
+
+from cannery.authoring.facts import entry_text, make_entry, places_of, table_of, version_of, with_entry
+from cannery.authoring.new import profile_like
+from cannery.catalog.component import FromSource, Wheels, parse_component
+from cannery.catalog.fields import profile_name_fault
+from cannery.catalog.io.yaml_file import read_yaml_text
+from cannery.catalog.yaml_text import parse_yaml
+from cannery.errors import ExitCode, UsageError
+from cannery.recipe.select import find_profile
+from cannery.util.io.files import write_atomic
+from cannery.util.io.write_errors import unwritable
+from cannery.util.yaml_output import yaml_output
+from cannery.vocab import did_you_mean
+
+if TYPE_CHECKING:
+    import argparse
+    from pathlib import Path
+
+    from cannery.authoring.facts import Tree
+    from cannery.catalog.catalog import Catalog
+    from cannery.catalog.component import Component
+    from cannery.context import Context
+
+COMMIT = re.compile(r"[0-9a-f]{40}")
+OUTSIDE = "name a folder of yours: --catalog DIR"
+
+
+def new(arguments: argparse.Namespace, context: Context) -> ExitCode:
+    """Write a profile like another one, into the user's catalog or the checkout."""
+    catalog, name = context.catalog(), arguments.profile
+    what, _, hint = profile_name_fault(name).partition("; ")
+    if what:
+        raise UsageError(what, where="new", hint=hint)
+    find_profile(catalog, arguments.like)
+    file = f"profiles/{name}.yaml"
+    if name in catalog.profiles or file in catalog.broken:
+        raise UsageError("there is such a profile", where=catalog.file(file), hint="take another name, or edit it")
+    like = f"profiles/{arguments.like}.yaml"
+    text = profile_like(_text(context, catalog, like), arguments.like, catalog.file(like), arguments.summary or "")
+    path = _write(context, file, text)
+    context.catalog().check_file(file)
+    print(f"{context.shown(path)}: as {catalog.file(like)}; edit its versions, then run: build.py lock {name}")
+    return ExitCode.DONE
+
+
+def facts(arguments: argparse.Namespace, context: Context) -> ExitCode:
+    """Read what a release or a commit of a component asks for, and write it into the component's file, or print it."""
+    catalog = context.catalog()
+    name, equals, wanted = arguments.fact.partition("==")
+    if not equals or not name or not wanted:
+        raise UsageError(f"{arguments.fact!r} is not NAME==VERSION or NAME==COMMIT", hint="for example vllm==0.24.0")
+    is_commit, component = COMMIT.fullmatch(wanted) is not None, catalog.components.get(name)
+    if component is None and is_commit:
+        raise UsageError(f"no component {name!r}", hint=did_you_mean(name, catalog.components))
+    if not is_commit:
+        wanted = _version(wanted)
+    table = table_of(component, commit=is_commit) if component else ""
+    if component and wanted in (getattr(component, table) if table else ()) and not arguments.print_only:
+        print(f"{catalog.file(f'components/{name}.yaml')} has {wanted} already")
+        return ExitCode.DONE
+    tree = _tree(context, catalog, (name, component, wanted), arguments)
+    places = tuple(arguments.places) or (places_of(component, commit=is_commit) if component else ())
+    value = make_entry(tree, places, arguments.today, tuple(arguments.without))
+    if is_commit:
+        version = arguments.as_version or version_of(tree.files)
+        if not version:
+            hint = "name what its distribution calls itself there: --as-version 0.8.0.dev0"
+            raise UsageError(f"no file of {tree.what} has its version as plain text", hint=hint)
+        value = {"version": version, **value}
+    elif table == "releases" and tree.files:
+        value = {"sdist": True, **value}
+    elif table == "metadata":
+        value = {key: value[key] for key in ("requires", "source")}
+    return _put(context, catalog, (name, component, wanted), table, value, print_only=arguments.print_only)
+
+
+def _version(text: str) -> str:
+    try:
+        Version(text)
+    except InvalidVersion as error:
+        raise UsageError(f"{text!r} is no version", hint="a commit has 40 hex digits") from error
+    return text
+
+
+def _tree(
+    context: Context, catalog: Catalog, of: tuple[str, Component | None, str], arguments: argparse.Namespace
+) -> Tree:
+    from cannery.authoring.io.facts import commit_tree, listed_files, release_tree
+
+    name, component, wanted = of
+    if COMMIT.fullmatch(wanted):
+        if not isinstance(component, FromSource):
+            raise UsageError(f"{name} is of kind {component.kind if component else ''}: it has no commits")
+        return commit_tree(context.sources(catalog), name, component, wanted, lambda _text: None)
+    package = component.package if isinstance(component, FromSource | Wheels) and component.package else name
+    index = (component.index if isinstance(component, Wheels) else "") or ""
+    local = component.local if isinstance(component, Wheels) else None
+    versions = (f"{wanted}+{local}", wanted) if local else (wanted,)
+    found = listed_files(context.pip, catalog, canonicalize_name(package), versions, index)
+    for file in found if arguments.print_only else ():
+        context.say(f"{file.file}  {f'sha256 {file.sha256}' if file.sha256 else 'without a hash'}  {file.uploaded}")
+    releases = tuple(component.releases.values()) if isinstance(component, FromSource) else ()
+    is_sdist = bool(arguments.places) or any(one.sdist for one in releases[:1])
+    return release_tree(context.pip, found, sdist=is_sdist)
+
+
+def _put(  # noqa: PLR0913 - what is written, of what, and where
+    context: Context,
+    catalog: Catalog,
+    of: tuple[str, Component | None, str],
+    table: str,
+    value: dict[str, Any],
+    *,
+    print_only: bool,
+) -> ExitCode:
+    name, component, wanted = of
+    file = f"components/{name}.yaml"
+    if print_only:
+        print(entry_text(wanted, value))
+        return ExitCode.DONE
+    if component is None:
+        text = yaml_output({"kind": "wheels", "summary": f"package {name}, from the package index"})
+    elif not table:
+        print(f"{name} comes from an index that lock asks: nothing to write")
+        return ExitCode.DONE
+    else:
+        text = with_entry(_text(context, catalog, file), table, wanted, value, catalog.file(file))
+    try:
+        parse_component(parse_yaml(text, file).value)
+    except ValidationError as error:
+        what = f"what was read of {name} {wanted} does not fit the file: {error.errors()[0]['msg']}"
+        raise UsageError(what, where=catalog.file(file), hint="--print shows it") from error
+    path = _write(context, file, text)
+    if component is None:
+        print(f"{context.shown(path)}: a new component; correct its summary, and name what verify imports (`imports`)")
+    else:
+        print(f"{context.shown(path)}: {table} has {wanted}, which asks for {len(value['requires'])} packages")
+    return ExitCode.DONE
+
+
+def _text(context: Context, catalog: Catalog, file: str) -> str:
+    """Return the text of a file of the catalog, by its name below images/."""
+    home = context.own if context.own and file in catalog.own else context.root / "images"
+    return read_yaml_text(home / file, catalog.file(file))
+
+
+def _write(context: Context, file: str, text: str) -> Path:
+    """Write a file into the user's catalog, else into the checkout's. Raises `UsageError` where there is neither."""
+    home = context.own or (None if context.work else context.root / "images")
+    if home is None:
+        raise UsageError("an installed Cannery has no images/ to write to", hint=OUTSIDE)
+    try:
+        write_atomic(home / file, text)
+    except OSError as error:
+        raise unwritable(error, home / file) from error
+    return home / file
+
+
+COMMANDS = {"new": new, "facts": facts}
