@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from cannery.build.io.disk import BASE_BYTES, layers_bytes
 from cannery.catalog.compatibility import DRIVER
+from cannery.catalog.target import parse_chip
 from cannery.commands.arguments import options_of
 from cannery.compat.rules.driver import asking, who
 from cannery.compat.subject import Subject
@@ -71,9 +72,9 @@ def doctor(arguments: argparse.Namespace, context: Context) -> ExitCode:
 def _wanted(context: Context, catalog: Catalog, arguments: argparse.Namespace, facts: HostFacts) -> Wanted:
     """Return what the host is measured by: a profile's target, or nothing but what every host needs."""
     plain = Wanted(catalog.chips, catalog.drivers)
-    if not arguments.profile:
-        return plain
     options = options_of(arguments)
+    if not arguments.profile:
+        return replace(plain, named=parse_chip(options.chip) if options.chip else None)
     if options.arch is None and facts.arch is not None:  # of the tree, where one is looked at
         options = replace(options, arch=facts.arch)
     store = lock_store(context)

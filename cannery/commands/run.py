@@ -12,7 +12,8 @@ from cannery.commands.arguments import options_of
 from cannery.context import named_folders
 from cannery.engine.io.find import docker_client, find_engine
 from cannery.engine.io.inspect import needed_image, require_runtime
-from cannery.errors import ExitCode, UsageError
+from cannery.errors import ExitCode, UnableError, UsageError
+from cannery.host.io.look import pci_devices
 from cannery.host.io.npus import read_host
 from cannery.host.npus import full_model, parse_cards, wanted_paths
 from cannery.pipeline import planned
@@ -32,8 +33,10 @@ from cannery.vocab import BaseKind, RunFormat
 if TYPE_CHECKING:
     import argparse
 
+    from cannery.catalog.catalog import Catalog
     from cannery.context import Context
     from cannery.plan.plan import Plan
+    from cannery.recipe.recipe import Recipe
     from cannery.run.mounts import Mount
 
 NO_NPUS, ALL_NPUS = "none", "all"
@@ -58,8 +61,20 @@ def run(arguments: argparse.Namespace, context: Context) -> ExitCode:
             context.say(f"note: {note}")
         print(text, end="")
         return ExitCode.DONE
+    if request.npu:
+        _refuse_other_chip(catalog, plan.recipe)
     container = make_container(request, access, host)
     return _start(arguments, context, plan, container)
+
+
+def _refuse_other_chip(catalog: Catalog, recipe: Recipe) -> None:
+    """Raise `UnableError` where the PCI bus shows NPUs, and none of the image's chip."""
+    shown = [catalog.drivers.pci[device] for device, _ in pci_devices(HOST_ROOT) or () if device in catalog.drivers.pci]
+    if shown and recipe.target.chip not in shown:
+        raise UnableError(
+            f"the image is for chip {recipe.target.chip}, and this host has {shown[0]}",
+            hint=f"CHIP={shown[0]}; kernels of one chip do not run on another (vllm-ascend issue 2725)",
+        )
 
 
 def shell(arguments: argparse.Namespace, context: Context) -> ExitCode:

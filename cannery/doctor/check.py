@@ -55,14 +55,16 @@ class DriverWish:
 class Wanted:
     """What the host is compared with.
 
-    `target` is None without a profile; `image_bytes` is what building its image takes on the engine's disk, None where
-    that is not known, with `layers_only` its layers alone: how large a CANN base is shows when it is pulled;
-    `shm_bytes` the shared memory of its containers; `user` the user of these containers, None for root.
+    `target` is None without a profile, and `named` is then the chip that the user names; `image_bytes` is what
+    building its image takes on the engine's disk, None where that is not known, with `layers_only` its layers
+    alone: how large a CANN base is shows when it is pulled; `shm_bytes` the shared memory of its containers; `user`
+    the user of these containers, None for root.
     """
 
     chips: Mapping[str, ChipAccess]
     drivers: Drivers
     target: Target | None = None
+    named: Chip | None = None
     profile: str = ""
     wish: DriverWish | None = None
     shm_bytes: int | None = None
@@ -72,11 +74,14 @@ class Wanted:
     user: ImageUser | None = None
 
     def chip(self, facts: HostFacts) -> Chip | None:
-        """Return the host's chip where the PCI bus shows one known kind alone, else the target's."""
+        """Return the host's chip where the PCI bus shows one known kind alone, else the one that is wanted."""
         seen = seen_chips(facts, self.drivers)
-        if len(seen) == 1:
-            return seen[0]
-        return self.target.chip if self.target else None
+        return seen[0] if len(seen) == 1 else self.wanted_chip
+
+    @property
+    def wanted_chip(self) -> Chip | None:
+        """The target's chip, else the one that the user names."""
+        return self.target.chip if self.target else self.named
 
     def access(self, facts: HostFacts) -> ChipAccess:
         """Return how that chip is reached; where it is not known as A2, which all but the newest equal."""

@@ -177,7 +177,7 @@ def chip(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
     if not seen:
         named = (_printed_chip(name.lower()) for name in SMI_NAME.findall(facts.smi or ""))
         seen, source = tuple(dict.fromkeys(found for found in named if found)), "npu-smi"
-    target = wanted.target.chip if wanted.target else None
+    target = wanted.wanted_chip
     if len(seen) > 1:
         message = f"several chips: {', '.join(seen)} ({source})"
         yield Check("chip", State.WARNING, message, "one container takes cards of one chip: choose them with NPUS")
@@ -187,7 +187,8 @@ def chip(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
             message = f"neither the PCI bus nor npu-smi shows which chip it is{known}"
             yield Check("chip", State.UNKNOWN, message, "`npu-smi info` prints it; CHIP=… names it to every command")
     elif target is not None and target is not seen[0]:
-        message = f"the host has {_named(seen[0], wanted)} ({source}), {wanted.profile} is for {target}"
+        what = f"{wanted.profile} is for" if wanted.profile else "CHIP is"
+        message = f"the host has {_named(seen[0], wanted)} ({source}), {what} {target}"
         step = f"CHIP={seen[0]}; kernels of one chip do not run on another (vllm-ascend issue 2725)"
         yield Check("chip", State.ERROR, message, step)
     else:

@@ -94,15 +94,17 @@ def _against(found: str, wanted: Wanted) -> Check:
         return ok("driver.version", f"{found}; {known} (images/drivers.yaml)")
     cann = without_build(wanted.target.cann)
     rows = table.of(cann)
-    report = next((one for one in table.reports if cann in one.cann and one.series == series), None)
+    reports = [one for one in table.reports if cann in one.cann and _key(series) <= _key(one.series)]
+    report = min(reports, key=lambda one: _key(one.series), default=None)
     listed = next((row for row in rows if series in row.series), None)
     others = [other for other in table.fitting(series) if other != cann]
     older = f", or an image of CANN {' or '.join(others)}" if others else ""
     near = rows or tuple(row for row in table.drivers if series_of(row.cann) == series_of(cann))
     better = newest(s for row in near for s in row.series) if near else ""
     step = f"a driver {better}.x{older}" if better else f"a newer driver{older}"
-    if report is not None:
-        message = f"{found} with CANN {cann}: {report.what} ({report.source})"
+    if report is not None and (report.series == series or listed is None):
+        older = "" if report.series == series else f", with driver {report.series}, which is newer"
+        message = f"{found} with CANN {cann}: {report.what}{older} ({report.source})"
         return Check("driver.version", State.WARNING, message, step)
     if listed is not None:
         return ok("driver.version", f"{found} works with CANN {cann} ({table.sources[listed.source]})")

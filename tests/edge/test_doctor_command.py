@@ -85,7 +85,9 @@ def test_a_healthy_a3(doctor: Doctor, tmp_path: Path) -> None:
     assert checks["devices.cards"][1].startswith("16 cards")
     assert checks["chip"][1].startswith("a3, Atlas A3")
     assert checks["ranktable"][1] == "/etc/hccl_rootinfo.json, version 1.2"
-    assert checks["driver.version"][1] == "25.3.rc1; works with CANN 8.3.rc1, 8.5.0 (images/drivers.yaml)"
+    assert checks["driver.version"][1] == (
+        "25.3.rc1; works with CANN 8.3.rc1, 8.5.0, 8.5.2, 9.0.0, 9.0.1, 9.1.0 (images/drivers.yaml)"
+    )
 
 
 def test_an_a3_is_not_what_an_image_for_a2_is_for(doctor: Doctor, tmp_path: Path) -> None:

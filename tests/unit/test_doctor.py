@@ -120,6 +120,17 @@ def test_cards(facts: HostFacts, state: State, message: str) -> None:
     assert check.next or state is State.OK
 
 
+def test_a_chip_that_is_named_without_a_profile_is_heeded() -> None:
+    named = replace(WANTED, named=Chip.A3)
+    check = found(HOST, "chip", named)
+    assert (check.state, check.message) == (State.ERROR, "the host has 910b, Atlas A2 (PCI id), CHIP is a3")
+    assert found(HOST, "chip", replace(WANTED, named=Chip.A2)).state is State.OK
+    # No devmm_svm on a 950: with a hidden PCI bus the word decides what the host needs
+    hidden = replace(HOST, pci=None, smi=None, nodes=tuple(n for n in NODES if not n.path.endswith("devmm_svm")))
+    assert found(hidden, "devices.managers", WANTED).state is State.ERROR
+    assert found(hidden, "devices.managers", replace(WANTED, named=Chip.A5)).state is State.OK
+
+
 def test_a_driver_that_the_kernel_has_not_loaded_is_reported() -> None:
     facts = replace(with_texts({"/proc/modules": "ext4 1 0\n"}), nodes=())
     assert found(facts, "devices.cards").message.endswith("the kernel has no module of the driver loaded")
@@ -365,6 +376,9 @@ def test_a_driver_at_another_place() -> None:
         ("25.5.0", "8.5.0.b160", State.OK, "25.5.0 works with CANN 8.5.0 (the notes, 2026-01-02)", ""),
         ("24.1.0", "8.3.rc2", State.WARNING, "24.1.0 with CANN 8.3.rc2: a model fails (issue 5468)",
          "a driver 25.3.x, or an image of CANN 8.2.rc1"),
+        ("23.0.3", "8.3.rc2", State.WARNING,
+         "23.0.3 with CANN 8.3.rc2: a model fails, with driver 24.1, which is newer (issue 5468)",
+         "a driver 25.3.x"),
         ("24.1.rc3", "8.5.0", State.WARNING,
          "24.1.rc3 is older than the drivers that CANN 8.5.0 works with: 25.0.x, 25.5.x (the notes, 2026-01-02)",
          "a driver 25.5.x, or an image of CANN 8.2.rc1"),

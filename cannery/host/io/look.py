@@ -70,7 +70,7 @@ def read_tree(root: Path, chip_paths: Iterable[str], user: str | None) -> HostFa
     present = frozenset(path for path in places if _exists(root, path, closed, folders))
     return HostFacts(
         nodes=tuple(_nodes(root, nodes, closed, folders)),
-        pci=_pci(root),
+        pci=pci_devices(root),
         texts=texts,
         paths=present,
         unreadable=frozenset(closed),
@@ -139,7 +139,7 @@ def _nodes(root: Path, managers: Iterable[str], closed: set[str], folders: set[s
             yield Node(path, about.st_uid, about.st_gid, stat.S_IMODE(about.st_mode), stat.S_ISCHR(about.st_mode))
 
 
-def _pci(root: Path) -> tuple[tuple[str, str], ...] | None:
+def pci_devices(root: Path) -> tuple[tuple[str, str], ...] | None:
     """Return (device id, class) of each device of the vendor; None where the bus is not shown."""
     try:
         folder = below(root, "/sys/bus/pci/devices")
