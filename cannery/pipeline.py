@@ -146,11 +146,12 @@ def _explained(
 def checked(context: Context, catalog: Catalog, recipe: Recipe) -> Checked:
     """Return every finding about `recipe`, from its pins and from its locks, and the locks that were read.
 
-    An ad-hoc set whose pins cannot work is not resolved: no lock is then read.
+    An ad-hoc set whose pins cannot work is not resolved: no lock is then read. Nor is one with a release that no
+    component knows: the table alone judges it.
     """
-    if not recipe.is_standard and not recipe.force:
+    if recipe.unknown or not (recipe.is_standard or recipe.force):
         found = check_recipe(recipe, catalog, build_arch=context.arch)
-        if errors(found):
+        if recipe.unknown or errors(found):
             return Checked(found, LockSet({}, None, ()))
     read = read_locks(lock_store(context), catalog, recipe)
     if context.work and recipe.is_standard:
@@ -176,6 +177,8 @@ def planned(context: Context, profile: str, options: Options, hashes: Hashes = H
     recipe = bind(store, catalog, profile, replace(options, local=tuple(context.local)))
     found, read = checked(context, catalog, recipe)
     failed = errors(found)
+    if not failed:
+        recipe.check_known()
     where = f"{recipe.name} for {recipe.target}"
     if read.tools is None or read.findings or (failed and not recipe.force):
         if len(failed) == len(read.findings) == 1:

@@ -49,13 +49,19 @@ def judged(subject: Subject, name: str, rows: Sequence[Row]) -> Judgement:
             compatible = None if agreeing else found
             continue
         others = () if key in fixed else vouching(subject, name, key)
-        if others and all(subject.table.sources[row.source].rank is Rank.BUILD for row in saying):
+        if _gives_way(subject, name, key, saying):
             continue
         if agreeing or others:
             beside[key] = others
         if not others and not (agreeing and _counts(subject, agreeing[0], saying[0])):
             wrong.add(key)
     return Judgement(frozenset(wrong), beside, compatible)
+
+
+def _gives_way(subject: Subject, name: str, key: str, rows: Sequence[Row]) -> bool:
+    """Whether `rows` are of another build, and a release of the set with a row of its own decides about the key."""
+    is_other = all(subject.table.sources[row.source].rank is Rank.BUILD for row in rows)
+    return is_other and any(judging(subject, other) for other in subject.with_rows(name, key))
 
 
 def _compatible(subject: Subject, name: str, rows: Sequence[Row]) -> Compatible | None:

@@ -38,7 +38,7 @@ def offers(subject: Subject, name: str, own: Sequence[Row], clash: Collection[st
     either side: that release with what it is made for, and another one for what is here; each is offered unless an
     offer brings the same. No row contradicts a set that is offered. Where there is none, the text reports that.
     """
-    every = [row for row in releases(subject, name) if _has_base(subject, row)]
+    every = [row for row in releases(subject, name) if _has_base(subject, row) and _answers(row, clash)]
     if not every:
         return NO_SET if subject.rows.get(name) else ""
     rows = _distinct(subject, every)
@@ -79,12 +79,18 @@ def _first(found: Iterator[Whole], count: int) -> list[Whole]:
 
 
 def _distinct(subject: Subject, rows: Sequence[Row]) -> list[Row]:
-    """Return releases, least change and weightiest source first; of builds of one release for one set the first.
+    """Return releases; those of least change, of the target's CANN and final ones come first.
+
+    Of builds of one release for one set the first counts.
 
     The table has 2.8.0.post2 and post3 for the same torch and CANN: one of them is enough of an offer.
     """
     found: dict[tuple[str, str, str], Row] = {}
-    for row in sorted(rows, key=lambda row: (cost(subject, row), _is_preview(row), weight(subject.table, row))):
+
+    def order(row: Row) -> tuple[float, bool, bool, int]:
+        return cost(subject, row), not is_held(subject, row, (CANN,)), _is_preview(row), weight(subject.table, row)
+
+    for row in sorted(rows, key=order):
         same = Version(row.version).base_version, str(_beside(subject, row)), row.fits.get(CANN, "")
         found.setdefault(same, row)
     return list(found.values())
@@ -92,6 +98,11 @@ def _distinct(subject: Subject, rows: Sequence[Row]) -> list[Row]:
 
 def _is_preview(row: Row) -> bool:
     return Version(row.version).is_prerelease
+
+
+def _answers(row: Row, clash: Collection[str]) -> bool:
+    """Whether a row states anything of what clashes."""
+    return not clash or bool({*clash} & row.fits.keys())
 
 
 def _has_base(subject: Subject, row: Row) -> bool:
@@ -108,9 +119,17 @@ def _beside(subject: Subject, row: Row) -> dict[str, str]:
 
 def _words(subject: Subject, whole: Whole) -> str:
     row = whole.row
-    beside = [said(key, value) for key, value in {**_beside(subject, row), **whole.more}.items()]
-    words = f"{listed(beside)} with {row.name} {row.version}" if beside else f"{row.name} {row.version}"
+    beside = [_release(subject, key, value) for key, value in {**_beside(subject, row), **whole.more}.items()]
+    own = _release(subject, row.name, row.version)
+    words = f"{listed(beside)} with {own}" if beside else own
     for key in (CANN, PYTHON):
         if key in row.fits and not is_held(subject, row, (key,)):
             words += f" on {said(key, row.fits[key])}"
     return words
+
+
+def _release(subject: Subject, name: str, version: str) -> str:
+    """Return a release in words; of a source that comes at a commit, with the commit of that version."""
+    at = next((one for one in subject.recipe.sources if one.package == name and one.commit), None)
+    found = [commit for commit, known in at.component.revisions.items() if known.version == version] if at else []
+    return said(name, version) + (f" (commit {found[0]})" if found else "")

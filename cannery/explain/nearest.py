@@ -149,6 +149,8 @@ def _moved(recipe: Recipe, catalog: Catalog, moved: Mapping[str, str]) -> Candid
         found = _selected(recipe, catalog, (*kept, *(f"{name}=={version}" for name, version in moved.items())))
     except CanneryError:
         return None
+    if found.unknown:
+        return None
     changes = tuple((name, Version(here[name]).public, version) for name, version in sorted(moved.items()))
     return Candidate(found, changes)
 

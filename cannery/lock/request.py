@@ -24,7 +24,9 @@ def lock_request(recipe: Recipe) -> LockRequest:
     """Return what the resolver is asked for this recipe.
 
     The pins, what sources ask for at their commit, what CANN imports, bounds, overrides and bindings.
+    Raises `UsageError` for a source of which that is not known.
     """
+    recipe.check_known()
     sources = _sources(recipe)
     substituted = {one.name for one in recipe.substitutes}
     requirements = [c.requirement for c in recipe.wheels] + [f"{s.name}=={s.version}" for s in sources]

@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Generic, Literal, TypeVar, cast
 
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 from cannery.catalog.component import FromSource, Native, Part, System, Tarball, Wheels
-from cannery.errors import FindingsError
+from cannery.errors import FindingsError, UsageError
 from cannery.vocab import Arch, BaseKind, Install
 
 if TYPE_CHECKING:
@@ -181,6 +182,22 @@ class Recipe:
     def sources(self) -> tuple[ChosenSource, ...]:
         """The components that come from a git repository or a release made from one, in the profile's order."""
         return tuple(self._of(FromSource))
+
+    @property
+    def unknown(self) -> tuple[ChosenSource, ...]:
+        """The sources at a version that their component does not know: the table can judge it, no lock can hold it."""
+        return tuple(one for one in self.sources if one.version and one.known is None)
+
+    def check_known(self) -> None:
+        """Raise `UsageError` where a source is at a version of which its component has nothing."""
+        for one in self.unknown:
+            component = one.component
+            versions = {*component.releases, *(known.version for known in component.revisions.values())}
+            raise UsageError(
+                f"--pin: what {one.name} {one.version} asks for is not known, so it can be checked and not locked",
+                hint=f"known: {', '.join(sorted(versions, key=Version))}; "
+                f"add it to releases in images/components/{one.name}.yaml",
+            )
 
     @property
     def archives(self) -> tuple[ChosenTarball, ...]:

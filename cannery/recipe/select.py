@@ -169,7 +169,7 @@ def _pinned(
 
 
 def _repinned(chosen: Chosen, version: str) -> Chosen:
-    """Pin a component to another version; of a source, one whose requirements are known."""
+    """Pin a component to another version. A source at one that no component knows is among `Recipe.unknown`."""
     component = chosen.component
     if not isinstance(component, FromSource):
         return replace(chosen, version=version)
@@ -181,11 +181,7 @@ def _repinned(chosen: Chosen, version: str) -> Chosen:
         return replace(chosen, version=version, commit=commits[-1], release=None)
     if releases:
         return replace(chosen, version=version, commit=None, release=releases[0])
-    versions = sorted({*component.releases, *(r.version for r in component.revisions.values())}, key=Version)
-    raise UsageError(
-        f"--pin: nothing is known of {chosen.name} {version}",
-        hint=f"known: {', '.join(versions)}; add what it asks for to images/components/{chosen.name}.yaml",
-    )
+    return replace(chosen, version=version, commit=None, release=None)
 
 
 def _base(catalog: Catalog, profile: Profile, target: Target, base: str | None) -> Base:

@@ -78,13 +78,13 @@ def test_a_local_version_is_the_same_release() -> None:
 @pytest.mark.parametrize(
     ("version", "base", "severity"),
     [
-        ("2.13.0", "cann", Severity.NOTE),
+        ("2.13.0", "cann", Severity.WARNING),
         ("2.8.1", "cann", Severity.WARNING),
         ("2.13.0", "standin", Severity.NOTE),
         ("2.8.1", "standin", Severity.NOTE),
     ],
 )
-def test_a_release_that_no_row_has_is_unknown_and_a_note_where_the_table_is_merely_older(
+def test_a_release_that_no_row_has_is_unknown_and_a_note_on_a_stand_in_alone(
     version: str, base: str, severity: Severity
 ) -> None:
     (finding,) = found(pair(version, version, base=base))

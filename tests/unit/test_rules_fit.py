@@ -382,7 +382,7 @@ def test_a_build_of_cann_is_its_release() -> None:
 
 def test_a_release_without_a_row_and_without_cann_in_its_rows_says_what_it_may_not_fit() -> None:
     (finding,) = judge(fits, ROWS, {"torch": "2.9.0", "torchvision": "0.24.0"})
-    assert finding.severity is Severity.NOTE
+    assert finding.severity is Severity.WARNING
     assert finding.what == "no row of the table has torchvision 0.24.0: whether it fits torch 2.9.0 is unknown"
     assert judge(fits, ROWS, {"torchvision": "0.24.0"}) == ()
 

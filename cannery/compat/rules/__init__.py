@@ -15,7 +15,7 @@ from cannery.compat.rules.chips import chips, emulation, socs
 from cannery.compat.rules.components import files, order, patches, releases, submodules
 from cannery.compat.rules.driver import driver
 from cannery.compat.rules.environment import atb, environment
-from cannery.compat.rules.fit import fits
+from cannery.compat.rules.fit import asked, fits
 from cannery.compat.rules.packages import denied, excluded, exclusive, incomplete, one_arch
 from cannery.compat.rules.requires import overrides, requirements, substitutes, warned
 from cannery.compat.rules.target import base_tag, pythons
@@ -35,6 +35,7 @@ RULES: tuple[Callable[[Subject], Iterable[Finding]], ...] = (
     base_tag,
     pythons,
     fits,
+    asked,
     driver,
     torch_free,
     requirements,

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from cannery.catalog.compatibility import CANN
+from cannery.catalog.compatibility import CANN, Rank
 from cannery.catalog.versions import order
 from cannery.compat.findings import Finding, error, note, warning
 from cannery.compat.judgement import judged
@@ -28,6 +28,7 @@ from cannery.compat.table import (
     rows_of,
     said,
 )
+from cannery.recipe.select import parse_pin
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -45,6 +46,25 @@ def fits(subject: Subject) -> Iterator[Finding]:
             yield from _judge(subject, name, version, rows)
         else:
             yield from unknown(subject, name, version)
+
+
+def asked(subject: Subject) -> Iterator[Finding]:
+    """Answer what a pin by hand asks: the row of the release, and that nothing but the table judges it."""
+    for name in (name for name, _version in map(parse_pin, subject.recipe.pins)):
+        rows = [row for row in judging(subject, name) if subject.table.sources[row.source].rank is not Rank.BUILD]
+        if rows:
+            cells = {key: fit for row in reversed(rows) for key, fit in row.fits.items()}
+            made = listed(said(key, fit) for key, fit in cells.items())
+            yield note("row", f"{name} {subject.versions[name]} is made for {made}", cited(subject.table, rows))
+    for source in subject.recipe.unknown:
+        release = f"{source.name} {source.version}"
+        fix = f"to lock and build it, add it to releases in images/components/{source.name}.yaml"
+        if rows_of(subject, source.package):
+            what = f"no component has what {release} asks for: it is judged by the table alone"
+            yield note("release-unknown", what, fix=fix)
+        else:
+            what = f"neither a component nor a row of the table has {release}: whether it fits is unknown"
+            yield warning("release-unknown", what, fix=fix)
 
 
 def _judge(subject: Subject, name: str, version: str, rows: Sequence[Row]) -> Iterator[Finding]:

@@ -51,14 +51,12 @@ def _named_elsewhere(subject: Subject, name: str, version: str, others: tuple[Ro
 
 
 def _in_no_row(subject: Subject, name: str, version: str, beside: list[str]) -> Finding:
-    """Report a release without a row, in a note where it is newer than the table or the stand-in has no CANN."""
+    """Report a release without a row, in a note where the stand-in has no CANN."""
     cann = subject.recipe.target.cann
     fit = said(CANN, cann) if CANN in beside else listed(said(key, here(subject, key) or "") for key in beside)
-    newest = max(Version(row.version) for row in subject.rows[name])
-    is_note = subject.recipe.base.kind is BaseKind.STANDIN or Version(version) > newest
     advice = f"look for a newer table of {name}'s makers, and add its row to images/compatibility.yaml"
     return Finding(
-        Severity.NOTE if is_note else Severity.WARNING,
+        Severity.NOTE if subject.recipe.base.kind is BaseKind.STANDIN else Severity.WARNING,
         "fit-unknown",
         f"no row of the table has {name} {version}: whether it fits {fit} is unknown",
         fix="; ".join(part for part in (advice, _nearest(subject, name)) if part),

@@ -1,0 +1,192 @@
+"""What the field asked in November 2026, each with the right answer by the real table: no lock is read."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+from cannery.catalog.catalog import Catalog, Profile
+from cannery.catalog.io.read import load_catalog
+from cannery.compat.findings import errors
+from cannery.compat.rules import check_recipe
+from cannery.errors import UsageError
+from cannery.lock.request import lock_request
+from cannery.recipe.recipe import Options, Recipe
+from cannery.recipe.select import select
+from cannery.vocab import Arch
+
+IMAGES = Path(__file__).parents[2] / "images"
+REAL = load_catalog(IMAGES)
+
+
+def with_profile(text: str) -> Catalog:
+    return replace(REAL, profiles={**REAL.profiles, "mine": Profile.model_validate(yaml.safe_load(text))})
+
+
+def bound(profile: str, catalog: Catalog = REAL, **options: object) -> Recipe:
+    locked = ("vllm", "torch", "torchvision", "transformers")
+    return select(catalog, profile, Options(**options), Arch.ARM64, locked)  # type: ignore[arg-type]
+
+
+def answers(recipe: Recipe, code: str = "", catalog: Catalog = REAL) -> list[str]:
+    found = check_recipe(recipe, catalog)
+    return [f"{f.severity}: {f.what} | {f.why} | {f.fix}" for f in found if f.code == (code or f.code)]
+
+
+# 02: CANN 9.1.0 is known, and so is a profile for it
+
+STACK_9 = """\
+summary: made up
+target: {cann: "9.1.0", chip: 910b, os: ubuntu22.04, python: "3.12", arch: [arm64]}
+exclude_newer: "2026-09-30"
+components:
+  - {name: pip}
+  - {name: torch, version: "2.10.0"}
+  - {name: torchvision, version: "0.25.0"}
+  - {name: torch-npu, version: "2.10.0.post4"}
+  - {name: triton-ascend, version: "3.2.1"}
+  - {name: transformers, version: "4.57.6"}
+"""
+
+
+def test_a_line_that_is_new_is_known_and_a_compatible_one_is_a_note() -> None:
+    assert not errors(check_recipe(bound("quickstart", cann="9.1.0"), REAL))
+    (note,) = answers(bound("quickstart", cann="9.1.0"), "fit-compatible")
+    assert note.startswith("note: torch-npu 2.13.0 is made for CANN 9.2.0; its makers list 9.1.0 as compatible")
+
+
+def test_a_profile_for_cann_9_1_is_judged_by_rows() -> None:
+    catalog = with_profile(STACK_9)
+    recipe = bound("mine", catalog)
+    assert recipe.base.tag_name == "9.1.0-910b-ubuntu22.04-py3.12"
+    assert not errors(check_recipe(recipe, catalog))
+    (cann,) = answers(recipe, "fit-cann", catalog)
+    assert "triton-ascend 3.2.1 is made for CANN" in cann
+    assert "| use triton-ascend 3.2.2" in cann  # not an older CANN
+
+
+def test_the_nearest_fix_stays_on_a_line_that_has_images() -> None:
+    (fix,) = [
+        text
+        for text in answers(bound("verl-qwen3.5", pins=("torch-npu==2.10.0.post4",)), "fit")
+        if "vllm-ascend 0.13.0 is made for" in text
+    ]
+    ways = fix.rpartition("use ")[2].split(", or ")
+    assert ways[0].startswith("torch 2.8.0, torch-npu 2.8.0.post2")  # one move
+    assert ways[1].endswith("vllm-ascend 0.23.0.post1 on CANN 9.1.0")  # a final release before candidates
+    assert "9.2.0" not in fix
+
+
+@pytest.mark.parametrize("word", ["950", "a5", "Ascend950PR"])
+@pytest.mark.parametrize("cann", ["9.0.0", "9.0.1", "9.1.0"])
+def test_an_image_for_the_950_exists_from_cann_9_on(word: str, cann: str) -> None:
+    assert bound("quickstart", chip=word, cann=cann, base="cann").base.tag_name == f"{cann}-950-ubuntu22.04-py3.11"
+    assert answers(bound("quickstart", chip=word, cann=cann, base="cann"), "base-tag") == []
+    assert len(answers(bound("verl-qwen3.5", chip=word), "base-tag")) == 1  # 8.5.0 has none
+
+
+# 03: does vllm X fit vllm-ascend Y?
+
+
+def test_two_releases_that_no_component_knows_are_judged_by_their_rows() -> None:
+    pair = ("vllm==0.18.0", "vllm-ascend==0.18.0rc1")
+    whole = (*pair, "torch==2.9.0", "torch-npu==2.9.0", "torchvision==0.24.0")
+    recipe = bound("verl-qwen3.5", pins=whole, cann="8.5.1")
+    assert not errors(check_recipe(recipe, REAL))
+    (rows,) = answers(recipe, "row")  # more than three notes of one code are one
+    assert "vllm-ascend 0.18.0rc1 is made for vllm 0.18.0, torch 2.9.0, torch-npu 2.9.0, CANN 8.5.1" in rows
+    assert "vllm-ascend versioning policy, 2026-08-20" in rows
+    assert len(answers(recipe, "release-unknown")) == 2
+    # The same pair beside the profile's torch: what does not fit, and the whole set that does
+    (wrong,) = answers(bound("verl-qwen3.5", pins=pair), "fit")
+    assert "vllm-ascend 0.18.0rc1 is made for torch 2.9.0 and torch-npu 2.9.0" in wrong
+    assert "vllm 0.18.0 and torchvision 0.24.0 with vllm-ascend 0.18.0rc1 on CANN 8.5.1" in wrong
+
+
+@pytest.mark.parametrize(
+    ("pins", "wrong"),
+    [
+        (("vllm==0.20.2",), "vllm-ascend 0.13.0 is made for vllm 0.13.0"),
+        (("vllm==0.11.0", "vllm-ascend==0.11.0rc3"), "0.11.0rc3 is made for torch 2.7.1 and torch-npu 2.7.1"),
+        (("vllm-ascend==0.14.0rc1",), "0.14.0rc1 is made for torch 2.9.0, torch-npu 2.9.0 and vllm 0.14.1"),
+        (("vllm==0.33.0", "vllm-ascend==0.30.0rc2"), "0.30.0rc2 is made for torch 2.10.0, torch-npu 2.10.0.post4"),
+    ],
+)
+def test_a_pair_that_does_not_fit_is_one_error_with_the_row(pins: tuple[str, ...], wrong: str) -> None:
+    found = answers(bound("verl-qwen3.5", pins=pins), "fit")
+    assert len(found) == 1
+    assert found[0].startswith("error: ")
+    assert wrong in found[0]
+
+
+def test_a_release_in_no_row_and_no_component_is_a_warning() -> None:
+    (found,) = answers(bound("verl-sglang", pins=("sglang==0.5.9",)), "release-unknown")
+    assert found.startswith("warning: neither a component nor a row of the table has sglang 0.5.9")
+
+
+def test_what_no_component_knows_is_not_locked() -> None:
+    with pytest.raises(UsageError, match=r"what vllm 0\.18\.0 asks for is not known") as caught:
+        lock_request(bound("verl-qwen3.5", pins=("vllm==0.18.0",)))
+    assert "add it to releases in images/components/vllm.yaml" in (caught.value.hint or "")
+
+
+# 05: MindSpeed, Megatron-LM and MindSpeed-LLM
+
+MEGATRON = {"0.8.0": "baf94af3c667248865f23df73b9fb8e2395e6fd0", "0.12.1": "a845aa7e12b3a117e24c2352b9e3e60bad2e3a17"}
+MINDSPEED = {"0.8.0": "0dfa0035ec54d9a74b2f6ee2867367df897299df", "0.12.1": "1cdd0abd75e40936ad31721c092f57c695dd72c4"}
+LLM = "  - {name: mindspeed-llm, commit: 421ef7bcb83fb31844a1efb688cde71705c0526e}\n"
+
+
+def megatron(core: str, mindspeed: str, more: str = "") -> tuple[Recipe, Catalog]:
+    catalog = with_profile(f"""\
+summary: made up
+target: {{cann: "8.5.0", chip: 910b, os: ubuntu22.04, python: "3.11", arch: [arm64]}}
+exclude_newer: "2026-06-05"
+components:
+  - {{name: pip}}
+  - {{name: torch, version: "2.7.1"}}
+  - {{name: torch-npu, version: "2.7.1.post2"}}
+  - {{name: megatron-lm, commit: {MEGATRON[core]}}}
+  - {{name: mindspeed, commit: {MINDSPEED[mindspeed]}}}
+{more}""")
+    return bound("mine", catalog), catalog
+
+
+@pytest.mark.parametrize(("core", "mindspeed"), [("0.8.0", "0.12.1"), ("0.12.1", "0.8.0")])
+def test_a_mindspeed_for_another_core_is_an_error_with_the_commits_that_fit(core: str, mindspeed: str) -> None:
+    recipe, catalog = megatron(core, mindspeed)
+    (found,) = answers(recipe, "fit", catalog)
+    assert f"error: megatron-core {core} and mindspeed {mindspeed} do not fit" in found
+    assert f"mindspeed {core} (commit {MINDSPEED[core]})" in found
+
+
+def test_a_mindspeed_llm_is_for_one_mindspeed() -> None:
+    recipe, catalog = megatron("0.12.1", "0.12.1", LLM)
+    (found,) = answers(recipe, "fit", catalog)
+    assert "mindspeed-llm 0.0.0.dev20250326 is made for mindspeed 0.8.0 and megatron-core 0.8.0" in found
+    assert MINDSPEED["0.8.0"] in found
+    recipe, catalog = megatron("0.8.0", "0.8.0", LLM)
+    assert answers(recipe, "fit", catalog) == []
+
+
+# 13: a release in no row, on a real base
+
+
+def test_a_release_in_no_row_is_a_warning_on_a_real_base_and_a_note_on_a_stand_in() -> None:
+    pins = ("torch-npu==2.13.0.post9",)
+    (real,) = answers(bound("quickstart", base="cann", pins=pins), "fit-unknown")
+    assert real.startswith("warning: no row of the table has torch-npu 2.13.0.post9: whether it fits CANN 8.5.0")
+    (standin,) = answers(bound("quickstart", pins=pins), "fit-unknown")
+    assert standin.startswith("note: ")
+
+
+# Chips
+
+
+@pytest.mark.parametrize(("chip", "fits"), [("310p", False), ("910", False), ("a3", True), ("910b", True)])
+def test_triton_ascend_is_for_a2_a3_and_the_950(chip: str, *, fits: bool) -> None:
+    found = answers(bound("verl-qwen3.5", chip=chip), "chip")
+    assert found == [] if fits else found[0].startswith(f"error: triton-ascend does not work on chip {chip}: it is for")
