@@ -50,6 +50,8 @@ CONTEXT = Context(ROOT, ROOT, {}, Arch.AMD64, is_terminal=False)
 PROFILES = ("mindspeed-rl", "quickstart", "verl-npu", "verl-qwen3.5", "verl-sglang")
 # Chips that no table of native builds has a name for, and the profiles that compile for one.
 WITHOUT_SOC = {("verl-npu", "910"), ("verl-qwen3.5", "910")}
+# Profiles with triton-ascend, and the chips that it is not for.
+WITH_TRITON, WITHOUT_TRITON = {"verl-qwen3.5", "verl-sglang"}, {"310p", "910"}
 STANDIN_PYTHON = "3.11"
 # Real ones differ by release of the templates; goldens show what they make.
 DIGESTS = {"tools/common/stage.py": "goldens", "tools/source.py": "goldens"}
@@ -146,6 +148,7 @@ def reasons(cell: Cell) -> frozenset[str]:
     found = set() if f"{cell.chip}-{cell.os}-py{cell.python}" in tags(cell.profile) else {"base-tag"}
     # On the stand-in nothing is compiled for a chip.
     found |= {"soc"} if cell.base == "real" and (cell.profile, cell.chip) in WITHOUT_SOC else set()
+    found |= {"chip"} if cell.profile in WITH_TRITON and cell.chip in WITHOUT_TRITON else set()
     found |= set() if all(lock_head(cell, arch) for arch in Arch) else {"lock"}
     return frozenset(found)
 
@@ -187,7 +190,7 @@ def test_each_target_renders_or_is_refused_for_its_reasons(profile: str) -> None
     assert wrong == {}, "cell: (refused for, expected, texts)"
     # Both systems, and more than one chip: a matrix that is refused as a whole would be no matrix.
     done = [cell for cell, _, _ in rendered(profile)]
-    assert len({cell.chip for cell in done}) >= 3
+    assert len({cell.chip for cell in done}) >= 2
     assert {family(cell) for cell in done} >= {"ubuntu", "openeuler"}
 
 
