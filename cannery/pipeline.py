@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -25,6 +26,7 @@ from cannery.errors import BuildFailedError, FindingsError
 from cannery.lock.io.store import LOCK, LockSet, LockStore, all_locks, bind, lock_path, read_locks
 from cannery.lock.request import lock_request
 from cannery.plan.make import make_plan, plan_epoch
+from cannery.plan.manifest import labels
 from cannery.plan.plan import Inputs
 from cannery.recipe.environment import start_folder
 from cannery.recipe.recipe import with_arch
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 
     import docker
 
+    from cannery.assemble.trial import Trial
     from cannery.base.real import BaseImage
     from cannery.catalog.catalog import Catalog
     from cannery.compat.findings import Finding
@@ -361,6 +364,73 @@ def built(work: Work, folder: Path, options: BuildOptions) -> Built:
     return Built(
         attributes["Id"], attributes["Size"], len(layers), new, result.cached, result.total, result.seconds, result.log
     )
+
+
+def tried(work: Work, trial: Trial, interpreter: str) -> Built:
+    """Make the image of `work.plan` as one layer on the image of the locked set, which the engine has.
+
+    `interpreter` is a Python of the target's version on this host. Raises `FindingsError` for a wheel that cannot be
+    installed, `NetworkError` and `UnableError`.
+    """
+    from cannery.assemble.io.trial import Content, archive, write_layer
+    from cannery.assemble.trial import TRIAL_LABEL, image_config
+    from cannery.build.io.transfer_view import transfer
+    from cannery.engine.io.client import EngineError, load, load_error
+    from cannery.lock.io.wheels import fetch_wheels
+    from cannery.render.render import files_layer
+
+    context, plan = work.context, work.plan
+    begun = time.monotonic()
+    fetch = partial(fetch_wheels, context.downloads, work.catalog.indexes)
+    old, new = fetch(trial.removed), fetch([*trial.added, *trial.kept])
+    content = Content(
+        added=[new[package.name] for package in trial.added],
+        removed=list(old.values()),
+        kept=[new[package.name] for package in trial.kept],
+        texts=files_layer(plan, context.templates(), work.catalog.compatibility),
+        python=plan.recipe.target.python,
+        epoch=plan.epoch,
+        interpreter=interpreter,
+    )
+    parent = work.client.images.get(trial.parent).attrs
+    context.cache.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=context.cache) as layer:
+        diff_id = write_layer(content, layer, len(os.sched_getaffinity(0)))
+        config = image_config(parent, diff_id, {**labels(plan), TRIAL_LABEL: trial.parent}, plan.epoch)
+        blocks = archive(layer, config, plan.reference)
+        with transfer("loading the new layer", 0, sys.stderr, is_terminal=context.is_terminal) as view:
+            try:
+                load(work.client, blocks, view)
+            except EngineError as error:
+                raise load_error(error, plan.reference, context.pip.redact) from error
+    attributes = work.client.images.get(plan.reference).attrs
+    count = len(attributes["RootFS"]["Layers"])
+    seconds = time.monotonic() - begun
+    return Built(attributes["Id"], attributes["Size"], count, (trial.words,), 0, 0, seconds, None)
+
+
+def trial_on(work: Work, options: Options) -> tuple[Trial, str] | None:
+    """Return what the plan of `work` changes on the locked image, and a Python to compile it; None for a whole build.
+
+    A trial is made where its profile's locked image is in the engine, where only wheels differ, small enough to be held
+    in memory, where the engine takes an archive without the layers that it has, and where this host has a Python of the
+    target's version.
+    """
+    from cannery.assemble.io.trial import interpreter_of
+    from cannery.assemble.trial import trial_of
+    from cannery.engine.io.inspect import has_classic_store, image_id
+
+    recipe = work.plan.recipe
+    if not recipe.pins:
+        return None
+    try:
+        locked = planned(work.context, recipe.name, replace(options, pins=())).plan
+    except FindingsError:
+        return None
+    trial, interpreter = trial_of(work.plan, locked), interpreter_of(recipe.target.python)
+    if trial is None or interpreter is None or not has_classic_store(work.client):
+        return None
+    return (trial, interpreter) if image_id(work.client, trial.parent) else None
 
 
 def new_layers(plan: Plan, known: list[str], layers: list[str]) -> tuple[str, ...]:

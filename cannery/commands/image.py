@@ -16,6 +16,7 @@ from cannery.commands.table import row_lines
 from cannery.commands.verify import exit_code, verify_built
 from cannery.compat.findings import errors
 from cannery.engine.io.find import docker_client, find_engine
+from cannery.engine.io.inspect import image_labels
 from cannery.errors import ExitCode, NetworkError, UsageError
 from cannery.pipeline import (
     BuildOptions,
@@ -29,6 +30,8 @@ from cannery.pipeline import (
     patched,
     planned,
     rendered_held,
+    trial_on,
+    tried,
     whole_files,
 )
 from cannery.plan.on_base import on_labelled_base
@@ -62,6 +65,10 @@ def image(arguments: argparse.Namespace, context: Context) -> ExitCode:
     if not plan.lock.complete:
         catalog, plan, _ = planned(context, arguments.profile, options, hashes)
     check_cache_space(context.cache, plan)
+    if plan.recipe.pins and not (arguments.builder or arguments.no_cache):
+        one = _tried(arguments, context, catalog, plan)
+        if one is not None:
+            return _proved(arguments, *one)
     plan, base, differs = on_found_base(context, plan, other_builder=bool(arguments.builder))
     show_findings(context, differs)
     with heartbeat(context.say, lambda: "fetching the sources that patches change"):
@@ -91,6 +98,20 @@ def _builder(arguments: argparse.Namespace, context: Context, plan: Plan) -> str
         context.say(f"builder {found} is not used: {why}")
         return None
     return found or None
+
+
+def _tried(arguments: argparse.Namespace, context: Context, catalog: Catalog, plan: Plan) -> tuple[Work, Built] | None:
+    """Make a tried set as one layer on the locked image; None where the whole image has to be built."""
+    engine = find_engine(context.env, context.cache, start=True, say=context.say)
+    work = Work(context, catalog, plan, engine, docker_client(engine))
+    found = trial_on(work, options_of(arguments))
+    if found is None:
+        return None
+    trial, interpreter = found
+    plan = patched(context, catalog, on_labelled_base(plan, image_labels(work.client, trial.parent)))
+    work = replace(work, plan=plan)
+    context.say(f"trial: {trial.words}, as one layer on {trial.parent}")
+    return work, tried(work, trial, interpreter)
 
 
 def _proved(arguments: argparse.Namespace, work: Work, made: Built) -> ExitCode:
@@ -180,7 +201,7 @@ def _print_table(
         "size": f"{made.size / 1e6:.0f} MB",
         "layers": _layer_words(made),
         "pulled from": made.pulled,
-        "steps": f"{made.total} ({made.cached} cached)" if not made.pulled else "",
+        "steps": f"{made.total} ({made.cached} cached)" if made.total else "",
         "time": f"{made.seconds:.1f} s",
         "log": os.path.relpath(made.log) if made.log else "",
         "verify": f"{result}{' (remembered: same image)' if verified and verified.reused else ''}",

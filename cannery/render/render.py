@@ -75,11 +75,18 @@ def render(plan: Plan, templates: Mapping[str, str], compatibility: Compatibilit
     patched = {tree.component: tree.files for tree in plan.patched}
     files |= {f"steps/{step.name}.json": step.text(patched.get(step.name, ())) for step in plan.sources}
     files |= {f"steps/{step.name}.json": step.text for step in plan.archives}
-    files |= {name: text for name, text in templates.items() if name.startswith(("tools/", "rootfs/"))}
+    files |= {name: text for name, text in templates.items() if name.startswith("tools/")}
     files["rootfs/etc/profile.d/cannery.sh"] = profile_script(plan.env)
+    files |= {f"rootfs{path}": text for path, text in files_layer(plan, templates, compatibility).items()}
+    return dict(sorted(files.items()))
+
+
+def files_layer(plan: Plan, templates: Mapping[str, str], compatibility: Compatibility) -> dict[str, str]:
+    """Return {path in the image: text} of what the layer `files` holds: the manifest and the verify script."""
+    files = {name: text for name, text in templates.items() if name.startswith("rootfs/opt/")}
     files |= {f"rootfs{path}": text for path, text in overlay_files(plan).items()}
     files[f"rootfs{MANIFEST_PATH}"] = manifest_text(plan, compatibility)
-    return dict(sorted(files.items()))
+    return {name.removeprefix("rootfs"): text for name, text in files.items()}
 
 
 def wheel_paths(plan: Plan) -> dict[str, LockedPackage]:

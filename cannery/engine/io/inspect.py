@@ -197,14 +197,19 @@ def plain_registries(info: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(name for name, one in (config.get("IndexConfigs") or {}).items() if not one.get("Secure", True))
 
 
+def has_classic_store(client: InfoClient) -> bool:
+    """Whether the engine has its own image store, not containerd's: that one loads archives without layers it has."""
+    status = engine_info(client).get("DriverStatus") or ()
+    return not any("io.containerd.snapshotter" in " ".join(map(str, pair)) for pair in status)
+
+
 def platform_parameter(client: docker.DockerClient, arch: str, since: tuple[int, int]) -> dict[str, str]:
     """Return the parameter that names the platform, {} where the engine's store has one platform a name.
 
     With containerd's store one name holds several platforms. Such an engine that is too old for the parameter (Docker
     25 to 27) gives the one that its own platform finds first; the caller checks what it got.
     """
-    status = engine_info(client).get("DriverStatus") or ()
-    if not any("io.containerd.snapshotter" in " ".join(map(str, pair)) for pair in status):
+    if has_classic_store(client):
         return {}
     if tuple(map(int, str(client.api.api_version).split(".")[:2])) < since:
         return {}
