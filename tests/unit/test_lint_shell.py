@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cannery.errors import UsageError
+from cannery.lint import shell
 from cannery.lint.shell import read_shell
 
 OUTPUTS = ['$(cd $(dirname "$0") && pwd):/w', '$(cd "$(dirname x)"; pwd)/a b']
@@ -139,7 +140,8 @@ def test_what_is_not_closed_is_not_read_and_the_rest_is(text: str, line: int, ex
         "A=(x)\n" + 'A=("${A[@]}" "${A[@]}")\n' * 30,
     ],
 )
-def test_what_becomes_too_many_words_is_refused(text: str) -> None:
+def test_what_becomes_too_many_words_is_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shell, "MOST_CHARACTERS", 1 << 17)  # what is below it is read word by word first
     with pytest.raises(UsageError, match="makes too many words for any shell"):
         read_shell(text)
 
