@@ -7,10 +7,13 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
+from cannery.catalog.io import yaml_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,6 +62,15 @@ def no_settings(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPa
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.getbasetemp() / "no-settings"))
     for name in [name for name in os.environ if name.startswith("CANNERY_") and name != "CANNERY_CACHE"]:
         monkeypatch.delenv(name)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def each_yaml_text_is_parsed_once() -> None:
+    """Parse a file of a catalog once in a session: thousands of tests read the same sixty files.
+
+    Nothing writes to what is parsed; `cannery.catalog.yaml_text` itself, which its tests call, is as it was.
+    """
+    yaml_file.parse_yaml = lru_cache(maxsize=1024)(yaml_file.parse_yaml)
 
 
 @pytest.fixture(scope="session")
