@@ -8,6 +8,7 @@ CANN 8.0.rc1, 8.0.rc2, 8.0.rc3 and 8.0.0 came out in that order. Either may be f
 from __future__ import annotations
 
 import re
+from functools import cache
 
 from packaging.version import Version
 
@@ -20,6 +21,10 @@ STAGES = {"alpha": 0, "beta": 1, None: 2}
 NO_BUILD = -1
 
 Key = tuple[tuple[int, ...], ...]
+
+
+# A search of the compatibility table asks for the same few hundred versions a million times.
+parsed_version = cache(Version)
 
 
 def canonical(text: str) -> str:
@@ -67,7 +72,7 @@ def distance(one: str, other: str) -> tuple[int, ...]:
     What follows the first number that differs counts from the side of `one`: 1.26.4 is nearer to 1.99 than 1.26.0
     is.
     """
-    a, b = Version(one), Version(other)
+    a, b = parsed_version(one), parsed_version(other)
     pairs = ((a.major, b.major), (a.minor, b.minor), (a.micro, b.micro), (a.post or 0, b.post or 0))
     side = 0
     found = []

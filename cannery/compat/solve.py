@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from packaging.version import Version
 
 from cannery.catalog.compatibility import CANN, PYTHON
-from cannery.catalog.versions import distance
+from cannery.catalog.versions import distance, parsed_version
 from cannery.compat.judgement import misfits
 from cannery.compat.subject import Subject
 from cannery.compat.table import holds, is_held, weight
@@ -178,11 +178,11 @@ class Solver:
     def _ranked(self, proposed: Subject, name: str, versions: Iterable[str]) -> list[str]:
         """Return versions in the order in which they are tried: final ones first, then the newest or the nearest."""
         if self.upwards:
-            ordered = sorted(versions, key=Version, reverse=True)
+            ordered = sorted(versions, key=parsed_version, reverse=True)
         else:
             present = proposed.versions[name]
-            ordered = sorted(versions, key=lambda version: (distance(present, version), Version(version)))
-        return sorted(ordered, key=lambda version: Version(version).is_prerelease)
+            ordered = sorted(versions, key=lambda version: (distance(present, version), parsed_version(version)))
+        return sorted(ordered, key=lambda version: parsed_version(version).is_prerelease)
 
 
 def releases(subject: Subject, name: str) -> list[Row]:
@@ -208,10 +208,10 @@ SAME, OTHER = 0.5, 1.0
 
 def cost(subject: Subject, row: Row) -> float:
     """Return how much of the set another row changes: each cell that differs counts."""
-    version = Version(subject.versions[row.name])
+    version = parsed_version(subject.versions[row.name])
     price = 0.0
-    if Version(row.version) != Version(version.public):
-        price = SAME if Version(row.version).base_version == version.base_version else OTHER
+    if parsed_version(row.version) != parsed_version(version.public):
+        price = SAME if parsed_version(row.version).base_version == version.base_version else OTHER
     return price + sum(1 for key in row.fits if not is_held(subject, row, (key,)))
 
 

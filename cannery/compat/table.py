@@ -5,10 +5,8 @@ from __future__ import annotations
 import operator
 from typing import TYPE_CHECKING
 
-from packaging.version import Version
-
 from cannery.catalog.compatibility import BOUND, CANN, DRIVER, PYTHON, Rank
-from cannery.catalog.versions import order, without_build
+from cannery.catalog.versions import order, parsed_version, without_build
 from cannery.recipe.bounds import same_release, takes
 
 if TYPE_CHECKING:
@@ -76,7 +74,8 @@ def followed(subject: Subject, name: str) -> tuple[str, ...]:
     return tuple(
         key
         for key in keys_of(subject, name)
-        if key != CANN and all(Version(row.version).base_version == row.fits[key] for row in rows if key in row.fits)
+        if key != CANN
+        and all(parsed_version(row.version).base_version == row.fits[key] for row in rows if key in row.fits)
     )
 
 

@@ -58,6 +58,7 @@ def rows_for(table: Compatibility, name: str, version: str) -> tuple[Row, ...]:
     return tuple(row for row in table.rows if row.name == name and same_release(row.version, version))
 
 
+@cache
 def takes(wanted: str, version: str) -> bool:
     """Whether a cell of a row, a version or a range, holds a distribution's version; an empty one holds nothing."""
     if wanted and not wanted[0].isdigit():
@@ -65,6 +66,7 @@ def takes(wanted: str, version: str) -> bool:
     return same_release(wanted, version)
 
 
+@cache
 def same_release(one: str, other: str) -> bool:
     """Whether two versions are equal without their local parts (`2.8.0+cpu` is `2.8.0`); "" equals nothing."""
     return bool(one and other) and _public(one) == _public(other)
@@ -72,5 +74,5 @@ def same_release(one: str, other: str) -> bool:
 
 @cache
 def _public(version: str) -> Version:
-    """Return a version without its local part; kept, since a search of the table asks for the same ones again."""
+    """Return a version without its local part. Kept, as the answers above: a search of the table asks them again."""
     return Version(Version(version).public)
