@@ -32,11 +32,15 @@ class CanneryError(Exception):
         self.what = what
         self.where = where
         self.hint = hint
+        # The file that has the whole output of the program that failed; "" without one.
+        self.log = ""
 
     def __str__(self) -> str:
         lines = [f"{self.where}: {self.what}" if self.where else self.what]
         if self.hint:
             lines.append(f"  → {self.hint}")
+        if self.log:
+            lines.append(f"  log: {self.log}")
         return "\n".join(lines)
 
 

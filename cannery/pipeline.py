@@ -187,7 +187,7 @@ def planned(context: Context, profile: str, options: Options, hashes: Hashes = H
         if len(failed) == len(read.findings) == 1:
             raise FindingsError(failed[0].what, where=where, hint=failed[0].fix)
         listed = "\n".join(map(str, failed))
-        raise FindingsError(f"{cannot_words(failed)}\n{listed}", where=where)
+        raise FindingsError(f"{cannot_words(recipe, failed)}\n{listed}", where=where)
     locks = all_locks(store, catalog, recipe, read.locks)
     arch = recipe.target.arch
     inputs = Inputs(
@@ -204,9 +204,10 @@ def planned(context: Context, profile: str, options: Options, hashes: Hashes = H
     return Planned(catalog, make_plan(recipe, inputs), found)
 
 
-def cannot_words(failed: Sequence[Finding]) -> str:
-    """Return what errors come to: a set that cannot work, or one whose lock has to be made first."""
-    return "the lock has to be made first" if {one.code for one in failed} == {LOCK} else "this set cannot be built"
+def cannot_words(recipe: Recipe, failed: Sequence[Finding]) -> str:
+    """Return what errors come to: a set that cannot work, or a profile whose lock has to be made first."""
+    is_lock = recipe.is_standard and {one.code for one in failed} == {LOCK}
+    return "the lock has to be made first" if is_lock else "this set cannot be built"
 
 
 def _completed(context: Context, catalog: Catalog, lock: Lock, hashes: Hashes) -> Lock:

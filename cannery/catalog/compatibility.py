@@ -1,7 +1,7 @@
 """images/compatibility.yaml: a table of what fits what, each row with its source and date."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
 from functools import cached_property
 from typing import Self
@@ -139,10 +139,14 @@ class Compatible(Closed):
 
 
 class Denied(Closed):
-    """A glob of distribution names that must not come into an image, with the reason."""
+    """A glob of distribution names that must not come into an image, with the reason.
+
+    With `wheel` one that the profile builds from its source may.
+    """
 
     pattern: Text
     reason: Text
+    wheel: bool = False
 
 
 class EnvRule(Closed):
@@ -168,6 +172,11 @@ class Compatibility(Closed):
     # Distributions that must not be installed beside each other.
     exclusive: tuple[tuple[Text, ...], ...] = ()
     env: tuple[EnvRule, ...] = ()
+
+    def denied(self, sources: Iterable[str]) -> tuple[Denied, ...]:
+        """Return what is denied to a set that builds the distributions `sources` from source."""
+        built = {*sources}
+        return tuple(one for one in self.deny if not (one.wheel and one.pattern in built))
 
     @model_validator(mode="after")
     def _sources_exist(self) -> Self:

@@ -20,7 +20,7 @@ from cannery.cli.output import clean_streams, wants_color, width_of
 from cannery.cli.program import CHECKOUT, MAKE, as_called
 from cannery.cli.system_error import system_error
 from cannery.errors import CanneryError, ExitCode
-from cannery.util.io.pip_settings import environment_secrets
+from cannery.util.io.pip_settings import NOT_TAKEN, environment_secrets
 from cannery.util.redact import redactor
 
 if TYPE_CHECKING:
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 # Folders that a run is given (`cannery.context.Given`), and the options that name them.
 FOLDERS = {"catalog": "catalog", "wheelhouse": "wheelhouse", "mirror": "git_mirror", "patches": "patches"}
+# Commands for which settings of pip that a resolver does not take matter.
+RESOLVING = ("lock", "outdated")
 # Commands whose standard output is there to be copied or run: it is not wrapped.
 AS_IT_IS = ("run", "shell", "engine", "completion")
 # Signals that end a run in order.
@@ -196,7 +198,8 @@ def _call(arguments: argparse.Namespace, root: Path, work: Path | None, known: _
         return code
     finally:
         for note in known.pip.notes if known.pip else ():
-            context.say(note)
+            if note not in NOT_TAKEN.values() or arguments.command in RESOLVING:
+                context.say(note)
 
 
 def _is_of_this_host(arguments: argparse.Namespace) -> bool:

@@ -42,7 +42,7 @@ def check(arguments: argparse.Namespace, context: Context) -> ExitCode:
     else:
         for line in listed(found, None if arguments.all else NOTES_SHOWN):
             print(line)
-        verdict = f"errors: {len(failed)}; {cannot_words(failed)}" if failed else "no errors"
+        verdict = f"errors: {len(failed)}; {cannot_words(recipe, failed)}" if failed else "no errors"
         if any(finding.code == "lock-incomplete" for finding in found) and not failed:
             verdict += ", but the lock is missing hashes: a build has to reach their index"
         print(f"{recipe.name} for {recipe.target}: {verdict}")

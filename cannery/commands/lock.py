@@ -137,6 +137,8 @@ def _ask(store: LockStore, name: str, options: Options, arch: Arch, catalog: Cat
 
 
 def _print_made(store: LockStore, wanted: Wanted, made: Lock, changed: bool) -> None:  # noqa: FBT001 - from a tuple
+    if wanted.recipe is None and not changed:  # of the build tools
+        return
     size = sum(p.size for p in made.packages) / 1e6
     missing = ", ".join(f"{p.name} (index {p.index} not reached)" for p in made.packages if not p.complete)
     state = f", INCOMPLETE: {missing}" if missing else ""

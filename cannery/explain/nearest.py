@@ -78,7 +78,8 @@ def candidates(
 
 def objection(candidate: Candidate, catalog: Catalog, answer: Mapping[str, str]) -> str:
     """Return why a set that the resolver found is no offer; "" when it is one. `answer` is name → version."""
-    for pattern in (denied.pattern for denied in catalog.compatibility.deny):
+    sources = [chosen.package for chosen in candidate.recipe.sources]
+    for pattern in (denied.pattern for denied in catalog.compatibility.denied(sources)):
         found = next((name for name in answer if fnmatchcase(name, pattern)), None)
         if found:
             return f"{found} comes in"

@@ -52,8 +52,8 @@ def read_reasons(stderr: str) -> Reasons:
     text = re.sub(r"\{[^}]*\}", "", FRAME.sub("", stderr).partition("\nhint:")[0])
     facts = [match["facts"] for match in FACTS.finditer(" ".join(text.split()))]
     asks = [ask for part in facts for ask in _asks(part)]
-    doubts = [canonicalize_name(match[1] or match[2]) for part in facts for match in DOUBT.finditer(part)]
-    named = [canonicalize_name(word) for part in facts for word in re.findall(rf"({NAME})(?={RANGE}| |$)", part)]
+    doubts = [_name(match[1] or match[2]) for part in facts for match in DOUBT.finditer(part)]
+    named = [_name(word) for part in facts for word in re.findall(rf"({NAME})(?={RANGE}| |$)", part)]
     return Reasons(
         asks=tuple(dict.fromkeys(asks)),
         doubts=tuple(dict.fromkeys(name for name in doubts if name not in {PYTHON, PROJECT})),
@@ -61,10 +61,15 @@ def read_reasons(stderr: str) -> Reasons:
     )
 
 
+def _name(text: str) -> str:
+    """Return a normalised name, without extras: `ray[default]` is ray."""
+    return canonicalize_name(text.partition("[")[0])
+
+
 def _asks(text: str) -> list[Ask]:
     found = []
     for match in ASKS.finditer(text):
-        by, name = canonicalize_name(match["by"]), canonicalize_name(match["name"])
+        by, name = _name(match["by"]), _name(match["name"])
         ranges = [match["wanted"] or "", *re.findall(rf" {NAME}({RANGE})", match["more"])]
         if by != PROJECT and name != PYTHON:
             found.append(Ask(by, name, tuple(text for text in ranges if text)))

@@ -82,7 +82,7 @@ def manifest(plan: Plan, compatibility: Compatibility) -> dict[str, Any]:
         "checks": _checks(plan),
         "shm_min_bytes": size_bytes(recipe.profile.shm_size),
         "user": _user(plan),
-        "deny": sorted(d.pattern for d in compatibility.deny),
+        "deny": sorted(d.pattern for d in compatibility.deny if not d.wheel),
         "exclusive": [list(names) for names in compatibility.exclusive],
         "may_skip": sorted(
             {

@@ -104,7 +104,9 @@ def outdated_packages(
     for name in names:
         locked, upgraded = public(before.get(name, "")), public(after.get(name, ""))
         line = Outdated(name, locked, upgraded, found.stock.newest(name), "", name in direct)
-        reasons = _holders(line, direct.get(name), recipe, request, found)
+        reasons = [*_holders(line, direct.get(name), recipe, request, found)]
+        if not reasons and _older(upgraded, line.newest):
+            reasons = ["other packages of the set"]
         lines.append(replace(line, held_by=", ".join(dict.fromkeys(reasons))))
     return tuple(lines)
 
@@ -112,7 +114,7 @@ def outdated_packages(
 def _holders(
     line: Outdated, chosen: Chosen | None, recipe: Recipe, request: LockRequest, found: Evidence
 ) -> Iterator[str]:
-    """Say what keeps the lock from an upgrade, and that from the newest; nothing where only others' wishes can."""
+    """Say what keeps the lock from an upgrade, and that from the newest; nothing where only other packages can."""
     overrides = [text for text in request.overrides if _is_of(text, line.name)]
     pinned = chosen is not None and chosen.version is not None
     if _older(line.locked, line.upgraded):

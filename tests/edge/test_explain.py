@@ -121,7 +121,7 @@ def test_two_pins_that_exclude_each_other(stub: StubIndex, tmp_path: Path) -> No
     ]
     assert isinstance(error, FindingsError)
     assert str(error).startswith(WHERE)
-    assert error.hint == f"the resolver's full output: {tmp_path / 'log.txt'}"
+    assert (error.hint, error.log) == ("", str(tmp_path / "log.txt"))
     log = (tmp_path / "log.txt").read_text()
     assert "No solution found" in log
     assert "another set: " in log
@@ -217,7 +217,7 @@ def test_a_release_later_than_the_bound(stub: StubIndex, tmp_path: Path) -> None
     assert late.what.splitlines()[0] == (
         "tokenizers 0.23.0 on index default: uploaded 2026-07-01, later than the bound 2026-06-01"
     )
-    assert late.hint.startswith("`build.py lock stack --upgrade tokenizers==0.23.0` lets its later uploads count; ")
+    assert late.hint.startswith("`build.py lock stack --upgrade tokenizers==0.23.0` lets its later uploads count")
     assert fail(ask("tokenizers>=0.23"), settings, tmp_path).what.splitlines()[0] == (
         "tokenizers 0.23.0 on index default: uploaded 2026-07-01, later than the bound 2026-06-01"
     )
@@ -326,7 +326,7 @@ def test_a_release_that_may_be_on_an_index_that_was_not_reached(stub: StubIndex,
         "not reached (connection refused)"
     )
     assert error.hint.startswith(
-        "lock on a host that reaches it, with `index: ascend` in images/components/triton-ascend.yaml; "
+        "lock on a host that reaches it, with `index: ascend` in images/components/triton-ascend.yaml"
     )
     silent = fail(ask("triton-ascend==3.2.1"), PipSettings(index_url=stub.url), tmp_path, ascend=Index(urls=(DEAD,)))
     assert silent.what.splitlines()[0] == "triton-ascend 3.2.1: triton-ascend was not found on index default"

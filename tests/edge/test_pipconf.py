@@ -135,3 +135,16 @@ def test_python_without_pip_falls_back_to_the_one_on_path(tmp_path: Path, monkey
     assert read_pip_settings({"PATH": str(tmp_path)}).index_url == "https://path.example/s"
     with pytest.raises(UnableError, match="No module named pip"):
         read_pip_settings({"PATH": ""})
+
+
+def test_an_environment_without_pip_leaves_it_to_the_hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An active .venv that has no pip is first on PATH; the host's python3 is behind it."""
+    texts = {"venv": "echo no pip >&2; exit 1", "host": "echo \"global.proxy='p:1'\""}
+    for name, text in texts.items():
+        (tmp_path / name).mkdir()
+        python = tmp_path / name / "python3"
+        python.write_text(f"#!/bin/sh\n{text}\n")
+        python.chmod(0o755)
+    monkeypatch.setattr("sys.executable", str(tmp_path / "venv/python3"))
+    env = {"PATH": f"{tmp_path}/venv:{tmp_path}/host:/usr/bin:/bin"}
+    assert read_pip_settings(env).proxy == "p:1"

@@ -95,7 +95,7 @@ def test_the_profile_s_own_packages_come_first_and_in_its_order() -> None:
     [
         ({}, {}, {"ray": "2.60.0"}, "2.60.0", "date bound"),
         ({}, {}, {}, "2.50.0", ""),
-        ({}, {}, {}, "2.60.0", ""),
+        ({}, {}, {}, "2.60.0", "other packages of the set"),
         (
             {"constraints": [{"requirement": "ray<2.55", "reason": "a reason of ours"}]},
             {},
@@ -123,7 +123,7 @@ def test_the_profile_s_own_packages_come_first_and_in_its_order() -> None:
             {},
             {},
             "2.60.0",
-            "",
+            "other packages of the set",
         ),
     ],
 )

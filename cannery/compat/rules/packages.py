@@ -41,7 +41,7 @@ def exclusive(subject: Subject) -> Iterator[Finding]:
 def denied(subject: Subject) -> Iterator[Finding]:
     """Refuse what has no place on an NPU image, a finding for each pattern. What `exclusive` refuses is left to it."""
     reported = {name for names in _clashes(subject) for name in names}
-    for item in subject.table.deny:
+    for item in subject.table.denied(chosen.package for chosen in subject.recipe.sources):
         hits = [name for name in sorted(subject.versions) if fnmatchcase(name, item.pattern) and name not in reported]
         if not hits:
             continue

@@ -284,7 +284,7 @@ def _attempt(
 
 def _add_log(error: CanneryError, log: Path, output: Sequence[str]) -> None:
     if output:
-        error.hint = "; ".join(part for part in (error.hint, f"the resolver's full output: {log}") if part)
+        error.log = str(log)
 
 
 def _check_denied(lock: Lock, deny: Sequence[str], where: str) -> None:

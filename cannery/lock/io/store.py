@@ -162,7 +162,7 @@ def resolve_lock(  # noqa: PLR0913 - what a resolution depends on, and what it i
     from cannery.lock.io import indexes, resolve, uv  # noqa: PLC0415 - network libraries, which a current lock spares
 
     log = store.cache / "log" / f"{command}-{request.profile}-py{request.python}-{request.arch}.log"
-    cache, deny = store.cache.absolute(), tuple(d.pattern for d in catalog.compatibility.deny)
+    cache, deny = store.cache.absolute(), _deny(catalog, request)
     job = uv.Job(request, catalog.indexes, store.settings(), store.env, cache, asked or indexes.Asked())
     try:
         uv.remove_stale(cache, time.time())
@@ -176,12 +176,14 @@ def resolve_lock(  # noqa: PLR0913 - what a resolution depends on, and what it i
             raise
         raise unwritable(error, path) from error
     if problems := lock_problems(lock, request, catalog.indexes):
-        raise FindingsError(
-            f"the resolver's answer is not what was asked: {_first(problems)}",
-            where=place,
-            hint=f"the resolver's full output: {log}",
-        )
+        wrong_answer = FindingsError(f"the resolver's answer is not what was asked: {_first(problems)}", where=place)
+        wrong_answer.log = str(log)
+        raise wrong_answer
     return with_published(lock, catalog.hashes)
+
+
+def _deny(catalog: Catalog, request: LockRequest) -> tuple[str, ...]:
+    return tuple(one.pattern for one in catalog.compatibility.denied(source.name for source in request.sources))
 
 
 def _first(problems: Sequence[str]) -> str:
@@ -266,6 +268,7 @@ def read_locks(store: LockStore, catalog: Catalog, recipe: Recipe) -> LockSet:
 
 def _finding(error: FindingsError) -> Finding:
     what = f"{error.where}: {error.what}" if error.where else error.what
+    what += f"\n  log: {error.log}" if error.log else ""
     return Finding(Severity.ERROR, LOCK, what, fix=error.hint)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import logging
 import math
+import os
 import shutil
 import sys
 from dataclasses import dataclass, field
@@ -99,10 +100,13 @@ def read_pip_settings(env: Mapping[str, str]) -> PipSettings:
 
 
 def _config_list(env: Mapping[str, str]) -> str:
-    """Output of `pip config list`, from the pip of the running Python, else of the first python3 on PATH."""
-    other = shutil.which("python3", path=env.get("PATH"))
+    """Output of `pip config list`, from the pip of the running Python, else of the first python3 on PATH with one.
+
+    The first on PATH may be that of an active environment without pip.
+    """
+    others = (shutil.which("python3", path=folder) for folder in env.get("PATH", "").split(os.pathsep) if folder)
     reasons: list[str] = []
-    for python in (sys.executable, other):
+    for python in dict.fromkeys((sys.executable, *others)):
         if not python:
             continue
         try:

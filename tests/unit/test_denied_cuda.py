@@ -1,0 +1,50 @@
+"""CUDA by other names than nvidia-*: what the table denies, and what it does not (W1, case 04)."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+
+import pytest
+from checkouts import ROOT
+
+from cannery.catalog.io.read import load_catalog
+from cannery.explain.reasons import read_reasons
+from cannery.recipe.recipe import Options
+from cannery.recipe.select import select
+from cannery.vocab import Arch
+
+
+def denied(name: str, *sources: str) -> bool:
+    table = load_catalog(ROOT / "images").compatibility
+    return any(fnmatchcase(name, one.pattern) for one in table.denied(sources))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("vllm", "cupy", "cupy-cuda12x", "onnxruntime-gpu", "jax-cuda12-plugin", "jax-cuda13-pjrt"),
+        *("nvidia-nccl-cu12", "nvidia-cublas", "nvidia-modelopt", "cuda-pathfinder", "sgl-kernel", "flashinfer-python"),
+    ],
+)
+def test_cuda_by_any_name_is_denied(name: str) -> None:
+    assert denied(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["nvidia-ml-py", "pynvml", "onnxruntime", "jax", "jaxtyping", "sgl-kernel-npu", "vllm-ascend", "deepspeed"]
+)
+def test_what_is_no_cuda_is_not(name: str) -> None:
+    assert not denied(name)
+
+
+def test_vllm_is_denied_as_a_wheel_alone() -> None:
+    assert not denied("vllm", "vllm")
+    assert denied("vllm", "sglang")
+    catalog = load_catalog(ROOT / "images")
+    recipe = select(catalog, "verl-npu", Options(arch="arm64"), Arch.AMD64)
+    assert not denied("vllm", *(chosen.package for chosen in recipe.sources))
+
+
+def test_an_extra_is_no_part_of_a_name_that_is_in_doubt() -> None:
+    text = "Because there is no version of ray[default]==99.0 and cannery-lock depends on ray[default]==99.0, we can "
+    assert read_reasons(text + "conclude that your requirements are unsatisfiable.").doubts == ("ray",)
