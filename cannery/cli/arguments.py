@@ -103,6 +103,18 @@ COMMANDS = {
         "facts vllm==0.24.0",
         (options.fact, options.git_mirror),
     ),
+    "base": Command(
+        "authoring",
+        "write the file of a new CANN line",
+        "base add 9.2.0 quay.io/ascend/cann:9.2.0-910b-ubuntu22.04-py3.11",
+        actions={
+            "add": Action(
+                "write images/bases/LINE.yaml from images, or from a checkout with their Dockerfiles",
+                "base add 9.2.0 ~/cann-container-image",
+                (options.new_base,),
+            )
+        },
+    ),
     "outdated": Command(
         "outdated",
         "report what is newer, and what an upgrade would change",

@@ -133,6 +133,13 @@ def new_profile(sub: ArgumentParser) -> None:
     sub.add_argument("--summary", metavar="TEXT", help="what it is, in a line")
 
 
+def new_base(sub: ArgumentParser) -> None:
+    """Take a CANN version, and what is read of it."""
+    sub.add_argument("line", metavar="LINE", help="the CANN version, as 9.2.0")
+    words = "an image reference with a CANN tag (all its tags are read), or a folder with <tag>/Dockerfile in it"
+    sub.add_argument("source", metavar="SOURCE", help=words)
+
+
 def fact(sub: ArgumentParser) -> None:
     """Take the release or commit whose facts are read, and where in it they are."""
     add = sub.add_argument

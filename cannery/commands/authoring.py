@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 from pydantic import ValidationError
 
+from cannery.authoring.base_line import make_line, odd_tags
 from cannery.authoring.facts import entry_text, make_entry, places_of, table_of, version_of, with_entry
 from cannery.authoring.new import profile_like
+from cannery.catalog.catalog import BaseLine
 from cannery.catalog.component import FromSource, Wheels, parse_component
 from cannery.catalog.fields import profile_name_fault
 from cannery.catalog.io.yaml_file import read_yaml_text
+from cannery.catalog.target import parse_cann
+from cannery.catalog.versions import without_build
 from cannery.catalog.yaml_text import parse_yaml
 from cannery.errors import ExitCode, UsageError
 from cannery.recipe.select import find_profile
@@ -24,7 +29,6 @@ from cannery.vocab import did_you_mean
 
 if TYPE_CHECKING:
     import argparse
-    from pathlib import Path
 
     from cannery.authoring.facts import Tree
     from cannery.catalog.catalog import Catalog
@@ -148,6 +152,34 @@ def _put(  # noqa: PLR0913 - what is written, of what, and where
     return ExitCode.DONE
 
 
+def base(arguments: argparse.Namespace, context: Context) -> ExitCode:
+    """Write the file of a new CANN line, from images of a registry or from the Dockerfiles of a checkout."""
+    from cannery.authoring.io.base_images import checkout_images, registry_images
+
+    catalog, file = context.catalog(), f"bases/{arguments.line}.yaml"
+    cann, folder = without_build(parse_cann(arguments.line)), Path(arguments.source).expanduser()
+    if cann in catalog.bases:
+        raise UsageError("there is such a line", where=catalog.file(file), hint="edit it")
+    if folder.is_dir():
+        images, source = checkout_images(folder, cann)
+    else:
+        images, source = registry_images(arguments.source, cann, context.pip, context.env)
+    images = {tag: image for tag, image in images.items() if tag.startswith(f"{cann}-")}
+    if not images:
+        raise UsageError(f"{arguments.source} names another CANN than {cann}", hint="name an image of it")
+    value = make_line(cann, images, catalog.bases, f"{source}, read {arguments.today}")
+    try:
+        BaseLine.model_validate(value)
+    except ValidationError as error:
+        where = ".".join(map(str, error.errors()[0]["loc"]))
+        raise UsageError(f"{where}: {error.errors()[0]['msg']}", where=arguments.source) from error
+    path = _write(context, f"bases/{cann}.yaml", yaml_output(value))
+    for tag in odd_tags(images):
+        context.say(f"{tag}: its ENV differs from that of the first image on its OS; the file has the first one's")
+    print(f"{context.shown(path)}: {len(images)} images; {value['source']}")
+    return ExitCode.DONE
+
+
 def _text(context: Context, catalog: Catalog, file: str) -> str:
     """Return the text of a file of the catalog, by its name below images/."""
     home = context.own if context.own and file in catalog.own else context.root / "images"
@@ -166,4 +198,4 @@ def _write(context: Context, file: str, text: str) -> Path:
     return home / file
 
 
-COMMANDS = {"new": new, "facts": facts}
+COMMANDS = {"new": new, "facts": facts, "base": base}

@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 import yaml
+from checkouts import FROZEN
 from small_checkout import LATER, STACK, Small, make_small
 from stub_index import StubIndex, make_wheel
+from stub_registry import TAG, StubRegistry
 
+from cannery.authoring.base_line import Made, make_line, odd_tags
 from cannery.authoring.facts import version_of, with_entry
 from cannery.catalog.io.read import load_catalog
 from cannery.errors import ExitCode, UsageError
@@ -259,3 +262,95 @@ def test_a_file_in_flow_style_is_not_edited() -> None:
     with pytest.raises(UsageError) as caught:
         with_entry(text, "releases", "2.0", {"requires": [], "source": "s"}, "f")
     assert '"2.0":' in caught.value.hint
+
+
+# base add
+
+ENV = {
+    "PATH": "/usr/local/Ascend/cann-8.6.0/bin:/usr/local/python3.11.14/bin:/usr/bin:/bin",
+    "ASCEND_TOOLKIT_HOME": "/usr/local/Ascend/cann-8.6.0",
+    "ATB_HOME_PATH": "/usr/local/Ascend/nnal/atb/latest/atb/cxx_abi_1",
+    "QUOTED": "a b",
+}
+NEW_TAGS = ("8.6.0-910b-ubuntu22.04-py3.11", "8.6.0-a3-ubuntu22.04-py3.11")
+
+
+def publish(stub: StubRegistry, tags: tuple[str, ...], env: dict[str, str]) -> str:
+    digest = stub.add(config={"Env": [f"{name}={value}" for name, value in env.items()]})
+    for tag in tags:
+        stub.manifests[tag] = stub.manifests[TAG]
+        stub.tags.append(tag)
+    return digest
+
+
+def test_a_line_from_a_registry_locks_and_checks(small: Small) -> None:
+    with StubRegistry() as stub:
+        digest = publish(stub, NEW_TAGS, ENV)
+        stub.tags += ["8.5.0-910b-ubuntu22.04-py3.11", "8.6.0-latest", "8.6.0-devel"]
+        done = small("base", "add", "8.6.0", f"{stub.repository}:{NEW_TAGS[0]}")
+    assert done.code == ExitCode.DONE, done.err
+    line = load_catalog(small.root / "images").bases["8.6.0"]
+    assert {tag: (one.python, one.atb_abi) for tag, one in line.tags.items()} == dict.fromkeys(NEW_TAGS, ("3.11.14", 1))
+    assert line.env["ubuntu22.04"] == (
+        "PATH=/usr/local/Ascend/cann-8.6.0/bin:{python_home}/bin:/usr/bin:/bin",
+        "ASCEND_TOOLKIT_HOME=/usr/local/Ascend/cann-8.6.0",
+        "ATB_HOME_PATH=/usr/local/Ascend/nnal/atb/latest/atb/cxx_abi_{atb_abi}",
+        "QUOTED=a b",
+    )
+    assert digest in line.source
+    assert "read 2026-08-01" in line.source
+    assert line.version_files[0].path == "/usr/local/Ascend/cann-8.6.0/{machine}-linux/ascend_toolkit_install.info"
+    for package in line.python_packages:
+        small.index.add(make_wheel(package, "1.0"))
+    # Nothing is known of what fits this CANN: the rows are the table's.
+    small.profile("mine").write_text("extends: stack\ntarget: {cann: '8.6.0'}\nwithout: [torch-npu]\n")
+    assert small("lock", "mine").code == ExitCode.DONE
+    assert small("check", "mine").code == ExitCode.DONE
+    assert small("base", "add", "8.6.0", "elsewhere/cann:8.6.0-910b-ubuntu22.04-py3.11").code == ExitCode.USAGE
+
+
+def test_a_line_from_a_checkout(small: Small, tmp_path: Path) -> None:
+    for tag, python in (
+        ("8.6.0-910b-openeuler24.03-py3.11", "3.11.14"),
+        ("8.6.0-910b-openeuler24.03-py3.10", "3.10.20"),
+    ):
+        folder = tmp_path / "repository/cann" / tag
+        folder.mkdir(parents=True)
+        (folder / "Dockerfile").write_text(
+            f"FROM a AS one\nENV LEFT=out\nFROM b\nENV PATH=/usr/local/python{python}/bin:${{PATH}}\n"
+            "ENV ASCEND_TOOLKIT_HOME=/usr/local/Ascend/cann-8.6.0\nENV PATH=${ASCEND_TOOLKIT_HOME}/bin:$PATH\n"
+            'ENTRYPOINT ["/bin/bash", "-c", "\\\n  source /usr/local/Ascend/a/set_env.sh && \\\n'
+            '  source /usr/local/Ascend/b/set_env.sh --cxx_abi=1 && \\\n  exec \\"$@\\"", "--"]\n'
+        )
+    done = small("base", "add", "8.6.0", str(tmp_path / "repository"))
+    assert done.code == ExitCode.DONE, done.err
+    line = load_catalog(small.root / "images").bases["8.6.0"]
+    assert line.set_env == ("/usr/local/Ascend/a/set_env.sh", "/usr/local/Ascend/b/set_env.sh --cxx_abi=1")
+    assert line.env["openeuler24.03"] == (
+        "PATH={python_home}/bin:${PATH}",
+        "ASCEND_TOOLKIT_HOME=/usr/local/Ascend/cann-8.6.0",
+        "PATH=${ASCEND_TOOLKIT_HOME}/bin:$PATH",
+    )
+    assert {one.python for one in line.tags.values()} == {"3.11.14", "3.10.20"}
+
+
+@pytest.mark.parametrize("env", [{}, {"PATH": "/usr/bin", "ASCEND_TOOLKIT_HOME": "/usr/local/Ascend"}])
+def test_an_image_that_is_none_of_cann(small: Small, env: dict[str, str]) -> None:
+    with StubRegistry() as stub:
+        publish(stub, NEW_TAGS[:1], env)
+        assert small("base", "add", "8.6.0", f"{stub.repository}:{NEW_TAGS[0]}").code == ExitCode.USAGE
+        assert small("base", "add", "8.7.0", f"{stub.repository}:{NEW_TAGS[0]}").code == ExitCode.USAGE
+        assert small("base", "add", "8.6.0", f"{stub.repository}:8.6.0-latest").code == ExitCode.USAGE
+        assert small("base", "add", "8.6.0", f"{stub.host}/no/cann:{NEW_TAGS[0]}").code == ExitCode.NETWORK
+    assert small("base", "add", "8.5.0", "a/cann:8.5.0-910b-ubuntu22.04-py3.11").code == ExitCode.USAGE
+    assert small("base", "add", "tomorrow", str(small.root)).code == ExitCode.USAGE
+    assert small("base", "add", "8.6.0", str(small.root)).code == ExitCode.USAGE
+    assert not (small.root / "images/bases/8.6.0.yaml").exists()
+
+
+def test_the_nearest_line_is_the_last_older_one() -> None:
+    known = load_catalog(FROZEN).bases
+    image = {NEW_TAGS[0]: Made(tuple(ENV.items()))}
+    assert make_line("8.6.0", image, known, "s")["source"].endswith(f"as CANN {max(known)}")
+    odd = {**image, NEW_TAGS[1]: Made((*ENV.items(), ("MORE", "1")))}
+    assert odd_tags(odd) == (NEW_TAGS[1],)
