@@ -25,17 +25,14 @@ from typing import TYPE_CHECKING, Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from cannery.build.io.secrets import build_secrets  # noqa: E402
+from cannery.build.io.secrets import host_secrets  # noqa: E402
 from cannery.context import read_context  # noqa: E402
 from cannery.engine.io.find import docker_client, find_engine  # noqa: E402
 from cannery.engine.io.inspect import build_cache, remove_build_cache  # noqa: E402
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import docker
 
-    from cannery.context import Context
     from cannery.engine.io.find import Engine
 
 Pair = tuple[float, float]
@@ -55,12 +52,13 @@ def main() -> None:
     pairs = parser.parse_args().pairs
     context = read_context(ROOT)
     engine = find_engine(context.env, context.cache, start=True, say=context.say)
-    env = {**engine.client_env(context.env), **_secrets(context)}
+    suite = context.catalog().standin.suite
     plan = json.loads(build_py("plan", "quickstart", "--json"))
     client = docker_client(engine)
     before = {record["ID"] for record in build_cache(client)}
     try:
-        rows = measured(engine, env, plan, pairs)
+        with host_secrets(context.cache, context.env, context.pip, suite, {}) as secrets:
+            rows = measured(engine, {**engine.client_env(context.env), **secrets.env}, plan, pairs)
     finally:
         freed = cleaned(client, before)
     print(f"{os.cpu_count()} cores, engine {engine.server_version}, {len(plan['layers'])} layers")
@@ -69,10 +67,6 @@ def main() -> None:
         shown = "  ".join(f"{a:.1f}/{b:.1f}" for a, b in times)
         print(f"{what:<16} seconds Cannery/usual: {shown}  median ratio usual/Cannery: {ratio:.1f}")
     print(f"removed what this made: {freed / 1e9:.1f} GB of build cache, and its images")
-
-
-def _secrets(context: Context) -> Mapping[str, str]:
-    return build_secrets(context.cache, context.env, context.pip, context.catalog().standin.suite).env
 
 
 def cleaned(client: docker.DockerClient, before: set[str]) -> int:

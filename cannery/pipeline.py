@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
     from cannery.assemble.trial import Trial
     from cannery.base.real import BaseImage
+    from cannery.build.io.buildx import BakeResult
     from cannery.catalog.catalog import Catalog
     from cannery.compat.findings import Finding
     from cannery.context import Context
@@ -333,32 +334,12 @@ def _fetched(context: Context, catalog: Catalog, plan: Plan) -> dict[str, Path]:
 
 def built(work: Work, folder: Path, options: BuildOptions) -> Built:
     """Render `work.plan` into `folder`, make the stand-in base where the plan uses it, and build the image."""
-    from cannery.build.io.buildx import bake
-    from cannery.build.io.secrets import build_secrets
-    from cannery.build.io.view import Look, make_view
-    from cannery.build.stages import brought
-
     context, plan = work.context, work.plan
     if plan.recipe.base.kind is BaseKind.STANDIN:
         _make_standins(work)
     context.say(f"{context.shown(folder)}: {rendered(context, work.catalog, plan, folder)}")
     before = known_layers(work.client)
-    suite = work.catalog.standin.suite if plan.recipe.base.kind is BaseKind.STANDIN else None
-    secrets = build_secrets(context.cache, context.env, context.pip, suite)
-    result = bake(
-        work.engine.buildx_command(builder=options.builder),
-        {**work.engine.client_env(context.env), **secrets.env},
-        folder,
-        log=folder / "log" / "build.log",
-        view=make_view(
-            sys.stderr,
-            Look(brought(plan), context.is_verbose),
-            is_terminal=context.is_terminal,
-            clock=time.monotonic,
-        ),
-        overrides=_overrides(options, plan),
-        secrets=secrets.values,
-    )
+    result = _baked(work, folder, options)
     attributes = work.client.images.get(plan.reference).attrs
     layers = attributes["RootFS"]["Layers"]
     new = new_layers(plan, before, layers)
@@ -434,6 +415,32 @@ def trial_on(work: Work, options: Options) -> tuple[Trial, str] | None:
     return (trial, interpreter) if image_id(work.client, trial.parent) else None
 
 
+def _baked(work: Work, folder: Path, options: BuildOptions) -> BakeResult:
+    """Build the rendered folder, with what this host has to keep secret at hand."""
+    from cannery.build.io.buildx import bake
+    from cannery.build.io.secrets import host_secrets
+    from cannery.build.io.view import Look, make_view
+    from cannery.build.stages import brought
+
+    context, plan = work.context, work.plan
+    progress = context.env.get("BUILDKIT_PROGRESS", "")
+    if progress not in {"", "auto", "tty", "plain"}:
+        context.say(f"BUILDKIT_PROGRESS={progress} has no effect: plain prints what build steps print, as -v does")
+    look = Look(brought(plan), context.is_verbose or progress == "plain")
+    suite = work.catalog.standin.suite if plan.recipe.base.kind is BaseKind.STANDIN else None
+    system = context.settings.mirrors("system")
+    with host_secrets(context.cache, context.env, context.pip, suite, system) as secrets:
+        return bake(
+            work.engine.buildx_command(builder=options.builder),
+            {**work.engine.client_env(context.env), **secrets.env},
+            folder,
+            log=folder / "log" / "build.log",
+            view=partial(make_view, sys.stderr, look, is_terminal=context.is_terminal, clock=time.monotonic),
+            overrides=_overrides(options, plan),
+            secrets=secrets,
+        )
+
+
 def new_layers(plan: Plan, known: list[str], layers: list[str]) -> tuple[str, ...]:
     """Return the names of the layers of an image that are not in `known`, the layers of other images; "base" once.
 
@@ -491,7 +498,9 @@ def _overrides(options: BuildOptions, plan: Plan) -> tuple[str, ...]:
     The moving tag is set after verify: whoever pulls it gets what has passed.
     """
     overrides = [f"image.tags={plan.reference}", *(["*.no-cache=true"] if options.no_cache else [])]
-    return (*overrides, "*.output=type=docker") if options.builder else tuple(overrides)
+    # Some registries take no OCI manifest (SWR), which is what newer engines that store by containerd make of an image.
+    kind = "docker" if options.builder else "image"
+    return (*overrides, f"*.output=type={kind},oci-mediatypes=false")
 
 
 def _make_standins(work: Work) -> None:

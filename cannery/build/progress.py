@@ -29,6 +29,12 @@ _CONTROL = re.compile(
 _CLIPPED = re.compile(r"\[output clipped, log limit (\S+) reached\]")
 
 
+_DEFINITION = "[internal] load build definition"
+# What BuildKit reports of a step that it kills since another one has failed, and of one for which there is no memory.
+_KILLED = "exit code: 137"
+_CANCELLED = "context canceled"
+
+
 class Status(StrEnum):
     """The status of a step or stage. `cancelled` is a step that was cut off because another one failed."""
 
@@ -88,7 +94,7 @@ class Step:
     def error(self) -> str:
         """The first error that is the step's own. BuildKit ends the error of a step that was cancelled so."""
         errors = (part.error for part in self.parts.values())
-        return next((error for error in errors if error and not error.endswith("context canceled")), "")
+        return next((error for error in errors if error and not error.endswith(_CANCELLED)), "")
 
     @property
     def bytes(self) -> int:
@@ -133,6 +139,14 @@ class BuildState:
         return min(failed, key=lambda step: (step.span and step.span[1]) or self.now, default=None)
 
     @property
+    def joined(self) -> bool:
+        """Whether the step that failed began before this build did: it is an earlier build's, which was ending."""
+        span = self.failed.span if self.failed else None
+        # No two builds share this step; its times are by the engine's clock too.
+        loaded = [step.span[0] for step in self.steps.values() if step.span and step.name.text.startswith(_DEFINITION)]
+        return span is not None and bool(loaded) and span[0] < min(loaded)
+
+    @property
     def counts(self) -> tuple[int, int, int]:
         """(cached, ended, all) steps of the Dockerfile.
 
@@ -155,6 +169,7 @@ def apply(state: BuildState, event: Item | str, redact: Callable[[str], str] = s
     for item in vertexes:
         key = _owner(steps, get(item, "digest", ""), get(get(item, "progressGroup", {}), "id", ""))
         steps[key] = _with_part(steps.get(key, Step()), item, redact)
+    steps |= _cancelled(steps)
     for item in transfers:
         key = _owner(steps, get(item, "vertex", ""))
         step = steps.get(key, Step())
@@ -212,6 +227,22 @@ def _with_part(step: Step, item: Item, redact: Callable[[str], str]) -> Step:
     if part.started is None and old and old.started is not None:
         part = old  # BuildKit announces a vertex again without its times; it has not gone back
     return replace(step, name=name, parts={**step.parts, digest: part})
+
+
+def _cancelled(steps: Mapping[str, Step]) -> dict[str, Step]:
+    """Return the steps that were killed after another one had failed, as cancelled ones."""
+    failed = [step.span[1] for step in steps.values() if step.error and _KILLED not in step.error and step.span]
+    first = min((end for end in failed if end is not None), default=None)
+    found = {}
+    for key, step in steps.items():
+        end = step.span[1] if step.span else None
+        if first is not None and end is not None and end >= first and _KILLED in step.error:
+            parts = {
+                name: replace(part, error=f"{part.error}: {_CANCELLED}") if _KILLED in part.error else part
+                for name, part in step.parts.items()
+            }
+            found[key] = replace(step, parts=parts)
+    return found
 
 
 def _printed(step: Step, stream: int, chunk: bytes, redact: Callable[[str], str]) -> tuple[Step, list[tuple[str, str]]]:

@@ -33,10 +33,14 @@ TOOLS_FOLDER = "_tools"
 # Secrets of the build, by id and the variable that names their file. Not the content itself: Linux takes no more than
 # 128 KiB in one environment entry, and a CA bundle is larger. Unset ones are an empty file of the folder itself: from
 # buildx 0.20 on, bake asks before it reads any other, /dev/null too, and ends where there is no answer (0.29, tried).
-SECRETS: Mapping[str, str] = {"apt_sources": "CANNERY_APT_SOURCES_FILE", "ca": "CANNERY_CA_FILE"}
+SECRETS: Mapping[str, str] = {
+    "apt_sources": "CANNERY_APT_SOURCES_FILE",
+    "ca": "CANNERY_CA_FILE",
+    # Not BuildKit's predefined arguments: its history keeps those, with their passwords.
+    "proxies": "CANNERY_PROXIES_FILE",
+    "system_mirrors": "CANNERY_SYSTEM_MIRRORS_FILE",
+}
 NO_SECRET = "no-secret"  # noqa: S105 - the name of a file
-# BuildKit's predefined arguments: they reach RUN steps and leave no trace in history, layers or cache keys.
-PROXIES = ("http_proxy", "https_proxy", "no_proxy")
 
 
 def environment(templates: Mapping[str, str]) -> Environment:
@@ -162,20 +166,14 @@ def _bake_file(plan: Plan) -> str:
         "target": "image",
         "platforms": [plan.recipe.target.arch.platform],
         "tags": list(plan.references),
-        "args": {
-            "SOURCE_DATE_EPOCH": str(plan.epoch),
-            **{name: f"${{{name}}}" for name in PROXIES},
-        },
+        "args": {"SOURCE_DATE_EPOCH": str(plan.epoch)},
         # The mirror of this machine gives the very image that FROM names.
         **({"contexts": {plan.base_reference: f"docker-image://{plan.base_source}"}} if plan.base_source else {}),
         "secret": [f"id={name},src=${{{variable}}}" for name, variable in SECRETS.items()],
         "attest": ["type=provenance,disabled=true"],
     }
     bake = {
-        "variable": {
-            **{name: {"default": ""} for name in PROXIES},
-            **{variable: {"default": NO_SECRET} for variable in SECRETS.values()},
-        },
+        "variable": {variable: {"default": NO_SECRET} for variable in SECRETS.values()},
         "group": {"default": {"targets": ["image"]}},
         "target": {"image": target},
     }

@@ -7,9 +7,10 @@
 # environment on top of /opt/venv that is the user's, and folders that everybody may write. A base that has the name or
 # one of the numbers for another user ends the step.
 #
-# /run/cannery/etc is copied over /etc; /run/secrets/apt_sources (one-line form) replaces the image's own sources for this
-# step; /run/secrets/ca is the bundle for https mirrors. Everything changed here gets mtime EPOCH, so that the layer's
-# digest depends on the packages alone.
+# /run/cannery/etc is copied over /etc. Of /run/secrets, apt_sources (one-line form) replaces the image's own sources for
+# this step, system_mirrors is a script for sed that puts mirrors into them, ca is the bundle for https mirrors, and
+# proxies sets variables of the shell. Everything changed here gets mtime EPOCH, so that the layer's digest depends on the
+# packages alone.
 set -eu
 
 user='' venv='' writable=''
@@ -26,9 +27,24 @@ family=$1
 epoch=$2
 shift 2
 
+if [ -s /run/secrets/proxies ]; then
+    # shellcheck disable=SC1091 # there in a build alone
+    . /run/secrets/proxies
+fi
 start=$(date +%s)
 scratch=$(mktemp -d -p /run)
 cp -a /var/log "$scratch/log"
+
+# Copy the base's sources $1 into the folder $2, with mirrors in the place of what they are of. A list of mirrors of the
+# distribution's own would be asked first: of a file that has a mirror now it goes.
+with_mirrors() {
+    mkdir -p "$2"
+    for file in $1; do
+        [ -f "$file" ] || continue
+        sed -f /run/secrets/system_mirrors "$file" >"$2/${file##*/}"
+        if ! cmp -s "$file" "$2/${file##*/}"; then sed -i '/^\(metalink\|mirrorlist\)=/d' "$2/${file##*/}"; fi
+    done
+}
 
 install_apt() {
     export DEBIAN_FRONTEND=noninteractive
@@ -38,6 +54,10 @@ install_apt() {
         -o Dir::State::lists="$scratch/lists" -o Dir::Cache="$scratch/cache" "$@"
     if [ -s /run/secrets/apt_sources ]; then
         cp /run/secrets/apt_sources "$scratch/sources/host.list"
+    elif [ -s /run/secrets/system_mirrors ]; then
+        with_mirrors '/etc/apt/sources.list /etc/apt/sources.list.d/*' "$scratch/sources"
+    fi
+    if [ -n "$(ls -A "$scratch/sources")" ]; then
         set -- -o Dir::Etc::sourcelist=/dev/null -o Dir::Etc::sourceparts="$scratch/sources" "$@"
     fi
     if [ -s /run/secrets/ca ]; then
@@ -59,11 +79,16 @@ install_dnf() {
     manager=dnf
     command -v dnf >/dev/null || manager=yum
     shift # the separator
-    if [ -s /run/secrets/ca ]; then
-        "$manager" -y --setopt=install_weak_deps=False --setopt=sslcacert=/run/secrets/ca install "$@"
+    if [ -s /run/secrets/system_mirrors ]; then
+        with_mirrors '/etc/yum.repos.d/*.repo' "$scratch/repos"
+        set -- --setopt=reposdir="$scratch/repos" install "$@"
     else
-        "$manager" -y --setopt=install_weak_deps=False install "$@"
+        set -- install "$@"
     fi
+    if [ -s /run/secrets/ca ]; then
+        set -- --setopt=sslcacert=/run/secrets/ca "$@"
+    fi
+    "$manager" -y --setopt=install_weak_deps=False "$@"
     "$manager" clean all
 }
 

@@ -11,11 +11,13 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from cannery.build.io.buildx import BakeResult, View, bake
+from cannery.build.io.secrets import Secrets
 from cannery.build.io.view import LiveView, Look, PlainView, make_view
 from cannery.build.progress import BuildState, Status
 from cannery.build.stages import Brought
@@ -63,6 +65,19 @@ if mode in {"hang", "stubborn"}:
     signal.signal(signal.SIGINT, interrupted)
     step(started=START)
     while True: time.sleep(0.05)
+if mode == "joins":
+    with (here / "runs").open("a") as file: file.write("x")
+    runs = len((here / "runs").read_text())
+    at = lambda second: "2026-01-01T00:00:%02dZ" % second
+    load = {"digest": "l", "name": "[internal] load build definition from Dockerfile"}
+    event(vertexes=[{**load, "started": at(5), "completed": at(5)}])
+    if runs == 1 or name != "once":
+        text = 'process "/bin/sh -c make" did not complete successfully: exit code: 2'
+        step(started=at(6 if name == "own" else 1), completed=at(9), error=text)
+        say("ERROR: failed to solve: x\\n")
+        sys.exit(1)
+    step(started=at(6), completed=at(9))
+    sys.exit(0)
 if mode == "old":
     say("#1 [internal] load build definition from Dockerfile\\n")
     while True: time.sleep(0.05)
@@ -91,20 +106,22 @@ class Build:
         self.fake.write_text(FAKE)
         self.folder.mkdir()
         target = {"context": ".", "target": "final", "secret": ["id=token,env=TOKEN"]}
-        (self.folder / "docker-bake.json").write_text(json.dumps({"target": {"image": target}}))
+        variables = {"PASSING": {"default": "no-secret"}}
+        document = {"variable": variables, "target": {"image": target}}
+        (self.folder / "docker-bake.json").write_text(json.dumps(document))
 
     def __call__(
         self, mode: str, view: View | None = None, *, overrides: tuple[str, ...] = (), builder: str | None = None
     ) -> BakeResult:
         return bake(
             (sys.executable, str(self.fake)),
-            {"PATH": os.environ["PATH"], "FAKE": mode, "TOKEN": "hunter2"},
+            {"PATH": os.environ["PATH"], "FAKE": mode, "TOKEN": "hunter2", "PASSING": "/gone"},
             self.folder,
             log=self.log,
-            view=view or Seen(),
+            view=lambda: view or Seen(),
             overrides=overrides,
             builder=builder,
-            secrets=("hunter2",),
+            secrets=Secrets({}, ("hunter2",), frozenset({"PASSING"})),
         )
 
 
@@ -192,6 +209,21 @@ def test_plain_errors(build: Build, text: str, kind: type[Exception]) -> None:
     assert "[bake] on stdout\n" in build.log.read_text()
 
 
+@pytest.mark.parametrize(("name", "runs", "fails"), [("once", 2, False), ("always", 2, True), ("own", 1, True)])
+def test_a_build_that_joins_a_failed_one_is_begun_once_more(build: Build, name: str, runs: int, fails: bool) -> None:
+    with pytest.raises(BuildFailedError) if fails else nullcontext():
+        build(f"joins:{name}")
+    assert len((build.fake.parent / "runs").read_text()) == runs
+    assert ("it joined a build that had failed" in build.log.read_text()) is (runs == 2)
+
+
+def test_a_file_that_is_gone_after_the_build_is_not_in_the_command_for_one_stage(build: Build) -> None:
+    with pytest.raises(BuildFailedError) as caught:
+        build("joins:own")
+    assert "docker-bake.json" in caught.value.hint
+    assert "/gone" not in caught.value.hint
+
+
 def test_old_buildx_is_stopped_at_once(build: Build) -> None:
     with pytest.raises(UnableError, match=r"0\.13"):
         build("old")
@@ -199,7 +231,7 @@ def test_old_buildx_is_stopped_at_once(build: Build) -> None:
 
 def test_program_and_folder_must_be_there(build: Build, tmp_path: Path) -> None:
     def call(engine: str, folder: Path) -> BakeResult:
-        return bake((engine,), {"PATH": "/bin"}, folder, log=build.log, view=Seen())
+        return bake((engine,), {"PATH": "/bin"}, folder, log=build.log, view=Seen)
 
     with pytest.raises(UnableError, match="nosuch-docker"):
         call("nosuch-docker", build.folder)

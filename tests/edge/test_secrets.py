@@ -1,15 +1,16 @@
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from cannery.build.io import secrets
-from cannery.build.io.secrets import MAX_SECRET, Secrets, build_secrets
+from cannery.build.io.secrets import MAX_SECRET, Secrets, host_secrets
 from cannery.context import Context
 from cannery.engine.own.apt import HostRelease, Source
 from cannery.errors import UsageError
-from cannery.render.render import NO_SECRET, PROXIES, SECRETS
+from cannery.render.render import NO_SECRET, SECRETS
 from cannery.util.io.pip_settings import PipSettings
 from cannery.vocab import Arch
 
@@ -29,26 +30,33 @@ def bundle(tmp_path: Path, text: str) -> str:
     return str(path)
 
 
-def secrets_of(context: Context, suite: str | None) -> Secrets:
-    return build_secrets(context.cache, context.env, context.pip, suite)
+def secrets_of(context: Context, suite: str | None, **system: str) -> tuple[Secrets, dict[str, str]]:
+    """The secrets while a build runs, and the texts of the files that are made for it; checks their modes."""
+    mirrors = {name: (place,) for name, place in system.items()}
+    with host_secrets(context.cache, context.env, context.pip, suite, mirrors) as found:
+        paths = {name: Path(path) for name, path in found.env.items() if path.startswith(str(context.cache))}
+        assert paths.keys() == found.passing
+        assert all(path.stat().st_mode & 0o777 == 0o600 for path in paths.values())
+        texts = {name: path.read_text() for name, path in paths.items()}
+    assert list((context.cache / "secrets").iterdir()) == []
+    return found, texts
 
 
 def test_a_host_without_settings_has_nothing_to_hide(tmp_path: Path) -> None:
-    found = secrets_of(context(tmp_path), None)
-    assert found.env == {CA: NO_SECRET, APT: NO_SECRET, **dict.fromkeys(PROXIES, "")}
-    assert found.values == ()
-    assert not (tmp_path / "cache").exists()
+    found, texts = secrets_of(context(tmp_path), None)
+    assert found.env == dict.fromkeys(SECRETS.values(), NO_SECRET)
+    assert (found.values, texts) == ((), {})
 
 
 @pytest.mark.parametrize("name", ["SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"])
 def test_the_usual_variables_name_the_bundle(tmp_path: Path, name: str) -> None:
     path = bundle(tmp_path, CERTIFICATE)
-    assert secrets_of(context(tmp_path, **{name: path}), None).env[CA] == path
+    assert secrets_of(context(tmp_path, **{name: path}), None)[0].env[CA] == path
 
 
 def test_pips_own_bundle_comes_first(tmp_path: Path) -> None:
     path = bundle(tmp_path, CERTIFICATE)
-    assert secrets_of(context(tmp_path, PipSettings(cert=path), SSL_CERT_FILE="/no"), None).env[CA] == path
+    assert secrets_of(context(tmp_path, PipSettings(cert=path), SSL_CERT_FILE="/no"), None)[0].env[CA] == path
 
 
 def test_a_bundle_that_is_not_there_is_wrong_use(tmp_path: Path) -> None:
@@ -61,9 +69,7 @@ def test_a_bundle_that_is_not_there_is_wrong_use(tmp_path: Path) -> None:
 @pytest.mark.parametrize("comment", ["x" * MAX_SECRET, "ü" * (MAX_SECRET // 2)])
 def test_a_bundle_too_large_for_buildkit_loses_its_comments(tmp_path: Path, comment: str) -> None:
     path = bundle(tmp_path, f"# {comment}\n{CERTIFICATE}# more\n{CERTIFICATE}")
-    found = Path(secrets_of(context(tmp_path, SSL_CERT_FILE=path), None).env[CA])
-    assert found.read_text() == CERTIFICATE * 2
-    assert found.stat().st_mode & 0o777 == 0o600
+    assert secrets_of(context(tmp_path, SSL_CERT_FILE=path), None)[1] == {CA: CERTIFICATE * 2}
 
 
 def test_a_bundle_that_stays_too_large_is_said_before_the_build(tmp_path: Path) -> None:
@@ -74,23 +80,70 @@ def test_a_bundle_that_stays_too_large_is_said_before_the_build(tmp_path: Path) 
 
 def test_proxies_of_either_case_are_passed_and_their_passwords_are_hidden(tmp_path: Path) -> None:
     env = {"HTTP_PROXY": "http://me:hush@proxy:1", "https_proxy": "http://proxy:2", "no_proxy": "x"}
-    found = secrets_of(context(tmp_path, **env), None)
-    assert [found.env[name] for name in PROXIES] == ["http://me:hush@proxy:1", "http://proxy:2", "x"]
+    found, texts = secrets_of(context(tmp_path, **env), None)
+    lines = ["export http_proxy=http://me:hush@proxy:1", "export https_proxy=http://proxy:2", "export no_proxy=x"]
+    assert texts[SECRETS["proxies"]].splitlines() == lines
     assert "hush" in found.values
+    # As a proxy without its scheme, which curl takes too.
+    assert "hush" in secrets_of(context(tmp_path, http_proxy="me:hush@proxy:1"), None)[0].values
+
+
+def test_a_proxy_is_quoted_for_the_shell(tmp_path: Path) -> None:
+    _, texts = secrets_of(context(tmp_path, http_proxy="http://a:b$(id)';c@p:1"), None)
+    shell = ["sh", "-c", f'{texts[SECRETS["proxies"]]}printf %s "$http_proxy"']
+    assert subprocess.run(shell, capture_output=True, text=True, check=True).stdout == "http://a:b$(id)';c@p:1"
+
+
+def test_what_a_killed_run_left_is_removed_and_a_running_ones_stays(tmp_path: Path) -> None:
+    place = tmp_path / "cache/secrets"
+    for name in ("999999999-dead", "1-alive"):
+        (place / name).mkdir(parents=True)
+    (place / "apt.list").write_text("of an older release")
+    with host_secrets(tmp_path / "cache", {}, PipSettings(), None, {}):
+        names = {path.name for path in place.iterdir()}
+    assert "1-alive" in names
+    assert not names & {"999999999-dead", "apt.list"}
+    assert [path.name for path in place.iterdir()] == ["1-alive"]
+
+
+def test_mirrors_of_system_packages_take_the_place_of_the_bases_sources(tmp_path: Path) -> None:
+    system = {
+        "http://ports.ubuntu.com/ubuntu-ports": "https://m.example/ports",
+        "http://ports.ubuntu.com": "https://other.example",
+        "http://a.example": "https://x.example/a&b",
+    }
+    _, texts = secrets_of(context(tmp_path), None, **system)
+    script = tmp_path / "script"
+    script.write_text(texts[SECRETS["system_mirrors"]])
+    before = """\
+deb http://ports.ubuntu.com/ubuntu-ports jammy main
+deb http://ports.ubuntu.com/ubuntu-ports/ jammy main
+URIs: http://ports.ubuntu.com
+deb http://portsxubuntu.com/x jammy main
+baseurl=http://a.example/OS/$basearch/
+baseurl=http://a.example.org/OS
+"""
+    after = """\
+deb https://m.example/ports jammy main
+deb https://m.example/ports/ jammy main
+URIs: https://other.example
+deb http://portsxubuntu.com/x jammy main
+baseurl=https://x.example/a&b/OS/$basearch/
+baseurl=http://a.example.org/OS
+"""
+    done = subprocess.run(["sed", "-f", script], input=before, capture_output=True, text=True, check=True)
+    assert done.stdout == after
 
 
 def test_credentials_of_the_index_are_hidden(tmp_path: Path) -> None:
     settings = PipSettings(index_url="https://user:secretword@index.example/simple")
-    assert "secretword" in secrets_of(context(tmp_path, settings), None).values
+    assert "secretword" in secrets_of(context(tmp_path, settings), None)[0].values
 
 
 def test_the_hosts_mirror_is_asked_for_the_bases_suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(secrets, "host_release", lambda: HostRelease("debian", "trixie", "13"))
     source = Source(("https://user:pw@mirror.example/debian",), "trixie", ("main",))
     monkeypatch.setattr(secrets, "distribution_sources", lambda _: (source,))
-    path = Path(secrets_of(context(tmp_path), "bookworm").env[APT])
-    text = path.read_text()
+    text = secrets_of(context(tmp_path), "bookworm")[1][APT]
     assert "https://user:pw@mirror.example/debian bookworm main" in text
     assert "trixie" not in text
-    assert path.stat().st_mode & 0o777 == 0o600
-    assert path.is_relative_to(tmp_path / "cache")

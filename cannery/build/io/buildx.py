@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 import shutil
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from cannery.build.failure import Details, failure, needs_newer_buildx
+from cannery.build.io.secrets import NO_SECRETS, Secrets
 from cannery.build.progress import BuildState, apply, close
 from cannery.build.rawjson import read_line
 from cannery.build.retry import retry_command
@@ -54,28 +56,34 @@ def bake(  # noqa: PLR0913 - one request to buildx
     *,
     target: str = "image",
     log: Path,
-    view: View,
+    view: Callable[[], View],
     overrides: tuple[str, ...] = (),
     builder: str | None = None,
-    secrets: tuple[str, ...] = (),
+    secrets: Secrets = NO_SECRETS,
 ) -> BakeResult:
     """Build `target` of the bake file in `folder` and wait for the end.
 
     `engine_command` starts buildx, as ("docker", "buildx"); `env` is its whole environment; `overrides` are values of
-    `--set`; `secrets` are values that must appear neither in `log` nor on the screen.
+    `--set`; `secrets` are values that must appear neither in `log` nor on the screen. `view` makes a view.
+
+    A build that begins while a failed one ends joins its steps, and fails as it did: it is then begun once more.
 
     Raises BuildFailedError (a step failed), NetworkError (the registry), UnableError (no buildx, buildx too old, disk
     full, engine away, QEMU missing), UsageError (the bake file). SIGINT and SIGTERM cancel the build, then
     KeyboardInterrupt is raised.
     """
     document, env = _read_bake(folder), {**env, **NO_QUESTION}
-    redact = redactor(secrets)
+    redact = redactor(secrets.values)
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("w", encoding="utf-8", errors="replace") as log_file:
         command = [*engine_command, "bake", "-f", _BAKE_FILE, "--progress=rawjson"]
         command += ["--builder", builder] if builder else []
         command += [word for override in overrides for word in ("--set", override)]
-        state, status = _run([*command, target], env, folder, view=view, log=log_file, redact=redact)
+        run = partial(_run, [*command, target], env, folder, log=log_file, redact=redact)
+        state, status = run(view=view())
+        if status and state.joined:
+            log_file.write(f"{state.seconds:8.2f} [cannery] it joined a build that had failed: once more\n")
+            state, status = run(view=view())
         log_file.write(f"{state.seconds:8.2f} [cannery] buildx ended with status {status}\n")
     if status == 0 and not needs_newer_buildx(state):
         cached, _, total = state.counts
@@ -83,7 +91,10 @@ def bake(  # noqa: PLR0913 - one request to buildx
     retry = ""
     if state.failed and state.failed.name.is_step:
         stage = state.failed.name.stage
-        retry = retry_command(engine_command, env, str(folder), document, target=target, stage=stage, builder=builder)
+        lasting = {name: value for name, value in env.items() if name not in secrets.passing}
+        retry = retry_command(
+            engine_command, lasting, str(folder), document, target=target, stage=stage, builder=builder
+        )
     raise failure(state, Details(str(log), redact(retry), _space(state, status)))
 
 

@@ -1,11 +1,18 @@
-"""What a build step needs of this host and an image must not keep: the CA bundle and the distribution's mirror.
+"""What a build step needs of this host and an image must not keep: CA bundle, proxies, mirrors of system packages.
 
 They reach BuildKit as secrets, each by id and by a variable that names its file (`render.SECRETS`), so no host path
-is in a rendered file and nothing of them stays in a layer.
+is in a rendered file and nothing of them stays in a layer, or in BuildKit's history. Files that are made for a build
+are gone after it.
 """
 
 from __future__ import annotations
 
+import os
+import re
+import shlex
+import shutil
+import tempfile
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,44 +20,89 @@ from urllib.parse import urlsplit
 
 from cannery.engine.own.apt import distribution_sources, host_release, source_lines
 from cannery.errors import UsageError
-from cannery.render.render import NO_SECRET, PROXIES, SECRETS
-from cannery.util.io.files import write_atomic
+from cannery.render.render import NO_SECRET, SECRETS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from cannery.util.io.pip_settings import PipSettings
 
 # BuildKit refuses a secret of more than 500 KiB (its MaxSecretSize).
 MAX_SECRET = 500 * 1024
 CA_VARIABLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+PROXIES = ("http_proxy", "https_proxy", "no_proxy")
 
 
 @dataclass(frozen=True)
 class Secrets:
-    """Environment variables for the build, and the values that no log may show."""
+    """Environment variables for the build, and the values that no log may show.
+
+    `passing` are the variables whose files are gone after the build.
+    """
 
     env: Mapping[str, str]
     values: tuple[str, ...]
+    passing: frozenset[str] = frozenset()
 
 
-def build_secrets(cache: Path, env: Mapping[str, str], pip: PipSettings, suite: str | None) -> Secrets:
-    """Collect the secrets of this host; `suite` is the Debian suite of the base, None for a base with its own sources.
+NO_SECRETS = Secrets({}, ())
 
-    Files that are made for this are in the cache, readable by their owner only. Raises `UsageError` when a CA bundle
-    that the host's settings name cannot be read.
+
+@contextmanager
+def host_secrets(
+    cache: Path, env: Mapping[str, str], pip: PipSettings, suite: str | None, system: Mapping[str, Sequence[str]]
+) -> Iterator[Secrets]:
+    """Give the secrets of this host while a build runs.
+
+    `suite` is the Debian suite of the base, None for a base with its own sources; `system` are the mirrors of these.
+    Files that are made are in the cache, readable by their owner only. Raises `UsageError` when a CA bundle that the
+    host's settings name cannot be read.
     """
-    folder = cache / "secrets"
-    found = {SECRETS["ca"]: _ca(env, pip, folder / "ca.pem"), SECRETS["apt_sources"]: NO_SECRET}
-    mirrors = distribution_sources(host_release()) if suite else ()
-    if suite:
-        write_atomic(folder / "apt.list", source_lines(suite, mirrors), mode=0o600)
-        found[SECRETS["apt_sources"]] = str(folder / "apt.list")
-    for name in PROXIES:
-        found[name] = env.get(name) or env.get(name.upper()) or ""
-    urls = [found["http_proxy"], found["https_proxy"], *(uri for mirror in mirrors for uri in mirror.uris)]
-    passwords = [urlsplit(url).password for url in urls]
-    return Secrets(found, tuple(p for p in (*passwords, *pip.credentials()) if p))
+    folder = _folder(cache / "secrets")
+    try:
+        mirrors = distribution_sources(host_release()) if suite else ()
+        proxies = {name: value for name in PROXIES if (value := env.get(name) or env.get(name.upper()))}
+        texts = {
+            "apt_sources": source_lines(suite, mirrors) if suite else "",
+            "proxies": "".join(f"export {name}={shlex.quote(value)}\n" for name, value in proxies.items()),
+            "system_mirrors": _script({name: places[0] for name, places in system.items()}),
+        }
+        found = {SECRETS["ca"]: _ca(env, pip, folder / "ca")}
+        found |= {SECRETS[name]: _written(folder / name, text) if text else NO_SECRET for name, text in texts.items()}
+        urls = [*proxies.values(), *(uri for mirror in mirrors for uri in mirror.uris)]
+        passwords = [urlsplit(url if "://" in url else f"http://{url}").password for url in urls]
+        passing = frozenset(name for name, path in found.items() if path.startswith(f"{folder}/"))
+        yield Secrets(found, tuple(p for p in (*passwords, *pip.credentials()) if p), passing)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _folder(parent: Path) -> Path:
+    """Make the folder of this run; remove what runs that were killed have left, and a file of an older release."""
+    parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    for path in parent.iterdir():
+        if path.is_dir() and not Path(f"/proc/{path.name.partition('-')[0]}").exists():
+            shutil.rmtree(path, ignore_errors=True)
+        elif path.is_file():
+            path.unlink(missing_ok=True)
+    return Path(tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=parent))
+
+
+def _written(path: Path, text: str) -> str:
+    path.write_text(text, encoding="utf-8")
+    path.chmod(0o600)
+    return str(path)
+
+
+def _script(mirrors: Mapping[str, str]) -> str:
+    """Return what puts mirrors into the sources of apt or dnf, for sed: the longest address first."""
+    lines = []
+    for name in sorted(mirrors, key=lambda name: (-len(name), name)):
+        wanted, place = name.rstrip("/"), re.sub(r"[&|\\]", r"\\\g<0>", mirrors[name].rstrip("/"))
+        pattern = re.sub(r"[.*+~]", r"[\g<0>]", wanted)
+        # The end of a name or of a folder: http://a.example is not the start of http://a.example.org.
+        lines += [rf"s|{pattern}\([/ ]\)|{place}\1|g", rf"s|{pattern}$|{place}|"]
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _ca(env: Mapping[str, str], pip: PipSettings, copy: Path) -> str:
@@ -70,8 +122,7 @@ def _ca(env: Mapping[str, str], pip: PipSettings, copy: Path) -> str:
         hint = "name a bundle of your own mirror's certificates alone: `pip config set global.cert FILE`"
         what = f"the CA bundle is larger than BuildKit takes ({MAX_SECRET >> 10} KiB)"
         raise UsageError(what, where=named, hint=hint)
-    write_atomic(copy, text, mode=0o600)
-    return str(copy)
+    return _written(copy, text)
 
 
 def _only_certificates(text: str) -> str:
