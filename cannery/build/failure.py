@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from cannery.engine.stream import ENGINE_PROXY
 from cannery.errors import BuildFailedError, CanneryError, NetworkError, UnableError, UsageError
 from cannery.util.image_reference import registry_of
 
@@ -53,8 +54,10 @@ _REASONS = (
      "`docker login` there, and see that the name is right"),
     (re.compile(r"no match for platform"), "it has the image, but not for this platform", "see that ARCH is right"),
     (re.compile(r"not found|manifest unknown|404"), "it has no such image", "see that name and tag are right"),
+    (re.compile(r"no such host|server misbehaving|failure in name resolution"), "the engine finds no such host",
+     ENGINE_PROXY),
     (re.compile(""), "it cannot be reached",
-     "check the network and the engine's proxy; a mirror or BASE=<reference> can take its place"),
+     "check the network and the engine's proxy; a mirror (mirrors.registry of cannery.toml) can take its place"),
 )  # fmt: skip
 
 

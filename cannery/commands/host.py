@@ -12,7 +12,7 @@ from cannery.engine.io.find import docker_client, find_engine, own_engine
 from cannery.engine.io.inspect import build_cache_bytes, remove_build_cache
 from cannery.engine.own import engine as owned_engine
 from cannery.engine.own.shell import shell_text
-from cannery.errors import ExitCode
+from cannery.errors import CanneryError, ExitCode
 
 if TYPE_CHECKING:
     import argparse
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import docker
 
     from cannery.context import Context
+    from cannery.engine.io.find import Engine
 
 
 def engine(arguments: argparse.Namespace, context: Context) -> ExitCode:
@@ -40,15 +41,27 @@ def engine(arguments: argparse.Namespace, context: Context) -> ExitCode:
         print(f"{kind} engine {found.server_version} at {found.host}")
         return ExitCode.DONE
     status = owned_engine.status(context.cache)
+    chosen, problem = _used(context)
     if context.is_json:
-        print(json.dumps({**asdict(status), "data_root": str(status.data_root), "log": str(status.log)}, indent=2))
+        own = {**asdict(status), "data_root": str(status.data_root), "log": str(status.log)}
+        host = {"host": chosen.host, "version": chosen.server_version, "owned": chosen.owned} if chosen else None
+        print(json.dumps({**own, "used": host, "problem": problem}, indent=2))
         return ExitCode.DONE
+    print(f"used: {chosen.origin}, Docker {chosen.server_version}" if chosen else f"used: none: {problem}")
     state = f"runs, pid {status.pid}" if status.running else "does not run"
     print(f"own engine: {state}{f', version {status.version}' if status.version else ''}")
     print(f"  socket {status.host}\n  data {status.data_root}\n  log {status.log}")
     if status.cache_limit:
         print(f"  build cache of at most {status.cache_limit / 1e9:.1f} GB")
     return ExitCode.DONE
+
+
+def _used(context: Context) -> tuple[Engine | None, str]:
+    """Return the engine that a build would use, as docker's own settings (DOCKER_HOST, DOCKER_CONTEXT) name it."""
+    try:
+        return find_engine(context.env, context.cache, start=False, say=context.say), ""
+    except CanneryError as error:
+        return None, " at ".join(part for part in (error.what, error.where) if part)
 
 
 def clean(arguments: argparse.Namespace, context: Context) -> ExitCode:

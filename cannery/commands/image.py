@@ -15,7 +15,7 @@ from cannery.commands.check import lacking_words, show_findings
 from cannery.commands.table import row_lines
 from cannery.commands.verify import exit_code, verify_built
 from cannery.compat.findings import errors
-from cannery.engine.io.find import docker_client, find_engine
+from cannery.engine.io.find import docker_client, find_engine, require_builder
 from cannery.engine.io.inspect import image_labels
 from cannery.errors import ExitCode, NetworkError, UsageError
 from cannery.pipeline import (
@@ -58,7 +58,7 @@ def image(arguments: argparse.Namespace, context: Context) -> ExitCode:
     show_findings(context, found)
     if errors(found):
         context.say(f"continuing in spite of {', '.join(plan.forced)}: stamped into manifest, tag and labels")
-    arguments.builder = _builder(arguments, context, plan)
+    arguments.builder = _known_builder(arguments, context, plan)
     _check_emulation(context, plan, is_other_builder=bool(arguments.builder))
     if arguments.reuse and (code := _reuse(arguments, context, catalog, plan)) is not None:
         return code
@@ -80,6 +80,15 @@ def image(arguments: argparse.Namespace, context: Context) -> ExitCode:
         check_engine_space(work.engine, plan, base_bytes(work.client, plan, base))
         made = built(work, folder, BuildOptions(arguments.builder or "", no_cache=arguments.no_cache))
     return _proved(arguments, work, made)
+
+
+def _known_builder(arguments: argparse.Namespace, context: Context, plan: Plan) -> str | None:
+    """Return the builder as `_builder` does. Raises `UnableError` where buildx has none of that name."""
+    found = _builder(arguments, context, plan)
+    if found:
+        engine = find_engine(context.env, context.cache, start=True, say=context.say)
+        require_builder(engine, found, context.env)
+    return found
 
 
 def _builder(arguments: argparse.Namespace, context: Context, plan: Plan) -> str | None:

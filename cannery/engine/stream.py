@@ -20,6 +20,13 @@ _LOADED = re.compile(r"Loaded image(?: ID)?: (\S+)")
 _DONE = frozenset({"Pushed", "Layer already exists", "Pull complete", "Already exists", "Download complete"})
 
 
+# What a user has to know of an engine that finds no host: it does not have the shell's variables.
+ENGINE_PROXY = (
+    "the engine has a proxy and a name service of its own, whatever this shell has: `docker info` shows its proxies, "
+    "which its daemon.json (`proxies`) or its service's environment sets"
+)
+
+
 class Trouble(StrEnum):
     """What kind of failure an engine reports: who can repair it, and whether another try may help."""
 
@@ -75,7 +82,7 @@ TROUBLES: tuple[tuple[Trouble, str], ...] = (
         Trouble.REFUSED,
         (
             r"invalid reference format|manifest invalid|name invalid|unsupported|tag .*immutable|http response to https"
-            r"|certificate|x509|no such host"
+            r"|certificate|x509|no such host|fail to parse 'manifest\.json'|manifest_invalid"
         ),
     ),
 )

@@ -64,6 +64,8 @@ class StubRegistry:
     drops: int = 0
     forgets: bool = False
     mountable: str = ""
+    # As Huawei's SWR: no OCI manifest and no OCI index is taken.
+    refuses_oci: bool = False
 
     def add(
         self, arches: Sequence[str] = ("amd64", "arm64"), config: Mapping[str, Any] | None = None, *, kind: str = INDEX
@@ -155,6 +157,9 @@ class StubRegistry:
             self._send(request, 401, "application/json", b'{"errors": []}', {"WWW-Authenticate": challenge})
         elif self.moved:
             self._send(request, 307, "text/html", b"", {"Location": self.moved + request.path})
+        elif put is not None and self.refuses_oci and "vnd.oci." in request.headers["Content-Type"] + put.decode():
+            error = {"code": "MANIFEST_INVALID", "message": "Invalid image, fail to parse 'manifest.json'"}
+            self._send(request, 400, "application/json", json.dumps({"errors": [error]}).encode())
         elif put is not None:
             self.manifests[url.path.rpartition("/")[2]] = (request.headers["Content-Type"], put)
             self._send(request, 201, "text/plain", b"", {"Docker-Content-Digest": sha(put)})

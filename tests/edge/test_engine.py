@@ -91,6 +91,7 @@ def test_default_socket_is_used_without_a_word(short: Path) -> None:
         arch="arm64",
         data_root=short,
         storage_driver="overlay2",
+        origin=f"{short}/default.sock",
     )
     assert SAID == []
     assert free_disk(engine) == pytest.approx(shutil.disk_usage(short).free, rel=0.2)

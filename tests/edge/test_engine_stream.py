@@ -18,7 +18,7 @@ import pytest
 from fake_daemon import Answer, FakeDaemon, events, message
 
 from cannery.build.io.transfer_view import BarView, transfer
-from cannery.engine.io.client import EngineError, load, load_error, pull, push, registry_error, save
+from cannery.engine.io.client import OCI_REFUSED, EngineError, load, load_error, pull, push, registry_error, save
 from cannery.engine.io.inspect import (
     build_cache_bytes,
     engine_info,
@@ -29,7 +29,7 @@ from cannery.engine.io.inspect import (
 )
 from cannery.engine.io.login import Login
 from cannery.engine.io.registry import Access
-from cannery.engine.stream import StreamState, Trouble, apply_line
+from cannery.engine.stream import ENGINE_PROXY, StreamState, Trouble, apply_line
 from cannery.errors import ExitCode, FindingsError, NetworkError, UnableError
 from cannery.ship.io import registry as registry_images
 from cannery.ship.io.archive import packer, whole_file, write_tar
@@ -440,3 +440,17 @@ def test_a_record_that_stays_is_asked_for_once_more_and_no_longer(tmp_path: Path
         assert remove_build_cache(client, {"used"}) == 0
         assert len(daemon.paths("POST")) == 1
         client.close()
+
+
+@pytest.mark.parametrize(
+    ("message", "hint"),
+    [
+        ("400 Invalid image, fail to parse 'manifest.json'", OCI_REFUSED),
+        ("manifest invalid: OCI", OCI_REFUSED),
+        ("dial tcp: lookup registry.example: no such host", ENGINE_PROXY),
+    ],
+)
+def test_a_push_that_no_retry_helps_names_what_does(message: str, hint: str) -> None:
+    error = EngineError(message)
+    assert not error.may_pass
+    assert registry_error(error, "push", "r.example/x:1", str).hint == hint

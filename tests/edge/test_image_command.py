@@ -206,8 +206,11 @@ def test_what_is_checked_is_what_is_built(image: Image, monkeypatch: pytest.Monk
     (folder,) = (path for path in (image.small.root / "out").iterdir() if path.is_dir())
     lines = [line for line in (folder / "Dockerfile").read_text().splitlines() if line.startswith("FROM ")]
     bases = {line.split()[-3] for line in lines if "/" in line.split()[-3]}
-    assert bases == {f"{image.references[1]}@{digest}"}
+    # The second registry has it: it gives the image that is called by its first name.
+    assert bases == {f"{image.references[0]}@{digest}"}
     bake = json.loads((folder / "docker-bake.json").read_text())
+    sources = bake["target"]["image"]["contexts"]
+    assert sources == {f"{image.references[0]}@{digest}": f"docker-image://{image.references[1]}@{digest}"}
     assert bake["target"]["image"]["tags"][0] == planned["reference"]
 
 
@@ -326,4 +329,8 @@ def test_the_moving_tag_follows_what_verify_has_not_failed(
 
 def test_the_build_itself_sets_the_exact_tag_alone() -> None:
     made = plan()
-    assert _overrides(BuildOptions(), made) == (f"image.tags={made.reference}",)
+    first, output = _overrides(BuildOptions(), made)
+    assert first == f"image.tags={made.reference}"
+    # Docker's media types: some registries take no OCI manifest.
+    assert output == "*.output=type=image,oci-mediatypes=false"
+    assert _overrides(BuildOptions(builder="b"), made)[-1] == "*.output=type=docker,oci-mediatypes=false"

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from stub_registry import INDEX, LIST, MANIFEST, REPOSITORY, TAG, StubRegistry, sha, tokens_asked
 
+from cannery.engine.io.client import OCI_REFUSED
 from cannery.engine.io.login import Login
 from cannery.engine.io.registry import Access, Repository
-from cannery.engine.oci import AbsentError, DeniedError, PassingError, RefusedError
+from cannery.engine.oci import AbsentError, DeniedError, PassingError, RefusedError, read_published
 from cannery.errors import ExitCode, NetworkError
 from cannery.ship.io import registry as registry_images
 from cannery.ship.io.registry import REQUEST_WAITS, Dock, _put, published
+from cannery.ship.published import DOCKER_MANIFEST, merged_index
 from cannery.util.io.pip_settings import PipSettings
 
 if TYPE_CHECKING:
@@ -167,3 +169,23 @@ def test_what_is_not_there_is_built_by_the_options_that_were_given(
     recipe = SimpleNamespace(name="stack", changes=changes)
     dock: Any = SimpleNamespace(reference="r/stack:1", arch="amd64", plan=SimpleNamespace(tag="1", recipe=recipe))
     assert words in registry_images.absent(dock).hint
+
+
+def test_a_registry_that_takes_no_oci_manifests_gets_dockers(stub: StubRegistry, dock: Dock) -> None:
+    stub.refuses_oci = True
+    mine = {"mediaType": DOCKER_MANIFEST, "digest": sha(b"mine"), "size": 4}
+    there = read_published(sha(b"x"), LIST, json.dumps(_list_of(DOCKER_MANIFEST)).encode())
+    kind, body = merged_index(there, "arm64", mine)
+    assert kind == LIST
+    _put(dock, f"{stub.repository}:both", kind, body)
+    assert stub.manifests["both"] == (LIST, body)
+    kind, body = merged_index(there, "arm64", {**mine, "mediaType": MANIFEST})
+    with pytest.raises(NetworkError) as caught:
+        _put(dock, f"{stub.repository}:oci", kind, body)
+    assert caught.value.hint == OCI_REFUSED
+    assert "oci" not in stub.manifests
+
+
+def _list_of(kind: str) -> dict[str, Any]:
+    platform = {"os": "linux", "architecture": "amd64"}
+    return {"manifests": [{"mediaType": kind, "digest": sha(b"other"), "size": 5, "platform": platform}]}

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote
 
-from cannery.engine.stream import MAY_PASS, StreamState, Trouble, apply_line, trouble_of
+from cannery.engine.stream import ENGINE_PROXY, MAY_PASS, StreamState, Trouble, apply_line, trouble_of
 from cannery.errors import CanneryError, FindingsError, NetworkError, UnableError
 from cannery.util.image_reference import split_tag
 
@@ -172,6 +172,10 @@ def _with_digest(state: StreamState) -> StreamState:
     return state
 
 
+# Huawei's SWR answers so: `400 Invalid image, fail to parse 'manifest.json'`.
+OCI_REFUSED = (
+    "the registry may take no OCI manifests: build the image again (`build.py image`), which makes Docker's, then push"
+)
 _AGAIN = "the same command goes on from here"
 # What a user reads before and after the engine's message.
 _REGISTRY: dict[Trouble, tuple[str, str]] = {
@@ -197,6 +201,11 @@ def registry_error(error: EngineError, what: str, where: str, redact: Callable[[
     # The tag was read before the pull: what is missing now is a part of its image.
     trouble = Trouble.DAMAGED if what == "pull" and error.trouble is Trouble.ABSENT else error.trouble
     words, hint = _REGISTRY.get(trouble, ("", _AGAIN))
+    low = message.lower()
+    if "no such host" in low:
+        hint = ENGINE_PROXY
+    elif what == "push" and ("manifest.json" in low or "manifest invalid" in low or "manifest_invalid" in low):
+        hint = OCI_REFUSED
     return NetworkError(f"{what}: {words}{message}", where=where, hint=hint)
 
 

@@ -37,7 +37,8 @@ class Engine:
 
     `host` is its DOCKER_HOST, `docker` the client's program, `buildx` the plugin's program where it is called directly,
     `builder` buildx's name for the engine's own builder, `arch` as Docker names it (amd64), `data_root` a folder of
-    this host, or None when the engine stores elsewhere, `cert_path` the TLS folder, `user_map` as of `Server`.
+    this host, or None when the engine stores elsewhere, `cert_path` the TLS folder, `user_map` as of `Server`, `origin`
+    what names it: a setting, or the default socket.
     """
 
     host: str
@@ -52,6 +53,7 @@ class Engine:
     builder: str = "default"
     cert_path: Path | None = None
     user_map: str = ""
+    origin: str = "Cannery's own engine"
 
     def foreign(self, arch: str) -> str | None:
         """Return the platform of an image for `arch`, as docker writes it, where it is not the engine's own.
@@ -121,6 +123,7 @@ def find_engine(env: Mapping[str, str], cache: Path, *, start: bool, say: Callab
         builder=endpoint.builder,
         cert_path=endpoint.cert_path,
         user_map=server.user_map,
+        origin=endpoint.origin,
     )
 
 
@@ -152,6 +155,17 @@ def docker_client(engine: Engine) -> docker.DockerClient:
         hint = "move it away and `docker login` writes a new one; DOCKER_CONFIG names its folder"
         what = "docker's settings cannot be read (check auths and proxies)"
         raise UsageError(what, where=str(path), hint=hint) from error
+
+
+def require_builder(engine: Engine, name: str, env: Mapping[str, str]) -> None:
+    """Raise `UnableError` where buildx has no builder of that name: before anything is fetched for it."""
+    done = run(engine.buildx_command("inspect", name), env=engine.client_env(env), timeout=30, check=False)
+    if done.returncode:
+        lines = [line for line in done.stderr.strip().splitlines() if line.strip()]
+        what = f"buildx has no builder {name!r}: {lines[-1] if lines else 'no reason given'}"
+        raise UnableError(
+            what, where="BUILDER", hint="`docker buildx ls` lists them; leave BUILDER out for the engine's"
+        )
 
 
 def free_disk(engine: Engine) -> int | None:

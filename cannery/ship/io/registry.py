@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from cannery.engine.io.client import EngineError, pull, push, registry_error
+from cannery.engine.io.client import OCI_REFUSED, EngineError, pull, push, registry_error
 from cannery.engine.io.containers import labels, remove_orphans
 from cannery.engine.io.inspect import PUSH_PLATFORM, EngineImage, find_image, platform_parameter, registry_image
 from cannery.engine.io.registry import Limits, Repository
@@ -139,7 +139,9 @@ def published(dock: Dock, reference: str) -> Published | None:
     except DeniedError as error:
         raise _denied(dock, str(error)) from error
     except RefusedError as error:
-        return _asked_by_engine(dock, reference, str(error))
+        found = _asked_by_engine(dock, reference, str(error))
+        dock.say(f"{dock.host}: {error}; the engine reaches it, and was asked")
+        return found
 
 
 def _asked_by_engine(dock: Dock, reference: str, words: str) -> Published | None:
@@ -163,7 +165,9 @@ def _put(dock: Dock, reference: str, media_type: str, body: bytes) -> None:
     except DeniedError as error:
         raise _denied(dock, str(error)) from error
     except RefusedError as error:
+        is_oci = media_type.startswith("application/vnd.oci.")
         hint = "this host has to reach the registry for that, as the engine does"
+        hint = OCI_REFUSED if is_oci and "HTTP 400" in str(error) else hint
         raise NetworkError(f"the tag cannot be set: {error}", where=reference, hint=hint) from error
 
 
