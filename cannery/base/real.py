@@ -6,10 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cannery.catalog.versions import without_build
 from cannery.compat.findings import Finding, in_order
 from cannery.recipe.base_env import expand_env, python_home
-from cannery.util.image_reference import parse_reference
 from cannery.vocab import BaseKind, Severity
 
 if TYPE_CHECKING:
@@ -20,10 +18,6 @@ if TYPE_CHECKING:
     from cannery.vocab import Arch
 
 _PYTHON = re.compile(r"(/usr/local/python[0-9][0-9.]*)/bin")
-# A tag as CANN images have it, which copies under other names keep: <cann>-<chip>-<os>-py<python>.
-_TAG = re.compile(
-    r"(?P<cann>\d+\.\d+(?:\.\w+)?)-(?P<chip>910b|910|a3|950|310p)-(?P<os>[a-z]+[\d.]+)-py(?P<python>3\.\d+)"
-)
 # Base images of distributions name themselves in these two labels, as /etc/os-release does.
 _OS_LABELS = ("org.opencontainers.image.ref.name", "org.opencontainers.image.version")
 
@@ -65,11 +59,10 @@ def compare(recipe: Recipe, base: BaseImage) -> tuple[Finding, ...]:
     Another CPU architecture, or another folder of the interpreter that runs the stages, is an error. All else is a
     warning: tags are rewritten in place, and a user's own image may differ.
     """
-    tag = _tag_findings(recipe, base) if recipe.base.kind is BaseKind.CUSTOM else ()
     if base.config is None:
         what = f"the configuration of {base.reference} could not be read: {base.unread}"
-        return in_order([*tag, Finding(Severity.WARNING, "base.unread", what, "it is not compared with images/bases")])
-    return in_order([*tag, *_config_findings(recipe, base.reference, base.config)])
+        return (Finding(Severity.WARNING, "base.unread", what, "it is not compared with images/bases"),)
+    return in_order(_config_findings(recipe, base.reference, base.config))
 
 
 def _config_findings(recipe: Recipe, reference: str, config: ImageConfig) -> Iterator[Finding]:
@@ -126,20 +119,6 @@ def _os_findings(recipe: Recipe, reference: str, labels: Mapping[str, str]) -> I
     if name in {"ubuntu", "openeuler", "debian"} and version and recipe.target.os != f"{name}{version}":
         what = f"the labels of {reference} name {name} {version}, the target is {recipe.target.os}"
         yield _warning(recipe, "base.os", what, "OS decides which package manager is used")
-
-
-def _tag_findings(recipe: Recipe, base: BaseImage) -> Iterator[Finding]:
-    """Compare the tag of the user's own reference with the target."""
-    found = _TAG.search(parse_reference(base.reference).tag.lower())
-    target = recipe.target
-    named = found.groupdict() if found else {}
-    mine = {"cann": without_build(target.cann), "chip": str(target.chip), "os": target.os, "python": target.python}
-    wrong = {name: value for name, value in named.items() if value != mine[name]}
-    if wrong:
-        words = ", ".join(f"{name} {value} (target: {mine[name]})" for name, value in wrong.items())
-        fix = " ".join(f"{name.upper()}={value}" for name, value in wrong.items())
-        what = f"the tag of {base.reference} names {words}"
-        yield Finding(Severity.WARNING, "base.tag", what, "checks and locks are the target's", fix)
 
 
 def _warning(recipe: Recipe, code: str, what: str, why: str = "") -> Finding:

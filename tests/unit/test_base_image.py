@@ -132,21 +132,6 @@ def test_the_abi_of_atb() -> None:
     assert "rewritten in place" in finding.why
 
 
-def test_the_tag_of_the_users_own_image_is_read() -> None:
-    found = recipe(Options(base="me/cann:8.3.rc1-a3-openeuler24.03-py3.11"))
-    reference = found.base.references[0]
-    (finding,) = compare(found, base(found, reference))
-    assert codes((finding,)) == [("warning", "base.tag")]
-    assert (
-        "cann 8.3.rc1 (target: 8.5.0), chip a3 (target: 910b), os openeuler24.03 (target: ubuntu22.04)" in finding.what
-    )
-    assert finding.fix == "CANN=8.3.rc1 CHIP=a3 OS=openeuler24.03"
-    # A build's number is in no tag, and other tags say nothing.
-    for text in (f"me/x:{TAG}-mine", "me/x:latest"):
-        mine = recipe(Options(base=text, cann="8.5.0.B160"))
-        assert compare(mine, base(mine, text)) == ()
-
-
 def test_the_operating_system_by_its_labels() -> None:
     found = recipe(CUSTOM)
     config = base(found).config

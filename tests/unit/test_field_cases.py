@@ -88,6 +88,33 @@ def test_an_image_for_the_950_exists_from_cann_9_on(word: str, cann: str) -> Non
     assert len(answers(bound("verl-qwen3.5", chip=word), "base-tag")) == 1  # 8.5.0 has none
 
 
+@pytest.mark.parametrize(
+    ("image", "named", "fix"),
+    [
+        (
+            "quay.io/ascend/cann:9.1.0-910b-ubuntu22.04-py3.12-devel",
+            "cann 9.1.0 (target: 8.5.0), python 3.12 (target: 3.11)",
+            "CANN=9.1.0 PYTHON=3.12",
+        ),
+        (
+            "me/cann:8.3.rc1-a3-openeuler24.03-py3.11",
+            "cann 8.3.rc1 (target: 8.5.0), chip a3 (target: 910b), os openeuler24.03 (target: ubuntu22.04)",
+            "CANN=8.3.rc1 CHIP=a3 OS=openeuler24.03",
+        ),
+        ("me/x:8.5.0-950dt-ubuntu22.04-py3.11", "chip 950 (target: 910b)", "CHIP=950"),
+    ],
+)
+def test_a_base_of_another_target_is_reported_by_its_tag(image: str, named: str, fix: str) -> None:
+    assert answers(bound("verl-qwen3.5", base=image), "base.tag") == [
+        f"warning: the tag of {image} names {named} | checks and locks are the target's | {fix}"
+    ]
+
+
+@pytest.mark.parametrize("image", ["me/x:8.5.0-910b-ubuntu22.04-py3.11-mine", "me/x:latest", "me/x:v1"])
+def test_the_tag_of_the_target_or_of_nothing_has_no_finding(image: str) -> None:
+    assert answers(bound("verl-qwen3.5", base=image, cann="8.5.0.B160"), "base.tag") == []
+
+
 # 03: does vllm X fit vllm-ascend Y?
 
 

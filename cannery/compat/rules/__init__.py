@@ -18,7 +18,7 @@ from cannery.compat.rules.environment import atb, environment
 from cannery.compat.rules.fit import asked, fits
 from cannery.compat.rules.packages import denied, excluded, exclusive, incomplete, one_arch
 from cannery.compat.rules.requires import overrides, requirements, substitutes, warned
-from cannery.compat.rules.target import base_tag, pythons
+from cannery.compat.rules.target import base_tag, custom_base, pythons
 from cannery.compat.rules.torch_free import torch_free
 from cannery.compat.subject import Subject
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 RULES: tuple[Callable[[Subject], Iterable[Finding]], ...] = (
     base_tag,
+    custom_base,
     pythons,
     fits,
     asked,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from packaging.specifiers import SpecifierSet
@@ -10,6 +11,8 @@ from cannery.catalog.compatibility import PYTHON, Rank
 from cannery.catalog.versions import without_build
 from cannery.compat.findings import Finding, error, warning
 from cannery.compat.table import holds, judging
+from cannery.util.image_reference import parse_reference
+from cannery.vocab import BaseKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -18,6 +21,10 @@ if TYPE_CHECKING:
     from cannery.compat.subject import Subject
 
 OFFERED = 8
+# A tag as CANN images have it: <cann>-<chip>-<os>-py<python>, and whatever follows.
+TAG = re.compile(
+    r"(?P<cann>\d+\.\d+(?:\.\w+)?)-(?P<chip>910b|910|a3|310p|950\w*|a5)-(?P<os>[a-z_]+[\d.]+)-py(?P<python>3\.\d+)"
+)
 
 
 def base_tag(subject: Subject) -> Iterator[Finding]:
@@ -34,6 +41,24 @@ def base_tag(subject: Subject) -> Iterator[Finding]:
         f"images/bases/{base.line.cann}.yaml: {base.line.source}",
         f"existing: {', '.join(near(tuple(base.line.tags), target))}{elsewhere}",
     )
+
+
+def custom_base(subject: Subject) -> Iterator[Finding]:
+    """Hold the tag of the user's own base against the target: copies of CANN images under other names keep it."""
+    recipe, target = subject.recipe, subject.recipe.target
+    if recipe.base.kind is not BaseKind.CUSTOM:
+        return
+    (reference,) = recipe.base.references
+    found = TAG.search(parse_reference(reference).tag.lower())
+    named = found.groupdict() if found else {}
+    if named:
+        named["chip"] = "950" if named["chip"].startswith(("950", "a5")) else named["chip"]
+    mine = {"cann": without_build(target.cann), "chip": str(target.chip), "os": target.os, "python": target.python}
+    wrong = {name: value for name, value in named.items() if value != mine[name]}
+    if wrong:
+        words = ", ".join(f"{name} {value} (target: {mine[name]})" for name, value in wrong.items())
+        fix = " ".join(f"{name.upper()}={value}" for name, value in wrong.items())
+        yield warning("base.tag", f"the tag of {reference} names {words}", "checks and locks are the target's", fix)
 
 
 def near(tags: Sequence[str], target: Target) -> list[str]:
