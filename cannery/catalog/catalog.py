@@ -275,6 +275,15 @@ class BaseLine(Closed):
         """The paths of the scripts in `set_env`."""
         return tuple(text.partition(" ")[0] for text in self.set_env)
 
+    @property
+    def program_folders(self) -> tuple[str, ...]:
+        """The folders that a script puts onto PATH and ENV does not name: a script in a `bin` brings that.
+
+        triton-ascend finds its compiler, AscendNPU-IR's, there.
+        """
+        folders = (script.rpartition("/")[0] for script in self.scripts)
+        return tuple(folder for folder in folders if folder.endswith("/bin"))
+
 
 class Registries(Closed):
     """Where CANN images are published: full repositories, in the order in which they are tried."""

@@ -25,7 +25,7 @@ VENV = "/opt/venv"
 PYTHONPATH = "PYTHONPATH"
 # ATB has two builds, …/atb/cxx_abi_0 and …/atb/cxx_abi_1; the environment names one. torch_npu's C++ ABI decides, by
 # release and arch; a CANN image names the one that was usual in its day.
-ATB_HOME = "ATB_HOME_PATH"
+ATB_HOME, ATB_ABI = "ATB_HOME_PATH", "ATB_CXX_ABI"
 BUILD = re.compile(r"(?P<stem>.*/cxx_abi_)(?P<abi>[01])/*")
 REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
@@ -35,7 +35,7 @@ def image_environment(recipe: Recipe, base: Mapping[str, str]) -> dict[str, str]
     abi = known_abi(recipe)
     env = dict(base) if abi is None else with_abi(base, abi)
     env["VIRTUAL_ENV"] = VENV
-    env["PATH"] = f"{VENV}/bin:{env['PATH']}"
+    env["PATH"] = ":".join((f"{VENV}/bin", *recipe.base.line.program_folders, env["PATH"]))
     if folders := python_folders(recipe):
         # Behind the base's own: what CANN imports is found where CANN put it.
         env[PYTHONPATH] = ":".join((env.get(PYTHONPATH, ""), *folders))
@@ -141,14 +141,16 @@ def atb_abi(recipe: Recipe) -> int:
 def with_abi(env: Mapping[str, str], abi: int) -> dict[str, str]:
     """Return `env` with ATB's build of `abi` in the place of the one that ATB_HOME_PATH names.
 
-    That is ATB_HOME_PATH itself and every path below it in any value. An environment without ATB stays as it is.
+    That is ATB_HOME_PATH itself, every path below it in any value, and ATB_CXX_ABI where it is set, which login shells
+    hand to ATB's script. An environment without ATB stays as it is.
     """
     home = BUILD.fullmatch(env.get(ATB_HOME, ""))
     if home is None:
         return dict(env)
     named, wanted = f"{home['stem']}{home['abi']}", f"{home['stem']}{abi}"
     below = re.compile(rf"(?<![^:]){re.escape(named)}(?=[/:]|$)")
-    return {name: below.sub(lambda _: wanted, value) for name, value in env.items()}
+    found = {name: below.sub(lambda _: wanted, value) for name, value in env.items()}
+    return {**found, ATB_ABI: str(abi)} if ATB_ABI in found else found
 
 
 def _holds(text: str, version: str) -> bool:

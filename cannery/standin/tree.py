@@ -31,6 +31,11 @@ NPU_SMI = """\
 echo "npu-smi: this is a stand-in for a CANN image: no driver, no NPU, no CANN" >&2
 exit 1
 """
+CHOSEN_ABI = """\
+case "${1-}" in
+    --cxx_abi=[01]) export ATB_HOME_PATH="${ATB_HOME_PATH%_[01]}_${1#--cxx_abi=}" ;;
+esac
+"""
 HEAD = "# Stand-in for a script of CANN: gives the values that the image's ENV has, and changes none that is set.\n"
 
 
@@ -136,10 +141,14 @@ def _python(spec: StandInSpec) -> list[Entry]:
 
 
 def _set_env(path: str, spec: StandInSpec) -> str:
-    """Text of one set_env.sh: its share of the image's ENV. Scripts but the toolkit's and ATB's have none."""
+    """Text of one set_env.sh: its share of the image's ENV; of a script in a `bin`, that folder on PATH.
+
+    ATB's takes the C++ ABI as an argument, which wins over the one that is set.
+    """
     atb = path.startswith(f"{ATB}/")
-    if not atb and not path.startswith(f"{ASCEND}/ascend-toolkit/"):
-        return HEAD
+    folder = path.rpartition("/")[0]
+    if folder in spec.line.program_folders:
+        return HEAD + "".join(_prepend("PATH", [shell_quote(folder)]))
     env = spec.env
     singles = [
         f"export {name}=${{{name}-{shell_quote(value) if value else ''}}}\n"
@@ -156,7 +165,8 @@ def _set_env(path: str, spec: StandInSpec) -> str:
             for part in folders
         ]
         lists += _prepend(name, words)
-    return "".join([HEAD, *singles, *lists])
+    chosen = CHOSEN_ABI if atb and home else ""
+    return "".join([HEAD, *singles, chosen, *lists])
 
 
 def _belongs(folder: str, *, atb: bool) -> bool:

@@ -203,6 +203,11 @@ STATIC = (
             'm["patches"].append({"name": "p", "digest": "0" * 64, "component": "verl", "files": [row]})',
         ),
     ),
+    Breakage(
+        "static.set-env",
+        "a script that gives more",
+        "echo 'export NEW=1' >> /usr/local/Ascend/ascend-toolkit/set_env.sh",
+    ),
     Breakage("static.env", "a login shell without it", "rm /etc/profile.d/cannery.sh"),
     Breakage("static.env", "another value", env=("ASCEND_OPP_PATH=/nowhere",)),
     Breakage("static.env", "ATB of the other C++ ABI", env=(f"ATB_HOME_PATH={ATB}/atb/cxx_abi_0",)),

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,15 @@ from cannery.errors import FindingsError
 from cannery.plan.make import make_plan
 from cannery.plan.manifest import manifest
 from cannery.plan.plan import Link
-from cannery.recipe.environment import atb_abi, docker_quote, image_environment, known_abi, profile_script, shell_quote
+from cannery.recipe.environment import (
+    atb_abi,
+    docker_quote,
+    image_environment,
+    known_abi,
+    profile_script,
+    shell_quote,
+    with_abi,
+)
 from cannery.recipe.recipe import Options, Recipe, with_arch
 from cannery.recipe.trees import python_folders, tree_links
 from cannery.vocab import Arch
@@ -313,3 +322,19 @@ def test_docker_quote_is_one_word_that_expands_to_nothing_else(value: str) -> No
 
 def test_docker_quote_of_a_trailing_backslash_does_not_join_lines() -> None:
     assert docker_quote("a\\") == '"a\\\\"'
+
+
+def test_the_folder_of_the_compiler_is_on_path_where_a_script_brings_it() -> None:
+    found = recipe()
+    folder = "/usr/local/Ascend/cann-8.5.0/share/info/ascendnpu-ir/bin"
+    line = found.base.line.model_copy(update={"set_env": (*found.base.line.set_env, f"{folder}/set_env.sh")})
+    changed = replace(found, base=replace(found.base, line=line))
+    assert folder not in image_environment(found, {"PATH": "/bin"})["PATH"]
+    assert image_environment(changed, {"PATH": "/bin"})["PATH"] == f"/opt/venv/bin:{folder}:/bin"
+
+
+@pytest.mark.parametrize("abi", [0, 1])
+def test_the_abi_that_login_shells_hand_to_atbs_script_follows_the_one_of_torch(abi: int) -> None:
+    env = {"ATB_HOME_PATH": "/atb/cxx_abi_1", "ATB_CXX_ABI": "1", "OTHER": "1"}
+    assert with_abi(env, abi) == {"ATB_HOME_PATH": f"/atb/cxx_abi_{abi}", "ATB_CXX_ABI": str(abi), "OTHER": "1"}
+    assert "ATB_CXX_ABI" not in with_abi({"ATB_HOME_PATH": "/atb/cxx_abi_1"}, abi)

@@ -212,6 +212,23 @@ def test_a_script_gets_its_argument_where_it_is_sourced_and_keeps_its_path() -> 
     assert f". {SET_ENV[1]} {argument}\n" in (files["/etc/profile.d/ascend.sh"].content or b"").decode()
 
 
+def test_a_script_in_a_bin_brings_that_folder_and_atbs_takes_the_abi_that_it_is_handed(tmp_path) -> None:  # noqa: ANN001
+    compiler = "/usr/local/Ascend/cann-8.3.rc1/share/info/ascendnpu-ir/bin"
+    lines = (*SET_ENV, f"{compiler}/set_env.sh")
+    made = spec()
+    made = replace(made, line=made.line.model_copy(update={"set_env": lines}))
+    assert made.line.program_folders == (compiler,)
+    files = tree(made)
+    for number, path in enumerate(lines):
+        (tmp_path / str(number)).write_bytes(files[path].content or b"")
+    text = f". {tmp_path}/0; . {tmp_path}/2; set -- --cxx_abi=1; . {tmp_path}/1; {shutil.which('env')}"
+    found = shell(text, PATH="/usr/bin:/bin")
+    assert found["PATH"].split(":")[0] == compiler
+    assert compiler not in made.env["PATH"].split(":")  # what a real image's ENV leaves out
+    assert found["ATB_HOME_PATH"] == f"{ATB}/latest/atb/cxx_abi_1"
+    assert found["LD_LIBRARY_PATH"].split(":")[0] == f"{ATB}/latest/atb/cxx_abi_1/lib"
+
+
 def test_folders_above_come_first_and_once() -> None:
     paths = [entry.path for entry in with_parents([Entry("/a/b/c", b"x"), Entry("/a/b/d"), Entry("/a/b/c", b"y")])]
     assert paths == ["/a", "/a/b", "/a/b/c", "/a/b/d"]

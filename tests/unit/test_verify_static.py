@@ -199,6 +199,8 @@ def behind(tree: Tree) -> None:
     tree.add("old.pth", str(tree.root / "opt/old"))
 
 
+SCRIPT = f"{ASCEND}/ascend-toolkit/set_env.sh"
+
 CASES = [
     Case(
         "unknown skip", "static.manifest", "nearest: npu.tensor", lambda t: t.manifest["may_skip"].append("npu.tensors")
@@ -316,6 +318,16 @@ CASES = [
     Case("other value", "static.env", 'CANNERY is "2"', lambda t: t.env.update(CANNERY="2")),
     Case("login shell", "static.env", "in a login shell (bash -lc))", lambda t: t.login('unset CANNERY\nexec "$@"')),
     Case("entrypoint", "static.env", "in process 1)", lambda t: t.first(CANNERY="9")),
+    Case(
+        "a script gives more",
+        "static.set-env",
+        "CANN's scripts give 3 more than the environment has",
+        lambda t: t.write(
+            f"{ASCEND}/ascend-toolkit/set_env.sh",
+            'export PATH=/usr/local/ir/bin:$PATH PYTHONPATH=/cann/python ASCEND_NEW="$1"\n',
+        ),
+    ),
+    Case("a script fails", "static.set-env", "CANN's set_env scripts fail", lambda t: t.write(SCRIPT, "exit 3\n")),
     Case("order", "static.env", "CPATH lacks /b", add_env("CPATH", "/a:/b", "/b:/a")),
     Case("ATB ABI", "static.env", "chooses the C++ ABI 0", atb),
     Case(
@@ -803,3 +815,20 @@ def test_a_folder_where_kernel_meta_cannot_be_written_is_a_warning(tree: Tree, m
     assert found.status == "warning"
     assert "kernel_meta" in found.message
     assert "--workdir" in found.message
+
+
+def test_set_env_names_what_is_missing_and_takes_another_single_value(tree: Tree) -> None:
+    tree.env.update(PYTHONPATH="/mine:/cann/python", ASCEND_OPP_PATH="/mine", ATB_HOME_PATH="/a/cxx_abi_0")
+    tree.manifest["base"]["set_env"] = [f"{SCRIPT} --cxx_abi=${{ATB_CXX_ABI:-7}}"]
+    body = "export PATH=/ir/bin:$PATH PYTHONPATH=/cann/python/:$PYTHONPATH ASCEND_OPP_PATH=/opp NEW=$1"
+    tree.write(SCRIPT, f"{body} ATB_HOME_PATH=/a/cxx_abi_1\n")
+    outcome = tree.check("static.set-env")
+    assert (outcome.status, outcome.details) == (
+        "warning",
+        (
+            'NEW is not set, CANN\'s scripts give "--cxx_abi=1"',
+            "PATH lacks /ir/bin, which CANN's scripts give",
+        ),
+    )
+    tree.env.update(NEW="1", PATH=f"/ir/bin:{tree.env['PATH']}")
+    assert tree.check("static.set-env").status == "passed"

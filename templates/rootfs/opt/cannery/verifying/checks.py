@@ -51,6 +51,7 @@ CHECKS: dict[str, Callable[[Image], Outcome]] = {
     "static.files": files.files_check,
     "static.patches": patches.patches_check,
     "static.env": environment.env_check,
+    "static.set-env": environment.set_env_check,
     "static.preload": environment.preload_check,
     "static.libraries": libraries.libraries_check,
     "static.programs": environment.programs_check,

@@ -3,6 +3,7 @@
 import glob
 import os
 import re
+import shlex
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
@@ -10,11 +11,13 @@ from dataclasses import replace
 from verifying.child import run
 from verifying.image import Image
 from verifying.loader import MACHINES, defines, entries, folders, read_elf
-from verifying.manifest import shown
-from verifying.outcome import Outcome, judged
+from verifying.manifest import scripts, shown
+from verifying.outcome import Outcome, judged, passed, warning
 
 # Lists of paths even where they have one entry; another variable is one if its value looks like one.
 LISTS = re.compile(r"((LD_)?LIBRARY_|PYTHON|C|PKG_CONFIG_|MAN|CMAKE_PREFIX_)?PATH|LD_PRELOAD")
+USUAL_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+SHELLS_OWN = {"PWD", "OLDPWD", "SHLVL", "_", "ATB_CXX_ABI"}
 PROOFS = {"libjemalloc": "mallctl"}  # what only that library defines
 LIBRARY_FOLDERS = (
     *("/usr/local/lib", "/usr/local/lib64", "/usr/lib64", "/usr/lib", "/lib64", "/lib"),
@@ -84,6 +87,50 @@ def first_env(image: Image) -> dict[str, str] | str:
             return parse_env(file.read().decode("utf-8", "replace"))
     except OSError as error:
         return f"{error.strerror}"
+
+
+def set_env_check(image: Image) -> Outcome:
+    """The environment has all that CANN's set_env scripts give to an empty shell: docker exec sources none of them."""
+    base = image.manifest["base"]
+    gone = [path for path in scripts(base) if not image.exists(path)]
+    if gone or not base["set_env"]:
+        return passed(f"not compared: {', '.join(gone)} does not exist" if gone else "the base names no script")
+    given = [f"PATH={USUAL_PATH}", f"ATB_CXX_ABI={base['atb_abi']}"]
+    lines = [text.partition(" ") for text in base["set_env"]]
+    sourced = [f"set --; . {shlex.quote(image.path(path))} {words}" for path, _, words in lines]
+    mark = "cannery-environment-follows"
+    text = "\n".join([*sourced, f"printf '\\0{mark}\\0'", "env -0"])
+    try:
+        child = run(image, ["env", "-i", *given, "bash", "-c", text])
+    except OSError as error:
+        return warning(f"CANN's set_env scripts are not compared: {error.strerror}")
+    _, found, rest = child.out.partition(f"\0{mark}\0")
+    if not found or child.code != 0:
+        return warning(f"CANN's set_env scripts fail: bash {child.ending}")
+    env = {name: value for name, value in parse_env(rest).items() if name not in SHELLS_OWN}
+    faults = [fault for name in sorted(env) for fault in missing_parts(image, name, env)]
+    if not faults:
+        return passed(f"{len(env)} variables of {len(lines)} scripts are in the environment")
+    return replace(warning(f"CANN's scripts give {len(faults)} more than the environment has"), details=tuple(faults))
+
+
+def missing_parts(image: Image, name: str, env: Mapping[str, str]) -> list[str]:
+    """What a variable of CANN's scripts has, and the environment has not: it, or entries of a list.
+
+    Another single value is the profile's choice, or that of torch's C++ ABI.
+    """
+    if name not in image.env:
+        return [f"{name} is not set, CANN's scripts give {shown(env[name])}"]
+    there = {any_abi(entry) for entry in entries(image.env, name)}
+    lost = [entry for entry in entries(env, name) if entry.startswith("/") and any_abi(entry) not in there]
+    usual = USUAL_PATH.split(":") if name == "PATH" else []
+    is_list = LISTS.fullmatch(name) is not None
+    return [f"{name} lacks {entry}, which CANN's scripts give" for entry in lost if is_list and entry not in usual]
+
+
+def any_abi(path: str) -> str:
+    """A path below ATB's folder without the C++ ABI in it, which follows torch's."""
+    return re.sub(r"/cxx_abi_[01](?=/|$)", "/cxx_abi", path)
 
 
 def parse_env(text: str) -> dict[str, str]:
