@@ -95,6 +95,26 @@ def test_a_size_that_is_not_published_is_asked_for(stub: StubIndex, tmp_path: Pa
     assert len(stub.seen) == before
 
 
+def test_a_web_page_in_place_of_a_wheel_is_named_as_one(
+    stub: StubIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = make_wheel("a", "1.0")
+    stub.add(made)
+    page = b"<html>log in first</html>"
+    monkeypatch.setattr(stub, "_send_file", lambda request, _data: stub._send(request, page, "text/html"))
+    with pytest.raises(NetworkError, match="a web page came in place of the file"):
+        get(locked(made), PipSettings(index_url=stub.url), tmp_path)
+    assert not store_path(locked(made), tmp_path).exists()
+
+
+def test_a_mirror_without_the_file_and_one_without_the_package_are_told_apart(stub: StubIndex, tmp_path: Path) -> None:
+    stub.add(make_wheel("a", "0.9"))
+    with pytest.raises(NetworkError, match=r"lists 1 files of it, not this one: a mirror may lag behind"):
+        get(locked(make_wheel("a", "1.0")), PipSettings(index_url=stub.url), tmp_path)
+    with pytest.raises(NetworkError, match="404 not found"):
+        get(locked(make_wheel("b", "1.0")), PipSettings(index_url=stub.url), tmp_path)
+
+
 def test_a_wrong_published_hash_stops_the_download(stub: StubIndex, tmp_path: Path) -> None:
     made = make_wheel("a", "1.0")
     stub.add(made)

@@ -141,6 +141,8 @@ class Download:
                 if response.status_code not in (200, 206):
                     passing = response.status_code in PASSING
                     raise (PassingError if passing else UnreachableError)(self._answered(response, url))
+                if response.headers.get("Content-Type", "").startswith("text/html"):
+                    raise UnreachableError("a web page came in place of the file: a login, or a notice of a proxy")
                 if start and not response.headers.get("Content-Range", "").startswith(f"bytes {start}-"):
                     yield None
                 yield from response.raw.stream(BLOCK, decode_content=False)

@@ -99,7 +99,7 @@ class _Fetcher:
             answer = ask(place, package.name, self.session, PAGE)
             files = [file for file in answer.files if file.file == package.file]
             if not files:
-                listed = f"lists {len(answer.files)} files of it, not this one"
+                listed = f"lists {len(answer.files)} files of it, not this one: a mirror may lag behind"
                 reasons.append(f"{place} {listed}" if answer.files else str(answer))
             yield from files
 
