@@ -33,14 +33,19 @@ NPU_SMI = Path("/usr/local/bin/npu-smi")
 # What a build leaves in its tree.
 LEFT = ("build", "**/*.egg-info", "**/__pycache__")
 # Modules that a setup.py imports only to learn what they are not: a torch without CUDA and ROCm. An empty target
-# (VLLM_TARGET_DEVICE=empty) compiles nothing, and the real one would be 200 MB in the stage.
+# (VLLM_TARGET_DEVICE=empty) compiles nothing, and the real one would be 200 MB in the stage. vLLM's Rust part is
+# optional; the real setuptools_rust would mark the wheel as one for the build host.
 STUBS = {
     "torch": {
         "torch/__init__.py": "from torch import version\n",
         "torch/version.py": "cuda = hip = None\n",
         "torch/utils/__init__.py": "",
         "torch/utils/cpp_extension.py": "CUDA_HOME = ROCM_HOME = None\n",
-    }
+    },
+    "setuptools_rust": {
+        "setuptools_rust/__init__.py": "class Binding:\n    Exec = None\n\n\nRustExtension = dict\n",
+        "setuptools_rust/build.py": "from setuptools import Command as build_rust\n",
+    },
 }
 
 
