@@ -168,6 +168,14 @@ def test_a_file_of_two_wheels_is_refused_with_both_names(tmp_path: Path) -> None
         install(wheels, tmp_path / "out", "/opt/venv", "3.11")
 
 
+def test_of_a_script_of_two_wheels_the_later_stays(tmp_path: Path) -> None:
+    wheels = [
+        make(tmp_path, {f"{name}-1.0.data/scripts/tool": f"#!python\n{name}\n"}, name) for name in ("demo", "other")
+    ]
+    install(wheels, tmp_path / "out", "/opt/venv", "3.11")
+    assert "other" in (tmp_path / "out/opt/venv/bin/tool").read_text()
+
+
 def test_two_wheels_may_have_the_same_file_of_a_namespace(tmp_path: Path) -> None:
     wheels = [make(tmp_path, {"shared/__init__.py": "same"}, name) for name in ("demo", "other")]
     assert [path for path, _ in install(wheels, tmp_path / "out", "/opt/venv", "3.11")] == [

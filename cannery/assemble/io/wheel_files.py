@@ -69,7 +69,8 @@ def install(wheels: Sequence[Path], root: Path, venv: str, python: str) -> list[
     """Install `wheels` below `root`, and return their modules, as (path in the image, source).
 
     `venv` and `python` are those of `wheel_files`. Raises `WheelError` as that does, and for a file that two wheels
-    have with another content: parts of one namespace may each have the same `__init__.py`.
+    have with another content: parts of one namespace may each have the same `__init__.py`. Of a script the later
+    wheel's stays, as with pip: fastapi and fastapi-cli both bring one.
     """
     owners: dict[str, str] = {}
     modules = {}
@@ -78,7 +79,8 @@ def install(wheels: Sequence[Path], root: Path, venv: str, python: str) -> list[
             for file in wheel_files(archive, venv, python):
                 target = root / file.path.lstrip("/")
                 data = file.content if isinstance(file.content, bytes) else archive.read(file.content)
-                if file.path in owners and target.read_bytes() != data:
+                is_script = file.path.startswith(f"{venv}/bin/")
+                if file.path in owners and not is_script and target.read_bytes() != data:
                     raise WheelError(f"{owners[file.path]} and {wheel.name} both have {file.path}, and it differs")
                 owners[file.path] = wheel.name
                 target.parent.mkdir(parents=True, exist_ok=True)
