@@ -230,18 +230,24 @@ def test_torch_2_8_0_under_torch_npu_2_7_1_offers_both_pairs_of_the_targets_cann
     assert error.fix == "use torch 2.8.0 with torch-npu 2.8.0.post2, or torch 2.7.1 with torch-npu 2.7.1.post2"
 
 
-def exactly(cann: str = ANY_CANN, python: str = ANY_PYTHON, **pins: str) -> tuple[Finding, ...]:
-    """Findings about a set of wheels of exactly these pins."""
+def exactly(
+    cann: str = ANY_CANN, python: str = ANY_PYTHON, images_of: tuple[str, ...] = (), **pins: str
+) -> tuple[Finding, ...]:
+    """Findings about a set of wheels of exactly these pins; other CANNs than the set's that have images too."""
     named = {name.replace("_", "-"): version for name, version in pins.items()}
     found = data(frozenset(named), cann)
     stack = profile(components=[{"name": n, "version": v} for n, v in named.items()], env={})
-    bound = replace(found, profiles={"set": stack})
+    bases = {name: line(name) for name in (cann, *images_of)}
+    bound = replace(found, profiles={"set": stack}, bases=bases)
     return check_recipe(select(bound, "set", Options(cann=cann, python=python), Arch.AMD64), bound)
 
 
 def test_a_plugin_release_under_another_pair_has_both_ways_out() -> None:
     """V03 (vllm-project/vllm-ascend issue 7587)."""
-    (error,) = errors(exactly("8.3.rc1", torch="2.8.0", torch_npu="2.8.0", vllm_ascend="0.11.0rc1"))
+    pins = {"torch": "2.8.0", "torch_npu": "2.8.0", "vllm_ascend": "0.11.0rc1"}
+    (error,) = errors(exactly("8.3.rc1", **pins))
+    assert error.fix == "use torch 2.7.1 and torch-npu 2.7.1 with vllm-ascend 0.11.0rc1"  # the others are for 8.3.rc2
+    (error,) = errors(exactly("8.3.rc1", images_of=("8.3.rc2",), **pins))
     assert "torch 2.8.0, torch-npu 2.8.0 and vllm-ascend 0.11.0rc1 do not fit" in error.what
     assert "torch 2.7.1 and torch-npu 2.7.1 with vllm-ascend 0.11.0rc1" in error.fix
     assert "torch 2.8.0 and torch-npu 2.8.0 with vllm-ascend 0.12.0rc1" in error.fix
