@@ -207,6 +207,7 @@ STATIC = (
         "static.set-env",
         "a script that gives more",
         "echo 'export NEW=1' >> /usr/local/Ascend/ascend-toolkit/set_env.sh",
+        status="warning",
     ),
     Breakage("static.env", "a login shell without it", "rm /etc/profile.d/cannery.sh"),
     Breakage("static.env", "another value", env=("ASCEND_OPP_PATH=/nowhere",)),
