@@ -101,7 +101,8 @@ UNPUBLISHED = {
 def test_a_lock_is_current_and_nothing_in_it_is_denied(name: str, python: str, arch: Arch) -> None:
     lock, request = locked(name, python, arch), lock_request(bound(name, python, arch))
     assert lock_problems(lock, request, catalog().indexes) == ()
-    assert denied(lock.packages, [rule.pattern for rule in catalog().compatibility.deny]) == ()
+    rules = catalog().compatibility.denied(source.name for source in request.sources)
+    assert denied(lock.packages, [rule.pattern for rule in rules]) == ()
 
 
 @pytest.mark.parametrize(("name", "python", "arch"), CELLS)
