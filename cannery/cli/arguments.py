@@ -74,7 +74,7 @@ COMMANDS = {
         "list",
         "show one profile: components, pins, reasons; or --settings",
         "show quickstart",
-        (options.as_json, options.profile("?"), options.documented, options.settings),
+        (options.as_json, options.profile("?"), options.target, options.documented, options.settings),
     ),
     "check": Command(
         "check",

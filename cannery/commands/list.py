@@ -6,10 +6,13 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from cannery.catalog.catalog import further_pythons
+from cannery.catalog.compatibility import DRIVER
 from cannery.catalog.component import FromSource, Tarball
 from cannery.catalog.versions import without_build
+from cannery.commands.arguments import options_of
+from cannery.compat.rules.driver import asking, who
+from cannery.compat.subject import Subject
 from cannery.errors import ExitCode, UsageError
-from cannery.recipe.recipe import Options
 from cannery.recipe.select import find_profile, select
 from cannery.util.urls import shown
 from cannery.vocab import ComponentKind
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
 
     from cannery.catalog.catalog import Catalog, Profile
     from cannery.context import Context
+    from cannery.recipe.recipe import Recipe
 
 
 def list_profiles(_arguments: argparse.Namespace, context: Context) -> ExitCode:
@@ -71,7 +75,7 @@ def show_profile(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Print one profile: components with pin, source and reason, bounds, environment."""
     catalog = context.catalog()
     profile = find_profile(catalog, arguments.profile)
-    recipe = select(catalog, arguments.profile, Options(as_documented=arguments.as_documented), context.arch)
+    recipe = select(catalog, arguments.profile, options_of(arguments), context.arch)
     rows: list[dict[str, Any]] = [
         {
             "name": c.name,
@@ -111,11 +115,21 @@ def show_profile(arguments: argparse.Namespace, context: Context) -> ExitCode:
             print(f"{indent}asks for: {', '.join(row['asks'])}")
         if row["reason"]:
             print(f"  {'':<{width}}  because: {row['reason']}")
+    print("\n".join(_ends(recipe, catalog)))
+    return ExitCode.DONE
+
+
+def _ends(recipe: Recipe, catalog: Catalog) -> Iterator[str]:
+    """Give the lines behind the components: bounds, substitutes, the driver that a guide asks for, shared memory."""
+    profile = recipe.profile
     for title in ("constraints", "overrides", "excludes"):
         for item in getattr(profile, title):
-            print(f"{title.removesuffix('s')}: {item.requirement} because {item.reason}")
-    print(f"shared memory: {profile.shm_size}")
-    return ExitCode.DONE
+            yield f"{title.removesuffix('s')}: {item.requirement} because {item.reason}"
+    for one in recipe.substitutes:
+        yield f"substitute: {one.name} {one.version} because {one.reason}"
+    if drivers := asking(Subject(recipe, catalog, {})):
+        yield f"driver: {drivers[0].fits[DRIVER]} or newer, which {who(drivers)} asks for"
+    yield f"shared memory: {profile.shm_size}"
 
 
 def _show_settings(context: Context) -> ExitCode:

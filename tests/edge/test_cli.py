@@ -104,6 +104,14 @@ def test_show_names_components_and_reasons(build: Build) -> None:
     assert "torch-npu" in names
 
 
+@pytest.mark.parametrize(("arch", "torch"), [("amd64", "2.7.1+cpu"), ("arm64", "2.7.1")])
+def test_show_takes_a_target(build: Build, arch: str, torch: str) -> None:
+    done = build("show", "verl-npu", "--arch", arch, "--json")
+    pins = {row["name"]: row["pin"] for row in json.loads(done.out)["components"]}
+    assert (done.code, pins["torch"]) == (0, torch)
+    assert "\ndriver: 25.0.rc1 or newer, which mindspeed-rl 2.0.0 asks for\n" in build("show", "mindspeed-rl").out
+
+
 def test_show_takes_the_guides_own_versions(build: Build) -> None:
     ours = build("show", "verl-sglang").out
     assert "== 2.6.0.post3" in ours
@@ -233,8 +241,8 @@ def test_dashes_are_no_options_value() -> None:
         ),
         (["list", "--no-cache"], ["unknown option --no-cache", "image takes it, build.py list does not"]),
         (
-            ["show", "quickstart", "--chip=a3"],
-            ["unknown option --chip", "check, lock, outdated, plan, ", " take it, build.py show does not"],
+            ["list", "--chip=a3"],
+            ["unknown option --chip", "show, check, lock, outdated, ", " take it, build.py list does not"],
         ),
         (["--no-verify"], ["unknown option --no-verify", "image takes it, build.py does not"]),
         (["--jsn"], ["unknown option --jsn"]),

@@ -45,3 +45,15 @@ def test_a_project_that_moved_is_found_by_either_name(tmp_path: Path) -> None:
         (git / "objects").mkdir(parents=True)
         (git / "HEAD").touch()
         assert [found for _, found in places(mirror, "verl-project/verl") if found] == [git]
+
+
+def test_todays_stacks_come_first() -> None:
+    profiles = load_catalog(Path("images")).profiles
+    assert min(profiles, key=lambda name: profiles[name].place) == "verl-vllm"
+    replaced = {name: profile.replaced.by for name, profile in profiles.items() if profile.replaced}
+    assert replaced == {
+        "mindspeed-rl": "verl-megatron",
+        "verl-npu": "verl-megatron",
+        "verl-qwen3.5": "verl-qwen3.5-cann9",
+        "verl-sglang": "verl-sglang-next",
+    }
