@@ -7,7 +7,11 @@ $(foreach v,$(GIVEN),$(eval override $v := $$(value $v)))
 HOST_PYTHON ?= python3
 export HOST_PYTHON
 override PY := .venv/bin/python
-override RUN := @"$$HOST_PYTHON" tools/make_command.py
+override define HAS_PYTHON
+@command -v "$$HOST_PYTHON" > /dev/null || { echo "HOST_PYTHON: there is no program $$HOST_PYTHON; name Python 3.11 or newer, for example HOST_PYTHON=python3.11" >&2; exit 4; }
+
+endef
+override RUN := $(HAS_PYTHON)@"$$HOST_PYTHON" tools/make_command.py
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-dev list show check lock outdated plan render image verify run shell push pull save bundle load patches engine-start engine-stop engine-status clean test test-all unit lint goldens reference docs relock lint-run doctor
@@ -23,9 +27,9 @@ help: ## print targets and variables
 	@echo "a command that fails has its own exit code (README, Exit codes): make prints it as Error N, and itself ends with 2"
 
 setup: ## make .venv from the locked requirements
-	@"$$HOST_PYTHON" tools/setup_venv.py
+	$(HAS_PYTHON)@"$$HOST_PYTHON" tools/setup_venv.py
 setup-dev: ## the same, with what tests and linters need
-	@"$$HOST_PYTHON" tools/setup_venv.py --dev
+	$(HAS_PYTHON)@"$$HOST_PYTHON" tools/setup_venv.py --dev
 list: ## list the profiles
 	$(RUN) list
 show: ## show PROFILE, or with SETTINGS=1 the settings of this machine

@@ -166,7 +166,10 @@ def parse_word(text: str, aliases: Mapping[str, T], option: str) -> T:
     """Look `text` up in `aliases` whatever its case; raise `UsageError` naming `option` and the nearest words."""
     found = aliases.get(text.strip().lower())
     if found is None:
-        raise UsageError(f"{option}: {text!r} is not known", hint=did_you_mean(text.lower(), aliases))
+        close = nearest(text.lower(), aliases)
+        known = ", ".join(dict.fromkeys(str(value) for value in aliases.values()))
+        hint = f"did you mean {' or '.join(close)}?" if close else f"known: {known}"
+        raise UsageError(f"{option}: {text!r} is not known", hint=hint)
     return found
 
 

@@ -189,7 +189,8 @@ def verified(sub: ArgumentParser) -> None:
     add("--image", metavar="REF", help="another image than the profile's")
     words = "an image of yours, as docker commit makes one: how it differs from PROFILE, or which profile is nearest"
     add("--against", metavar="IMAGE", help=words)
-    add("-v", "--all", action="store_true", help="print every check (default: failures, warnings and a line a level)")
+    words = "print every check, as -v does too (default: failures, warnings and a line a level)"
+    add("--all", action="store_true", help=words)
     add("--level", action="append", choices=LEVELS, default=[], help=LEVEL_HELP)
 
 

@@ -14,7 +14,7 @@ from cannery.lint.case import Ground
 from cannery.lint.command import run_lines
 from cannery.lint.container import Remark
 from cannery.lint.files import WHOLE, containers_of
-from cannery.lint.io.files import read_documents
+from cannery.lint.io.files import read_documents, read_script
 from cannery.lint.rules import lint_container
 from cannery.vocab import Severity
 
@@ -48,7 +48,7 @@ def lint_run(arguments: argparse.Namespace, context: Context) -> ExitCode:
     errors = sum(one.severity is Severity.ERROR for one in remarks)
     unread = sum(one.code in UNREAD for one in remarks)
     if context.is_json:
-        print(json.dumps({"schema": 1, "ok": not errors, "containers": _rows(linted)}, indent=2, ensure_ascii=False))
+        print(json.dumps({"schema": 2, "ok": not errors, "containers": _rows(linted)}, indent=2, ensure_ascii=False))
     else:
         for item in linted:
             _print(item, named=len(linted) > 1 or bool(arguments.file))
@@ -100,6 +100,8 @@ def _of_files(arguments: argparse.Namespace, ground: Ground) -> list[Linted]:
     if arguments.text is not None:
         raise UsageError("lint-run takes a command or --file, not both", hint="lint the two one after the other")
     paths = [Path(name).expanduser() for name in arguments.file]
+    if len(paths) == 1 and (script := read_script(paths[0])):
+        return _of_text(script, ground)
     read = containers_of([document for path in paths for document in read_documents(path, str(path))])
     unread = (*read.unread, *(_override(paths[0]) if len(paths) == 1 else ()))
     linted = [Linted(container.where, lint_container(container, ground)) for container in read.containers]
@@ -116,21 +118,17 @@ def _override(path: Path) -> tuple[Remark, ...]:
 
 
 def _rows(linted: Sequence[Linted]) -> list[dict[str, object]]:
-    # `corrected` and `left` are keys of schema 1: earlier versions put a corrected command there.
     return [
-        {
-            "name": item.name,
-            "findings": [{**asdict(one.finding), "word": one.word} for one in item.remarks],
-            "corrected": None,
-            "left": [],
-        }
+        {"name": item.name, "findings": [{**asdict(one.finding), "word": one.word} for one in item.remarks]}
         for item in linted
     ]
 
 
 def _print(item: Linted, *, named: bool) -> None:
     if named:
-        print(f"{item.name}:")
+        found = {severity: sum(one.severity is severity for one in item.remarks) for severity in Severity}
+        counted = ", ".join(f"{severity}s: {number}" for severity, number in found.items() if number)
+        print(f"{item.name}: {counted or 'nothing to report'}")
     for one in item.remarks:
         print(one.finding)
 

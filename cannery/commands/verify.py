@@ -112,7 +112,7 @@ def verify_image(arguments: argparse.Namespace, context: Context) -> ExitCode:
         levels=tuple(arguments.level),
         again=True,
     )
-    result = _printed(Work(context, catalog, plan, engine, client), request, every=arguments.all)
+    result = _printed(Work(context, catalog, plan, engine, client), request, every=arguments.all or context.is_verbose)
     if context.is_json:
         print(json.dumps(result.report, indent=2, ensure_ascii=False))
     return exit_code(result)

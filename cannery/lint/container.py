@@ -99,7 +99,8 @@ class Variable:
 class Container:
     """One container that is asked for: `where` is its place in a file, `line` where its command begins in a text.
 
-    `misread` are remarks on words that docker does not take as their writer means them.
+    `is_pod`: it is a Pod's of Kubernetes. `misread` are remarks on words that docker does not take as their writer
+    means them.
     """
 
     image: str
@@ -108,6 +109,7 @@ class Container:
     where: str = ""
     line: int = 0
     misread: tuple[Remark, ...] = ()
+    is_pod: bool = False
 
     @cached_property
     def opaque(self) -> tuple[str, ...]:

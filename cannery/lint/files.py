@@ -164,7 +164,8 @@ def _pods(value: Any, where: str) -> Iterator[Container]:  # noqa: ANN401 - YAML
         for item in value["containers"]:
             if isinstance(item, dict):
                 place = f"{where}.containers.{item.get('name', '')}"
-                yield Container(_text(item.get("image", "")), tuple(_pod_settings(place, item, value)), (), place)
+                settings = tuple(_pod_settings(place, item, value))
+                yield Container(_text(item.get("image", "")), settings, (), place, is_pod=True)
         return
     for key, item in value.items():
         yield from _pods(item, f"{where}.{key}" if where else str(key))
@@ -181,9 +182,7 @@ def _pod_settings(where: str, item: Mapping[str, Any], spec: Mapping[str, Any]) 
     for key, option in (("hostNetwork", "network"), ("hostIPC", "ipc")):
         if spec.get(key):
             yield Setting(option, "host", f"{where}: {key}")
-    for name, count in _mapping(_mapping(item.get("resources")).get("limits")).items():
-        if str(name).startswith("huawei.com/"):
-            yield Setting("resource", _text(count), f"{where}.resources.limits: {name}={count}")
+    yield from _limits(where, _mapping(_mapping(item.get("resources")).get("limits")))
     for one in filter(None, map(_mapping, _listed(item.get("env")))):
         value = one.get("value", "") if "valueFrom" not in one else "$(valueFrom)"
         yield Setting("env", f"{one.get('name')}={value}", f"{where}.env: {one.get('name')}={value}")
@@ -194,6 +193,14 @@ def _pod_settings(where: str, item: Mapping[str, Any], spec: Mapping[str, Any]) 
         source = f"{path}/{part}" if path and part else path
         word = f"{where}.volumeMounts: {source or one.get('name')}:{target}"
         yield Setting("volume", f"{source}:{target}", word) if source else Setting("tmpfs", target, word)
+
+
+def _limits(where: str, limits: Mapping[Any, Any]) -> Iterator[Setting]:
+    """Give the cards that a Pod asks a device plugin for: NPUs, or another maker's."""
+    for name, count in limits.items():
+        key = "resource" if str(name).startswith("huawei.com/") else "gpus" if str(name).endswith("/gpu") else ""
+        if key:
+            yield Setting(key, _text(count), f"{where}.resources.limits: {name}={count}")
 
 
 def _job(where: str, job: Any) -> Iterator[Container]:  # noqa: ANN401 - YAML

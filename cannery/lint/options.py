@@ -80,9 +80,17 @@ def read_options(words: Sequence[str]) -> Options:
     return Options(tuple(found.settings), tuple(found.left), tuple(found.misread))
 
 
+# Of each code: why docker does not take the word as its writer means it.
+_WHY = {
+    "cut": "the shell ends the command there, and starts the next line as a command of its own",
+    "option": "docker refuses the whole command, and starts nothing",
+    "dash": "docker knows options by two hyphens; editors and chat programs put a dash in their place",
+}
+
+
 def misread(code: str, word: str, what: str, fix: str) -> Remark:
     """Return the remark about a word that docker does not take as its writer means it."""
-    return Remark(Severity.ERROR, code, word, what, "the command does not do what it looks like", fix)
+    return Remark(Severity.ERROR, code, word, what, _WHY.get(code, "the command does not do what it looks like"), fix)
 
 
 class _Reader:

@@ -485,6 +485,32 @@ def test_options_may_stand_before_an_action(words: tuple[str, ...]) -> None:
     assert (found.action, found.patches, found.profile) == ("list", "list", "quickstart")
 
 
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_completion_offers_the_profiles(build: Build, shell: str) -> None:
+    done = build("completion", shell)
+    assert (done.code, done.err) == (0, "")
+    assert "mindspeed-rl quickstart verl-npu" in done.out
+    if shell == "bash":
+        ask = f"{done.out}\nCOMP_WORDS=(x check verl-q); _cannery_profiles verl-q"
+        found = subprocess.run(["bash", "-c", ask], capture_output=True, text=True, check=True, timeout=20)
+        assert found.stdout.split() == ["verl-qwen3.5"]
+
+
+@pytest.mark.parametrize("words", [("-v",), ("--all",), ("--verbose",)])
+def test_verify_takes_the_one_meaning_of_v(words: tuple[str, ...]) -> None:
+    found = arguments.parse(["verify", "quickstart", *words])
+    assert found.all is (words == ("--all",))
+    assert getattr(found, "verbose", False) is (words != ("--all",))
+
+
+@pytest.mark.parametrize("chip", ["h100", "b200", "tpu"])
+def test_a_chip_of_another_maker_is_refused_with_few_names(build: Build, chip: str) -> None:
+    done = build("check", "quickstart", "--chip", chip)
+    assert done.code == 2
+    assert len(done.err) < 200
+    assert "910b" in done.err
+
+
 def test_every_example_is_a_command() -> None:
     for name, command in arguments.COMMANDS.items():
         known = [command.example, *(action.example for action in command.actions.values())]

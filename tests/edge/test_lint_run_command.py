@@ -66,9 +66,9 @@ def test_json_and_standard_input(capsys: pytest.CaptureFixture[str], monkeypatch
     code, out, _ = lint(capsys, "-", "--json")
     found = json.loads(out)
     jsonschema.validate(found, SCHEMA)
-    assert (code, found["schema"], found["ok"]) == (3, 1, False)
+    assert (code, found["schema"], found["ok"]) == (3, 2, False)
     (container,) = found["containers"]
-    assert (container["corrected"], container["left"]) == (None, [])
+    assert set(container) == {"name", "findings"}
     first = container["findings"][0]
     assert (first["severity"], first["code"], first["word"]) == (
         "error",
@@ -83,7 +83,8 @@ def test_a_compose_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> N
     code, out, _ = lint(capsys, "--file", str(file))
     assert code == 3  # the driver is not mounted
     assert "warning [run.privileged] services.train.privileged: true exposes every card of the host" in out
-    assert "services.web:\n" in out
+    assert "services.train: errors: 1, warnings: 3, notes: 1\n" in out
+    assert "services.web: nothing to report\n" in out
     assert f"error [run.driver.missing] {DRIVER}/lib64 is not mounted beside services.train.devices[0]" in out
 
 
@@ -91,8 +92,8 @@ def test_a_command_without_an_image_is_one_finding_among_several(capsys: pytest.
     text = "docker run --rm -it\ndocker run --rm quay.io/ascend/cann:8.5.0 bash"
     code, out, _ = lint(capsys, text)
     assert code == 3
-    first, second = out.split("command 2:\n")
-    assert first.startswith("command 1:\nerror [run.image.none] docker run: no image is named\n")
+    first, second = out.split("command 2: ")
+    assert first.startswith("command 1: errors: 1\nerror [run.image.none] docker run: no image is named\n")
     assert "run.image.none" not in second
     code, out, _ = lint(capsys, text, "--json")
     table = json.loads(out)
@@ -234,3 +235,84 @@ def test_what_run_prints_for_a_stand_in_without_npus_is_a_good_line(capsys: pyte
     line = capsys.readouterr().out
     assert "-standin" in line
     assert lint(capsys, line) == (0, "no errors\n", "")
+
+
+POD = """
+apiVersion: v1
+kind: Pod
+metadata: {name: p}
+spec:
+  containers:
+    - name: main
+      image: quay.io/ascend/vllm-ascend:v0.11.0
+      resources: {limits: {LIMIT}}
+      volumeMounts: [{name: src, mountPath: TARGET}]
+  volumes: [{name: src, hostPath: {path: /home/me/tree}}]
+"""
+
+
+@pytest.mark.parametrize("name", ["nvidia.com/gpu", "amd.com/gpu"])
+def test_another_makers_cards_in_a_pod(capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str) -> None:
+    file = tmp_path / "pod.yaml"
+    file.write_text(POD.replace("LIMIT", f'"{name}": 8').replace("TARGET", "/data"))
+    code, out, _ = lint(capsys, "--file", str(file))
+    assert code == 3
+    assert f"resources.limits: {name}=8 asks for GPUs" in out
+    assert "the Pod waits for one for ever" in out
+    assert "resources.limits: the device plugin brings the nodes" in out
+
+
+@pytest.mark.parametrize("resource", ["huawei.com/Ascend910", "huawei.com/npu"])
+def test_fixes_for_a_manifest_name_no_option_of_docker(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, resource: str
+) -> None:
+    file = tmp_path / "pod.yaml"
+    file.write_text(POD.replace("LIMIT", f'"{resource}": 8').replace("TARGET", "/data"))
+    _, out, _ = lint(capsys, "--file", str(file))
+    fixes = [line for line in out.splitlines() if line.strip().startswith("fix:")]
+    assert fixes
+    assert [line for line in fixes if " -v " in line or "--" in line] == []
+    assert any(
+        "hostPath volume of /usr/local/Ascend/driver/lib64 at /usr/local/Ascend/driver/lib64" in f for f in fixes
+    )
+    assert any("an emptyDir of medium Memory and sizeLimit 16g at /dev/shm" in f for f in fixes)
+
+
+@pytest.mark.parametrize("tree", ["/vllm-workspace/vllm-ascend", "/vllm-workspace/vllm/vllm", "/sgl-workspace/sglang"])
+def test_a_tree_of_the_makers_images_that_is_replaced(capsys: pytest.CaptureFixture[str], tree: str) -> None:
+    """W13."""
+    _, out, _ = lint(capsys, f"docker run -v /home/me/x:{tree} quay.io/ascend/vllm-ascend:v0.11.0 bash")
+    assert "warning [run.mount.source]" in out
+    assert "/".join(tree.split("/")[:3]) in out
+
+
+@pytest.mark.parametrize("path", ["/vllm-workspace/data", "/sgl-workspace/models", "/data"])
+def test_a_folder_beside_the_trees_is_well(capsys: pytest.CaptureFixture[str], path: str) -> None:
+    _, out, _ = lint(capsys, f"docker run -v /home/me/x:{path} quay.io/ascend/vllm-ascend:v0.11.0 bash")
+    assert "run.mount.source" not in out
+
+
+@pytest.mark.parametrize(("name", "head"), [("start.sh", ""), ("start", "#!/bin/bash\n"), ("x.bash", "# mine\n")])
+def test_a_script_is_a_file_too(capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str, head: str) -> None:
+    file = tmp_path / name
+    file.write_text(f"{head}docker run --gpus all quay.io/ascend/cann:8.5.0 bash\n")
+    code, out, err = lint(capsys, "--file", str(file))
+    assert (code, err) == (3, "")
+    assert "--gpus all asks for GPUs" in out
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (
+            "docker run -it \\ \n  --privileged quay.io/ascend/cann:8.5.0",
+            "starts the next line as a command of its own",
+        ),
+        ("docker run --devcie /dev/davinci0 quay.io/ascend/cann:8.5.0", "docker refuses the whole command"),
+        ("docker run \u2014privileged quay.io/ascend/cann:8.5.0", "docker knows options by two hyphens"),
+    ],
+)
+def test_each_misread_word_has_its_own_reason(capsys: pytest.CaptureFixture[str], text: str, why: str) -> None:
+    code, out, _ = lint(capsys, text)
+    assert code == 3
+    assert why in out

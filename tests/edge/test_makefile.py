@@ -143,6 +143,15 @@ def test_a_failure_of_build_py_is_a_failure(make: Make) -> None:
     assert done.stderr.splitlines()[-1].endswith("list] Error 3")
 
 
+@pytest.mark.parametrize("name", ["no-such-python", "/no/such/python3.11"])
+@pytest.mark.parametrize("target", ["list", "setup"])
+def test_a_host_python_that_is_not_there_is_named(make: Make, name: str, target: str) -> None:
+    done = make(target, f"HOST_PYTHON={name}")
+    assert done.returncode == 2
+    assert f"HOST_PYTHON: there is no program {name}" in done.stderr
+    assert "Error 127" not in done.stderr
+
+
 def test_a_failure_of_setup_stops(make: Make) -> None:
     assert make("list", "HOST_PYTHON=false").returncode == 2
     (make.folder / "tools/setup_venv.py").write_text("import sys; sys.exit(7)")

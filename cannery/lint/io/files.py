@@ -11,9 +11,21 @@ from cannery.catalog.yaml_text import YamlDocument, parse_yaml
 if TYPE_CHECKING:
     from pathlib import Path
 
+MOST_BYTES = 1 << 20  # longer than any script that starts a container
 _NEXT = re.compile(r"^---(?=\s|$)", re.MULTILINE)
 # A line that is no part of a document's value.
 _EMPTY = re.compile(r"\s*(?:#.*|%.*|---\s*(?:#.*)?|\.\.\.)?")
+
+
+def read_script(path: Path) -> str:
+    """Return the text of a shell script, by its name or its first line; "" for another file, or one without text."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(MOST_BYTES)
+    except OSError:
+        return ""
+    is_script = path.suffix in {".sh", ".bash"} or head.startswith(b"#!")
+    return head.decode("utf-8", "replace") if is_script else ""
 
 
 def read_documents(path: Path, name: str) -> tuple[YamlDocument, ...]:

@@ -60,6 +60,8 @@ def gpus(case: Case) -> Iterator[Remark]:
     if setting is not None:
         what = f"{setting.word} asks for GPUs"
         why = "the engine looks for NVIDIA's runtime and does not start the container; an NPU is a device node"
+        if case.container.is_pod:
+            why = "no node with NPUs offers it, so the Pod waits for one for ever"
         # Without a card of its own the line asks for some by this option, and only its writer knows which.
         fix = "leave it out: --device /dev/davinci0 … and the manager nodes"
         yield Remark(Severity.ERROR, "gpus", setting.word, what, why, fix)
@@ -92,7 +94,7 @@ def shared_memory(case: Case) -> Iterator[Remark]:
     if is_mounted or ipc == "host" or ipc.startswith("container:") or is_open(container.value("shm-size")):
         return
     wanted = case.ground.shm.get(case.image.profile, USUAL_SHM)
-    fix = f"--shm-size {wanted}" + (", or in a Pod an emptyDir of medium Memory at /dev/shm" if container.where else "")
+    fix = f"--shm-size {wanted}"
     if setting is None:
         if case.uses_npu or case.image.ascend:
             what = f"{container.image} gets the default /dev/shm of 64 MB"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
@@ -43,7 +44,10 @@ PLACES = (
     Place("/usr/local/bin", "programs", Severity.WARNING),
     Place("/usr/local/sbin", "programs", Severity.NOTE),
     Place("/vllm-workspace", "vllm and vllm-ascend, which are installed from there", Severity.WARNING),
+    Place("/sgl-workspace", "sglang, which is installed from there", Severity.WARNING),
 )
+# Trees of the makers' images that are installed from their place (vllm-ascend's and sglang's Dockerfiles).
+TREES = re.compile(r"(/(?:vllm|sgl)-workspace/(?:vllm|vllm-ascend|sglang|sgl-kernel-npu))(?:/.*)?")
 
 
 def driver_mounts(case: Case) -> Iterator[Remark]:
@@ -132,6 +136,12 @@ def hidden(case: Case) -> Iterator[Remark]:
             what = f"{word} replaces the image's tree"
             why = "its patches and generated files are gone, and verify fails at sources.*"
             fix = "on purpose: build with SRC_<component>=DIR, which the manifest records; else mount it elsewhere"
+            yield Remark(Severity.WARNING, "mount.source", word, what, why, fix)
+        elif tree := TREES.fullmatch(target):
+            word = mount.setting.word
+            what = f"{word} replaces {'a part of ' if tree[1] != target else ''}the image's tree {tree[1]}"
+            why = "the package is installed from there, with its generated and compiled files"
+            fix = "on purpose: a tree of the same commit, built in this image; else mount it elsewhere"
             yield Remark(Severity.WARNING, "mount.source", word, what, why, fix)
 
 
