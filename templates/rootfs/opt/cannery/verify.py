@@ -123,12 +123,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     path = options.manifest or (MANIFEST if root == "/" else root + MANIFEST)
     try:
         manifest = load_manifest(path, options.manifest_sha256 or "")
-    except ManifestError as error:
-        outcome = Outcome("failed", str(error), id="static.manifest", level="static")
+        wanted = chosen(manifest, options)
+    except (ManifestError, KeyError, TypeError, AttributeError) as error:
+        is_told = isinstance(error, ManifestError)
+        message = str(error) if is_told else f"{path}: of another form ({type(error).__name__}: {error})"
+        outcome = Outcome("failed", message, id="static.manifest", level="static")
         say(document({}, [outcome], "failed") if options.json else "\n".join(lines_of(outcome)))
         return EXIT["failed"]
-    try:
-        wanted = chosen(manifest, options)
     except LookupError as error:
         print(f"verify.py: {error.args[0]}", file=sys.stderr)
         return 2

@@ -1,69 +1,62 @@
-"""The manifest: its closed form, the same as docs/manifest.schema.json (a unit test compares them), and its lists.
+"""The manifest as the checks read it, and its lists.
 
-A form is a dict (an object with these keys; `key?` may be absent, `*` alone means any key), a list (of one form),
-a tuple (the values allowed), `Maybe`, a pattern that the whole text matches, PATTERN, or str, int (not negative), bool.
+Its whole form is docs/manifest.schema.json, which tests hold every made manifest to, and --manifest-sha256 compares it
+with the planned one. Here is what the checks cannot do without.
 """
 
 import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
-PATTERN = re.compile  # means "a text that is a regular expression"
-KINDS: dict[object, str] = {dict: "an object", list: "a list", str: "text", int: "a number", bool: "true or false"}
+DIGEST = re.compile(r"(sha256:)?[0-9a-f]{64}")
+# What has to be there: of the manifest itself (""), of its objects, and of each object in its lists (NAME[]).
+NEEDED: Mapping[str, Mapping[str, type]] = {
+    "": {
+        **dict.fromkeys(("tool", "target", "base", "env", "labels", "checks"), dict),
+        **dict.fromkeys(("wheels", "sources", "patches", "deny", "exclusive", "may_skip", "forced", "overrides"), list),
+        **dict.fromkeys(("profile", "plan"), str),
+        "shm_min_bytes": int,
+    },
+    "target": dict.fromkeys(("cann", "chip", "os", "python", "arch"), str),
+    "base": {
+        **dict.fromkeys(("kind", "python_home", "toolkit_home"), str),
+        **dict.fromkeys(("set_env", "version_files"), list),
+        "atb_abi": int,
+    },
+    "checks": dict.fromkeys(("imports", "libraries", "files", "native", "pip_check_allow"), list),
+    "wheels[]": {"name": str, "version": str},
+    "sources[]": {"name": str, "component": str, "install": str, "without": str, "version": object, "path": object},
+    "patches[]": {"name": str, "component": str, "files": list},
+}
+KINDS: dict[object, str] = {dict: "an object", list: "a list", str: "text", int: "a number", object: "a value"}
 
 
-@dataclass(frozen=True)
-class Maybe:
-    """A value of a form, or null."""
-
-    form: object
-
-
-def form_faults(value: object, form: object, where: str = "") -> list[str]:
-    """Every place where `value` departs from `form`, as "where: what"."""
-    if isinstance(form, Maybe):
-        return [] if value is None else form_faults(value, form.form, where)
-    wrong = _wrong(value, form)
-    if wrong:
-        return [f"{where or 'manifest'}: {wrong} {shown(value)}"]
-    if isinstance(value, list) and isinstance(form, list):
-        return [fault for at, item in enumerate(value) for fault in form_faults(item, form[0], f"{where}[{at}]")]
-    return _key_faults(value, form, where) if isinstance(value, dict) and isinstance(form, dict) else []
+def form_faults(value: object) -> list[str]:
+    """Every place where a manifest is not as the checks need it, as "where: what"."""
+    if not isinstance(value, dict):
+        return [f"manifest: expected an object, found {shown(value)}"]
+    faults = object_faults(value, "", NEEDED[""])
+    for where, needed in NEEDED.items():
+        items = value.get(where.removesuffix("[]"))
+        if where.endswith("[]") and isinstance(items, list):
+            named = {f"{where[:-1]}{at}]": item for at, item in enumerate(items)}
+            faults += [fault for place, item in named.items() for fault in object_faults(item, place, needed)]
+        elif where and isinstance(items, dict):
+            faults += object_faults(items, where, needed)
+    return faults if "user" in value else [*faults, "user: missing"]
 
 
-def _wrong(value: object, form: object) -> str:
-    """How a value departs from a form, what is inside it left aside; "" when it does not."""
-    if form is PATTERN:
-        try:
-            re.compile(value if isinstance(value, str) else "(")
-        except re.error as error:
-            return f"not a regular expression ({error}):"
-        return ""
-    if isinstance(form, tuple):
-        good, wanted = value in form and not isinstance(value, bool), " or ".join(map(str, form))
-    elif isinstance(form, re.Pattern):
-        good, wanted = isinstance(value, str) and form.fullmatch(value) is not None, f"text like {form.pattern}"
-    else:
-        kind = form if isinstance(form, type) else type(form)
-        good, wanted = type(value) is kind and not (isinstance(value, int) and value < 0), KINDS[kind]
-    return "" if good else f"expected {wanted}, found"
-
-
-def _key_faults(value: dict[str, object], form: dict[str, object], where: str) -> list[str]:
-    path = f"{where}." if where else ""
-    if "*" in form:
-        return [fault for key in value for fault in form_faults(value[key], form["*"], f"{path}{key}")]
-    known = {key.rstrip("?"): key for key in form}
-    faults = [f"{path}{key}: missing" for key, raw in known.items() if key not in value and key == raw]
-    faults += [f"{path}{key}: unknown key{nearest(key, known)}" for key in sorted(set(value) - set(known))]
-    for key, raw in known.items():
-        if key in value:
-            faults += form_faults(value[key], form[raw], f"{path}{key}")
-    return faults
+def object_faults(value: object, where: str, needed: Mapping[str, type]) -> list[str]:
+    """What an object lacks of what is needed, or has of another kind."""
+    if not isinstance(value, dict):
+        return [f"{where}: expected an object, found {shown(value)}"]
+    start = f"{where}." if where else ""
+    faults = [f"{start}{key}: missing" for key in needed if key not in value]
+    wrong = [key for key, kind in needed.items() if key in value and not isinstance(value[key], kind)]
+    return faults + [f"{start}{key}: expected {KINDS[needed[key]]}, found {shown(value[key])}" for key in wrong]
 
 
 def scripts(base: dict[str, Any]) -> list[str]:
@@ -81,93 +74,6 @@ def shown(value: object) -> str:
     """A value as JSON, cut to one line of a message."""
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 60 else text[:57] + "…"
-
-
-WORD = re.compile(r".+", re.DOTALL)
-PATH = re.compile(r"/.*", re.DOTALL)
-DIGEST = re.compile(r"(sha256:)?[0-9a-f]{64}")
-COMMIT = re.compile(r"[0-9a-f]{40}")
-TARGET = {
-    "cann": re.compile(r"[0-9]+\.[0-9]+\.[0-9a-z.]+"),
-    "chip": ("910b", "a3", "310p", "910", "950", "a5"),
-    "os": re.compile(r"[a-z]+[0-9.]*"),
-    "python": re.compile(r"3\.[0-9]+"),
-    "arch": ("amd64", "arm64"),
-}
-BASE = {
-    "reference": WORD,
-    "digest": Maybe(re.compile(r"sha256:[0-9a-f]{64}")),
-    "kind": ("real", "standin", "custom"),
-    "python_home": PATH,
-    "toolkit_home": PATH,
-    "set_env": [PATH],
-    "atb_abi": (0, 1),
-    "version_files": [{"path": PATH, "name": WORD, "version": WORD}],
-}
-WHEEL = {"name": WORD, "version": WORD, "hash": DIGEST, "group": WORD, "file": WORD, "built": bool}
-SOURCE = {
-    "name": WORD,
-    "component": WORD,
-    "version": Maybe(WORD),
-    "install": ("wheel", "editable", "tree"),
-    "path": Maybe(PATH),
-    "repository": Maybe(WORD),
-    "commit": Maybe(COMMIT),
-    "release": Maybe(WORD),
-    "dirty": bool,
-    "without": str,
-    "chips": [TARGET["chip"]],
-}
-MODULE = re.compile(r"[A-Za-z0-9_]+(\.[A-Za-z0-9_]+)*")
-PATCHED = {
-    "path": PATH,
-    "before": Maybe(DIGEST),
-    "after": Maybe(DIGEST),
-    "module?": re.compile(rf"({MODULE.pattern})?"),
-    "executable?": bool,
-    "functions?": [{"name": WORD, "sha256": DIGEST}],
-    "standin?": WORD,
-}
-PATCH = {"name": WORD, "digest": DIGEST, "component": WORD, "from?": WORD, "rev?": WORD, "files": [PATCHED]}
-CHECKS = {
-    "imports": [
-        {"module": MODULE, "component": WORD, "attribute?": Maybe(WORD), "equals?": Maybe(str), "standin?": WORD}
-    ],
-    "libraries": [PATH],
-    "files": [{"path": PATH, "sha256": Maybe(DIGEST)}],
-    "native": [{"path": PATH, "component": WORD}],
-    "pip_check_allow": [PATTERN],
-    "library_allow?": [PATTERN],
-    "writable?": [WORD],
-    "programs?": [WORD],
-}
-FORM: dict[str, object] = {
-    "schema": (1,),
-    "tool": {"name": WORD, "version": WORD},
-    "profile": WORD,
-    "plan": re.compile(r"[0-9a-f]{12}"),
-    "target": TARGET,
-    "base": BASE,
-    "wheels": [WHEEL],
-    "sources": [SOURCE],
-    "patches": [PATCH],
-    "patches_left_out?": [{"name": WORD, "component": WORD, "reason": WORD}],
-    "env": {"*": str},
-    "labels": {"*": str},
-    "checks": CHECKS,
-    "shm_min_bytes": int,
-    "user": Maybe({"uid": int, "name": WORD, "gid?": int, "home?": PATH}),
-    "deny": [WORD],
-    "exclusive": [[WORD]],
-    "may_skip": [re.compile(r"(static|import|npu|train)\.[A-Za-z0-9_.-]+")],
-    "forced": [WORD],
-    "overrides": [{"requirement": WORD, "reason": WORD}],
-    "excludes?": [{"requirement": WORD, "reason": WORD}],
-    "archives?": [{"component": WORD, "version": WORD, "file": WORD, "hash": DIGEST, "files": [PATH]}],
-    "substitutes?": [{"name": WORD, "version": WORD, "reason": WORD}],
-    "torch_npu_cann?": [WORD],
-    "left_out?": [{"name": WORD, "reason": WORD, "modules": [MODULE]}],
-}
 
 
 class ManifestError(Exception):
@@ -195,7 +101,7 @@ def load_manifest(path: str, sha256: str = "") -> dict[str, Any]:
         raise ManifestError(f"{path}: not JSON text ({type(error).__name__})") from error
     if isinstance(value, dict) and value.get("schema", 1) != 1:
         raise ManifestError(f"{path}: schema {shown(value['schema'])}; this script reads schema 1")
-    faults = form_faults(value, FORM)
+    faults = form_faults(value)
     if faults:
         more = f" (and {len(faults) - 3} more)" if len(faults) > 3 else ""
         raise ManifestError(f"{path}: {'; '.join(faults[:3])}{more}")
