@@ -190,6 +190,8 @@ class Profile(Closed):
     warnings: tuple[Warned, ...] = ()
     env: dict[EnvName, EnvValue] = Field(default_factory=dict)
     shm_size: SizeText = "16g"
+    # Whether its jobs run on several hosts (prefill and decode apart, for one): HCCL then needs the NPUs' own network.
+    several_hosts: bool = False
     # Where a container starts: a tree whose scripts are run from there. Without it, the user's home, or /.
     workdir: PathText | None = None
     # Who the image runs as: a name, or {name, uid, gid}. None: root.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 # The verify script's checks that need an NPU: the only ones that are skipped where there is none.
-NPU_CHECKS = ("npu.nodes", "npu.driver", "npu.smi", "npu.visible", "npu.count", "npu.tensor")
+NPU_CHECKS = ("npu.nodes", "npu.driver", "npu.smi", "npu.visible", "npu.network", "npu.count", "npu.tensor")
 # Those of the level train: the step needs an NPU, and on a stand-in some trainers cannot make their data.
 TRAIN_CHECKS = ("train.model", "train.data", "train.config", "train.step")
 LONGEST_NAME = 60

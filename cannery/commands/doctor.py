@@ -90,6 +90,7 @@ def _wanted(context: Context, catalog: Catalog, arguments: argparse.Namespace, f
         wish=DriverWish(rows[0].fits[DRIVER], who(rows), cited(subject.table, rows)) if rows else None,
         shm_bytes=size(recipe.profile.shm_size),
         shm_size=recipe.profile.shm_size,
+        several_hosts=recipe.profile.several_hosts,
         image_bytes=layers_bytes(lock) + (BASE_BYTES if on_standin else 0) if lock else None,
         layers_only=not on_standin,
         user=recipe.profile.user,

@@ -53,6 +53,8 @@ def run(arguments: argparse.Namespace, context: Context) -> ExitCode:
     request = _request(arguments, context, plan, form)
     if request.npu and plan.recipe.base.kind is BaseKind.STANDIN:
         context.say(f"note: {plan.recipe.name} is built on the stand-in base, which has no CANN: no NPU works in it")
+    if plan.recipe.profile.several_hosts and request.npu and not request.is_multi_node:
+        context.say(f"note: {plan.recipe.name} is for jobs on several hosts: --network host --interface NAME")
     if arguments.show:
         container = make_container(request, access, full_model(access, request.cards, host))
         container = _with_caches(container, arguments, context, plan, make=False) if form.is_local else container

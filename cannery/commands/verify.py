@@ -83,6 +83,7 @@ def _request(arguments: argparse.Namespace, plan: Plan, image: str, image_id: st
         arch=recipe.target.arch,
         require_npu=arguments.require_npu,
         user=recipe.profile.user,
+        several_hosts=recipe.profile.several_hosts,
     )
 
 

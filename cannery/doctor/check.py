@@ -53,7 +53,7 @@ class DriverWish:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the host is compared with.
+    """What the host is compared with. `several_hosts`: the jobs of the profile run on several.
 
     `target` is None without a profile, and `named` is then the chip that the user names; `image_bytes` is what
     building its image takes on the engine's disk, None where that is not known, with `layers_only` its layers
@@ -72,6 +72,7 @@ class Wanted:
     image_bytes: int | None = None
     layers_only: bool = False
     user: ImageUser | None = None
+    several_hosts: bool = False
 
     def chip(self, facts: HostFacts) -> Chip | None:
         """Return the host's chip where the PCI bus shows one known kind alone, else the one that is wanted."""

@@ -92,9 +92,10 @@ def hccn(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
     found = {int(number) for number in re.findall(r"^address_([0-9]{1,9})=\S", text, re.MULTILINE)}
     lacking = [card for card in facts.cards if card not in found]
     if not text:
-        message = f"no {HCCN}: the NPUs' network cards have no address; one machine needs none"
+        needs = f"{wanted.profile} runs on several hosts" if wanted.several_hosts else "one machine needs none"
+        message = f"no {HCCN}: the NPUs' network cards have no address; {needs}"
         step = "for several: hccn_tool -i 0 -ip -s address A netmask M, for each card"
-        yield Check("hccn", State.OK, message, step)
+        yield Check("hccn", State.WARNING if wanted.several_hosts else State.OK, message, step)
     elif lacking:
         message = f"{HCCN} has no address of card {', '.join(map(str, lacking))}"
         yield Check("hccn", State.WARNING, message, "hccn_tool -i N -ip -s address A netmask M, for each of them")

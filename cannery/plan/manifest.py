@@ -90,8 +90,10 @@ def manifest(plan: Plan, compatibility: Compatibility) -> dict[str, Any]:
                 *_not_looked_at(plan),
                 *patch_skips(patches),
                 *train_skips(recipe),
+                *(("npu.network",) if recipe.profile.several_hosts else ()),
             }
         ),
+        **({"several_hosts": True} if recipe.profile.several_hosts else {}),
         "torch_npu_cann": _made_for(plan, compatibility),
         "left_out": [asdict(lacking) for lacking in plan.left_out],
         **({"substitutes": [s.model_dump() for s in recipe.substitutes]} if recipe.substitutes else {}),

@@ -691,3 +691,10 @@ def test_small_parsers() -> None:
 
 def test_every_check_is_listed_once() -> None:
     assert len(CHECKS) == len(set(CHECKS))
+
+
+def test_a_profile_for_several_hosts_needs_hccn_conf() -> None:
+    """W10."""
+    host = with_texts({"/etc/hccn.conf": None})
+    assert found(host, "hccn").state is State.OK
+    assert found(host, "hccn", replace(FOR_A2, several_hosts=True)).state is State.WARNING

@@ -17,6 +17,8 @@ from factories import (
     lock,
     package,
     plan,
+    profile,
+    recipe,
     source_components,
     source_recipe,
 )
@@ -230,3 +232,14 @@ def test_it_has_the_published_form_and_the_scripts(root: Path, local: dict[str, 
     jsonschema.validate(found, schema)
     assert form_faults(found) == []
     assert len(found["sources"]) == 3
+
+
+def test_several_hosts_are_a_fact_of_the_profile(root: Path) -> None:
+    """W10."""
+    assert "several_hosts" not in manifest(plan(), compatibility())
+    one = profile(several_hosts=True)
+    found = recipe(found=catalog(profiles={"stack": one}))
+    value = manifest(make_plan(found, inputs(found)), compatibility())
+    jsonschema.validate(value, json.loads((root / "docs/manifest.schema.json").read_text()))
+    assert value["several_hosts"] is True
+    assert "npu.network" in value["may_skip"]

@@ -206,7 +206,7 @@ def run(tree: Tree, capsys: pytest.CaptureFixture[str], *options: str) -> tuple[
 def test_without_an_npu_all_else_passes(tree: Tree, capsys: pytest.CaptureFixture[str]) -> None:
     code, out = run(tree, capsys)
     assert code == 0
-    assert out.splitlines()[-1] == "✅ passed: 24 passed, 6 skipped; the NPU was not tested (no NPU)"
+    assert out.splitlines()[-1] == "✅ passed: 25 passed, 6 skipped; the NPU was not tested (no NPU)"
     assert "⏭️  npu.nodes: skipped: no NPU\n     nodes: missing" in out
 
 
@@ -302,3 +302,28 @@ def test_wrong_use_is_code_2(tree: Tree, capsys: pytest.CaptureFixture[str], opt
         code = error.code
     assert code == 2
     assert says in capsys.readouterr().err
+
+
+# Several hosts (W10)
+
+
+@pytest.mark.parametrize(
+    ("conf", "status", "says"),
+    [
+        (None, "failed", "/etc/hccn.conf is missing"),
+        ("folder", "failed", "/etc/hccn.conf is a folder"),
+        ("address_0=192.0.2.1\n", "failed", "no address of /dev/davinci1"),
+        ("address_0=192.0.2.1\naddress_1=192.0.2.2\n", "warning", "hccn_tool is not mounted"),
+    ],
+)
+def test_the_network_of_several_hosts(tree: Tree, conf: str | None, status: str, says: str) -> None:
+    tree.nodes(0, 1)
+    assert "npu.network" not in check_ids(tree.manifest)
+    tree.manifest["several_hosts"] = True
+    assert "npu.network" in check_ids(tree.manifest)
+    if conf == "folder":
+        (tree.root / "etc/hccn.conf").mkdir(parents=True)
+    elif conf is not None:
+        tree.write("/etc/hccn.conf", conf)
+    found = tree.check("npu.network")
+    assert (found.status, says in found.message) == (status, True), found.message

@@ -53,7 +53,7 @@ class VerifyRequest:
 
     `script_digest` covers the script's modules; `manifest_sha256` is the digest that the manifest in the image must
     have, so that an image cannot weaken its own proof ("" for an image of another plan); no `levels` means all but
-    train. `arch` and `user` are the image's; `user` None is root.
+    train. `arch` and `user` are the image's; `user` None is root. With `several_hosts` the container gets HCCL's files.
     """
 
     image: str
@@ -66,6 +66,7 @@ class VerifyRequest:
     require_npu: bool = False
     again: bool = False
     user: ImageUser | None = None
+    several_hosts: bool = False
 
 
 @dataclass(frozen=True)
@@ -194,6 +195,7 @@ def _run(request: VerifyRequest, runner: Runner, options: list[str], on_check: C
             name=name,
             command=(PYTHON, SCRIPT, "--json", *options),
             user=request.user,
+            nodes=2 if request.several_hosts else 1,
             platform=runner.engine.foreign(request.arch),
         ),
         runner.access,

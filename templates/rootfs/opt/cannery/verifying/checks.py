@@ -69,6 +69,7 @@ CHECKS: dict[str, Callable[[Image], Outcome]] = {
     "npu.driver": npu.driver_check,
     "npu.smi": npu.smi_check,
     "npu.visible": npu.visible_check,
+    "npu.network": npu.network_check,
     "npu.count": npu.count_check,
     "npu.tensor": npu.tensor_check,
     **train.CHECKS,
@@ -79,7 +80,11 @@ def check_ids(manifest: Mapping[str, Any]) -> list[str]:
     """The ids of all checks of an image, in the order in which they run."""
     pair = has_pair(manifest)
     static = [name for name in CHECKS if name.startswith("static.")]
-    npus = [name for name in CHECKS if name.startswith("npu.") and (pair or name not in {"npu.count", "npu.tensor"})]
+    left = {
+        *(() if pair else ("npu.count", "npu.tensor")),
+        *(() if manifest.get("several_hosts") else ("npu.network",)),
+    }
+    npus = [name for name in CHECKS if name.startswith("npu.") and name not in left]
     more = [*([PAIR, PYTHON] if pair else []), *([PLUGINS] if has_plugins(manifest) else [])]
     trains = [*train.CHECKS] if train.trainer(manifest) else []
     return [*static, *import_ids(manifest), *more, *patch_ids(manifest), *npus, *trains]

@@ -3,6 +3,7 @@
 import errno
 import os
 import re
+import shutil
 import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -163,6 +164,24 @@ def smi_check(image: Image) -> Outcome:
     return passed(
         f"npu-smi info: {next((line.strip(' |') for line in output.splitlines() if 'npu-smi' in line), 'ran')}"
     )
+
+
+HCCN = "/etc/hccn.conf"
+
+
+def network_check(image: Image) -> Outcome:
+    """What HCCL needs for several hosts is there: an address of each card in hccn.conf, and hccn_tool to look at it."""
+    if not os.path.isfile(image.path(HCCN)):
+        what = "is a folder, as docker's -v makes of a missing file" if image.exists(HCCN) else "is missing"
+        return failed(f"{HCCN} {what}: HCCL reaches no other host; mount the host's", unable=True)
+    known = set(re.findall(r"^address_(\d+)=\S", image.text(HCCN), re.MULTILINE))
+    cards = find_nodes(image).cards
+    faults = [f"{HCCN} has no address of {path}" for path in cards if path.removeprefix("/dev/davinci") not in known]
+    if faults:
+        return judged(faults, "")
+    if shutil.which("hccn_tool", path=image.env.get("PATH")) is None:
+        return warning("hccn_tool is not mounted: nothing in the container shows whether the NPUs' network is up")
+    return passed(f"{HCCN} has an address of each of {len(cards)} cards")
 
 
 def visible(image: Image) -> list[int] | str:
