@@ -80,10 +80,14 @@ class CxxAbi(Closed):
 
 
 class Submodule(Closed):
-    """A git submodule of a revision: its repository (`owner/name`) and the commit that the revision needs of it."""
+    """A git submodule of a revision: its repository (`owner/name`) and the commit that the revision needs of it.
+
+    `added`: the revision has no submodule there, and the tree is put beside its own files.
+    """
 
     repository: RepositoryText
     commit: CommitText
+    added: bool = False
 
 
 class PatchSets(Closed):

@@ -46,10 +46,14 @@ class Missing:
 
 @dataclass(frozen=True)
 class SourceSubmodule:
-    """A submodule: `hosts` as in `SourceRequest`, and the commit that its place in the tree must name."""
+    """A submodule: `hosts` as in `SourceRequest`, and the commit that its place in the tree must name.
+
+    `added`: there is no such place in the tree.
+    """
 
     hosts: Mapping[str, str]
     commit: str
+    added: bool = False
 
 
 @dataclass(frozen=True)
@@ -107,7 +111,8 @@ def source_request(
         hosts=own,
         epoch=epoch,
         submodules={
-            path: SourceSubmodule(dict.fromkeys(order, sub.repository), sub.commit) for path, sub in submodules.items()
+            path: SourceSubmodule(dict.fromkeys(order, sub.repository), sub.commit, sub.added)
+            for path, sub in submodules.items()
         },
         paths=paths,
         local=local,

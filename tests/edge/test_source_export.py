@@ -8,6 +8,7 @@ import subprocess
 import tarfile
 import tempfile
 import zlib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -224,6 +225,21 @@ def test_submodules_are_filled_in_also_inside_each_other(exports: Exports, repo:
     assert missing == []
     tar, _, missing = exports(commit, submodules=submodules, paths=("third/sub/deep",))
     assert {path for path, text in contents(tar).items() if text != "/"} == {"third/sub/deep/inner/i"}
+
+
+def test_a_tree_that_no_submodule_names_is_put_beside(exports: Exports, repo: Repo, tmp_path: Path) -> None:
+    other = Repo(tmp_path / "other")
+    beside = other.commit({"patch/x": "other"})
+    commit = repo.commit({"a": "x"})
+    exports.add(repo)
+    exports.add(other, "owner/sub")
+    added = replace(submodule(beside), added=True)
+    tar, _, missing = exports(commit, submodules={"ascend": added})
+    files = {path: text for path, text in contents(tar).items() if text != "/"}
+    assert files == {"a": "x", "ascend/patch/x": "other"}
+    assert missing == []
+    with pytest.raises(FindingsError, match="already has a"):
+        exports(commit, submodules={"a": added})
 
 
 def test_a_submodule_that_nothing_names_is_listed_and_skipped(exports: Exports, repo: Repo) -> None:

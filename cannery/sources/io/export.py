@@ -61,6 +61,12 @@ def gather(request: SourceRequest, found: Found, obtain: Obtain, env: Mapping[st
     """
     tree = Tree(request)
     _add(tree, found, "", obtain, env)
+    for path, beside in request.submodules.items():
+        if beside.added:
+            if any(is_inside(one, (path,)) for one in (*tree.blobs, *tree.met)):
+                raise FindingsError(f"{request.name}: the tree of {found.commit} already has {path}")
+            tree.met.add(path)
+            _add(tree, obtain(f"{request.name}, {path}", beside.commit, beside.hosts), f"{path}/", obtain, env)
     unused = [path for path in request.submodules if path not in tree.met and leads_to(path, request.paths)]
     absent = unmatched(request.paths, (*tree.blobs, *tree.met))
     if unused or absent:
