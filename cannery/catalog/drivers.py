@@ -58,7 +58,6 @@ class Drivers(Closed):
     drivers: tuple[DriverRow, ...] = ()
     reports: tuple[DriverReport, ...] = ()
     pci: dict[PciId, ChipText] = Field(default_factory=dict)
-    ranktables: dict[ChipText, Text] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _sources_exist(self) -> Self:

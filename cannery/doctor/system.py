@@ -139,7 +139,7 @@ def ranktable(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
             "ranktable", State.WARNING, message, f"HCCL fails at it: move it away, mv {RANKTABLE} {RANKTABLE}.old"
         )
         return
-    taken = wanted.drivers.ranktables.get(chip) if chip else None
+    taken = wanted.chips[chip].ranktable if chip else None
     if taken is None:
         message = f"{RANKTABLE} has version {version or 'none'}; which one chip {chip or '?'} takes is not known"
         yield Check("ranktable", State.UNKNOWN, message, "move it away where HCCL refuses it (EI0014)")

@@ -20,7 +20,7 @@ from cannery.vocab import Arch, Chip
 MANAGERS = ("/dev/davinci_manager", "/dev/devmm_svm", "/dev/hisi_hdc")
 DRIVER = "/usr/local/Ascend/driver"
 MOUNTS = ("/usr/local/dcmi", f"{DRIVER}/lib64", f"{DRIVER}/version.info", "/etc/ascend_install.info")
-A2 = ChipAccess(names="Atlas A2", cards=8, managers=MANAGERS, mounts=MOUNTS)
+A2 = ChipAccess(names="Atlas A2", cards=8, managers=MANAGERS, mounts=MOUNTS, ranktable="1.0")
 A5 = ChipAccess(names="Ascend 950", cards=8, managers=MANAGERS[::2], mounts=(DRIVER,))
 DRIVERS = Drivers.model_validate(
     {
@@ -32,10 +32,9 @@ DRIVERS = Drivers.model_validate(
         ],
         "reports": [{"cann": ["8.3.rc2"], "series": "24.1", "what": "a model fails", "source": "issue 5468"}],
         "pci": {"0xd802": "910b", "0xd803": "a3"},
-        "ranktables": {"910b": "1.0", "a3": "1.2"},
     }
 )
-WANTED = Wanted({"910b": A2, "a3": A2, "950": A5}, DRIVERS)
+WANTED = Wanted({"910b": A2, "a3": A2.model_copy(update={"ranktable": "1.2"}), "950": A5}, DRIVERS)
 TARGET = Target("8.5.0", Chip.A2, "ubuntu22.04", "3.11", Arch.ARM64)
 FOR_A2 = replace(WANTED, target=TARGET, profile="stack", shm_bytes=16 << 30, shm_size="16g", image_bytes=20_000_000_000)
 INFO = "Version=25.0.rc1.1\ncompatible_version_fw=[6.4.0,6.4.99],[7.0.0,7.7.99]\n"
