@@ -121,7 +121,7 @@ COMMANDS = {
         "outdated quickstart",
         # Of the committed lock only: no other versions.
         (
-            *(options.as_json, options.profile(), options.target, options.wheelhouse),
+            *(options.as_json, options.profile(), options.target, options.wheelhouse, options.git_mirror),
             options.whole_list("every package that would change, not only those that the profile names"),
         ),
     ),

@@ -32,7 +32,8 @@ def outdated(arguments: argparse.Namespace, context: Context) -> ExitCode:
     lock = current_lock(store, catalog, recipe, recipe.target.arch)
     context.say(f"asking for releases of {len(lock.packages)} packages, and resolving {recipe.name} as of today …")
     every = context.is_json or getattr(arguments, "all", False)
-    report = look(store, catalog, recipe, lock, arguments.today, every=every)
+    sources = context.sources(catalog) if recipe.sources else None
+    report = look(store, catalog, recipe, lock, arguments.today, sources=sources, every=every)
     if context.is_json:
         print(json.dumps(_value(recipe, report), indent=2, ensure_ascii=False))
         return ExitCode.DONE

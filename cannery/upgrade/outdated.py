@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-from packaging.version import Version
+from packaging.version import InvalidVersion, Version
 
 from cannery.catalog.requirement import live, marker_environment, package_name
 
@@ -147,12 +147,40 @@ def _sources_asking(line: Outdated, request: LockRequest) -> Iterator[str]:
                 yield f"{source.name} asks {wanted}"
 
 
-def source_lines(recipe: Recipe) -> tuple[str, ...]:
-    """Say of each source what it is pinned to."""
-    return tuple(
-        f"{c.name}: pinned to {f'commit {c.commit}' if c.commit else f'release {c.release}'}, not looked at"
-        for c in recipe.sources
-    )
+def source_lines(recipe: Recipe, refs: Mapping[str, tuple[Mapping[str, str], str]]) -> tuple[str, ...]:
+    """Return a line for each source: what it is pinned to, and what its repository has that is newer.
+
+    `refs` are {ref: commit} of each, and why they are not known.
+    """
+    return tuple(f"{c.name}: {_source(c, *refs.get(c.name, ({}, 'not looked at')))}" for c in recipe.sources)
+
+
+def _source(chosen: Chosen, refs: Mapping[str, str], why: str) -> str:
+    pinned = f"pinned to {f'commit {chosen.commit}' if chosen.commit else f'release {chosen.release}'}"
+    if why:
+        return f"{pinned}; its repository was not asked: {why}"
+    tags = {ref.rpartition("/")[2]: commit for ref, commit in refs.items() if ref.startswith("refs/tags/")}
+    mine = next((tag for tag, commit in tags.items() if commit == chosen.commit), "")
+    newest = max(filter(_tagged, tags), key=_tagged_version, default="")
+    known = chosen.release or mine or (chosen.version or "")
+    is_newer = newest and _tagged(known) and _tagged_version(newest) > _tagged_version(known)
+    parts = [f"{pinned}{f' ({mine})' if mine else ''}"]
+    parts += [f"newest tag {newest}, {tags[newest]}"] if is_newer else ["no newer tag"]
+    head = refs.get("HEAD", "")
+    parts += [f"its branch is at {head}"] if chosen.commit and head and head != chosen.commit else []
+    return "; ".join(parts)
+
+
+def _tagged(tag: str) -> bool:
+    """Whether a tag names a release: `v0.13.0`; no candidate."""
+    try:
+        return not Version(tag).is_prerelease or bool(Version(tag).is_devrelease)
+    except InvalidVersion:
+        return False
+
+
+def _tagged_version(tag: str) -> Version:
+    return Version(tag)
 
 
 def table(packages: Sequence[Outdated], *, works: bool = True) -> tuple[str, ...]:

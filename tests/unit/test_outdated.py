@@ -184,7 +184,11 @@ def test_what_a_source_asks_for_is_known_without_fetching_it() -> None:
         found, profile=profile(components=listed, overrides=[{"requirement": "ray<2.58", "reason": "bent here"}])
     )
     assert look(bent, {"ray": "2.60.0"})["ray"].held_by == "override ray<2.58"
-    assert source_lines(found) == ("vllm: pinned to release 1.0, not looked at",)
+    assert source_lines(found, {}) == ("vllm: pinned to release 1.0; its repository was not asked: not looked at",)
+    refs = {"HEAD": "1" * 40, "refs/tags/v1.0": "2" * 40, "refs/tags/v1.1": "3" * 40, "refs/tags/v2.0rc1": "4" * 40}
+    assert source_lines(found, {"vllm": (refs, "")}) == (f"vllm: pinned to release 1.0; newest tag v1.1, {'3' * 40}",)
+    del refs["refs/tags/v1.1"]
+    assert source_lines(found, {"vllm": (refs, "")}) == ("vllm: pinned to release 1.0; no newer tag",)
 
 
 def test_the_day_moves_and_what_is_held_earlier_stays_held() -> None:

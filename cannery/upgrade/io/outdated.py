@@ -15,6 +15,7 @@ from cannery.errors import CanneryError, FindingsError
 from cannery.lock.io.indexes import Asked
 from cannery.lock.io.store import resolve_lock
 from cannery.lock.request import lock_request
+from cannery.sources.io.remote import remote_refs
 from cannery.upgrade.change import lock_change, with_known_files
 from cannery.upgrade.outdated import (
     Evidence,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from cannery.lock.io.store import LockStore
     from cannery.lock.lock import Lock
     from cannery.recipe.recipe import Recipe
+    from cannery.sources.io.store import SourceStore
     from cannery.upgrade.change import LockChange
     from cannery.upgrade.outdated import Outdated
 
@@ -55,13 +57,20 @@ class Report:
 
 
 def look(  # noqa: PLR0913 - what is looked at, as of when, and how much of it
-    store: LockStore, catalog: Catalog, recipe: Recipe, lock: Lock, today: str, *, every: bool = False
+    store: LockStore,
+    catalog: Catalog,
+    recipe: Recipe,
+    lock: Lock,
+    today: str,
+    *,
+    sources: SourceStore | None = None,
+    every: bool = False,
 ) -> Report:
     """Compare `lock`, the current one of `recipe`, with what the indexes have `today`.
 
-    With `every`, no package that would change is folded. What pins may move to is looked up as `lock --upgrade` does:
-    for all targets of the profile, and within the same rules. Raises `NetworkError` when the resolver cannot reach its
-    indexes.
+    With `every`, no package that would change is folded. `sources` are where repositories are asked. What pins may
+    move to is looked up as `lock --upgrade` does: for all targets of the profile, and within the same rules. Raises
+    `NetworkError` when the resolver cannot reach its indexes.
     """
     request = lock_request(recipe)
     targets = upgrade_targets(recipe)
@@ -95,11 +104,16 @@ def look(  # noqa: PLR0913 - what is looked at, as of when, and how much of it
         day=day,
         packages=outdated_packages(recipe, request, lock, Evidence(after, pins, stock, in_table), names),
         folded=tuple(name for name in changed if name not in names),
-        sources=source_lines(recipe),
+        sources=source_lines(recipe, _refs(recipe, sources) if sources else {}),
         upgrade=lock_change(lock.packages, with_known_files(last, lock).packages) if last else None,
         problems=tuple(f"{what}: {text}" for what, text in problems if text),
         troubles=tuple(dict.fromkeys(stock.trouble.values())),
     )
+
+
+def _refs(recipe: Recipe, store: SourceStore) -> dict[str, tuple[dict[str, str], str]]:
+    lost: set[str] = set()
+    return {c.name: remote_refs(store, c.component.hosts, lost) for c in recipe.sources if c.component.hosts}
 
 
 def _new_errors(catalog: Catalog, before: tuple[Recipe, Lock], after: tuple[Recipe, Lock]) -> str:
