@@ -126,7 +126,13 @@ def make_layers(plan: Plan, inputs: Inputs) -> Iterator[Layer]:
     if plan.links:
         summary = ", ".join(link.path for link in plan.links)
         yield Layer("links", LayerKind.LINKS, _digest([common, [asdict(link) for link in plan.links]]), summary)
-    files = [plan.digest, list(plan.forced), str(plan.recipe.target.arch), _of(inputs, "rootfs/")]
+    files = [
+        plan.digest,
+        [package.sha256 for package in plan.lock.packages],
+        list(plan.forced),
+        str(plan.recipe.target.arch),
+        _of(inputs, "rootfs/"),
+    ]
     yield Layer("files", LayerKind.FILES, _digest([common, files]), "manifest and verify script")
 
 

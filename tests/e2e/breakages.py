@@ -365,6 +365,13 @@ NPU = (
         env=("ASCEND_RT_VISIBLE_DEVICES=4",),
         devices=NULL_DEVICES,
     ),
+    Breakage(
+        "npu.network",
+        "no address of a card",
+        f"""{ON_NPU} && {FAKE_SMI} && : > /etc/hccn.conf && {python('m["several_hosts"] = True')}""",
+        devices=NULL_DEVICES,
+        also=("npu.count", "npu.tensor"),
+    ),
     Breakage("npu.count", "none answers", f"{ON_NPU} && {FAKE_SMI}", devices=NULL_DEVICES),
     Breakage("npu.tensor", "no NPU behind it", f"{ON_NPU} && {FAKE_SMI} && {ONE_NPU}", devices=NULL_DEVICES),
     Breakage(

@@ -615,18 +615,19 @@ def test_what_a_program_reads_has_where_and_hint(
     assert f"images/{QUICKSTART}:{line}: shm_sise: unknown key" in f"{found['where']}: {found['error']}"
 
 
-def test_a_broken_file_stops_the_profiles_that_use_it_and_no_other(images: Path, real: Catalog) -> None:
+def test_a_broken_file_stops_the_profiles_that_use_it_and_no_other(images: Path) -> None:
+    whole = load_catalog(images)
     line = edit(images, "components/verl-npu.yaml", "kind: source", "kind: sauce")
     edit(images, "profiles/verl-qwen3.5.yaml", "summary:", "sumary:")
     edit(images, "bases/8.1.rc1.yaml", "toolkit_home:", "toolkit:")
     (images / "components/unused.yaml").write_text("kind: none\n")
     catalog = load_catalog(images)
-    uses = {name for name, one in real.profiles.items() if any(pin.name == "verl-npu" for pin in one.components)}
-    base = {name for name, one in real.profiles.items() if one.target.cann == "8.1.rc1"}
+    uses = {name for name, one in whole.profiles.items() if any(pin.name == "verl-npu" for pin in one.components)}
+    base = {name for name, one in whole.profiles.items() if one.target.cann == "8.1.rc1"}
     stopped = {*uses, *base, "verl-qwen3.5"}
     assert uses
     assert base
-    assert {*catalog.profiles} == {*real.profiles} - stopped
+    assert {*catalog.profiles} == {*whole.profiles} - stopped
     assert "quickstart" in catalog.profiles
     for name in sorted(stopped):
         with pytest.raises(CatalogError):

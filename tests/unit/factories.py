@@ -234,7 +234,11 @@ def components() -> dict[str, Component]:
 def base_line(cann: str = "8.5.0") -> BaseLine:
     """A CANN line with an apt and a dnf OS, and a Python 3.10 beside 3.11."""
     home = f"/usr/local/Ascend/cann-{cann}"
-    env = ("PATH={python_home}/bin:${PATH}", f"ASCEND_TOOLKIT_HOME={home}", "LD_LIBRARY_PATH=/lib64:$LD_LIBRARY_PATH")
+    env = (
+        "PATH={python_home}/bin:${PATH}",
+        f"ASCEND_TOOLKIT_HOME={home}",
+        "LD_LIBRARY_PATH=/usr/local/Ascend/lib64:$LD_LIBRARY_PATH",
+    )
     tags = {
         f"{cann}-{chip}-{os}-py{python}": {"python": full, "atb_abi": 1}
         for chip in ("910b", "a3")

@@ -126,7 +126,7 @@ def test_two_releases_that_no_component_knows_are_judged_by_their_rows() -> None
     (rows,) = answers(recipe, "row")  # more than three notes of one code are one
     assert "vllm-ascend 0.18.0rc1 is made for vllm 0.18.0, torch 2.9.0, torch-npu 2.9.0, CANN 8.5.1" in rows
     assert "vllm-ascend versioning policy, 2026-08-20" in rows
-    assert len(answers(recipe, "release-unknown")) == 2
+    assert len(answers(recipe, "release-unknown")) == 1  # of vllm-ascend
     # The same pair beside the profile's torch: what does not fit, and the whole set that does
     (wrong,) = answers(bound("verl-qwen3.5", pins=pair), "fit")
     assert "vllm-ascend 0.18.0rc1 is made for torch 2.9.0 and torch-npu 2.9.0" in wrong
@@ -155,9 +155,9 @@ def test_a_release_in_no_row_and_no_component_is_a_warning() -> None:
 
 
 def test_what_no_component_knows_is_not_locked() -> None:
-    with pytest.raises(UsageError, match=r"what vllm 0\.18\.0 asks for is not known") as caught:
-        lock_request(bound("verl-qwen3.5", pins=("vllm==0.18.0",)))
-    assert "add it to releases in images/components/vllm.yaml" in (caught.value.hint or "")
+    with pytest.raises(UsageError, match=r"what vllm-ascend 0\.18\.0rc1 asks for is not known") as caught:
+        lock_request(bound("verl-qwen3.5", pins=("vllm-ascend==0.18.0rc1",)))
+    assert "add it to releases in images/components/vllm-ascend.yaml" in (caught.value.hint or "")
 
 
 # 05: MindSpeed, Megatron-LM and MindSpeed-LLM

@@ -153,7 +153,7 @@ REQUEST = LockRequest(
 )
 
 
-@given(st.sampled_from([f.name for f in dataclasses.fields(LockRequest)]))
+@given(st.sampled_from([f.name for f in dataclasses.fields(LockRequest) if f.name != "variant"]))  # names the file
 def test_every_field_of_a_request_is_in_its_digest(field: str) -> None:
     value = getattr(REQUEST, field)
     other = Arch.AMD64 if field == "arch" else "x" if isinstance(value, str) else (*value, "x")

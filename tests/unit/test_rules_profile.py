@@ -35,9 +35,9 @@ def test_a_wheel_of_the_users_own_that_is_not_there() -> None:
     assert mine == Finding(
         Severity.WARNING,
         "lock-incomplete",
-        "apex 0.1+ascend is locked by version only: no wheel of your own was found",
+        "the lock has no hash of apex 0.1+ascend for Python 3.11 on amd64: no wheel of your own was found",
         "index own: wheels that you build",
         "put the wheel for this Python and arch into a folder, and run `python build.py lock` for this profile with "
         "--wheelhouse",
     )
-    assert other.what == "a 1.0 is locked by version only: index b was not reached"
+    assert other.what == "the lock has no hash of a 1.0 for Python 3.11 on amd64"

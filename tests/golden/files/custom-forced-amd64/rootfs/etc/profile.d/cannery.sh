@@ -2,9 +2,9 @@
 export PATH='/opt/venv/bin:/usr/local/python3.11.14/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin'
 if [ -z "${VIRTUAL_ENV+set}" ]; then
     export ASCEND_TOOLKIT_HOME='/usr/local/Ascend/cann-8.5.0'
-    export LD_LIBRARY_PATH='/lib64'
+    export LD_LIBRARY_PATH='/usr/local/Ascend/lib64'
     export VIRTUAL_ENV='/opt/venv'
     export LD_PRELOAD='/usr/local/lib/libjemalloc.so.2'
     export RAY_OPTIONS='--say "it'\''s $here"'
-    export MORE_PATH='/lib64:/opt/more'
+    export MORE_PATH='/usr/local/Ascend/lib64:/opt/more'
 fi
