@@ -187,11 +187,6 @@ STATIC = (
     ),
     Breakage("static.files", "a .pyc without source", f"touch {SITE}/ray/__pycache__/gone.cpython-311.pyc"),
     Breakage("static.files", "a .pyc of another source", FOREIGN_PYC),
-    Breakage(
-        "static.files",
-        "a .pyc of another module",
-        f"cd {SITE}/ray/__pycache__ && cp exceptions.cpython-311.pyc _version.cpython-311.pyc",
-    ),
     Breakage("static.files", "a console script that does not run", "chmod a-x /opt/venv/bin/ray"),
     Breakage(
         "static.patches",
@@ -212,7 +207,7 @@ STATIC = (
     Breakage("static.env", "a login shell without it", "rm /etc/profile.d/cannery.sh"),
     Breakage("static.env", "another value", env=("ASCEND_OPP_PATH=/nowhere",)),
     Breakage("static.env", "ATB of the other C++ ABI", env=(f"ATB_HOME_PATH={ATB}/atb/cxx_abi_0",)),
-    Breakage("static.preload", "library gone", "rm /usr/local/lib/libjemalloc.so.2"),
+    Breakage("static.preload", "library gone", "rm /usr/local/lib/libjemalloc.so.2", also=("static.files",)),
     Breakage(
         "static.preload",
         "another library under its name",

@@ -6,11 +6,12 @@ One small profile, built and verified by build.py on the stand-in.
 from __future__ import annotations
 
 import json
-import shutil
 import zipfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from uv import find_uv_bin
 
 from cannery.context import read_context
 from tests.e2e.engine_fixtures import ROOT, Cannery, Image, small_checkout, started
@@ -18,7 +19,6 @@ from tests.images.test_lines import profile_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 pytestmark = pytest.mark.engine
 
@@ -53,12 +53,17 @@ def built(checkout: Cannery) -> Iterator[Image]:
 
 
 @pytest.fixture(scope="module")
-def wheels(tmp_path_factory: pytest.TempPathFactory, checkout: Cannery, built: Image) -> Path:
+def wheels(tmp_path_factory: pytest.TempPathFactory, built: Image) -> Path:
     """A folder with a wheel of one module and one command, uv's wheel, and a project for an editable install."""
     assert built.reference
     folder = tmp_path_factory.mktemp("wheels")
-    (uv,) = (checkout.root / "out").glob("nonroot-*/wheels/_tools/uv-*.whl")
-    shutil.copy(uv, folder)
+    with zipfile.ZipFile(folder / "uv-1.0-py3-none-any.whl", "w") as wheel:
+        program = zipfile.ZipInfo("uv-1.0.data/scripts/uv")
+        program.external_attr = 0o100755 << 16
+        wheel.writestr(program, Path(find_uv_bin()).read_bytes())
+        wheel.writestr("uv-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: uv\nVersion: 1.0\n")
+        wheel.writestr("uv-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr("uv-1.0.dist-info/RECORD", "")
     info = "tiny_thing-1.0.dist-info"
     with zipfile.ZipFile(folder / WHEEL, "w") as wheel:
         wheel.writestr("tiny_thing.py", "def say(): print('tiny')\n")
@@ -199,7 +204,7 @@ def test_another_user_on_a_read_only_root(cannery: Cannery, built: Image) -> Non
     assert given["static.writable"]["status"] == "warning"
     assert given["static.writable"]["message"].endswith("start it with -e HOME=/tmp")
     home = ("--tmpfs", CACHES, "--tmpfs", "/tmp", "--env", "HOME=/tmp")
-    moved = verified(cannery, built, (*options, *home), "--only", "static.writable")
+    moved = verified(cannery, built, (*options, *home, "--workdir", "/tmp"), "--only", "static.writable")
     assert moved["static.writable"]["status"] == "passed"
 
 
