@@ -23,7 +23,7 @@ ENV = {
     "ASCEND_TOOLKIT_HOME": CANN,
     "LD_PRELOAD": JEMALLOC,
     "RAY_OPTIONS": '--say "it\'s $here"',
-    "MORE_PATH": "/lib64:/opt/more",
+    "MORE_PATH": "/usr/local/Ascend/lib64:/opt/more",
 }
 # The versions of factories.packages().
 STACK = {
