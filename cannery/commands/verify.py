@@ -24,6 +24,7 @@ from cannery.plan.on_base import on_labelled_base
 from cannery.plan.train import trainer
 from cannery.recipe.recipe import STANDIN, Options
 from cannery.recipe.select import find_profile, select
+from cannery.util.image_reference import parse_reference
 from cannery.verify.io.run import Verified, VerifyRequest, script_digest
 from cannery.verify.lines import CheckPrinter
 from cannery.vocab import BaseKind
@@ -96,6 +97,8 @@ def verify_image(arguments: argparse.Namespace, context: Context) -> ExitCode:
     fault = reference_fault(arguments.image or "")
     if fault:
         raise UsageError(f"--image: {fault}", hint=REGISTRY_HINT)
+    if arguments.image is not None:
+        parse_reference(arguments.image, "--image")
     catalog, plan, _ = planned(context, arguments.profile, options_of(arguments))
     if {*arguments.level} == {"train"} and not trainer(plan.recipe):
         raise UsageError(

@@ -288,6 +288,10 @@ def test_dashes_are_no_options_value() -> None:
             ["verify", "quickstart", "--image", "host/x:1?token=word"],
             ["--image: an image reference has nothing behind"],
         ),
+        *(
+            (["verify", "quickstart", f"--image={text}"], ["--image: ", "is no image reference"])
+            for text in ("", "Foo:1", "foo:", "foo:" + "x" * 129, "host.example/A/b:1")
+        ),
         (["check", "quickstart", "--base", "host/x:1?token=word"], ["BASE: an image reference has nothing behind a ?"]),
         (["verify", "quickstart", "--level", "trains"], ["'trains'", "train"]),
     ],
