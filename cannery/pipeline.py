@@ -406,7 +406,7 @@ def trial_on(work: Work, options: Options) -> tuple[Trial, str] | None:
     if not recipe.pins:
         return None
     try:
-        locked = planned(work.context, recipe.name, replace(options, pins=())).plan
+        locked = planned(work.context, recipe.name, replace(options, pins=(), force=False)).plan
     except FindingsError:
         return None
     trial, interpreter = trial_of(work.plan, locked), interpreter_of(recipe.target.python)
