@@ -195,7 +195,9 @@ def test_same_environment_however_a_process_starts(
         "sourced by hand": inside("bash", "-c", f"{sourced} && env"),
     }
     wanted = environment(views["run"])
-    assert wanted["PATH"].startswith(f"/opt/venv/bin:{ASCEND}/nnal/atb/latest/atb/cxx_abi_{ABI}/bin:")
+    first, *others = wanted["PATH"].split(":")
+    assert first == "/opt/venv/bin"
+    assert f"{ASCEND}/nnal/atb/latest/atb/cxx_abi_{ABI}/bin" in others[:2]  # from 8.5 on behind AscendNPU-IR's
     for how, text in views.items():
         assert environment(text) == wanted, f"CANN {standing.line.cann}, {how}"
 
