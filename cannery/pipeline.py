@@ -171,12 +171,15 @@ def _print_lock(context: Context, recipe: Recipe) -> None:
     context.say(f"lock: {context.shown(path)}{whose}")
 
 
-def planned(context: Context, profile: str, options: Options, hashes: Hashes = Hashes.KNOWN) -> Planned:
+def planned(
+    context: Context, profile: str, options: Options, hashes: Hashes = Hashes.KNOWN, catalog: Catalog | None = None
+) -> Planned:
     """Bind, check and plan. Raises `FindingsError` on errors unless they are forced; those are stamped into the plan.
 
     `hashes` is how far an incomplete lock is completed; raises `FindingsError` where they are needed and not known.
+    `catalog` is one that was read already.
     """
-    catalog = context.catalog()
+    catalog = catalog or context.catalog()
     store = lock_store(context)
     recipe = bind(store, catalog, profile, replace(options, local=tuple(context.local)))
     found, read = checked(context, catalog, recipe)
@@ -406,7 +409,7 @@ def trial_on(work: Work, options: Options) -> tuple[Trial, str] | None:
     if not recipe.pins:
         return None
     try:
-        locked = planned(work.context, recipe.name, replace(options, pins=(), force=False)).plan
+        locked = planned(work.context, recipe.name, replace(options, pins=(), force=False), catalog=work.catalog).plan
     except FindingsError:
         return None
     trial, interpreter = trial_of(work.plan, locked), interpreter_of(recipe.target.python)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from cannery.catalog.yaml_text import Location, YamlDocument
 
 COMPONENTS, BOUNDS, DATES = "components", ("constraints", "overrides", "excludes"), "exclude_newer_packages"
-# What is said of one profile alone, and so not inherited.
+# Fields that a profile does not inherit: its place in the list, and what replaced it.
 OWN = ("place", "replaced")
 # An entry of a list, and its position in the file that extends; None: it is inherited.
 Entry = tuple[Any, int | None]

@@ -161,9 +161,9 @@ def _source(chosen: Chosen, refs: Mapping[str, str], why: str) -> str:
         return f"{pinned}; its repository was not asked: {why}"
     tags = {ref.rpartition("/")[2]: commit for ref, commit in refs.items() if ref.startswith("refs/tags/")}
     mine = next((tag for tag, commit in tags.items() if commit == chosen.commit), "")
-    newest = max(filter(_tagged, tags), key=_tagged_version, default="")
+    newest = max(filter(_tagged, tags), key=Version, default="")
     known = chosen.release or mine or (chosen.version or "")
-    is_newer = newest and _tagged(known) and _tagged_version(newest) > _tagged_version(known)
+    is_newer = newest and _tagged(known) and Version(newest) > Version(known)
     parts = [f"{pinned}{f' ({mine})' if mine else ''}"]
     parts += [f"newest tag {newest}, {tags[newest]}"] if is_newer else ["no newer tag"]
     head = refs.get("HEAD", "")
@@ -177,10 +177,6 @@ def _tagged(tag: str) -> bool:
         return not Version(tag).is_prerelease or bool(Version(tag).is_devrelease)
     except InvalidVersion:
         return False
-
-
-def _tagged_version(tag: str) -> Version:
-    return Version(tag)
 
 
 def table(packages: Sequence[Outdated], *, works: bool = True) -> tuple[str, ...]:

@@ -32,6 +32,12 @@ def compiled(modules: list[tuple[str, bytes]], interpreter: str, jobs: int) -> d
         return {path: data for answer in answers for path, data in answer}
 
 
+def pyc_path(path: str, tag: str) -> str:
+    """Return where the byte code of the module `path` is, for the interpreter `tag` (`cpython-311`)."""
+    folder, _, name = path.rpartition("/")
+    return f"{folder}/__pycache__/{name.removesuffix('.py')}.{tag}.pyc"
+
+
 def _in_a_process(batch: list[tuple[str, bytes]], interpreter: str) -> list[tuple[str, bytes]]:
     """Compile a batch. The seed is fixed: before Python 3.11 the order of a constant set depends on it."""
     import os
@@ -65,8 +71,7 @@ def _pyc(path: str, source: bytes) -> tuple[str, bytes]:
     import marshal
     from importlib.util import MAGIC_NUMBER, source_hash
 
-    folder, _, name = path.rpartition("/")
-    cached = f"{folder}/__pycache__/{name[:-3]}.{sys.implementation.cache_tag}.pyc"
+    cached = pyc_path(path, str(sys.implementation.cache_tag))
     try:
         code = compile(source, path, "exec", dont_inherit=True, optimize=0)
     except (SyntaxError, ValueError, RecursionError):

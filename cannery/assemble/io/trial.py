@@ -9,12 +9,11 @@ import shutil
 import sys
 import tarfile
 import zipfile
-from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
-from cannery.assemble.io.bytecode import compiled
-from cannery.assemble.io.wheel_files import File, WheelError, wheel_files
+from cannery.assemble.io.bytecode import compiled, pyc_path
+from cannery.assemble.io.wheel_files import WheelError, wheel_files
 from cannery.assemble.trial import above, removals, whiteout
 from cannery.errors import FindingsError
 from cannery.recipe.environment import VENV
@@ -69,21 +68,21 @@ def write_layer(content: Content, stream: IO[bytes], jobs: int) -> str:
 
 def _changes(content: Content, jobs: int) -> tuple[dict[str, tuple[int, bytes]], list[str]]:
     """Return {path: (mode, bytes)} of what the layer brings, and the paths that it removes."""
-    with ExitStack() as stack:
-        found: dict[str, tuple[File, zipfile.ZipFile]] = {}
-        for wheel in content.added:
-            archive = stack.enter_context(zipfile.ZipFile(wheel))
-            found |= {file.path: (file, archive) for file in wheel_files(archive, VENV, content.python)}
-        old = [path for wheel in content.removed for path in _paths(wheel, content)]
-        files = {path: (file.mode, _data(file, archive)) for path, (file, archive) in found.items()}
-        sources = [
-            (path, files[path][1]) for path in sorted(files) if path.endswith(".py") and "/site-packages/" in path
-        ]
-        files |= {path: (0o644, data) for path, data in compiled(sources, content.interpreter, jobs).items()}
-        files |= {path: (0o644, text.encode()) for path, text in content.texts.items()}
-        left = sorted(set(old) - files.keys())
-        beside = [path for wheel in content.kept if _may_share(wheel, left) for path in _paths(wheel, content)]
-        return files, removals(old, files, [*beside, *_always_there(content.python)])
+    files: dict[str, tuple[int, bytes]] = {}
+    modules: dict[str, bytes] = {}
+    for wheel in content.added:
+        with zipfile.ZipFile(wheel) as archive:
+            for file in wheel_files(archive, VENV, content.python):
+                files[file.path] = file.mode, file.read(archive)
+                if file.is_module:
+                    modules[file.path] = files[file.path][1]
+    code = compiled(sorted(modules.items()), content.interpreter, jobs)
+    files |= {path: (0o644, data) for path, data in code.items()}
+    files |= {path: (0o644, text.encode()) for path, text in content.texts.items()}
+    old = [path for wheel in content.removed for path in _paths(wheel, content)]
+    left = sorted(set(old) - files.keys())
+    beside = [path for wheel in content.kept if _may_share(wheel, left) for path in _paths(wheel, content)]
+    return files, removals(old, files, [*beside, *_always_there(content.python)])
 
 
 def _paths(wheel: Path, content: Content) -> Iterator[str]:
@@ -91,9 +90,8 @@ def _paths(wheel: Path, content: Content) -> Iterator[str]:
     with zipfile.ZipFile(wheel) as archive:
         for file in wheel_files(archive, VENV, content.python):
             yield file.path
-            if file.path.endswith(".py"):
-                folder, _, name = file.path.rpartition("/")
-                yield f"{folder}/__pycache__/{name[:-3]}.cpython-{content.python.replace('.', '')}.pyc"
+            if file.is_module:
+                yield pyc_path(file.path, f"cpython-{content.python.replace('.', '')}")
 
 
 def _may_share(wheel: Path, paths: Sequence[str]) -> bool:
@@ -109,10 +107,6 @@ def _may_share(wheel: Path, paths: Sequence[str]) -> bool:
 def _always_there(python: str) -> tuple[str, ...]:
     """Return a path in each folder of the virtual environment that stays when its last package goes."""
     return f"{VENV}/bin/python", f"{VENV}/lib/python{python}/site-packages/any"
-
-
-def _data(file: File, archive: zipfile.ZipFile) -> bytes:
-    return file.content if isinstance(file.content, bytes) else archive.read(file.content)
 
 
 def _write(stream: IO[bytes], files: Mapping[str, tuple[int, bytes]], gone: Sequence[str], epoch: int) -> None:

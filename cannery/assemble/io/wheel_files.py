@@ -43,6 +43,15 @@ class File(NamedTuple):
     mode: int
     content: bytes | zipfile.ZipInfo
 
+    @property
+    def is_module(self) -> bool:
+        """Whether it is compiled to byte code."""
+        return self.path.endswith(".py") and "/site-packages/" in self.path
+
+    def read(self, archive: zipfile.ZipFile) -> bytes:
+        """Return its bytes; `archive` is the wheel."""
+        return self.content if isinstance(self.content, bytes) else archive.read(self.content)
+
 
 def wheel_files(archive: zipfile.ZipFile, venv: str, python: str) -> list[File]:
     """Return the files that the wheel `archive` installs below `venv`, in the order of their paths.
@@ -78,7 +87,7 @@ def install(wheels: Sequence[Path], root: Path, venv: str, python: str) -> list[
         with zipfile.ZipFile(wheel) as archive:
             for file in wheel_files(archive, venv, python):
                 target = root / file.path.lstrip("/")
-                data = file.content if isinstance(file.content, bytes) else archive.read(file.content)
+                data = file.read(archive)
                 is_script = file.path.startswith(f"{venv}/bin/")
                 if file.path in owners and not is_script and target.read_bytes() != data:
                     raise WheelError(f"{owners[file.path]} and {wheel.name} both have {file.path}, and it differs")
@@ -86,7 +95,7 @@ def install(wheels: Sequence[Path], root: Path, venv: str, python: str) -> list[
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_bytes(data)
                 target.chmod(file.mode)
-                if file.path.endswith(".py") and "/site-packages/" in file.path:
+                if file.is_module:
                     modules[file.path] = data
     return list(modules.items())
 
