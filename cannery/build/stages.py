@@ -22,6 +22,8 @@ _WORDS = {
     "context": "files of the build sent to the engine",
     "export": "image written to the engine",
 }
+# Stages that compile a source for its layer (templates/stages/source.j2): nothing is known of how long they take.
+_COMPILES = "made-"
 # The part of all wheel bytes that a stage without wheels counts as, for the time left: a step takes its time anyway.
 _SMALLEST = 0.02
 # A running stage counts as this part of itself at most.
@@ -63,6 +65,8 @@ def brought(plan: Plan) -> dict[str, Brought]:
 
 def words_for(label: str, brings: Mapping[str, Brought]) -> str:
     """Return what a stage brings, in a few words; its own name where the plan does not know it."""
+    if label.startswith(_COMPILES):
+        return f"{label.removeprefix(_COMPILES)}, compiled from source"
     return brings[label].words if label in brings else _WORDS.get(label, label)
 
 
@@ -78,8 +82,10 @@ def seconds_left(found: tuple[Stage, ...], brings: Mapping[str, Brought], second
     """Return about how many seconds a build still takes after `seconds`, by the bytes of what is to be installed.
 
     Stages run at the same time: one that runs counts by its seconds, at the rate of those that ended. None where it is
-    too early to know, and when nothing is left.
+    too early to know, while a stage compiles, and when nothing is left.
     """
+    if any(stage.status is Status.RUNNING and stage.label.startswith(_COMPILES) for stage in found):
+        return None
     smallest = max(1.0, _SMALLEST * sum(one.bytes for one in brings.values()))
     real = [stage for stage in found if stage.shown and stage.status is not Status.CACHED]
     weights = {s.label: max(smallest, brings[s.label].bytes if s.label in brings else 0) for s in real}

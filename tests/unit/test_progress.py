@@ -424,6 +424,9 @@ def test_the_time_left_goes_by_bytes() -> None:
     # b has run as long as a: all but a tenth of it counts as done
     assert seconds_left(stages(state), brings, 30.0) == pytest.approx(30 * 10 / 390)
     assert seconds_left(stages(state), {"group-b": Brought("b", 10_000)}, 30.0) is None  # too early
+    compiling = apply(state, vertex("c", "[made-apex 1/1] RUN c", started=0.0))
+    assert seconds_left(stages(compiling), brings, 30.0) is None
+    assert words_for("made-apex", brings) == "apex, compiled from source"
     done = apply(state, vertex("b", "[group-b 1/1] RUN b", started=0.0, completed=40.0))
     assert seconds_left(stages(done), brings, 40.0) is None
     assert [duration(seconds) for seconds in (40, 170)] == ["about 40 s", "about 3 min"]

@@ -81,20 +81,23 @@ class PlainView:
         self._since: dict[str, float] = {}
         self._printed: set[str] = set()
         self._spoke = clock()
+        self._waited = _Waited(clock)
 
     def update(self, state: BuildState) -> None:
         """Print what has ended and stayed so."""
+        self._waited.hear(state)
         if self._look.is_verbose:
             for stage, line in state.fresh:
                 self._print(state, f"[{stage}] {line}")
         self._ends(state, steady=_STEADY)
         if self._clock() - self._spoke >= _HEARTBEAT:
             running = [stage.label for stage in stages(state) if stage.shown and stage.status is Status.RUNNING]
-            done = head(state, self._look, state.seconds)
+            done = head(state, self._look, state.seconds + self._waited.seconds)
             self._print(state, f"still running: {', '.join(running) or 'buildx'} ({done})")
 
     def finish(self, state: BuildState) -> None:
         """Print the ends that were not printed yet, and the summary."""
+        self._waited.hear(state)
         self._ends(state, steady=0.0)
         self._print(state, head(state, self._look, state.seconds))
 
@@ -115,23 +118,41 @@ class PlainView:
 
     def _print(self, state: BuildState, text: str) -> None:
         self._spoke = self._clock()
-        self._stream.write(f"{state.seconds:7.1f} s  {text}\n")
+        self._stream.write(f"{state.seconds + self._waited.seconds:7.1f} s  {text}\n")
         self._stream.flush()
+
+
+class _Waited:
+    """How long a build has sent no event: the seconds of its state end at the last one."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._heard = clock()
+        self._events: int | None = None
+
+    def hear(self, state: BuildState) -> None:
+        """Take a state: a new event ends the wait."""
+        if state.events != self._events:
+            self._events, self._heard = state.events, self._clock()
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the last event."""
+        return max(0.0, self._clock() - self._heard)
 
 
 class LiveView:
     """A table that rich redraws at most eight times a second: running stages, then those that ended last."""
 
     def __init__(self, stream: TextIO, look: Look, clock: Callable[[], float]) -> None:
-        self._stream, self._look, self._clock = stream, look, clock
+        self._stream, self._look = stream, look
         self._state: BuildState | None = None
-        self._heard = clock()
+        self._waited = _Waited(clock)
         self._live: Live | None = None
 
     def update(self, state: BuildState) -> None:
         """Take the state; rich's own thread draws it."""
-        if self._state is None or self._state.events != state.events:
-            self._heard = self._clock()
+        self._waited.hear(state)
         self._state = state
         if self._live is None:
             self._live = self._start()
@@ -140,7 +161,6 @@ class LiveView:
         """Draw the last state once and give the terminal back."""
         self._state = state
         if self._live is not None:
-            self._heard = self._clock()
             self._live.stop()
             self._live = None
 
@@ -162,7 +182,7 @@ class LiveView:
         state = self._state
         if state is None:
             return table
-        waited = max(0.0, self._clock() - self._heard)
+        waited = self._waited.seconds
         table.title = Text(head(state, self._look, state.seconds + waited), style="bold")
         table.title_justify = "left"
         table.add_column("brings", no_wrap=True, overflow="ellipsis", ratio=1)
