@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from cannery.base.io.find import base_bytes
 from cannery.build.io.disk import check_cache_space, check_engine_space
+from cannery.building import BuildOptions, Built, built, known_layers, new_layers, trial_on, tried, whole_files
 from cannery.commands.arguments import hashes_of, options_of
 from cannery.commands.check import lacking_words, show_findings
 from cannery.commands.table import row_lines
@@ -18,22 +19,7 @@ from cannery.compat.findings import errors
 from cannery.engine.io.find import docker_client, find_engine, require_builder
 from cannery.engine.io.inspect import image_labels
 from cannery.errors import ExitCode, NetworkError, UsageError
-from cannery.pipeline import (
-    BuildOptions,
-    Built,
-    Hashes,
-    Work,
-    built,
-    known_layers,
-    new_layers,
-    on_found_base,
-    patched,
-    planned,
-    rendered_held,
-    trial_on,
-    tried,
-    whole_files,
-)
+from cannery.pipeline import Hashes, Work, on_found_base, patched, planned, rendered_held
 from cannery.plan.on_base import on_labelled_base
 from cannery.standin.io.rootfs import check_emulation
 from cannery.util.io.heartbeat import heartbeat

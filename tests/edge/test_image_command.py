@@ -15,6 +15,7 @@ from stub_index import StubIndex
 from stub_registry import REPOSITORY, TAG, StubRegistry
 
 from cannery.base.io import find as base_images
+from cannery.building import BuildOptions, _overrides, whole_files
 from cannery.catalog.io.read import load_catalog
 from cannery.commands import image as image_command
 from cannery.commands import registry as registry_command
@@ -26,7 +27,6 @@ from cannery.engine.io.containers import LABEL, owner
 from cannery.errors import BuildFailedError, ExitCode, NetworkError, UnableError
 from cannery.lock.io.store import bind
 from cannery.lock.io.wheels import is_there, store_path
-from cannery.pipeline import BuildOptions, _overrides, whole_files
 from cannery.recipe.base_env import expand_env
 from cannery.recipe.recipe import Options
 from cannery.ship.io import registry as registry_images

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from factories import plan
 
-from cannery.pipeline import new_layers
+from cannery.building import new_layers
 
 
 def test_new_layers_are_named_by_the_plan() -> None:
