@@ -81,7 +81,14 @@ COMMANDS = {
         "report whether a version set can work, and why not",
         "check quickstart",
         (
-            *(options.as_json, options.profile(), options.target, options.wheelhouse, options.versions),
+            *(
+                options.as_json,
+                options.profile(),
+                options.target,
+                options.wheelhouse,
+                options.versions,
+                options.own_trees,
+            ),
             options.whole_list("every note, where a long list is folded"),
         ),
     ),

@@ -116,6 +116,9 @@ def versions(sub: ArgumentParser) -> None:
 
 
 git_mirror = _one("--git-mirror", metavar="DIR", help="a folder of git repositories of yours, in place of the network")
+own_trees = _one(
+    "--src", metavar="NAME=DIR", action="append", default=[], help="your own tree of a source (repeatable)"
+)
 patch_sets = _one("--patches", metavar="DIR", help="a folder of patch sets of yours, <repo>/<commit>/*.patch")
 
 
@@ -123,8 +126,7 @@ def sources(sub: ArgumentParser) -> None:
     """Take where sources and their patches come from."""
     git_mirror(sub)
     patch_sets(sub)
-    words = "your own tree of a source (repeatable)"
-    sub.add_argument("--src", metavar="NAME=DIR", action="append", default=[], help=words)
+    own_trees(sub)
 
 
 def new_profile(sub: ArgumentParser) -> None:

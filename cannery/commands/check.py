@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cannery.commands.arguments import hashes_of, options_of
-from cannery.compat.findings import errors
+from cannery.compat.findings import errors, in_order, warning
 from cannery.errors import ExitCode
 from cannery.lock.io.store import bind
 from cannery.lock.missing import missing_packages, published_at
 from cannery.pipeline import Hashes, cannot_words, checked, lock_store, patched, planned, rendered, rendered_held
+from cannery.plan.make import plan_epoch
 from cannery.plan.patched import unfit_words, unpatched_words
 from cannery.recipe.left_out import unlinked
+from cannery.sources.io.planned_sources import local_files, tree_doubts
 from cannery.util.io.write_errors import BY_OUTPUT, unwritable
 from cannery.vocab import Severity
 
@@ -22,9 +24,11 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Sequence
 
+    from cannery.catalog.catalog import Catalog
     from cannery.compat.findings import Finding
     from cannery.context import Context
     from cannery.plan.plan import Plan
+    from cannery.recipe.recipe import Recipe
 
 # Notes that a list prints before it folds the rest.
 NOTES_SHOWN = 12
@@ -33,8 +37,10 @@ NOTES_SHOWN = 12
 def check(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Print every finding about a version set; exit 3 when one is an error."""
     catalog = context.catalog()
-    recipe = bind(lock_store(context), catalog, arguments.profile, options_of(arguments))
-    found = checked(context, catalog, recipe).findings
+    options = replace(options_of(arguments), local=tuple(context.local))
+    recipe = bind(lock_store(context), catalog, arguments.profile, options)
+    trees = _tree_findings(context, catalog, recipe)
+    found = in_order([*trees, *checked(context, catalog, recipe).findings])
     failed = errors(found)
     if context.is_json:
         rows = [asdict(f) for f in found]
@@ -47,6 +53,13 @@ def check(arguments: argparse.Namespace, context: Context) -> ExitCode:
             verdict += ", but the lock is missing hashes: a build has to reach their index"
         print(f"{recipe.name} for {recipe.target}: {verdict}")
     return ExitCode.FINDINGS if failed else ExitCode.DONE
+
+
+def _tree_findings(context: Context, catalog: Catalog, recipe: Recipe) -> Iterator[Finding]:
+    """Give warnings about the user's own trees. Raises as `cannery.sources.io.planned_sources.local_files`."""
+    for file in local_files(context.sources(catalog), recipe, plan_epoch(recipe)).values():
+        for words in tree_doubts(recipe, file):
+            yield warning("source-tree", f"{file.name}: {words}")
 
 
 def listed(found: Sequence[Finding], notes: int | None) -> Iterator[str]:

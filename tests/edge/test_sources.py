@@ -384,7 +384,7 @@ def test_linked_work_trees_submodules_and_clones_inside_are_read(place: Place, r
     repo.git("clone", "--quiet", str(sub.path), str(linked / "there"))
     found = place.local(linked)
     assert names(found) == {"a", "there/s"}
-    assert (found.commit, found.dirty, found.missing) == (commit, False, (Missing("away", Why.SUBMODULE),))
+    assert (found.commit, found.dirty, found.missing) == (commit, False, (Missing("away", Why.UNCHECKED),))
     (linked / "there/s").write_text("changed")
     assert place.local(linked).dirty, "a change in a submodule is one"
     repo.git("-C", str(linked / "there"), "commit", "--quiet", "--all", "--message=y")
@@ -398,6 +398,26 @@ def test_linked_work_trees_submodules_and_clones_inside_are_read(place: Place, r
     shutil.rmtree(linked / "extra")
     place.env["GIT_TEST_ASSUME_DIFFERENT_OWNER"] = "1"
     assert not place.local(linked).dirty, "nobody asks whose the inner ones are"
+
+
+SECTION = '[submodule "{0}"]\n\tpath = {0}\n\turl = https://git.example/other/sub.git\n'
+
+
+@pytest.mark.parametrize("kind", ["index", "gitmodules", "folder"])
+def test_a_submodule_that_is_not_checked_out_is_named(place: Place, repo: Repo, tmp_path: Path, kind: str) -> None:
+    """By the index, by .gitmodules alone, and in a folder without git, as an unpacked archive of a host is."""
+    repo.commit({".gitmodules": SECTION.format("csrc/lib") + SECTION.format("full") + SECTION.format("../out")})
+    repo.write({"a": "x", "full/f": "x"})
+    (repo.path / "csrc/lib").mkdir(parents=True)
+    if kind == "index":
+        repo.gitlink("csrc/lib", ABSENT)
+    folder = repo.path if kind != "folder" else Path(shutil.copytree(repo.path, tmp_path / "plain"))
+    if kind == "folder":
+        shutil.rmtree(folder / ".git")
+    assert place.local(folder).missing == (Missing("csrc/lib", Why.UNCHECKED),)
+    assert place.local(folder, paths=("a",)).missing == ()
+    (folder / "csrc/lib/there").write_text("")
+    assert place.local(folder).missing == ()
 
 
 def test_a_tree_without_a_commit_is_dirty(place: Place, repo: Repo) -> None:

@@ -166,6 +166,31 @@ def test_a_local_tree_that_asks_for_other_packages_is_reported(small: Small, tmp
         assert words in done.err
 
 
+def test_check_takes_a_tree_and_reports_what_is_missing_in_it(small: Small, tmp_path: Path) -> None:
+    use(small, f"commit: {COMMIT}")
+    assert small("lock", "served").code == 0
+    tree = tmp_path / "tree"
+    (tree / "src/engine").mkdir(parents=True)
+    (tree / "requirements.txt").write_text("dep==1.1")
+    (tree / ".gitmodules").write_text('[submodule "x"]\n\tpath = csrc/lib\n\turl = https://git.example/a/b\n')
+    done = small("check", "served", "--base", "standin", "--src", f"engine={tree}", "--json")
+    assert done.code == 0, done.err
+    found = [row for row in json.loads(done.out)["findings"] if row["code"] == "source-tree"]
+    assert [row["severity"] for row in found] == ["warning", "warning"]
+    assert "engine: asks for other packages" in found[0]["what"]
+    assert found[1]["what"].startswith("engine: csrc/lib: ")
+    assert "git submodule update --init" in found[1]["what"]
+    rendered = small("render", "served", "--base", "standin", "--src", f"engine={tree}")
+    assert rendered.code == 0
+    assert found[1]["what"] in rendered.err
+    (tree / "csrc/lib").mkdir(parents=True)
+    (tree / "csrc/lib/a.h").write_text("")
+    (tree / "requirements.txt").write_text("dep==1.0")
+    assert "source-tree" not in small("check", "served", "--base", "standin", "--src", f"engine={tree}").out
+    bad = small("check", "served", "--src", "engin=.")
+    assert (bad.code, "SRC_engin: no source of served" in bad.err) == (2, True)
+
+
 @pytest.mark.parametrize(
     ("words", "error"),
     [

@@ -6,6 +6,7 @@ git only reads here, and without the tree's own configuration, so that no progra
 from __future__ import annotations
 
 import os
+import re
 import stat
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -14,15 +15,17 @@ from cannery.errors import UnableError, UsageError
 from cannery.sources.io.foreign_tree import opened
 from cannery.sources.io.git import GitReadError
 from cannery.sources.io.tar import Kind
-from cannery.sources.plan import Missing, Why, is_inside, leads_to, unmatched
+from cannery.sources.plan import Missing, Why, is_bad_path, is_inside, leads_to, unmatched
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
 GITLINK = b"160000 "
 # Of a folder without git.
 LEFT_OUT = frozenset({".git", "__pycache__"})
+# A line of .gitmodules.
+MODULE_PATH = re.compile(r"^\s*path\s*=\s*(.+?)\s*$", re.MULTILINE)
 TRY_AGAIN = "run it again when nothing writes to that tree"
 
 
@@ -82,6 +85,7 @@ def local_tree(name: str, folder: Path, paths: tuple[str, ...], env: Mapping[str
         try:
             for path in _plain(folder, ""):
                 _add(tree, path, paths)
+            tree.missing += _unchecked(tree, "", (), paths)
         except OSError as error:
             raise UnableError(f"SRC_{name} cannot be read: {error}", where=str(folder)) from error
     absent = unmatched(paths, tree.entries)
@@ -144,11 +148,22 @@ def _add_repository(
             if leads_to(path, paths):
                 head, is_changed = _add_repository(tree, f"{path}/", paths, env)
                 dirty = dirty or is_changed or head != links.get(name, head)
-        elif name in links:
-            tree.missing += [Missing(path, Why.SUBMODULE)] if leads_to(path, paths) else []
-        elif not _add(tree, path, paths) and name in tracked and is_inside(path, paths):
+        elif name not in links and not _add(tree, path, paths) and name in tracked and is_inside(path, paths):
             tree.missing.append(Missing(path, Why.ABSENT))
+    tree.missing += _unchecked(tree, prefix, links, paths)
     return commit, dirty
+
+
+def _unchecked(tree: LocalTree, prefix: str, links: Iterable[str], paths: tuple[str, ...]) -> list[Missing]:
+    """Return the submodules, by the index (`links`) and by .gitmodules, that have no files."""
+    modules = tree.folder / prefix / ".gitmodules"
+    named = MODULE_PATH.findall(modules.read_text(errors="surrogateescape")) if modules.is_file() else []
+    places = (f"{prefix}{name}" for name in sorted({*links, *named}) if not is_bad_path(name))
+    return [Missing(p, Why.UNCHECKED) for p in places if leads_to(p, paths) and not _has_files(tree.folder / p)]
+
+
+def _has_files(place: Path) -> bool:
+    return place.is_file() or (place.is_dir() and any(place.iterdir()))
 
 
 def _names(listed: bytes) -> list[str]:

@@ -28,6 +28,15 @@ SHOWN = 3
 def local_trees(store: SourceStore, recipe: Recipe, epoch: int) -> dict[str, LocalTree]:
     """Read the folders that are used instead of sources (`SRC_<name>=dir`); return what a plan has to know of them.
 
+    Raises as `local_files`.
+    """
+    files = local_files(store, recipe, epoch)
+    return {name: LocalTree(file.tree, file.commit, file.dirty) for name, file in files.items()}
+
+
+def local_files(store: SourceStore, recipe: Recipe, epoch: int) -> dict[str, SourceFile]:
+    """Read the folders that are used instead of sources; return {component: file}.
+
     Raises `UsageError` for a name that is no source of the profile, or a folder that is none.
     """
     if not store.local:
@@ -39,8 +48,15 @@ def local_trees(store: SourceStore, recipe: Recipe, epoch: int) -> dict[str, Loc
     chosen = [one for one in recipe.sources if own_tree(store.local, one) is not None]
     for one in chosen:
         refuse_other_tree(one, Path(str(own_tree(store.local, one))))
-    files = _fetch(store, chosen, epoch)
-    return {one.name: LocalTree(file.tree, file.commit, file.dirty) for one, file in zip(chosen, files, strict=True)}
+    return {file.name: file for file in _fetch(store, chosen, epoch)}
+
+
+def tree_doubts(recipe: Recipe, file: SourceFile) -> tuple[str, ...]:
+    """Return sentences about a tree that asks for other packages than the lock has, or that something is missing in."""
+    known = next(_known(one) for one in recipe.sources if one.name == file.name)
+    missing = [str(one) for one in file.missing]
+    more = [f"and {len(missing) - SHOWN} more"] if len(missing) > SHOWN else []
+    return (*(requirement_doubts(file.tar, known) if known else ()), *missing[:SHOWN], *more)
 
 
 def own_tree(local: Mapping[str, Path], chosen: ChosenSource) -> Path | None:
@@ -67,17 +83,11 @@ def fetch_planned(store: SourceStore, plan: Plan) -> dict[str, SourceFile]:
 
     What is missing in a tree, or asks for other packages than the lock has, is printed. Raises as `fetch_some`.
     """
-    by_name = {chosen.name: chosen for chosen in plan.recipe.sources}
     steps = [step for step in plan.sources if not step.release]
     files = fetch_some(store, plan, steps)
     for file in files.values():
-        known = _known(by_name[file.name])
-        warnings = [str(doubt) for doubt in (requirement_doubts(file.tar, known) if known else ())]
-        warnings += [str(missing) for missing in file.missing[:SHOWN]]
-        if len(file.missing) > SHOWN:
-            warnings.append(f"and {len(file.missing) - SHOWN} more")
-        for warning in warnings:
-            store.say(f"warning: {file.name}: {warning}")
+        for words in tree_doubts(plan.recipe, file):
+            store.say(f"warning: {file.name}: {words}")
     return {step.file: files[step.name] for step in steps}
 
 
