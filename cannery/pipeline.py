@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from cannery import __version__
 from cannery.compat.findings import errors, in_order
 from cannery.compat.rules import check_recipe
+from cannery.compat.subject import Subject
 from cannery.context import template_digests
 from cannery.errors import FindingsError
 from cannery.lock.io.store import LOCK, LockSet, LockStore, all_locks, bind, lock_path, read_locks
@@ -113,8 +114,10 @@ def _explained(
     return explained(error, job, Known(catalog, recipe), attempt)
 
 
-def checked(context: Context, catalog: Catalog, recipe: Recipe) -> Checked:
+def checked(context: Context, catalog: Catalog, recipe: Recipe, *, wheels: bool = False) -> Checked:
     """Return every finding about `recipe`, from its pins and from its locks, and the locks that were read.
+
+    With `wheels`, also about those of its files that are on this host: a second for 200.
 
     An ad-hoc set whose pins cannot work is not resolved: no lock is then read. Nor is one with a release that no
     component knows: the table alone judges it.
@@ -126,8 +129,13 @@ def checked(context: Context, catalog: Catalog, recipe: Recipe) -> Checked:
     read = read_locks(lock_store(context), catalog, recipe)
     if context.work and recipe.is_standard:
         _print_lock(context, recipe)
-    found = check_recipe(recipe, catalog, dict(read.locks), context.arch)
-    return Checked(in_order([*found, *read.findings]), read)
+    all_found = [*check_recipe(recipe, catalog, dict(read.locks), context.arch), *read.findings]
+    if wheels:
+        from cannery.compat.io.at_hand import at_hand_findings
+
+        subject = Subject(recipe, catalog, dict(read.locks))
+        all_found += at_hand_findings(subject, context.cache, context.wheelhouse)
+    return Checked(in_order(all_found), read)
 
 
 def _print_lock(context: Context, recipe: Recipe) -> None:
@@ -148,7 +156,7 @@ def planned(
     catalog = catalog or context.catalog()
     store = lock_store(context)
     recipe = bind(store, catalog, profile, replace(options, local=tuple(context.local)))
-    found, read = checked(context, catalog, recipe)
+    found, read = checked(context, catalog, recipe, wheels=hashes is not Hashes.KNOWN)
     failed = errors(found)
     if not failed:
         recipe.check_known()

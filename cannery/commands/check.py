@@ -40,7 +40,7 @@ def check(arguments: argparse.Namespace, context: Context) -> ExitCode:
     options = replace(options_of(arguments), local=tuple(context.local))
     recipe = bind(lock_store(context), catalog, arguments.profile, options)
     trees = _tree_findings(context, catalog, recipe)
-    found = in_order([*trees, *checked(context, catalog, recipe).findings])
+    found = in_order([*trees, *checked(context, catalog, recipe, wheels=True).findings])
     failed = errors(found)
     if context.is_json:
         rows = [asdict(f) for f in found]

@@ -15,7 +15,7 @@ import pytest
 from filelock import FileLock
 from small_checkout import STACK, Small, make_small
 from small_process import AS_A_USER, WITHOUT_SIGINT, command, meanwhile, run, running_in
-from stub_index import StubIndex
+from stub_index import StubIndex, make_wheel
 
 from cannery import pipeline
 from cannery.cli import main as cli
@@ -305,6 +305,26 @@ def test_check_of_a_current_lock_needs_no_network(small: Small, tmp_path: Path) 
     assert json.loads(out)["ok"] is True
     assert small.index.seen == []
     assert not (tmp_path / "cache").exists()
+
+
+def test_an_override_against_a_bound_that_its_reason_does_not_name_is_a_warning(small: Small) -> None:
+    """As soon as the wheel is on this host, which the first render brings."""
+    small.index.add(make_wheel("capped", "1.0", ["dep<1"]))
+    (small.root / "images/components/capped.yaml").write_text("kind: wheels\nsummary: made up\n")
+    own = small.profile().read_text() + "  - {name: capped}\n"
+
+    def check(reason: str) -> list[str]:
+        bent = f'overrides: [{{requirement: "dep==1.0", reason: {reason}}}]\n'
+        small.profile().write_text(own + bent)
+        assert small("lock", "stack").code == 0
+        assert small("render", "stack", "--base", "standin").code == 0
+        done = small("check", "stack", "--json")
+        assert done.code == 0, done.err
+        return [row["what"] for row in json.loads(done.out)["findings"] if row["code"] == "override-bound"]
+
+    (found,) = check("all others want it")
+    assert found.startswith("capped 1.0 asks for dep<1, ")
+    assert check("capped means only dep 2") == []
 
 
 def test_findings_about_target_pins_and_locks_come_all_at_once(small: Small) -> None:

@@ -185,6 +185,15 @@ def test_check_takes_a_tree_and_reports_what_is_missing_in_it(small: Small, tmp_
     assert found[1]["what"] in rendered.err
     (tree / "csrc/lib").mkdir(parents=True)
     (tree / "csrc/lib/a.h").write_text("")
+    (tree / "src/engine/a.py").write_text("<<<<<<< HEAD\n")
+    (tree / "src/engine/b.py").write_text("match x:\n    case 1: pass\n")
+    (tree / "tests").mkdir()
+    (tree / "tests/bad.py").write_text("print 'Python 2'\n")
+    done = small("check", "served", "--base", "standin", "--src", f"engine={tree}", "--json")
+    words = [row["what"] for row in json.loads(done.out)["findings"] if row["code"] == "source-tree"]
+    assert words[0].startswith("engine: Python 3.11 cannot compile src/engine/a.py, line 1: "), words
+    assert "more files" not in words[0]
+    (tree / "src/engine/a.py").unlink()
     (tree / "requirements.txt").write_text("dep==1.0")
     assert "source-tree" not in small("check", "served", "--base", "standin", "--src", f"engine={tree}").out
     bad = small("check", "served", "--src", "engin=.")

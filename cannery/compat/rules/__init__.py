@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cannery.compat.at_hand import stale_patterns
 from cannery.compat.findings import few
 from cannery.compat.rules.base_env import base_env
 from cannery.compat.rules.chips import chips, emulation, socs
@@ -42,6 +43,7 @@ RULES: tuple[Callable[[Subject], Iterable[Finding]], ...] = (
     requirements,
     overrides,
     substitutes,
+    stale_patterns,
     exclusive,
     denied,
     excluded,

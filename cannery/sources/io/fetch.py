@@ -23,7 +23,7 @@ from cannery.sources.io.git_cache import GitCache
 from cannery.sources.io.git_mirror import in_mirror
 from cannery.sources.io.git_objects import BlobReader
 from cannery.sources.io.local import local_tree
-from cannery.sources.io.store import SourceFile, note_text, noted, short
+from cannery.sources.io.store import LOCAL, SourceFile, note_text, noted, short
 from cannery.sources.io.tar import write_tar
 from cannery.sources.plan import Why, is_inside
 from cannery.util.io.files import write_atomic
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 WORKERS = 4
 # Raise it when the tar of the same tree comes out otherwise: those of before are then written anew.
 LAYOUT = 1
-LOCAL = "local"
 # Tars of one local tree that stay: a run that still reads the last one must not lose it.
 KEPT = 4
 

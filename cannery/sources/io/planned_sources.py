@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from cannery.errors import UnableError, UsageError
 from cannery.plan.source_step import LocalTree
-from cannery.sources.io.source_check import requirement_doubts
+from cannery.sources.io.source_check import requirement_doubts, syntax_doubts
+from cannery.sources.io.store import LOCAL
 from cannery.sources.plan import source_request
 from cannery.vocab import did_you_mean
 
@@ -52,11 +53,17 @@ def local_files(store: SourceStore, recipe: Recipe, epoch: int) -> dict[str, Sou
 
 
 def tree_doubts(recipe: Recipe, file: SourceFile) -> tuple[str, ...]:
-    """Return sentences about a tree that asks for other packages than the lock has, or that something is missing in."""
-    known = next(_known(one) for one in recipe.sources if one.name == file.name)
+    """Return sentences about a tree that asks for other packages than the lock has, or that something is missing in.
+
+    Of the user's own tree, also about modules that the target's Python cannot compile.
+    """
+    chosen = next(one for one in recipe.sources if one.name == file.name)
+    known = _known(chosen)
+    modules = {item.module.partition(".")[0] for item in chosen.component.imports}
+    syntax = syntax_doubts(file.tar, modules, recipe.target.python) if file.repository == LOCAL else ()
     missing = [str(one) for one in file.missing]
     more = [f"and {len(missing) - SHOWN} more"] if len(missing) > SHOWN else []
-    return (*(requirement_doubts(file.tar, known) if known else ()), *missing[:SHOWN], *more)
+    return (*(requirement_doubts(file.tar, known) if known else ()), *syntax, *missing[:SHOWN], *more)
 
 
 def own_tree(local: Mapping[str, Path], chosen: ChosenSource) -> Path | None:

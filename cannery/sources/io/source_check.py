@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import ast
+import sys
 import tarfile
+import warnings
 from typing import TYPE_CHECKING
 
 from cannery.errors import UnableError
 from cannery.sources.requires import compare, is_requirement_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
     from pathlib import Path
 
     from cannery.catalog.component import Known
@@ -32,6 +35,37 @@ def requirement_doubts(tar: Path, known: Known) -> Iterator[str]:
     if names:
         yield f"asks for other packages than the lock was made from: {'; '.join(names[:SHOWN])}{more}"
     yield from comparison.unread
+
+
+def syntax_doubts(tar: Path, modules: Collection[str], python: str) -> Iterator[str]:
+    """Give a sentence for the first file of `modules` that Python `python` cannot compile, and how many more there are.
+
+    Nothing is reported where this Python is older than that: it does not know all of the syntax.
+    """
+    version = tuple(map(int, python.split(".")))
+    if sys.version_info < version:
+        return
+    faults, wanted = [], {*modules}
+    with tarfile.open(tar) as archive:
+        for member in archive:
+            is_module = member.name.endswith(".py") and not wanted.isdisjoint(member.name.split("/")[:-1])
+            if is_module and member.isfile() and (content := archive.extractfile(member)):
+                fault = _syntax(content.read(), version)
+                faults += [f"{member.name}, {fault}"] if fault else []
+    if faults:
+        more = f" (and {len(faults) - 1} more files)" if len(faults) > 1 else ""
+        yield f"Python {python} cannot compile {faults[0]}{more}"
+
+
+def _syntax(source: bytes, version: tuple[int, ...]) -> str:
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            ast.parse(source, feature_version=(version[0], version[1]))
+    except SyntaxError as error:
+        return f"line {error.lineno}: {error.msg}"
+    except (ValueError, RecursionError, MemoryError) as error:
+        return str(error)
+    return ""
 
 
 def _texts(tar: Path) -> dict[str, str]:

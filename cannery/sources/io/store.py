@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from cannery.sources.plan import SourceRequest
 
 
+# Who served a tree of the user's own.
+LOCAL = "local"
+
+
 @dataclass(frozen=True)
 class SourceStore:
     """Where sources come from on this host, and the cache where they are kept.
