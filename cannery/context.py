@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cannery.catalog.io.read import load_catalog
 from cannery.errors import UnableError, UsageError
 from cannery.host.io.settings import read_settings
 from cannery.host.settings import Settings, with_mirrors
@@ -105,20 +104,22 @@ class Context:
 
     def sources(self, catalog: Catalog) -> SourceStore:
         """Where the sources of a catalog come from on this host."""
-        from cannery.sources.io.store import SourceStore  # noqa: PLC0415 - most commands want none
+        from cannery.sources.io.store import SourceStore
 
         return SourceStore(self.cache, self.env, self.say, catalog.hosts, self.mirror, self.local)
 
     @functools.cached_property
     def patch_sets(self) -> tuple[PatchSet, ...]:
         """The patch sets of images/patches and of the user's folder, read once."""
-        from cannery.patches.io.folders import folder_sets  # noqa: PLC0415 - most commands want none
+        from cannery.patches.io.folders import folder_sets
 
         return folder_sets(self.root / "images", self.patches)
 
     def catalog(self) -> Catalog:
         """Read images/; a warning about what is broken there is kept in `warnings`."""
-        catalog = load_catalog(self.root / "images", self.own)
+        from cannery.catalog.io.kept import load_catalog
+
+        catalog = load_catalog(self.root / "images", self.own, self.cache)
         if catalog.problems:
             self.warnings[catalog.warning] = None
         return with_mirrors(catalog, self.settings)

@@ -48,6 +48,8 @@ def main(argv: Sequence[str], root: Path, *, program: str = CHECKOUT, work: Path
     `root` and `work` are the folders of `Context`; messages name commands as those of `program`.
     """
     _prepare_streams()
+    # pydantic looks for plugins among all installed packages, which takes longer than the catalog; none is ours.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     before = {number: signal.getsignal(number) for number in ENDING}
     for number in (signal.SIGTERM, signal.SIGHUP):
         if before[number] is not signal.SIG_IGN:  # nohup

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cannery.catalog.target import parse_arch, parse_cann, parse_chip, parse_os, parse_python
-from cannery.pipeline import Hashes
 from cannery.recipe.recipe import Options
 from cannery.recipe.select import parse_pin
 
@@ -13,6 +12,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping
 
+    from cannery.pipeline import Hashes
 
 PARSERS = {"cann": parse_cann, "chip": parse_chip, "os": parse_os, "python": parse_python, "arch": parse_arch}
 
@@ -44,5 +44,7 @@ def options_of(arguments: argparse.Namespace) -> Options:
 
 def hashes_of(arguments: argparse.Namespace, env: Mapping[str, str], otherwise: Hashes) -> Hashes:
     """Return whether hashes that a lock is missing may come from an index: not with --locked, nor in CI."""
+    from cannery.pipeline import Hashes
+
     locked = env.get("CI", "").lower() not in {"", "0", "false"} if arguments.locked is None else arguments.locked
     return Hashes.LOCKED if locked else otherwise

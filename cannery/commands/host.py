@@ -94,7 +94,7 @@ def _places(context: Context) -> Mapping[str, tuple[Path, ...]]:
         "engine": (cache / "engine",),
         "builds": (),  # in the engine's folder, and known to it alone
         "rootfs": (cache / "rootfs",),
-        "locks": (cache / "locks", cache / "uv"),
+        "locks": (cache / "locks", cache / "uv", cache / "catalog"),
         "verified": (cache / "verified", cache / "log"),
         "out": (context.out,),
     }

@@ -10,8 +10,6 @@ from cannery.catalog.compatibility import DRIVER
 from cannery.catalog.component import FromSource, Tarball
 from cannery.catalog.versions import without_build
 from cannery.commands.arguments import options_of
-from cannery.compat.rules.driver import asking, who
-from cannery.compat.subject import Subject
 from cannery.errors import ExitCode, UsageError
 from cannery.recipe.select import find_profile, select
 from cannery.util.urls import shown
@@ -121,6 +119,9 @@ def show_profile(arguments: argparse.Namespace, context: Context) -> ExitCode:
 
 def _ends(recipe: Recipe, catalog: Catalog) -> Iterator[str]:
     """Give the lines behind the components: bounds, substitutes, the driver that a guide asks for, shared memory."""
+    from cannery.compat.rules.driver import asking, who
+    from cannery.compat.subject import Subject
+
     profile = recipe.profile
     for title in ("constraints", "overrides", "excludes"):
         for item in getattr(profile, title):

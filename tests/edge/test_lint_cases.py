@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from cannery import context
+from cannery.catalog.io import kept
 from cannery.cli import main as cli
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-CATALOG = functools.cache(context.load_catalog)
+CATALOG = functools.cache(kept.load_catalog)
 DRIVER = "/usr/local/Ascend/driver"
 NODES = "--device=/dev/davinci0 --device=/dev/davinci_manager --device=/dev/devmm_svm --device=/dev/hisi_hdc"
 FILES = " ".join(f"-v {path}:{path}" for path in (DRIVER, "/usr/local/dcmi", "/etc/ascend_install.info"))
@@ -79,7 +79,7 @@ jobs:
 @pytest.fixture(autouse=True)
 def one_catalog(monkeypatch: pytest.MonkeyPatch) -> None:
     """Read images/ once for all tests."""
-    monkeypatch.setattr(context, "load_catalog", CATALOG)
+    monkeypatch.setattr(kept, "load_catalog", CATALOG)
 
 
 Findings = list[tuple[str, str, str]]

@@ -7,6 +7,7 @@ any change of a lock moves. `make goldens` rewrites them; the diff is the review
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -45,7 +46,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent.parent
 IMAGES = ROOT / "images"
 GOLDENS = Path(__file__).parent / "images"
-CONTEXT = Context(ROOT, ROOT, {}, Arch.AMD64, is_terminal=False)
+# What is kept between runs is kept nowhere here.
+CONTEXT = Context(ROOT, Path(os.devnull), {}, Arch.AMD64, is_terminal=False)
 # Those that have a golden below; another one is welcome and not asked for.
 PROFILES = ("mindspeed-rl", "quickstart", "verl-npu", "verl-qwen3.5", "verl-sglang")
 # Chips that no table of native builds has a name for, and the profiles that compile for one.

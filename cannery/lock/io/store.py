@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cannery.catalog.io.read import load_catalog
+from cannery.catalog.io.kept import load_catalog
 from cannery.compat.findings import Finding
 from cannery.errors import CanneryError, FindingsError, UsageError
 from cannery.lock.check import contradictions, is_for, lock_problems
@@ -64,7 +64,7 @@ class LockStore:
 
     def catalog(self) -> Catalog:
         """Read the catalog as it is now. Raises `CatalogError`."""
-        return load_catalog(self.root / "images", self.own)
+        return load_catalog(self.root / "images", self.own, self.cache)
 
     @property
     def home(self) -> Path:
