@@ -132,7 +132,7 @@ def new(arguments: argparse.Namespace, context: Context) -> ExitCode:
         raise UsageError("patches new: name the working tree with --tree", hint=USAGES["new"])
     if context.work and not arguments.output:
         raise UsageError("patches new: name the folder of sets with --output", hint=USAGES["new"])
-    made = new_set(repo, Path(arguments.tree), context.env)
+    made = new_set(Path(arguments.tree), context.env)
     root = Path(arguments.output) if arguments.output else context.root / PATCHES
     folder = root / repo / made.rev[:DIGITS]
     texts = {f"{name}.patch": text for name, text in made.texts.items()}

@@ -173,7 +173,7 @@ def test_new_reports_what_git_refuses(stack: Stack, tmp_path: Path, monkeypatch:
     mine = changed(stack, tmp_path, {"engine/core.py": PATCHED_FILE})
     (mine / ".git/HEAD").write_text("ref: elsewhere")
     code, said = new(stack, mine, out)
-    assert (code, "bad reference" in said, "name the working tree" in said) == (2, True, True), said
+    assert (code, "not a git repository" in said, "name the working tree" in said) == (2, True, True), said
     assert not out.exists()
 
 

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 from cannery.errors import FindingsError
 from cannery.patches.result import EXECUTABLE, FileChange, PatchResult, Problem, notes_in, problems_in
 from cannery.patches.text import strip_level, surplus
-from cannery.sources.io.foreign_tree import WITHOUT_CONFIG
 from cannery.sources.io.git import attempt, read
 from cannery.sources.plan import is_bad_path
 
@@ -36,6 +35,8 @@ DIFF = ("diff-tree", "--patch", "--binary", "--full-index", "--find-renames")
 APPLY = ("apply", "--whitespace=nowarn")
 AT_LINE = re.compile(r"(.*?)(?: at|\() ?line (\d+)\)?(?:: .*)?")
 EDITED = "make the patch again with `git diff`; who edits a hunk by hand must correct the counts in its header too"
+# No setting of the user's changes how a patch is read.
+WITHOUT_CONFIG = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
 CUT_OFF = "the file is cut off: make it again, or name it in `truncated` of the component that keeps it"
 
 

@@ -1,27 +1,25 @@
 """A user's own tree as it is on disk, in place of a commit: of a git work tree what git tracks or does not ignore.
 
-git only reads here, and without the tree's own configuration, so that no program in it is run (see `foreign_tree`).
+git only reads here, and no program that the tree's configuration names is run (see `work_tree`).
 """
 
 from __future__ import annotations
 
 import os
 import re
-import stat
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cannery.errors import UnableError, UsageError
-from cannery.sources.io.foreign_tree import opened
 from cannery.sources.io.git import GitReadError
 from cannery.sources.io.tar import Kind
+from cannery.sources.io.work_tree import is_behind_link, kind_of, read_work_tree
 from cannery.sources.plan import Missing, Why, is_bad_path, is_inside, leads_to, unmatched
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
-GITLINK = b"160000 "
 # Of a folder without git.
 LEFT_OUT = frozenset({".git", "__pycache__"})
 # A line of .gitmodules.
@@ -38,16 +36,6 @@ class LocalTree:
     commit: str | None = None
     dirty: bool = False
     missing: list[Missing] = field(default_factory=list)
-    # Folder -> whether it is, or is behind, a symlink.
-    links: dict[str, bool] = field(default_factory=dict)
-
-    def is_behind_link(self, path: str) -> bool:
-        """Whether a folder above the entry is a symlink: what is behind it is another tree's, wherever it leads."""
-        folder = path.rpartition("/")[0]
-        if folder not in self.links:
-            above = bool(folder) and ((self.folder / folder).is_symlink() or self.is_behind_link(folder))
-            self.links[folder] = above
-        return self.links[folder]
 
     def read(self, path: str) -> bytes:
         """Return the content of an entry (of a link: its target). Raises `UnableError` when it changes meanwhile."""
@@ -76,18 +64,17 @@ def local_tree(name: str, folder: Path, paths: tuple[str, ...], env: Mapping[str
     if not folder.is_dir():
         raise UsageError(f"SRC_{name}: {str(folder)!r} is no folder", hint="name the folder of your own tree")
     tree = LocalTree(folder.absolute())
-    if (folder / ".git").exists():
-        try:
+    try:
+        if (folder / ".git").exists():
             tree.commit, tree.dirty = _add_repository(tree, "", paths, env)
-        except GitReadError as error:
-            raise UsageError(f"SRC_{name}: git cannot read it: {error}", where=str(folder)) from error
-    else:
-        try:
+        else:
             for path in _plain(folder, ""):
                 _add(tree, path, paths)
             tree.missing += _unchecked(tree, "", (), paths)
-        except OSError as error:
-            raise UnableError(f"SRC_{name} cannot be read: {error}", where=str(folder)) from error
+    except GitReadError as error:
+        raise UsageError(f"SRC_{name}: git cannot read it: {error}", where=str(folder)) from error
+    except OSError as error:
+        raise UnableError(f"SRC_{name} cannot be read: {error}", where=str(folder)) from error
     absent = unmatched(paths, tree.entries)
     if absent:
         raise UsageError(f"SRC_{name}: it has no {', '.join(absent)}", where=str(folder))
@@ -96,21 +83,10 @@ def local_tree(name: str, folder: Path, paths: tuple[str, ...], env: Mapping[str
 
 def _add(tree: LocalTree, path: str, paths: tuple[str, ...]) -> bool:
     """Add a file or symlink that is asked for; return whether there is one. Devices, sockets and pipes are left out."""
-    if tree.is_behind_link(path):  # git tracks what was there before, and ignores the link perhaps
-        return False
-    try:
-        mode = (tree.folder / path).lstat().st_mode
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    if stat.S_ISLNK(mode):
-        kind = Kind.LINK
-    elif stat.S_ISREG(mode):
-        kind = Kind.EXECUTABLE if mode & 0o100 else Kind.FILE
-    else:
-        return not stat.S_ISDIR(mode)
-    if is_inside(path, paths):
+    kind = kind_of(tree.folder, path)
+    if kind is not None and is_inside(path, paths):
         tree.entries[path] = kind
-    return True
+    return kind is not None
 
 
 def _plain(folder: Path, prefix: str) -> Iterator[str]:
@@ -129,29 +105,19 @@ def _add_repository(
     tree: LocalTree, prefix: str, paths: tuple[str, ...], env: Mapping[str, str]
 ) -> tuple[str | None, bool]:
     """Add the files of the work tree at `prefix` and of those inside it; return its HEAD and whether it differs."""
-    # Submodules are read one by one.
-    with opened(tree.folder / prefix, env) as git:
-        status = git.read("status", "--porcelain", "-z", "--ignore-submodules=all")
-        try:
-            commit = git.read("rev-parse", "--verify", "HEAD^{commit}").decode().strip()
-        except GitReadError:
-            commit = None  # nothing was committed yet
-        links = _gitlinks(git.read("ls-files", "-z", "--stage"))
-        tracked = set(_names(git.read("ls-files", "-z", "--cached")))
-        others = set(_names(git.read("ls-files", "-z", "--others", "--exclude-standard")))
-    dirty = bool(status) or commit is None
-    for name in sorted(tracked | others):
+    git = read_work_tree(tree.folder / prefix, env)
+    dirty, links = git.is_changed, git.submodules
+    for name in sorted({*git.tracked, *git.untracked}):
         # A repository that this one does not know of is listed as a folder.
         path = f"{prefix}{name}".rstrip("/")
-        is_link = (tree.folder / path).is_symlink() or tree.is_behind_link(path)
-        if (tree.folder / path / ".git").exists() and not is_link:
-            if leads_to(path, paths):
+        if (tree.folder / path / ".git").exists() and not is_behind_link(tree.folder, f"{path}/.git"):
+            if leads_to(path, paths):  # submodules are read one by one
                 head, is_changed = _add_repository(tree, f"{path}/", paths, env)
                 dirty = dirty or is_changed or head != links.get(name, head)
-        elif name not in links and not _add(tree, path, paths) and name in tracked and is_inside(path, paths):
+        elif name not in links and not _add(tree, path, paths) and name in git.tracked and is_inside(path, paths):
             tree.missing.append(Missing(path, Why.ABSENT))
     tree.missing += _unchecked(tree, prefix, links, paths)
-    return commit, dirty
+    return git.head, dirty
 
 
 def _unchecked(tree: LocalTree, prefix: str, links: Iterable[str], paths: tuple[str, ...]) -> list[Missing]:
@@ -164,13 +130,3 @@ def _unchecked(tree: LocalTree, prefix: str, links: Iterable[str], paths: tuple[
 
 def _has_files(place: Path) -> bool:
     return place.is_file() or (place.is_dir() and any(place.iterdir()))
-
-
-def _names(listed: bytes) -> list[str]:
-    return [os.fsdecode(name) for name in listed.split(b"\0")[:-1]]
-
-
-def _gitlinks(stage: bytes) -> dict[str, str]:
-    """{path: commit} of the submodules in an index."""
-    lines = [line for line in stage.split(b"\0") if line.startswith(GITLINK)]
-    return {os.fsdecode(line.partition(b"\t")[2]): line.split(b" ")[1].decode() for line in lines}

@@ -1,4 +1,4 @@
-"""A user's own tree: nothing that its repository names is run, and git answers as it does with its configuration."""
+"""A user's own tree: nothing that its repository names is run, and it is read as plain git reads it."""
 
 from __future__ import annotations
 
@@ -305,6 +305,10 @@ STATES = (
 )
 
 
+# What differs from the commit's bytes and modes, though git's settings excuse it.
+EXCUSED = (_executable_unseen, _crlf, _crlf_of_the_user, _eol, _encoding)
+
+
 @pytest.fixture(params=["sha1", "sha256"])
 def of_any_hash(tmp_path: Path, request: pytest.FixtureRequest) -> Repo:
     repo = Repo(tmp_path / 'odd "name"\\ #')
@@ -324,7 +328,7 @@ def test_answers_are_those_of_plain_git(of_any_hash: Repo, state: Callable[[Repo
     env = {"GIT_OPTIONAL_LOCKS": "0"}
     repo.env |= env
     assert (found.commit or "") == commit
-    assert found.dirty == bool(repo.git("status", "--porcelain"))
+    assert found.dirty == (bool(repo.git("status", "--porcelain")) or state in EXCUSED)
     listed = repo.git("ls-files", "-z", "--cached", "--others", "--exclude-standard").split("\0")
     on_disk = {name for name in listed if name and (repo.path / name).is_file()}
     assert contents(found) == {name: (repo.path / name).read_bytes() for name in on_disk}
@@ -346,15 +350,13 @@ def test_a_linked_work_tree_has_its_own_head_and_index(repo: Repo, tmp_path: Pat
 @pytest.mark.parametrize(
     ("name", "text", "reason"),
     [
-        ("HEAD", "ref: ../../secret", "bad reference"),
-        ("HEAD", "nothing", "bad reference"),
-        ("HEAD", "f" * 40, "bad object HEAD"),
-        ("refs/heads/main", "ref: refs/heads/main", "references lead to each other"),
+        ("HEAD", "ref: ../../secret", "not a git repository"),
+        ("HEAD", "nothing", "not a git repository"),
+        ("HEAD", "f" * 40, "not a tree object"),
         ("config", "[core", "bad config"),
         ("config", "[core]\nrepositoryformatversion = 9", "version"),
-        ("config", "[extensions]\nrefStorage = reftable", "reftable"),
         ("config", "[core]\nrepositoryformatversion = 1\n[extensions]\nnew = 1", "new"),
-        ("config", '[extensions]\nobjectFormat = "x]\\n[filter"', "bad value of extensions.objectformat"),
+        ("config", '[extensions]\nobjectFormat = "x]\\n[filter"', "bad config"),
         ("index", "nothing", "index"),
     ],
 )
