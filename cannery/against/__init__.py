@@ -1,5 +1,5 @@
-"""`verify --against`: compare an image that somebody made by hand with itself and with profiles. Nothing in it is run.
+"""`verify --against`: compare an image that somebody made by hand with itself and with profiles. No package is run.
 
-`io` reads a few files of the image, `image` makes values of them, `fit` finds packages that do not fit each other,
+`io` asks the image's own Python, `image` makes values of that, `fit` finds packages that do not fit each other,
 `compare` finds what differs from a profile's lock, `report` prints both.
 """

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 from packaging.version import InvalidVersion, Version
 
 from cannery.against.expected import TOOLKIT_HOME
-from cannery.against.fit import misfits, shown
+from cannery.against.fit import misfits
 from cannery.catalog.compatibility import CANN, PYTHON
+from cannery.compat.table import said
 from cannery.recipe.bounds import TORCH, TORCH_NPU
 from cannery.recipe.environment import ATB_HOME, BUILD
 from cannery.vocab import Install
@@ -111,7 +112,7 @@ def compare(expected: Expected, image: Image) -> Comparison:
     agreeing = {name for name, share in shares.items() if share == 1}
     agreeing |= {one.package for one in expected.sources if sources.get(one.name) == 1}
     agreeing |= {CANN} if image.toolkit == expected.cann else set()
-    agreeing |= {PYTHON} if image.python.version == python else set()
+    agreeing |= {PYTHON} if image.python == python else set()
     differences = [
         *_unfit(expected, image, agreeing),
         *_target(expected, image),
@@ -128,7 +129,7 @@ def compare(expected: Expected, image: Image) -> Comparison:
         packages=(sum(share == 1 for share in shares.values()), len(shares)),
         sources=(sum(share == 1 for share in sources.values()), len(sources)),
         cann=(image.toolkit, expected.cann),
-        python=(image.python.version, python),
+        python=(image.python, python),
         differences=tuple(sorted(differences, key=lambda one: kinds.index(one.kind))),
         extras=tuple(f"{n} {one.version}" for n, one in sorted(image.packages.items()) if n not in own | TOOLS),
     )
@@ -171,7 +172,7 @@ def _distance(
         *((HEAVY if name in CORE else NAMED if name in expected.named else 1.0, s) for name, s in shares.items()),
         *((HEAVY, share) for share in sources.values()),
         (CANN_WEIGHT, float(image.toolkit == expected.cann)),
-        (HEAVY, float(image.python.version == expected.recipe.target.python)),
+        (HEAVY, float(image.python == expected.recipe.target.python)),
     ]
     near = sum(weight * share for weight, share in facts) / sum(weight for weight, _ in facts)
     lacking = (expected.engines & image.packages.keys()) - own
@@ -184,8 +185,8 @@ def _unfit(expected: Expected, image: Image, agreeing: set[str]) -> Iterator[Dif
         if not {one.name, one.other} <= agreeing:
             # Sets that no table has run on other CANNs: a note, as `check` gives a warning.
             kind = Kind.NOTE if one.other == CANN else Kind.UNFIT
-            have = shown(one.other, one.found)
-            yield Difference(kind, f"{one.name} {one.version}", shown(one.other, one.wanted), have, one.source)
+            have = said(one.other, one.found)
+            yield Difference(kind, f"{one.name} {one.version}", said(one.other, one.wanted), have, one.source)
 
 
 def _target(expected: Expected, image: Image) -> Iterator[Difference]:
@@ -196,8 +197,8 @@ def _target(expected: Expected, image: Image) -> Iterator[Difference]:
         for name in sorted(expected.parts):
             if image.cann.get(name, "") != expected.cann:
                 yield Difference(Kind.BREAKS, f"CANN's {name}", expected.cann, image.cann.get(name, ""))
-    if image.python.version != target.python:
-        yield Difference(Kind.BREAKS, "Python", target.python, image.python.version or "none that has packages")
+    if image.python != target.python:
+        yield Difference(Kind.BREAKS, "Python", target.python, image.python or "none that has packages")
     if not expected.is_standin and image.os != target.os:
         yield Difference(Kind.NOTE, "OS", target.os, image.os)
 
@@ -273,40 +274,24 @@ def _source(chosen: ChosenSource, image: Image) -> Iterator[Difference]:
 
 def _environment(expected: Expected, image: Image) -> Iterator[Difference]:
     """Give the profile's variables that the image's ENV does not have or sets otherwise, and proxies in ENV."""
-    env, files = image.files.env, image.files
+    env = image.config.env
     for name, wanted in expected.env.items():
         found = env.get(name, "")
         if name == PRELOAD:
-            yield from _preload(wanted, found, image)
+            missing = {_library(word) for word in wanted.split(":")} - set(map(_library, re.split(r"[\s:]+", found)))
+            yield from (Difference(Kind.ENVIRONMENT, PRELOAD, f"{one}.so", "", "not in ENV") for one in sorted(missing))
         elif name == ATB_HOME and found:
             mine, other = BUILD.fullmatch(wanted), BUILD.fullmatch(found)
             if mine and other and mine["abi"] != other["abi"]:
                 why = "torch_npu has the other C++ ABI: operators of ATB fail to load"
                 yield Difference(Kind.BREAKS, ATB_HOME, wanted, found, why)
-        elif (
-            name == TOOLKIT_HOME
-            and found
-            and (image.toolkit != expected.cann or files.real(found) == files.real(wanted))
-        ):
-            continue  # another CANN is reported already
-        elif found != wanted:
+        elif found != wanted and not (name == TOOLKIT_HOME and found):  # another CANN there is reported already
             note = "" if found else NOT_IN_ENV if name in {TOOLKIT_HOME, ATB_HOME} else "not in ENV"
             yield Difference(Kind.ENVIRONMENT, name, wanted, found, note)
+    for library in image.lost:
+        yield Difference(Kind.ENVIRONMENT, PRELOAD, "an existing library", library, "the loader goes on without it")
     if names := sorted(name for name, value in env.items() if PROXY.fullmatch(name) and value):
         yield Difference(Kind.LEFTOVER, "proxy settings in ENV", "", ", ".join(names), "every container gets them")
-
-
-def _preload(wanted: str, found: str, image: Image) -> Iterator[Difference]:
-    """A preloaded library may be anywhere; for one that is missing the loader only prints a warning."""
-    words = [word for word in re.split(r"[\s:]+", found) if word]
-    for word in words:
-        if "/" in word and image.files.real(word) not in image.files.present:
-            yield Difference(Kind.ENVIRONMENT, PRELOAD, "an existing library", word, "the loader goes on without it")
-    names = {_library(word) for word in words}
-    for word in wanted.split(":"):
-        if _library(word) not in names:
-            there = "in the image" if image.files.real(word) in image.files.present else "not in the image either"
-            yield Difference(Kind.ENVIRONMENT, PRELOAD, word, "", f"not in ENV; the library is {there}")
 
 
 def _library(path: str) -> str:

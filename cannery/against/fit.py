@@ -11,7 +11,7 @@ from packaging.version import InvalidVersion, Version
 
 from cannery.catalog.compatibility import CANN, PYTHON
 from cannery.catalog.requirement import live, marker_environment
-from cannery.compat.table import WORDS, holds
+from cannery.compat.table import holds
 from cannery.recipe.bounds import TORCH, TORCH_NPU, rows_for
 from cannery.vocab import Arch
 
@@ -64,7 +64,7 @@ def _by_table(one: Distribution, image: Image, table: Compatibility) -> Iterator
 
 def _by_metadata(one: Distribution, image: Image) -> Iterator[Misfit]:
     """Give the requirements of a package that other packages of the image do not meet; a missing one is none here."""
-    environment = {**marker_environment(image.python.version, Arch(image.files.arch)), "extra": ""}
+    environment = {**marker_environment(image.python, Arch(image.config.arch)), "extra": ""}
     here = _versions(image)
     for text in one.requires:
         try:
@@ -83,7 +83,7 @@ def _by_metadata(one: Distribution, image: Image) -> Iterator[Misfit]:
 
 def _versions(image: Image) -> Mapping[str, str]:
     packages = {name: one.version for name, one in image.packages.items() if _is_version(one.version)}
-    return {**packages, CANN: image.toolkit, PYTHON: image.python.version}
+    return {**packages, CANN: image.toolkit, PYTHON: image.python}
 
 
 def _is_version(text: str) -> bool:
@@ -92,8 +92,3 @@ def _is_version(text: str) -> bool:
     except InvalidVersion:
         return False
     return True
-
-
-def shown(name: str, version: str) -> str:
-    """Return a name with its version, as a sentence has it: `CANN 8.5.0`, `torch 2.7.1`."""
-    return f"{WORDS.get(name, name)} {version}"

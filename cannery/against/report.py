@@ -34,9 +34,9 @@ def report_value(
         "image": {
             "reference": reference,
             "id": image_id,
-            "arch": image.files.arch,
+            "arch": image.config.arch,
             "os": image.os or None,
-            "python": image.python.version or None,
+            "python": image.python or None,
             "cann": image.toolkit or None,
             "distributions": len(image.packages),
             "made_by": {"profile": manifest["profile"], "plan": manifest["plan"]} if manifest else None,
@@ -78,10 +78,10 @@ def report_lines(
     best = comparisons[0]
     system, python = (
         image.os or "no known OS",
-        f"Python {image.python.version or NONE}" + (f" at {image.python.prefix}" if image.python.prefix else ""),
+        f"Python {image.python or NONE}" + (f" at {image.prefix}" if image.prefix else ""),
     )
     cann = f"CANN {image.toolkit or NONE}"
-    yield f"{reference}: {image.files.arch}, {system}, {python}, {cann}, {len(image.packages)} packages"
+    yield f"{reference}: {image.config.arch}, {system}, {python}, {cann}, {len(image.packages)} packages"
     if image.manifest is not None:
         yield f"made by Cannery as {image.manifest['profile']}, plan {image.manifest['plan']}"
     yield from _differences(best, unfit=True)

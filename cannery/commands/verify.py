@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from cannery.against.compare import compare, nearest
 from cannery.against.expected import expected
-from cannery.against.image import read_facts
+from cannery.against.image import read_facts, version_files
 from cannery.against.io.read import read_config, read_image
 from cannery.against.report import report_lines, report_value
 from cannery.catalog.address_fields import REGISTRY_HINT, reference_fault
@@ -45,7 +45,6 @@ NOT_WITH_AGAINST = (
 )
 TARGET = ("cann", "chip", "os", "python", "base")
 BASE_LABEL = "org.cannery.base.kind"
-JEMALLOC = "libjemalloc.so.2"
 
 
 def verify_built(arguments: argparse.Namespace, work: Work, built_id: str) -> Verified:
@@ -136,9 +135,10 @@ def against(arguments: argparse.Namespace, context: Context) -> ExitCode:
     engine = find_engine(context.env, context.cache, start=True, say=context.say)
     config = read_config(docker_client(engine), arguments.against)
     arch = str(parse_arch(config.arch, f"the arch of {arguments.against}"))
-    libraries = [*config.env.get("LD_PRELOAD", "").replace(":", " ").split(), JEMALLOC]
-    files = read_image(engine, engine.client_env(context.env), config, libraries, context.say)
-    image = read_facts(files, catalog.bases)
+    if arch != engine.arch:
+        context.say(f"its Python runs under emulation, since it is for {arch}")
+    seen = read_image(engine, engine.client_env(context.env), config, version_files(catalog.bases))
+    image = read_facts(config, seen, catalog.bases)
     found, skipped = _comparisons(context, catalog, image, arguments, arch)
     if context.is_json:
         value = report_value(arguments.against, config.id, image, found, skipped)
@@ -203,9 +203,9 @@ def _options(catalog: Catalog, image: Image, arguments: argparse.Namespace, name
         target = manifest.get("target", {})
         given |= {key: given[key] or target.get(key) for key in ("cann", "chip", "os", "python")}
     default = catalog.profiles[name].target
-    if not given["python"] and image.python.version in default.pythons:
-        given["python"] = image.python.version
-    is_standin = image.files.labels.get(BASE_LABEL) == BaseKind.STANDIN
+    if not given["python"] and image.python in default.pythons:
+        given["python"] = image.python
+    is_standin = image.config.labels.get(BASE_LABEL) == BaseKind.STANDIN
     if is_standin and (given["python"] or default.python) == catalog.standin.python:
         given["base"] = given["base"] or STANDIN
     return Options(**given, arch=arch)

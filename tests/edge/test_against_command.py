@@ -1,13 +1,11 @@
-"""`build.py verify --against` with a docker that is a script: a made-up image is walked, or exported, and judged."""
+"""`build.py verify --against` with a docker that is a script: a made-up image is looked at, and judged."""
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import shutil
 import sys
-import tarfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,9 +14,10 @@ import docker.errors
 import jsonschema
 import pytest
 
+from cannery.against.image import Config
 from cannery.against.io import read as image_read
-from cannery.against.io.look import Look, walk
-from cannery.against.io.read import Config, look_at_tar, read_config, read_image
+from cannery.against.io.look import look
+from cannery.against.io.read import read_config, read_image
 from cannery.cli import main as cli
 from cannery.commands import verify as command
 from cannery.engine.io.find import Engine
@@ -39,9 +38,9 @@ ENV = [
     "http_proxy=http://name:word@127.0.0.1:7333",
     "LD_PRELOAD=/usr/local/lib/libjemalloc.so.2",
 ]
-# A docker of this host whose one image is a folder: `run` walks it, as the script in the image would.
+# A docker of this host whose one image is a folder: `run` looks at it, as the script in the image would.
 DOCKER = """\
-import json, pathlib, shutil, sys
+import json, pathlib, sys
 here, words = pathlib.Path(__file__).parent, sys.argv[1:]
 settings = json.loads((here / "settings.json").read_text())
 with open(here / "calls", "a") as notes:
@@ -51,13 +50,9 @@ if words[0] == "run":
         print("exec: python3: not found", file=sys.stderr)
         sys.exit(127)
     sys.argv = ["-", words[-1]]
-    script = sys.stdin.read().replace("walk(found)", "walk(found, " + repr(settings["root"]) + ")")
+    place = f"{settings['root']!r}, {settings['search']!r}"
+    script = sys.stdin.read().replace("*json.loads(sys.argv[1])", f"*json.loads(sys.argv[1]), {place}")
     exec(compile(script, "look", "exec"), {"__name__": "__main__"})
-if words[0] == "create":
-    print("c0ffee")
-if words[0] == "export":
-    with open(here / "image.tar", "rb") as tar:
-        shutil.copyfileobj(tar, sys.stdout.buffer)
 """
 
 
@@ -97,8 +92,7 @@ def hand_made(root: Path) -> None:
         f"{CANN}/latest": "8.3.RC1",
         "/usr/local/Ascend/nnal/atb/latest": "8.3.RC1",
         "/etc/os-release": "../usr/lib/os-release",
-        "/usr/local/lib/libjemalloc.so.2": "/usr/lib/aarch64-linux-gnu/libjemalloc.so.2",
-        f"{HOME}/lib64": "lib",
+        "/usr/local/lib/libjemalloc.so.2": "../../lib/aarch64-linux-gnu/libjemalloc.so.2",
     }.items():
         (root / name.lstrip("/")).parent.mkdir(parents=True, exist_ok=True)
         (root / name.lstrip("/")).symlink_to(target)
@@ -138,10 +132,10 @@ class Host:
         self.broken = False
 
     def engine(self) -> Engine:
-        program, tar = self.folder / "docker", self.folder / "image.tar"
-        with tarfile.open(tar, "w") as archive:
-            archive.add(self.root, arcname=".")
-        (self.folder / "settings.json").write_text(json.dumps({"broken": self.broken, "root": str(self.root)}))
+        program = self.folder / "docker"
+        search = [f"{self.root}{SITE}"]
+        settings = {"broken": self.broken, "root": str(self.root), "search": search}
+        (self.folder / "settings.json").write_text(json.dumps(settings))
         program.write_text(f"#!{sys.executable}\n{DOCKER}")
         program.chmod(0o755)
         versions = {"server_version": "26", "api_version": "1.45", "arch": "amd64"}
@@ -162,73 +156,73 @@ def config(arch: str = "amd64") -> Config:
     return Config("sha256:" + "a" * 64, arch, {}, {})
 
 
-def quiet(_text: str) -> None:
-    pass
-
-
-def test_a_walk_and_a_tar_give_the_same(tmp_path: Path) -> None:
+def test_what_is_seen_of_an_image(tmp_path: Path) -> None:
     hand_made(tmp_path)
-    linked = tmp_path / "root/.cache/uv/archive-v0/abc/ray-2.dist-info/METADATA"  # uv installs by hard links
-    linked.parent.mkdir(parents=True)
-    (ray,) = tmp_path.glob(f"{SITE}/ray-*.dist-info/METADATA".lstrip("/"))
-    os.link(ray, linked)
-    looks = [Look(["libjemalloc"]) for _ in range(2)]
-    walk(looks[0], str(tmp_path))
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as tar:
-        tar.add(tmp_path, arcname=".")
-    buffer.seek(0)
-    with tarfile.open(fileobj=buffer, mode="r|") as tar:
-        look_at_tar(looks[1], tar)
-    walked, packed = (look.value() for look in looks)
-    assert walked == packed
-    texts = walked["texts"]
-    assert isinstance(texts, dict)
-    assert texts[f"{SITE}/verl-0.5.0.dev0.dist-info/METADATA"] == "Name: verl\nVersion: 0.5.0.dev0"
-    assert not {"/workspace/verl/.git/HEAD", "/root/.netrc"} & texts.keys()
-    assert walked["present"] == ["/usr/lib/aarch64-linux-gnu/libjemalloc.so.2"]
+    site = f"{tmp_path}{SITE}"
+    write(tmp_path, {f"{SITE}/old-1.0.egg-info/PKG-INFO": "Name: Old\nVersion: 1.0\n"})
+    write(tmp_path, {f"{SITE}/old-1.0.egg-info/requires.txt": "torch>=2\n"})
+    write(tmp_path, {f"{SITE}/broken-1.dist-info/METADATA": "\0"})
+    asked = [f"{CANN}/latest/aarch64-linux/ascend_toolkit_install.info"]
+    preloaded = ["/usr/local/lib/libjemalloc.so.2", "/gone/lib.so", "libplain.so"]
+    seen = look(asked, f"{CANN}/latest", preloaded, str(tmp_path), [site])
+    packages = {row[0]: row for row in seen["packages"]}  # type: ignore[attr-defined]
+    assert packages["verl"][1:3] == ["0.5.0.dev0", []]
+    assert json.loads(packages["verl"][3])["vcs_info"]["commit_id"] == VERL
+    assert packages["Old"][1:] == ["1.0", ["torch>=2"], ""]
+    text = "package_name=Ascend\nversion=8.3.RC1\n"
+    assert seen["versions"] == {
+        asked[0]: [True, text],
+        f"{CANN}/8.3.RC1/aarch64-linux/ascend_toolkit_install.info": [True, text],
+    }
+    assert set(seen["texts"]) == {"/etc/os-release", "/usr/lib/os-release"}  # type: ignore[call-overload]
+    assert seen["lost"] == ["/gone/lib.so"]
 
 
 def test_a_pipe_is_never_opened(tmp_path: Path) -> None:
     folder = tmp_path / "opt/cannery"
     folder.mkdir(parents=True)
     os.mkfifo(folder / "manifest.json")
-    look = Look([])
-    walk(look, str(tmp_path))
-    assert look.texts == {}
+    assert look([], "/none", [], str(tmp_path), [])["texts"] == {}
 
 
 def test_the_container_can_only_read(host: Host) -> None:
     write(host.root, dist("torch", "2.7.1"))
-    seen = read_image(host.engine(), dict(os.environ), config(), (), quiet)
-    assert list(seen.texts) == [f"{SITE}/torch-2.7.1.dist-info/METADATA"]
+    seen = read_image(host.engine(), dict(os.environ), config(), ())
+    assert [row[:2] for row in seen["packages"]] == [["torch", "2.7.1"]]
     (call,) = host.calls
     assert call[:2] == ["run", "--rm"]
     for words in (["--network", "none"], ["--cap-drop", "ALL"], ["--security-opt", "no-new-privileges"]):
         assert words == call[call.index(words[0]) : call.index(words[0]) + 2]
     assert "--read-only" in call
+    assert "--platform" not in call
 
 
-@pytest.mark.parametrize(("arch", "broken", "first"), [("arm64", False, "create"), ("amd64", True, "run")])
-def test_what_cannot_run_is_exported(host: Host, arch: str, *, broken: bool, first: str) -> None:
-    write(host.root, dist("torch", "2.7.1"))
-    host.broken = broken
-    said: list[str] = []
-    seen = read_image(host.engine(), dict(os.environ), config(arch), (), said.append)
-    assert list(seen.texts) == [f"{SITE}/torch-2.7.1.dist-info/METADATA"]
-    assert [call[0] for call in host.calls] == [*(["run"] if first == "run" else []), "create", "export", "rm"]
-    assert host.calls[-1] == ["rm", "--force", "c0ffee"]
-    assert ("it is for arm64" if arch == "arm64" else "no Python starts in it") in said[0]
+def test_an_image_of_another_arch_runs_under_emulation(host: Host) -> None:
+    read_image(host.engine(), dict(os.environ), config("arm64"), ())
+    (call,) = host.calls
+    assert call[call.index("--platform") + 1] == "linux/arm64"
 
 
-def test_after_an_export_that_ends_early_the_container_is_removed(host: Host) -> None:
-    write(host.root, {"/big": "x" * 100_000})
-    engine = host.engine()
-    tar = host.folder / "image.tar"
-    tar.write_bytes(tar.read_bytes()[:50_000])
-    with pytest.raises(UnableError, match="ends early"):
-        read_image(engine, dict(os.environ), config("arm64"), (), quiet)
-    assert host.calls[-1] == ["rm", "--force", "c0ffee"]
+@pytest.mark.parametrize(("arch", "hint"), [("amd64", "has to work first"), ("arm64", "has to emulate")])
+def test_an_image_whose_python_does_not_start(host: Host, arch: str, hint: str) -> None:
+    host.broken = True
+    with pytest.raises(UnableError, match="no Python of the image starts: exec: python3: not found") as caught:
+        read_image(host.engine(), dict(os.environ), config(arch), ())
+    assert hint in caught.value.hint
+
+
+def test_a_container_that_takes_too_long_is_removed(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, calls = host.engine(), []
+
+    def run(command: tuple[str, ...], **_: object) -> None:
+        calls.append(command[1])
+        if command[1] == "run":
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(image_read, "run", run)
+    with pytest.raises(KeyboardInterrupt):
+        read_image(engine, {}, config(), ())
+    assert calls == ["run", "rm"]
 
 
 def test_what_an_engine_says_of_an_image() -> None:
@@ -312,7 +306,7 @@ def test_a_profile_that_is_named(verify: Against) -> None:
     assert code == 6
     assert "profile verl-sglang: " in out.splitlines()[-1]
     assert "verl-npu" not in out.replace("/workspace", "")
-    assert "from its export" in err
+    assert "under emulation" in err
 
 
 def test_words_that_do_not_go_together(verify: Against) -> None:

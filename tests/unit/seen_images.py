@@ -7,15 +7,12 @@ from typing import TYPE_CHECKING
 
 import factories
 
-from cannery.against.image import Files
+from cannery.against.image import Config, Image, read_facts
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from cannery.catalog.catalog import Catalog
+    from collections.abc import Mapping, Sequence
 
 HOME = "/usr/local/python3.11.14"
-SITE = f"{HOME}/lib/python3.11/site-packages"
 CANN = "/usr/local/Ascend/cann-8.5.0"
 JEMALLOC = "/usr/local/lib/libjemalloc.so.2"
 ENV = {
@@ -34,41 +31,40 @@ STACK = {
     "torch": "2.9.0+cpu",
     "torch_npu": "2.9.0",
 }
+UBUNTU = 'NAME="Ubuntu"\nID=ubuntu\nVERSION_ID="22.04"\n'
 
 
-def metadata(packages: Mapping[str, str], site: str = SITE) -> dict[str, str]:
-    """The metadata of installed packages, name → version, as written by installers."""
-    return {
-        f"{site}/{name}-{version}.dist-info/METADATA": f"Metadata: 2.1\nName: {name}\nVersion: {version}\n\nText\n"
-        for name, version in packages.items()
+def toolkit(cann: str = "8.5.0", *, is_used: bool = False) -> dict[str, list[object]]:
+    """The file with the version of a CANN, and whether the environment names that one."""
+    path = f"/usr/local/Ascend/cann-{cann}/x86_64-linux/install.info"
+    return {path: [is_used, f"package=toolkit\nversion={cann}\n"]}
+
+
+def seen(
+    packages: Mapping[str, str] = STACK,
+    *,
+    requires: Mapping[str, Sequence[str]] | None = None,
+    commits: Mapping[str, str] | None = None,
+    texts: Mapping[str, str] | None = None,
+    **changes: object,
+) -> Image:
+    """An image that equals the profile `stack` of `factories`, where nothing is changed.
+
+    `changes` are to its `env`, or to what `cannery.against.io.look` prints; `rows` are all of its packages.
+    """
+    env = changes.pop("env", ENV)
+    assert isinstance(env, dict)
+    origins = {name: json.dumps({"vcs_info": {"commit_id": commit}}) for name, commit in (commits or {}).items()}
+    value: dict[str, object] = {
+        "python": "3.11",
+        "prefix": HOME,
+        "packages": changes.pop("rows", None)
+        or [
+            [name, version, list((requires or {}).get(name, ())), origins.get(name, "")]
+            for name, version in packages.items()
+        ],
+        "texts": {"/usr/lib/os-release": UBUNTU, **(texts or {})},
+        "versions": toolkit(),
+        "lost": [],
     }
-
-
-def origin(name: str, version: str, **value: object) -> dict[str, str]:
-    """What an installer notes of where a package came from."""
-    return {f"{SITE}/{name}-{version}.dist-info/direct_url.json": json.dumps(value)}
-
-
-def system(cann: str = "8.5.0") -> dict[str, str]:
-    """The files below Python: CANN's version and the OS's name."""
-    return {
-        f"/usr/local/Ascend/cann-{cann}/x86_64-linux/install.info": f"package=toolkit\nversion={cann}\n",
-        "/usr/lib/os-release": 'NAME="Ubuntu"\nID=ubuntu\nVERSION_ID="22.04"\n',
-    }
-
-
-def seen(packages: Mapping[str, str] = STACK, texts: Mapping[str, str] | None = None, **changes: object) -> Files:
-    """An image that equals the profile `stack` of `factories`, where nothing is changed."""
-    value = {
-        "arch": "amd64",
-        "env": ENV,
-        "texts": {**system(), **metadata(packages), **(texts or {})},
-        "links": {"/etc/os-release": "../usr/lib/os-release", JEMALLOC: "/usr/lib/x86_64/libjemalloc.so.2"},
-        "present": frozenset({"/usr/lib/x86_64/libjemalloc.so.2"}),
-    }
-    return Files(**{**value, **changes})
-
-
-def bases() -> Catalog:
-    """The catalog whose bases say where CANN's versions stand."""
-    return factories.catalog()
+    return read_facts(Config("sha256:1", "amd64", env, {}), {**value, **changes}, factories.catalog().bases)

@@ -1,81 +1,73 @@
-"""Which files of an image show what is in it, and the walk that reads them: standard library only, Python 3.7 or later.
+"""What the Python of an image sees of it: standard library only, Python 3.8 or later.
 
-This file's text also runs inside the image, by whatever Python is there (`cannery.against.io.read`): it imports nothing
-of Cannery.
+This file's text runs inside the image (`cannery.against.io.read`): it imports nothing of Cannery, and no package.
 """
 
 from __future__ import annotations
 
+import glob
+import importlib.metadata
 import json
 import os
-import re
 import sys
 
-# Other file systems, and folders of many files that show nothing.
-PRUNED = re.compile(r"^/(proc|sys|dev)$|/(__pycache__|node_modules|\.git)$")
-# Files whose text is wanted.
-READ = re.compile(
-    r"""\.dist-info/(METADATA|direct_url\.json)$
-    |\.egg-info(/PKG-INFO)?$|\.egg/EGG-INFO/PKG-INFO$|\.egg-link$|/pyvenv\.cfg$
-    |^/(etc|usr/lib)/os-release$|^/opt/cannery/manifest\.json$
-    |^/usr/local/Ascend/.*(\.info|version\.cfg)$""",
-    re.VERBOSE,
-)
-# Links that lead to such files or to libraries: CANN's `latest`, /lib.
-LINKS = re.compile(r"^/[^/]+$|^/usr/local/Ascend/|^/etc/os-release$|\.so(\.\d+)*$")
-MOST_BYTES = 1 << 20
+# A toolkit's own note, also of a CANN that no base line knows.
+TOOLKITS = ("/usr/local/Ascend/*/*/ascend_toolkit_install.info", "/usr/local/Ascend/*/*/*/ascend_toolkit_install.info")
+TEXTS = ("/etc/os-release", "/usr/lib/os-release", "/opt/cannery/manifest.json")
+MOST_BYTES = 1 << 24
 
 
-class Look:
-    """What was found: `texts` and `links` by path, and the paths of `libraries` (names without `.so...`)."""
+def look(
+    files: list[str], home: str, libraries: list[str], root: str = "", search: list[str] | None = None
+) -> dict[str, object]:
+    """Return packages and texts, as JSON values; `libraries` that are not there are `lost`.
 
-    def __init__(self, libraries: list[str]) -> None:
-        self.libraries = frozenset(libraries)
-        self.texts: dict[str, str] = {}
-        self.links: dict[str, str] = {}
-        self.present: list[str] = []
-
-    def wants(self, path: str) -> bool:
-        """Note a library at `path`; return whether the text of the file is wanted."""
-        if ".so" in path and path.rpartition("/")[2].split(".so")[0] in self.libraries:
-            self.present.append(path)
-        return bool(READ.search(path))
-
-    def keep(self, path: str, data: bytes) -> None:
-        """Note the text of a file; of a package's metadata only the fields, without the description below them."""
-        text = data.decode("utf-8", "replace")
-        is_metadata = path.endswith(("METADATA", "PKG-INFO", ".egg-info"))
-        self.texts[path] = re.split(r"\r?\n\r?\n", text, maxsplit=1)[0] if is_metadata else text
-
-    def link(self, path: str, target: str) -> None:
-        """Note a symbolic link."""
-        if LINKS.search(path):
-            self.links[path] = target
-
-    def value(self) -> dict[str, object]:
-        """Return all of it as JSON values."""
-        return {"texts": self.texts, "links": self.links, "present": sorted(self.present)}
+    `files` have CANN's versions, each with whether it is below `home`, the folder of the CANN in use. `root` is where
+    the image is, `search` the folders of packages: given by tests alone.
+    """
+    found = [path[len(root) :] for pattern in TOOLKITS for path in glob.glob(root + pattern)]
+    used = os.path.realpath(root + home) + "/"
+    return {
+        "python": ".".join(map(str, sys.version_info[:2])),
+        "prefix": sys.prefix,
+        "packages": list(packages(search)),
+        "texts": {path: text for path in TEXTS if (text := read(root + path))},
+        "versions": {
+            path: [os.path.realpath(root + path).startswith(used), text]
+            for path in {*files, *found}
+            if (text := read(root + path))
+        },
+        "lost": [path for path in libraries if "/" in path and not os.path.exists(root + path)],
+    }
 
 
-def walk(look: Look, root: str = "") -> None:
-    """Look at every file below `root` ("" is the whole system); files that cannot be read are skipped."""
-    for folder, folders, files in os.walk(root or "/"):
-        inside = folder[len(root) :].rstrip("/")
-        links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
-        folders[:] = [name for name in folders if name not in links and not PRUNED.search(inside + "/" + name)]
-        for name in links + files:
-            path, real = inside + "/" + name, os.path.join(folder, name)
-            try:
-                if os.path.islink(real):
-                    look.link(path, os.readlink(real))
-                elif look.wants(path) and os.path.isfile(real):  # a device or a pipe is never opened
-                    with open(real, "rb") as file:
-                        look.keep(path, file.read(MOST_BYTES))
-            except OSError:
-                continue
+def packages(search: list[str] | None) -> list[list[object]]:
+    """Return [name, version, requirements, direct_url.json] of each package, in the order in which they are found."""
+    found: list[list[object]] = []
+    for one in importlib.metadata.distributions(path=sys.path if search is None else search):
+        try:
+            row: list[object] = [
+                one.metadata["Name"],
+                one.version or "",
+                one.requires or [],
+                one.read_text("direct_url.json") or "",
+            ]
+        except Exception:  # noqa: BLE001, S112 - whatever is wrong with the metadata of one
+            continue
+        found.append(row)
+    return found
+
+
+def read(path: str) -> str:
+    """Return the text of a file; "" for none. A device or a pipe is never opened."""
+    try:
+        if os.path.isfile(path):
+            with open(path, "rb") as file:
+                return file.read(MOST_BYTES).decode("utf-8", "replace")
+    except OSError:
+        pass
+    return ""
 
 
 if __name__ == "__main__":
-    found = Look(json.loads(sys.argv[1]))
-    walk(found)
-    sys.stdout.write(json.dumps(found.value()))
+    sys.stdout.write(json.dumps(look(*json.loads(sys.argv[1]))))
