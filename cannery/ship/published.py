@@ -6,7 +6,6 @@ An image is published as `REGISTRY/<profile>:<tag>`. Two architectures share a t
 from __future__ import annotations
 
 import json
-import re
 from typing import TYPE_CHECKING, Any
 
 from cannery.catalog.address_fields import reference_fault
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
 INDEX_TYPE = "application/vnd.oci.image.index.v1+json"
 LIST_TYPE = "application/vnd.docker.distribution.manifest.list.v2+json"
 DOCKER_MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
-# Also `Ascend-cann-atb : 8.1.RC1`; not the date or the five numbers that are beside it in some files.
-_CANN = re.compile(r"(?<![\d.])(\d+\.\d+\.(?:rc)?\d+(?:\.(?:b\d+|(?:alpha|beta)\d+))?)(?![\d.])", re.IGNORECASE)
 # Tags of other plans that a message names.
 NEAR_SHOWN = 5
 HINT = "REGISTRY is host[:port][/path], as registry.example/team; the profile's name and tag are appended"
@@ -124,19 +121,6 @@ def label_faults(labels: Mapping[str, str], profile: str, tag: ImageTag, target:
             0, "it is built on the stand-in base, which is no CANN: such an image is never pushed under a real tag"
         )
     return tuple(faults)
-
-
-def version_fault(path: str, text: str | None, cann: str) -> str:
-    """Return what is wrong with the CANN version file at `path` for a tag of `cann`; "" where it fits.
-
-    `version_dir` is preferred to an inner `Version` of another numbering; a build (8.5.0.b160) is of its release.
-    """
-    if text is None:
-        return f"it has no version file of CANN at {path}"
-    lines = sorted(text.splitlines(), key=lambda line: not line.lower().startswith("version_dir"))
-    found = next((match[1].lower() for line in lines for match in _CANN.finditer(line)), "no version")
-    has, wanted = (re.sub(r"\.b\d+$", "", one) for one in (found, cann.lower()))
-    return "" if has == wanted else f"{path} has CANN {found}, and the tag names {cann}"
 
 
 def push_fault(there: Published | None, arch: str, ids: Container[str]) -> str:

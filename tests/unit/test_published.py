@@ -19,7 +19,6 @@ from cannery.ship.published import (
     parse_registry,
     published_reference,
     push_fault,
-    version_fault,
 )
 from cannery.util.image_reference import parse_reference
 
@@ -179,22 +178,3 @@ def test_a_stand_in_never_goes_under_a_real_tag() -> None:
     assert "never pushed under a real tag" in label_faults(labels, "stack", TAG, "target")[0]
     own = parse_tag(f"{TAG}-standin")
     assert label_faults({**labels, "org.opencontainers.image.version": str(own)}, "stack", own, "target") == ()
-
-
-@pytest.mark.parametrize(
-    ("text", "cann", "fits"),
-    [
-        ("version=8.5.0\n", "8.5.0", True),
-        ("version=8.1.RC1", "8.1.rc1", True),
-        ("Version=7.6.0.1.220\nversion_dir=8.1.RC1\n", "8.1.rc1", True),
-        ("Ascend-cann-atb : 8.3.RC2", "8.3.rc2", True),
-        ("version=8.5.0.b160", "8.5.0", True),
-        ("version=8.5.1", "8.5.0", False),
-        ("nothing", "8.5.0", False),
-        (None, "8.5.0", False),
-    ],
-)
-def test_canns_version_file_and_the_tag(text: str | None, cann: str, fits: bool) -> None:
-    fault = version_fault("/p", text, cann)
-    assert (fault == "") is fits
-    assert fits or "/p" in fault

@@ -6,14 +6,11 @@ Where only the engine reaches a registry, the engine is asked.
 
 from __future__ import annotations
 
-import io
-import tarfile
 import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from cannery.engine.io.client import OCI_REFUSED, EngineError, pull, push, registry_error
-from cannery.engine.io.containers import labels, remove_orphans
 from cannery.engine.io.inspect import PUSH_PLATFORM, EngineImage, find_image, platform_parameter, registry_image
 from cannery.engine.io.registry import Limits, Repository
 from cannery.engine.oci import AbsentError, DeniedError, RefusedError
@@ -25,7 +22,6 @@ from cannery.ship.published import (
     merged_index,
     near_words,
     published_reference,
-    version_fault,
 )
 from cannery.util.image_reference import parse_reference, split_tag
 
@@ -94,39 +90,12 @@ def local_image(client: docker.DockerClient, plan: Plan) -> EngineImage:
 
 
 def content_faults(dock: Dock, image: EngineImage) -> tuple[str, ...]:
-    """Return how an image differs from its tag: in labels, platform, CANN's version files."""
+    """Return how an image differs from its tag: in labels and platform. What is in it is what verify has proved."""
     plan = dock.plan
     faults = list(label_faults(image.labels, plan.recipe.name, plan.tag, str(plan.recipe.target)))
     if image.arch != dock.arch:
         faults.append(f"it is for {image.platform}, and not for linux/{dock.arch}")
-    files = [file for file in plan.recipe.base.line.version_files if file.name == "toolkit"]
-    remove_orphans(dock.client)
-    for path in (file.at(plan.recipe.target.arch) for file in files):
-        fault = version_fault(path, _text_in(dock.client, image, path), plan.recipe.target.cann)
-        faults += [fault] if fault else []
     return tuple(faults)
-
-
-def _text_in(client: docker.DockerClient, image: EngineImage, path: str) -> str | None:
-    """Return a small file's text in an image, None where there is none. The container for it is never started.
-
-    It names the platform: for an index, containerd's store takes its own platform, which may be missing.
-    """
-    import docker.errors  # noqa: PLC0415 - the SDK is imported when an engine is used
-
-    made = client.api.create_container(image.id, command=["true"], platform=image.platform, labels=labels())
-    container = made["Id"]
-    try:
-        blocks, about = client.api.get_archive(container, path)
-        if about.get("linkTarget"):
-            blocks, _ = client.api.get_archive(container, about["linkTarget"])
-        with tarfile.open(fileobj=io.BytesIO(b"".join(blocks))) as tar:
-            content = tar.extractfile(tar.getmembers()[0])
-            return content.read().decode("utf-8", "replace") if content else None
-    except (docker.errors.NotFound, KeyError):
-        return None
-    finally:
-        client.api.remove_container(container, force=True)
 
 
 def published(dock: Dock, reference: str) -> Published | None:
