@@ -22,7 +22,6 @@ from cannery.plan.manifest import patch_skips
 from patched import definitions
 from verifying import access
 from verifying.checks import check_ids, run_checks
-from verifying.manifest import form_faults
 from verifying.patches import patch_id
 
 if TYPE_CHECKING:
@@ -458,7 +457,6 @@ def test_of_a_patch_the_other_modules_are_looked_at(tree: Tree) -> None:
 def test_the_manifest_with_patches_is_of_the_published_form(tree: Tree) -> None:
     standin(tree, FILE)
     tree.manifest["patches_left_out"] = [{"name": "qwen", "component": "transformers", "reason": "a release"}]
-    assert form_faults(tree.manifest) == []
     jsonschema.validate(tree.manifest, json.loads((REPOSITORY / "docs/manifest.schema.json").read_text()))
     assert patch_id("workers") == CHECK
 

@@ -122,17 +122,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     root = os.path.realpath(options.root)
     path = options.manifest or (MANIFEST if root == "/" else root + MANIFEST)
     try:
-        manifest = load_manifest(path, options.manifest_sha256 or "")
-        wanted = chosen(manifest, options)
-    except (ManifestError, KeyError, TypeError, AttributeError) as error:
-        is_told = isinstance(error, ManifestError)
-        message = str(error) if is_told else f"{path}: of another form ({type(error).__name__}: {error})"
-        outcome = Outcome("failed", message, id="static.manifest", level="static")
-        say(document({}, [outcome], "failed") if options.json else "\n".join(lines_of(outcome)))
-        return EXIT["failed"]
+        return verified(options, root, path)
+    except ManifestError as error:
+        message = str(error)
+    except (KeyError, TypeError, AttributeError) as error:  # of what the checks cannot do without
+        message = f"{path}: of another form ({type(error).__name__}: {error})"
     except LookupError as error:
         print(f"verify.py: {error.args[0]}", file=sys.stderr)
         return 2
+    outcome = Outcome("failed", message, id="static.manifest", level="static")
+    say(document({}, [outcome], "failed") if options.json else "\n".join(lines_of(outcome)))
+    return EXIT["failed"]
+
+
+def verified(options: argparse.Namespace, root: str, path: str) -> int:
+    """Lists the checks or runs them; the exit code. ManifestError, LookupError."""
+    manifest = load_manifest(path, options.manifest_sha256 or "")
+    wanted = chosen(manifest, options)
     if not wanted:
         alone = options.level == ["train"] and not options.only
         why = "this image has neither verl nor MindSpeed-RL" if alone else "--level and --only leave no check"

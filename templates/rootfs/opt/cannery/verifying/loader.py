@@ -5,9 +5,9 @@ import mmap
 import os
 import re
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import takewhile
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from verifying.image import Image
 from verifying.manifest import scripts
@@ -25,8 +25,7 @@ class Elf(NamedTuple):
 
 MACHINES = {"amd64": 62, "arm64": 183}
 DYNAMIC, LOAD = 2, 1
-NEEDED, HASH, STRTAB, SYMTAB, SONAME, RPATH, RUNPATH, GNU_HASH = 1, 4, 5, 6, 14, 15, 29, 0x6FFFFEF5
-T = TypeVar("T")
+NEEDED, STRTAB, SONAME, RPATH, RUNPATH = 1, 5, 14, 15, 29
 
 
 class _File:
@@ -73,48 +72,15 @@ class _File:
             tuple(part for text in paths for part in text.split(":") if part),
         )
 
-    def defined(self) -> Iterator[str]:
-        """The names that the dynamic symbol table defines."""
-        table = self.place(SYMTAB)
-        form, size = ("I2xH16x", 24) if self.wide else ("I10xH", 16)
-        for at in range(1, self.symbols() if table else 0):  # the first is no symbol
-            name, section = self.unpack(form, table + at * size)
-            if section:
-                yield _string(self.data, self.strings + name)
-
-    def symbols(self) -> int:
-        """The length of the dynamic symbol table; only the hash tables know it."""
-        if plain := self.place(HASH):
-            return self.unpack("II", plain)[1]
-        table = self.place(GNU_HASH)
-        if not table:
-            return 0
-        buckets, first, bloom, _ = self.unpack("IIII", table)
-        lists = table + 16 + bloom * (8 if self.wide else 4)
-        last = max(self.unpack(f"{buckets}I", lists), default=0)
-        chains = lists + 4 * buckets
-        while last >= first and not self.unpack("I", chains + 4 * (last - first))[0] & 1:  # bit 0: the chain's last
-            last += 1
-        return last + 1
-
 
 def read_elf(path: str) -> Elf | None:
     """The dynamic section of an ELF file; None when it is not ELF. ValueError when it is broken."""
-    return _read(path, lambda file: file.about())
-
-
-def defines(path: str, symbol: str) -> bool:
-    """Whether the dynamic symbol table of an ELF file defines a name. ValueError when the file is broken."""
-    return bool(_read(path, lambda file: any(name == symbol for name in file.defined())))
-
-
-def _read(path: str, look: Callable[[_File], T]) -> T | None:
     with open(path, "rb") as file:
         if file.read(4) != b"\x7fELF":
             return None
         try:
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-                return look(_File(data))
+                return _File(data).about()
         except (struct.error, IndexError) as error:
             raise ValueError(f"broken ELF file ({error})") from error
 

@@ -1,7 +1,7 @@
 """The manifest as the checks read it, and its lists.
 
-Its whole form is docs/manifest.schema.json, which tests hold every made manifest to, and --manifest-sha256 compares it
-with the planned one. Here is what the checks cannot do without.
+Its form is docs/manifest.schema.json, which tests hold every made manifest to, and --manifest-sha256 compares it with
+the planned one.
 """
 
 import hashlib
@@ -12,51 +12,6 @@ from difflib import get_close_matches
 from typing import Any
 
 DIGEST = re.compile(r"(sha256:)?[0-9a-f]{64}")
-# What has to be there: of the manifest itself (""), of its objects, and of each object in its lists (NAME[]).
-NEEDED: Mapping[str, Mapping[str, type]] = {
-    "": {
-        **dict.fromkeys(("tool", "target", "base", "env", "labels", "checks"), dict),
-        **dict.fromkeys(("wheels", "sources", "patches", "deny", "exclusive", "may_skip", "forced", "overrides"), list),
-        **dict.fromkeys(("profile", "plan"), str),
-        "shm_min_bytes": int,
-    },
-    "target": dict.fromkeys(("cann", "chip", "os", "python", "arch"), str),
-    "base": {
-        **dict.fromkeys(("kind", "python_home", "toolkit_home"), str),
-        **dict.fromkeys(("set_env", "version_files"), list),
-        "atb_abi": int,
-    },
-    "checks": dict.fromkeys(("imports", "libraries", "files", "native", "pip_check_allow"), list),
-    "wheels[]": {"name": str, "version": str},
-    "sources[]": {"name": str, "component": str, "install": str, "without": str, "version": object, "path": object},
-    "patches[]": {"name": str, "component": str, "files": list},
-}
-KINDS: dict[object, str] = {dict: "an object", list: "a list", str: "text", int: "a number", object: "a value"}
-
-
-def form_faults(value: object) -> list[str]:
-    """Every place where a manifest is not as the checks need it, as "where: what"."""
-    if not isinstance(value, dict):
-        return [f"manifest: expected an object, found {shown(value)}"]
-    faults = object_faults(value, "", NEEDED[""])
-    for where, needed in NEEDED.items():
-        items = value.get(where.removesuffix("[]"))
-        if where.endswith("[]") and isinstance(items, list):
-            named = {f"{where[:-1]}{at}]": item for at, item in enumerate(items)}
-            faults += [fault for place, item in named.items() for fault in object_faults(item, place, needed)]
-        elif where and isinstance(items, dict):
-            faults += object_faults(items, where, needed)
-    return faults if "user" in value else [*faults, "user: missing"]
-
-
-def object_faults(value: object, where: str, needed: Mapping[str, type]) -> list[str]:
-    """What an object lacks of what is needed, or has of another kind."""
-    if not isinstance(value, dict):
-        return [f"{where}: expected an object, found {shown(value)}"]
-    start = f"{where}." if where else ""
-    faults = [f"{start}{key}: missing" for key in needed if key not in value]
-    wrong = [key for key, kind in needed.items() if key in value and not isinstance(value[key], kind)]
-    return faults + [f"{start}{key}: expected {KINDS[needed[key]]}, found {shown(value[key])}" for key in wrong]
 
 
 def scripts(base: dict[str, Any]) -> list[str]:
@@ -81,7 +36,7 @@ class ManifestError(Exception):
 
 
 def load_manifest(path: str, sha256: str = "") -> dict[str, Any]:
-    """The manifest as read and found whole, of the digest `sha256` if one is given (64 hex digits).
+    """The manifest as read, of the digest `sha256` if one is given (64 hex digits).
 
     ManifestError names file, line or field.
     """
@@ -101,11 +56,9 @@ def load_manifest(path: str, sha256: str = "") -> dict[str, Any]:
         raise ManifestError(f"{path}: not JSON text ({type(error).__name__})") from error
     if isinstance(value, dict) and value.get("schema", 1) != 1:
         raise ManifestError(f"{path}: schema {shown(value['schema'])}; this script reads schema 1")
-    faults = form_faults(value)
-    if faults:
-        more = f" (and {len(faults) - 3} more)" if len(faults) > 3 else ""
-        raise ManifestError(f"{path}: {'; '.join(faults[:3])}{more}")
-    return dict(value)
+    if not isinstance(value, dict):
+        raise ManifestError(f"{path}: expected an object, found {shown(value)}")
+    return value
 
 
 def not_imported(manifest: Mapping[str, Any]) -> dict[str, str]:
