@@ -138,18 +138,8 @@ PATCH = (
     'row["functions"] = [{"name": d.name, "sha256": d.sha256}]',
     'm["patches"].append({"name": "p", "digest": h, "component": "verl", "files": [row]})',
 )
-# A .pyc as the build makes them, but of another source than the one beside it; Python never compares the two.
-FOREIGN_PYC = python(
-    "import importlib.util, py_compile",
-    'f = site / "ray/_version.py"; good = f.read_bytes(); f.write_bytes(good + b"x = 1\\n")',
-    "py_compile.compile(str(f), doraise=True, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)",
-    "f.write_bytes(good)",
-)
-# torch.npu is torch_npu.npu; the .pyc is never compared with its source, so it has to go.
-ONE_NPU = (
-    f"rm -f {SITE}/torch_npu/npu/__pycache__/__init__.*.pyc && "
-    f"echo 'device_count = lambda: 1' >> {SITE}/torch_npu/npu/__init__.py"
-)
+# torch.npu is torch_npu.npu.
+ONE_NPU = f"echo 'device_count = lambda: 1' >> {SITE}/torch_npu/npu/__init__.py"
 ON_NPU = f"{REAL} && {FAKE_DRIVER}"
 
 STATIC = (
@@ -186,7 +176,6 @@ STATIC = (
         also=("static.wheels",),  # how it is told that verl is not installed
     ),
     Breakage("static.files", "a .pyc without source", f"touch {SITE}/ray/__pycache__/gone.cpython-311.pyc"),
-    Breakage("static.files", "a .pyc of another source", FOREIGN_PYC),
     Breakage("static.files", "a console script that does not run", "chmod a-x /opt/venv/bin/ray"),
     Breakage(
         "static.patches",
@@ -324,13 +313,11 @@ IMPORT = (
     Breakage(
         "import.patch.p",
         "a function that another import replaced",
-        # The .pyc is never compared with its source, so it has to go.
         python(
             *PATCH,
             'start = site / "verl/__init__.py"',
             'text = f"import verl.protocol\\nverl.protocol.{d.name} = lambda *given: None\\n"',
             "start.write_text(start.read_text() + text)",
-            '[c.unlink() for c in (site / "verl/__pycache__").glob("__init__.*.pyc")]',
         ),
     ),
     Breakage("import.torch-npu-pair", "the other C++ ABI", python('m["base"]["atb_abi"] = 0')),

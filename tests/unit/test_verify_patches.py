@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import json
 import os
 import shutil
-import struct
 import subprocess
 import sys
 import textwrap
@@ -223,23 +221,6 @@ def test_a_method_that_only_a_base_class_has_is_told(tree: Tree) -> None:
     )
     (fault,) = said(tree.check(CHECK))
     assert fault.startswith(f"verl.workers: Worker.wait is Base.wait of {FILE}, line ")
-
-
-def test_a_compiled_file_of_another_source_fails_both_checks(tree: Tree) -> None:
-    cache = tree.write(f"{VERL}/verl/__pycache__/workers.{TAG}.pyc")
-    tree.write(FILE, OLD.replace("'as it was'", "'stale'"))
-    code = compile((tree.root / FILE[1:]).read_bytes(), FILE, "exec")
-    import marshal  # noqa: PLC0415
-
-    head = importlib.util.MAGIC_NUMBER + struct.pack("<I", 1) + importlib.util.source_hash(b"another")
-    cache.write_bytes(head + marshal.dumps(code))
-    tree.write(FILE, module())
-    assert said(tree.check("static.patches")) == [
-        f"workers (verl): {FILE} is patched, but its .pyc is of another source: the patch is not in force"
-    ]
-    (fault,) = said(tree.check(CHECK))
-    assert fault.startswith(f"verl.workers: plain of {FILE}, line ")
-    assert fault.endswith("does not run this text: its .pyc is of another source")
 
 
 def test_a_module_that_does_not_import_fails_with_its_first_cause(tree: Tree) -> None:

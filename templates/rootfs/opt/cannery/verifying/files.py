@@ -1,13 +1,9 @@
-"""The check of files: as their distributions recorded them, none that nothing recorded, no .pyc of another source."""
+"""The check of files: as their distributions recorded them, and none that nothing recorded."""
 
 import base64
-import glob
-import hashlib
-import importlib.util
 import os
 import re
 import stat
-import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,52 +17,12 @@ from verifying.outcome import Outcome, judged
 from verifying.packages import Recorded, all_records, distributions, records
 
 COMPILED = re.compile(r"(.*/)__pycache__/([^/]+)\.(cpython-3\d+)(\.opt-[12])?\.pyc", re.DOTALL)
-OURS = f".{sys.implementation.cache_tag}."  # the hash is keyed by the interpreter: only its own files can be judged
 
 
 def source_of(path: str) -> str:
     """The source beside a __pycache__ folder that a file in there is named after; "" for other paths."""
     found = COMPILED.fullmatch(path) if path.endswith(".pyc") else None
     return f"{found[1]}{found[2]}.py" if found else ""
-
-
-def by_source(paths: Iterable[str]) -> dict[str, list[str]]:
-    """The compiled files of this interpreter, by source."""
-    found: dict[str, list[str]] = defaultdict(list)
-    for path in paths:
-        if path.endswith(".pyc") and OURS in path:
-            found[source_of(path)].append(path)
-    found.pop("", None)
-    return dict(found)
-
-
-def stale(source: bytes, compiled: Sequence[str]) -> bool:
-    """Whether one of the compiled files states the hash of another source (PEP 552).
-
-    Those of wheels are never compared with their source, so Python runs such a file in the place of the source. One
-    with a time in it, or with a hash that is to be checked (source trees have these), is compared by Python itself, and
-    one that cannot be read is not used.
-    """
-    wanted = importlib.util.source_hash(source) if compiled else b""
-    for path in compiled:
-        try:
-            with open(path, "rb", buffering=0) as file:
-                head = file.read(16)
-        except OSError:
-            continue
-        # Byte 4: flags, of which bit 0 is "by hash" and bit 1 "compared at each start".
-        if len(head) == 16 and head[4] & 3 == 1 and head[8:] != wanted:
-            return True
-    return False
-
-
-def stale_pyc(path: str) -> bool:
-    """The same for the compiled files of one source."""
-    if not path.endswith(".py"):
-        return False
-    folder, name = os.path.split(path)
-    with open(path, "rb") as file:
-        return stale(file.read(), glob.glob(f"{glob.escape(folder)}/__pycache__/{glob.escape(name[:-3])}{OURS}*pyc"))
 
 
 SHOWN = 5
@@ -114,23 +70,23 @@ def of_patches(image: Image) -> set[str]:
 
 # Bytes. Above are shared libraries and data (1.4 of 1.9 GiB, but 100 of 35,000 files), where reading costs most from a
 # cold disk and a changed file nearly always has another size. 35,000 files, warm, 2 busy cores: sizes alone 0.8 s,
-# hashes below 1 MiB 2.1 s, all hashes 4.1 s; comparing 20,000 .pyc with what is read anyway adds 0.7 s.
+# hashes below 1 MiB 2.1 s, all hashes 4.1 s.
 HASH_BELOW = 1 << 20
 
 
 class Piece(NamedTuple):
-    """A file to look at: the rows of those that own it, its .pyc, its entry (None: not in the venv), what it is."""
+    """A file to look at: the rows of those that own it, its entry (None: not in the venv), what it is."""
 
     rows: Sequence[Recorded]
-    compiled: Sequence[str]
     entry: Entry | None
     program: bool  # a console script
 
 
 def files_check(image: Image) -> Outcome:
-    """Every file is as in its RECORD (size; hash below 1 MiB), no .pyc is of another source, every file is in a RECORD.
+    """Every file is as in its RECORD (size; hash below 1 MiB), and every file is in a RECORD.
 
-    Console scripts can be executed, and the files of the manifest's checks are as recorded there.
+    Console scripts can be executed, and the files of the manifest's checks are as recorded there. A .pyc has the hash
+    of its source, which Python compares at each import.
     """
     entries = {entry.path: entry for entry in image.tree(VENV) if not stat.S_ISDIR(entry.mode)}
     faults = [f"{name}: has no RECORD" for name, rows in records(image).items() if rows is None]
@@ -151,21 +107,13 @@ def files_check(image: Image) -> Outcome:
 
 def pieces(image: Image, entries: Mapping[str, Entry]) -> Iterator[Piece]:
     """All files to look at: the recorded ones, without those that a patch changes, a RECORD itself or a .pyc."""
-    patched, wanted, compiled = of_patches(image), records(image), by_source(entries)
+    patched, programs = of_patches(image), image.path(f"{VENV}/bin/")
     owners: dict[str, list[Recorded]] = defaultdict(list)
-    for name, rows in all_records(image).items():
-        for row in rows or ():
-            if row.path in patched or row.path.endswith((".pyc", "/RECORD")):
-                continue
-            if name in wanted:
-                owners[row.path].append(row)
-            elif (
-                row.path in compiled and row.path in entries
-            ):  # static.wheels reports it; what Python runs is checked here
-                owners[row.path].append(row._replace(digest="", size=None))
-    programs = image.path(f"{VENV}/bin/")
+    for row in (row for rows in records(image).values() for row in rows or ()):
+        if row.path not in patched and not row.path.endswith((".pyc", "/RECORD")):
+            owners[row.path].append(row)
     for path, rows in owners.items():
-        yield Piece(rows, compiled.get(path, ()), entries.get(path), path.startswith(programs))
+        yield Piece(rows, entries.get(path), path.startswith(programs))
 
 
 def altered(piece: Piece) -> str:
@@ -185,21 +133,13 @@ def altered(piece: Piece) -> str:
     if piece.program and mode & 0o111 != 0o111:
         return f"cannot be executed (mode {stat.S_IMODE(mode):04o})"
     hashes = {row.digest.partition("=")[2] for row in sized if row.digest.startswith("sha256=")}
-    if any(not row.digest for row in sized) or (size >= HASH_BELOW and not piece.compiled):
-        hashes = set()
-    return misread(path, hashes, piece.compiled) if hashes or piece.compiled else ""
-
-
-def misread(path: str, hashes: set[str], compiled: Sequence[str]) -> str:
-    """How the content departs from the hashes (none: any will do), or from what was compiled."""
+    if not hashes or any(not row.digest for row in sized) or size >= HASH_BELOW:
+        return ""
     try:
-        with open(path, "rb") as file:
-            data = file.read()
+        found = bytes.fromhex(digest_of(path))
     except OSError as error:
         return f"cannot be read ({error.strerror})"
-    if hashes and base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode().rstrip("=") not in hashes:
-        return "has other content"
-    return "is not what runs: its .pyc is of another source" if stale(data, compiled) else ""
+    return "" if base64.urlsafe_b64encode(found).decode().rstrip("=") in hashes else "has other content"
 
 
 def listed_files(image: Image) -> list[str]:

@@ -11,7 +11,6 @@ from typing import Any
 import patched
 from patched import Look, looks, root_of
 from verifying.child import Answer, program_path
-from verifying.files import stale_pyc
 from verifying.image import Image
 from verifying.leftovers import ours
 from verifying.outcome import Outcome, failed, judged, passed, skipped
@@ -20,7 +19,6 @@ LOOK = program_path("patch")
 WORDS = {
     "other": "is {what} of {file}, line {line}; recorded is {path}",
     "text": "of {file}, line {line}, is not the recorded text",
-    "compiled": "of {file}, line {line}, does not run this text: its .pyc is of another source",
     "absent": "is not there; recorded is {path}",
     "none": "is no function but of type {what}; recorded is {path}",
     "wrapped": "is called through {what} of {file}, line {line}",
@@ -122,7 +120,7 @@ def words(image: Image, file: Mapping[str, Any], item: Mapping[str, Any]) -> str
 
 
 def patches_check(image: Image) -> Outcome:
-    """Every patched file has the patched content, and so has the .pyc that Python would run in its place.
+    """Every patched file has the patched content.
 
     For a tree that a user mounted over the image's, the missing patches are listed; for a copy of a patched module that
     an installer put in front of its tree, the file.
@@ -144,12 +142,8 @@ def of(look: Look) -> str:
 
 
 def fault_of(look: Look) -> str:
-    """How a patched file, or its .pyc, departs from its state after the patch; "" when neither does."""
-    if look.fault:
-        return f"{look.fault}, but has the functions of the patch" if look.whole else look.fault
-    if look.file["after"] is not None and stale_pyc(look.path):
-        return "is patched, but its .pyc is of another source: the patch is not in force"
-    return ""
+    """How a patched file departs from its state after the patch; "" when it does not."""
+    return f"{look.fault}, but has the functions of the patch" if look.fault and look.whole else look.fault
 
 
 def tree_faults(image: Image, found: Sequence[Look]) -> Iterator[str]:

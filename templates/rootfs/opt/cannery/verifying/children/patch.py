@@ -6,11 +6,10 @@ The child loads this by path; its folder is not in sys.path there.
 import inspect
 import os
 import re
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from enum import EnumMeta
-from types import CodeType, FunctionType, MethodType, ModuleType
+from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
 MOST = 300  # objects that are looked at behind one name
@@ -32,11 +31,8 @@ def in_use(module: object, task: Mapping[str, Any], reader: Any) -> dict[str, An
         data = stream.read()
     known = reader.definitions(data)
     gone = reader.deleted(data)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of the file's text; its import printed them
-        made = dict(compiled(compile(data, task["path"], "exec", dont_inherit=True)))
     for name, wanted in task["functions"].items():
-        found = judged(module, name, set(wanted), (task["path"], known, made))
+        found = judged(module, name, set(wanted), (task["path"], known))
         if found["how"] == "absent" and gone & set(name.split(".")):
             found["how"] = "deleted"
         if found["how"] != "same":
@@ -44,11 +40,9 @@ def in_use(module: object, task: Mapping[str, Any], reader: Any) -> dict[str, An
     return answer
 
 
-def judged(
-    module: object, name: str, wanted: set[str], source: tuple[str, Sequence[Any], Mapping[Any, CodeType]]
-) -> Any:
+def judged(module: object, name: str, wanted: set[str], source: tuple[str, Sequence[Any]]) -> Any:
     """What is in use under a name: `how` it compares, and where it comes from."""
-    path, known, made = source
+    path, known = source
     thing, stem = by_name(module, name)
     here = [item for item in known if item.name == stem]
     lines = {item.line: item for item in here}
@@ -61,10 +55,6 @@ def judged(
         if text is not None and (text.conditional or (text.decorated and not functions and thing is not ABSENT)):
             return {"how": "unmet" if text.conditional else "hidden", **place}
         return {"how": "absent" if thing is ABSENT else "text" if texts else "other" if functions else "none", **place}
-    for digest in wanted & set(texts):
-        code = texts[digest].__code__
-        if not same_code(code, made.get((code.co_name, code.co_firstlineno))):
-            return {"how": "compiled", **place_of(texts[digest])}
     bare = all(not lines[item.__code__.co_firstlineno].decorated for item in mine)
     return {"how": "wrapped", **place_of(functions[0])} if bare and functions[0] not in mine else {"how": "same"}
 
@@ -147,20 +137,3 @@ def place_of(function: FunctionType) -> dict[str, Any]:
     """Which function it is, and where it is defined."""
     code = function.__code__
     return {"what": function.__qualname__, "file": code.co_filename, "line": code.co_firstlineno}
-
-
-def compiled(code: CodeType) -> Iterator[tuple[tuple[str, int], CodeType]]:
-    """All code in a code object, by name and first line."""
-    for item in code.co_consts:
-        if isinstance(item, CodeType):
-            yield (item.co_name, item.co_firstlineno), item
-            yield from compiled(item)
-
-
-def same_code(one: object, other: object) -> bool:
-    """Whether two code objects do the same: a .pyc that Python never compares may be of another source."""
-    if not isinstance(one, CodeType) or not isinstance(other, CodeType):
-        return type(one) is type(other) and one == other
-    if (one.co_code, one.co_names) != (other.co_code, other.co_names) or len(one.co_consts) != len(other.co_consts):
-        return False
-    return all(same_code(*pair) for pair in zip(one.co_consts, other.co_consts, strict=True))
