@@ -14,14 +14,13 @@ from cannery.commands.engine_errors import as_errors
 from cannery.commands.table import row_lines
 from cannery.engine.io.client import save
 from cannery.engine.io.find import docker_client, find_engine
-from cannery.engine.io.inspect import SAVE_PLATFORM, EngineImage, find_image, platform_parameter
+from cannery.engine.io.inspect import SAVE_PLATFORM, EngineImage, find_image, needed_image, platform_parameter
 from cannery.errors import ExitCode, UnableError, UsageError
 from cannery.pipeline import planned
 from cannery.ship.archive import Held
 from cannery.ship.bundle import new_layers
 from cannery.ship.io.archive import check_place, packer, read_side_of, side_path, whole_file, write_tar
 from cannery.ship.io.bundle import held_in, write_bundle
-from cannery.ship.io.registry import local_image
 from cannery.util.image_reference import parse_reference
 
 if TYPE_CHECKING:
@@ -94,7 +93,7 @@ def _held(arguments: argparse.Namespace, context: Context) -> tuple[docker.Docke
     _, plan, _ = planned(context, arguments.profile, options_of(arguments))
     engine = find_engine(context.env, context.cache, start=True, say=context.say)
     client = docker_client(engine)
-    image = local_image(client, plan)
+    image = needed_image(client, plan.reference, plan.recipe.name)
     return client, image, _held_image(image, plan)
 
 

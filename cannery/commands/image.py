@@ -17,7 +17,7 @@ from cannery.commands.table import row_lines
 from cannery.commands.verify import exit_code, verify_built
 from cannery.compat.findings import errors
 from cannery.engine.io.find import docker_client, find_engine, require_builder
-from cannery.engine.io.inspect import image_labels
+from cannery.engine.io.inspect import needed_image
 from cannery.errors import ExitCode, NetworkError, UsageError
 from cannery.pipeline import Hashes, Work, on_found_base, patched, planned, rendered_held
 from cannery.plan.on_base import on_labelled_base
@@ -103,7 +103,8 @@ def _tried(arguments: argparse.Namespace, context: Context, catalog: Catalog, pl
     if found is None:
         return None
     trial, interpreter = found
-    plan = patched(context, catalog, on_labelled_base(plan, image_labels(work.client, trial.parent)))
+    parent = needed_image(work.client, trial.parent, plan.recipe.name)
+    plan = patched(context, catalog, on_labelled_base(plan, dict(parent.labels)))
     work = replace(work, plan=plan)
     context.say(f"trial: {trial.words}, as one layer on {trial.parent}")
     return work, tried(work, trial, interpreter)

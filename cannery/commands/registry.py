@@ -14,7 +14,7 @@ from cannery.commands.arguments import options_of
 from cannery.commands.engine_errors import as_errors
 from cannery.commands.table import row_lines
 from cannery.engine.io.find import docker_client, find_engine
-from cannery.engine.io.inspect import engine_info, plain_registries
+from cannery.engine.io.inspect import engine_info, needed_image, plain_registries
 from cannery.engine.io.login import read_login
 from cannery.engine.io.registry import Access
 from cannery.errors import ExitCode, FindingsError
@@ -26,7 +26,6 @@ from cannery.ship.io.registry import (
     Dock,
     absent,
     content_faults,
-    local_image,
     move_alias,
     published,
     pull_image,
@@ -72,7 +71,7 @@ def push(arguments: argparse.Namespace, context: Context) -> ExitCode:
     catalog, plan = _planned(context, arguments)
     engine = find_engine(context.env, context.cache, start=True, say=context.say)
     client = docker_client(engine)
-    image = local_image(client, plan)
+    image = needed_image(client, plan.reference, plan.recipe.name)
     dock = dock_of(context, client, plan, registry, is_push=True)
     _refuse_unfit(context, dock, catalog, image)
     there = published(dock, dock.reference)

@@ -15,7 +15,7 @@ from cannery.catalog.address_fields import REGISTRY_HINT, reference_fault
 from cannery.catalog.target import parse_arch
 from cannery.commands.arguments import options_of
 from cannery.engine.io.find import docker_client, find_engine
-from cannery.engine.io.inspect import image_labels, needed_image
+from cannery.engine.io.inspect import needed_image
 from cannery.errors import CanneryError, ExitCode, FindingsError, UsageError
 from cannery.lock.io.store import lock_path, present_lock
 from cannery.lock.request import lock_request
@@ -108,9 +108,9 @@ def verify_image(arguments: argparse.Namespace, context: Context) -> ExitCode:
     reference = arguments.image or plan.reference
     client = docker_client(engine)
     found = needed_image(client, reference, arguments.profile)
-    plan = on_labelled_base(plan, image_labels(client, found))
+    plan = on_labelled_base(plan, dict(found.labels))
     request = replace(
-        _request(arguments, plan, image=reference, image_id=found),
+        _request(arguments, plan, image=reference, image_id=found.id),
         manifest_sha256="" if arguments.image else manifest_digest(context, catalog, plan),
         levels=tuple(arguments.level),
         again=True,

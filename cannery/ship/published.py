@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from cannery.catalog.address_fields import reference_fault
 from cannery.errors import UsageError
-from cannery.plan.tags import ImageTag, parse_tag
+from cannery.plan.tags import TAG, ImageTag
 from cannery.util.image_reference import parse_reference
 
 if TYPE_CHECKING:
@@ -58,32 +58,14 @@ def arch_reference(reference: str, arch: str) -> str:
     return f"{reference}-{arch}"
 
 
-def near_tags(wanted: ImageTag, found: Iterable[str]) -> tuple[str, ...]:
-    """Return tags of the same target with other plans, then of targets that differ in one part; the alias last."""
-    known: list[tuple[int, str]] = []
-    for text in found:
-        try:
-            tag = parse_tag(text)
-        except UsageError:
-            continue  # an architecture's own tag, or somebody else's
-        apart = _apart(wanted, tag)
-        if str(tag) != str(wanted) and apart <= 1:
-            known.append((apart * 2 + (not tag.plan), text))
-    return tuple(text for _, text in sorted(known))
-
-
 def near_words(wanted: ImageTag, found: Iterable[str]) -> str:
-    """Return what is near a missing tag, as text: tags of other plans."""
-    near = near_tags(wanted, found)
+    """Return what is near a missing tag, as text: tags of the same target with other plans."""
+    start = f"{wanted.cann}-{wanted.chip}-{wanted.os}-py{wanted.python}-"
+    near = sorted(text for text in found if text.startswith(start) and TAG.fullmatch(text) and text != str(wanted))
     if not near:
         return f"it has nothing for {wanted.alias} either"
     more = f" and {len(near) - NEAR_SHOWN} more" if len(near) > NEAR_SHOWN else ""
     return f"it has, of other plans: {', '.join(near[:NEAR_SHOWN])}{more}"
-
-
-def _apart(one: ImageTag, other: ImageTag) -> int:
-    words = ("cann", "chip", "os", "python", "standin", "custom", "forced")
-    return sum(getattr(one, word) != getattr(other, word) for word in words)
 
 
 def merged_index(there: Published | None, arch: str, descriptor: Mapping[str, Any]) -> tuple[str, bytes]:

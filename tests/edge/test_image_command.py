@@ -238,7 +238,9 @@ def test_verify_expects_the_manifest_of_the_base_that_the_image_names(
 
     def labelled(reference: str) -> None:
         labels = {"org.opencontainers.image.base.name": reference}
-        images = SimpleNamespace(get=lambda _reference: SimpleNamespace(id="sha256:1", labels=labels))
+        images = SimpleNamespace(
+            get=lambda _reference: SimpleNamespace(attrs={"Id": "sha256:1", "Config": {"Labels": labels}})
+        )
         api = SimpleNamespace(containers=lambda **_options: left, remove_container=removed)
         client = SimpleNamespace(images=images, api=api)
         monkeypatch.setattr(verify_command, "docker_client", lambda _engine: client)

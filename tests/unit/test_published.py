@@ -14,7 +14,6 @@ from cannery.ship.published import (
     ids_of,
     label_faults,
     merged_index,
-    near_tags,
     near_words,
     parse_registry,
     published_reference,
@@ -89,17 +88,10 @@ def test_what_may_be_secret_in_it_is_not_repeated(text: str) -> None:
     assert caught.value.__suppress_context__ or caught.value.__context__ is None
 
 
-def test_near_tags_are_those_of_the_target_first() -> None:
-    others = [
-        *("latest", "8.5.0-910b-ubuntu22.04-py3.11", "8.5.0-910b-ubuntu22.04-py3.11-ffffffffffff", str(TAG)),
-        *("8.5.0-a3-ubuntu22.04-py3.11-ffffffffffff", "8.3.rc1-a3-ubuntu22.04-py3.11-ffffffffffff"),
-        "8.5.0-910b-ubuntu22.04-py3.11-ffffffffffff-arm64",
-    ]
-    assert near_tags(TAG, others) == (
-        "8.5.0-910b-ubuntu22.04-py3.11-ffffffffffff",
-        "8.5.0-910b-ubuntu22.04-py3.11",
-        "8.5.0-a3-ubuntu22.04-py3.11-ffffffffffff",
-    )
+def test_tags_of_the_same_target_with_other_plans_are_near() -> None:
+    other = "8.5.0-910b-ubuntu22.04-py3.11-ffffffffffff"
+    found = ["latest", "8.5.0-910b-ubuntu22.04-py3.11", other, f"{other}-arm64", str(TAG), other.replace("910b", "a3")]
+    assert near_words(TAG, found) == f"it has, of other plans: {other}"
     assert near_words(TAG, ["latest"]) == "it has nothing for 8.5.0-910b-ubuntu22.04-py3.11 either"
     many = [f"8.5.0-910b-ubuntu22.04-py3.11-{n:012x}" for n in range(8)]
     assert near_words(TAG, many).endswith(f"{many[4]} and 3 more")

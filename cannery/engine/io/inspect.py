@@ -13,7 +13,7 @@ from cannery.errors import UnableError, UsageError
 from cannery.util.image_reference import DIGEST
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Mapping
 
     import docker
 
@@ -78,22 +78,13 @@ def image_id(client: ImageClient, reference: str) -> str | None:
     return str(image.id) if image else None
 
 
-def needed_image(client: ImageClient, reference: str, profile: str) -> str:
-    """Return the id of an image that `profile` builds; raise `UsageError` where the engine does not have it."""
-    found = image_id(client, reference)
+def needed_image(client: ImageClient, reference: str, profile: str) -> EngineImage:
+    """Return an image that `profile` builds; raise `UsageError` where the engine does not have it."""
+    found = find_image(client, reference)
     if found is None:
         hint = f"build.py image {profile}, with the same options"
         raise UsageError(f"no image {reference} on this engine", hint=hint)
     return found
-
-
-def image_labels(client: ImageClient, reference: str) -> dict[str, str]:
-    """Return the labels of an image of the engine; {} where it is gone by now."""
-    try:
-        image = _image(client, reference)
-    except UnableError:
-        return {}
-    return dict(image.labels) if image else {}
 
 
 def _image(client: ImageClient, reference: str) -> Any:  # noqa: ANN401 - docker has no types
@@ -157,10 +148,9 @@ def build_cache(client: docker.DockerClient) -> tuple[Mapping[str, Any], ...]:
     """Return the records of an engine's build cache. Raises `UnableError` where it does not list them."""
     try:
         with request(client, "GET", "/system/df", params={"type": "build-cache"}) as response:
-            records = response.json().get("BuildCache")
+            return tuple(response.json().get("BuildCache") or ())
     except (EngineError, ValueError, AttributeError) as error:
         raise UnableError(f"the engine does not list its build cache: {error}") from error
-    return tuple(one for one in records or () if isinstance(one, dict))
 
 
 def build_cache_bytes(client: docker.DockerClient) -> int:
@@ -168,27 +158,16 @@ def build_cache_bytes(client: docker.DockerClient) -> int:
     return sum(int(one.get("Size") or 0) for one in build_cache(client) if not one.get("Shared"))
 
 
-def remove_build_cache(client: docker.DockerClient, ids: Collection[str] | None = None) -> int:
-    """Remove the records of an engine's build cache, or those of `ids` alone; return the bytes that it freed.
+def remove_build_cache(client: docker.DockerClient) -> int:
+    """Remove an engine's build cache; return the bytes that it freed. What a running build uses stays.
 
-    What a running build uses stays. Raises `UnableError` where the engine refuses.
+    Raises `UnableError` where the engine refuses.
     """
-    freed = 0
     try:
-        if ids is None:
-            with request(client, "POST", "/build/prune", params={"all": "true"}) as response:
-                return int(response.json().get("SpaceReclaimed") or 0)
-        # A record stays while another is built on it: from the top down, until nothing more goes.
-        while left := {str(one.get("ID")) for one in build_cache(client)}.intersection(ids):
-            for name in left:
-                filters = {"all": "true", "filters": json.dumps({"id": {name: True}})}
-                with request(client, "POST", "/build/prune", params=filters) as response:
-                    freed += int(response.json().get("SpaceReclaimed") or 0)
-            if left == {str(one.get("ID")) for one in build_cache(client)}.intersection(ids):
-                break
+        with request(client, "POST", "/build/prune", params={"all": "true"}) as response:
+            return int(response.json().get("SpaceReclaimed") or 0)
     except (EngineError, ValueError, AttributeError) as error:
         raise UnableError(f"the engine does not remove its build cache: {error}") from error
-    return freed
 
 
 def plain_registries(info: Mapping[str, Any]) -> frozenset[str]:

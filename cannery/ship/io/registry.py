@@ -14,7 +14,7 @@ from cannery.engine.io.client import OCI_REFUSED, EngineError, pull, push, regis
 from cannery.engine.io.inspect import PUSH_PLATFORM, EngineImage, find_image, platform_parameter, registry_image
 from cannery.engine.io.registry import Limits, Repository
 from cannery.engine.oci import AbsentError, DeniedError, RefusedError
-from cannery.errors import FindingsError, NetworkError, UsageError
+from cannery.errors import FindingsError, NetworkError
 from cannery.ship.published import (
     arch_reference,
     ids_of,
@@ -78,15 +78,6 @@ class Dock:
     def host(self) -> str:
         """The registry's host, by which docker keeps its login."""
         return parse_reference(self.reference, "REGISTRY").registry
-
-
-def local_image(client: docker.DockerClient, plan: Plan) -> EngineImage:
-    """Return the image of `plan` on the engine; raise `UsageError` with the command that builds it."""
-    found = find_image(client, plan.reference)
-    if found is None:
-        hint = f"build.py image {plan.recipe.name}, with the same options"
-        raise UsageError(f"no image {plan.reference} on this engine", hint=hint)
-    return found
 
 
 def content_faults(dock: Dock, image: EngineImage) -> tuple[str, ...]:
