@@ -14,6 +14,9 @@ MASK = "***"
 # Everything between the scheme and the last @ before the path: passwords with an @ in them exist. Behind `user:` a
 # password may also hold what ends a host; what begins as a port does is a host's, whose path may have an @.
 _USERINFO = re.compile(r"(://)(?:[^/\s\"'<>]+@|[^/\s:@\"'<>]+:(?!\d{1,5}(?:[/?#\s]|$))\S*@)")
+# `user:password@host` without a scheme, as a proxy or a registry may be given. What is behind the @ of an image's
+# reference is a digest.
+_BARE_USERINFO = re.compile(r"(?<![\w.+~%@/-])[\w.+~%-]+:(?!//)[^\s\"'<>]+@(?!sha\d+:)(?=[\w\[])")
 # A user in a web address, or a user and a password in any. A password may hold what ends a host; a port does not.
 CREDENTIALS = re.compile(r"https?://[^/\s]*@|://[^/\s:@]*:(?!\d{1,5}(?:[/?#]|$))\S*@")
 # A shorter secret is a part of half of all words: it is masked as a part of a URL, not by itself.
@@ -40,7 +43,7 @@ def redactor(secrets: Iterable[str] = ()) -> Callable[[str], str]:
 
     def redact(text: str) -> str:
         masked = compiled.sub(MASK, text) if compiled else text
-        return _USERINFO.sub(rf"\1{MASK}@", masked) if "@" in masked else masked
+        return _BARE_USERINFO.sub(f"{MASK}@", _USERINFO.sub(rf"\1{MASK}@", masked)) if "@" in masked else masked
 
     return redact
 

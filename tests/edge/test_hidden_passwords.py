@@ -137,3 +137,33 @@ def test_a_missing_folder_is_reported_by_the_name_of_its_setting(
     assert done.code == 0
     assert f"warning: PIP_FIND_LINKS names {tmp_path}/none, which is not there: it is left out\n" in done.err
     assert not [name for name, data in small.files().items() if str(tmp_path).encode() in data]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("check", "stack", "--base", "{}/cann:1"),
+        ("check", "stack", "--pin", "{}"),
+        ("check", "{}"),
+        ("check", "stack", "--wheelhouse", "{}"),
+        ("check", "stack", "--src", "a={}"),
+        ("plan", "stack", "--git-mirror", "{}/x"),
+        ("pull", "stack", "--registry", "{}/team"),
+        ("verify", "--image", "{}/x:1", "stack"),
+        ("base", "add", "9.2.0", "{}/cann:9.2.0"),
+    ],
+)
+def test_no_argument_is_echoed_with_its_password(small: Small, words: tuple[str, ...]) -> None:
+    done = small(*(word.format("joe:S3CRET@reg.example") for word in words))
+    assert done.code != 0
+    assert "S3CRET" not in done.out + done.err
+
+
+@pytest.mark.parametrize("name", ["HTTPS_PROXY", "DOCKER_HOST", "CANNERY_REGISTRY", "PIP_INDEX_URL"])
+def test_no_variable_is_echoed_with_its_password(
+    small: Small, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
+) -> None:
+    monkeypatch.setenv(name, "joe:S3CRET@proxy.example:3128")
+    for words in (("engine", "status"), ("show", "--settings"), ("lock", "stack", "--pin", "lib==9")):
+        done = small(*words)
+        assert "S3CRET" not in everything(tmp_path, done.out, done.err), words

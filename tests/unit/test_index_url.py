@@ -157,6 +157,27 @@ def test_the_user_part_of_urls_in_any_text() -> None:
     assert redact("git+https://h.example/o/p@main") == "git+https://h.example/o/p@main"
 
 
+@pytest.mark.parametrize(
+    ("text", "masked"),
+    [
+        ("HTTPS_PROXY 'joe:S3cret@proxy.example:3128' is none", "HTTPS_PROXY '***@proxy.example:3128' is none"),
+        ("--registry=joe:S3cret@reg.example/team", "--registry=***@reg.example/team"),
+        ("joe:p/w@x:1@[::1]:80/simple", "***@[::1]:80/simple"),
+        ('{"url": "j.o-e:1234@h"}', '{"url": "***@h"}'),
+        ("fetch joe:S3cret@git.example:owner/name.git", "fetch ***@git.example:owner/name.git"),
+        # References with a digest, git's addresses, mail, mounts and pins have no password.
+        ("quay.io/ascend/cann:8.5.0@sha256:0a1b", "quay.io/ascend/cann:8.5.0@sha256:0a1b"),
+        ("localhost:5000/team/x:1@sha256:0a1b", "localhost:5000/team/x:1@sha256:0a1b"),
+        ("git@github.com:owner/name@main", "git@github.com:owner/name@main"),
+        ("mail: joe@h.example", "mail: joe@h.example"),
+        ("-v /data:/x@y -v /a/b:/c@d", "-v /data:/x@y -v /a/b:/c@d"),
+        ("verl @ git+https://h.example/o/p@main", "verl @ git+https://h.example/o/p@main"),
+    ],
+)
+def test_a_user_and_password_without_a_scheme(text: str, masked: str) -> None:
+    assert redactor()(text) == masked
+
+
 def test_a_secret_is_masked_as_json_has_it_and_a_tiny_one_is_not() -> None:
     assert redactor(['a"b\\c'])('{"x": "a\\"b\\\\c"}') == '{"x": "***"}'
     assert redactor(["ab"])("a cab http://u:ab@h.example") == "a cab http://***@h.example"
