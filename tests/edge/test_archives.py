@@ -97,11 +97,14 @@ def test_it_is_fetched_once_and_then_nothing_is_asked(
 
 
 def test_the_first_host_that_has_it_serves_and_the_others_are_named_when_none_has(
-    stub: StubIndex, tmp_path: Path
+    stub: StubIndex, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     silent = "http://127.0.0.1:9/{repository}/{file}"
     data = stocked(silent, published(stub))
     assert fetch_archives(downloads(tmp_path), data.hosts, planned(data))
+    reported = capsys.readouterr().err.lower()
+    assert f"{FILE} comes from http://{stub.host}/made-up" in reported
+    assert f"; http://127.0.0.1:9/made-up/allocator/v5/{FILE}: connection refused" in reported
     stub.body.clear()
     with pytest.raises(NetworkError) as caught:
         fetch_archives(downloads(tmp_path / "other"), data.hosts, planned(data))

@@ -160,6 +160,7 @@ def test_a_redirect_to_itself_ends(stub: StubRegistry) -> None:
         (403, "it refuses access (HTTP 403)"),
         (429, "it limits the rate of requests (HTTP 429; wait a while and try again)"),
         (503, "server error (HTTP 503)"),
+        (507, "server error (HTTP 507: its disk is full)"),
         (418, "what answers there is no registry (HTTP 418)"),
     ],
 )

@@ -26,6 +26,7 @@ from cannery.lock.io.wheelhouse import fetch
 from cannery.lock.lock import KnownRelease, Lock, LockRequest
 from cannery.lock.text import format_lock, parse_lock
 from cannery.lock.uv_input import settings_text
+from cannery.util.io.downloads import Downloads
 from cannery.util.io.pip_settings import PipSettings
 from cannery.util.trouble import State
 from cannery.vocab import Arch
@@ -239,7 +240,8 @@ def test_host_files_serve_the_exact_pin_for_their_arch_only(stub: StubIndex, tmp
     found = lock(BOUND, settings, tmp_path, cpu=cpu)
     torch = found.packages[-1]
     assert (torch.file, torch.index, torch.size, found.complete) == (file, "cpu", len(data), True)
-    assert fetch(found.packages, {"cpu": cpu}, settings, tmp_path / "c", lambda *_: None)["torch"].read_bytes() == data
+    downloads = Downloads(tmp_path / "c", print, lambda: settings)
+    assert fetch(found.packages, {"cpu": cpu}, downloads, lambda *_: None)["torch"].read_bytes() == data
     # The wheel is of the other arch, so this lock is incomplete.
     arm = lock(dataclasses.replace(BOUND, arch=Arch.ARM64), settings, tmp_path, cpu=cpu)
     assert (arm.complete, pins(arm)) == (False, pins(found))
@@ -423,7 +425,8 @@ def test_credentials_reach_uv_and_nothing_else(stub: StubIndex, tmp_path: Path) 
 
 def test_pip_and_uv_read_the_lock(stub: StubIndex, tmp_path: Path) -> None:
     found = lock(REQUEST, PipSettings(index_url=stub.url), tmp_path)
-    files = fetch(found.packages, {}, PipSettings(index_url=stub.url), tmp_path / "cache", lambda *_: None)
+    downloads = Downloads(tmp_path / "cache", print, lambda: PipSettings(index_url=stub.url))
+    files = fetch(found.packages, {}, downloads, lambda *_: None)
     text = tmp_path / "lock.txt"
     text.write_text(format_lock(found))
     links = [f"--find-links={path.parent}" for path in files.values()]

@@ -25,6 +25,7 @@ from cannery.lock.io.wheelhouse import fetch
 from cannery.lock.io.wheels import missing_bytes, store_path
 from cannery.lock.lock import LockedPackage
 from cannery.util.io import retry
+from cannery.util.io.downloads import Downloads
 from cannery.util.io.pip_settings import PipSettings
 
 if TYPE_CHECKING:
@@ -51,8 +52,12 @@ def locked(made: tuple[str, bytes], index: str = "default") -> LockedPackage:
     return LockedPackage(name.replace("_", "-"), version, file, hashlib.sha256(data).hexdigest(), len(data), index, ())
 
 
+def downloads(settings: PipSettings, cache: Path) -> Downloads:
+    return Downloads(cache, print, lambda: settings)
+
+
 def get(package: LockedPackage, settings: PipSettings, cache: Path, **indexes: Index) -> Path:
-    return fetch([package], indexes, settings, cache, lambda *_: None)[package.name]
+    return fetch([package], indexes, downloads(settings, cache), lambda *_: None)[package.name]
 
 
 def leftovers(cache: Path) -> list[str]:
@@ -70,13 +75,14 @@ def test_fetch_then_no_network(stub: StubIndex, tmp_path: Path, *, json: bool, h
     settings = PipSettings(index_url=stub.url)
     calls: list[tuple[str, int, int]] = []
     assert missing_bytes(packages, tmp_path) == sum(len(data) for _file, data in made)
-    got = fetch(packages, {}, settings, tmp_path, lambda package, done, size: calls.append((package.name, done, size)))
+    context = downloads(settings, tmp_path)
+    got = fetch(packages, {}, context, lambda one, done, size: calls.append((one.name, done, size)))
     assert {name: path.read_bytes() for name, path in got.items()} == {"a": made[0][1], "b-c": made[1][1]}
     assert ("b-c", len(made[1][1]), len(made[1][1])) in calls
     assert missing_bytes(packages, tmp_path) == 0
     assert leftovers(tmp_path) == []
     before = len(stub.seen)
-    assert fetch(packages, {}, settings, tmp_path, lambda *_: None) == got
+    assert fetch(packages, {}, downloads(settings, tmp_path), lambda *_: None) == got
     assert len(stub.seen) == before
 
 
@@ -113,6 +119,31 @@ def test_a_mirror_without_the_file_and_one_without_the_package_are_told_apart(st
         get(locked(make_wheel("a", "1.0")), PipSettings(index_url=stub.url), tmp_path)
     with pytest.raises(NetworkError, match="404 not found"):
         get(locked(make_wheel("b", "1.0")), PipSettings(index_url=stub.url), tmp_path)
+
+
+@pytest.mark.parametrize("fault", ["lag", "status", "page"])
+def test_a_file_that_comes_from_another_mirror_is_reported_with_the_reason(
+    stub: StubIndex, tmp_path: Path, fault: str
+) -> None:
+    made, lines = make_wheel("a", "1.0"), []
+    stub.add(made)
+    with StubIndex() as first:
+        first.add(make_wheel("a", "0.9") if fault == "lag" else made)
+        first.status = 503 if fault == "status" else 200
+        if fault == "page":
+            first._send_file = lambda request, _data: first._send(request, b"<html>log in</html>", "text/html")  # type: ignore[method-assign]
+        folder = tmp_path / "own"
+        folder.mkdir()
+        settings = PipSettings(index_url=stub.url, find_links=(str(folder),))
+        for urls in ((first.url, stub.url), (stub.url,)):
+            package = locked(made, index="bound")
+            context = Downloads(tmp_path, lines.append, lambda: settings)
+            got = fetch([package], {"bound": Index(urls=urls)}, context, lambda *_: None)
+            assert got["a"].read_bytes() == made[1]
+            got["a"].unlink()
+    (line,) = lines
+    assert line.startswith(f"a-1.0-py3-none-any.whl comes from index bound ({stub.url}); index bound ({first.url})")
+    assert {"lag": "a mirror may lag behind", "status": "503", "page": "a web page"}[fault] in line
 
 
 def test_a_wrong_published_hash_stops_the_download(stub: StubIndex, tmp_path: Path) -> None:
@@ -169,7 +200,7 @@ def test_silent_server_is_given_up(stub: StubIndex, tmp_path: Path, monkeypatch:
     stub.slow = 5.0
     start = time.monotonic()
     with pytest.raises(NetworkError, match=stub.host):
-        fetch([locked(made)], {}, PipSettings(index_url=stub.url), tmp_path, lambda *_: None)
+        fetch([locked(made)], {}, downloads(PipSettings(index_url=stub.url), tmp_path), lambda *_: None)
     assert time.monotonic() - start < 4
 
 
@@ -242,7 +273,7 @@ def test_incomplete_lock_is_refused_before_anything_is_fetched(stub: StubIndex, 
     stub.add(made)
     torch = LockedPackage("torch", "2.13.0+cpu", "", "", 0, "pytorch-cpu", ())
     with pytest.raises(FindingsError, match=r"torch 2.13.0\+cpu \(index pytorch-cpu\)"):
-        fetch([locked(made), torch], {}, PipSettings(index_url=stub.url), tmp_path, lambda *_: None)
+        fetch([locked(made), torch], {}, downloads(PipSettings(index_url=stub.url), tmp_path), lambda *_: None)
     assert stub.seen == []
 
 
@@ -301,7 +332,9 @@ def test_interrupt_leaves_a_part_and_a_rerun_goes_on(stub: StubIndex, tmp_path: 
     code = (
         "import sys; from pathlib import Path; from cannery.lock.lock import LockedPackage as L\n"
         "from cannery.util.io.pip_settings import PipSettings; from cannery.lock.io.wheelhouse import fetch\n"
-        f"fetch([{package!r}], {{}}, PipSettings(index_url={stub.url!r}), Path({str(tmp_path)!r}), lambda *_: None)\n"
+        "from cannery.util.io.downloads import Downloads\n"
+        f"downloads = Downloads(Path({str(tmp_path)!r}), print, lambda: PipSettings(index_url={stub.url!r}))\n"
+        f"fetch([{package!r}], {{}}, downloads, lambda *_: None)\n"
     ).replace("LockedPackage(", "L(")
     root = Path(__file__).parents[2]
     child = subprocess.Popen([sys.executable, "-c", code], cwd=root, stderr=subprocess.PIPE)
@@ -325,7 +358,7 @@ def test_no_thread_is_left_behind(stub: StubIndex, tmp_path: Path) -> None:
     made = [make_wheel(f"p{number}", "1.0") for number in range(20)]
     for one in made:
         stub.add(one)
-    fetch([locked(one) for one in made], {}, PipSettings(index_url=stub.url), tmp_path, lambda *_: None)
+    fetch([locked(one) for one in made], {}, downloads(PipSettings(index_url=stub.url), tmp_path), lambda *_: None)
     limit = time.monotonic() + 5
     while any("(run)" in t.name for t in threading.enumerate()) and time.monotonic() < limit:
         time.sleep(0.02)

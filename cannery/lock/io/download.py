@@ -51,8 +51,9 @@ class UnreachableError(Exception):
 class Download:
     """One file to bring to `path`: its sha256 (hex) and size in bytes, the session, and the event that ends it early.
 
-    `progress` gets the number of bytes that have arrived. Afterwards `wrong` lists the places that have another file,
-    `reasons` those that gave none, each with the reason.
+    `progress` gets the number of bytes that have arrived; `say` prints a line where a place gave no right file and
+    another one did. Afterwards `wrong` lists the places that have another file, `reasons` those that gave none, each
+    with the reason.
     """
 
     path: Path
@@ -61,6 +62,7 @@ class Download:
     session: HostSession
     stop: threading.Event
     progress: Callable[[int], None]
+    say: Callable[[str], None]
     wrong: list[str] = field(default_factory=list)
     reasons: list[str] = field(default_factory=list)
 
@@ -83,6 +85,8 @@ class Download:
             except (UnreachableError, PassingError) as error:
                 self.reasons.append(f"{place}: {error}")
             else:
+                if self.wrong or self.reasons:
+                    self.say(f"{self.path.name} comes from {place}; {'; '.join((*self.wrong, *self.reasons))}")
                 return True
         return False
 

@@ -23,13 +23,14 @@ from cannery.util.io.write_errors import unwritable
 from cannery.vocab import DEFAULT_INDEX
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from cannery.catalog.catalog import Index
     from cannery.lock.io.listing import Listed
     from cannery.lock.io.places import Place
     from cannery.lock.lock import LockedPackage
+    from cannery.util.io.downloads import Downloads
     from cannery.util.io.pip_settings import PipSettings
 
 # Downloads at once.
@@ -52,6 +53,7 @@ class _Fetcher:
     cache: Path
     session: HostSession
     stop: threading.Event
+    say: Callable[[str], None]
 
     def fetch(self, package: LockedPackage, progress: Progress) -> None:
         """Bring one file into the store, under the lock of its hash."""
@@ -68,6 +70,7 @@ class _Fetcher:
             session=self.session,
             stop=self.stop,
             progress=lambda received: progress(package, received, package.size),
+            say=lambda text: self.say(self.settings.redact(text)),
         )
         if download.from_first(self._right(package, download)):
             return
@@ -95,13 +98,17 @@ class _Fetcher:
 
     def _candidates(self, package: LockedPackage, reasons: list[str]) -> Iterator[Listed]:
         """Give files of that name, local ones first; a place is asked only when those before it have no right one."""
+        folders: list[str] = []  # the usual case is no reason to report where the file came from
         for place in self._places(package):
             answer = ask(place, package.name, self.session, PAGE)
             files = [file for file in answer.files if file.file == package.file]
             if not files:
                 listed = f"lists {len(answer.files)} files of it, not this one: a mirror may lag behind"
-                reasons.append(f"{place} {listed}" if answer.files else str(answer))
+                (reasons if place.folder is None else folders).append(
+                    f"{place} {listed}" if answer.files else str(answer)
+                )
             yield from files
+        reasons += folders
 
     def _places(self, package: LockedPackage) -> tuple[Place, ...]:
         extras = extra_places(self.settings)
@@ -121,12 +128,12 @@ class _Fetcher:
 def fetch(
     packages: Sequence[LockedPackage],
     indexes: Mapping[str, Index],
-    settings: PipSettings,
-    cache: Path,
+    downloads: Downloads,
     progress: Progress,
 ) -> dict[str, Path]:
     """Return {name: file} of every package, after downloading those that are not in the store, the largest first.
 
+    A line is printed for a file that comes from another place than the first.
     Raises `FindingsError` for an incomplete package or a file with another hash than the lock's, `NetworkError` when no
     index has a file any more or none answers, `UnableError` when the store cannot be written; the message names the
     package, the file and every place that was asked. An interrupted run leaves `.part` files, which the next one
@@ -137,9 +144,11 @@ def fetch(
         raise FindingsError(
             f"the lock is incomplete: {', '.join(incomplete)}", hint="run `build.py lock` where that index is reached"
         )
+    cache = downloads.cache
     todo = deque(sorted((p for p in packages if not is_there(p, cache)), key=lambda p: -p.size))
     if todo:
-        fetcher = _Fetcher(indexes, settings, cache, HostSession(settings), threading.Event())
+        settings = downloads.settings()
+        fetcher = _Fetcher(indexes, settings, cache, HostSession(settings), threading.Event(), downloads.say)
         _fetch_all(fetcher, todo, progress)
     return {package.name: store_path(package, cache) for package in packages}
 

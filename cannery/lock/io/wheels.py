@@ -78,7 +78,7 @@ def fetch_wheels(
     from cannery.lock.io.wheelhouse import fetch  # noqa: PLC0415 - imports network libraries
 
     progress = Progress(downloads.say, missing_bytes(packages, cache), what)
-    return fetch(packages, indexes, downloads.settings(), cache, progress)
+    return fetch(packages, indexes, downloads, progress)
 
 
 class Progress:

@@ -79,8 +79,13 @@ def _fetch(downloads: Downloads, step: ArchiveStep, path: Path, urls: tuple[str,
     own = _own(downloads, step)
     if own is None:
         downloads.say(f"fetching {step.file}: {step.size / 1e6:.1f} MB")
-    session, stop = HostSession(downloads.settings()), threading.Event()
-    download = Download(path, step.sha256, step.size, session, stop, lambda _received: None)
+    settings, stop = downloads.settings(), threading.Event()
+    session = HostSession(settings)
+    download = Download(
+        *(path, step.sha256, step.size, session, stop),
+        progress=lambda _received: None,
+        say=lambda text: downloads.say(settings.redact(text)),
+    )
     try:
         if download.from_first((url, url) for url in ((own.as_uri(),) if own else urls)):
             return
@@ -88,7 +93,7 @@ def _fetch(downloads: Downloads, step: ArchiveStep, path: Path, urls: tuple[str,
         if not is_of_files(error):
             raise
         raise unwritable(error, error.filename or path) from error
-    raise _missing(step, downloads.settings(), download.wrong, download.reasons)
+    raise _missing(step, settings, download.wrong, download.reasons)
 
 
 def _missing(step: ArchiveStep, settings: PipSettings, wrong: list[str], reasons: list[str]) -> CanneryError:

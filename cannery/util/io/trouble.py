@@ -60,6 +60,8 @@ def status_trouble(response: requests.Response, proxy: str) -> tuple[State, str]
     if status == 429:
         after = response.headers.get("Retry-After", "")
         return State.BUSY, f"{detail}; wait {f'{after} s' if after.isdecimal() else 'a while'} and try again"
+    if status == 507:
+        return State.SERVER, f"{detail}: its disk is full"
     if status in (401, 403):
         return State.DENIED, detail
     return (State.SERVER if status >= 500 else State.OTHER), detail
