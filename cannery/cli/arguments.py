@@ -211,7 +211,7 @@ COMMANDS = {
         (options.as_json, *PLAN, options.archive, options.since),
     ),
     "load": Command(
-        "load",
+        "archive",
         "check and load what save or bundle wrote",
         "load q.tar.gz",
         (options.as_json, options.archive_to_load),

@@ -1,22 +1,44 @@
-"""`patches`: which sets there are, and what they do; port and new are in patch_making."""
+"""`patches`: which sets there are and what they do, a set tried on another revision, a set of one's own."""
 
 from __future__ import annotations
 
 import json
+import shlex
+from contextlib import ExitStack, closing
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cannery.commands.arguments import options_of
-from cannery.commands.patch_making import new, port
 from cannery.errors import ExitCode, FindingsError, UsageError
-from cannery.patches.listing import kept_sets
+from cannery.patches.listing import SHOWN, kept_sets
+from cannery.patches.result import origin_folders, port_lines, port_value
 from cannery.pipeline import patch_inputs, planned
 from cannery.vocab import did_you_mean
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
 
+    from cannery.catalog.catalog import Catalog
     from cannery.context import Context
+    from cannery.patches.io.git_apply import Git
+    from cannery.patches.result import Ported
+    from cannery.patches.sets import PatchSet
+
+    Results = Sequence[tuple[PatchSet, Sequence[Ported]]]
+
+
+# Where sets are in a checkout.
+PATCHES = Path("images/patches")
+SUMMARY = "patch_summary.yaml"
+# Digits of a commit in a folder's name: those of verl_npu's.
+DIGITS = 9
+# Of each action of which one option is in another word's place.
+USAGES = {
+    "port": "patches port REPO FROM TO, or patches port REPO FROM --tree DIR",
+    "new": "patches new REPO --tree DIR [--output DIR]",
+}
 
 
 def patches(arguments: argparse.Namespace, context: Context) -> ExitCode:
@@ -65,6 +87,121 @@ def _summary(arguments: argparse.Namespace, context: Context) -> ExitCode:
     for title, lines in (("Left out", left), ("The plugin's own summary differs", differing)):
         if lines:
             print(f"\n{title}:", *(f"  {line}" for line in lines), sep="\n")
+    return ExitCode.DONE
+
+
+def port(arguments: argparse.Namespace, context: Context) -> ExitCode:
+    """Try the sets for a commit on another one, or on a folder, and print what becomes of each patch."""
+    from cannery.patches.io.git_apply import git_repository
+    from cannery.patches.io.port import full_commit, ported, sets_for, some_commit, source_component
+    from cannery.patches.io.trees import FolderReader, TreeReader
+    from cannery.patches.io.working_tree import working_commit
+
+    catalog = context.catalog()
+    component = source_component(catalog, arguments.repo)
+    if bool(arguments.to) == bool(arguments.tree):
+        raise UsageError("patches port: name the revision to try, or a folder with --tree", hint=USAGES["port"])
+    start = some_commit(arguments.start)
+    folder = Path(arguments.tree) if arguments.tree else None
+    reader = FolderReader(folder) if folder else None
+    # A set is kept under the commit that it is for, which a folder has to name then.
+    to = working_commit(folder, context.env) if folder and arguments.output else arguments.tree
+    with ExitStack() as stack:
+
+        def open_tree(name: str, commit: str) -> TreeReader:
+            return stack.enter_context(closing(TreeReader(_fetched(context, catalog, name, commit))))
+
+        if folder is None:
+            to = full_commit(catalog, component, arguments.to)
+        found = sets_for(catalog, component, start, context.patch_sets, open_tree)
+        tree = reader or open_tree(component, to)
+        git = stack.enter_context(git_repository(context.env))
+        results = ported(git, found, tree, lambda: open_tree(component, full_commit(catalog, component, start)))
+        _print_ported(context, results, to)
+        fits = all(one.result.ok for _, patches in results for one in patches)
+        if arguments.output and fits:
+            _write(context, git, results, Path(arguments.output), to)
+    if arguments.output and not fits:
+        context.say("nothing written: not all of it applies")
+        again = f"build.py patches new {arguments.repo} --tree DIR --output {shlex.quote(arguments.output)}"
+        place = "the tree" if folder else f"a working tree at {to[:SHOWN]}"
+        context.say(f"next: make the changes in {place} by hand, then `{again}`")
+    return ExitCode.DONE if fits else ExitCode.FINDINGS
+
+
+def _fetched(context: Context, catalog: Catalog, component: str, commit: str) -> Path:
+    """Return the tar of a component's tree at a commit, fetched where it is not there yet."""
+    from cannery.recipe.recipe import ChosenSource
+    from cannery.sources.io.fetch import fetch_sources
+    from cannery.sources.plan import source_request
+
+    known = catalog.sources[component]
+    chosen = ChosenSource(component, known, None, (), "", context.arch, commit=commit)
+    # No layer is made of a tree that is only tried on, so any time will do.
+    request = source_request(chosen, catalog.hosts, epoch=0, paths=known.paths)
+    (file,) = fetch_sources([request], context.sources(catalog))
+    return file.tar
+
+
+def _print_ported(context: Context, results: Results, to: str) -> None:
+    if context.is_json:
+        value = [port_value(one, found.origin) for found, patches in results for one in patches]
+        first = results[0][0]
+        print(json.dumps({"repo": first.repo, "from": first.rev, "to": to, "patches": value}, indent=2))
+        return
+    for found, patches in results:
+        if len(results) > 1:
+            print(f"== {found.folder} of {found.keeper}")
+        for one in patches:
+            print("\n".join(port_lines(one)))
+        print(f"{sum(one.result.ok for one in patches)} of {len(patches)} apply or are there already")
+
+
+def _write(context: Context, git: Git, results: Results, output: Path, to: str) -> None:
+    """Write ported sets, each patch as it would be made on the new tree; those that are there already are left out."""
+    from cannery.patches.io.folders import write_set
+
+    folders = origin_folders([found for found, _ in results])
+    for (found, patches), inner in zip(results, folders, strict=True):
+        new = [one.result for one in patches if not one.result.already]
+        texts = {f"{one.patch.name}.patch": git.diff(one.changes) for one in new}
+        folder = output / inner / found.repo / to[:DIGITS]
+        if texts:
+            write_set(folder, texts)
+        done = f"written to {context.shown(folder)}" if texts else "nothing written: all of it is there already"
+        context.say(f"{found.keeper}: {done}")
+
+
+def new(arguments: argparse.Namespace, context: Context) -> ExitCode:
+    """Make a set of a working tree's changes: a patch a file, and a patch_summary.yaml that names what they change."""
+    from cannery.patches.io.folders import write_set
+    from cannery.patches.io.port import source_component
+    from cannery.patches.io.working_tree import new_set
+    from cannery.patches.summary import table_text
+
+    catalog = context.catalog()
+    repo = arguments.repo
+    component = source_component(catalog, repo)
+    if not arguments.tree:
+        raise UsageError("patches new: name the working tree with --tree", hint=USAGES["new"])
+    if context.work and not arguments.output:
+        raise UsageError("patches new: name the folder of sets with --output", hint=USAGES["new"])
+    made = new_set(Path(arguments.tree), context.env)
+    root = Path(arguments.output) if arguments.output else context.root / PATCHES
+    folder = root / repo / made.rev[:DIGITS]
+    texts = {f"{name}.patch": text for name, text in made.texts.items()}
+    table = table_text(repo, made.rev, folder.name, made.changes)
+    write_set(folder, {**texts, SUMMARY: table.encode()})
+    for name in made.untracked:
+        context.say(f"note: git does not track {name}, so it is not in a patch (`git add -N {name}`)")
+    if made.rev not in catalog.sources[component].revisions:
+        context.say(f"note: no profile has {component} at {made.rev}, which these patches are for")
+    paths = [f"{context.shown(folder)}/{name}.patch" for name in sorted(made.texts)]
+    if context.is_json:
+        value = {"repo": repo, "rev": made.rev, "patches": paths, "untracked": made.untracked}
+        print(json.dumps(value, indent=2, ensure_ascii=False))
+    else:
+        print("\n".join(paths))
     return ExitCode.DONE
 
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cannery.build.io import disk
+from cannery.commands import archive as load
 from cannery.commands import archive as save
-from cannery.commands import load
 from cannery.commands.archive import bundle, save_image
 from cannery.context import Context
 from cannery.engine.io.inspect import EngineImage
