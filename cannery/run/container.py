@@ -16,10 +16,9 @@ from cannery.host.npus import card_text
 from cannery.run.mounts import Found, Mount, beside, driver_mounts, network_mounts, ranktable_mounts
 from cannery.run.network import HOST_NETWORK, Interface, interface_env
 from cannery.run.user import RunAs, home_env, run_as_notes
-from cannery.vocab import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from cannery.catalog.catalog import ChipAccess
     from cannery.catalog.image_user import ImageUser
@@ -30,19 +29,10 @@ _INDEX = re.compile(r"[0-9]{1,4}")
 # The runtime reads the host's numbers from the first; in a container cards count from 0, whatever their nodes are
 # called, and the second names some of those (case D06).
 GIVEN, VISIBLE = "ASCEND_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES"
-# Docker's own rule; every name that it takes becomes one of Kubernetes'.
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]+")
 _VARIABLE = re.compile(r"[^\s=\0]+")
 _MOST_PARTS = 3  # SRC, DST, options
 # A source that is no path is the name of a volume.
 _FOLDER = re.compile(r"/|\.\.?(?:/|$)")
-_VOLUME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]+")
-_OPTIONS = frozenset(
-    {
-        *("ro", "rw", "z", "Z", "copy", "nocopy", "consistent", "cached", "delegated"),
-        *("shared", "rshared", "slave", "rslave", "private", "rprivate"),
-    }
-)
 
 
 @dataclass(frozen=True)
@@ -121,11 +111,16 @@ def make_container(request: RunRequest, access: ChipAccess, host: HostNpus) -> C
     """Bind `request` to `host`.
 
     Raises `UnableError` when NPUs are wanted and the host has no card, or a manager node or a card that is named is
-    missing, `UsageError` for words that docker does not take (`refuse_unfit_words`), and for variables and options that
-    contradict each other. Paths that do not exist are left out with a note: docker would make empty folders of
-    them.
+    missing, `UsageError` for volumes and variables that are none, and for variables and options that contradict each
+    other; the engine refuses what else it does not take. Paths that do not exist are left out with a note: docker would
+    make empty folders of them.
     """
-    refuse_unfit_words(request.volumes, request.env, request.name)
+    for text in request.volumes:
+        volume_target(text)
+    for text in request.env:
+        if not _VARIABLE.fullmatch(text.partition("=")[0]):
+            hint = "NAME=VALUE, or NAME for its value in this shell; a name has no blanks"
+            raise UsageError(f"-e {text!r} names no variable", hint=hint)
     if request.workdir is not None and not request.workdir.startswith("/"):
         raise UsageError(f"--workdir: {request.workdir!r} is no path of a container", hint="a path from /")
     given = dict(_entry(text) for text in request.env)
@@ -202,24 +197,6 @@ def _visible(request: RunRequest, cards: tuple[int, ...], given: dict[str, str |
     return tuple(found)
 
 
-def refuse_unfit_words(volumes: Iterable[str], env: Iterable[str], name: str | None) -> None:
-    """Raise `UsageError` for a volume, a variable or a name that no engine takes, or two volumes at one place."""
-    if name is not None and not _NAME.fullmatch(name):
-        hint = "two or more of letters, digits, `_`, `.` and `-`, a letter or digit first"
-        raise UsageError(f"--name: {name!r} is no name of a container", hint=hint)
-    for text in env:
-        if not _VARIABLE.fullmatch(text.partition("=")[0]):
-            hint = "NAME=VALUE, or NAME for its value in this shell; a name has no blanks"
-            raise UsageError(f"-e {text!r} names no variable", hint=hint)
-    targets: dict[PurePosixPath, str] = {}
-    for text in volumes:
-        target = volume_target(text)
-        if target in targets:
-            what = f"-v {targets[target]} and -v {text}: both are mounted at {target}"
-            raise UsageError(what, hint="give each its own target")
-        targets[target] = text
-
-
 def host_folder(text: str) -> str:
     """Return the path of the host in a volume, "" for the name of a volume and where there is none."""
     source, colon, _ = text.partition(":")
@@ -233,15 +210,4 @@ def volume_target(text: str) -> PurePosixPath:
     if not parts[0] or not target.startswith("/") or len(parts) > _MOST_PARTS:
         hint = "SRC:DST[:ro], DST a path from / on; a path with a colon cannot be written like this"
         raise UsageError(f"-v {text!r} is no volume", hint=hint)
-    if not _FOLDER.match(parts[0]) and not _VOLUME.fullmatch(parts[0]):
-        hint = (
-            "a folder that begins with / or ./ (the shell fills in `~` outside quotes alone), or the name of a volume"
-        )
-        raise UsageError(f"-v {text!r}: {parts[0]!r} is neither a folder nor the name of a volume", hint=hint)
-    unknown = [word for part in parts[2:] for word in part.split(",") if word not in _OPTIONS]
-    if unknown:
-        hint = did_you_mean(unknown[0], ("ro", "rw", "z", "Z"))
-        raise UsageError(f"-v {text!r}: {unknown[0]!r} is no option of a volume", hint=hint)
-    if not PurePosixPath(target).name:
-        raise UsageError(f"-v {text!r} would replace the whole image", hint="name a folder below /")
     return PurePosixPath(target)
