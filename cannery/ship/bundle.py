@@ -1,7 +1,7 @@
 """The layers of a bundle, and its documents: `cannery.json`, its index and its sums. Pure.
 
-A bundle is a tar: the loader script, blobs by digest as in an OCI layout, and these documents. A complete one is an OCI
-layout and a Docker archive too, so that other tools can read it.
+A bundle is a tar: the loader script, blobs by digest as in an OCI layout, and these documents. A complete one is a
+Docker archive too, which other tools read.
 """
 
 from __future__ import annotations
@@ -12,17 +12,12 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from cannery import __version__
-from cannery.util.image_reference import split_tag
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from cannery.ship.archive import Held
 
-MANIFEST_TYPE = "application/vnd.oci.image.manifest.v1+json"
-INDEX_TYPE = "application/vnd.oci.image.index.v1+json"
-CONFIG_TYPE = "application/vnd.oci.image.config.v1+json"
-LAYER_TYPE = "application/vnd.oci.image.layer.v1.tar+gzip"
 LOADER = "load.py"
 # The loader, which needs no Cannery, has its own copy of these two.
 ABOUT = "cannery.json"
@@ -68,7 +63,7 @@ def documents(
     }
     found = [
         (blob(config_sum), config),
-        *(_layout(image, config, layers) if base is None else ()),
+        *((("manifest.json", _archive(image, blob(config_sum), layers)),) if base is None else ()),
         (ABOUT, _json(about)),
     ]
     lines = {**sums, **{name: hashlib.sha256(content).hexdigest() for name, content in found}}
@@ -76,44 +71,11 @@ def documents(
     return (*found, ("SHA256SUMS", text.encode()))
 
 
-def _layout(image: Held, config: bytes, layers: Sequence[PackedLayer]) -> tuple[tuple[str, bytes], ...]:
-    """Return what makes a complete bundle an OCI layout and a Docker archive."""
-    packed = {layer.diff_id: layer for layer in layers}
-    in_order = [packed[diff_id] for diff_id in image.layers]
-    config_sum = hashlib.sha256(config).hexdigest()
-    manifest = _json(
-        {
-            "schemaVersion": 2,
-            "mediaType": MANIFEST_TYPE,
-            "config": {"mediaType": CONFIG_TYPE, "digest": f"sha256:{config_sum}", "size": len(config)},
-            "layers": [
-                {"mediaType": LAYER_TYPE, "digest": f"sha256:{layer.sha256}", "size": layer.bytes} for layer in in_order
-            ],
-        }
-    )
-    manifest_sum = hashlib.sha256(manifest).hexdigest()
-    system, _, arch = image.platform.partition("/")
-    described = {
-        "mediaType": MANIFEST_TYPE,
-        "digest": f"sha256:{manifest_sum}",
-        "size": len(manifest),
-        "platform": {"os": system, "architecture": arch},
-    }
-    named = [{**described, "annotations": _names(reference)} for reference in image.references]
-    members = [layer.member for layer in in_order]
-    archive = [{"Config": blob(config_sum), "RepoTags": list(image.references), "Layers": members}]
-    return (
-        (blob(manifest_sum), manifest),
-        ("index.json", _json({"schemaVersion": 2, "mediaType": INDEX_TYPE, "manifests": named or [described]})),
-        ("oci-layout", _json({"imageLayoutVersion": "1.0.0"})),
-        ("manifest.json", _json(archive)),
-    )
-
-
-def _names(reference: str) -> dict[str, str]:
-    """Return the annotations that name an image: containerd's full name, and OCI's tag."""
-    full = reference if "/" in reference else f"docker.io/library/{reference}"
-    return {"io.containerd.image.name": full, "org.opencontainers.image.ref.name": split_tag(reference)[1]}
+def _archive(image: Held, config: str, layers: Sequence[PackedLayer]) -> bytes:
+    """Return the table of contents that makes a complete bundle a Docker archive; `config` is its member."""
+    members = {layer.diff_id: layer.member for layer in layers}
+    layers_in_order = [members[diff_id] for diff_id in image.layers]
+    return _json([{"Config": config, "RepoTags": list(image.references), "Layers": layers_in_order}])
 
 
 def _json(value: Any) -> bytes:  # noqa: ANN401 - JSON
