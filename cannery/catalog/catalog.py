@@ -71,13 +71,12 @@ def _only_once(words: Iterable[str]) -> None:
 class Index(Closed):
     """A package index that the stacks name: its URLs in the order in which they are tried.
 
-    `pages` are mirrors that are plain pages of links, tried before them. `mirrors` are public ones that hints name.
+    `pages` are mirrors that are plain pages of links, tried before them.
     Without a URL it is nowhere: what is bound to it comes from files of the user (WHEELHOUSE, find-links).
     """
 
     urls: tuple[IndexUrl, ...]
     pages: tuple[IndexUrl, ...] = ()
-    mirrors: tuple[Text, ...] = ()
     # Distributions that are known to be there and may be missing elsewhere; messages name the index then.
     serves: tuple[Name, ...] = ()
     note: Text = ""

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from packaging.utils import canonicalize_name
 
-from cannery.catalog.compatibility import contradictions
 from cannery.catalog.component import FromSource, System, Tarball, Wheels
 from cannery.vocab import Chip, did_you_mean, nearest
 
@@ -27,7 +26,7 @@ class CrossFault(NamedTuple):
 
 
 def cross_check(catalog: Catalog, unread: Collection[str]) -> Iterator[CrossFault]:
-    """Give names that another file has to define and does not, and rows that contradict each other.
+    """Give names that another file has to define and does not.
 
     `unread` are files (`components/ray.yaml`) that are there and could not be read: what they define is taken as known.
     """
@@ -50,8 +49,6 @@ def cross_check(catalog: Catalog, unread: Collection[str]) -> Iterator[CrossFaul
         yield from _without_files(name, component, catalog)
     for index in sorted({*catalog.hashes} - {*catalog.indexes}):
         yield CrossFault("hashes.yaml", (index,), f"no index {index!r}", did_you_mean(index, catalog.indexes))
-    for row in contradictions(catalog.compatibility):
-        yield CrossFault("compatibility.yaml", row.path, row.what, row.hint)
     yield from _misnamed(catalog)
 
 

@@ -14,6 +14,7 @@ import yaml
 from checkouts import FROZEN
 from packaging.utils import canonicalize_name
 from packaging.version import Version
+from table_rows import contradictions
 
 from cannery.catalog.compatibility import Rank
 from cannery.catalog.errors import CatalogError, as_line
@@ -575,13 +576,8 @@ def test_a_fault_is_told_at_its_line_without_secrets(images: Path, name: str, ol
     assert "s3cr3t" not in text
 
 
-def test_rows_that_contradict_are_named_by_line(images: Path) -> None:
-    first = '  - {of: torch-npu==2.12.0, fits: {torch: "2.12.0", cann: "9.1.0"}, source: ascend-pytorch}\n'
-    line = edit(images, "compatibility.yaml", first, first + first.replace('torch: "2.12.0"', 'torch: "2.11.0"'))
-    assert problems(images) == (
-        f"images/compatibility.yaml:{line + 1}: rows.1: torch-npu==2.12.0 of ascend-pytorch: torch is 2.11.0 here and "
-        "2.12.0 in another row; remove one of rows.0 and rows.1, or correct it"
-    )
+def test_no_row_of_the_table_contradicts_another(real: Catalog) -> None:
+    assert [str(fault) for fault in contradictions(real.compatibility)] == []
 
 
 def test_a_file_of_another_kind_does_not_fill_the_screen(images: Path) -> None:

@@ -7,9 +7,10 @@ from factories import profile
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
+from table_rows import contradictions
 
 from cannery.catalog.catalog import BaseTag, Host, Pin, Profile, Reasoned, StandIn
-from cannery.catalog.compatibility import Compatibility, Row, contradictions
+from cannery.catalog.compatibility import Compatibility, Row
 from cannery.catalog.component import Component, parse_component
 from cannery.catalog.errors import faults
 from cannery.catalog.fields import (
