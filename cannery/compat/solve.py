@@ -87,22 +87,20 @@ class Solver:
         found = {} if is_here else self.completed({name: version})
         return None if found is None else self._changes(found)
 
-    def newest(self, name: str, *, named: bool = False) -> dict[str, str]:
+    def newest(self, name: str) -> dict[str, str]:
         """Return the pins to change for the newest `name` of the table; empty when none that fits is newer.
 
-        No pin moves from a final release to a preview. A release that only rows of others name counts when `named`.
+        No pin moves from a final release to a preview, nor to a release that only rows of others name.
         """
         present = Version(Version(self.subject.versions[name]).public)
         for version in self.known(name):
             if Version(version) > present and not self._is_preview(name, version):
                 found = self.exactly(name, version)
-                if found and not any(
-                    self._is_preview(*one) or (not named and self.lacks_row(*one)) for one in found.items()
-                ):
+                if found and not any(self._is_preview(*one) or self._lacks_row(*one) for one in found.items()):
                     return found
         return {}
 
-    def lacks_row(self, name: str, version: str) -> bool:
+    def _lacks_row(self, name: str, version: str) -> bool:
         """Whether a release has no row of its own, where other releases of it have some."""
         rows = self.subject.rows.get(name, ())
         return bool(rows) and not any(same_release(row.version, version) for row in rows)

@@ -1,19 +1,19 @@
 """Edits of a profile's text: a component's version, a package's date, a bound. Every other byte stays.
 
-ruamel.yaml finds where a value is written, in any style; only those places of the text change. What comes out is read
-again and compared with what was wanted. Where the two differ (an alias that two places share, an unforeseen
-style) nothing is changed, and the error names the line.
+ruamel.yaml finds where a value is written, in any style; only that place of the text changes. What comes out is read
+again and compared with what was wanted. Where the two differ (an alias that two places share, an unforeseen style)
+nothing is changed, and the error names the line.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
+from ruamel.yaml.nodes import MappingNode, ScalarNode
 
 from cannery.catalog.catalog import Profile
 from cannery.errors import UsageError
@@ -31,48 +31,41 @@ if TYPE_CHECKING:
 DATES, BOUNDS, COMPONENTS = "exclude_newer_packages", "constraints", "components"
 # A new table of dates or bounds comes after this key, which every profile has.
 BEFORE = "exclude_newer"
+# The reason that is written beside a new date or bound; one that is there stays.
+REASON = "by build.py lock --upgrade"
 
 
 @dataclass(frozen=True)
 class SetVersion:
-    """Pin a component to a version. `reason` takes the place of one that is there; with "" that one stays."""
+    """Pin a component to a version."""
 
     component: str
     version: str
-    reason: str = ""
 
     def __str__(self) -> str:
-        text = f"version: {quoted(self.version)} of component {self.component}"
-        return text + (f", reason: {quoted(self.reason)}" if self.reason else "")
+        return f"version: {quoted(self.version)} of component {self.component}"
 
 
 @dataclass(frozen=True)
 class SetDate:
-    """Let a package's uploads count up to `date`, for `reason`."""
+    """Let a package's uploads count up to `date`."""
 
     package: str
     date: str
-    reason: str
 
     def __str__(self) -> str:
-        return f"{DATES}: {entry(self.package, {'date': self.date, 'reason': self.reason})}"
+        return f"{DATES}: {entry(self.package, {'date': self.date, 'reason': REASON})}"
 
 
 @dataclass(frozen=True)
 class SetBound:
-    """Hold a package at one version by a constraint, for `reason`."""
+    """Hold a package at one version by a constraint."""
 
     package: str
     version: str
-    reason: str
 
     def __str__(self) -> str:
-        return f"{BOUNDS}: {entry(0, {'requirement': self.requirement, 'reason': self.reason})}"
-
-    @property
-    def requirement(self) -> str:
-        """The constraint's requirement."""
-        return f"{self.package}=={self.version}"
+        return f"{BOUNDS}: {entry(0, {'requirement': f'{self.package}=={self.version}', 'reason': REASON})}"
 
 
 Edit = SetVersion | SetDate | SetBound
@@ -85,93 +78,54 @@ def edit_profile(text: str, edits: Sequence[Edit], where: str) -> tuple[str, Pro
     change anything else.
     """
     for edit in edits:
-        profile, wanted = _parsed(text), _unshared(yaml.safe_load(text))
-        puts = (
-            [(path, value) for path, value in _puts(profile, edit) if _value(wanted, path) != value] if profile else []
-        )
-        changes = [_change(text, root_node(text), *put) for put in puts]
-        for put in puts:
-            _put(wanted, *put)
-        changed = applied(text, changes)
-        if _parsed(changed) is None or yaml.safe_load(changed) != wanted:
+        profile = _parsed(text)
+        path, value = _put(profile, edit) if profile else ((), "")
+        wanted = _with(profile, path, value) if profile else None
+        if profile is not None and wanted == profile:
+            continue
+        change = _change(text, root_node(text), path, value) if profile else None
+        changed = applied(text, [change]) if change else ""
+        if wanted is None or _parsed(changed) != wanted:
             raise UsageError(
                 "the file is written in a way that cannot be edited without changing more than was asked",
-                where=f"{where}:{changes[0].line if changes else 1}",
+                where=f"{where}:{change.line if change else 1}",
                 hint=f"write there by hand, then run lock: {edit}",
             )
         text = changed
     return text, Profile.model_validate(yaml.safe_load(text))
 
 
-def held_bound(profile: Profile, package: str) -> tuple[str, str] | None:
-    """Return version and reason of the constraint that holds a package at one version; None without one."""
-    found = next((bound for bound in profile.constraints if _is_pin(bound.requirement, package)), None)
-    if found is None:
-        return None
-    (part,) = Requirement(found.requirement).specifier
-    return part.version, found.reason
-
-
-def line_of(text: str, table: str, key: str, value: str) -> int:
-    """Return the 1-based line of the item of `table`, a list in a profile's text, whose `key` is `value`; 1 without."""
-    items = node_at(root_node(text), (table,))
-    for item in items.value if isinstance(items, SequenceNode) else ():
-        found = node_at(item, (key,))
-        if found is not None and found.value == value:
-            return int(item.start_mark.line) + 1
-    return 1
-
-
-def _puts(profile: Profile, edit: Edit) -> list[Put]:
+def _put(profile: Profile, edit: Edit) -> Put:
     """Return what to write where."""
     match edit:
         case SetVersion():
-            pins = enumerate(profile.components)
-            at, pin = next(pair for pair in pins if _same(pair[1].name, edit.component))
-            reasons: list[Put] = [((COMPONENTS, at, "reason"), edit.reason)] if edit.reason and pin.reason else []
-            return [((COMPONENTS, at, "version"), edit.version), *reasons]
+            at = next(n for n, pin in enumerate(profile.components) if _same(pin.name, edit.component))
+            return (COMPONENTS, at, "version"), edit.version
         case SetDate():
             key = next((name for name in profile.exclude_newer_packages if _same(name, edit.package)), None)
-            values = {"date": edit.date, "reason": edit.reason}
             if key is None:
-                return [((DATES, edit.package), values)]
-            return [((DATES, key, name), text) for name, text in values.items()]
+                return (DATES, edit.package), {"date": edit.date, "reason": REASON}
+            return (DATES, key, "date"), edit.date
         case SetBound():
             bounds = enumerate(profile.constraints)
             number = next((n for n, bound in bounds if _is_pin(bound.requirement, edit.package)), None)
-            values = {"requirement": edit.requirement, "reason": edit.reason}
+            requirement = f"{edit.package}=={edit.version}"
             if number is None:
-                return [((BOUNDS, 0), values)]
-            return [((BOUNDS, number, name), text) for name, text in values.items()]
+                return (BOUNDS, 0), {"requirement": requirement, "reason": REASON}
+            return (BOUNDS, number, "requirement"), requirement
 
 
-def _unshared(data: object) -> object:
-    """Return a copy in which an alias is a value of its own."""
-    if isinstance(data, dict):
-        return {key: _unshared(value) for key, value in data.items()}
-    return [_unshared(value) for value in data] if isinstance(data, list) else data
-
-
-def _value(data: object, path: Path) -> object:
-    """Return the value at `path` in YAML's data; None when there is none."""
-    for step in path:
-        if isinstance(data, dict):
-            data = data.get(step)
-        else:
-            data = data[step] if isinstance(data, list) and isinstance(step, int) and step < len(data) else None
-    return data
-
-
-def _put(data: object, path: Path, value: str | dict[str, str]) -> None:
-    """Make in YAML's data what `_change` makes in the text."""
-    *parents, last = path
-    table = _value(data, tuple(parents))
-    if table is None and isinstance(data, dict):
-        table = data[parents[0]] = [] if isinstance(last, int) else {}
-    if isinstance(table, list) and isinstance(last, int):
-        table.insert(last, value)
-    elif isinstance(table, dict):
-        table[last] = value
+def _with(profile: Profile, path: Path, value: str | dict[str, str]) -> Profile:
+    """Return the profile with `value` at `path`, as `_change` makes it in the text."""
+    place: Any = profile.model_dump(mode="json")
+    data = place
+    for step in path[:-1]:
+        place = place[step]
+    if isinstance(place, list) and isinstance(path[-1], int):
+        place.insert(path[-1], value)
+    else:
+        place[path[-1]] = value
+    return Profile.model_validate(data)
 
 
 def _change(text: str, root: MappingNode, path: Path, value: str | dict[str, str]) -> Change:

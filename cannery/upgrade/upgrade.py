@@ -6,7 +6,6 @@ the table, together with the pins beside it there. What is not pinned gets a lat
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -17,7 +16,7 @@ from cannery.compat.solve import upgrader, with_pins
 from cannery.compat.stock import Allowed
 from cannery.errors import FindingsError, NetworkError, UsageError
 from cannery.lock.request import lock_request
-from cannery.upgrade.edit import Edit, SetBound, SetDate, SetVersion, held_bound
+from cannery.upgrade.edit import Edit, SetBound, SetDate, SetVersion
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -26,11 +25,6 @@ if TYPE_CHECKING:
     from cannery.compat.stock import Stock
     from cannery.recipe.recipe import Chosen
     from cannery.upgrade.wishes import Editable, Wish
-
-# The reasons that are written beside a later date or version, and beside a bound.
-LATER, HELD = "upgraded by build.py lock --upgrade", "set by build.py lock --upgrade"
-# A reason that keeps a person's words, with the value that they are about.
-KEPT = re.compile(rf"(?:{re.escape(LATER)}|{re.escape(HELD)}); of (?P<value>\S+): (?P<words>.+)", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -98,7 +92,8 @@ def _moved_pins(subject: Editable, pins: Mapping[str, str], wish: Wish, stock: S
         return _exact_pins(replace(solver, has=stock.has), wish.name, wish.version), note
     if solver.known(wish.name):
         moved = solver.newest(wish.name)
-        return moved, "" if moved else f"{stays}: {_why_not_newer(solver, wish.name)}"
+        reason = f"no row of the table for CANN {recipe.target.cann} that fits the rest is newer"
+        return moved, "" if moved else f"{stays}: {reason}"
     latest = fitting.newest_for(wish.name)
     if latest is not None and Version(latest) > Version(Version(present).public):
         return {wish.name: latest}, ""
@@ -106,18 +101,6 @@ def _moved_pins(subject: Editable, pins: Mapping[str, str], wish: Wish, stock: S
         raise NetworkError(f"{wish.name}: whether there is a newer one is not known: {trouble}", where=subject.file)
     reason = "no index has a newer one that the rest of the profile allows, for every Python and arch of it"
     return {}, f"{stays}: {reason}"
-
-
-def _why_not_newer(solver: Solver, name: str) -> str:
-    """Return why there is nothing to move to: no row, or a row that names a release without a row of its own."""
-    further = solver.newest(name, named=True)
-    bare = [f"{other} {version}" for other, version in further.items() if solver.lacks_row(other, version)]
-    if not bare:
-        return f"no row of the table for CANN {solver.subject.recipe.target.cann} that fits the rest is newer"
-    return (
-        f"{name} {further[name]} goes with {', '.join(bare)}, which has no row of its own in the table, "
-        f"so its Pythons are not known; --upgrade {name}=={further[name]} takes it all the same"
-    )
 
 
 def _exact_pins(solver: Solver, name: str, version: str) -> Mapping[str, str]:
@@ -143,8 +126,7 @@ def _pin_edits(subject: Editable, pins: Mapping[str, str], stock: Stock, today: 
     for name, version in pins.items():
         chosen = subject.chosen(name)
         if chosen and chosen.version and Version(chosen.version) != Version(version):
-            reason = reason_after(chosen.reason, chosen.version, version, LATER) if chosen.reason else ""
-            yield SetVersion(chosen.name, version, reason)
+            yield SetVersion(chosen.name, version)
             yield from _dated(subject, name, version, stock, today)
 
 
@@ -152,38 +134,16 @@ def _loosened(subject: Editable, wish: Wish, chosen: Chosen | None, stock: Stock
     """Give the edits for a package that is not pinned: a later date, or for an exact version a pin or a bound."""
     if wish.version is None:
         if subject.bound(wish.name) < today:
-            yield _later(subject, wish.name, today)
+            yield SetDate(wish.name, today)
         return
     if chosen:
         yield SetVersion(chosen.name, wish.version)
     else:
-        there = held_bound(subject.recipe.profile, wish.name)
-        reason = reason_after(there[1], there[0], wish.version, HELD) if there else HELD
-        yield SetBound(wish.name, wish.version, reason)
+        yield SetBound(wish.name, wish.version)
     yield from _dated(subject, wish.name, wish.version, stock, today)
 
 
 def _dated(subject: Editable, name: str, version: str, stock: Stock, today: str) -> Iterator[Edit]:
     """Give a later date bound for a release that came after the present one."""
     if stock.uploaded(name, version) > subject.bound(name):
-        yield _later(subject, name, today)
-
-
-def _later(subject: Editable, name: str, today: str) -> SetDate:
-    there = subject.dated(name)
-    return SetDate(name, today, reason_after(there.reason, there.date, today, LATER) if there else LATER)
-
-
-def reason_after(reason: str, old: str, new: str, own: str) -> str:
-    """Return the reason to write beside `new` in the place of `old`: a person's words are kept, with their value.
-
-    `own` is the command's. Back at the value that they are about, the words are as they were.
-    """
-    if reason in {"", LATER, HELD}:
-        return own
-    if old == new:
-        return reason
-    earlier = KEPT.fullmatch(reason)
-    if earlier is None:
-        return f"{own}; of {old}: {reason}"
-    return earlier["words"] if earlier["value"] == new else reason
+        yield SetDate(name, today)

@@ -11,13 +11,12 @@ from cannery.catalog.requirement import package_name
 from cannery.errors import UsageError
 from cannery.recipe.bounds import TORCH, TORCH_NPU
 from cannery.recipe.select import parse_pin
-from cannery.upgrade.edit import line_of
 from cannery.vocab import ComponentKind, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from cannery.catalog.catalog import Catalog, Later
+    from cannery.catalog.catalog import Catalog
     from cannery.recipe.recipe import Chosen, Recipe
 
 
@@ -34,11 +33,10 @@ class Wish:
 
 @dataclass(frozen=True)
 class Editable:
-    """The profile to edit: its recipe and file's text, all of its Pythons, and the packages of its locks."""
+    """The profile to edit: its recipe, all of its Pythons, and the packages of its locks."""
 
     recipe: Recipe
     catalog: Catalog
-    text: str
     pythons: tuple[str, ...]
     locked: frozenset[str]
 
@@ -52,19 +50,11 @@ class Editable:
         by_package = (c for c in self.recipe.chosen if c.package == name)
         return next(by_package, next((c for c in self.recipe.chosen if canonicalize_name(c.name) == name), None))
 
-    def line_of(self, chosen: Chosen) -> int:
-        """Return the line of a component in the profile's file."""
-        return line_of(self.text, "components", "name", chosen.name)
-
-    def dated(self, name: str) -> Later | None:
-        """Return the day that a package has of its own, with the reason; None when the profile's counts."""
-        days = self.recipe.profile.exclude_newer_packages
-        return next((day for key, day in days.items() if canonicalize_name(key) == name), None)
-
     def bound(self, name: str) -> str:
         """Return the day up to which uploads of a package count."""
-        own = self.dated(name)
-        return own.date if own else self.recipe.profile.exclude_newer
+        profile = self.recipe.profile
+        days = {canonicalize_name(key): day.date for key, day in profile.exclude_newer_packages.items()}
+        return days.get(canonicalize_name(name), profile.exclude_newer)
 
 
 def parse_wishes(texts: Iterable[str]) -> tuple[Wish, ...]:
@@ -99,31 +89,17 @@ def _checked(subject: Editable, wish: Wish) -> Wish:
     if chosen is None and name not in subject.locked:
         known = {*subject.locked, *(c.package for c in recipe.wheels)}
         raise UsageError(f"--upgrade: {name} is no package of profile {recipe.name}", hint=did_you_mean(name, known))
-    where = f"{subject.file}:{subject.line_of(chosen)}" if chosen else subject.file
-    if chosen and chosen.component.kind is ComponentKind.SYSTEM:
-        raise UsageError(f"--upgrade: {name} is of the base's distribution, whose mirror decides", where=where)
-    if chosen and chosen.component.kind is ComponentKind.ARCHIVE:
-        hint = f"change it there by hand, to a version that images/components/{chosen.name}.yaml knows"
-        raise UsageError(f"--upgrade: {name} is built from a tarball and pinned to it", where=where, hint=hint)
-    if chosen and chosen.component.kind.is_source:
-        pin = f"commit {chosen.commit}" if chosen.commit else f"release {chosen.release}"
+    if chosen and chosen.component.kind is not ComponentKind.WHEELS:
         hint = f"change it there by hand; what it then asks for is in images/components/{chosen.name}.yaml"
-        raise UsageError(f"--upgrade: {name} comes from source and is pinned to {pin}", where=where, hint=hint)
+        what = f"--upgrade: {name} comes from no package index ({chosen.component.kind})"
+        raise UsageError(what, where=subject.file, hint=hint)
     for override in recipe.profile.overrides:
         if package_name(override.requirement) == name:
             what = f"--upgrade: the override {override.requirement} decides about {name}"
-            line = line_of(subject.text, "overrides", "requirement", override.requirement)
-            raise UsageError(what, where=f"{subject.file}:{line}", hint="change or remove it by hand")
+            raise UsageError(what, where=subject.file, hint="change or remove it by hand")
     for bound in recipe.held:
         if package_name(bound) == name:
-            followed = _followed(subject, name)
-            what = f"--upgrade: {name} follows {followed.package} by the compatibility table: {bound}"
-            where = f"{subject.file}:{subject.line_of(followed)}"
-            raise UsageError(what, where=where, hint=f"upgrade {followed.package}, and it moves along")
+            leader = TORCH_NPU if name == TORCH else TORCH
+            what = f"--upgrade: {name} follows {leader} by the compatibility table: {bound}"
+            raise UsageError(what, where=subject.file, hint=f"upgrade {leader}, and it moves along")
     return replace(wish, name=name)
-
-
-def _followed(subject: Editable, name: str) -> Chosen:
-    """Return the pin that a bound of the table follows: torch's is torch_npu, all else's torch where it is pinned."""
-    order = (TORCH_NPU,) if name == TORCH else (TORCH, TORCH_NPU)
-    return next(one for other in order for one in subject.recipe.chosen if one.package == other and one.version)

@@ -11,12 +11,11 @@ from packaging.version import Version
 from cannery.catalog.compatibility import Row
 from cannery.catalog.component import parse_component
 from cannery.compat.stock import Release, Stock
-from cannery.errors import ExitCode, NetworkError
 from cannery.lock.lock import Lock, LockedPackage, LockRequest
 from cannery.lock.request import lock_request
 from cannery.recipe.recipe import Options, Recipe
 from cannery.recipe.select import select
-from cannery.upgrade.change import Moved, lock_change, refuse_losses, with_known_files
+from cannery.upgrade.change import Moved, lock_change, with_known_files
 from cannery.upgrade.outdated import (
     Evidence,
     Outdated,
@@ -256,20 +255,10 @@ def locked(*those: LockedPackage, **changes: object) -> Lock:
 BOUND = package("t", index="cpu", via=("old",))
 
 
-def test_a_hash_that_is_lost_is_said_where_the_version_stays_too() -> None:
-    change = lock_change([BOUND, package("a")], [gap("t"), package("a", "2.0")])
-    assert change.lost == (gap("t"),)
-    assert change.unknown == ()
-    assert str(change) == "1 package, 1.0 MB to fetch; now without hashes: t 1.0 (index cpu not reached)"
-    moved = lock_change([BOUND], [gap("t", "2.0")])
-    assert (moved.lost, moved.unknown) == ((gap("t", "2.0"),), ("t",))
-
-
-def test_what_was_without_a_hash_is_not_lost_and_a_new_one_without_is_where_none_was() -> None:
-    assert lock_change([gap("t")], [gap("t", "2.0")]).lost == ()
-    assert lock_change([gap("t")], [gap("t"), gap("u")]).lost == ()
-    assert lock_change([package("a")], [package("a"), gap("u")]).lost == (gap("u"),)
-    assert lock_change([], [gap("u")]).lost == ()
+def test_a_new_package_without_a_hash_is_of_unknown_size() -> None:
+    moved = lock_change([BOUND, package("a")], [gap("t", "2.0"), package("a", "2.0")])
+    assert moved.unknown == ("t",)
+    assert str(moved) == "2 packages, 1.0 MB to fetch and t, of unknown size"
 
 
 def test_files_of_the_same_version_and_index_are_taken_over() -> None:
@@ -278,7 +267,6 @@ def test_files_of_the_same_version_and_index_are_taken_over() -> None:
     kept = with_known_files(new, old)
     assert kept == replace(new, packages=(replace(BOUND, via=("new",)), package("a", "2.0")))
     assert kept.complete
-    assert lock_change(old.packages, kept.packages).lost == ()
 
 
 @pytest.mark.parametrize(
@@ -296,18 +284,3 @@ def test_files_of_the_same_version_and_index_are_taken_over() -> None:
 )
 def test_nothing_else_is_taken_over(new: Lock, old: Lock | None) -> None:
     assert with_known_files(new, old) == new
-
-
-def test_locks_that_would_lose_hashes_are_refused_as_network_trouble() -> None:
-    old, new = locked(BOUND, package("a")), locked(gap("t", "2.0"), package("a"))
-    arm = {"arch": Arch.ARM64}
-    with pytest.raises(NetworkError) as caught:
-        refuse_losses([(old, new), (replace(old, **arm), replace(new, **arm)), (None, new), (new, new), (new, old)])
-    assert caught.value.code is ExitCode.NETWORK
-    assert caught.value.what.splitlines() == [
-        "the locks would lose hashes that they have now",
-        "  Python 3.11, amd64: t 2.0 (index cpu not reached)",
-        "  Python 3.11, arm64: t 2.0 (index cpu not reached)",
-    ]
-    assert caught.value.hint == "run the same command on a host that reaches index cpu"
-    refuse_losses([(old, old), (new, new), (None, new)])

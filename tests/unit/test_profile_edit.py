@@ -19,8 +19,6 @@ from cannery.upgrade.edit import (
     SetDate,
     SetVersion,
     edit_profile,
-    held_bound,
-    line_of,
 )
 
 WHERE = "images/profiles/x.yaml"
@@ -43,8 +41,8 @@ components:
 # the end
 shm_size: 2g
 """
-DAY = SetDate("ray", "2026-05-06", "upgraded by a test")
-BOUND = SetBound("click", "8.1.0", "held by a test")
+DAY = SetDate("ray", "2026-05-06")
+BOUND = SetBound("click", "8.1.0")
 
 
 def profile(text: str) -> Profile:
@@ -71,13 +69,16 @@ def edited(text: str, *edits: Edit) -> str:
             "# the day of the guide\n",
             (
                 "# the day of the guide\nexclude_newer_packages:\n"
-                '  ray: {date: "2026-05-06", reason: "upgraded by a test"}\n'
+                '  ray: {date: "2026-05-06", reason: "by build.py lock --upgrade"}\n'
             ),
         ),
         (
             BOUND,
             "# the day of the guide\n",
-            '# the day of the guide\nconstraints:\n  - {requirement: "click==8.1.0", reason: "held by a test"}\n',
+            (
+                "# the day of the guide\nconstraints:\n"
+                '  - {requirement: "click==8.1.0", reason: "by build.py lock --upgrade"}\n'
+            ),
         ),
     ],
     ids=str,
@@ -107,76 +108,48 @@ constraints:
 @pytest.mark.parametrize(
     ("part", "edit", "old", "new"),
     [
-        (DATED, DAY, "'2026-03-03'\n    reason: of a person", "'2026-05-06'\n    reason: \"upgraded by a test\""),
-        (DATED, SetDate("ray", "2026-05-06", "of a person"), "'2026-03-03'", "'2026-05-06'"),
+        (DATED, DAY, "'2026-03-03'", "'2026-05-06'"),
         (
             DATED,
-            SetDate("numpy", "2026-05-06", "by a test"),
+            SetDate("numpy", "2026-05-06"),
             "# later\n",
-            '# later\n  numpy: {date: "2026-05-06", reason: "by a test"}\n',
+            '# later\n  numpy: {date: "2026-05-06", reason: "by build.py lock --upgrade"}\n',
         ),
         (
             "exclude_newer_packages: {}\n",
             DAY,
             "{}",
-            '{ray: {date: "2026-05-06", reason: "upgraded by a test"}}',
+            '{ray: {date: "2026-05-06", reason: "by build.py lock --upgrade"}}',
         ),
         (
             'exclude_newer_packages: {a: {date: "2026-01-01", reason: "of a person"}} # all\n',
             DAY,
             "{a:",
-            '{ray: {date: "2026-05-06", reason: "upgraded by a test"}, a:',
+            '{ray: {date: "2026-05-06", reason: "by build.py lock --upgrade"}, a:',
         ),
         (
             BOUNDED,
             BOUND,
-            "click==8.0.0\n      reason: of a person",
-            '"click==8.1.0"\n      reason: "held by a test"',
+            "click==8.0.0",
+            '"click==8.1.0"',
         ),
         (
             BOUNDED,
-            SetBound("datasets", "5.1", "by a test"),
+            SetBound("datasets", "5.1"),
             "constraints:\n",
-            'constraints:\n    - {requirement: "datasets==5.1", reason: "by a test"}\n',
+            'constraints:\n    - {requirement: "datasets==5.1", reason: "by build.py lock --upgrade"}\n',
         ),
         (
             "constraints: []\n",
             BOUND,
             "[]",
-            '[{requirement: "click==8.1.0", reason: "held by a test"}]',
+            '[{requirement: "click==8.1.0", reason: "by build.py lock --upgrade"}]',
         ),
     ],
 )
 def test_what_is_there_is_changed_or_gets_a_first_entry(part: str, edit: Edit, old: str, new: str) -> None:
     text = TEXT + part
     assert edited(text, edit) == TEXT + part.replace(old, new)
-
-
-@pytest.mark.parametrize(
-    ("name", "old", "new"),
-    [
-        ("torch", '"2.8.0", reason: "what torch_npu extends"', '"9", reason: "by a test"'),
-        ("torch-npu", "'2.8.0.post2'   # its row\n    reason: x", "'9'   # its row\n    reason: \"by a test\""),
-    ],
-)
-def test_a_version_and_its_reason_change_together(name: str, old: str, new: str) -> None:
-    assert edited(TEXT, SetVersion(name, "9", "by a test")) == TEXT.replace(old, new)
-
-
-def test_a_reason_over_several_lines_is_replaced_and_the_empty_lines_behind_it_stay() -> None:
-    lines = "  - name: folded\n    version: '1'\n    reason: >-\n      one\n      two\n\n# behind it\n"
-    text = TEXT.replace("  - {name: ray}\n", lines + "  - {name: ray}\n")
-    after = edited(text, SetVersion("folded", "2", "by a test"))
-    assert after == text.replace("'1'", "'2'").replace(">-\n      one\n      two", '"by a test"')
-
-
-def test_the_line_of_an_override_and_the_constraint_that_holds_one_version() -> None:
-    text = TEXT + "overrides:\n  # why\n  - requirement: torch==2.8.0\n    reason: of a person\n"
-    lines = [line_of(text, "overrides", "requirement", name) for name in ("torch==2.8.0", "torch==2.9.0")]
-    assert lines == [20, 1]
-    assert line_of(TEXT, "overrides", "requirement", "torch==2.8.0") == 1
-    held = profile(TEXT + BOUNDED)
-    assert (held_bound(held, "Click"), held_bound(held, "datasets")) == (("8.0.0", "of a person"), None)
 
 
 def test_a_second_run_of_an_edit_changes_nothing() -> None:
@@ -186,7 +159,7 @@ def test_a_second_run_of_an_edit_changes_nothing() -> None:
 
 
 def test_a_key_that_yaml_would_not_take_for_a_text_is_quoted() -> None:
-    assert '  "no": {date' in edited(TEXT, SetDate("no", "2026-05-06", "a reason of mine"))
+    assert '  "no": {date' in edited(TEXT, SetDate("no", "2026-05-06"))
 
 
 def test_line_ends_of_another_system_stay() -> None:
@@ -201,7 +174,7 @@ def test_a_profile_in_one_flow_mapping_and_one_without_a_last_line_end() -> None
     flow += 'exclude_newer: "2026-01-02", components: [{name: torch, version: "1"}]}'
     after = edited(flow, SetVersion("torch", "2"), DAY, BOUND)
     assert after.startswith(flow[: flow.index('"2026-01-02"') + 12])
-    assert edited(TEXT + "exclude_newer_packages: {}", DAY).endswith('by a test"}}')
+    assert edited(TEXT + "exclude_newer_packages: {}", DAY).endswith('--upgrade"}}')
 
 
 @pytest.mark.parametrize(
@@ -220,11 +193,6 @@ def test_a_text_that_cannot_be_edited_is_said_with_its_line(text: str, line: int
     assert caught.value.hint == 'write there by hand, then run lock: version: "2.9.0" of component torch'
 
 
-def test_the_line_of_a_component() -> None:
-    lines = [line_of(TEXT, "components", "name", name) for name in ("torch", "torch-npu", "My.Tool", "none")]
-    assert lines == [8, 9, 13, 1]
-
-
 PROFILES = [
     path
     for path in sorted((Path(__file__).parents[2] / "images/profiles").glob("*.yaml"))
@@ -237,26 +205,17 @@ def test_every_committed_profile_can_be_edited_line_by_line(path: Path) -> None:
     text = path.read_text()
     pinned = [pin for pin in profile(text).components if pin.version]
     for pin in pinned:
-        after = edited(text, SetVersion(pin.name, "77.1", "by a test"))
+        after = edited(text, SetVersion(pin.name, "77.1"))
         gone = [line for line in difflib.ndiff(text.splitlines(), after.splitlines()) if line.startswith("- ")]
-        values = [value for value in (str(pin.version), pin.reason) if value]
-        assert len(gone) <= len(values) + str(pin.reason).count("\n")
+        assert len(gone) == 1
         assert sum(line.count("77.1") for line in after.splitlines()) == 1 + text.count("77.1")
-    after = edited(text, SetDate("made-up", "2099-01-01", "by a test"), SetBound("made-up", "1.0", "by a test"))
+    after = edited(text, SetDate("made-up", "2099-01-01"), SetBound("made-up", "1.0"))
     kept = [
         line
         for line in after.splitlines()
         if "made-up" not in line and line not in {"constraints:", "exclude_newer_packages:"}
     ]
     assert kept == [line for line in text.splitlines() if line not in {"constraints:", "exclude_newer_packages:"}]
-
-
-def test_a_number_sign_in_a_quoted_reason_is_no_comment() -> None:
-    text = TEXT.replace("    reason: x\n", "    reason: '::::: # '\n")
-    new = text.replace(
-        "'2.8.0.post2'   # its row\n    reason: '::::: # '", "'2.9.0'   # its row\n    reason: 'by a test'"
-    )
-    assert edited(text, SetVersion("torch-npu", "2.9.0", "by a test")) == new
 
 
 QUOTED = re.compile(r"""'(?:[^']|'')*'|"(?:[^"\\]|\\.)*\"""")
@@ -304,12 +263,10 @@ def texts(draw: st.DrawFn) -> str:
 def test_no_edit_takes_a_comment_or_a_line_that_it_is_not_about(text: str, data: st.DataObject) -> None:
     edits = [
         SetVersion("torch", "2.9.0"),
-        SetVersion("torch", "2.9.0", "by a test"),
         SetVersion("ray", "2.50.0"),
-        SetDate("pip", "2026-05-06", "of a person"),
-        SetDate("pip", "2026-05-06", "by a test"),
-        SetDate("click", "2026-05-06", "by a test"),
-        SetBound("click", "8.1.0", "by a test"),
+        SetDate("pip", "2026-05-06"),
+        SetDate("click", "2026-05-06"),
+        SetBound("click", "8.1.0"),
     ]
     edit = data.draw(st.sampled_from(edits))
     after = edited(text, edit)
@@ -318,7 +275,7 @@ def test_no_edit_takes_a_comment_or_a_line_that_it_is_not_about(text: str, data:
     same = (a == b for a, b in zip(reversed(old[head:]), reversed(new[head:]), strict=False))
     tail = next((n for n, equal in enumerate(same) if not equal), min(len(old), len(new)) - head)
     gone, come = old[head : len(old) - tail], new[head : len(new) - tail]
-    # One line is changed within, or two that may have one between them, or one or two are put between others.
-    assert (len(gone), len(come)) in {(1, 1), (2, 2), (0, 1), (0, 2)}
+    # One line is changed within, or one or two are put between others.
+    assert (len(gone), len(come)) in {(1, 1), (0, 1), (0, 2)}
     for one, other in zip(gone, come, strict=False):
         assert comment_of(one) == comment_of(other)

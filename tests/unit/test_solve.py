@@ -170,19 +170,14 @@ def test_the_weightiest_source_decides_and_any_may_name_the_cann() -> None:
     assert moved == {"torch-npu": "2.9.0", "torch": "2.9.0"}
 
 
-def test_a_release_that_a_row_only_names_is_moved_to_when_that_is_wanted() -> None:
+def test_nothing_moves_to_a_release_that_a_row_only_names_but_by_name() -> None:
     bare = table(*PAIRS, npu("2.9.2", "2.9.2"), ("torch==2.9.0", {"python": ">=3.10,<3.13"}))
-    pair = {"torch-npu": "2.9.2", "torch": "2.9.2"}
     assert moves(TORCH, bare).newest("torch-npu") == {"torch-npu": "2.9.0.post1", "torch": "2.9.0"}
-    assert moves(TORCH, bare).newest("torch-npu", named=True) == pair
+    assert moves(TORCH, bare).exactly("torch-npu", "2.9.2") == {"torch-npu": "2.9.2", "torch": "2.9.2"}
     # What a row has, or nothing names, is judged as ever: torch 2.9.0 is not for this Python, and 2.9.5 is nowhere.
-    assert moves(TORCH, bare, pythons=("3.14",)).newest("torch-npu", named=True) == pair
     assert moves(TORCH, bare).exactly("torch-npu", "2.9.0") == {"torch-npu": "2.9.0", "torch": "2.9.0"}
     assert moves(TORCH, bare, pythons=("3.14",)).exactly("torch-npu", "2.9.0") is None
     assert moves(TORCH, bare).exactly("torch-npu", "2.9.5") is None
-    only = moves(TORCH, bare)
-    assert [only.lacks_row("torch", version) for version in ("2.9.2", "2.9.0")] == [True, False]
-    assert not only.lacks_row("torch-npu", "2.9.2")
 
 
 def test_an_exact_version_may_be_older() -> None:

@@ -14,7 +14,7 @@ from cannery.errors import FindingsError, NetworkError, UsageError
 from cannery.recipe.recipe import Options
 from cannery.recipe.select import select
 from cannery.upgrade.edit import SetBound, SetDate, SetVersion
-from cannery.upgrade.upgrade import HELD, LATER, asked_names, reason_after, upgrade_edits
+from cannery.upgrade.upgrade import asked_names, upgrade_edits
 from cannery.upgrade.wishes import Editable, Wish, checked_wishes, parse_wishes
 from cannery.vocab import Arch
 
@@ -22,16 +22,6 @@ if TYPE_CHECKING:
     from packaging.specifiers import SpecifierSet
 
 TODAY = "2026-06-01"
-TEXT = """\
-summary: x
-components:
-  - {name: jemalloc}
-  - {name: torch, version: "2.8.0"}
-  - {name: torch-npu, version: "2.8.0.post2"}
-  - {name: ray}
-  - {name: tool, version: "1.0"}
-  - {name: plugin-src, release: "1.0"}
-"""
 PINS = [
     {"name": "jemalloc"},
     {"name": "torch", "version": "2.8.0"},
@@ -84,7 +74,7 @@ def subject(asks: tuple[str, ...] = (), **changes: object) -> Editable:
     }
     mine = catalog(profiles={"stack": profile(**{"components": PINS, **changes})}, components=known)
     recipe = select(mine, "stack", Options(), Arch.AMD64)
-    return Editable(recipe, mine, TEXT, ("3.11",), frozenset({"click", "ray", "torch"}))
+    return Editable(recipe, mine, ("3.11",), frozenset({"click", "ray", "torch"}))
 
 
 def edits(*texts: str, stock: Stock | None = None, **changes: object) -> tuple[object, ...]:
@@ -121,9 +111,9 @@ def test_one_name_at_two_versions() -> None:
     [
         ("clik", "clik is no package of profile stack", "", "did you mean click?"),
         ("libjemalloc2", "is no package", "", "known: "),
-        ("jemalloc", "of the base's distribution", "images/profiles/stack.yaml:3", ""),
-        ("plugin", "comes from source and is pinned to release 1.0", "images/profiles/stack.yaml:8", "plugin-src.yaml"),
-        ("plugin-src", "plugin comes from source", "images/profiles/stack.yaml:8", "plugin-src.yaml"),
+        ("jemalloc", r"comes from no package index \(system\)", "images/profiles/stack.yaml", "jemalloc.yaml"),
+        ("plugin", r"comes from no package index \(source\)", "images/profiles/stack.yaml", "plugin-src.yaml"),
+        ("plugin-src", "plugin comes from no package index", "images/profiles/stack.yaml", "plugin-src.yaml"),
     ],
 )
 def test_what_no_edit_can_upgrade(text: str, says: str, where: str, hint: str) -> None:
@@ -135,18 +125,16 @@ def test_what_no_edit_can_upgrade(text: str, says: str, where: str, hint: str) -
 
 def test_an_override_decides() -> None:
     override = [{"requirement": "ray==2.50.0", "reason": "a reason of ours"}]
-    text = TEXT + 'overrides:\n  # why\n  - requirement: "ray==2.50.0"\n    reason: a reason of ours\n'
-    mine = replace(subject(overrides=override), text=text)
     with pytest.raises(UsageError, match=r"the override ray==2\.50\.0 decides about ray") as caught:
-        checked_wishes(mine, parse_wishes(["ray"]))
-    assert caught.value.where == "images/profiles/stack.yaml:11"
+        checked_wishes(subject(overrides=override), parse_wishes(["ray"]))
+    assert caught.value.where == "images/profiles/stack.yaml"
 
 
 def test_what_follows_a_pin_by_the_table_is_not_upgraded_by_itself() -> None:
     pins = [{"name": "torch"}, {"name": "torch-npu", "version": "2.8.0.post2"}]
     with pytest.raises(UsageError, match=r"torch follows torch-npu by the .*: torch==2\.8\.0") as caught:
         checked_wishes(subject(components=pins), parse_wishes(["torch"]))
-    assert caught.value.where == "images/profiles/stack.yaml:5"
+    assert caught.value.where == "images/profiles/stack.yaml"
     assert caught.value.hint == "upgrade torch-npu, and it moves along"
 
 
@@ -155,13 +143,13 @@ def test_a_pin_takes_its_companions_along_and_a_date_where_it_is_needed() -> Non
     assert edits("torch-npu") == pair
     assert set(edits("torch", "torch-npu")) == {*pair}
     late = Stock({"torch-npu==2.9.0": "2026-01-03", "torch==2.9.0": "2026-01-02"})
-    assert edits("torch-npu", stock=late) == (pair[0], SetDate("torch-npu", TODAY, LATER), pair[1])
+    assert edits("torch-npu", stock=late) == (pair[0], SetDate("torch-npu", TODAY), pair[1])
 
 
 def test_a_pin_outside_the_table_takes_the_newest_for_every_target() -> None:
     assert edits("the-tool") == edits("tool") == (SetVersion("tool", "9.9"),)
     late = Stock({"the-tool==9.9": "2026-05-01"})
-    assert edits("tool", stock=late) == (SetVersion("tool", "9.9"), SetDate("the-tool", TODAY, LATER))
+    assert edits("tool", stock=late) == (SetVersion("tool", "9.9"), SetDate("the-tool", TODAY))
     words = "no index has a newer one that the rest of the profile allows, for every Python and arch of it"
     stays = (f"the-tool stays at 1.0: {words}",)
     assert notes("tool", stock=Stock(newest="1.0")) == notes("tool", stock=Stock(newest="")) == stays
@@ -195,62 +183,22 @@ def test_constraints_and_known_wishes_of_sources_are_not_passed_by() -> None:
 
 
 def test_what_is_not_pinned_gets_a_later_date() -> None:
-    assert edits("ray", "click") == (SetDate("ray", TODAY, LATER), SetDate("click", TODAY, LATER))
+    assert edits("ray", "click") == (SetDate("ray", TODAY), SetDate("click", TODAY))
     later = {"click": {"date": TODAY, "reason": "a reason of ours"}}
     assert notes("click", exclude_newer_packages=later) == (f"click: uploads up to {TODAY} count already",)
     assert notes("ray", exclude_newer="2027-01-01") == ("ray: uploads up to 2027-01-01 count already",)
 
 
 def test_an_exact_version_is_a_pin_of_a_component_and_a_bound_of_another_package() -> None:
-    assert edits("ray==2.51.1", "click==8.0") == (SetVersion("ray", "2.51.1"), SetBound("click", "8.0", HELD))
+    assert edits("ray==2.51.1", "click==8.0") == (SetVersion("ray", "2.51.1"), SetBound("click", "8.0"))
     late = Stock({"ray==2.51.1": "2026-01-03", "click==8.0": "2026-01-03"})
-    dates = (SetDate("ray", TODAY, LATER), SetDate("click", TODAY, LATER))
+    dates = (SetDate("ray", TODAY), SetDate("click", TODAY))
     assert edits("ray==2.51.1", stock=late) == (SetVersion("ray", "2.51.1"), dates[0])
-    assert edits("click==8.0", stock=late) == (SetBound("click", "8.0", HELD), dates[1])
+    assert edits("click==8.0", stock=late) == (SetBound("click", "8.0"), dates[1])
 
 
 def test_a_version_is_written_as_its_index_writes_it() -> None:
     assert edits("ray==2.51") == (SetVersion("ray", "2.51.0"),)
-
-
-def test_a_reason_is_kept_as_one_about_the_version_that_it_was_written_for() -> None:
-    pins = [{**pin, "reason": f"why {pin['name']}"} if "version" in pin else pin for pin in PINS]
-    kept = f"{LATER}; of 2.8.0: why torch"
-    assert edits("torch-npu", components=pins)[1] == SetVersion("torch", "2.9.0", kept)
-    moved = [{**pin, "version": "2.9.0", "reason": kept} if pin["name"] == "torch" else pin for pin in PINS]
-    moved = [{**pin, "version": "2.9.0"} if pin["name"] == "torch-npu" else pin for pin in moved]
-    assert edits("torch==2.7.1", components=moved)[0] == SetVersion("torch", "2.7.1", kept)
-    assert edits("torch==2.8.0", components=moved)[0] == SetVersion("torch", "2.8.0", "why torch")
-    # Of a component without a version the words are about the component.
-    free = [{**pin, "reason": "why ray"} if pin["name"] == "ray" else pin for pin in PINS]
-    assert edits("ray==2.51.1", components=free) == (SetVersion("ray", "2.51.1"),)
-
-
-def test_the_reasons_of_dates_and_bounds_are_kept_too() -> None:
-    dates = {"Click": {"date": "2026-02-02", "reason": "came a month after"}}
-    assert edits("click", exclude_newer_packages=dates) == (
-        SetDate("click", TODAY, f"{LATER}; of 2026-02-02: came a month after"),
-    )
-    bound = [{"requirement": "click==7.0", "reason": "a reason of ours"}]
-    assert edits("click==8.0", constraints=bound) == (SetBound("click", "8.0", f"{HELD}; of 7.0: a reason of ours"),)
-    ranged = [{"requirement": "click>=7.0", "reason": "a reason of ours"}]
-    assert edits("click==8.0", constraints=ranged) == (SetBound("click", "8.0", HELD),)
-
-
-@pytest.mark.parametrize(
-    ("reason", "old", "new", "after"),
-    [
-        ("", "1", "2", LATER),
-        (HELD, "1", "2", LATER),
-        (LATER, "1", "2", LATER),
-        ("why", "1", "1", "why"),
-        ("why: 1; of 2: 3", "1", "2", f"{LATER}; of 1: why: 1; of 2: 3"),
-        (f"{LATER}; of 1: why", "2", "3", f"{LATER}; of 1: why"),
-        (f"{HELD}; of 1: why", "2", "1", "why"),
-    ],
-)
-def test_what_becomes_of_a_reason(reason: str, old: str, new: str, after: str) -> None:
-    assert reason_after(reason, old, new, LATER) == after
 
 
 # torch has rows of its own (its Pythons), but for 2.11.0, which torch_npu's row names.
@@ -276,17 +224,10 @@ def test_a_row_that_names_a_release_without_a_row_of_its_own_is_taken_when_it_is
     assert upgrade_edits(bare("2.9.0"), parse_wishes(["torch==2.11.0"]), Stock(), TODAY).edits == pair[::-1]
 
 
-def test_without_being_asked_for_such_a_row_is_only_named() -> None:
-    found = upgrade_edits(bare("2.9.0"), parse_wishes(["torch-npu"]), Stock(), TODAY)
-    assert found.edits == ()
-    (note,) = found.notes
-    assert note == (
-        "torch-npu stays at 2.9.0: torch-npu 2.11.0 goes with torch 2.11.0, which has no row of its own in the table, "
-        "so its Pythons are not known; --upgrade torch-npu==2.11.0 takes it all the same"
-    )
-    lacking = Stock(lacking=("torch==2.11.0",))
+def test_without_being_asked_for_such_a_row_is_not_taken() -> None:
     words = "torch-npu stays at 2.9.0: no row of the table for CANN 8.5.0 that fits the rest is newer"
-    assert upgrade_edits(bare("2.9.0"), parse_wishes(["torch-npu"]), lacking, TODAY).notes == (words,)
+    found = upgrade_edits(bare("2.9.0"), parse_wishes(["torch-npu"]), Stock(), TODAY)
+    assert (found.edits, found.notes) == ((), (words,))
 
 
 def test_an_exact_version_of_a_pin_moves_with_its_row_or_alone() -> None:

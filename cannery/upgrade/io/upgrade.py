@@ -19,7 +19,7 @@ from cannery.lock.request import lock_request
 from cannery.lock.text import format_lock
 from cannery.recipe.recipe import Options, with_arch
 from cannery.recipe.select import find_profile, select
-from cannery.upgrade.change import LockChange, lock_change, refuse_losses, with_known_files
+from cannery.upgrade.change import LockChange, lock_change, with_known_files
 from cannery.upgrade.edit import SetDate, edit_profile
 from cannery.upgrade.upgrade import asked_names, upgrade_edits
 from cannery.upgrade.wishes import Editable, checked_wishes
@@ -83,7 +83,6 @@ def upgrade(store: LockStore, catalog: Catalog, name: str, wishes: Sequence[Wish
     subject = Editable(
         recipe=before.recipes[target.python],
         catalog=catalog,
-        text=text,
         pythons=tuple(before.recipes),
         locked=frozenset(package.name for lock in before.locks.values() for package in lock.packages),
     )
@@ -96,10 +95,8 @@ def upgrade(store: LockStore, catalog: Catalog, name: str, wishes: Sequence[Wish
     edited = replace(catalog, profiles={**catalog.profiles, name: profile})
     after = _side(store, edited, name)
     _refuse_new_errors(store, replace(before, locks={}), after)  # by the pins alone, before anything is asked
-    after = _resolved(store, after)
-    known = {key: with_known_files(lock, before.locks.get(key)) for key, lock in after.locks.items()}
-    refuse_losses((before.locks.get(key), lock) for key, lock in known.items())
-    after = replace(after, locks=known)
+    made = _resolved(store, after).locks
+    after = replace(after, locks={key: with_known_files(lock, before.locks.get(key)) for key, lock in made.items()})
     _refuse_new_errors(store, before, after)
     if _is_same(before, after, plan.edits):
         return Upgraded(file, plan.edits, plan.notes)

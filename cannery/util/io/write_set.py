@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -19,25 +18,26 @@ from cannery.util.io.write_errors import unwritable
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-# How the names of new files and of old ones that are kept end, until all is done. With the dot in front of them they
-# are no locks and no profiles to whoever reads the folders.
+# How the names of new files end, until all is done. With the dot in front of them they are no locks and no profiles to
+# whoever reads the folders.
 TEMPORARY = ".cannery"
 WAITING = "another run of `build.py lock` writes to this checkout: waiting for it"
 
 
 class HalfWrittenError(UnableError):
-    """A file could not be written, and of those written before it some could not be put back."""
+    """A file could not be put in its place, and those before it are written."""
 
 
 def write_together(root: Path, say: Callable[[str], None], texts: Sequence[tuple[Path, str]]) -> bool:
     """Write each text to its file, in this order, or change nothing; return whether any file changed.
 
     A file that is a symlink stays one: its target is written. New files are written whole and synced beside the old
-    ones first; then they are renamed into place, while signals wait. A SIGKILL between two renames leaves the first
-    ones new and the others old, so the order is the caller's to choose, who holds the checkout (`checkout_held`).
+    ones first; then they are renamed into place, while signals wait. Between two renames a SIGKILL, or a disk that is
+    gone, leaves the first ones new and the others old, so the order is the caller's to choose, who holds the checkout
+    (`checkout_held`): what a later run repairs comes first.
 
-    Raises `UnableError`, which names the file, the reason and what to do: nothing is changed then. When even the old
-    files cannot be put back it is a `HalfWrittenError`.
+    Raises `UnableError`, which names the file, the reason and what to do: nothing is changed then, unless it is a
+    `HalfWrittenError`.
     """
     work = _WriteSet(root)
     try:
@@ -75,12 +75,11 @@ def _remove_leftovers(images: Path) -> None:
 
 @dataclass(frozen=True)
 class _Staged:
-    """A file to write: how it is shown, where it is, its new text beside it, and its old one (None: there is none)."""
+    """A file to write: how it is shown, where it is, and its new text beside it."""
 
     path: Path
     target: Path
     new: Path
-    old: Path | None
 
 
 @dataclass
@@ -97,8 +96,7 @@ class _WriteSet:
                 return
             self._make(target.parent)
             mode = target.stat().st_mode & 0o777 if target.exists() else 0o644
-            new = self._write(target, data, mode)
-            self.staged.append(_Staged(shown, target, new, self._keep(target, new)))
+            self.staged.append(_Staged(shown, target, self._write(target, data, mode)))
         except OSError as error:
             raise unwritable(error, shown) from error
 
@@ -118,46 +116,20 @@ class _WriteSet:
             os.fsync(stream.fileno())
         return Path(name)
 
-    def _keep(self, target: Path, new: Path) -> Path | None:
-        """Keep the old file under another name too: to put it back is then a rename, which needs no room."""
-        if not target.exists():
-            return None
-        old = new.with_name(f"{new.name.removesuffix(TEMPORARY)}.old{TEMPORARY}")
-        self.temporary.append(old)
-        try:
-            old.hardlink_to(target)
-        except OSError:  # file systems without hard links; what else may be wrong is wrong for a copy too
-            shutil.copy2(target, old)
-        return old
-
     def rename(self) -> None:
         for done, one in enumerate(self.staged):
             try:
                 one.new.replace(one.target)
             except OSError as error:
-                self._undo(self.staged[:done], error)
-                raise unwritable(error, one.path) from error
+                failed = unwritable(error, one.path)
+                if not done:
+                    raise failed from error
+                written = ", ".join(str(one.path) for one in self.staged[:done])
+                raise HalfWrittenError(
+                    f"{failed.what}; written before it: {written}", where=failed.where, hint=failed.hint
+                ) from error
         for folder in {one.target.parent for one in self.staged}:
             _sync(folder)
-
-    def _undo(self, done: Sequence[_Staged], error: OSError) -> None:
-        lost: list[_Staged] = []
-        for one in reversed(done):
-            try:
-                if one.old is None:
-                    one.target.unlink()
-                else:
-                    one.old.replace(one.target)
-            except OSError:
-                lost.append(one)
-        if not lost:
-            return
-        kept = [one.old for one in lost if one.old]
-        self.temporary = [path for path in self.temporary if path not in kept]
-        raise HalfWrittenError(
-            f"{', '.join(str(one.path) for one in lost)}: written, while another file could not be ({error.strerror})",
-            hint=f"put back what they were: {', '.join(map(str, kept))}" if kept else "remove them",
-        ) from error
 
     def clean(self) -> None:
         for path in self.temporary:
