@@ -77,8 +77,6 @@ class Index(Closed):
 
     urls: tuple[IndexUrl, ...]
     pages: tuple[IndexUrl, ...] = ()
-    # Distributions that are known to be there and may be missing elsewhere; messages name the index then.
-    serves: tuple[Name, ...] = ()
     note: Text = ""
 
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-from cannery.catalog.compatibility import CANN
 from cannery.catalog.requirement import package_name
 from cannery.catalog.versions import distance
 from cannery.compat.solve import Solver
@@ -17,7 +16,7 @@ from cannery.compat.subject import Subject
 from cannery.errors import CanneryError
 from cannery.explain.conflict import ItemKind
 from cannery.lock.request import lock_request
-from cannery.recipe.bounds import held_bounds, rows_for, same_release
+from cannery.recipe.bounds import held_bounds, rows_for
 from cannery.recipe.recipe import Options
 from cannery.recipe.select import parse_pin, select
 
@@ -37,15 +36,11 @@ VERSIONS = 2
 
 @dataclass(frozen=True)
 class Candidate:
-    """A set to try: pins that `moved` (name, old version, new one), or items that are `dropped`.
-
-    `cann` is the CANN that the set is made for, "" for that of the recipe.
-    """
+    """A set to try: pins that `moved` (name, old version, new one), or items that are `dropped`."""
 
     recipe: Recipe
     moved: tuple[tuple[str, str, str], ...] = ()
     dropped: tuple[Item, ...] = ()
-    cann: str = ""
 
     @property
     def request(self) -> LockRequest:
@@ -56,7 +51,7 @@ class Candidate:
 def candidates(
     recipe: Recipe, catalog: Catalog, conflict: Conflict, has: Callable[[str, str], bool]
 ) -> tuple[Candidate, ...]:
-    """Return at most `MOST` sets: the table's for the recipe's CANN, then one item less, then those of other CANNs.
+    """Return at most `MOST` sets: the table's for the recipe's CANN, then one item less.
 
     Releases of the table count where an index `has` them (name, version).
     """
@@ -65,13 +60,8 @@ def candidates(
     rows = [found for moved in _table_moves(solver, involved) if (found := _moved(recipe, catalog, moved))]
     dropped = [found for item in conflict.movers for found in _without(recipe, catalog, item)]
     dropped += _without_pair(recipe, catalog, conflict.movers)
-    others = [
-        replace(found, cann=cann)
-        for cann, moved in _other_canns(solver, involved)
-        if (found := _moved(recipe, catalog, moved))
-    ]
     unique: dict[tuple[object, ...], Candidate] = {}
-    for candidate in (*rows[:ROWS], *dropped, *others):
+    for candidate in (*rows[:ROWS], *dropped):
         unique.setdefault((candidate.moved, candidate.dropped), candidate)
     return tuple(unique.values())[:MOST]
 
@@ -85,7 +75,7 @@ def objection(candidate: Candidate, catalog: Catalog, answer: Mapping[str, str])
             return f"{found} comes in"
     changed = frozenset({*(name for name, _old, _new in candidate.moved), *(item.name for item in candidate.dropped)})
     solver = Solver(Subject(candidate.recipe, catalog, {}), keeps=True)
-    wrong = solver.disagreeing(answer, changed, candidate.cann)
+    wrong = solver.disagreeing(answer, changed)
     return f"{wrong} {answer.get(wrong, '')} is made for something else" if wrong else ""
 
 
@@ -93,7 +83,7 @@ def offer(candidate: Candidate, catalog: Catalog, answer: Mapping[str, str]) -> 
     """Return a set that works in words: `tokenizers 0.21.4 instead of 0.20.3`; "" when nothing changed."""
     words = [f"{name} {new} instead of {old}" for name, old, new in candidate.moved]
     words += [text for item in candidate.dropped if (text := _dropped_words(item, catalog, answer))]
-    return " and ".join(words) + (f" (made for CANN {candidate.cann})" if candidate.cann else "")
+    return " and ".join(words)
 
 
 def _dropped_words(item: Item, catalog: Catalog, answer: Mapping[str, str]) -> str:
@@ -114,20 +104,6 @@ def _table_moves(solver: Solver, involved: Iterable[str]) -> list[dict[str, str]
     wanted = [(name, version) for name in sorted({*involved} & {*here}) for version in solver.known(name)]
     found = [moved for name, version in wanted if (moved := solver.exactly(name, version))]
     return _in_order(found, here)
-
-
-def _other_canns(solver: Solver, involved: Iterable[str]) -> list[tuple[str, dict[str, str]]]:
-    """Return sets of the table that are made for another CANN, with it."""
-    here, target = solver.subject.versions, solver.subject.recipe.target
-    found: list[tuple[str, dict[str, str]]] = []
-    for name in sorted({*involved} & {*here}):
-        for row in solver.subject.rows.get(name, ()):
-            cann = row.fits.get(CANN, target.cann)
-            moved = solver.completed({name: row.version}, cann) if cann != target.cann and cann[0].isdigit() else None
-            kept = {key: text for key, text in (moved or {}).items() if not same_release(text, here[key])}
-            found += [(cann, kept)] if kept else []
-    ordered = _in_order([moved for _cann, moved in found], here)
-    return [(next(cann for cann, moved in found if moved == one), one) for one in ordered]
 
 
 def _in_order(found: Sequence[dict[str, str]], here: Mapping[str, str]) -> list[dict[str, str]]:

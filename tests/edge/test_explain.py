@@ -303,54 +303,21 @@ def test_a_source_that_wants_another_python(stub: StubIndex, tmp_path: Path) -> 
     assert error.what.splitlines()[0] == "vllm 0.11.0+empty asks for Python >=3.12, the target has 3.11"
 
 
-@pytest.mark.parametrize("name", ["torch-npu==2.7.1.dev20250724", "triton-ascend==3.2.1"])
-def test_a_release_that_only_another_index_has(stub: StubIndex, tmp_path: Path, name: str) -> None:
-    package, version = name.split("==")
-    with StubIndex(json=False) as ascend:
-        ascend.add(make_wheel(package, version))
-        start = time.monotonic()
-        error = fail(ask(name), PipSettings(index_url=stub.url), tmp_path, ascend=Index(urls=(DEAD, ascend.url)))
-    assert time.monotonic() - start < 25
-    assert error.what == (
-        f"{package} {version} is not on index default; index ascend has it: "
-        f"bind it with `index: ascend` in images/components/{package}.yaml"
-    )
-    assert isinstance(error, FindingsError)
-
-
-def test_a_release_that_may_be_on_an_index_that_was_not_reached(stub: StubIndex, tmp_path: Path) -> None:
-    index = Index(urls=(DEAD,), serves=("Triton_Ascend",))
-    error = fail(ask("triton-ascend==3.2.1"), PipSettings(index_url=stub.url), tmp_path, ascend=index)
-    assert error.what == (
-        "triton-ascend 3.2.1 is not on index default; it may be on index ascend, which serves triton-ascend and was "
-        "not reached (connection refused)"
-    )
-    assert error.hint.startswith(
-        "lock on a host that reaches it, with `index: ascend` in images/components/triton-ascend.yaml"
-    )
-    silent = fail(ask("triton-ascend==3.2.1"), PipSettings(index_url=stub.url), tmp_path, ascend=Index(urls=(DEAD,)))
-    assert silent.what.splitlines()[0] == "triton-ascend 3.2.1: triton-ascend was not found on index default"
-
-
-def test_a_bound_release_that_the_main_index_has(stub: StubIndex, tmp_path: Path) -> None:
+def test_a_bound_release_that_its_index_does_not_have(stub: StubIndex, tmp_path: Path) -> None:
     with StubIndex(json=False) as ascend:
         ascend.add(make_wheel("torch-npu", "2.5.1"))
         request = ask("torch-npu==2.9.0", bindings=(("torch-npu", "ascend"),))
         error = fail(request, PipSettings(index_url=stub.url), tmp_path, ascend=Index(urls=(ascend.url,)))
-    assert error.what == (
-        "torch-npu 2.9.0 is not on index ascend; index default "
-        f"({stub.url}) has it: take `index: ascend` out of images/components/torch-npu.yaml"
-    )
+    assert error.what.splitlines()[0] == "torch-npu 2.9.0 on index ascend: no such release, nearest 2.5.1"
 
 
-def test_an_extra_index_that_has_what_the_main_one_lacks_a_version_of(stub: StubIndex, tmp_path: Path) -> None:
+def test_an_index_that_knows_a_package_serves_it_alone(stub: StubIndex, tmp_path: Path) -> None:
     with StubIndex() as extra:
         extra.add(make_wheel("tokenizers", "0.30.0"))
         settings = PipSettings(index_url=stub.url, extra_index_urls=(f"http://u:s3cret@{extra.host}/simple",))
         error = fail(ask("tokenizers==0.30.0"), settings, tmp_path)
-        assert error.what == (
-            f"tokenizers 0.30.0 is not on index default; extra index ({extra.url}) has it: index default knows the "
-            "package, so its versions alone count; make it the main index for locking"
+        assert error.what.splitlines()[0] == (
+            "tokenizers 0.30.0 on index default: no such release, nearest 0.21.4, 0.22.0"
         )
         assert "s3cret" not in str(error) + (tmp_path / "log.txt").read_text()
 

@@ -42,19 +42,6 @@ def test_check_offers_the_pair_of_the_table_that_was_tried(small: Small) -> None
     ]
 
 
-def test_check_of_a_release_that_another_index_has(small: Small) -> None:
-    with StubIndex(json=False) as ascend:
-        ascend.add(make_wheel("torch-npu", "2.8.0.dev20250724"))
-        indexes = f'{{ascend: {{urls: ["{ascend.url}"]}}}}\n'
-        (small.root / "images/indexes.yaml").write_text(indexes)
-        done = small("check", "stack", "--pin", "torch-npu==2.8.0.dev20250724")
-    assert done.code == ExitCode.FINDINGS
-    assert (
-        "torch-npu 2.8.0.dev20250724 is not on index default; index ascend has it: "
-        "bind it with `index: ascend` in images/components/torch-npu.yaml\n" in done.out
-    )
-
-
 def test_lock_says_why_for_each_arch_and_leaves_the_files(small: Small) -> None:
     small.index.add(make_wheel("tool", "1.0.1", ["dep"], tag="cp311-cp311-manylinux_2_28_aarch64"))
     small.profile().write_text(small.profile().read_text().replace('tool, version: "1.0"', 'tool, version: "1.0.1"'))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pytest
 
 from cannery.catalog.versions import distance
-from cannery.explain.missing import near, usable, why_not
+from cannery.explain.io.missing import near, usable, why_not
+from cannery.lock.io.listing import Listed
+from cannery.lock.io.places import Place
 from cannery.vocab import Arch
 
 BOUND = "2026-06-01"
@@ -17,17 +17,13 @@ NO_FILE = (
 )
 
 
-@dataclass(frozen=True)
-class File:
-    version: str
-    file: str
-    uploaded: str = "2026-01-02"
-    yanked: str | None = None
-    requires_python: str = ""
+def listed(version: str, name: str, **more: str) -> Listed:
+    place = Place("default", "index default", "https://index.example/simple")
+    return Listed("a", version, name, "", "", 0, place, **{"uploaded": "2026-01-02", **more})
 
 
-def wheel(tag: str = "py3-none-any", version: str = "1.0", **more: str) -> File:
-    return File(version, f"a-{version}-{tag}.whl", **more)
+def wheel(tag: str = "py3-none-any", version: str = "1.0", **more: str) -> Listed:
+    return listed(version, f"a-{version}-{tag}.whl", **more)
 
 
 @pytest.mark.parametrize(
@@ -48,13 +44,13 @@ def wheel(tag: str = "py3-none-any", version: str = "1.0", **more: str) -> File:
             [wheel("cp311-cp311-manylinux_2_28_aarch64"), wheel("cp312-cp312-manylinux_2_28_x86_64")],
             NO_FILE,
         ),
-        ([wheel("cp311-cp311-manylinux_2_28_aarch64"), File("1.0", "a-1.0.tar.gz")], ""),
+        ([wheel("cp311-cp311-manylinux_2_28_aarch64"), listed("1.0", "a-1.0.tar.gz")], ""),
         ([wheel(requires_python=">=3.12")], "asks for Python >=3.12, the target has 3.11"),
         ([wheel(requires_python=">=3.9,<3.11")], ""),  # uv takes the lower end only
         ([wheel(requires_python="nonsense")], ""),
     ],
 )
-def test_why_a_release_does_not_count(files: list[File], reason: str) -> None:
+def test_why_a_release_does_not_count(files: list[Listed], reason: str) -> None:
     assert why_not(files, "3.11", Arch.AMD64, BOUND) == reason
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING
 
 import factories
@@ -36,14 +35,12 @@ def conflict(recipe: Recipe, name: str, *movers: str) -> Conflict:
 def tried(recipe: Recipe, found: Conflict) -> list[object]:
     """What each candidate changes, briefly."""
     return [
-        {name: new for name, _old, new in one.moved} | ({"cann": one.cann} if one.cann else {})
-        if one.moved
-        else " and ".join(str(item) for item in one.dropped)
+        {name: new for name, _old, new in one.moved} if one.moved else " and ".join(str(item) for item in one.dropped)
         for one in candidates(recipe, CATALOG, found)
     ]
 
 
-def test_rows_of_this_cann_first_then_one_pin_less_then_other_canns() -> None:
+def test_rows_of_this_cann_first_then_one_pin_less() -> None:
     recipe = factories.recipe()
     assert tried(recipe, conflict(recipe, "torch", "torch", "torch-npu")) == [
         {"torch": "2.8.0", "torch-npu": "2.8.0.post2"},
@@ -51,7 +48,6 @@ def test_rows_of_this_cann_first_then_one_pin_less_then_other_canns() -> None:
         "pin torch-npu 2.9.0",
         "pin torch 2.9.0",
         "pin torch-npu 2.9.0 and pin torch 2.9.0",
-        {"torch": "2.8.0", "torch-npu": "2.8.0", "cann": "8.3.rc1"},
     ]
 
 
@@ -144,8 +140,6 @@ def test_an_answer_that_the_table_speaks_against_is_no_offer() -> None:
         objection(free, CATALOG, {"torch": "2.8.0", "torch-npu": "2.8.0"})
         == "torch-npu 2.8.0 is made for something else"
     )
-    on_83 = dataclasses.replace(free, cann="8.3.rc1")
-    assert objection(on_83, CATALOG, {"torch": "2.8.0", "torch-npu": "2.8.0"}) == ""
     assert objection(free, CATALOG, {**good, "nvidia-nccl": "2"}) == "nvidia-nccl comes in"
 
 
@@ -180,10 +174,8 @@ def test_offers_in_words(pins: tuple[str, ...], name: str, answer: dict[str, str
 
 def test_offers_of_moved_pins_and_of_bounds_in_words() -> None:
     recipe = factories.recipe()
-    moved = Candidate(recipe, (("torch", "2.9.0", "2.8.0"), ("torch-npu", "2.9.0", "2.8.0")), cann="8.3.rc1")
-    assert offer(moved, CATALOG, {}) == (
-        "torch 2.8.0 instead of 2.9.0 and torch-npu 2.8.0 instead of 2.9.0 (made for CANN 8.3.rc1)"
-    )
+    moved = Candidate(recipe, (("torch", "2.9.0", "2.8.0"), ("torch-npu", "2.9.0", "2.8.0")))
+    assert offer(moved, CATALOG, {}) == "torch 2.8.0 instead of 2.9.0 and torch-npu 2.8.0 instead of 2.9.0"
     profile = factories.profile(constraints=[{"requirement": "sympy<1.14", "reason": "as it was tried"}])
     bound = factories.recipe(found=factories.catalog(profiles={"stack": profile}))
     (item,) = conflict(bound, "sympy").movers

@@ -61,7 +61,7 @@ def explained(error: UnsolvedError | NoFileError, job: Job, known: Known, attemp
     items = profile_items(job.request, known.recipe)
     reasons = _no_file(error) if isinstance(error, NoFileError) else read_reasons(error.stderr)
     try:
-        head, conflict = _missing(reasons, items, job, known.catalog)
+        head, conflict = _missing(reasons, items, job)
     except NetworkError as trouble:
         return trouble
     if conflict is None:
@@ -72,21 +72,18 @@ def explained(error: UnsolvedError | NoFileError, job: Job, known: Known, attemp
     lines = [*head.text.splitlines()]
     # What only the profile asks for is in the line above.
     lines += who_asks(conflict) if not head.is_about_one or any(side.chain for side in conflict.sides) else ()
-    if not head.is_elsewhere:
-        lines += what_can_move(conflict, known.recipe.file if known.recipe else "")
-        if known.catalog and known.recipe:
-            has = releases_at(job, known.catalog)
-            lines += _offers(candidates(known.recipe, known.catalog, conflict, has), known.catalog, attempt)
+    lines += what_can_move(conflict, known.recipe.file if known.recipe else "")
+    if known.catalog and known.recipe:
+        found = candidates(known.recipe, known.catalog, conflict, releases_at(job))
+        lines += _offers(found, known.catalog, attempt)
     return FindingsError("\n  ".join(lines), where=job.where, hint=head.hint)
 
 
-def _missing(
-    reasons: Reasons, items: Sequence[Item], job: Job, catalog: Catalog | None
-) -> tuple[Headline, Conflict | None]:
+def _missing(reasons: Reasons, items: Sequence[Item], job: Job) -> tuple[Headline, Conflict | None]:
     """Return the first package in doubt of which no release can be used, by its index."""
     for name in reasons.doubts[:DOUBTS]:
         sides = sides_of(name, reasons.asks, items)
-        found = absence(name, sides, job, catalog)
+        found = absence(name, sides, job)
         if found:
             return replace(found, is_about_one=True), make_conflict(name, sides, items)
     return Headline(""), None

@@ -1,4 +1,4 @@
-"""Ask the indexes about a package whose releases are in doubt: what is there of it, since when, and where else."""
+"""Ask the index about a package whose releases are in doubt: why none can be had, and what comes near it."""
 
 from __future__ import annotations
 
@@ -6,55 +6,51 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from packaging.specifiers import SpecifierSet
-from packaging.utils import canonicalize_name
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import Version
 
+from cannery.catalog.versions import distance
 from cannery.errors import NetworkError
 from cannery.explain.conflict import exclude
-from cannery.explain.missing import near, usable, why_not
 from cannery.lock.io.bound import index_of
 from cannery.lock.io.places import bound_places, default_place, extra_places
 from cannery.lock.io.uv import PROBE
-from cannery.recipe.recipe import package_of
+from cannery.lock.wheel_tags import installable, uv_platform
 from cannery.vocab import DEFAULT_INDEX
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
-    from cannery.catalog.catalog import Catalog
     from cannery.explain.conflict import Side
     from cannery.lock.io.indexes import Answer
     from cannery.lock.io.listing import Listed
     from cannery.lock.io.uv import Job
+    from cannery.vocab import Arch
+
+# Nearest releases and files that a message names.
+NEAREST, NAMED = 2, 3
 
 
 @dataclass(frozen=True)
 class Headline:
-    """What is wrong, in one sentence, and what to do.
-
-    `is_about_one` package that cannot be had; `is_elsewhere`: another index may have just what is asked for.
-    """
+    """What is wrong, in one sentence, and what to do; `is_about_one`: about one package that cannot be had."""
 
     text: str
     hint: str = ""
     is_about_one: bool = False
-    is_elsewhere: bool = False
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What indexes have of the package `name`: the one that serves it here, and the others that are known."""
+    """What the index that serves the package `name` here has of it."""
 
     name: str
     job: Job
-    catalog: Catalog | None
     own: Answer
-    others: tuple[Answer, ...]
 
     @property
     def label(self) -> str:
-        """The index that serves the package here, in words."""
+        """The index, in words."""
         return self.own.place.label
 
     @property
@@ -67,17 +63,12 @@ class Seen:
         request = self.job.request
         return why_not(files, request.python, request.arch, self.until, yanked=is_pinned)
 
-    def of(self, answer: Answer, version: str) -> list[Listed]:
-        """Return the files of a version that an index has; of a version without a local part every build of it."""
-        wanted = SpecifierSet(f"=={version}" if version else "", prereleases=True)
-        return [file for file in answer.files if wanted.contains(file.version)]
-
     def usable(self) -> tuple[str, ...]:
         """Return the versions that count for the target."""
         return usable(self.own.files, self.job.request.python, self.job.request.arch, self.until)
 
 
-def absence(name: str, sides: Sequence[Side], job: Job, catalog: Catalog | None) -> Headline | None:
+def absence(name: str, sides: Sequence[Side], job: Job) -> Headline | None:
     """Return what keeps every release that `sides` take from being used; None when one can be.
 
     Sides that exclude each other are looked at one by one. Raises `NetworkError` when the package's own index fails at
@@ -90,7 +81,7 @@ def absence(name: str, sides: Sequence[Side], job: Job, catalog: Catalog | None)
         is_for = takes.contains(f"{python}.0") or takes.contains(f"{python}.99")
         text = f"{name} {source.version} asks for Python {source.requires_python}, the target has {python}"
         return None if is_for else Headline(text)
-    seen = _ask(name, job, catalog)
+    seen = _ask(name, job)
     if not seen.own.reached:
         raise NetworkError(f"{name}: {seen.own}", where=job.where)
     is_split = any(exclude(*pair) for pair in combinations(sides, 2))
@@ -98,7 +89,7 @@ def absence(name: str, sides: Sequence[Side], job: Job, catalog: Catalog | None)
     return next((found for group in groups if (found := _missing(seen, group))), None)
 
 
-def releases_at(job: Job, catalog: Catalog | None) -> Callable[[str, str], bool]:
+def releases_at(job: Job) -> Callable[[str, str], bool]:
     """Return a function: whether a release (name, version) can be had for the target.
 
     Its index is asked when the name first comes; one that is not reached may have anything.
@@ -109,27 +100,23 @@ def releases_at(job: Job, catalog: Catalog | None) -> Callable[[str, str], bool]
     def has(name: str, version: str) -> bool:
         if name in sources:
             return True
-        seen = known.get(name) or known.setdefault(name, _ask(name, job, catalog))
-        files = seen.of(seen.own, version)
+        seen = known.get(name) or known.setdefault(name, _ask(name, job))
+        wanted = SpecifierSet(f"=={version}", prereleases=True)  # without a local part: every build of it
+        files = [file for file in seen.own.files if wanted.contains(file.version)]
         return not seen.own.reached or (bool(files) and not seen.why_not(files, is_pinned=True))
 
     return has
 
 
-def _ask(name: str, job: Job, catalog: Catalog | None) -> Seen:
+def _ask(name: str, job: Job) -> Seen:
     bound = index_of(job.request).get(name, DEFAULT_INDEX)
-    main, extras = default_place(job.settings), extra_places(job.settings)
-    own = (main, *extras) if bound == DEFAULT_INDEX else bound_places(bound, job.indexes)
-    other = [] if bound == DEFAULT_INDEX else [main]
-    other += [place for index in job.indexes if index != bound for place in bound_places(index, job.indexes)]
-    places = [*own, *other]
-    answers = job.asked.ask([(place, name) for place in places], job.settings, PROBE)
-    mine = answers[: len(own)]
+    main = (default_place(job.settings), *extra_places(job.settings))
+    places = main if bound == DEFAULT_INDEX else bound_places(bound, job.indexes)
+    mine = job.asked.ask([(place, name) for place in places], job.settings, PROBE)
     # The first index that knows a package serves it, whatever the others have.
     first = next((a for a in mine if a.files), next((a for a in mine if a.reached), mine[0]))
     # A main index that fails is the trouble, whatever extra places have.
-    first = mine[0] if bound == DEFAULT_INDEX and not mine[0].reached else first
-    return Seen(name, job, catalog, first, tuple(answer for answer in answers if answer is not first))
+    return Seen(name, job, mine[0] if bound == DEFAULT_INDEX and not mine[0].reached else first)
 
 
 def _missing(seen: Seen, sides: Sequence[Side]) -> Headline | None:
@@ -148,8 +135,7 @@ def _missing(seen: Seen, sides: Sequence[Side]) -> Headline | None:
         profile = seen.job.request.profile
         hint = f"`build.py lock {profile} --upgrade {wish}` lets its later uploads count" if late else ""
         return Headline(f"{name} {newest} on {label}: {reasons[newest]}", hint)
-    elsewhere = _elsewhere(seen, pin) if pin or not seen.own.files else None
-    return elsewhere or Headline(_no_release(seen, pin, sides))
+    return Headline(_no_release(seen, pin, sides))
 
 
 def _pin(sides: Sequence[Side]) -> str:
@@ -172,39 +158,49 @@ def _no_release(seen: Seen, pin: str, sides: Sequence[Side]) -> str:
     return f"{name} {pin} on {seen.label}: no such release" + (f", nearest {nearest}" if nearest else "")
 
 
-def _elsewhere(seen: Seen, pin: str) -> Headline | None:
-    """Return which other index has the release, or may have it and was not reached."""
-    name, job = seen.name, seen.job
-    what = f"{name} {pin}".rstrip()
-    for answer in seen.others:
-        has = seen.of(answer, pin)
-        if has and not seen.why_not(has, is_pinned=bool(pin)):
-            where = str(answer.place) if answer.place.index == DEFAULT_INDEX else answer.place.label
-            return Headline(f"{what} is not on {seen.label}; {where} has it: {_bind(seen, answer)}", is_elsewhere=True)
-    for answer in seen.others:
-        index = job.indexes.get(answer.place.index)
-        if index and not answer.reached and name in {canonicalize_name(served) for served in index.serves}:
-            there = f"it may be on {answer.place.label}, which serves {name} and was not reached ({answer.state})"
-            hint = f"lock on a host that reaches it, with {_entry(seen, answer.place.index)}"
-            return Headline(f"{what} is not on {seen.label}; {there}", hint, is_elsewhere=True)
-    return None
+def why_not(files: Sequence[Listed], python: str, arch: Arch, bound: str, *, yanked: bool = False) -> str:
+    """Return why no file of one release counts for the target up to the date `bound`; "" when one does.
+
+    `files` are all files of that release; without any there is no such release, and the text is "" too. With `yanked`
+    files that were yanked count: a resolver takes them for an exact pin.
+    """
+    if not files:
+        return ""
+    in_time = [file for file in files if not file.uploaded or file.uploaded <= bound]
+    if not in_time:
+        return f"uploaded {min(file.uploaded for file in files)}, later than the bound {bound}"
+    kept = [file for file in in_time if yanked or file.yanked is None]
+    if not kept:
+        reason = in_time[0].yanked
+        return f"yanked from its index{f' ({reason})' if reason else ''}"
+    fitting = [file for file in kept if installable(file.file, python, arch)]
+    if not fitting:
+        more = f" and {len(kept) - NAMED} more" if len(kept) > NAMED else ""
+        names = ", ".join(file.file for file in kept[:NAMED])
+        return f"no file for {uv_platform(arch)} and Python {python}; it has {names}{more}"
+    if not any(_takes(file.requires_python, python) for file in fitting):
+        return f"asks for Python {fitting[0].requires_python}, the target has {python}"
+    return ""
 
 
-def _bind(seen: Seen, answer: Answer) -> str:
-    """Return what to write so that the package comes from there."""
-    if answer.place.index != DEFAULT_INDEX:
-        return f"bind it with {_entry(seen, answer.place.index)}"
-    own = index_of(seen.job.request).get(seen.name)
-    if own is not None:
-        return f"take `index: {own}` out of {_file(seen)}"
-    return f"{seen.label} knows the package, so its versions alone count; make it the main index for locking"
+def _takes(wanted: str, python: str) -> bool:
+    """Whether a range of Pythons holds the target's, whose last number is not known; uv reads its lower end only."""
+    try:
+        lower = [part for part in SpecifierSet(wanted) if part.operator in {">=", ">", "==", "~="}]
+    except InvalidSpecifier:
+        return True
+    return all(part.contains(f"{python}.0") or part.contains(f"{python}.99") for part in lower)
 
 
-def _entry(seen: Seen, index: str) -> str:
-    return f"`index: {index}` in {_file(seen)}"
+def usable(files: Iterable[Listed], python: str, arch: Arch, bound: str) -> tuple[str, ...]:
+    """Return the versions that have a file for the target up to the date `bound`, each once."""
+    versions: dict[str, list[Listed]] = {}
+    for file in files:
+        versions.setdefault(file.version, []).append(file)
+    return tuple(version for version, mine in versions.items() if not why_not(mine, python, arch, bound))
 
 
-def _file(seen: Seen) -> str:
-    components = seen.catalog.components if seen.catalog else {}
-    found = (key for key, one in components.items() if package_of(key, one) == seen.name)
-    return f"images/components/{next(found, seen.name)}.yaml"
+def near(pin: str, versions: Iterable[str]) -> str:
+    """Return the two versions that come nearest to `pin`, in order; "" for none."""
+    kept = sorted(set(versions), key=lambda version: (distance(pin, version), Version(version)))[:NEAREST]
+    return ", ".join(sorted(kept, key=Version))
