@@ -31,7 +31,7 @@ SWITCHES = {
     "LOCKED": "--locked",
 }
 OFF = {"", "0", "no", "false", "off"}
-OTHERS = ("PROFILE", "VERL_PATH", "DEV", "CMD", "KIND", "FILE", "HOST_PYTHON", "CANNERY_CACHE", "ARGS")
+OTHERS = ("PROFILE", "VERL_PATH", "DEV", "CMD", "KIND", "FILE", "HOST_PYTHON", "CANNERY_CACHE", "MAX_JOBS", "ARGS")
 KNOWN = (*VALUES, *LISTS, *SWITCHES, *OTHERS)
 # Targets for which PROFILE has to be set.
 NEED_PROFILE = (
@@ -55,8 +55,7 @@ def main() -> int:
         return made.returncode
     env = {name: value for name, value in os.environ.items() if name not in given and not name.startswith("MAKE")}
     env["CANNERY_PROGRAM"] = "make"
-    if "CANNERY_CACHE" in given:
-        env["CANNERY_CACHE"] = given["CANNERY_CACHE"]
+    env |= {name: given[name] for name in ("CANNERY_CACHE", "MAX_JOBS") if name in given}
     text = given.get("CMD", "").encode() if target == "lint-run" and given.get("CMD") else None
     line = (str(ROOT / ".venv/bin/python"), str(ROOT / "build.py"), *words)
     if text is None:

@@ -36,6 +36,8 @@ TOOLS_FOLDER = "_tools"
 SECRETS: Mapping[str, str] = {
     "apt_sources": "CANNERY_APT_SOURCES_FILE",
     "ca": "CANNERY_CA_FILE",
+    # No secret, but what no layer may depend on: how many jobs compile at once.
+    "jobs": "CANNERY_JOBS_FILE",
     # Not BuildKit's predefined arguments: its history keeps those, with their passwords.
     "proxies": "CANNERY_PROXIES_FILE",
     "system_mirrors": "CANNERY_SYSTEM_MIRRORS_FILE",

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import shutil
 import sys
 import zipfile
@@ -29,6 +30,9 @@ SOURCES = Path("/opt/src")
 # Not run but compiled in: extension modules of one process share its types only at one version, which is the image's
 # where it has one.
 COMPILED_IN = ("pybind11",)
+# Bytes of memory that a compiler takes on torch's headers; where this host's number of jobs is, and its memory.
+A_JOB = 2 << 30
+JOBS, MEMORY, LIMIT = Path("/run/secrets/jobs"), Path("/proc/meminfo"), Path("/sys/fs/cgroup/memory.max")
 
 
 def main() -> None:
@@ -76,8 +80,19 @@ def native_variables() -> dict[str, str]:
         "LD_LIBRARY_PATH": f"{path}:{devlib}" if path else devlib,
         "PYTHONPATH": f"{TOOLS_PATH}:{os.environ.get('PYTHONPATH', '')}".rstrip(":"),
         "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
-        "MAX_JOBS": str(len(os.sched_getaffinity(0))),
+        "MAX_JOBS": str(jobs()),
     }
+
+
+def jobs() -> int:
+    """Return how many compilers may run at once: MAX_JOBS of the host, else one a core that has memory for it."""
+    if JOBS.is_file() and (text := JOBS.read_text().strip()):
+        return int(text)
+    free = re.search(r"^MemAvailable: +(\d+) kB$", MEMORY.read_text(), re.MULTILINE)
+    sizes = [int(free[1]) << 10] if free else []
+    sizes += [int(text)] if LIMIT.is_file() and (text := LIMIT.read_text().strip()).isdecimal() else []
+    cores = len(os.sched_getaffinity(0))
+    return max(1, min(cores, *(size // A_JOB for size in sizes))) if sizes else cores
 
 
 def unpack_tools() -> None:

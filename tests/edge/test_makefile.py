@@ -125,6 +125,8 @@ def test_lists_are_words_and_nothing_more(make: Make, target: str, variable: str
 def test_the_cache_folder_reaches_build_py(make: Make, value: str) -> None:
     make("list", f"CANNERY_CACHE={value}")
     assert make.environment["CANNERY_CACHE"] == value
+    make("list", "MAX_JOBS=4")
+    assert make.environment["MAX_JOBS"] == "4"
     make("list", CANNERY_CACHE="/from/the environment")
     assert make.environment["CANNERY_CACHE"] == "/from/the environment"
 

@@ -88,6 +88,14 @@ def test_proxies_of_either_case_are_passed_and_their_passwords_are_hidden(tmp_pa
     assert "hush" in secrets_of(context(tmp_path, http_proxy="me:hush@proxy:1"), None)[0].values
 
 
+def test_the_number_of_jobs_reaches_the_build_and_a_bad_one_is_refused(tmp_path: Path) -> None:
+    assert secrets_of(context(tmp_path, MAX_JOBS="12"), None)[1] == {SECRETS["jobs"]: "12"}
+    assert SECRETS["jobs"] not in secrets_of(context(tmp_path), None)[1]
+    for text in ("0", "many", "-j4", "2;id"):
+        with pytest.raises(UsageError, match="MAX_JOBS"):
+            secrets_of(context(tmp_path, MAX_JOBS=text), None)
+
+
 def test_a_proxy_is_quoted_for_the_shell(tmp_path: Path) -> None:
     _, texts = secrets_of(context(tmp_path, http_proxy="http://a:b$(id)';c@p:1"), None)
     shell = ["sh", "-c", f'{texts[SECRETS["proxies"]]}printf %s "$http_proxy"']

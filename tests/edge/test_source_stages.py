@@ -269,6 +269,36 @@ def test_a_native_build_takes_the_tools_that_it_can_read(
     assert f"other-1.0-cp311-cp311-manylinux_2_28_{OTHER}.whl is not for {HERE}" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("cores", "free", "limit", "named", "jobs"),
+    [
+        (64, 200, None, "", 64),
+        (64, 15, None, "", 7),
+        (64, 200, "max", "", 64),
+        (64, 200, str(9 << 30), "", 4),
+        (8, 1, None, "", 1),
+        (64, 3, "max", "32", 32),
+    ],
+)
+def test_jobs_follow_from_cores_memory_and_max_jobs(
+    stages: Stages,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    cores: int,
+    free: int,
+    limit: str | None,
+    named: str,
+    jobs: int,
+) -> None:
+    texts = {"JOBS": named, "MEMORY": f"MemTotal: 1 kB\nMemAvailable:   {free << 20} kB\n", "LIMIT": limit}
+    for name, text in texts.items():
+        monkeypatch.setattr(stages.native, name, tmp_path / name)
+        if text is not None:
+            (tmp_path / name).write_text(f"{text}\n")
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(cores))
+    assert stages.native.jobs() == jobs
+
+
 def test_commands_run_at_the_top_of_the_tree_ahead_of_the_hook_with_its_environment(
     stages: Stages, tmp_path: Path
 ) -> None:
@@ -283,7 +313,7 @@ def test_commands_run_at_the_top_of_the_tree_ahead_of_the_hook_with_its_environm
     (made,) = (stages.out / "wheels").glob("*.whl")
     with zipfile.ZipFile(made) as archive:
         told = archive.read("tiny/made.py").decode()
-    jobs = len(os.sched_getaffinity(0))
+    jobs = stages.native.jobs()
     assert told == repr(([f"-j{jobs}", "a b;c"], "ascend910_9391", str(tmp_path / "opt/venv")))
 
 

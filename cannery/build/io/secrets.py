@@ -1,4 +1,4 @@
-"""What a build step needs of this host and an image must not keep: CA bundle, proxies, mirrors of system packages.
+"""What a build step needs of this host and an image must not keep: CA bundle, proxies, mirrors, number of jobs.
 
 They reach BuildKit as secrets, each by id and by a variable that names its file (`render.SECRETS`), so no host path
 is in a rendered file and nothing of them stays in a layer, or in BuildKit's history. Files that are made for a build
@@ -56,7 +56,7 @@ def host_secrets(
 
     `suite` is the Debian suite of the base, None for a base with its own sources; `system` are the mirrors of these.
     Files that are made are in the cache, readable by their owner only. Raises `UsageError` when a CA bundle that the
-    host's settings name cannot be read.
+    host's settings name cannot be read, or MAX_JOBS is no number.
     """
     folder = _folder(cache / "secrets")
     try:
@@ -66,6 +66,7 @@ def host_secrets(
             "apt_sources": source_lines(suite, mirrors) if suite else "",
             "proxies": "".join(f"export {name}={shlex.quote(value)}\n" for name, value in proxies.items()),
             "system_mirrors": _script({name: places[0] for name, places in system.items()}),
+            "jobs": _jobs(env),
         }
         found = {SECRETS["ca"]: _ca(env, pip, folder / "ca")}
         found |= {SECRETS[name]: _written(folder / name, text) if text else NO_SECRET for name, text in texts.items()}
@@ -86,6 +87,13 @@ def _folder(parent: Path) -> Path:
         elif path.is_file():
             path.unlink(missing_ok=True)
     return Path(tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=parent))
+
+
+def _jobs(env: Mapping[str, str]) -> str:
+    text = env.get("MAX_JOBS", "")
+    if text and not re.fullmatch(r"[1-9]\d{0,3}", text):
+        raise UsageError(f"MAX_JOBS: {text!r} is no number of jobs", hint="1 to 9999, or unset it")
+    return text
 
 
 def _written(path: Path, text: str) -> str:
