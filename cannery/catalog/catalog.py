@@ -343,6 +343,8 @@ class ChipAccess(Closed):
     cards: int = Field(ge=1, le=1024)
     most: int = Field(0, ge=0, le=1024)
     managers: tuple[DeviceText, ...] = Field(min_length=1)
+    # Folders of nodes that a container gets where the host has them.
+    folders: tuple[DeviceText, ...] = ()
     mounts: tuple[PathText, ...]
     # What HCCL reads to reach other hosts, and the version of the ranktable that it takes (None: none is known).
     network: tuple[PathText, ...] = ()

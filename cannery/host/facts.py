@@ -194,7 +194,13 @@ _FILE = re.compile(r"/npu-smi$|/hccn_tool$|\.(info|conf|json)$")
 
 def is_in_place(path: str, mode: int) -> bool:
     """Whether what a host has at `path`, of that st_mode, is what the name means: no folder for a node or a file."""
+    if path in NODE_FOLDERS:
+        return stat.S_ISDIR(mode)
     return not (stat.S_ISDIR(mode) and (path.startswith(f"{DEV}/") or is_file_name(path)))
+
+
+# Folders below /dev that hold nodes of the 950: docker gives a container all that is in such a folder.
+NODE_FOLDERS = frozenset({"/dev/uburma", "/dev/ummu"})
 
 
 def is_file_name(path: str) -> bool:

@@ -74,7 +74,7 @@ def card_text(cards: Iterable[int]) -> str:
 
 def wanted_paths(access: ChipAccess) -> tuple[str, ...]:
     """Return every node and path whose presence decides the command, for the edge to look at."""
-    nodes = (*(f"/dev/davinci{n}" for n in range(64)), *access.managers)
+    nodes = (*(f"/dev/davinci{n}" for n in range(64)), *access.managers, *access.folders)
     return (*nodes, *access.mounts, *NPU_SMI, *access.network, RANKTABLE)
 
 
@@ -85,7 +85,8 @@ def full_model(access: ChipAccess, cards: tuple[int, ...] | None, seen: HostNpus
     group, its ranktable.
     """
     numbers = range(access.cards) if cards is None else cards
-    nodes = frozenset({*access.managers, *(f"/dev/davinci{n}" for n in numbers)})
+    folders = seen.nodes.intersection(access.folders) if seen is not None else ()
+    nodes = frozenset({*access.managers, *folders, *(f"/dev/davinci{n}" for n in numbers)})
     paths = {*access.mounts, *access.network, (seen.npu_smi if seen else None) or NPU_SMI[0]}
     if seen is not None and RANKTABLE in seen.paths:
         paths.add(RANKTABLE)

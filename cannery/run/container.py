@@ -132,7 +132,8 @@ def make_container(request: RunRequest, access: ChipAccess, host: HostNpus) -> C
         return Container(request, 0, (), None, (), (), env, tuple(run_as_notes(request.run_as, request.user, 0)))
     cards = _chosen_cards(request, access, host)
     visible = _visible(request, cards, given)
-    nodes = () if request.runtime else (*(f"/dev/davinci{n}" for n in cards), *access.managers)
+    others = (*access.managers, *(folder for folder in access.folders if folder in host.nodes))
+    nodes = () if request.runtime else (*(f"/dev/davinci{n}" for n in cards), *others)
     found = list(_found_mounts(request, access, host))
     driver = beside((mount for item in found for mount in item.mounts), request.volumes)
     notes = (

@@ -135,3 +135,21 @@ def test_a_folder_in_place_of_a_node_is_no_card(tree: Tree) -> None:
     node.unlink()
     node.mkdir()
     assert seen(tree).cards == before[:-1]
+
+
+@pytest.mark.parametrize("there", [("uburma", "ummu"), ("ummu",), ()])
+def test_a_950_gives_the_folders_of_nodes_that_it_has(tmp_path: Path, there: tuple[str, ...]) -> None:
+    new = load_catalog(Path(__file__).resolve().parent.parent.parent / "images").chips["950"]
+    tree = Tree(tmp_path)
+    for name in ("davinci0", "davinci_manager", "hisi_hdc", *({"uburma"} - {*there})):
+        tree.write(f"dev/{name}", "")  # a file in the place of a folder counts as missing
+    for name in there:
+        tree.write(f"dev/{name}/node0", "")
+    host = read_host(wanted_paths(new), tree.root)
+    wanted = [f"/dev/{name}" for name in there]
+    made = make_container(RunRequest("i", "1g"), new, host)
+    assert made.devices == ("/dev/davinci0", "/dev/davinci_manager", "/dev/hisi_hdc", *wanted)
+    assert {*full_model(new, (0,), host).nodes} == {*made.devices}
+    assert not {"/dev/uburma", "/dev/ummu"} & full_model(new, None).nodes
+    words = docker_arguments(make_container(RunRequest("i", "1g", runtime="ascend"), new, host))
+    assert not any("uburma" in word or "ummu" in word for word in words)
