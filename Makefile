@@ -86,7 +86,7 @@ lint: setup-dev ## ruff, mypy, import-linter, shellcheck (hadolint runs in the g
 	@.venv/bin/ruff check -q . && .venv/bin/ruff format -q --check . && .venv/bin/mypy --no-error-summary && .venv/bin/lint-imports --no-logo && .venv/bin/shellcheck templates/tools/*.sh .ci/run
 goldens: setup-dev ## rewrite the golden files, on purpose
 	@$(PY) -m pytest tests/golden --rewrite-goldens
-reference: setup ## rewrite docs/reference from the parser and the locks
+reference: setup ## rewrite docs/reference from the parser, the models and the locks
 	@$(PY) tools/reference.py
 docs: setup-dev ## build the documentation into out/docs, strict
 	@NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --quiet --strict --site-dir out/docs && echo out/docs/index.html

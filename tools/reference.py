@@ -6,24 +6,60 @@
 from __future__ import annotations
 
 import argparse
+import inspect
 import re
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cannery.catalog.component import Closed
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from cannery.cli.arguments import COMMANDS, make_parser  # noqa: E402 - the checkout's, which was just put on the path
+from cannery.catalog import catalog, component, image_user  # noqa: E402 - the checkout's, which was just put on the path
+from cannery.cli.arguments import COMMANDS, make_parser  # noqa: E402 - as above
 from cannery.cli.options import COMMON  # noqa: E402 - as above
 from cannery.lock.text import parse_lock  # noqa: E402 - as above
 
 PAGES = ROOT / "docs/reference"
 NOTE = "<!-- Made by tools/reference.py; `make reference` rewrites it. -->\n"
+# The headings on the page of fields that have a table of a model; all kinds of components share one.
+KINDS = (component.Wheels, component.Source, component.Native, component.Tarball, component.System)
+MODELS: dict[str, tuple[type[Closed], ...]] = {
+    "Profile": (catalog.Profile,),
+    "target": (catalog.TargetDefaults,),
+    "components": (catalog.Pin,),
+    "constraints, overrides and excludes": (catalog.Reasoned,),
+    "substitutes": (catalog.Substitute,),
+    "warnings": (catalog.Warned,),
+    "exclude_newer_packages": (catalog.Later,),
+    "user": (image_user.ImageUser,),
+    "Component": KINDS,
+    "imports": (component.Import,),
+    "metadata": (component.StandInMetadata,),
+    "cxx_abi": (component.CxxAbi,),
+    "revisions and releases": (component.Revision,),
+    "patch_sets": (component.PatchSets,),
+    "edits": (component.Edit,),
+    "archives": (component.Archive,),
+    "standin": (component.OnStandIn,),
+    "submodules": (component.Submodule,),
+    "Indexes": (catalog.Index,),
+    "Hosts": (catalog.Host,),
+}
+# What a cell has that somebody has to write: a test refuses it.
+OPEN = "?"
 
 
 def main() -> int:
     """Write the pages; with --check write nothing, and return 1 when one differs."""
-    made = {"commands.md": commands_page(), "locks.md": locks_page()}
+    made = {"commands.md": commands_page(), "fields.md": fields_page(), "locks.md": locks_page()}
     stale = [name for name, text in made.items() if not same(PAGES / name, text)]
     if "--check" in sys.argv[1:]:
         for name in stale:
@@ -97,6 +133,52 @@ def sentence(text: str) -> str:
 def cell(text: str) -> str:
     """Return text for a table's cell."""
     return re.sub(r"([|<>])", r"\\\1", text)
+
+
+def fields_page() -> str:
+    """Return the page of fields with the tables that the models have: their fields, in order, and the defaults.
+
+    What a field is, an example, and what happens when it is wrong are kept from the page. A new field has what is
+    written above it in its model, and `?` for the rest.
+    """
+    text = (PAGES / "fields.md").read_text(encoding="utf-8")
+    for heading, models in MODELS.items():
+        start = rf"^##+ {re.escape(heading)}\n(?:(?!##).*\n)*?\| field .*\n\|[-|]+\n"
+        match = re.search(rf"({start})((?:\|.*\n)+)", text, re.MULTILINE)
+        if match is None:
+            raise SystemExit(f"docs/reference/fields.md has no table below {heading!r}")
+        text = text[: match.start(2)] + "".join(field_rows(models, match[2])) + text[match.end(2) :]
+    return text
+
+
+def field_rows(models: tuple[type[Closed], ...], table: str) -> Iterator[str]:
+    """Give the rows of a table of fields; `table` are those of the page."""
+    cells = {cells[0].strip("`"): cells for cells in (line.strip("| ").split(" | ") for line in table.splitlines())}
+    owners = {name: model for model in reversed(models) for name in model.model_fields}
+    # Fields of all kinds of components have the order of the page.
+    known = [name for name in cells if name in owners] if len(models) > 1 else []
+    for name in (*known, *(name for name in owners if name not in known)):
+        _, what, default, example, wrong = cells.get(name, (name, above(owners[name], name), "", OPEN, OPEN))
+        # What only some kinds of components have, and need, is told by the page alone.
+        is_needed = owners[name].model_fields[name].is_required() and name not in component.Part.model_fields
+        kept = default if len(models) > 1 and is_needed else default_of(owners[name], name)
+        yield f"| `{name}` | {what} | {kept} | {example} | {wrong} |\n"
+
+
+def default_of(model: type[Closed], name: str) -> str:
+    """Return a field's default as YAML has it, `required` or `none`."""
+    if model.model_fields[name].is_required():
+        return "required"
+    value: Any = model.model_construct().model_dump(mode="json", include={name}, warnings=False)[name]
+    if value is None:
+        return "none"
+    return f"`{yaml.safe_dump(value, default_flow_style=True).splitlines()[0]}`" if value != "" else '`""`'
+
+
+def above(model: type[Closed], name: str) -> str:
+    """Return the comment above a field in its model's source; `?` where there is none."""
+    found = re.search(rf"((?:^    #.*\n)+)    {name}:", inspect.getsource(model), re.MULTILINE)
+    return cell(" ".join(line.strip(" #") for line in found[1].splitlines())) if found else OPEN
 
 
 def locks_page() -> str:
