@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import functools
 import io
 import json
 from pathlib import Path
@@ -8,11 +7,9 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from cannery import context
 from cannery.cli import main as cli
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-CATALOG = functools.cache(context.load_catalog)
 SCHEMA = json.loads((ROOT / "docs/lint-run-report.schema.json").read_text())
 DRIVER = "/usr/local/Ascend/driver"
 # What a user wrote: a node's name is mistyped, and the driver is not mounted (vllm-project/vllm-ascend issue 1440).
@@ -36,12 +33,6 @@ services:
   web:
     image: nginx:1
 """
-
-
-@pytest.fixture(autouse=True)
-def one_catalog(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Read images/ once for all tests."""
-    monkeypatch.setattr(context, "load_catalog", CATALOG)
 
 
 def lint(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
