@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from cannery.catalog.io.yaml_file import read_yaml_text
 from cannery.catalog.yaml_text import YamlDocument, parse_yaml
+from cannery.errors import UsageError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,7 +19,13 @@ _EMPTY = re.compile(r"\s*(?:#.*|%.*|---\s*(?:#.*)?|\.\.\.)?")
 
 
 def read_script(path: Path) -> str:
-    """Return the text of a shell script, by its name or its first line; "" for another file, or one without text."""
+    """Return the text of a shell script, by its name or its first line; "" for another file, or one without text.
+
+    Raises `UsageError` for a page of text, which is neither a script nor YAML.
+    """
+    if path.suffix.lower() in {".md", ".markdown", ".rst"}:
+        hint = "give its command alone: build.py lint-run 'docker run …'"
+        raise UsageError("a page of text is not read", where=str(path), hint=hint)
     try:
         with path.open("rb") as file:
             head = file.read(MOST_BYTES)
