@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import socket
 import ssl
 import threading
 import time
@@ -59,11 +58,6 @@ class StubRegistry:
     tags: list[str] = field(default_factory=list)
     page: int = 1000
     link: str = ""
-    # An upload: what has arrived, how many chunks are cut in the middle, the repository that can be mounted from.
-    uploaded: bytes = b""
-    drops: int = 0
-    forgets: bool = False
-    mountable: str = ""
     # As Huawei's SWR: no OCI manifest and no OCI index is taken.
     refuses_oci: bool = False
 
@@ -95,19 +89,7 @@ class StubRegistry:
 
             def do_PUT(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
-                if "/uploads/" in self.path:
-                    stub.upload(self, body)
-                else:
-                    stub.answer(self, body)
-
-            def do_HEAD(self) -> None:
-                stub.answer(self)
-
-            def do_POST(self) -> None:
-                stub.upload(self, b"")
-
-            def do_PATCH(self) -> None:
-                stub.upload(self, self.rfile.read(int(self.headers["Content-Length"])))
+                stub.answer(self, body)
 
             def log_message(self, *_args: object) -> None:
                 """Quiet."""
@@ -144,9 +126,7 @@ class StubRegistry:
         url, login = urlsplit(request.path), request.headers.get("Authorization", "")
         self.seen.append((request.path, login))
         time.sleep(self.stall)
-        if "/uploads/" in url.path:
-            self._progress(request, 404 if self.forgets else 204)
-        elif url.path == "/token":
+        if url.path == "/token":
             good = not self.login or login == self._basic
             self._send(request, self.token_status if good else 401, "application/json", self.token_body)
         elif self.auth and login != (self._basic if self.auth == "basic" else "Bearer let-me-in"):
@@ -167,36 +147,6 @@ class StubRegistry:
             self._tags(request, parse_qs(url.query))
         else:
             self._image(request, url.path.removeprefix(f"/v2/{REPOSITORY}/"))
-
-    def upload(self, request: BaseHTTPRequestHandler, data: bytes) -> None:
-        """Take a blob in chunks. Of the first `drops` chunks only a half arrives before the connection is lost."""
-        query = parse_qs(urlsplit(request.path).query)
-        self.seen.append((f"{request.command} {request.path}", request.headers.get("Authorization", "")))
-        if request.command == "POST" and query.get("from") == [self.mountable]:
-            self._send(request, 201, "text/plain", b"")
-        elif request.command == "POST":
-            self.uploaded = b""
-            self._progress(request, 202)
-        elif request.command == "PUT":
-            digest = query["digest"][0]
-            good = sha(self.uploaded) == digest
-            self.blobs |= {digest: self.uploaded} if good else {}
-            self._send(request, 201 if good else 400, "text/plain", b"")
-        elif request.command == "PATCH" and self.drops:
-            self.drops -= 1
-            self.uploaded += data[: len(data) // 2]
-            request.connection.shutdown(socket.SHUT_RDWR)
-        else:
-            start = request.headers.get("Content-Range", "0-").partition("-")[0]
-            in_order = not data or int(start) == len(self.uploaded)
-            self.uploaded += data if in_order else b""
-            self._progress(request, 202 if in_order else 416)
-
-    def _progress(self, request: BaseHTTPRequestHandler, status: int) -> None:
-        """Report how far an upload is."""
-        sent = f"0-{max(0, len(self.uploaded) - 1)}"
-        at = f"/v2/{REPOSITORY}/blobs/uploads/1"
-        self._send(request, status, "text/plain", b"", {"Location": at, "Range": sent})
 
     def _tags(self, request: BaseHTTPRequestHandler, query: Mapping[str, Sequence[str]]) -> None:
         start = int(query.get("last", ["0"])[0])

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import socket
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -309,50 +307,6 @@ def test_proxies_and_their_exceptions(stub: StubRegistry, monkeypatch: pytest.Mo
         assert "s3cret" not in str(caught.value)
         monkeypatch.setenv("NO_PROXY", "127.0.0.1")
         assert answer(stub).digest == digest
-
-
-CONTENT = bytes(range(256)) * 10
-
-
-def put(stub: StubRegistry, mount_from: str = "", waits: tuple[float, ...] = ()) -> None:
-    with Repository(stub.reference, replace(access(), waits=waits)) as repository:
-        repository.put_blob(sha(CONTENT), io.BytesIO(CONTENT), len(CONTENT), mount_from=mount_from)
-
-
-def test_a_blob_goes_up_in_chunks(stub: StubRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "CHUNK", 1000)
-    with Repository(stub.reference, access()) as repository:
-        assert not repository.has_blob(sha(CONTENT))
-        put(stub)
-        assert repository.has_blob(sha(CONTENT))
-    assert stub.blobs[sha(CONTENT)] == CONTENT
-    assert [path.partition(" ")[0] for path in stub.paths if "PATCH" in path] == ["PATCH"] * 3
-
-
-def test_a_dropped_chunk_goes_on_from_where_the_registry_has_got_to(
-    stub: StubRegistry, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(registry, "CHUNK", 1000)
-    stub.drops = 2
-    put(stub)
-    assert stub.blobs[sha(CONTENT)] == CONTENT
-
-
-def test_an_upload_that_the_registry_forgets_starts_anew(stub: StubRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "CHUNK", 1000)
-    stub.drops, stub.forgets = 2, True
-    with pytest.raises(RefusedError):
-        put(stub)
-    put(stub, waits=(0.0,))
-    assert stub.blobs[sha(CONTENT)] == CONTENT
-
-
-def test_a_blob_is_mounted_from_another_repository(stub: StubRegistry) -> None:
-    stub.mountable = "team/base"
-    put(stub, mount_from="team/base")
-    assert not [path for path in stub.paths if "PATCH" in path]
-    put(stub, mount_from="team/other")
-    assert stub.blobs[sha(CONTENT)] == CONTENT
 
 
 def test_credentials_do_not_go_to_another_host(stub: StubRegistry) -> None:

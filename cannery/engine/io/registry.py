@@ -1,4 +1,4 @@
-"""A client of container registries (OCI distribution API): login, manifests, configurations, tags, uploads.
+"""A client of container registries (OCI distribution API): login, manifests, configurations, tags.
 
 It reaches them as the host's pip reaches its indexes (proxy, CA bundle, trusted hosts), and trusts the certificates
 that docker trusts too. Credentials are docker's; those of pip's settings and netrc are for other servers.
@@ -10,7 +10,7 @@ import hashlib
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlencode, urljoin, urlsplit
 from urllib.request import parse_http_list, parse_keqv_list
 
@@ -54,12 +54,9 @@ if TYPE_CHECKING:
     from cannery.util.io.pip_settings import PipSettings
     from cannery.vocab import Arch
 
-T = TypeVar("T")
 CERTIFICATES = Path("/etc/docker/certs.d")
 # The specification asks registries to take manifests of 4 MiB; configurations are smaller.
 MAX_BODY = 4 << 20
-# Bytes of a layer that go up in one request: what is sent again after a connection was dropped.
-CHUNK = 16 << 20
 # docker.io is only a name; this host serves its API.
 API_HOSTS = {DEFAULT_REGISTRY: "index.docker.io"}
 PASSING = frozenset({State.RESET, State.TIMEOUT, State.SERVER, State.BUSY})
@@ -208,59 +205,16 @@ class Repository:
         """Put an index or a manifest under `tag`; what it names must be in the repository."""
         self.call("PUT", f"manifests/{tag}", {"Content-Type": media_type}, body)
 
-    def has_blob(self, digest: str) -> bool:
-        """Whether the repository has a layer or configuration."""
-        try:
-            self.call("HEAD", f"blobs/{digest}", {})
-        except AbsentError:
-            return False
-        return True
-
-    def put_blob(self, digest: str, content: IO[bytes], size: int, *, mount_from: str = "") -> None:
-        """Upload a layer or configuration in chunks, after asking to mount it from another repository.
-
-        `content` is seekable. After a dropped connection it goes on from where the registry has got to; where the
-        registry has forgotten the upload, as Docker's own does, it starts anew.
-        """
-        self._retrying(self._upload, digest, content, size, mount_from, kind=AbsentError)
-
-    def _upload(self, digest: str, content: IO[bytes], size: int, mount_from: str) -> None:
-        mount = {"mount": digest, "from": mount_from} if mount_from else {}
-        reply = self.call("POST", f"blobs/uploads/?{urlencode(mount)}".rstrip("?"), {})
-        if reply.status == 201:  # mounted
-            return
-        sent = 0
-        while sent < size:
-            reply, sent = self._retrying(self._put_chunk, reply, content, sent)
-        url = _location(reply)
-        self.call("PUT", f"{url}{'&' if urlsplit(url).query else '?'}{urlencode({'digest': digest})}", {}, b"")
-
-    def _put_chunk(self, before: Reply, content: IO[bytes], sent: int) -> tuple[Reply, int]:
-        """Send one chunk; return the registry's response and how many bytes it has now."""
-        content.seek(sent)
-        data = content.read(CHUNK)
-        headers = {"Content-Type": "application/octet-stream", "Content-Range": f"{sent}-{sent + len(data) - 1}"}
-        try:
-            reply = self._call_once("PATCH", _location(before), headers, data)
-        except PassingError:
-            reply = self._call_once("GET", _location(before), {})
-            if _received(reply) <= sent:
-                raise
-        return reply, _received(reply)
-
     def call(self, method: str, path: str, headers: Mapping[str, str], data: bytes | None = None) -> Reply:
         """Return the response to a request below the repository (or at a whole URL), retried where trouble may pass."""
-        return self._retrying(self._call_once, method, path, headers, data)
-
-    def _retrying(self, job: Callable[..., T], *arguments: object, kind: type[RefusedError] = PassingError) -> T:
         waits = self._access.waits
         retry = Retrying(
-            retry=retry_if_exception_type(kind),
+            retry=retry_if_exception_type(PassingError),
             wait=wait_chain(*map(wait_fixed, waits or (0,))),
             stop=stop_after_attempt(1 + len(waits)),
             reraise=True,
         )
-        return retry(job, *arguments)
+        return retry(self._call_once, method, path, headers, data)
 
     def _call_once(self, method: str, path: str, headers: Mapping[str, str], data: bytes | None = None) -> Reply:
         while True:
@@ -351,17 +305,6 @@ def _refused(state: State, detail: str, who: str = "") -> RefusedError:
 
 def _sha256(body: bytes) -> str:
     return f"sha256:{hashlib.sha256(body).hexdigest()}"
-
-
-def _location(reply: Reply) -> str:
-    """Return where an upload goes on."""
-    return urljoin(reply.url, reply.headers.get("Location", reply.url))
-
-
-def _received(reply: Reply) -> int:
-    """Return how many bytes of an upload the registry has."""
-    last = reply.headers.get("Range", "").rpartition("-")[2]
-    return int(last) + 1 if last.isdecimal() and last != "0" else 0
 
 
 class RegistrySession(HostSession):
