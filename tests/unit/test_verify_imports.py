@@ -10,7 +10,8 @@ import pytest
 from data.verify_tree import ASCEND, TOOLKIT, Tree
 
 from verifying import child
-from verifying.checks import check_ids, run_checks
+from verifying.checks import CHECKS, check_ids, run_checks
+from verifying.outcome import judged
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -335,3 +336,74 @@ def test_python_of_the_images_path_imports_torch_npu(tree: Tree) -> None:
         "failed",
         "python is /opt/mine/bin/python, not /opt/venv/bin/python",
     )
+
+
+THREAD = "import threading, time; threading.Thread(target=time.sleep, args="
+ENDS = {
+    "well": ("", "passed", 1),
+    "with a code": ("import atexit, os; atexit.register(os._exit, 4)", "failed", 1),
+    "by a signal": ("import atexit, os; atexit.register(os.abort)", "failed", 1),
+    "not at all": ("import atexit, time; atexit.register(time.sleep, 60)", "failed", 3),
+    "behind a thread": (f"{THREAD}(60,)).start()", "failed", 3),
+    "behind a short thread": (
+        "import threading, time; threading.Thread(target=time.sleep, args=(1,)).start()",
+        "passed",
+        3,
+    ),
+    "not begun": ("raise ImportError('no libhccl')", "failed", 3),
+    "in a crash": ("import os; os.abort()", "failed", 3),
+}
+
+
+@pytest.mark.parametrize(("text", "status", "seconds"), ENDS.values(), ids=ENDS)
+def test_python_of_the_images_path_ends(tree: Tree, text: str, status: str, seconds: int) -> None:
+    """The copy of the worker that ends in its place finds what a process of its own finds."""
+    with (tree.site / "torch_npu/__init__.py").open("a") as file:
+        file.write(text + "\n")
+    ids = ["import.python", "import.good"]
+    tree.manifest["checks"]["imports"] = [{"module": "good", "component": "c"}]
+    found = {item.id: item for item in run_checks(tree.image(timeout=seconds + 2.0), ids)}
+    assert found["import.python"].status == status
+    assert found["import.good"].status == "passed"
+
+
+def test_torch_is_imported_once(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    started = children(monkeypatch)
+    with (tree.site / "torch_npu/__init__.py").open("a") as file:
+        file.write(f"open({str(tree.root / 'times')!r}, 'a').write('x')\n")
+    ids = ["import.torch", "import.python", "import.torch-npu-pair"]
+    tree.manifest["checks"]["imports"] = [{"module": "torch", "component": "c"}]
+    assert {item.status for item in run_checks(tree.image(), ids)} == {"passed"}
+    assert (started, (tree.root / "times").read_text()) == ([3], "x")
+
+
+@pytest.mark.parametrize("module", ["torch", "torch_npu"])
+def test_what_torch_printed_belongs_to_its_own_check(tree: Tree, module: str) -> None:
+    with (tree.site / module / "__init__.py").open("a") as file:
+        file.write(MODULES["wrong_soc"] + "\n")
+    tree.manifest["checks"]["imports"] = [{"module": name, "component": "c"} for name in ("good", "torch")]
+    ids = ["import.good", "import.torch", "import.torch-npu-pair", "import.python"]
+    found = {item.id: item.status for item in run_checks(tree.image(), ids)}
+    assert found == {**dict.fromkeys(ids, "passed"), "import.torch": "failed"}
+
+
+def test_imports_run_beside_the_checks_before_them(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The outcomes come in order all the same, and a file that an import leaves is not the image's."""
+    waited = tree.site / "waited"
+    for name in MODULES:
+        (tree.site / f"{name}.py").unlink()
+    tree.install("leaver", "1.0", {"leaver.py": f"open({str(waited)!r}, 'w').close()\n"})
+
+    def waits(_image: object) -> Outcome:
+        for _ in range(200):
+            if waited.exists():
+                return judged((), "seen")
+            time.sleep(0.05)
+        return judged(["the import has not begun"], "")
+
+    monkeypatch.setitem(CHECKS, "static.manifest", waits)
+    tree.manifest["checks"]["imports"] = [{"module": "leaver", "component": "leaver"}]
+    ids = ["static.manifest", "static.files", "import.leaver"]
+    told: list[tuple[str, str]] = []
+    run_checks(tree.image(), ids, lambda item: told.append((item.id, item.status)))
+    assert told == [(name, "passed") for name in ids]

@@ -4,10 +4,12 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePath
+from queue import SimpleQueue
+from threading import Thread
 from typing import Any
 
 from verifying import access, base, environment, files, leftovers, libraries, npu, packages, patches, shadow, train
-from verifying.image import Image
+from verifying.image import VENV, Image
 from verifying.imports import PAIR, PLUGINS, PYTHON, has_pair, has_plugins, import_ids, import_outcomes
 from verifying.manifest import distributed, nearest
 from verifying.npu import five_points
@@ -104,24 +106,45 @@ def run_checks(
             tell(found[name])
 
     try:
-        _run_checks(image, wanted, failures, end)
+        _run_checks(image, wanted, failures, end, found)
     finally:
         tidy(image)
     return [found[name] for name in wanted]
 
 
-def _run_checks(image: Image, wanted: Sequence[str], failures: set[str], end: Callable[[str, Outcome], None]) -> None:
-    imports: dict[str, Outcome] = {}
+def _run_checks(
+    image: Image,
+    wanted: Sequence[str],
+    failures: set[str],
+    end: Callable[[str, Outcome], None],
+    found: Mapping[str, Outcome],
+) -> None:
+    imports = begin_imports(image, [name for name in wanted if name.startswith("import.")])
     no_npu = npu.why_no_npu(image)
     for name in wanted:
         if name.startswith("import."):
-            imports = imports or guarded_imports(image, [item for item in wanted if item.startswith("import.")], end)
-            end(name, imports[name])
+            while name not in found:
+                end(*imports.get())
         elif no_npu and needs_npu(name):
             end(name, skipped(no_npu, five_points(image) if name == "npu.nodes" and no_npu == npu.NO_NPU else ()))
         else:
             ground = [other for other in NEEDS.get(name, ()) if other in failures]
             end(name, skipped(f"{ground[0]} failed") if ground else guarded(CHECKS[name], image))
+
+
+def begin_imports(image: Image, names: Sequence[str]) -> "SimpleQueue[tuple[str, Outcome]]":
+    """Starts the import checks, whose work is in other processes, beside the checks before them; gives what ended."""
+    ended: SimpleQueue[tuple[str, Outcome]] = SimpleQueue()
+
+    def work() -> None:
+        outcomes = guarded_imports(image, names, lambda name, outcome: ended.put((name, outcome)))
+        for name in names:
+            ended.put((name, outcomes[name]))
+
+    if names:
+        image.tree(VENV)  # before an import could leave something there that is not of the image
+        Thread(target=work, daemon=True).start()
+    return ended
 
 
 def needs_npu(name: str) -> bool:

@@ -95,6 +95,10 @@ def plugin_faults(image: Image, plugin: Plugin, answer: Answer) -> list[str]:
 
 PAIR = "import.torch-npu-pair"
 PYTHON = "import.python"  # the `python` that PATH gives, in the image's environment
+# Its task, where the worker is that `python`; the checks of what it imports; and what a pass of it prints.
+START = {"do": "python", "module": "torch_npu"}
+OF_TORCH = ("import.torch", "import.torch_npu", PAIR)
+IMPORTED = f"{VENV}/bin/python -c 'import torch_npu'"
 UNDEFINED = re.compile(r"undefined symbol: (\S+)")
 WRONG_SOC = re.compile(r"soc[ _]?version.{0,60}(mismatch|not match|unsupported|not support)", re.IGNORECASE)
 
@@ -126,8 +130,7 @@ def import_outcomes(image: Image, wanted: Sequence[str], tell: Callable[[str, Ou
     by_patch = patch_ids(image.manifest)
     outcomes |= {name: skip for name in wanted if name in by_patch and (skip := patch_skip(image, name))}
     wanted = [name for name in wanted if name not in outcomes]
-    if PYTHON in wanted:
-        outcomes[PYTHON] = python_outcome(image)
+    python = PYTHON in wanted
     wanted = [name for name in wanted if name != PYTHON]
     asked = PLUGINS in wanted
     names = [name for name in wanted if name not in by_patch and name != PLUGINS]
@@ -137,15 +140,28 @@ def import_outcomes(image: Image, wanted: Sequence[str], tell: Callable[[str, Ou
     of_patches = {name: patch_tasks(image, name) for name in wanted if name in by_patch}
     more = [task for tasks in of_patches.values() for task in tasks]
 
+    # torch is imported once: by the worker whose copy ends as the `python` of a user does, where that is the worker's.
+    first: list[dict[str, Any]] = [START] if python and path_python(image) == image.python else []
+    begun: list[Answer] = []
+
     def outcome_of(name: str, answer: Answer) -> Outcome:
+        if begun and name == loud:
+            answer = answer._replace(noise=begun[0].noise + answer.noise)
         good = pair_outcome if name == PAIR else partial(import_outcome, items=table[name])
         return trouble(image, answer) or good(image, answer)
 
     def done(at: int, answer: Answer) -> None:
-        if at < len(names):
+        at -= len(first)
+        if at < 0:
+            begun.append(answer)
+        elif at < len(names):
             tell(names[at], outcome_of(names[at], answer))
 
-    answers = work(image, [*tasks, *(plugin.task for plugin in found), *more], done)
+    # What torch and torch_npu print when they are imported belongs to the first check of theirs.
+    loud = next((name for name in names if name in OF_TORCH), "")
+    answers = work(image, [*first, *tasks, *(plugin.task for plugin in found), *more], done)[len(first) :]
+    if python:
+        outcomes[PYTHON] = judged((), IMPORTED) if begun and begun[0].result["code"] == 0 else python_outcome(image)
     rest = iter(answers[len(answers) - len(more) :])
     for name, mine in of_patches.items():
         outcomes[name] = patch_outcome(image, name, list(islice(rest, len(mine))), failed_import)
@@ -241,8 +257,7 @@ def old_nnal(image: Image, symbol: str) -> str:
 
 def python_outcome(image: Image) -> Outcome:
     """`python -c 'import torch_npu'` by the PATH of the image's environment, as a user of a container types it."""
-    folders = [folder for folder in image.env.get("PATH", os.defpath).split(":") if folder]
-    found = shutil.which("python", path=":".join(map(image.path, folders)))
+    found = path_python(image)
     if found is None:
         return failed(f"there is no python on PATH={image.env.get('PATH', '')}")
     try:
@@ -254,6 +269,12 @@ def python_outcome(image: Image) -> Outcome:
     wanted = f"{VENV}/bin/python"
     faults = [] if image.shown(found) == wanted else [f"python is {image.shown(found)}, not {wanted}"]
     return judged(faults, f"{image.shown(found)} -c 'import torch_npu'")
+
+
+def path_python(image: Image) -> "str | None":
+    """The `python` that the PATH of the image's environment gives."""
+    folders = [folder for folder in image.env.get("PATH", os.defpath).split(":") if folder]
+    return shutil.which("python", path=":".join(map(image.path, folders)))
 
 
 def failed_import(image: Image, answer: Answer) -> Outcome:

@@ -10,6 +10,8 @@ import importlib
 import json
 import os
 import sys
+import threading
+import time
 from contextlib import suppress
 from importlib.metadata import entry_points
 from types import ModuleType
@@ -28,6 +30,35 @@ def say(**words: object) -> None:
     report.write(json.dumps(words) + "\n")
 
 
+class Leaving(BaseException):
+    """Raised in a copy of this process that is to come to Python's own end."""
+
+
+def copy_ends(seconds: float = 30.0) -> "int | None":
+    """The exit code of a copy of this process, which ends as any program does; None where that is not known.
+
+    A copy has no thread but this one, and so does not wait for those that Python waits for.
+    """
+    if threading.active_count() > 1:
+        return None
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    pid = os.fork()
+    if pid == 0:
+        for number in (1, 2):  # what C libraries held back is not printed twice
+            os.dup2(os.open(os.devnull, os.O_WRONLY), number)
+        raise Leaving
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if ended:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.02)
+    os.kill(pid, 9)
+    os.waitpid(pid, 0)
+    return None
+
+
 def text(value: object) -> str:
     """A value as text."""
     return value if isinstance(value, str) else str(value)
@@ -40,6 +71,9 @@ def done(task: dict[str, Any]) -> dict[str, Any]:
         return {}
     if task["do"] == "import":
         return imported(importlib.import_module(task["module"]), task["attributes"])
+    if task["do"] == "python":
+        importlib.import_module(task["module"])
+        return {"code": copy_ends()}
     if task["do"] == "plugin":
         return plugged(importlib.import_module(task["module"]), task)
     if task["do"] == "patch":
@@ -116,12 +150,14 @@ for number, task in enumerate(tasks):
     say(start=number)
     try:
         say(done=number, ok=True, result=done(task))
+    except Leaving:
+        sys.exit()
     except BaseException as error:
         try:
             say(done=number, ok=False, causes=causes(error))
         except BaseException:
             say(done=number, ok=False, causes=[type(error).__name__])
-        if task["do"] in {"import", "pair", "plugin", "patch"}:
+        if task["do"] in {"import", "pair", "plugin", "patch", "python"}:
             break  # half-imported modules stay behind, and what follows would fail for their sake
 say(end=True)
 report.flush()
