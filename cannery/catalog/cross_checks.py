@@ -130,8 +130,6 @@ def _misfits(pin: Pin, component: Component, catalog: Catalog) -> Iterator[tuple
             yield f"{pin.name} is of kind {component.kind}", "name its commit, or the release in its place"
         elif pin.commit and pin.commit not in component.revisions:
             yield f"nothing is known of {pin.name} {pin.commit}", f"add it to revisions in {file}"
-        elif pin.release and pin.release not in component.releases:
-            yield f"nothing is known of {pin.name} {pin.release}", f"add it to releases in {file}"
 
 
 def _pin_fields(component: Component) -> tuple[str, ...]:

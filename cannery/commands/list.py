@@ -107,7 +107,8 @@ def show_profile(arguments: argparse.Namespace, context: Context) -> ExitCode:
         pin = f"== {row['pin']}" if row["pin"] else "of the base's OS" if is_system else "locked"
         index = f", index {row['index']}" if row["index"] else ""
         if row["hosts"]:
-            index += f", {_hosts(row)} {row['file']}" if "file" in row else f", {_hosts(row)} at {row['commit']}"
+            what = row.get("file") or f"at {row['commit'] or row['version']}"
+            index += f", {_hosts(row)} {what}"
         print(f"  {row['name']:<{width}}  {pin:<16} {row['kind']}{index}: {row['summary']}")
         if row["asks"]:
             print(f"{indent}asks for: {', '.join(row['asks'])}")

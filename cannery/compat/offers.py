@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from cannery.catalog.compatibility import CANN, PYTHON
@@ -69,9 +70,25 @@ def _wholes(subject: Subject, rows: Iterable[Row]) -> Iterator[Whole]:
         wanted = {key: fit for key, fit in _beside(subject, row).items() if fit[0].isdigit()}
         moved = {row.name: row.version, **{k: fit for k, fit in wanted.items() if not is_held(subject, row, (k,))}}
         found = solver.completed(moved, row.fits.get(CANN, ""))
-        if found is not None:
+        if found is not None and _asks_hold(subject, found):
             more = {name: version for name, version in found.items() if name not in moved}
             yield Whole(row, more, cost(subject, row) + len(more) * OTHER)
+
+
+def _asks_hold(subject: Subject, moved: Mapping[str, str]) -> bool:
+    """Whether what the sources of a set ask for is in it, `moved` being what moves, as far as that is known."""
+    versions = {**subject.versions, **moved}
+    for source in subject.recipe.sources:
+        component, version = source.component, versions.get(source.package, "")
+        commits = {known.version: known for known in component.revisions.values()}
+        first, second = (commits, component.releases) if source.commit else (component.releases, commits)
+        known = first.get(version) or second.get(version)
+        for asked in subject.live(known.requires) if known else ():
+            name = canonicalize_name(asked.name)
+            is_fixed = name in versions and name not in subject.overridden
+            if is_fixed and not asked.specifier.contains(versions[name], prereleases=True):
+                return False
+    return True
 
 
 def _first(found: Iterator[Whole], count: int) -> list[Whole]:
@@ -122,10 +139,8 @@ def _words(subject: Subject, whole: Whole) -> str:
     beside = [_release(subject, key, value) for key, value in {**_beside(subject, row), **whole.more}.items()]
     own = _release(subject, row.name, row.version)
     words = f"{listed(beside)} with {own}" if beside else own
-    for key in (CANN, PYTHON):
-        if key in row.fits and not is_held(subject, row, (key,)):
-            words += f" on {said(key, row.fits[key])}"
-    return words
+    places = [key for key in (CANN, PYTHON) if key in row.fits and not is_held(subject, row, (key,))]
+    return words + (f" on {listed(said(key, row.fits[key]) for key in places)}" if places else "")
 
 
 def _release(subject: Subject, name: str, version: str) -> str:

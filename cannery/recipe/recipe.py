@@ -194,7 +194,7 @@ class Recipe:
             component = one.component
             versions = {*component.releases, *(known.version for known in component.revisions.values())}
             raise UsageError(
-                f"--pin: what {one.name} {one.version} asks for is not known, so it can be checked and not locked",
+                f"what {one.name} {one.version} asks for is not known, so it can be checked and not locked",
                 hint=f"known: {', '.join(sorted(versions, key=Version))}; "
                 f"add it to releases in images/components/{one.name}.yaml",
             )

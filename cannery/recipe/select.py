@@ -133,7 +133,9 @@ def _choose(pin: Pin, component: Part, arch: Arch, released: tuple[str, ...], *,
     version = revision.version if revision else pin.release or pin.version
     if as_documented and pin.documented is not None:
         return Chosen(pin.name, component, pin.documented, pin.extras, "the guide's own version", arch)
-    return Chosen(pin.name, component, version, pin.extras, pin.reason, arch, pin.commit, pin.release)
+    # A release that no component knows is among `Recipe.unknown`.
+    release = pin.release if isinstance(component, FromSource) and pin.release in component.releases else None
+    return Chosen(pin.name, component, version, pin.extras, pin.reason, arch, pin.commit, release)
 
 
 def parse_pin(text: str) -> tuple[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -66,6 +67,33 @@ def test_a_profile_for_cann_9_1_is_judged_by_rows() -> None:
     (cann,) = answers(recipe, "fit-cann", catalog)
     assert "triton-ascend 3.2.1 is made for CANN" in cann
     assert "| use triton-ascend 3.2.2" in cann  # not an older CANN
+
+
+@pytest.mark.parametrize(
+    ("release", "wrong", "way"),
+    [
+        ("0.23.0rc1", "made for torch-npu 2.10.0.post2", "triton-ascend 3.2.2 and vllm 0.23.0 with vllm-ascend 0.23.0"),
+        (
+            "0.18.0rc1",
+            "made for torch 2.9.0, torch-npu 2.9.0, triton-ascend 3.2.0 and vllm 0.18.0",
+            "with vllm-ascend 0.23.0",
+        ),
+        ("0.23.0", "", ""),
+    ],
+)
+def test_a_release_in_a_profile_that_no_component_knows_is_judged_by_row(release: str, wrong: str, way: str) -> None:
+    vllm = f'  - {{name: vllm, release: "0.23.0"}}\n  - {{name: vllm-ascend, release: {release}}}\n'
+    catalog = with_profile(STACK_9.replace('"3.2.1"', '"3.2.2"').replace("4.57.6", "5.5.4") + vllm)
+    recipe = bound("mine", catalog)
+    found = answers(recipe, "fit", catalog)
+    assert len(found) == bool(wrong)
+    for text in found:
+        assert wrong in text
+        assert way in text
+    (unknown,) = answers(recipe, "release-unknown", catalog)
+    assert f"vllm-ascend {release}" in unknown
+    with pytest.raises(UsageError, match=f"what vllm-ascend {release} asks for is not known"):
+        lock_request(recipe)
 
 
 def test_the_nearest_fix_stays_on_a_line_that_has_images() -> None:
@@ -197,6 +225,60 @@ def test_a_mindspeed_llm_is_for_one_mindspeed() -> None:
     assert MINDSPEED["0.8.0"] in found
     recipe, catalog = megatron("0.8.0", "0.8.0", LLM)
     assert answers(recipe, "fit", catalog) == []
+
+
+# Every offer is a set that `check` takes
+
+OFFERED = re.compile(r"([\w.-]+) (\d[\w.+]*)(?: \(commit \w+\))?")
+PLACE = re.compile(r" on CANN (?P<cann>[\w.]+)")
+LEFT = """\
+summary: torch 2.8.0 left beside torch-npu 2.10.0
+target: {cann: "8.5.0", chip: 910b, os: ubuntu22.04, python: "3.11", arch: [arm64]}
+exclude_newer: "2026-06-18"
+components: [{name: torch, version: "2.8.0"}, {name: torch-npu, version: "2.10.0"}, {name: pip}]
+"""
+
+
+def refused(profile: str, catalog: Catalog, *pins: str) -> list[str]:
+    """Check every set that the findings of a set offer; return the offers, and assert that none of them is refused."""
+    recipe = bound(profile, catalog, pins=pins)
+    ways = []
+    for finding in check_recipe(recipe, catalog):
+        if finding.code == "fit" and finding.fix.startswith("use "):
+            ways += finding.fix.removeprefix("use ").split(", or ")
+    for way in ways:
+        place = PLACE.search(way)
+        moved = dict(pin.split("==") for pin in pins) | dict(OFFERED.findall(way.partition(" on ")[0]))
+        options = {"cann": place["cann"]} if place else {}
+        options |= {"python": "3.11"} if "Python" in way else {}
+        offered = bound(profile, catalog, pins=tuple(f"{name}=={text}" for name, text in moved.items()), **options)
+        assert errors(check_recipe(offered, catalog)) == (), way
+    return ways
+
+
+@pytest.mark.parametrize(
+    ("profile", "pins", "count"),
+    [
+        ("verl-qwen3.5", ("torch-npu==2.10.0.post4",), 5),
+        ("verl-qwen3.5", ("vllm==0.20.2",), 2),
+        ("verl-qwen3.5", ("vllm==0.11.0", "vllm-ascend==0.11.0rc3"), 1),
+        ("verl-qwen3.5", ("vllm-ascend==0.14.0rc1",), 2),
+        ("verl-qwen3.5", ("vllm==0.18.0", "vllm-ascend==0.18.0rc1"), 2),
+        ("verl-vllm", ("torch==2.9.0",), 4),
+        ("verl-npu", ("vllm==0.13.0",), 1),
+        ("mindspeed-rl", ("torch-npu==2.7.1",), 4),
+        ("verl-qwen3.5-cann9", ("vllm-ascend==0.23.0",), 2),
+        ("quickstart", ("torch-npu==2.14.0",), 3),
+    ],
+)
+def test_no_offer_is_refused_by_check_itself(profile: str, pins: tuple[str, ...], count: int) -> None:
+    assert len(refused(profile, REAL, *pins)) >= count
+
+
+def test_no_offer_for_the_profiles_of_cases_05_and_10_is_refused() -> None:
+    assert len(refused("mine", with_profile(LEFT))) == 2
+    _, catalog = megatron("0.8.0", "0.12.1", LLM)
+    assert len(refused("mine", catalog)) == 3
 
 
 # 13: a release in no row, on a real base
