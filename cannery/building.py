@@ -1,30 +1,31 @@
-"""How an image is made of a plan: BuildKit builds the rendered folder, or a tried set is a layer on the locked image.
+"""How an image is made of a plan: BuildKit builds the rendered folder, or what needs a system and this host the rest.
 
 The surroundings of the run (`Context`) come in with `Work` and go no deeper.
 """
 
 from __future__ import annotations
 
-import os
 import sys
-import tempfile
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING
 
-from cannery.errors import BuildFailedError, FindingsError
+from cannery.assemble.image import Part, Settings, foundation_reference, image_config, layer_words, settings_of
+from cannery.errors import BuildFailedError, FindingsError, UnableError
 from cannery.lock.io.store import current_lock
 from cannery.pipeline import lock_store, planned, rendered
 from cannery.plan.manifest import labels
+from cannery.plan.plan import LayerKind
 from cannery.recipe.environment import start_folder
 from cannery.recipe.recipe import with_arch
 from cannery.util.io.heartbeat import heartbeat
 from cannery.vocab import BaseKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     import docker
@@ -38,12 +39,21 @@ if TYPE_CHECKING:
     from cannery.recipe.recipe import Options
 
 
+class Way(StrEnum):
+    """Who makes layers that need no system: this host, BuildKit, or this host where it can."""
+
+    AUTO = "auto"
+    ASSEMBLE = "assemble"
+    BAKE = "bake"
+
+
 @dataclass(frozen=True)
 class BuildOptions:
     """How an image is built: by a buildx builder other than the engine's own ("": the engine's), without its cache."""
 
     builder: str = ""
     no_cache: bool = False
+    way: Way = Way.AUTO
 
 
 @dataclass(frozen=True)
@@ -65,72 +75,113 @@ class Built:
 
 
 def built(work: Work, folder: Path, options: BuildOptions) -> Built:
-    """Render `work.plan` into `folder`, make the stand-in base where the plan uses it, and build the image."""
+    """Render `work.plan` into `folder`, make the stand-in base where the plan uses it, and make the image.
+
+    Raises `UnableError` where it has to be assembled and cannot be.
+    """
     context, plan = work.context, work.plan
+    why = why_baked(work, options)
+    if why and options.way is Way.ASSEMBLE:
+        raise UnableError(f"this image cannot be assembled here: {why}", hint="leave `--with assemble` out")
     if plan.recipe.base.kind is BaseKind.STANDIN:
         _make_standins(work)
     context.say(f"{context.shown(folder)}: {rendered(context, work.catalog, plan, folder)}")
-    before = known_layers(work.client)
-    result = _baked(work, folder, options)
+    before, begun, bakes = known_layers(work.client), time.monotonic(), []
+    if why or options.way is Way.BAKE:
+        if why and options.way is not Way.BAKE:
+            context.say(f"BuildKit makes every layer: {why}")
+        bakes.append(_baked(work, folder, options, Part("image", plan.reference)))
+    else:
+        _assembled(work, lambda part: bakes.append(_baked(work, folder, options, part)))
     attributes = work.client.images.get(plan.reference).attrs
     layers = attributes["RootFS"]["Layers"]
+    steps = sum(one.cached for one in bakes), sum(one.total for one in bakes)
+    seconds, log = time.monotonic() - begun, bakes[-1].log if bakes else None
     new = new_layers(plan, before, layers)
-    return Built(
-        attributes["Id"], attributes["Size"], len(layers), new, result.cached, result.total, result.seconds, result.log
-    )
+    return Built(attributes["Id"], attributes["Size"], len(layers), new, *steps, seconds, log)
 
 
-def tried(work: Work, trial: Trial, interpreter: str) -> Built:
+def why_baked(work: Work, options: BuildOptions) -> str:
+    """Return why BuildKit has to make every layer of this image; "" where this host can assemble it."""
+    from cannery.engine.io.inspect import has_classic_store
+
+    plan = work.plan
+    is_standin = plan.recipe.base.kind is BaseKind.STANDIN
+    reasons = {
+        "it makes every stage again (--no-cache)": options.no_cache,
+        f"the builder {options.builder} does": bool(options.builder),
+        "the engine is on another machine": not work.engine.host.startswith("unix:"),
+        f"no base for {plan.build_arch} is in the engine, whose Python compiles the byte code": (
+            plan.build_arch is not plan.recipe.target.arch and not is_standin
+        ),
+    }
+    why = next((words for words, is_so in reasons.items() if is_so), "")
+    if not why and not has_classic_store(work.client):
+        return "the engine keeps images in containerd's store, which takes no image without all of its layers"
+    return why
+
+
+def _assembled(work: Work, bake: Callable[[Part], None]) -> None:
+    """Make the image of `work.plan` from its foundation, and layers that this host makes.
+
+    `bake` builds a part of the rendered folder.
+    """
+    from cannery.assembling import bench, diff_ids, forget_parts, handed_over, python_image, source_ids
+    from cannery.engine.io.inspect import image_id
+
+    plan = work.plan
+    foundation = foundation_reference(plan)
+    if image_id(work.client, foundation) is None:
+        bake(Part("foundation", foundation))
+    base = work.client.images.get(foundation).attrs
+    kinds = {kind: [layer for layer in plan.layers if layer.kind is kind] for kind in LayerKind}
+    with bench(work, python_image(work, base["Id"]) or base["Id"]) as on:
+        lower = diff_ids(on, kinds[LayerKind.GROUP])
+        sources = source_ids(on, base, lower, bake) if plan.sources else []
+        upper = diff_ids(on, [*kinds[LayerKind.LINKS], *kinds[LayerKind.FILES]])
+        words = layer_words(plan.layers[len(plan.foundation) :])
+        config = image_config(base, [*lower, *sources, *upper], words, settings_of(plan), plan.epoch)
+        handed_over(on, config, plan.reference, {**lower, **upper})
+        if plan.sources:
+            forget_parts(on, base, lower)
+
+
+def tried(work: Work, trial: Trial) -> Built:
     """Make the image of `work.plan` as one layer on the image of the locked set, which the engine has.
 
-    `interpreter` is a Python of the target's version on this host. Raises `FindingsError` for a wheel that cannot be
-    installed, `NetworkError` and `UnableError`.
+    Raises `BuildFailedError` for a wheel that cannot be installed, `NetworkError` and `UnableError`.
     """
-    from cannery.assemble.io.trial import Content, archive, write_layer
-    from cannery.assemble.trial import TRIAL_LABEL, image_config
-    from cannery.build.io.transfer_view import transfer
-    from cannery.engine.io.client import EngineError, load, load_error
-    from cannery.lock.io.wheels import fetch_wheels
+    from cannery.assemble.io.trial import Changes, trial_content
+    from cannery.assemble.trial import TRIAL_LABEL
+    from cannery.assembling import bench, handed_over, made, python_image, wheels_of
     from cannery.render.render import files_layer
 
     context, plan = work.context, work.plan
     begun = time.monotonic()
-    fetch = partial(fetch_wheels, context.downloads, work.catalog.indexes)
-    old, new = fetch(trial.removed), fetch([*trial.added, *trial.kept])
-    content = Content(
-        added=[new[package.name] for package in trial.added],
-        removed=list(old.values()),
-        kept=[new[package.name] for package in trial.kept],
-        texts=files_layer(plan, context.templates(), work.catalog.compatibility),
-        python=plan.recipe.target.python,
-        epoch=plan.epoch,
-        interpreter=interpreter,
-    )
     parent = work.client.images.get(trial.parent).attrs
-    context.cache.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryFile(dir=context.cache) as layer:
-        diff_id = write_layer(content, layer, len(os.sched_getaffinity(0)))
-        config = image_config(parent, diff_id, {**labels(plan), TRIAL_LABEL: trial.parent}, plan.epoch)
-        blocks = archive(layer, config, plan.reference)
-        with transfer("loading the new layer", 0, sys.stderr, is_terminal=context.is_terminal) as view:
-            try:
-                load(work.client, blocks, view)
-            except EngineError as error:
-                raise load_error(error, plan.reference, context.pip.redact) from error
+    changes = Changes(
+        added=wheels_of(work, trial.added),
+        removed=wheels_of(work, trial.removed),
+        kept=wheels_of(work, trial.kept),
+        texts=files_layer(plan, context.templates(), work.catalog.compatibility),
+    )
+    settings = Settings({}, {**labels(plan), TRIAL_LABEL: trial.parent}, {})
+    with bench(work, python_image(work, parent["Id"]) or parent["Id"]) as on:
+        (layer,) = made(on, [trial_content(changes, on.place.python)])
+        config = image_config(parent, [layer.diff_id], ["cannery: what the tried set changes"], settings, plan.epoch)
+        handed_over(on, config, plan.reference, {})
     attributes = work.client.images.get(plan.reference).attrs
     count = len(attributes["RootFS"]["Layers"])
     seconds = time.monotonic() - begun
     return Built(attributes["Id"], attributes["Size"], count, (trial.words,), 0, 0, seconds, None)
 
 
-def trial_on(work: Work, options: Options) -> tuple[Trial, str] | None:
-    """Return what the plan of `work` changes on the locked image, and a Python to compile it; None for a whole build.
+def trial_on(work: Work, options: Options) -> Trial | None:
+    """Return what the plan of `work` changes on the locked image; None where a whole image has to be built.
 
-    A trial is made where its profile's locked image is in the engine, where only wheels differ, small enough to be held
-    in memory, where the engine takes an archive without the layers that it has, and where this host has a Python of the
-    target's version.
+    A trial is made where its profile's locked image is in the engine, where only some wheels differ, and where the
+    engine takes an archive without the layers that it has.
     """
-    from cannery.assemble.io.trial import interpreter_of
     from cannery.assemble.trial import trial_of
     from cannery.engine.io.inspect import has_classic_store, image_id
 
@@ -141,14 +192,14 @@ def trial_on(work: Work, options: Options) -> tuple[Trial, str] | None:
         locked = planned(work.context, recipe.name, replace(options, pins=(), force=False), catalog=work.catalog).plan
     except FindingsError:
         return None
-    trial, interpreter = trial_of(work.plan, locked), interpreter_of(recipe.target.python)
-    if trial is None or interpreter is None or not has_classic_store(work.client):
+    trial = trial_of(work.plan, locked)
+    if trial is None or not has_classic_store(work.client):
         return None
-    return (trial, interpreter) if image_id(work.client, trial.parent) else None
+    return trial if image_id(work.client, trial.parent) else None
 
 
-def _baked(work: Work, folder: Path, options: BuildOptions) -> BakeResult:
-    """Build the rendered folder, with what this host has to keep secret at hand."""
+def _baked(work: Work, folder: Path, options: BuildOptions, part: Part) -> BakeResult:
+    """Build a part of the rendered folder, with what this host has to keep secret at hand."""
     from cannery.build.io.buildx import bake
     from cannery.build.io.secrets import host_secrets
     from cannery.build.io.view import Look, make_view
@@ -166,9 +217,10 @@ def _baked(work: Work, folder: Path, options: BuildOptions) -> BakeResult:
             work.engine.buildx_command(builder=options.builder),
             {**work.engine.client_env(context.env), **secrets.env},
             folder,
+            target=part.target,
             log=folder / "log" / "build.log",
             view=partial(make_view, sys.stderr, look, is_terminal=context.is_terminal, clock=time.monotonic),
-            overrides=_overrides(options, plan),
+            overrides=_overrides(options, part),
             secrets=secrets,
         )
 
@@ -176,11 +228,13 @@ def _baked(work: Work, folder: Path, options: BuildOptions) -> BakeResult:
 def new_layers(plan: Plan, known: list[str], layers: list[str]) -> tuple[str, ...]:
     """Return the names of the layers of an image that are not in `known`, the layers of other images; "base" once.
 
-    The last layers are those of the plan, in its order; a folder to start in adds one behind them.
+    The last layers are those of the plan, in its order; a folder to start in adds one on the first.
     """
     before = set(known)
-    first = len(layers) - len(plan.layers) - (1 if start_folder(plan.recipe) else 0)
-    names = (*["base"] * first, *(layer.name for layer in plan.layers), "workdir")
+    folder = ["workdir"] if start_folder(plan.recipe) else []
+    system, *others = (layer.name for layer in plan.layers)
+    first = len(layers) - len(plan.layers) - len(folder)
+    names = (*["base"] * first, system, *folder, *others)
     return tuple(dict.fromkeys(name for name, layer in zip(names, layers, strict=False) if layer not in before))
 
 
@@ -203,18 +257,21 @@ def whole_files(context: Context, plan: Plan) -> Iterator[None]:
 
 def known_layers(client: docker.DockerClient) -> list[str]:
     """Return the layers of every image that the engine holds."""
-    return [layer for found in client.images.list() for layer in found.attrs["RootFS"].get("Layers") or ()]
+    from cannery.engine.io.inspect import image_layers
+
+    return [layer for layers in image_layers(client) for layer in layers]
 
 
-def _overrides(options: BuildOptions, plan: Plan) -> tuple[str, ...]:
+def _overrides(options: BuildOptions, part: Part) -> tuple[str, ...]:
     """Return bake's `--set` values. A builder other than the engine's own has to hand the image over.
 
     The moving tag is set after verify: whoever pulls it gets what has passed.
     """
-    overrides = [f"image.tags={plan.reference}", *(["*.no-cache=true"] if options.no_cache else [])]
+    named = f"{part.target}.tags={part.reference}"
     # Some registries take no OCI manifest (SWR), which is what newer engines that store by containerd make of an image.
     kind = "docker" if options.builder else "image"
-    return (*overrides, f"*.output=type={kind},oci-mediatypes=false")
+    uncached = ("*.no-cache=true",) if options.no_cache else ()
+    return (named, *uncached, f"*.output=type={kind},oci-mediatypes=false", *part.overrides)
 
 
 def _make_standins(work: Work) -> None:

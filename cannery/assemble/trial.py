@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import posixpath
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from cannery.assemble.tar import above
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from cannery.lock.lock import LockedPackage
     from cannery.plan.plan import Plan
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 WHITEOUT = ".wh."
 # Names the locked image that a trial is a layer on.
 TRIAL_LABEL = "org.cannery.trial"
-# Of the wheels that a trial brings, which are unpacked in memory. A build of groups is for more.
+# Of the wheels that a trial brings. A build of groups is for more.
 MOST_BYTES = 150_000_000
 
 
@@ -85,35 +86,7 @@ def _topmost(path: str, folders: set[str]) -> str:
     return next((folder for folder in above(path) if folder not in folders), path)
 
 
-def above(path: str) -> list[str]:
-    """Return the folders above an absolute path, the highest first."""
-    parts = path.strip("/").split("/")
-    return ["/" + "/".join(parts[:count]) for count in range(1, len(parts))]
-
-
 def whiteout(path: str) -> str:
     """Return the path of the file that removes `path`."""
     folder, name = posixpath.split(path)
     return posixpath.join(folder, WHITEOUT + name)
-
-
-def image_config(parent: Mapping[str, Any], diff_id: str, labels: Mapping[str, str], epoch: int) -> dict[str, Any]:
-    """Return the configuration of the image whose last layer is `diff_id` (OCI image specification, "config").
-
-    `parent` is what the engine reports of the parent image (`docker inspect`), `epoch` its time in seconds.
-    """
-    created = datetime.fromtimestamp(epoch, UTC).isoformat().replace("+00:00", "Z")
-    before = parent["Config"]
-    layers = parent["RootFS"]["Layers"]
-    kept = ("Env", "Entrypoint", "Cmd", "WorkingDir", "User", "ExposedPorts", "Volumes", "StopSignal", "Shell")
-    config = {name: before[name] for name in kept if before.get(name)}
-    history = [{"created": created, "created_by": "layer of the locked image"} for _ in layers]
-    return {
-        "architecture": parent["Architecture"],
-        "os": parent["Os"],
-        **({"variant": parent["Variant"]} if parent.get("Variant") else {}),
-        "created": created,
-        "config": {**config, "Labels": {**(before.get("Labels") or {}), **labels}},
-        "rootfs": {"type": "layers", "diff_ids": [*layers, diff_id]},
-        "history": [*history, {"created": created, "created_by": "cannery: what the tried set changes"}],
-    }

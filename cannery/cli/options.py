@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 # The verify script's levels (docs/verify-report.schema.json).
 LEVELS = ("static", "import", "npu", "train")
 LEVEL_HELP = "only this level, repeatable (default: all but train, which takes one step of GRPO on a tiny model)"
-CLEAN_KINDS = ("wheels", "engine", "builds", "rootfs", "locks", "verified", "out")
+CLEAN_KINDS = ("wheels", "layers", "engine", "builds", "rootfs", "locks", "verified", "out")
 
 
 def _one(*names: str, **about: Any) -> Options:  # noqa: ANN401 - argparse's
@@ -182,6 +182,10 @@ def build(sub: ArgumentParser) -> None:
     add("--no-verify", action="store_true", help="build only")
     add("--no-cache", action="store_true", help="build every stage again")
     add("--builder", metavar="NAME", help="a buildx builder of yours (real bases only); the image is loaded back")
+    ways = "auto (default), assemble (this host makes what needs no system) or bake (BuildKit makes every layer)"
+    add(
+        "--with", dest="way", choices=("auto", "assemble", "bake"), default="auto", help=f"who makes the layers: {ways}"
+    )
     add("--reuse", action="store_true", help="pull the prebuilt image from REGISTRY where it is there, else build")
 
 

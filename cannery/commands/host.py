@@ -91,6 +91,7 @@ def _places(context: Context) -> Mapping[str, tuple[Path, ...]]:
     cache = context.cache
     return {
         "wheels": (cache / "wheels", cache / "archives"),
+        "layers": (cache / "layers",),
         "engine": (cache / "engine",),
         "builds": (),  # in the engine's folder, and known to it alone
         "rootfs": (cache / "rootfs",),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from cannery.base.io.find import base_bytes
 from cannery.build.io.disk import check_cache_space, check_engine_space
-from cannery.building import BuildOptions, Built, built, known_layers, new_layers, trial_on, tried, whole_files
+from cannery.building import BuildOptions, Built, Way, built, known_layers, new_layers, trial_on, tried, whole_files
 from cannery.commands.arguments import hashes_of, options_of
 from cannery.commands.check import lacking_words, show_findings
 from cannery.commands.table import row_lines
@@ -51,7 +51,7 @@ def image(arguments: argparse.Namespace, context: Context) -> ExitCode:
     if not plan.lock.complete:
         catalog, plan, _ = planned(context, arguments.profile, options, hashes)
     check_cache_space(context.cache, plan)
-    if plan.recipe.pins and not (arguments.builder or arguments.no_cache):
+    if plan.recipe.pins and not (arguments.builder or arguments.no_cache or arguments.way == Way.BAKE):
         one = _tried(arguments, context, catalog, plan)
         if one is not None:
             return _proved(arguments, *one)
@@ -64,7 +64,8 @@ def image(arguments: argparse.Namespace, context: Context) -> ExitCode:
     folder = context.out / plan.folder
     with rendered_held(context, folder), whole_files(context, plan):
         check_engine_space(work.engine, plan, base_bytes(work.client, plan, base))
-        made = built(work, folder, BuildOptions(arguments.builder or "", no_cache=arguments.no_cache))
+        how = BuildOptions(arguments.builder or "", no_cache=arguments.no_cache, way=Way(arguments.way))
+        made = built(work, folder, how)
     return _proved(arguments, work, made)
 
 
@@ -99,15 +100,14 @@ def _tried(arguments: argparse.Namespace, context: Context, catalog: Catalog, pl
     """Make a tried set as one layer on the locked image; None where the whole image has to be built."""
     engine = find_engine(context.env, context.cache, start=True, say=context.say)
     work = Work(context, catalog, plan, engine, docker_client(engine))
-    found = trial_on(work, options_of(arguments))
-    if found is None:
+    trial = trial_on(work, options_of(arguments))
+    if trial is None:
         return None
-    trial, interpreter = found
     parent = needed_image(work.client, trial.parent, plan.recipe.name)
     plan = patched(context, catalog, on_labelled_base(plan, dict(parent.labels)))
     work = replace(work, plan=plan)
     context.say(f"trial: {trial.words}, as one layer on {trial.parent}")
-    return work, tried(work, trial, interpreter)
+    return work, tried(work, trial)
 
 
 def _proved(arguments: argparse.Namespace, work: Work, made: Built) -> ExitCode:

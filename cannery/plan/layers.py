@@ -111,7 +111,8 @@ def make_layers(plan: Plan, inputs: Inputs) -> Iterator[Layer]:
         made_by: list[Any] = [asdict(archive), _of(inputs, "tools/archive.py"), below[0]]
         summary = f"{', '.join(archive.files)} of {archive.file}"
         yield Layer(archive.name, LayerKind.ARCHIVE, _digest([common, made_by]), summary)
-    for group in plan.groups:
+    # What needs a system comes first: the groups that are built of source distributions.
+    for group in sorted(plan.groups, key=lambda group: not group.built):
         kind = LayerKind.BUILT if group.built else LayerKind.GROUP
         content = [[p.name, p.version, p.sha256] for p in group.packages]
         below.append(_digest([common, kind, content, built_by if group.built else []]))

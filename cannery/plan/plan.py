@@ -45,6 +45,10 @@ class LayerKind(StrEnum):
     SOURCE = "source"
 
 
+# What needs a system to be made: the lowest layers, which a changed pin leaves as they are.
+FOUNDATION = frozenset({LayerKind.SYSTEM, LayerKind.VENV, LayerKind.ARCHIVE, LayerKind.BUILT})
+
+
 @dataclass(frozen=True)
 class Layer:
     """One layer: its stage's name, its kind, the 12-hex digest of its inputs, and what it brings, in words."""
@@ -111,6 +115,11 @@ class Plan:
             custom=kind is BaseKind.CUSTOM,
             forced=bool(self.forced),
         )
+
+    @property
+    def foundation(self) -> tuple[Layer, ...]:
+        """The layers that need a system, which are the lowest."""
+        return tuple(layer for layer in self.layers if layer.kind in FOUNDATION)
 
     @property
     def left_out(self) -> tuple[LeftOut, ...]:

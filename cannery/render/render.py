@@ -15,6 +15,7 @@ from cannery.plan.make import package_family
 from cannery.plan.manifest import MANIFEST_PATH, labels, manifest_text
 from cannery.plan.overlay import overlay_files
 from cannery.plan.plan import LayerKind
+from cannery.recipe.base_env import python_home
 from cannery.recipe.environment import docker_quote, profile_script, start_folder
 from cannery.recipe.overlay import CACHE_HOME, OVERLAY, cache_folders
 
@@ -140,11 +141,9 @@ def _dockerfile(plan: Plan, templates: Mapping[str, str]) -> str:
             steps=_steps(plan),
             native=any(step.native for step in plan.sources),
             patched={tree.component for tree in plan.patched if tree.files},
-            # Whether something is compiled on the system before the image is built on it.
-            compiles=bool(plan.archives) or any(step.native for step in plan.sources),
             labels=labels(plan),
             family=package_family(plan.recipe),
-            python_home=f"/usr/local/python{plan.recipe.base.tag.python}",
+            python_home=python_home(plan.recipe.base.tag),
             user=plan.recipe.profile.user,
             workdir=start_folder(plan.recipe),
             overlay=OVERLAY,
@@ -174,9 +173,13 @@ def _bake_file(plan: Plan) -> str:
         "secret": [f"id={name},src=${{{variable}}}" for name, variable in SECRETS.items()],
         "attest": ["type=provenance,disabled=true"],
     }
+    # What Cannery has BuildKit make where it makes the rest itself.
+    names = ["foundation", *(["sources"] if plan.sources else [])]
+    parts = {name: {"inherits": ["image"], "target": name, "tags": [f"cannery-{name}"]} for name in names}
     bake = {
         "variable": {variable: {"default": NO_SECRET} for variable in SECRETS.values()},
         "group": {"default": {"targets": ["image"]}},
-        "target": {"image": target},
+        "target": {"image": target}
+        | {name: {"inherits": ["image"], "target": name, "tags": [f"cannery-{name}"]} for name in parts},
     }
     return json.dumps(bake, indent=2) + "\n"

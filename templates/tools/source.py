@@ -113,7 +113,7 @@ def keep_tree(home: Path) -> None:
             shutil.rmtree(path, ignore_errors=True)
     (stage.OUT / "opt").mkdir(parents=True, exist_ok=True)
     shutil.copytree(home, stage.OUT / home.relative_to("/"), symlinks=True)
-    install.compile_modules([(str(path), path.read_bytes()) for path in sorted(home.rglob("*.py")) if path.is_file()])
+    install.compile_modules([[(str(path), path.read_bytes()) for path in sorted(home.rglob("*.py")) if path.is_file()]])
 
 
 def write_stubs(names: list[str]) -> None:

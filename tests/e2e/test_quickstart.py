@@ -7,7 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -60,6 +60,23 @@ def test_second_run_builds_nothing(cannery: Cannery, image: Image) -> None:
     assert again["id"] == image.table["id"]
     assert again["cached"] == again["total"]
     assert again["remembered"]
+
+
+def test_this_host_and_buildkit_make_the_same_image(cannery: Cannery, image: Image) -> None:
+    def inspected() -> dict[str, Any]:
+        return json.loads(cannery.docker("image", "inspect", image.reference).stdout)[0]
+
+    before = inspected()
+    try:
+        table = json.loads(cannery.build_py("image", PROFILE, "--json", "--no-verify", "--with", "bake").stdout)
+        baked = inspected()
+        assert table["total"] > len(baked["RootFS"]["Layers"])
+        assert baked["RootFS"] == before["RootFS"]
+        # BuildKit's mark of a command that is a list.
+        assert baked["Config"] == {**before["Config"], "ArgsEscaped": True}
+    finally:
+        again = json.loads(cannery.build_py("image", PROFILE, "--json", "--with", "assemble").stdout)
+        assert (again["id"], again["new"]) == (image.table["id"], 0)
 
 
 def test_same_layers_without_any_cache(cannery: Cannery, image: Image) -> None:

@@ -14,6 +14,7 @@ from small_checkout import make_small
 from stub_index import StubIndex
 from stub_registry import REPOSITORY, TAG, StubRegistry
 
+from cannery.assemble.image import Part
 from cannery.base.io import find as base_images
 from cannery.building import BuildOptions, _overrides, whole_files
 from cannery.catalog.io.read import load_catalog
@@ -181,7 +182,7 @@ def test_other_commands_ask_no_registry(image: Image, words: tuple[str, ...]) ->
     assert [registry.seen for registry in image.registries] == [[], []]
     if words[0] == "render":
         text = Path("out/Dockerfile").read_text()
-        assert f"FROM {image.references[0]} AS image\n" in text
+        assert f"FROM {image.references[0]} AS system\n" in text
         assert "@sha256" not in text
 
 
@@ -193,7 +194,9 @@ def test_what_is_checked_is_what_is_built(image: Image, monkeypatch: pytest.Monk
     def no_bake(*_args: object, **_more: object) -> None:
         raise BuildFailedError("far enough")
 
-    engine = SimpleNamespace(buildx_command=lambda **_: (), client_env=lambda env: env, data_root=None, owned=False)
+    engine = SimpleNamespace(
+        host="tcp://a", buildx_command=lambda **_: (), client_env=lambda env: env, data_root=None, owned=False
+    )
     monkeypatch.setattr(image_command, "find_engine", lambda *_args, **_more: engine)
     client = SimpleNamespace(images=SimpleNamespace(list=list))
     monkeypatch.setattr(image_command, "docker_client", lambda _engine: client)
@@ -331,8 +334,9 @@ def test_the_moving_tag_follows_what_verify_has_not_failed(
 
 def test_the_build_itself_sets_the_exact_tag_alone() -> None:
     made = plan()
-    first, output = _overrides(BuildOptions(), made)
+    part = Part("image", made.reference)
+    first, output = _overrides(BuildOptions(), part)
     assert first == f"image.tags={made.reference}"
     # Docker's media types: some registries take no OCI manifest.
     assert output == "*.output=type=image,oci-mediatypes=false"
-    assert _overrides(BuildOptions(builder="b"), made)[-1] == "*.output=type=docker,oci-mediatypes=false"
+    assert _overrides(BuildOptions(builder="b"), part)[-1] == "*.output=type=docker,oci-mediatypes=false"

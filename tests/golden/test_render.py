@@ -22,7 +22,7 @@ from cannery.context import Context, template_digests
 from cannery.plan.make import make_plan
 from cannery.recipe.recipe import Options
 from cannery.render.bake_file import check_bake
-from cannery.render.render import DOCKERFILE, render, tool_paths, wheel_paths
+from cannery.render.render import DOCKERFILE, render, stage_name, tool_paths, wheel_paths
 from cannery.vocab import Arch
 
 if TYPE_CHECKING:
@@ -171,16 +171,18 @@ def test_every_mount_and_copy_has_its_source(case: Case) -> None:
     for source in re.findall(r"type=bind,source=([^,\s]+)", made[DOCKERFILE]):
         assert any(path == source or path.startswith(f"{source}/") for path in paths), source
     stages = re.findall(r"^FROM .* AS (\S+)$", made[DOCKERFILE], re.MULTILINE)
-    image = made[DOCKERFILE].rpartition(" AS image\n")[2]
-    copied = re.findall(r"^COPY --link --from=(\S+) /out/ /$", image, re.MULTILINE)
+    copied = re.findall(r"^COPY --link --from=(\S+) /out/ /$", made[DOCKERFILE], re.MULTILINE)
     # What was compiled for the target is no layer: a stage on the build host installs it.
     compiled = {f"made-{step.name}" for step in case.plan.sources if step.native}
     assert compiled <= {*stages}
-    assert sorted(copied) == sorted({*stages} - {"image", "system", "native", *compiled}), "every stage's layer once"
+    parts = {"image", "system", "foundation", "wheels", "native", "sources", *compiled}
+    assert copied == [stage_name(layer) for layer in case.plan.layers[1:]], (
+        "every stage's layer once, in the plan's order"
+    )
+    assert {*stages} - parts == {*copied}
     assert len(set(stages)) == len(stages)
-    assert [line for line in image.splitlines() if line.startswith("COPY")] == [
-        f"COPY --link --from={stage} /out/ /" for stage in copied
-    ]
+    copies = [line for line in made[DOCKERFILE].splitlines() if line.startswith("COPY")]
+    assert copies == [f"COPY --link --from={stage} /out/ /" for stage in copied]
 
 
 @by_name
@@ -191,10 +193,7 @@ def test_the_dockerfile_needs_no_network_but_for_system_packages(case: Case) -> 
     assert len(online) == 1
     assert "system.sh" in online[0]
     assert "# syntax" not in text
-    # Native builds stand on the system packages too, which are then a stage of their own.
-    compiles = bool(case.plan.archives) or any(step.native for step in case.plan.sources)
-    stands = "system" if compiles else "image"
-    assert f"FROM {case.plan.base_reference} AS {stands}\n" in text
+    assert f"FROM {case.plan.base_reference} AS system\n" in text
     assert f"FROM --platform=$BUILDPLATFORM {case.plan.build_reference} AS venv" in text
     # uv is there for the build host's arch alone: what runs on the target's platform goes without it.
     for stage in re.split(r"^(?=FROM )", text, flags=re.MULTILINE)[1:]:

@@ -38,8 +38,8 @@ def test_layers_in_order() -> None:
     assert kinds == [
         LayerKind.SYSTEM,
         LayerKind.VENV,
-        *[LayerKind.GROUP] * 5,
         LayerKind.BUILT,
+        *[LayerKind.GROUP] * 5,
         LayerKind.LINKS,
         LayerKind.FILES,
     ]

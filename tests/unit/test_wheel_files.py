@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cannery.assemble.io.bytecode import BATCH, compiled
-from cannery.assemble.io.wheel_files import WheelError, install, wheel_files
+from cannery.assemble.io.wheel_files import SMALL, WheelError, install, wheel_files
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -162,6 +162,55 @@ def test_what_is_no_wheel_is_refused_by_name(tmp_path: Path, broken: str) -> Non
         wheel_files(archive, "/opt/venv", "3.11")
 
 
+def test_what_is_no_zip_file_is_refused_by_name(tmp_path: Path) -> None:
+    page = tmp_path / "demo-1.0-py3-none-any.whl"
+    page.write_text("<html>")
+    with pytest.raises(WheelError, match=r"demo-1\.0-py3-none-any\.whl: it is no wheel"):
+        install([page], tmp_path / "out", "/opt/venv", "3.11")
+
+
+def test_a_symbolic_link_is_refused(tmp_path: Path) -> None:
+    wheel = make(tmp_path, {"demo/a.py": ""})
+    with zipfile.ZipFile(wheel, "a") as archive:
+        link = zipfile.ZipInfo("demo/link")
+        link.external_attr = 0o120777 << 16
+        archive.writestr(link, "/etc/passwd")
+    with zipfile.ZipFile(wheel) as archive, pytest.raises(WheelError, match="demo/link is a symbolic link"):
+        wheel_files(archive, "/opt/venv", "3.11")
+
+
+def test_a_wheel_that_grows_as_no_package_does_is_refused(tmp_path: Path) -> None:
+    wheel = tmp_path / "demo-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("demo/zeros", "w") as stream:
+        for _ in range(SMALL // 1_000_000 + 1):
+            stream.write(bytes(1_000_000))
+    with zipfile.ZipFile(wheel) as archive, pytest.raises(WheelError, match=r"0\.1 MB unpack to 0\.1 GB"):
+        wheel_files(archive, "/opt/venv", "3.11")
+
+
+def test_an_encrypted_file_is_refused(tmp_path: Path) -> None:
+    wheel = make(tmp_path, {"demo/a.py": ""})
+    with zipfile.ZipFile(wheel) as archive:
+        archive.getinfo("demo/a.py").flag_bits |= 1
+        with pytest.raises(WheelError, match=r"demo/a\.py is encrypted"):
+            wheel_files(archive, "/opt/venv", "3.11")
+
+
+@pytest.mark.parametrize("where", ["checksum", "content", "size"])
+def test_damaged_content_is_refused_by_name(tmp_path: Path, where: str) -> None:
+    wheel = make(tmp_path, {"demo/a.py": "a = 1\n" * 50})
+    data = bytearray(wheel.read_bytes())
+    at = data.index(b"demo/a.py", data.index(b"PK\x01\x02"))  # of the central directory, whose fields count
+    if where == "content":
+        start = data.index(b"demo/a.py") + len("demo/a.py")
+        data[start : start + 4] = b"\xff\xff\xff\xff"
+    else:
+        data[at - 30 if where == "checksum" else at - 22] ^= 1
+    wheel.write_bytes(data)
+    with pytest.raises(WheelError, match=r"demo-1\.0-py3-none-any\.whl: demo/a\.py is damaged"):
+        install([wheel], tmp_path / "out", "/opt/venv", "3.11")
+
+
 def test_a_file_of_two_wheels_is_refused_with_both_names(tmp_path: Path) -> None:
     wheels = [make(tmp_path, {"shared/x.py": name}, name) for name in ("demo", "other")]
     with pytest.raises(WheelError, match=r"demo-1\.0.* and other-1\.0.* both have .*/shared/x\.py"):
@@ -178,15 +227,14 @@ def test_of_a_script_of_two_wheels_the_later_stays(tmp_path: Path) -> None:
 
 def test_two_wheels_may_have_the_same_file_of_a_namespace(tmp_path: Path) -> None:
     wheels = [make(tmp_path, {"shared/__init__.py": "same"}, name) for name in ("demo", "other")]
-    assert [path for path, _ in install(wheels, tmp_path / "out", "/opt/venv", "3.11")] == [
-        f"{SITE}/shared/__init__.py"
-    ]
+    modules = install(wheels, tmp_path / "out", "/opt/venv", "3.11")
+    assert [[path for path, _ in one] for one in modules] == [[f"{SITE}/shared/__init__.py"]] * 2
 
 
 def test_install_writes_the_files_and_returns_the_modules(tmp_path: Path) -> None:
     wheel = make(tmp_path, {"demo/a.py": "a = 1\n", "!demo/t.sh": "t", "!demo-1.0.data/scripts/s.py": "#!python\n"})
     modules = install([wheel], tmp_path / "out", "/opt/venv", "3.11")
-    assert modules == [(f"{SITE}/demo/a.py", b"a = 1\n")]
+    assert modules == [[(f"{SITE}/demo/a.py", b"a = 1\n")]]
     assert (tmp_path / f"out{SITE}/demo/t.sh").stat().st_mode & 0o777 == 0o755
     assert (tmp_path / f"out{SITE}/demo/a.py").stat().st_mode & 0o777 == 0o644
 
@@ -202,21 +250,21 @@ def module(number: int) -> tuple[str, bytes]:
 
 def test_byte_code_is_checked_against_its_source_at_each_import() -> None:
     path, source = module(1)
-    (made,) = compiled([(path, source)], sys.executable, 1).items()
+    (made,) = compiled([[(path, source)]], sys.executable, 1).items()
     assert made[0] == f"{SITE}/demo/__pycache__/m0001.{sys.implementation.cache_tag}.pyc"
     assert made[1][:16] == MAGIC_NUMBER + (3).to_bytes(4, "little") + source_hash(source)
 
 
 def test_byte_code_does_not_depend_on_what_is_compiled_beside_it() -> None:
     modules = [module(number) for number in range(2 * BATCH + 3)]
-    together = compiled(modules, sys.executable, 2)
+    together = compiled([modules], sys.executable, 2)
     assert len(together) == len(modules)
-    assert compiled(modules[::-1], sys.executable, 1) == together
-    assert compiled(modules[-3:], sys.executable, 1).items() <= together.items()
+    assert compiled([modules[::-1]], sys.executable, 1) == together
+    assert compiled([modules[-3:], []], sys.executable, 1).items() <= together.items()
 
 
 @pytest.mark.parametrize("source", [b"print 'x'\n", b"a = 1\0", b"# coding: none-such\n", b"(" * 300])
 def test_what_does_not_compile_has_no_byte_code(source: bytes) -> None:
-    assert [path[-12:] for path in compiled([(f"{SITE}/x.py", source), module(2)], sys.executable, 1)] == [
+    assert [path[-12:] for path in compiled([[(f"{SITE}/x.py", source), module(2)]], sys.executable, 1)] == [
         "cpython-311.pyc"[-12:]
     ]

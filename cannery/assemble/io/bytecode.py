@@ -12,24 +12,36 @@ from __future__ import annotations
 import struct
 import sys
 
+TYPE_CHECKING = False  # of `typing`, which would fill the process
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import IO, TypeVar
+
+    T = TypeVar("T")
+
 # Modules of one process. A process takes 15 ms to start, and a module 2 ms to compile.
 BATCH = 200
 # The flags of a .pyc that is held against the hash of its source at each import.
 CHECKED_HASH = (0b11).to_bytes(4, "little")
-_SIZES = struct.Struct(">II")
+_SIZES, _LENGTH = struct.Struct(">II"), struct.Struct(">I")
 
 
-def compiled(modules: list[tuple[str, bytes]], interpreter: str, jobs: int) -> dict[str, bytes]:
-    """Return {path of the .pyc: content} of modules, given as (path in the image, source), by `jobs` processes at once.
+def compiled(wheels: Sequence[Sequence[tuple[str, bytes]]], interpreter: str, jobs: int) -> dict[str, bytes]:
+    """Return {path of the .pyc: content} of the modules of each wheel, given as (path in the image, source).
 
-    A module that `interpreter` cannot compile has none: some packages carry files for other versions of Python.
+    `jobs` processes of `interpreter` run at once. Of a module that two wheels have, the later one's .pyc is kept. A
+    module that does not compile has none: some packages carry files for other versions of Python.
     """
     from concurrent.futures import ThreadPoolExecutor
 
-    batches = [modules[first : first + BATCH] for first in range(0, len(modules), BATCH)]
     with ThreadPoolExecutor(jobs) as pool:
-        answers = pool.map(lambda batch: _in_a_process(batch, interpreter), batches)
+        answers = pool.map(lambda batch: _in_a_process(batch, interpreter), [b for w in wheels for b in batches(w)])
         return {path: data for answer in answers for path, data in answer}
+
+
+def batches(modules: Sequence[T]) -> list[Sequence[T]]:
+    """Return the modules of a wheel, or of a tree, as the batches that one process each compiles."""
+    return [modules[first : first + BATCH] for first in range(0, len(modules), BATCH)]
 
 
 def pyc_path(path: str, tag: str) -> str:
@@ -38,8 +50,10 @@ def pyc_path(path: str, tag: str) -> str:
     return f"{folder}/__pycache__/{name.removesuffix('.py')}.{tag}.pyc"
 
 
-def _in_a_process(batch: list[tuple[str, bytes]], interpreter: str) -> list[tuple[str, bytes]]:
+def _in_a_process(batch: Sequence[tuple[str, bytes]], interpreter: str) -> list[tuple[str, bytes]]:
     """Compile a batch. The seed is fixed: before Python 3.11 the order of a constant set depends on it."""
+    if not batch:
+        return []
     import os
     import subprocess
 
@@ -79,8 +93,41 @@ def _pyc(path: str, source: bytes) -> tuple[str, bytes]:
     return cached, MAGIC_NUMBER + CHECKED_HASH + source_hash(source) + marshal.dumps(code)
 
 
+def framed(batch: Sequence[tuple[str, bytes]]) -> bytes:
+    """Return a batch of (name, content) as `serve` takes and gives it; an empty one comes back as it is."""
+    content = b"".join(_packed(name, data) for name, data in batch)
+    return _LENGTH.pack(len(content)) + content
+
+
+def read_frame(stream: IO[bytes]) -> list[tuple[str, bytes]] | None:
+    """Return the next batch of a stream; None at its end."""
+    length = stream.read(_LENGTH.size)
+    return _unpacked(stream.read(_LENGTH.unpack(length)[0])) if len(length) == _LENGTH.size else None
+
+
+def serve(jobs: int) -> None:
+    """Compile batches that come in on standard input, each in a process of its own, and answer in their order."""
+    from collections import deque
+    from concurrent.futures import Future, ThreadPoolExecutor
+
+    waiting: deque[Future[list[tuple[str, bytes]]]] = deque()
+    with ThreadPoolExecutor(jobs) as pool:
+        more = True
+        while more or waiting:
+            batch = read_frame(sys.stdin.buffer) if more else None
+            more = batch is not None
+            if batch is not None:
+                waiting.append(pool.submit(_in_a_process, batch, sys.executable))
+            if len(waiting) > 2 * jobs or (not more and waiting):
+                sys.stdout.buffer.write(framed(waiting.popleft().result()))
+                sys.stdout.buffer.flush()
+
+
 def main() -> None:
-    """Compile what comes in on standard input, and write the .pyc files to standard output."""
+    """Compile what comes in on standard input: one batch, or with an argument what `serve` does by so many jobs."""
+    if len(sys.argv) > 1:
+        serve(int(sys.argv[1]))
+        return
     for name, source in _unpacked(sys.stdin.buffer.read()):
         sys.stdout.buffer.write(_packed(*_pyc(name, source)))
 

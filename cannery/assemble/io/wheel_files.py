@@ -10,9 +10,11 @@ import base64
 import hashlib
 import io
 import posixpath
+import stat
 import warnings
 import zipfile
-from contextlib import closing
+import zlib
+from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from installer import install as install_wheel
@@ -25,11 +27,16 @@ from installer.utils import Scheme, construct_record_file, fix_shebang
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
 # What `pip inspect` and importlib.metadata report as the installer.
 INSTALLER = "cannery"
+# Packages grow to three or four times their wheel's size; what is below `SMALL` bytes may be anything.
+MOST_GROWTH, SMALL = 100, 100_000_000
+_BLOCK = 1 << 20
+# The bit of a member's flags (PKZIP's application note, 4.4.4).
+_ENCRYPTED = 1
 
 
 class WheelError(Exception):
@@ -49,18 +56,45 @@ class File(NamedTuple):
         return self.path.endswith(".py") and "/site-packages/" in self.path
 
     def read(self, archive: zipfile.ZipFile) -> bytes:
-        """Return its bytes; `archive` is the wheel."""
-        return self.content if isinstance(self.content, bytes) else archive.read(self.content)
+        """Return its bytes; `archive` is the wheel. Raises `WheelError` where they are damaged."""
+        return b"".join(self.blocks(archive))
+
+    @property
+    def size(self) -> int:
+        """How many bytes it has."""
+        return len(self.content) if isinstance(self.content, bytes) else self.content.file_size
+
+    def blocks(self, archive: zipfile.ZipFile) -> Iterator[bytes]:
+        """Give its bytes in blocks. Raises as `read`; the zip file's own checksum decides."""
+        if isinstance(self.content, bytes):
+            yield self.content
+            return
+        count = 0
+        try:
+            with archive.open(self.content) as stream:
+                while block := stream.read(_BLOCK):
+                    count += len(block)
+                    yield block
+        except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
+            raise _damaged(archive, self.content, str(error)) from error
+        if count != self.content.file_size:
+            raise _damaged(archive, self.content, f"{count} of {self.content.file_size} bytes")
+
+
+def _damaged(archive: zipfile.ZipFile, info: zipfile.ZipInfo, why: str) -> WheelError:
+    return WheelError(f"{posixpath.basename(archive.filename or '')}: {info.filename} is damaged: {why}")
 
 
 def wheel_files(archive: zipfile.ZipFile, venv: str, python: str) -> list[File]:
     """Return the files that the wheel `archive` installs below `venv`, in the order of their paths.
 
     `venv` is the path of the virtual environment in the image, `python` its minor version (`3.11`).
-    Raises `WheelError` for a wheel with a path outside its own folder or twice, and for what is no wheel.
+    Raises `WheelError` for a wheel with a path outside its own folder or twice, with a link, or that grows beyond what
+    packages do, and for what is no wheel.
     """
     name = posixpath.basename(archive.filename or "")
     members = [info for info in archive.infolist() if not info.is_dir()]
+    _check_whole(name, archive.start_dir, members)
     _check_paths(name, [info.filename for info in members])
     try:
         wheel = WheelFile(archive)
@@ -68,36 +102,74 @@ def wheel_files(archive: zipfile.ZipFile, venv: str, python: str) -> list[File]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # byte code that a wheel brings is left out, since it is made here
             install_wheel(wheel, destination, {"INSTALLER": f"{INSTALLER}\n".encode(), "REQUESTED": b""})
-    except (InstallerError, ValueError, KeyError, AssertionError, zipfile.BadZipFile) as error:
+    except (InstallerError, ValueError, KeyError, AssertionError, zipfile.BadZipFile, zlib.error) as error:
         raise WheelError(f"{name}: it cannot be installed: {error}") from error
     _check_paths(name, [file.path.lstrip("/") for file in destination.files])
     return sorted(destination.files)
 
 
-def install(wheels: Sequence[Path], root: Path, venv: str, python: str) -> list[tuple[str, bytes]]:
-    """Install `wheels` below `root`, and return their modules, as (path in the image, source).
+def opened(wheel: Path) -> zipfile.ZipFile:
+    """Open a wheel. Raises `WheelError` for what is no zip file."""
+    try:
+        return zipfile.ZipFile(wheel)
+    except zipfile.BadZipFile as error:
+        raise WheelError(f"{wheel.name}: it is no wheel: {error}") from error
 
-    `venv` and `python` are those of `wheel_files`. Raises `WheelError` as that does, and for a file that two wheels
-    have with another content: parts of one namespace may each have the same `__init__.py`. Of a script the later
-    wheel's stays, as with pip: fastapi and fastapi-cli both bring one.
+
+def owners(wheels: Sequence[tuple[zipfile.ZipFile, list[File]]], venv: str) -> dict[str, int]:
+    """Return {path: number of the wheel whose file is in the layer} of wheels that are installed together.
+
+    Of a path that several have it is the last one's. Raises `WheelError` for a file that two have with another content:
+    parts of one namespace may each have the same `__init__.py`. A script may differ, as with pip: fastapi and
+    fastapi-cli both bring one.
     """
-    owners: dict[str, str] = {}
-    modules = {}
-    for wheel in wheels:
-        with zipfile.ZipFile(wheel) as archive:
-            for file in wheel_files(archive, venv, python):
-                target = root / file.path.lstrip("/")
+    found: dict[str, tuple[int, File]] = {}
+    for number, (archive, files) in enumerate(wheels):
+        for file in files:
+            if file.path in found and not file.path.startswith(f"{venv}/bin/"):
+                other, same = found[file.path]
+                before = wheels[other][0]
+                if same.read(before) != file.read(archive):
+                    names = " and ".join(posixpath.basename(one.filename or "") for one in (before, archive))
+                    raise WheelError(f"{names} both have {file.path}, and it differs")
+            found[file.path] = number, file
+    return {path: number for path, (number, _) in found.items()}
+
+
+def install(wheels: Sequence[Path], root: Path, venv: str, python: str) -> list[list[tuple[str, bytes]]]:
+    """Install `wheels` below `root`, and return the modules of each, as (path in the image, source).
+
+    `venv` and `python` are those of `wheel_files`. Raises `WheelError` as that does, and as `owners`.
+    """
+    modules: list[list[tuple[str, bytes]]] = []
+    with ExitStack() as stack:
+        archives = [stack.enter_context(opened(wheel)) for wheel in wheels]
+        found = [(archive, wheel_files(archive, venv, python)) for archive in archives]
+        owned = owners(found, venv)
+        for number, (archive, files) in enumerate(found):
+            modules.append([])
+            for file in files:
                 data = file.read(archive)
-                is_script = file.path.startswith(f"{venv}/bin/")
-                if file.path in owners and not is_script and target.read_bytes() != data:
-                    raise WheelError(f"{owners[file.path]} and {wheel.name} both have {file.path}, and it differs")
-                owners[file.path] = wheel.name
-                target.parent.mkdir(parents=True, exist_ok=True)
-                target.write_bytes(data)
-                target.chmod(file.mode)
                 if file.is_module:
-                    modules[file.path] = data
-    return list(modules.items())
+                    modules[-1].append((file.path, data))
+                if owned[file.path] == number:
+                    target = root / file.path.lstrip("/")
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    target.write_bytes(data)
+                    target.chmod(file.mode)
+    return modules
+
+
+def _check_whole(name: str, size: int, members: Sequence[zipfile.ZipInfo]) -> None:
+    """Raise `WheelError` for a wheel that has links, is encrypted, or grows beyond what packages do."""
+    for info in members:
+        if stat.S_ISLNK(info.external_attr >> 16):
+            raise WheelError(f"{name}: {info.filename} is a symbolic link, which no wheel may have")
+        if info.flag_bits & _ENCRYPTED:
+            raise WheelError(f"{name}: {info.filename} is encrypted")
+    total = sum(info.file_size for info in members)
+    if total > max(MOST_GROWTH * size, SMALL):
+        raise WheelError(f"{name}: its {size / 1e6:.1f} MB unpack to {total / 1e9:.1f} GB, as no package does")
 
 
 def _check_paths(wheel: str, paths: Iterable[str]) -> None:

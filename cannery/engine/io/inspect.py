@@ -78,6 +78,11 @@ def image_id(client: ImageClient, reference: str) -> str | None:
     return str(image.id) if image else None
 
 
+def image_layers(client: ImageClient) -> list[list[str]]:
+    """Return the layers of each image that the engine has, lowest first."""
+    return [(found.attrs.get("RootFS") or {}).get("Layers") or [] for found in client.images.list()]
+
+
 def needed_image(client: ImageClient, reference: str, profile: str) -> EngineImage:
     """Return an image that `profile` builds; raise `UsageError` where the engine does not have it."""
     found = find_image(client, reference)

@@ -80,7 +80,7 @@ def pretended(package: str, version: str) -> dict[str, str]:
 
 def unpack(file: Path, home: Path) -> None:
     """Unpack a source into `home`: a tree's tar as it is, a source distribution without its one top folder."""
-    home.mkdir(parents=True)
+    home.mkdir(parents=True, exist_ok=True)  # an image may start there
     if file.suffix == ".zip":
         unpack_zip(file, home)
     else:

@@ -126,9 +126,9 @@ def install_wheels(wheels: list[Path]) -> None:
     compile_modules(modules)
 
 
-def compile_modules(modules: list[tuple[str, bytes]]) -> None:
-    """Write the byte code of modules, given as (path in the image, source), below /out."""
-    for path, data in bytecode.compiled(modules, sys.executable, len(os.sched_getaffinity(0))).items():
+def compile_modules(wheels: list[list[tuple[str, bytes]]]) -> None:
+    """Write the byte code of the modules of wheels, or of a tree, given as (path in the image, source), below /out."""
+    for path, data in bytecode.compiled(wheels, sys.executable, len(os.sched_getaffinity(0))).items():
         target = stage.OUT / path.lstrip("/")
         target.parent.mkdir(exist_ok=True)
         target.write_bytes(data)

@@ -1,0 +1,44 @@
+"""What a layer is made of on the host, and what it becomes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import PurePath
+
+
+@dataclass(frozen=True)
+class Wheel:
+    """A wheel on this host, and its hash."""
+
+    path: PurePath
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Content:
+    """What a layer holds: wheels with their byte code, {path: text}, {path of a link: target}, and whiteouts."""
+
+    wheels: tuple[Wheel, ...] = ()
+    texts: Mapping[str, str] = field(default_factory=dict)
+    links: Mapping[str, str] = field(default_factory=dict)
+    gone: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where wheels are installed: the minor version of the Python there (`3.11`), and every file's mtime in seconds."""
+
+    python: str
+    epoch: int
+
+
+@dataclass(frozen=True)
+class Made:
+    """A layer's tar: its diff id (`sha256:…`) and its bytes."""
+
+    diff_id: str
+    size: int

@@ -1,0 +1,133 @@
+"""The byte code of wheels: compiled once by the base's own Python, and kept by wheel, Python and compiling program.
+
+The bytes of a .pyc differ between patch releases of Python. So the image's own Python compiles, in a container that
+takes sources on its standard input, and a host needs no Python of the target's version.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import tempfile
+import zipfile
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, cast
+
+from cannery.assemble.io import bytecode
+from cannery.assemble.io.wheel_files import WheelError, opened, wheel_files
+from cannery.errors import UnableError
+from cannery.recipe.environment import VENV
+from cannery.util.io.files import sha256_bytes, sha256_file, write_atomic
+from cannery.util.io.parallel import begin
+from cannery.util.io.process import run
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from cannery.assemble.content import Wheel
+    from cannery.engine.io.find import Engine
+
+PROGRAM = Path(bytecode.__file__)
+# Writes the program, which comes as an argument, and runs it.
+_START = """\
+import runpy, sys
+open("/tmp/bytecode.py", "w").write(sys.argv.pop(1))
+runpy.run_path("/tmp/bytecode.py", run_name="__main__")
+"""
+
+
+@dataclass(frozen=True)
+class Worker:
+    """What compiles: a command that serves as `bytecode.serve` does, its environment, and which Python it is."""
+
+    command: tuple[str, ...]
+    env: Mapping[str, str]
+    version: str
+
+    @property
+    def key(self) -> str:
+        """What byte code depends on beside its wheel, in 12 hex digits."""
+        return sha256_bytes(f"{self.version}\n{PROGRAM.read_text(encoding='utf-8')}".encode())[:12]
+
+
+def container_worker(engine: Engine, env: Mapping[str, str], image: str, python: str, cache: Path) -> Worker:
+    """Return a worker that is a container of the image with the id `image`, whose Python is at `python`.
+
+    Which Python that is, is asked once. Raises `CanneryError` where the image has none there.
+    """
+
+    def command(*arguments: str, stdin: bool = False) -> tuple[str, ...]:
+        options = ("--rm", "--network=none", *(["--interactive"] if stdin else []), "--entrypoint", python)
+        return engine.command("run", *options, image, *arguments)
+
+    note = cache / "layers" / "pythons" / image.rpartition(":")[2]
+    if not note.is_file():
+        version = run(command("-I", "-c", "import sys; print(sys.version)"), env=env, timeout=120).stdout
+        write_atomic(note, version)
+    program, jobs = PROGRAM.read_text(encoding="utf-8"), str(len(os.sched_getaffinity(0)))
+    return Worker(command("-c", _START, program, jobs, stdin=True), env, note.read_text(encoding="utf-8"))
+
+
+def code_path(wheel: Wheel, worker: Worker, cache: Path) -> Path:
+    """Return where a wheel's byte code is once it was made: a zip file of paths in the image."""
+    return cache / "layers" / "code" / f"{wheel.sha256}-{worker.key}.zip"
+
+
+def make_code(wheels: Sequence[Wheel], python: str, worker: Worker, cache: Path) -> None:
+    """Compile the modules of those wheels whose byte code is not there, each held against its hash first.
+
+    Raises `WheelError` for a wheel that cannot be installed, `UnableError` where the worker fails.
+    """
+    missing = [wheel for wheel in dict.fromkeys(wheels) if not code_path(wheel, worker, cache).is_file()]
+    if not missing:
+        return
+    with tempfile.TemporaryFile() as errors, subprocess.Popen(
+        worker.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, env=dict(worker.env)
+    ) as process:  # fmt: skip
+        into, out = cast("IO[bytes]", process.stdin), cast("IO[bytes]", process.stdout)
+        sent = begin(lambda: _send(missing, python, into))
+        try:
+            for wheel in missing:
+                answer = _answer(out)
+                if answer is None:
+                    sent.result()
+                    errors.seek(0)
+                    why = errors.read().decode(errors="replace").strip()[-500:]
+                    raise UnableError(f"the container that compiles byte code has ended: {why or 'no reason given'}")
+                write_atomic(code_path(wheel, worker, cache), answer)
+            sent.result()
+        except BaseException:
+            process.kill()
+            raise
+
+
+def _send(wheels: Sequence[Wheel], python: str, into: IO[bytes]) -> None:
+    """Send the modules of wheels in batches, an empty batch behind each wheel."""
+    try:
+        for wheel in wheels:
+            path = Path(wheel.path)
+            if sha256_file(path) != wheel.sha256:
+                raise WheelError(f"{path.name}: it has another hash than its lock")
+            with opened(path) as archive:
+                modules = [file for file in wheel_files(archive, VENV, python) if file.is_module]
+                for batch in bytecode.batches(modules):
+                    into.write(bytecode.framed([(file.path, file.read(archive)) for file in batch]))
+            into.write(bytecode.framed([]))
+    except BrokenPipeError:
+        pass  # the worker has ended; its own words are read by who waits for its answer
+    finally:
+        with suppress(BrokenPipeError):
+            into.close()
+
+
+def _answer(out: IO[bytes]) -> bytes | None:
+    """Return a zip file of a wheel's byte code; None where the worker ends before it is whole."""
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        while batch := bytecode.read_frame(out):
+            for path, data in batch:
+                archive.writestr(zipfile.ZipInfo(path), data, zipfile.ZIP_DEFLATED, 1)
+    return None if batch is None else stream.getvalue()

@@ -1,0 +1,115 @@
+"""Writes the tar of a layer, of wheels and of what else it holds, and remembers what it came to."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from contextlib import ExitStack
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from cannery.assemble.content import Content, Made, Place, Wheel
+from cannery.assemble.io.wheel_files import File, opened, owners, wheel_files
+from cannery.assemble.tar import END, Entry, Kind, head, padding, with_folders
+from cannery.assemble.trial import whiteout
+from cannery.recipe.environment import VENV
+from cannery.util.io.files import write_atomic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from zipfile import ZipFile
+
+# A file of a layer, and what gives its bytes.
+Leaf = tuple[Entry, "Callable[[], Iterable[bytes]]"]
+# Bytes that are hashed and written at once.
+BLOCK = 1 << 18
+
+
+def write_layer(content: Content, place: Place, code: Callable[[Wheel], Path], stream: IO[bytes]) -> Made:
+    """Write a layer's tar. `code` gives the zip file that holds a wheel's byte code (`cannery.assemble.io.code`).
+
+    Raises `WheelError` for a wheel that cannot be installed.
+    """
+    with ExitStack() as stack:
+        leaves = _of_wheels(content.wheels, place, code, stack)
+        texts = {**content.texts, **dict.fromkeys(map(whiteout, content.gone), "")}
+        leaves |= {path: _text(path, text.encode()) for path, text in texts.items()}
+        links = [Entry(path, Kind.LINK, 0o777, link=target) for path, target in content.links.items()]
+        entries = with_folders([*(entry for entry, _ in leaves.values()), *links])
+        contents = {path: blocks for path, (_, blocks) in leaves.items()}
+        return _written(_blocks(entries, contents, place.epoch), stream)
+
+
+def _of_wheels(
+    wheels: Iterable[Wheel], place: Place, code: Callable[[Wheel], Path], stack: ExitStack
+) -> dict[str, Leaf]:
+    """Return {path: entry and content} of wheels that are installed together; `stack` closes them."""
+    archives = [(wheel, stack.enter_context(opened(Path(wheel.path)))) for wheel in wheels]
+    found = [(archive, wheel_files(archive, VENV, place.python)) for _, archive in archives]
+    owned = owners(found, VENV)
+    made = {
+        file.path: _leaf(file, archive)
+        for number, (archive, files) in enumerate(found)
+        for file in files
+        if owned[file.path] == number
+    }
+    for wheel, _ in archives:
+        compiled = stack.enter_context(opened(code(wheel)))
+        made |= {i.filename: _leaf(File(i.filename, 0o644, i), compiled) for i in compiled.infolist()}
+    return made
+
+
+def _text(path: str, data: bytes) -> Leaf:
+    return Entry(path, Kind.FILE, 0o644, len(data)), lambda: (data,)
+
+
+def _leaf(file: File, archive: ZipFile) -> Leaf:
+    return Entry(file.path, Kind.FILE, file.mode, file.size), partial(file.blocks, archive)
+
+
+def _blocks(
+    entries: Iterable[Entry], contents: Mapping[str, Callable[[], Iterable[bytes]]], epoch: int
+) -> Iterator[bytes]:
+    for entry in entries:
+        yield head(entry, epoch)
+        if entry.path in contents:
+            yield from contents[entry.path]()
+            yield padding(entry.size)
+    yield END
+
+
+def _written(blocks: Iterable[bytes], stream: IO[bytes]) -> Made:
+    digest, size, pending = hashlib.sha256(), 0, bytearray()
+
+    def flush() -> None:
+        digest.update(pending)
+        stream.write(pending)
+        pending.clear()
+
+    for block in blocks:
+        pending += block
+        size += len(block)
+        if len(pending) >= BLOCK:
+            flush()
+    flush()
+    stream.flush()
+    return Made(f"sha256:{digest.hexdigest()}", size)
+
+
+def made_before(cache: Path, name: str) -> Made | None:
+    """Return what the layer `name` came to when it was made here; None where it was not."""
+    try:
+        return Made(**json.loads(_note(cache, name).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def remember(cache: Path, name: str, made: Made) -> None:
+    """Keep what the layer `name` has come to; its bytes are made again where an engine is missing them."""
+    write_atomic(_note(cache, name), json.dumps(asdict(made)))
+
+
+def _note(cache: Path, name: str) -> Path:
+    return cache / "layers" / f"{name}.json"

@@ -1,0 +1,40 @@
+"""Hands an engine an image of which it has some layers: the archive has the others alone."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from typing import IO, TYPE_CHECKING, Any
+
+from cannery.assemble.image import config_text
+from cannery.assemble.tar import END, Entry, Kind, head, padding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+BLOCK = 1 << 20
+
+
+def archive(layers: Mapping[str, IO[bytes]], config: Mapping[str, Any], reference: str) -> Iterator[bytes]:
+    """Give what `docker load` takes, in blocks: an image of which `layers` are sent, by diff id.
+
+    Only an engine with the classic image store takes it, where it has the other layers of `config`, all below these.
+    """
+    text = config_text(config)
+    name = f"blobs/sha256/{hashlib.sha256(text).hexdigest()}"
+    all_layers = [_blob(diff_id) for diff_id in config["rootfs"]["diff_ids"]]
+    contents = json.dumps([{"Config": name, "RepoTags": [reference], "Layers": all_layers}]).encode()
+    members = {_blob(diff_id): stream for diff_id, stream in layers.items()}
+    for member, source in {**members, name: io.BytesIO(text), "manifest.json": io.BytesIO(contents)}.items():
+        size = source.seek(0, io.SEEK_END)
+        yield head(Entry(member, Kind.FILE, 0o644, size), 0)
+        source.seek(0)
+        while block := source.read(BLOCK):
+            yield block
+        yield padding(size)
+    yield END
+
+
+def _blob(diff_id: str) -> str:
+    return f"blobs/sha256/{diff_id.partition(':')[2]}"

@@ -1,0 +1,131 @@
+"""The bytes of a layer's tar, as Docker writes them: by the rules of Go's archive/tar, so that digests are equal.
+
+Python's `TarInfo.tobuf` differs in device fields, in the names of PAX headers and in what becomes of other than ASCII.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+BLOCK = 512
+END = bytes(2 * BLOCK)
+# Bytes of a header's name, of its link, and of the folder before a name that is longer.
+_NAME, _PREFIX = 100, 155
+# The most that eleven octal digits hold.
+_MOST = 8**11 - 1
+
+
+class Kind(Enum):
+    """What an entry is, by its type flag."""
+
+    FILE = b"0"
+    LINK = b"2"
+    FOLDER = b"5"
+    EXTENDED = b"x"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A file, folder or symbolic link of a layer: its path in the image, permissions, bytes, and where it leads to."""
+
+    path: str
+    kind: Kind
+    mode: int
+    size: int = 0
+    link: str = ""
+
+
+def with_folders(entries: Iterable[Entry]) -> list[Entry]:
+    """Return entries and the folders above them in a layer's order: by the parts of their paths, as bytes."""
+    given = {entry.path: entry for entry in entries}
+    folders = {folder for path in given for folder in above(path)}
+    made = {path: Entry(path, Kind.FOLDER, 0o755) for path in folders}
+    return sorted({**made, **given}.values(), key=lambda entry: entry.path.encode().split(b"/"))
+
+
+def above(path: str) -> list[str]:
+    """Return the folders above an absolute path, the highest first."""
+    parts = path.strip("/").split("/")
+    return ["/" + "/".join(parts[:count]) for count in range(1, len(parts))]
+
+
+def head(entry: Entry, epoch: int) -> bytes:
+    """Return an entry's header; `epoch` (seconds) is its mtime. Its content and `padding` follow.
+
+    A name that is too long is cut in two at a folder where that fits, else it is in a PAX header ahead of its own. So
+    is what is not ASCII, of which the plain header has the ASCII alone.
+    """
+    if entry.size > _MOST:
+        raise ValueError(f"{entry.path}: {entry.size} bytes are too many for a layer")
+    name = (entry.path.lstrip("/") + ("/" if entry.kind is Kind.FOLDER else "")).encode()
+    link = entry.link.encode()
+    fits = len(link) <= _NAME and link.isascii() and name.isascii()
+    prefix, rest = _cut(name) if fits else (b"", name)
+    if fits and len(rest) <= _NAME:
+        return _header(rest, entry.kind, (entry.mode, 0, 0, entry.size, epoch), link, prefix)
+    records = _records(name, link)
+    ahead = _header(_pax_name(name), Kind.EXTENDED, (0, 0, 0, len(records), 0))
+    plain = _header(_plain(name), entry.kind, (entry.mode, 0, 0, entry.size, epoch), _plain(link))
+    return ahead + records + padding(len(records)) + plain
+
+
+def padding(size: int) -> bytes:
+    """Return what fills the last block of a content of `size` bytes."""
+    return bytes(-size % BLOCK)
+
+
+def _cut(name: bytes) -> tuple[bytes, bytes]:
+    """Return a prefix and the rest of a name (archive/tar, splitUSTARPath); ("", name) where it cannot be cut."""
+    if len(name) <= _NAME:
+        return b"", name
+    last = min(len(name) - name.endswith(b"/"), _PREFIX + 1)
+    at = name.rfind(b"/", 0, last)
+    rest = name[at + 1 :]
+    return (name[:at], rest) if at > 0 and 0 < len(rest) <= _NAME else (b"", name)
+
+
+def _header(name: bytes, kind: Kind, numbers: tuple[int, ...], link: bytes = b"", prefix: bytes = b"") -> bytes:
+    """Return a header block; `numbers` are mode, uid, gid, size and mtime."""
+    mode, uid, gid, size, mtime = numbers
+    # A PAX header has no device numbers, not even those of none.
+    devices = bytes(16) if kind is Kind.EXTENDED else b"0000000\0" * 2
+    block = b"%b%07o\0%07o\0%07o\0%011o\0%011o\0        %b%bustar\x0000%b%b%b%b" % (
+        name.ljust(_NAME, b"\0"), mode, uid, gid, size, mtime, kind.value, link.ljust(_NAME, b"\0"),
+        bytes(64), devices, prefix.ljust(_PREFIX, b"\0"), bytes(12),
+    )  # fmt: skip
+    return b"%b%06o\0 %b" % (block[:148], sum(block), block[156:])
+
+
+def _records(name: bytes, link: bytes) -> bytes:
+    """Return the PAX records of what does not fit a header."""
+    wanted = {b"linkpath": link, b"path": name}
+    return b"".join(_record(k, v) for k, v in wanted.items() if len(v) > _NAME or not v.isascii())
+
+
+def _record(key: bytes, value: bytes) -> bytes:
+    """Return a PAX record, which begins with its own length."""
+    rest = len(key) + len(value) + len(" =\n")
+    length = rest + len(str(rest))
+    length = rest + len(str(length))
+    return b"%d %b=%b\n" % (length, key, value)
+
+
+def _pax_name(name: bytes) -> bytes:
+    folder, file = posixpath.split(name)
+    return _ascii(posixpath.join(folder, b"PaxHeaders.0", file))[:_NAME].rstrip(b"/")
+
+
+def _plain(name: bytes) -> bytes:
+    """Return what a header holds of a name. One that is cut after a slash goes without it."""
+    plain = _ascii(name)
+    return plain[:_NAME].rstrip(b"/") if len(plain) > _NAME else plain
+
+
+def _ascii(name: bytes) -> bytes:
+    return bytes(byte for byte in name if byte < 128)

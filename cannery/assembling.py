@@ -1,0 +1,209 @@
+"""An image put together on this host: layers of wheels, texts and links straight from their files, on a foundation.
+
+The engine has the foundation, which BuildKit makes once, and is sent only the layers that it is missing. A tried set is
+a layer made in the same way, on the image of the locked set. The surroundings of the run come in with `Work`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import IO, TYPE_CHECKING, Any
+
+from cannery.assemble.content import Content, Made, Place, Wheel
+from cannery.assemble.image import (
+    Part,
+    Settings,
+    common_layers,
+    config_text,
+    image_config,
+    layer_words,
+    part_references,
+)
+from cannery.assemble.io.code import code_path, container_worker, make_code
+from cannery.assemble.io.layer import made_before, remember, write_layer
+from cannery.assemble.io.load import archive
+from cannery.assemble.io.wheel_files import WheelError
+from cannery.build.io.transfer_view import transfer
+from cannery.engine.io.client import EngineError, load, load_error
+from cannery.engine.io.inspect import image_id, image_layers
+from cannery.errors import BuildFailedError, UnableError
+from cannery.lock.io.wheels import fetch_wheels
+from cannery.plan.plan import LayerKind
+from cannery.recipe.base_env import python_home
+from cannery.render.render import files_layer
+from cannery.vocab import BaseKind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from cannery.assemble.io.code import Worker
+    from cannery.lock.lock import LockedPackage
+    from cannery.pipeline import Work
+    from cannery.plan.plan import Layer
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Where layers are made: the run's surroundings, what compiles, and the layers so far as files, by diff id."""
+
+    work: Work
+    worker: Worker
+    place: Place
+    stack: ExitStack
+    files: dict[str, IO[bytes]] = field(default_factory=dict)
+
+    @property
+    def cache(self) -> Path:
+        """The folder of what is kept between runs."""
+        return self.work.context.cache
+
+
+def python_image(work: Work, image: str) -> str | None:
+    """Return the id of an image whose Python makes byte code for the plan's target on this host, None without one.
+
+    `image` is the id of one for the target itself. Byte code is the same for each arch, but a container of another
+    one takes minutes: there it is the stand-in base for this host's.
+    """
+    plan = work.plan
+    if plan.build_arch is plan.recipe.target.arch:
+        return image
+    return image_id(work.client, plan.build_reference) if plan.recipe.base.kind is BaseKind.STANDIN else None
+
+
+@contextmanager
+def bench(work: Work, image: str) -> Iterator[Bench]:
+    """Give a bench whose byte code comes from the image with the id `image`; what it has made goes at the end."""
+    context, recipe = work.context, work.plan.recipe
+    python = f"{python_home(recipe.base.tag)}/bin/python3"
+    worker = container_worker(work.engine, work.engine.client_env(context.env), image, python, context.cache)
+    with ExitStack() as stack:
+        yield Bench(work, worker, Place(recipe.target.python, work.plan.epoch), stack)
+
+
+def wheels_of(work: Work, packages: Sequence[LockedPackage]) -> tuple[Wheel, ...]:
+    """Return the wheels of some packages, fetched where they are not on this host. Raises `NetworkError`."""
+    files = fetch_wheels(work.context.downloads, work.catalog.indexes, packages)
+    return tuple(Wheel(files[package.name], package.sha256) for package in packages)
+
+
+def content_of(work: Work, layer: Layer) -> Content:
+    """Return what a layer of groups, links or files holds."""
+    plan = work.plan
+    if layer.kind is LayerKind.LINKS:
+        return Content(links={link.path: link.target for link in plan.links})
+    if layer.kind is LayerKind.FILES:
+        return Content(texts=files_layer(plan, work.context.templates(), work.catalog.compatibility))
+    (group,) = (group for group in plan.groups if group.name == layer.name)
+    return Content(wheels=wheels_of(work, group.packages))
+
+
+def made(on: Bench, contents: Sequence[Content]) -> list[Made]:
+    """Make layers, as many at once as there are cores; the bench has their files then.
+
+    Raises `BuildFailedError` for a wheel that cannot be installed or is damaged, `UnableError`.
+    """
+    wheels = [wheel for content in contents for wheel in content.wheels]
+    folder, stack = on.cache / "layers", on.stack
+    folder.mkdir(parents=True, exist_ok=True)
+
+    def new_file() -> IO[bytes]:
+        # It has no name, so that nothing is left of it after a kill.
+        return tempfile.TemporaryFile(dir=folder)
+
+    streams = [stack.enter_context(new_file()) for _ in contents]
+
+    def write(content: Content, stream: IO[bytes]) -> Made:
+        return write_layer(content, on.place, lambda wheel: code_path(wheel, on.worker, on.cache), stream)
+
+    try:
+        make_code(wheels, on.place.python, on.worker, on.cache)
+        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+            found = list(pool.map(write, contents, streams))
+    except WheelError as error:
+        hint = "the same command again fetches a damaged file anew; else ask the package's makers for a whole wheel"
+        raise BuildFailedError(str(error), where="a wheel of the lock", hint=hint) from error
+    on.files.update({one.diff_id: stream for one, stream in zip(found, streams, strict=True)})
+    return found
+
+
+def diff_ids(on: Bench, layers: Sequence[Layer]) -> dict[str, Layer]:
+    """Return {diff id: layer} of layers, in their order. Those that are not known from an earlier run are made."""
+    groups = [layer for layer in layers if layer.kind is LayerKind.GROUP]
+    known = {layer: one for layer in groups if (one := made_before(on.cache, _name(on, layer)))}
+    wanted = [layer for layer in layers if layer not in known]
+    new = dict(zip(wanted, made(on, [content_of(on.work, layer) for layer in wanted]), strict=True))
+    for layer in groups:
+        if layer in new:
+            remember(on.cache, _name(on, layer), new[layer])
+    return {{**known, **new}[layer].diff_id: layer for layer in layers}
+
+
+def _name(on: Bench, layer: Layer) -> str:
+    return f"{layer.digest}-{on.worker.key}"
+
+
+def handed_over(on: Bench, config: Mapping[str, Any], reference: str, layers: Mapping[str, Layer]) -> None:
+    """Let the engine have the image of `config` under a name; it is sent the layers that it is missing.
+
+    `layers` are those that can be made again, by diff id. Raises as `made`, and `UnableError` or `FindingsError` where
+    the engine does not take it.
+    """
+    work, context = on.work, on.work.context
+    if image_id(work.client, reference) == f"sha256:{hashlib.sha256(config_text(config)).hexdigest()}":
+        return
+    chain = config["rootfs"]["diff_ids"]
+    missing = chain[common_layers(chain, image_layers(work.client)) :]
+    made(on, [content_of(work, layers[diff_id]) for diff_id in missing if diff_id not in on.files])
+    sent = {diff_id: on.files[diff_id] for diff_id in missing}
+    total = sum(stream.seek(0, os.SEEK_END) for stream in sent.values())
+    what = f"loading {len(sent)} layer{'' if len(sent) == 1 else 's'}"
+    with transfer(what, total, sys.stderr, is_terminal=context.is_terminal) as view:
+        try:
+            load(work.client, archive(sent, config, reference), view)
+        except EngineError as error:
+            raise load_error(error, reference, context.pip.redact) from error
+
+
+def source_ids(
+    on: Bench, base: Mapping[str, Any], lower: Mapping[str, Layer], bake: Callable[[Part], None]
+) -> list[str]:
+    """Return the diff ids of the layers of sources, which BuildKit builds on the foundation `base` and the wheels.
+
+    `lower` are the layers of wheels by diff id. `bake` builds a part of the rendered folder. What it made before is
+    known, and taken where the engine has it.
+    """
+    work = on.work
+    layers = [layer for layer in work.plan.layers if layer.kind is LayerKind.SOURCE]
+    known = [made_before(on.cache, _name(on, layer)) for layer in layers]
+    below = [*base["RootFS"]["Layers"], *lower]
+    ids = [one.diff_id for one in known if one is not None]
+    chain = [*below, *ids]
+    if len(ids) == len(layers) and common_layers(chain, image_layers(work.client)) == len(chain):
+        return ids
+    wheels, sources = part_references(below, layers)
+    empty = Settings({}, {}, {})
+    config = image_config(base, list(lower), layer_words(lower.values()), empty, work.plan.epoch)
+    handed_over(on, config, wheels, lower)
+    bake(Part("sources", sources, (f"sources.contexts.wheels=docker-image://{wheels}",)))
+    found = work.client.images.get(sources).attrs["RootFS"]["Layers"]
+    if found[: len(below)] != below:
+        raise UnableError("BuildKit has built the sources on other layers", hint="build with `--with bake`")
+    ids = found[len(below) :]
+    for layer, diff_id in zip(layers, ids, strict=True):
+        remember(on.cache, _name(on, layer), Made(diff_id, 0))
+    return list(ids)
+
+
+def forget_parts(on: Bench, base: Mapping[str, Any], lower: Mapping[str, Layer]) -> None:
+    """Remove the names of what sources were built on: the image has their layers."""
+    layers = [layer for layer in on.work.plan.layers if layer.kind is LayerKind.SOURCE]
+    for name in part_references([*base["RootFS"]["Layers"], *lower], layers):
+        if image_id(on.work.client, name) is not None:
+            on.work.client.images.remove(name)

@@ -1,0 +1,221 @@
+"""Layers made on the host: their bytes, their byte code, and the image that they become."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import sys
+import tarfile
+import zipfile
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cannery.assemble.content import Content, Made, Place, Wheel
+from cannery.assemble.image import (
+    Settings,
+    common_layers,
+    config_text,
+    foundation_reference,
+    image_config,
+    layer_words,
+    part_references,
+    settings_of,
+)
+from cannery.assemble.io.bytecode import BATCH, compiled
+from cannery.assemble.io.code import PROGRAM, Worker, code_path, make_code
+from cannery.assemble.io.layer import made_before, remember, write_layer
+from cannery.assemble.io.load import archive
+from cannery.assemble.io.wheel_files import WheelError
+from cannery.errors import UnableError
+from cannery.plan.make import make_plan
+from cannery.recipe.recipe import Options
+from cannery.vocab import Arch
+from tests.unit.factories import inputs, plan, recipe, user_recipe
+from tests.unit.test_wheel_files import make
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from cannery.plan.plan import Plan
+
+PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
+SITE = f"/opt/venv/lib/python{PYTHON}/site-packages"
+TAG = sys.implementation.cache_tag
+PLACE = Place(PYTHON, 1_700_000_000)
+# This very Python, where a build has the base's in a container.
+WORKER = Worker((sys.executable, str(PROGRAM), "2"), os.environ, sys.version)
+
+
+def hashed(path: Path) -> Wheel:
+    return Wheel(path, hashlib.sha256(path.read_bytes()).hexdigest())
+
+
+def layer(tmp_path: Path, content: Content) -> tuple[Made, bytes]:
+    make_code(content.wheels, PYTHON, WORKER, tmp_path)
+    stream = io.BytesIO()
+    made = write_layer(content, PLACE, lambda wheel: code_path(wheel, WORKER, tmp_path), stream)
+    return made, stream.getvalue()
+
+
+def files(data: bytes) -> dict[str, bytes]:
+    with tarfile.open(fileobj=io.BytesIO(data)) as tar:
+        return {entry.name: stream.read() for entry in tar if entry.isfile() and (stream := tar.extractfile(entry))}
+
+
+def test_a_layer_has_wheels_texts_links_and_whiteouts(tmp_path: Path) -> None:
+    wheel = hashed(make(tmp_path, {"demo/a.py": "a = 1\n", "demo/bad.py": "print 'x'", "!demo/t.sh": "t"}))
+    content = Content((wheel,), {"/opt/cannery/x": "text"}, {"/usr/local/lib/l.so": "/usr/lib/l.so"}, ("/opt/old",))
+    made, data = layer(tmp_path, content)
+    assert made == Made(f"sha256:{hashlib.sha256(data).hexdigest()}", len(data))
+    with tarfile.open(fileobj=io.BytesIO(data)) as tar:
+        entries = {entry.name: entry for entry in tar}
+    assert list(entries) == sorted(entries, key=lambda name: name.split("/"))
+    assert {(e.uid, e.gid, e.uname, e.gname, e.mtime) for e in entries.values()} == {(0, 0, "", "", PLACE.epoch)}
+    assert (entries["usr/local/lib/l.so"].linkname, entries["opt/.wh.old"].size) == ("/usr/lib/l.so", 0)
+    site = SITE.lstrip("/")
+    assert entries[f"{site}/demo/t.sh"].mode == 0o755
+    found = files(data)
+    assert found["opt/cannery/x"] == b"text"
+    assert {name for name in found if name.endswith(".pyc")} == {f"{site}/demo/__pycache__/a.{TAG}.pyc"}
+
+
+def test_a_layer_has_the_byte_code_of_a_build_stage(tmp_path: Path) -> None:
+    sources = {f"demo/m{number:03}.py": f"N = {{'a{number}', 'b'}}\n" for number in range(BATCH + 3)}
+    _, data = layer(tmp_path, Content((hashed(make(tmp_path, sources)),)))
+    modules = [(f"{SITE}/{path}", text.encode()) for path, text in sources.items()]
+    code = {path: text for path, text in files(data).items() if path.endswith(".pyc")}
+    assert {f"/{path}": text for path, text in code.items()} == compiled([modules], sys.executable, 1)
+
+
+def test_byte_code_is_made_once_for_each_wheel_and_python(tmp_path: Path) -> None:
+    wheel, other = hashed(make(tmp_path, {"demo/a.py": ""})), Worker(("false",), {}, "another Python")
+    make_code([wheel], PYTHON, WORKER, tmp_path)
+    make_code([wheel], PYTHON, Worker(("false",), {}, sys.version), tmp_path)
+    assert code_path(wheel, WORKER, tmp_path) != code_path(wheel, other, tmp_path)
+    with pytest.raises(UnableError, match="byte code"):
+        make_code([wheel], PYTHON, other, tmp_path)
+    assert not code_path(wheel, other, tmp_path).exists()
+
+
+def test_a_worker_that_ends_early_is_reported_with_its_words(tmp_path: Path) -> None:
+    wheels = [hashed(make(tmp_path, {f"{name}/a.py": "a = 1\n" * 100_000}, name)) for name in ("demo", "other")]
+    with pytest.raises(UnableError, match="no such image"):
+        make_code(wheels, PYTHON, Worker(("sh", "-c", "echo no such image >&2"), os.environ, "x"), tmp_path)
+
+
+def test_a_wheel_with_another_hash_is_refused(tmp_path: Path) -> None:
+    wheel = make(tmp_path, {"demo/a.py": ""})
+    with pytest.raises(WheelError, match=r"demo-1\.0.*another hash"):
+        make_code([Wheel(wheel, "0" * 64)], PYTHON, WORKER, tmp_path)
+
+
+def test_wheels_that_have_one_file_with_another_content_are_refused(tmp_path: Path) -> None:
+    wheels = tuple(hashed(make(tmp_path, {"shared/x.py": name}, name)) for name in ("demo", "other"))
+    with pytest.raises(WheelError, match=r"demo.* and other.* both have"):
+        layer(tmp_path, Content(wheels))
+
+
+def test_a_member_that_the_disk_has_damaged_is_refused(tmp_path: Path) -> None:
+    wheel = make(tmp_path, {"demo/a.txt": "a" * 5000})
+    found = hashed(wheel)
+    make_code([found], PYTHON, WORKER, tmp_path)
+    with zipfile.ZipFile(wheel) as archived:
+        at = archived.getinfo("demo/a.txt").header_offset + 30 + len("demo/a.txt")
+    data = bytearray(wheel.read_bytes())
+    data[at] ^= 0xFF
+    wheel.write_bytes(data)
+    with pytest.raises(WheelError, match=r"demo/a\.txt is damaged"):
+        layer(tmp_path, Content((found,)))
+
+
+def test_what_a_layer_came_to_is_remembered(tmp_path: Path) -> None:
+    assert made_before(tmp_path, "a") is None
+    remember(tmp_path, "a", Made("sha256:1", 2))
+    assert made_before(tmp_path, "a") == Made("sha256:1", 2)
+    (tmp_path / "layers/a.json").write_text("half")
+    assert made_before(tmp_path, "a") is None
+
+
+PARENT = {
+    "Architecture": "arm64",
+    "Variant": "v8",
+    "Os": "linux",
+    "Config": {
+        "Env": ["A=1", "PATH=/bin"], "Cmd": ["/bin/sh"], "Hostname": "x", "User": "", "Entrypoint": ["/start"],
+        "Labels": {"a": "1", "b": "2"}, "WorkingDir": "/opt",
+    },
+    "RootFS": {"Layers": ["sha256:" + "1" * 64, "sha256:" + "2" * 64]},
+}  # fmt: skip
+THIRD = "sha256:" + "3" * 64
+
+
+def test_an_image_is_its_parent_with_layers_and_settings_of_its_own() -> None:
+    settings = Settings({"PATH": "/opt/bin", "B": "x=y"}, {"b": "3"}, {"Cmd": ["/bin/bash"], "Entrypoint": None})
+    config = image_config(PARENT, [THIRD], ["third"], settings, 0)
+    assert config["config"] == {
+        "Env": ["A=1", "PATH=/opt/bin", "B=x=y"],
+        "Cmd": ["/bin/bash"],
+        "Labels": {"a": "1", "b": "3"},
+        "WorkingDir": "/opt",
+    }
+    assert config["rootfs"]["diff_ids"] == ["sha256:" + digit * 64 for digit in "123"]
+    assert (config["architecture"], config["variant"], config["created"]) == ("arm64", "v8", "1970-01-01T00:00:00Z")
+    assert [line["created_by"] for line in config["history"]][2:] == ["third"]
+    assert image_config(PARENT, [THIRD], ["third"], Settings({}, {}, {}), 0)["config"]["Entrypoint"] == ["/start"]
+
+
+def test_an_image_has_the_user_and_the_home_of_its_profile() -> None:
+    settings = settings_of(plan())
+    assert (settings.env, settings.config) == (plan().env, {"Cmd": ["/bin/bash"], "Entrypoint": None})
+    mine = user_recipe()
+    own = settings_of(make_plan(mine, inputs(mine)))
+    assert own.config["User"].isdigit()
+    assert own.env["HOME"].startswith("/home/")
+
+
+def test_an_archive_holds_the_new_layers_alone_and_names_all() -> None:
+    data = {THIRD: io.BytesIO(b"third"), "sha256:" + "4" * 64: io.BytesIO(b"fourth" * 1000)}
+    config: Mapping[str, object] = image_config(PARENT, [*data], ["third", "fourth"], Settings({}, {}, {}), 0)
+    with tarfile.open(fileobj=io.BytesIO(b"".join(archive(data, config, "me:1")))) as tar:
+        (entry,) = json.load(tar.extractfile("manifest.json") or io.BytesIO())
+        assert (tar.extractfile(entry["Config"]) or io.BytesIO()).read() == config_text(config)
+        assert (tar.extractfile(entry["Layers"][3]) or io.BytesIO()).read() == b"fourth" * 1000
+        assert tar.getnames() == [*entry["Layers"][2:], entry["Config"], "manifest.json"]
+    assert entry["RepoTags"] == ["me:1"]
+    assert [layer.rpartition("/")[2][0] for layer in entry["Layers"]] == ["1", "2", "3", "4"]
+
+
+@pytest.mark.parametrize(
+    ("images", "count"),
+    [([], 0), ([["b"], []], 0), ([["a", "b", "x"], ["a"]], 2), ([["a", "b", "c", "d"]], 3), ([["b", "a", "c"]], 0)],
+)
+def test_an_engine_has_a_layer_only_on_the_ones_below_it(images: list[list[str]], count: int) -> None:
+    assert common_layers(["a", "b", "c"], images) == count
+
+
+def with_version(name: str) -> Plan:
+    """The plan of the profile `stack` with another version of a package."""
+    locks = {
+        arch: replace(lock, packages=tuple(replace(p, version="9") if p.name == name else p for p in lock.packages))
+        for arch, lock in inputs(recipe()).locks.items()
+    }
+    return plan(locks=locks)
+
+
+def test_a_foundation_is_known_by_what_needs_a_system() -> None:
+    one = foundation_reference(plan())
+    assert one.startswith("cannery-foundation:")
+    assert foundation_reference(with_version("sympy")) == one
+    assert foundation_reference(with_version("antlr4")) != one  # is built of its sources
+    assert foundation_reference(plan(templates={"tools/system.sh": "other"})) != one
+    assert foundation_reference(plan(Options(arch=Arch.ARM64))) != one
+    kinds = [layer.kind for layer in plan().layers]
+    assert kinds[: len(plan().foundation)] == [layer.kind for layer in plan().foundation]
+    assert part_references(["a"], plan().layers)[0] == part_references(["a"], [])[0]
+    assert part_references(["a"], plan().layers)[1] != part_references(["a"], [])[1]
+    assert len(layer_words(plan().layers)) == len(plan().layers)
