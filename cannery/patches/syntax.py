@@ -69,45 +69,23 @@ class Function:
 
 
 @dataclass(frozen=True)
-class _Guard:
-    """A branch of a compound statement: where that one starts, the branch, and its text ("else of …").
-
-    Of two branches that are both named only one runs, or the second runs where the first has failed. A branch
-    without a name ("") runs whatever the others do.
-    """
-
-    owner: tuple[int, int]
-    branch: str
-    text: str
-
-
-@dataclass(frozen=True)
 class _Bound:
     """One name that a statement binds: its content without line numbers and comments, and the branches around it.
 
-    `kind` is None where a statement (a call, a del) binds nothing and only begins with the name.
+    `under` is the text of those branches that need not run, "" for none. `kind` is None where a statement (a call, a
+    del) binds nothing and only begins with the name.
     """
 
     kind: Kind | None
     name: str
     content: str
     node: ast.stmt
-    guards: tuple[_Guard, ...]
+    under: str
 
     @property
     def whole(self) -> str:
         """The content with the conditions under which it holds."""
-        return "\n".join([*(guard.text for guard in self.guards), self.content])
-
-    @property
-    def is_for_types(self) -> bool:
-        """Whether only a type checker sees it."""
-        return any(guard.text in FOR_TYPES for guard in self.guards)
-
-    def excludes(self, other: _Bound) -> bool:
-        """Whether the two are in branches of one statement that exclude each other."""
-        mine = {guard.owner: guard.branch for guard in self.guards}
-        return any(guard.branch and mine.get(guard.owner, "") not in {"", guard.branch} for guard in other.guards)
+        return f"{self.under}\n{self.content}"
 
 
 def changed_names(path: str, before: bytes | None, after: bytes | None) -> tuple[Change, ...]:
@@ -150,7 +128,7 @@ def in_force(before: bytes | None, after: bytes, *, path: str = "the patched fil
     function's place: then the file's own hash has to do.
 
     Of several definitions of a name (overloads) the last counts. Left out, for which of them runs cannot be read from
-    the text: names that two branches of one statement bind, that something else than a def binds last, and what only a
+    the text: names that are bound in more than one branch, that something else than a def binds last, and what only a
     type checker sees.
     """
     found = []
@@ -213,13 +191,13 @@ def _functions(
     """
     names: dict[str, list[_Bound]] = {}
     for bound in _bindings(body):
-        if not bound.is_for_types:
+        if bound.under not in FOR_TYPES:
             names.setdefault(bound.name, []).append(bound)
     for name, found in names.items():
         last = found[-1]
-        if any(last.excludes(other) for other in found[:-1]):
+        if sum(bool(one.under) for one in found) > 1:
             continue
-        may_lack = is_conditional or any(guard.branch for guard in last.guards)
+        may_lack = is_conditional or bool(last.under)
         if isinstance(last.node, ast.ClassDef):
             yield from _functions(last.node.body, f"{prefix}{name}.", is_conditional=may_lack)
         elif isinstance(last.node, FunctionNode):
@@ -243,51 +221,40 @@ def _accessors(name: str, found: Sequence[_Bound]) -> dict[str, _Bound]:
     return last
 
 
-def _bindings(body: Sequence[ast.stmt], guards: tuple[_Guard, ...] = ()) -> Iterator[_Bound]:
+def _bindings(body: Sequence[ast.stmt], under: str = "") -> Iterator[_Bound]:
     """Give what each statement of a scope binds, in the order of the text."""
     for statement in body:
-        blocks = _branches(statement)
+        blocks = _blocks(statement)
         bound = list(_bound(statement))
         if not bound and not blocks and not isinstance(statement, ast.Pass) and not _is_text(statement):
             # What is set on a name, or called of it, counts for the name: `Engine.start = other`.
             bound = [(None, ast.unparse(statement).partition(".")[0], "")]
         for kind, name, content in bound:
-            yield _Bound(kind, name, content or ast.dump(statement), statement, guards)
-        for guard, block in blocks:
-            yield from _bindings(block, (*guards, guard))
+            yield _Bound(kind, name, content or ast.dump(statement), statement, under)
+        for text, block in blocks:
+            yield from _bindings(block, "\n".join(filter(None, (under, text))))
 
 
 def _is_text(statement: ast.stmt) -> bool:
     return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
 
 
-def _branches(statement: ast.stmt) -> tuple[tuple[_Guard, list[ast.stmt]], ...]:
-    """Return the blocks of a compound statement that is no scope of its own."""
-    blocks: list[tuple[str, str, list[ast.stmt]]] = []
+def _blocks(statement: ast.stmt) -> list[tuple[str, list[ast.stmt]]]:
+    """Return the blocks of a compound statement that is no scope, each with its condition; "" for one that runs."""
     match statement:
-        case ast.If(body=body, orelse=orelse):
-            test = ast.unparse(statement.test)
-            blocks = [("if", f"if {test}", body), ("else", f"else of {test}", orelse)]
-        case ast.Try(body=body, handlers=handlers) | ast.TryStar(body=body, handlers=handlers):
-            caught = (one.type and ast.unparse(one.type) for one in handlers)
+        case ast.If(test=test, body=body, orelse=orelse):
+            return [(f"if {ast.unparse(test)}", body), (f"else of {ast.unparse(test)}", orelse)]
+        case ast.Try(handlers=handlers) | ast.TryStar(handlers=handlers):
             tried = "try" if handlers else ""
-            blocks = [(tried, "try", body)]
-            blocks += [(f"except {at}", f"except {of}", handlers[at].body) for at, of in enumerate(caught)]
-            blocks += [(tried, "try", statement.orelse), ("", "finally", statement.finalbody)]
-        case ast.With(items=items, body=body) | ast.AsyncWith(items=items, body=body):
-            blocks = [("", f"with {', '.join(map(ast.unparse, items))}", body)]
-        case ast.For(body=body, orelse=orelse) | ast.AsyncFor(body=body, orelse=orelse):
-            text = f"for {ast.unparse(statement.target)} in {ast.unparse(statement.iter)}"
-            blocks = [("for", text, body), ("", "else of for", orelse)]
-        case ast.While(body=body, orelse=orelse):
-            test = ast.unparse(statement.test)
-            blocks = [("while", f"while {test}", body), ("", f"else of while {test}", orelse)]
+            caught = [(f"except {one.type and ast.unparse(one.type)}", one.body) for one in handlers]
+            return [(tried, statement.body), *caught, (tried, statement.orelse), ("", statement.finalbody)]
+        case ast.With(body=body) | ast.AsyncWith(body=body):
+            return [("", body)]
+        case ast.For(orelse=orelse) | ast.AsyncFor(orelse=orelse) | ast.While(orelse=orelse):
+            return [("loop", statement.body), ("", orelse)]
         case ast.Match(subject=subject, cases=cases):
-            heads = (f"{ast.unparse(one.pattern)} if {one.guard and ast.unparse(one.guard)}" for one in cases)
-            text = f"match {ast.unparse(subject)}"
-            blocks = [(f"case {at}", f"{text} case {head}", cases[at].body) for at, head in enumerate(heads)]
-    place = (statement.lineno, statement.col_offset)
-    return tuple((_Guard(place, branch, text), block) for branch, text, block in blocks)
+            return [(f"match {ast.unparse(subject)} case {ast.unparse(one.pattern)}", one.body) for one in cases]
+    return []
 
 
 def _bound(statement: ast.stmt) -> Iterator[tuple[Kind | None, str, str]]:
