@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from cannery.plan.grouping import Group
     from cannery.plan.source_step import SourceStep
     from cannery.recipe.recipe import Chosen, Recipe
-    from cannery.vocab import Arch
 
 
 # Fields of a profile that change nothing in an image.
@@ -48,24 +47,11 @@ def plan_digest(recipe: Recipe, inputs: Inputs, sources: tuple[SourceStep, ...])
         arch: [[p.name, p.version, p.index, p.is_sdist] for p in lock.packages]
         for arch, lock in sorted(inputs.locks.items())
     }
-    return _digest(_arch_independent(recipe, inputs, sources, base, locks))
-
-
-def former_digest(recipe: Recipe, inputs: Inputs, sources: tuple[SourceStep, ...]) -> str:
-    """Return the digest as it was before packages counted without hashes: images that were pushed then have it."""
-    locks = {arch: [asdict(p) for p in lock.packages] for arch, lock in sorted(inputs.locks.items())}
-    return _digest(_arch_independent(recipe, inputs, sources, recipe.base.references, locks))
-
-
-def _arch_independent(
-    recipe: Recipe, inputs: Inputs, sources: tuple[SourceStep, ...], base: tuple[str, ...], locks: Mapping[Arch, Any]
-) -> dict[str, Any]:
-    """Return what decides an image's content in every arch; the arch itself is left out."""
     patched = {step.name: [asdict(one) for one in step.patched_by] for step in sources if step.patched_by}
-    target = {k: v for k, v in asdict(recipe.target).items() if k != "arch"}
-    return {
+    content = {
         "profile": recipe.name,
-        "target": target,
+        # The arch itself is left out.
+        "target": {k: v for k, v in asdict(recipe.target).items() if k != "arch"},
         "base": [recipe.base.kind, recipe.base.line.model_dump(mode="json"), base],
         "components": [[c.name, *_told(c)] for c in recipe.chosen],
         "profile_file": recipe.profile.model_dump(mode="json", exclude=IN_NO_IMAGE, exclude_defaults=True),
@@ -77,6 +63,7 @@ def _arch_independent(
         **({"patched": patched} if patched else {}),
         **({"local": {name: asdict(tree) for name, tree in sorted(inputs.local.items())}} if inputs.local else {}),
     }
+    return _digest(content)
 
 
 def _told(chosen: Chosen) -> tuple[Any, ...]:

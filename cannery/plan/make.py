@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from cannery.errors import FindingsError
 from cannery.plan.grouping import make_groups
-from cannery.plan.layers import former_digest, make_layers, plan_digest, planned_environment
+from cannery.plan.layers import make_layers, plan_digest, planned_environment
 from cannery.plan.patched import with_patchers
 from cannery.plan.plan import Family, Inputs, Link, Plan
 from cannery.plan.source_step import source_steps
@@ -59,7 +59,6 @@ def make_plan(recipe: Recipe, inputs: Inputs) -> Plan:
         env=planned_environment(recipe),
         epoch=plan_epoch(recipe),
         digest=plan_digest(recipe, inputs, sources),
-        former=former_digest(recipe, inputs, sources),
         forced=inputs.forced,
     )
     return replace(plan, layers=tuple(make_layers(plan, inputs)))

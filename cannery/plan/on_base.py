@@ -34,12 +34,7 @@ def on_base(plan: Plan, reference: str, digest: str | None, source: str = "") ->
 
 
 def on_labelled_base(plan: Plan, labels: Mapping[str, str]) -> Plan:
-    """Return `plan` on the base, and with the former digest, that an image built from it names in its labels.
-
-    Their manifests are then equal.
-    """
-    if plan.former and labels.get("org.cannery.plan") == plan.former:
-        plan = replace(plan, digest=plan.former)
+    """Return `plan` on the base that an image built from it names in its labels: their manifests are then equal."""
     if plan.recipe.base.kind is BaseKind.STANDIN or BASE_NAME not in labels:
         return plan
     name, digest = split_digest(labels[BASE_NAME])

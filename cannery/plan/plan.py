@@ -75,8 +75,7 @@ class Plan:
 
     `base_reference` is what the image is built on, `build_reference` what the stages run in, on `build_arch`;
     `base_source` is where this machine gets the base, "" where it is under that name: no part of what the image is.
-    `epoch` (seconds) is the mtime of every file that the layers add. `env` is the complete environment. `former` is the
-    digest that the tag of the same image had when hashes counted for it.
+    `epoch` (seconds) is the mtime of every file that the layers add. `env` is the complete environment.
     """
 
     recipe: Recipe
@@ -99,7 +98,6 @@ class Plan:
     patched: tuple[PatchedTree, ...] = ()
     not_patched: tuple[NotPatched, ...] = ()
     base_source: str = ""
-    former: str = ""
 
     @property
     def tag(self) -> ImageTag:

@@ -7,7 +7,6 @@ from factories import catalog, components, inputs, lock, package, plan, profile,
 
 from cannery.errors import FindingsError
 from cannery.plan.make import make_plan, package_family
-from cannery.plan.on_base import on_labelled_base
 from cannery.plan.plan import LayerKind, Plan
 from cannery.plan.tags import parse_tag
 from cannery.recipe.recipe import Base, Options, with_arch
@@ -164,16 +163,12 @@ def test_a_mirror_of_the_bases_registry_changes_no_tag_and_a_base_of_ones_own_do
     assert tag(own[0]) != tag(own[1])
 
 
-def test_the_former_digest_has_the_hashes() -> None:
+def test_hashes_change_no_tag() -> None:
     found = recipe()
     made = make_plan(found, inputs(found))
     torch = tuple(replace(p, sha256="0" * 64) if p.name == "torch" else p for p in lock(found).packages)
     locks = {**inputs(found).locks, Arch.AMD64: replace(lock(found), packages=torch)}
-    other = make_plan(found, inputs(found, locks=locks))
-    assert (made.digest == other.digest, made.former == other.former) == (True, False)
-    labels = {"org.cannery.plan": made.former}
-    assert on_labelled_base(made, labels).digest == made.former
-    assert on_labelled_base(made, {"org.cannery.plan": "0" * 12}).digest == made.digest
+    assert make_plan(found, inputs(found, locks=locks)).digest == made.digest
 
 
 def test_stages_of_a_stand_in_run_in_the_build_hosts_own() -> None:

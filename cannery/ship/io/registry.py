@@ -7,7 +7,7 @@ Where only the engine reaches a registry, the engine is asked.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cannery.engine.io.client import OCI_REFUSED, EngineError, pull, push, registry_error
@@ -231,14 +231,11 @@ def _confirmed(dock: Dock, image: EngineImage, reference: str) -> Published:
 def pull_image(dock: Dock) -> EngineImage | None:
     """Pull the prebuilt image of exactly this plan; None where the registry has no such tag for its architecture.
 
-    A tag of the former form, in which the hashes of all architectures counted, is taken too. Raises `NetworkError`, and
-    `FindingsError` where the tag holds another image than it names.
+    Raises `NetworkError`, and `FindingsError` where the tag holds another image than it names.
     """
     there = published(dock, dock.reference)
     if there is None or there.entry(dock.arch) is None:
-        plan = dock.plan
-        former = replace(plan, digest=plan.former, former="") if plan.former else None
-        return pull_image(replace(dock, plan=former)) if former else None
+        return None
     platform, auth = f"linux/{dock.arch}", dock.access.login(dock.host).header
     _transfer(dock, "pull", dock.reference, lambda view: pull(dock.client, dock.reference, platform, auth, view))
     image = find_image(dock.client, dock.reference)
