@@ -43,13 +43,6 @@ def lock_problems(lock: Lock, request: LockRequest, indexes: Collection[str]) ->
     return (*_header(lock, request), *_asked(lock, request), *_via(lock, request), *_files(lock, request, indexes))
 
 
-def contradictions(request: LockRequest) -> tuple[str, ...]:
-    """Return what a request both asks for and excludes: a resolver leaves it out, so no lock can answer."""
-    excluded = {canonicalize_name(text) for text in request.excludes}
-    names = dict.fromkeys(name for name, _wanted in _live(request.requirements, request) if name in excluded)
-    return tuple(f"{name} is asked for and excluded" for name in names)
-
-
 def file_problem(package: LockedPackage) -> str:
     """Return why the file's name does not fit the package, "" when it does.
 

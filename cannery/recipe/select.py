@@ -103,7 +103,6 @@ def _released(catalog: Catalog, profile: Profile, text: str | None, local: tuple
     packages = {pin.name: package_of(pin.name, catalog.components[pin.name]) for pin in profile.components}
     own = {name for name, package in packages.items() if {name, package} & {*local}}
     commits = {pin.name: pin.commit for pin in profile.components if pin.commit and pin.name not in own}
-    releases = {pin.name: pin.release for pin in profile.components if pin.release}
     have = {
         name
         for name, commit in commits.items()
@@ -112,14 +111,9 @@ def _released(catalog: Catalog, profile: Profile, text: str | None, local: tuple
     for name in wanted:
         if name in own:
             raise UsageError(f"SOURCES: {name} is a tree of yours (SRC_{name})", hint="take one of the two")
-        if name in releases:
-            what = f"SOURCES: {name} is release {releases[name]} in this profile already"
-            raise UsageError(what, hint="leave it out")
-        if name not in commits:
-            raise UsageError(f"SOURCES: {name} is no source at a commit here", hint=did_you_mean(name, commits))
         if name not in have:
-            what = f"SOURCES: no release is known that can take the place of {name} at {commits[name][:12]}"
-            raise UsageError(what, hint=f"those that have one: {', '.join(sorted(have)) or 'none'}")
+            what = f"SOURCES: {name} is no source at a commit that a known release can replace"
+            raise UsageError(what, hint=did_you_mean(name, have))
     if not have:
         raise UsageError("SOURCES: no source of this profile has a release to take", hint="leave SOURCES out")
     return tuple(sorted(wanted or have))

@@ -293,7 +293,7 @@ def test_a_release_that_is_pinned_already_is_reported(small: Small, index: StubI
     use(small, 'release: "0.11.0"')
     assert small("lock", "served").code == 0
     done = small("plan", "served", "--base", "standin", "--sources", "release:engine")
-    assert (done.code, "engine is release 0.11.0 in this profile already" in done.err) == (2, True)
+    assert (done.code, "engine is no source at a commit" in done.err) == (2, True)
 
 
 def test_a_guide_that_names_nothing_else_is_reported(small: Small) -> None:

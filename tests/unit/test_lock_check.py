@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from packaging.version import Version
 
 from cannery.errors import UsageError
-from cannery.lock.check import contradictions, lock_problems
+from cannery.lock.check import lock_problems
 from cannery.lock.lock import PROFILE_VIA, Lock, LockedPackage, LockRequest
 from cannery.lock.text import format_lock, parse_lock
 from cannery.lock.wheel_tags import wheel_rank
@@ -136,10 +136,6 @@ def test_what_is_asked_for_and_excluded_is_reported() -> None:
     request = replace(REQUEST, excludes=("Triton", "torch_NPU"))
     lock = replace(LOCK, inputs=request.digest, packages=tuple(p for p in PACKAGES if p.name != "torch-npu"))
     assert problems(lock, request) == ("torch_npu==2.13.0: asked for, and excluded",)
-    assert contradictions(request) == ("torch-npu is asked for and excluded",)
-    assert contradictions(REQUEST) == ()
-    # On this target tomli is not asked for.
-    assert contradictions(replace(REQUEST, excludes=("tomli",))) == ()
 
 
 def test_markers_are_the_targets() -> None:

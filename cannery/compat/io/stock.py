@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import TYPE_CHECKING
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import Version
 
 from cannery.compat.stock import Release, Stock
-from cannery.lock.io.indexes import ask
+from cannery.lock.io.indexes import ask_all
 from cannery.lock.io.places import bound_places, default_place, extra_places
 from cannery.lock.wheel_tags import installable
-from cannery.util.io.http import HostSession
 from cannery.vocab import DEFAULT_INDEX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    import requests
-
     from cannery.catalog.catalog import Catalog, Index
+    from cannery.lock.io.indexes import Answer
     from cannery.lock.io.listing import Listed
-    from cannery.lock.io.places import Place
     from cannery.recipe.recipe import Recipe
     from cannery.util.io.pip_settings import PipSettings
     from cannery.vocab import Arch
 
-WORKERS = 8
-# Seconds of each wait for an index.
-PATIENCE = 5.0
+# Seconds in which all indexes have answered, or count as not reached.
+PATIENCE = 15.0
 
 
 def make_stock(
@@ -38,8 +32,8 @@ def make_stock(
 ) -> Stock:
     """Ask the indexes for the packages `names`; an index that is not reached is a part of the answer."""
     places = _indexes_of(recipe)
-    wanted = [(name, index) for name in dict.fromkeys(names) for index in places.get(name, (DEFAULT_INDEX,))]
-    return ask_stock(wanted, catalog.indexes, settings, targets)
+    questions = [(name, index) for name in dict.fromkeys(names) for index in places.get(name, (DEFAULT_INDEX,))]
+    return ask_stock(questions, catalog.indexes, settings, targets)
 
 
 def ask_stock(
@@ -48,22 +42,31 @@ def ask_stock(
     settings: PipSettings,
     targets: Iterable[tuple[str, Arch]],
 ) -> Stock:
-    """Ask for each (package, index name), several at once.
+    """Ask for each (package, index name), all at once.
 
     Of the default index: the host's main index, and where that has nothing of the package its extra places; of another
     one its own places and the host's extra ones, as for a lock.
     """
-    wanted = frozenset(targets)
-    with ThreadPoolExecutor(WORKERS) as pool:
-        found = [
-            *pool.map(partial(_files, indexes=indexes, settings=settings, session=HostSession(settings)), questions)
-        ]
+    wanted, extras = frozenset(targets), extra_places(settings)
+    places = {index: bound_places(index, indexes) for _name, index in questions if index != DEFAULT_INDEX}
+    places[DEFAULT_INDEX] = (default_place(settings),)
+    asked = dict.fromkeys((place, name) for name, index in questions for place in (*places[index], *extras))
+    answers = dict(zip(asked, ask_all([*asked], settings, PATIENCE), strict=True))
     files: dict[str, list[Listed]] = {}
     trouble: dict[str, str] = {}
-    for (name, _index), (listed, text) in zip(questions, found, strict=True):
-        files.setdefault(name, []).extend(listed)
-        trouble |= {name: text} if text else {}
+    for name, index in questions:
+        own = [answers[place, name] for place in places[index]]
+        found = next((listed for answer in own if (listed := _kept(answer))), ())
+        if index != DEFAULT_INDEX or not found:
+            found += tuple(file for place in extras for file in _kept(answers[place, name]))
+        files.setdefault(name, []).extend(found)
+        if not found and not any(answer.reached for answer in own):
+            trouble[name] = str(own[0])
     return Stock({name: _releases(listed, wanted) for name, listed in files.items()}, wanted, trouble)
+
+
+def _kept(answer: Answer) -> tuple[Listed, ...]:
+    return tuple(file for file in answer.files if file.yanked is None)
 
 
 def _releases(files: Iterable[Listed], targets: frozenset[tuple[str, Arch]]) -> tuple[Release, ...]:
@@ -78,25 +81,6 @@ def _releases(files: Iterable[Listed], targets: frozenset[tuple[str, Arch]]) -> 
         )
         for version, mine in by_version.items()
     )
-
-
-def _files(
-    question: tuple[str, str], indexes: Mapping[str, Index], settings: PipSettings, session: requests.Session
-) -> tuple[tuple[Listed, ...], str]:
-    """Return the files of a package; without any, why no index could be asked ("" when one was)."""
-    package, index = question
-    own = (default_place(settings),) if index == DEFAULT_INDEX else bound_places(index, indexes)
-    asked = [_ask(place, package, session) for place in own]
-    files = next((files for files, _trouble in asked if files), ())
-    if index != DEFAULT_INDEX or not files:
-        files += tuple(file for place in extra_places(settings) for file in _ask(place, package, session)[0])
-    reached = files or not all(trouble for _files, trouble in asked)
-    return (files, "") if reached else ((), asked[0][1])
-
-
-def _ask(place: Place, package: str, session: requests.Session) -> tuple[tuple[Listed, ...], str]:
-    answer = ask(place, package, session, PATIENCE)
-    return tuple(file for file in answer.files if file.yanked is None), "" if answer.reached else str(answer)
 
 
 def _fits(file: Listed, python: str, arch: Arch) -> bool:

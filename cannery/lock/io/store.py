@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from cannery.catalog.io.kept import load_catalog
 from cannery.compat.findings import Finding
 from cannery.errors import CanneryError, FindingsError, UsageError
-from cannery.lock.check import contradictions, is_for, lock_problems
+from cannery.lock.check import is_for, lock_problems
 from cannery.lock.published import with_published
 from cannery.lock.request import TOOLS_PROFILE, lock_request, tools_request
 from cannery.lock.text import REMAKE, format_lock, parse_lock
@@ -156,9 +156,6 @@ def resolve_lock(  # noqa: PLR0913 - what a resolution depends on, and what it i
     `UnableError` when the cache cannot be written.
     """
     place = f"profile {request.profile}, Python {request.python}, {request.arch}"
-    if wrong := contradictions(request):
-        hint = "remove it from components or from excludes"
-        raise FindingsError("; ".join(wrong), where=place, hint=hint)
     from cannery.lock.io import indexes, resolve, uv  # noqa: PLC0415 - network libraries, which a current lock spares
 
     log = store.cache / "log" / f"{command}-{request.profile}-py{request.python}-{request.arch}.log"

@@ -6,10 +6,11 @@ import shlex
 import shutil
 import sys
 from dataclasses import dataclass, field
+from signal import SIGKILL
 from typing import TYPE_CHECKING
 
-from cannery.errors import FindingsError, NetworkError, UnableError, UsageError
-from cannery.lock.uv_failure import FailureKind, UvFailure, uv_failure
+from cannery.errors import FindingsError, NetworkError, UnableError
+from cannery.lock.uv_failure import FailureKind, uv_failure
 from cannery.lock.uv_input import project_text, settings_text
 from cannery.lock.uv_output import explain
 from cannery.lock.wheel_tags import uv_platform
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cannery.catalog.catalog import Index
+    from cannery.errors import CanneryError
     from cannery.lock.io.bound import Source
     from cannery.lock.io.indexes import Asked
     from cannery.lock.io.places import Place
@@ -111,8 +113,7 @@ class UvRun:
         """Run uv.
 
         Raises `UnsolvedError` when no set works, `NetworkError` naming an index that fails, `HangsError` when there is
-        no end of it, `UnableError` when this host cannot (disk, rights, memory), `UsageError` for words of the profile
-        that uv does not accept, `RuntimeError` when the fault is ours.
+        no end of it, `UnableError` when this host cannot (disk, rights, memory), or uv fails in another way.
         """
         try:
             done = self.run(*options)
@@ -122,29 +123,22 @@ class UvRun:
             return done
         raise self._error(done.returncode, self.job.settings.redact(done.stderr))
 
-    def _error(self, status: int, stderr: str) -> Exception:
-        """Return the error of a failed run; `stderr` is without secrets."""
-        found = uv_failure(status, stderr)
+    def _error(self, status: int, stderr: str) -> CanneryError:
+        """Return the error of a failed run; `stderr` is without secrets, `status` of a signal is negative."""
         text = explain(stderr, self.job.request.profile)
+        if status < 0:
+            hint = "make room in memory, then run the same command again" if -status == SIGKILL else ""
+            return UnableError(f"the resolver was ended by signal {-status}", where=self.job.where, hint=hint)
+        found = uv_failure(stderr)
         match found.kind:
             case FailureKind.UNSOLVED:
                 return UnsolvedError(stderr, self.job)
             case FailureKind.NETWORK:
                 return self._network_error(text, stderr)
-            case FailureKind.INPUT:
-                return UsageError(f"the resolver does not accept what is asked\n{text}", where=self.job.where)
-            case FailureKind.DEFECT:
-                return RuntimeError(f"uv does not accept its arguments or settings: {text}")
             case FailureKind.SYSTEM:
                 return unwritable(OSError(found.number, ""), self._shown_path(found.path))
             case _:
-                return self._unable(found, f"with status {status}\n{text}")
-
-    def _unable(self, found: UvFailure, ending: str) -> UnableError:
-        if found.kind is FailureKind.KILLED:
-            hint = "make room in memory, then run the same command again" if found.signal == "SIGKILL" else ""
-            return UnableError(f"the resolver was ended by {found.signal}", where=self.job.where, hint=hint)
-        return UnableError(f"the resolver failed {ending}", where=self.job.where)
+                return UnableError(f"the resolver failed with status {status}\n{text}", where=self.job.where)
 
     def _network_error(self, text: str, stderr: str) -> NetworkError:
         hosts = {url_host(place.url).rpartition("@")[2]: place for place in self.places}
