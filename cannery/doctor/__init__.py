@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from cannery.doctor.check import State
 from cannery.doctor.devices import access, cards, chip, image_user, managers, smi
 from cannery.doctor.driver import files, firmware, folders, version
-from cannery.doctor.engine import build_cache, disk, docker, emulation, inside, overlay, runtime, users
+from cannery.doctor.engine import disk, docker, emulation, inside, overlay, runtime, users
 from cannery.doctor.system import hccn, kernel, memory, page_size, ports, ranktable, shared_memory
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ CHECKS: tuple[Callable[[HostFacts, Wanted], Iterator[Check]], ...] = (
     runtime,
     overlay,
     disk,
-    build_cache,
     emulation,
     kernel,
     page_size,

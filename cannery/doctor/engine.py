@@ -48,18 +48,6 @@ def docker(facts: HostFacts, _wanted: Wanted) -> Iterator[Check]:
         yield ok("docker.engine", f"Docker {facts.engine.version}{driver}")
 
 
-def build_cache(facts: HostFacts, _wanted: Wanted) -> Iterator[Check]:
-    """Report what the engine's build cache takes, and what it may."""
-    engine = facts.engine
-    if engine is None or engine.cache_bytes is None:
-        return
-    if engine.cache_limit:
-        limit = f"of at most {gigabytes(engine.cache_limit)}; `build.py clean builds` removes it"
-    else:
-        limit = "by this engine's own settings (`builder.gc` of daemon.json); `docker builder prune` removes it"
-    yield ok("docker.cache", f"the build cache takes {gigabytes(engine.cache_bytes)}, {limit}")
-
-
 def users(facts: HostFacts, _wanted: Wanted) -> Iterator[Check]:
     """Warn of an engine whose containers have no user or group of the host's: only what all may open is open there."""
     user_map = facts.engine.user_map if facts.engine else ""

@@ -68,8 +68,7 @@ class Node:
 class EngineState:
     """What a Docker engine answers: its version and storage driver, or the problem and what to do next.
 
-    `user_map` is why users of its containers are not the host's, "" where they are. `cache_bytes` are those of its
-    build cache, None where it does not list them; `cache_limit` what the own engine lets it grow to, 0 for another.
+    `user_map` is why users of its containers are not the host's, "" where they are.
     """
 
     version: str = ""
@@ -77,8 +76,6 @@ class EngineState:
     problem: str = ""
     hint: str = ""
     user_map: str = ""
-    cache_bytes: int | None = None
-    cache_limit: int = 0
 
 
 @dataclass(frozen=True)

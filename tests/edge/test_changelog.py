@@ -17,6 +17,7 @@ import make_command
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
+from cannery import doctor
 from cannery.catalog.catalog import Index
 from cannery.catalog.component import Component, parse_component
 from cannery.catalog.errors import faults
@@ -223,6 +224,11 @@ def mirrors_are_settings(_run: Run, _folder: Path) -> None:
     assert [*of_file(text, "f", str)] == ["mirrors.index.pytorch-cpu"]
 
 
+def clean_shows_the_cache(_run: Run, _folder: Path) -> None:
+    assert make_parser().parse_args(["clean", "builds"]).kinds == ["builds"]
+    assert "build_cache" not in {check.__name__ for check in doctor.CHECKS}
+
+
 def modules_are_elsewhere(_run: Run, _folder: Path) -> None:
     assert find_spec("cannery.core") is None
     assert find_spec("cannery.edge") is None
@@ -245,6 +251,7 @@ OLD: dict[str, Callable[[Run, Path], None]] = {
     "`run` refuses names": run_leaves_names_to_docker,
     "a complete bundle is": a_bundle_is_a_docker_archive,
     "`mirrors` of an index": mirrors_are_settings,
+    "`doctor` shows what the build cache": clean_shows_the_cache,
     "Python modules": modules_are_elsewhere,
 }
 

@@ -251,18 +251,6 @@ def test_the_ports_of_hccl(given: str, kept: str | None, *, step: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("limit", "words"), [(20 << 30, "takes 5.0 GB, of at most 20.0 GB; `build.py clean builds`"), (0, "daemon.json")]
-)
-def test_what_the_build_cache_takes_and_may(limit: int, words: str) -> None:
-    engine = EngineState("28.0.1", "overlay2", cache_bytes=5 << 30, cache_limit=limit)
-    check = found(replace(HOST, engine=engine), "docker.cache")
-    assert check.state is State.OK
-    assert words in check.message
-    unknown = replace(HOST, engine=replace(engine, cache_bytes=None))
-    assert "docker.cache" not in {one.id for one in diagnose(unknown, FOR_A2)}
-
-
-@pytest.mark.parametrize(
     ("user_map", "step"),
     [("rootless", "run them by the system's engine (DOCKER_HOST), "), ("userns-remap", "docker run --userns host, ")],
 )

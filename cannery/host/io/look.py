@@ -10,9 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cannery.engine.io.find import docker_client, find_engine
-from cannery.engine.io.inspect import build_cache_bytes
-from cannery.engine.own.engine import cache_limit
+from cannery.engine.io.find import find_engine
 from cannery.errors import CanneryError
 from cannery.host.facts import (
     CARD,
@@ -39,8 +37,6 @@ from cannery.util.io.process import run
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
-
-    from cannery.engine.io.find import Engine
 
 HUAWEI = "0x19e5"
 SMI_SECONDS = 30.0
@@ -185,21 +181,7 @@ def _engine(env: Mapping[str, str], cache: Path) -> tuple[EngineState, Path | No
         found = find_engine(env, cache, start=False, say=lambda _text: None)
     except CanneryError as error:
         return EngineState(problem=error.what, hint=error.hint), None
-    state = EngineState(
-        found.server_version,
-        found.storage_driver,
-        user_map=found.user_map,
-        cache_bytes=_cache_bytes(found),
-        cache_limit=cache_limit(cache) if found.owned else 0,
-    )
-    return state, found.data_root
-
-
-def _cache_bytes(engine: Engine) -> int | None:
-    try:
-        return build_cache_bytes(docker_client(engine))
-    except CanneryError:
-        return None
+    return EngineState(found.server_version, found.storage_driver, user_map=found.user_map), found.data_root
 
 
 def _smi(paths: Iterable[str], env: Mapping[str, str]) -> str | None:
