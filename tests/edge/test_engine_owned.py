@@ -360,7 +360,7 @@ def test_end_in_time_needs_no_word() -> None:
     assert told == []
 
 
-def test_stop_says_which_containers_it_waits_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stop_says_that_it_waits_for_containers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     proc = tmp_path / "proc"
     layout = Layout.of(tmp_path / "cache", tmp_path / "run")
     layout.root.mkdir(parents=True)
@@ -381,7 +381,7 @@ def test_stop_says_which_containers_it_waits_for(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(engine_process, "unmount_below", lambda *folders: None)
     monkeypatch.setattr(engine_process, "CGROUPS", tmp_path / "cgroup")
     assert owned_engine.stop(tmp_path / "cache", {}, said.append) is True
-    assert said == ["waiting for 2 containers to end"]
+    assert said == ["waiting for the engine and its containers to end"]
     assert list(proc.iterdir()) == []
 
 

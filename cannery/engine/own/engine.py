@@ -216,7 +216,9 @@ def _wait_ready(layout: Layout) -> Server:
 
 def _stop(layout: Layout, env: Mapping[str, str], say: Callable[[str], None]) -> bool:
     pids = engine_process.daemons(layout)
-    engine_process.end(pids, patience=STOP_PATIENCE, slow=lambda: say(_waiting(engine_process.containers(layout))))
+    engine_process.end(
+        pids, patience=STOP_PATIENCE, slow=lambda: say("waiting for the engine and its containers to end")
+    )
     existed = bool(pids) or layout.run.exists()
     _clear(layout)
     engine_network.network_down(layout, installed(layout), env)
@@ -225,12 +227,6 @@ def _stop(layout: Layout, env: Mapping[str, str], say: Callable[[str], None]) ->
     with suppress(OSError):  # made by the launcher where no containerd has one; any other has files in it
         Path("/run/containerd").rmdir()
     return existed
-
-
-def _waiting(containers: int) -> str:
-    if not containers:
-        return "waiting for the engine to end"
-    return f"waiting for {containers} container{'' if containers == 1 else 's'} to end"
 
 
 def _clear(layout: Layout) -> None:

@@ -93,13 +93,6 @@ def remnants(layout: Layout) -> tuple[int, ...]:
     )
 
 
-def containers(layout: Layout) -> int:
-    """How many containers of ours have a living process."""
-    found = {group for pid in _pids() for group in _cgroups(pid) if _alive(pid)}
-    head = f"{layout.cgroup}/"
-    return len({group.removeprefix(head).split("/")[0] for group in found if group.startswith(head)})
-
-
 def end(pids: Iterable[int], *, patience: float, slow: Callable[[], None] | None = None) -> None:
     """Ask processes to end, wait `patience` seconds, then kill those left. `slow` is called once after 2 s of that."""
     left = set(pids)

@@ -44,24 +44,15 @@ def write_wrapper(layout: Layout, binaries: Binaries) -> Path:
     return path
 
 
-def shell_settings(engine: Engine, cache: Path) -> dict[str, str]:
-    """Variables with which a POSIX shell's docker commands reach `engine`; none for a user's engine.
+def shell_text(engine: Engine, cache: Path, env: Mapping[str, str]) -> str:
+    """Return text for `eval` in a POSIX shell, with which its docker commands reach `engine`.
 
-    The values are words of the shell, quoted, and PATH refers to the one that the shell has: to be printed after
-    `export NAME=` as they are.
+    What of `env` leads elsewhere is unset. For a user's engine it is one comment.
     """
     if not engine.owned:
-        return {}
-    programs = shlex.quote(str(Layout.of(cache).bin))
-    return {"DOCKER_HOST": shlex.quote(engine.host), "PATH": f'{programs}:"$PATH"'}
-
-
-def shell_text(engine: Engine, cache: Path, env: Mapping[str, str]) -> str:
-    """Text for `eval` in a POSIX shell: the settings, and what of `env` leads elsewhere unset; else one comment."""
-    settings = shell_settings(engine, cache)
-    if not settings:
         return "# the host's own engine is used: docker commands reach it as they are\n"
     astray = [name for name in REDIRECTING if name in env]
     lines = [f"unset {' '.join(astray)}"] if astray else []
-    lines += [f"export {name}={value}" for name, value in settings.items()]
+    lines.append(f"export DOCKER_HOST={shlex.quote(engine.host)}")
+    lines.append(f'export PATH={shlex.quote(str(Layout.of(cache).bin))}:"$PATH"')
     return "".join(f"{line}\n" for line in lines)
