@@ -104,9 +104,6 @@ def _record(site: str, item: Distribution) -> list[Recorded] | None:
     return found
 
 
-SHOWN = 3  # files in a message
-
-
 def sources_check(image: Image) -> Outcome:
     """Every tree, and every tree that an editable install points to, is there and holds files."""
     sources = image.manifest["sources"]
@@ -141,22 +138,10 @@ def install_fault(image: Image, item: Mapping[str, Any], found: Distribution) ->
     if item["install"] == "wheel" or not path:
         return f"{found.key} is an editable install of {place}, the manifest says {item['install']}" if editable else ""
     if not editable:
-        return f"{found.key} is no editable install, the manifest says of {path}{copied(image, found.key)}"
+        return f"{found.key} is no editable install, the manifest says of {path}"
     if not within(image.path(place), image.path(path)):
         return f"{found.key} is an editable install of {place}, the manifest says {path}"
     return "" if is_led_to(image, found.key, path) else f"{found.key}: no .pth of it leads to {path}"
-
-
-def copied(image: Image, key: str) -> str:
-    """The modules that a distribution has in site-packages, as the end of a message; "" when it has none there."""
-    rows = sorted(row.path for row in all_records(image).get(key) or () if row.path.endswith(".py"))
-    names = [
-        path for path in rows if within(path, image.site) and not os.path.basename(path).startswith("__editable__")
-    ]
-    if not names:
-        return ""
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return f"; its own copy is {', '.join(map(image.shown, names[:SHOWN]))}{more}"
 
 
 def is_led_to(image: Image, key: str, path: str) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import patched
-from patched import Look, looks, root_of
+from patched import Look, looks
 from verifying.child import Answer, program_path
 from verifying.image import Image
 from verifying.leftovers import ours
@@ -122,8 +122,8 @@ def words(image: Image, file: Mapping[str, Any], item: Mapping[str, Any]) -> str
 def patches_check(image: Image) -> Outcome:
     """Every patched file has the patched content.
 
-    For a tree that a user mounted over the image's, the missing patches are listed; for a copy of a patched module that
-    an installer put in front of its tree, the file.
+    For a tree that a user mounted over the image's, the missing patches are listed. A copy that an installer put in
+    front of a tree is reported by static.shadow.
     """
     patches, left_out = image.manifest["patches"], image.manifest.get("patches_left_out", ())
     notes = [f"{item['name']} ({item['component']}) left out: {item['reason']}" for item in left_out]
@@ -132,7 +132,6 @@ def patches_check(image: Image) -> Outcome:
     found = looks(patches, image.path)
     faults = list(tree_faults(image, found))
     faults += [f"{of(look)}: {look.file['path']} {what}" for look in found if (what := fault_of(look))]
-    faults += [f"{of(look)}: {what}" for look in found if (what := copy_fault(image, look))]
     return judged(faults, "; ".join([f"{len(patches)} patches in force, {len(found)} files", *notes]))
 
 
@@ -157,21 +156,3 @@ def tree_faults(image: Image, found: Sequence[Look]) -> Iterator[str]:
         if lacking and (mounted or lacking == names):
             why = " (another folder is mounted there)" if mounted else ""
             yield f"the tree at {path} lacks {len(lacking)} of {len(names)} patches: {', '.join(lacking)}{why}"
-
-
-def copy_fault(image: Image, look: Look) -> str:
-    """Of a patched module in a tree: what is wrong with the copy of it in site-packages; "" without one.
-
-    `pip install` of another release leaves the tree as it is, and import takes the release.
-    """
-    root = root_of(look.file)
-    copy = os.path.join(image.site, look.file["path"][len(root) + 1 :]) if root else ""
-    if not copy or not os.path.exists(copy) or os.path.realpath(copy) == os.path.realpath(look.path):
-        return ""
-    (other,) = looks([only(look)], lambda _: copy)
-    return f"{image.shown(copy)} was installed beside the tree and {other.fault}" if other.fault else ""
-
-
-def only(look: Look) -> Mapping[str, Any]:
-    """The patch with that one of its files."""
-    return {**look.patch, "files": [look.file]}
