@@ -18,6 +18,9 @@ from verifying.outcome import Outcome, judged, passed, warning
 LISTS = re.compile(r"((LD_)?LIBRARY_|PYTHON|C|PKG_CONFIG_|MAN|CMAKE_PREFIX_)?PATH|LD_PRELOAD")
 USUAL_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 SHELLS_OWN = {"PWD", "OLDPWD", "SHLVL", "_", "ATB_CXX_ABI"}
+# What a shell prints before its environment: its own files may print, too.
+MARK = "cannery-environment-follows"
+PRINT = f"printf '\\0{MARK}\\0'; env -0"
 PROOFS = {"libjemalloc": "mallctl"}  # what only that library defines
 LIBRARY_FOLDERS = (
     *("/usr/local/lib", "/usr/local/lib64", "/usr/lib64", "/usr/lib", "/lib64", "/lib"),
@@ -66,12 +69,16 @@ def env_faults(image: Image, env: Mapping[str, str]) -> list[str]:
 
 def login_env(image: Image) -> dict[str, str] | str:
     """The environment of a login shell, or why there is none."""
-    mark = "cannery-environment-follows"
+    return shell_env(image, "bash", "-lc", PRINT)
+
+
+def shell_env(image: Image, *command: str) -> dict[str, str] | str:
+    """The environment of a shell that runs PRINT at its end, or why there is none."""
     try:
-        child = run(image, ["bash", "-lc", f"printf '\\0{mark}\\0'; env -0"])
+        child = run(image, command)
     except OSError as error:
         return f"bash: {error.strerror}"
-    _, found, text = child.out.partition(f"\0{mark}\0")
+    _, found, text = child.out.partition(f"\0{MARK}\0")
     return parse_env(text) if found and child.code == 0 else f"bash {child.ending}"
 
 
@@ -98,16 +105,10 @@ def set_env_check(image: Image) -> Outcome:
     given = [f"PATH={USUAL_PATH}", f"ATB_CXX_ABI={base['atb_abi']}"]
     lines = [text.partition(" ") for text in base["set_env"]]
     sourced = [f"set --; . {shlex.quote(image.path(path))} {words}" for path, _, words in lines]
-    mark = "cannery-environment-follows"
-    text = "\n".join([*sourced, f"printf '\\0{mark}\\0'", "env -0"])
-    try:
-        child = run(image, ["env", "-i", *given, "bash", "-c", text])
-    except OSError as error:
-        return warning(f"CANN's set_env scripts are not compared: {error.strerror}")
-    _, found, rest = child.out.partition(f"\0{mark}\0")
-    if not found or child.code != 0:
-        return warning(f"CANN's set_env scripts fail: bash {child.ending}")
-    env = {name: value for name, value in parse_env(rest).items() if name not in SHELLS_OWN}
+    found = shell_env(image, "env", "-i", *given, "bash", "-c", "\n".join([*sourced, PRINT]))
+    if isinstance(found, str):
+        return warning(f"CANN's set_env scripts are not compared: {found}")
+    env = {name: value for name, value in found.items() if name not in SHELLS_OWN}
     faults = [fault for name in sorted(env) for fault in missing_parts(image, name, env)]
     if not faults:
         return passed(f"{len(env)} variables of {len(lines)} scripts are in the environment")
