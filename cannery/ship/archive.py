@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Annotated, Literal
+
+from pydantic import Field, TypeAdapter
 
 from cannery import __version__
 from cannery.errors import FindingsError
@@ -15,6 +17,8 @@ from cannery.util.image_reference import DIGEST
 
 SCHEMA = 1
 Kind = Literal["image", "bundle"]
+Digest = Annotated[str, Field(pattern=rf"^{DIGEST.pattern}$")]
+Count = Annotated[int, Field(ge=0, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -24,10 +28,10 @@ class Held:
     `digest` is that of its manifest in a registry, "" where it is from none.
     """
 
-    id: str
+    id: Digest
     platform: str
     references: tuple[str, ...]
-    layers: tuple[str, ...]
+    layers: tuple[Digest, ...]
     digest: str = ""
 
 
@@ -40,7 +44,7 @@ class SideFile:
 
     kind: Kind
     file: str
-    bytes: int
+    bytes: Count
     sha256: str
     image: Held
     base: Held | None = None
@@ -55,28 +59,13 @@ def side_text(side: SideFile) -> str:
 def read_side(text: str, where: str) -> SideFile:
     """Read a side file. Raises `FindingsError`."""
     try:
-        value = json.loads(text)
-        if value["schema"] != SCHEMA:
-            raise FindingsError(f"schema {value['schema']!r} is not known", where=where, hint="take a newer Cannery")
-        kind: Kind = {"image": "image", "bundle": "bundle"}[value["kind"]]  # type: ignore[assignment] # of a literal
-        base = _held(value["base"]) if value["base"] else None
-        size, sha256 = value["bytes"], str(value["sha256"])
-        if not isinstance(size, int) or size < 0:
-            raise ValueError("no count")
-        return SideFile(kind, str(value["file"]), size, sha256, _held(value["image"]), base)
+        schema = json.loads(text)["schema"]
+        if schema != SCHEMA:
+            raise FindingsError(f"schema {schema!r} is not known", where=where, hint="take a newer Cannery")
+        return TypeAdapter(SideFile).validate_json(text)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         hint = "copy it again with its archive, or make both again"
         raise FindingsError("it is no side file of a Cannery archive", where=where, hint=hint) from error
-
-
-def _held(value: dict[str, Any]) -> Held:
-    if not isinstance(value["layers"], list) or not isinstance(value["references"], list):
-        raise TypeError("no lists")
-    layers = tuple(map(str, value["layers"]))
-    if not all(map(DIGEST.fullmatch, (str(value["id"]), *layers))):
-        raise ValueError("no digests")
-    references = tuple(map(str, value["references"]))
-    return Held(str(value["id"]), str(value["platform"]), references, layers, str(value.get("digest") or ""))
 
 
 def file_faults(side: SideFile, size: int, sha256: str) -> tuple[str, ...]:
