@@ -176,3 +176,15 @@ def _moving(before: Moving | None, text: str, event: Mapping[str, Any]) -> Movin
 
 def _number(value: object) -> int:
     return int(value) if isinstance(value, int | float) and value > 0 else 0
+
+
+# After the engine's own message, by the client's version: "See 'docker run --help'." or "Run '…' for more information".
+_HELP = re.compile(r"(?:See|Run) 'docker[^']* --help'.*")
+_FROM = re.compile(r"(?:docker: )?(?:Error response from daemon: )?")
+
+
+def client_words(error: str, status: int) -> str:
+    """Return the last line of a client's standard error that is a message; its status where there is none."""
+    lines = [line.strip() for line in error.splitlines()]
+    messages = [line for line in lines if line and not _HELP.fullmatch(line)]
+    return _FROM.sub("", messages[-1], count=1) if messages else f"status {status}"

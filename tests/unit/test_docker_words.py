@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from cannery.engine.words import client_words
+from cannery.engine.stream import client_words
 
 
 @pytest.mark.parametrize(

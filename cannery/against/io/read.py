@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from cannery.against.image import Config
 from cannery.engine.io.containers import label_words, own_name
 from cannery.engine.io.inspect import image_id
-from cannery.engine.words import client_words
+from cannery.engine.stream import client_words
 from cannery.errors import UnableError, UsageError
 from cannery.util.io.process import run
 

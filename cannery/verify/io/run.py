@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from cannery.engine.io.containers import label_words, own_name
-from cannery.engine.words import client_words
+from cannery.engine.stream import client_words
 from cannery.errors import UnableError, VerifyFailedError
 from cannery.run.container import RunRequest, make_container
 from cannery.run.docker import docker_arguments
