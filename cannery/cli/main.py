@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, NoReturn
 
+from cannery.build.stamp import AGAIN, is_asked
 from cannery.catalog.errors import CatalogError
 from cannery.cli.arguments import COMMANDS, OF_PROFILE, make_parser, parse
 from cannery.cli.output import clean_streams, wants_color, width_of
@@ -160,6 +161,15 @@ def _unmute(known: _Known) -> None:
 
 def _dispatch(argv: Sequence[str], root: Path, work: Path | None, known: _Known) -> ExitCode:
     program = CHECKOUT if known.program == MAKE else known.program
+    begun: dict[str, str] = {}
+    if is_asked(argv):
+        from cannery.build.io.stamp import inputs_now, stamped  # noqa: PLC0415 - one command's
+
+        begun = inputs_now(root, os.environ)
+        if lines := stamped(argv, (work or root) / "out", begun):
+            print("\n".join(lines))
+            print(f"nothing has changed; {AGAIN} looks at everything again", file=sys.stderr)
+            return ExitCode.DONE
     try:
         arguments = parse(argv, program)
     except SystemExit:  # --help or --version, which have printed
@@ -167,6 +177,7 @@ def _dispatch(argv: Sequence[str], root: Path, work: Path | None, known: _Known)
     if arguments.command is None:
         make_parser(program).print_help()
         return ExitCode.USAGE
+    arguments.words, arguments.begun = argv, begun
     known.look(arguments)
     return _call(arguments, root, work, known)
 

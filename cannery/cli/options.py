@@ -181,6 +181,7 @@ def build(sub: ArgumentParser) -> None:
     add = sub.add_argument
     add("--no-verify", action="store_true", help="build only")
     add("--no-cache", action="store_true", help="build every stage again")
+    add("--no-stamp", action="store_true", help="look at everything again, even where nothing has changed")
     add("--builder", metavar="NAME", help="a buildx builder of yours (real bases only); the image is loaded back")
     ways = "auto (default), assemble (this host makes what needs no system) or bake (BuildKit makes every layer)"
     add(

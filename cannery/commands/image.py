@@ -13,6 +13,7 @@ from cannery.build.io.disk import check_cache_space, check_engine_space
 from cannery.building import BuildOptions, Built, Way, built, known_layers, new_layers, trial_on, tried, whole_files
 from cannery.commands.arguments import hashes_of, options_of
 from cannery.commands.check import lacking_words, show_findings
+from cannery.commands.stamp import keep_stamp
 from cannery.commands.table import row_lines
 from cannery.commands.verify import exit_code, verify_built
 from cannery.compat.findings import errors
@@ -113,9 +114,13 @@ def _tried(arguments: argparse.Namespace, context: Context, catalog: Catalog, pl
 def _proved(arguments: argparse.Namespace, work: Work, made: Built) -> ExitCode:
     """Verify an image, let its moving tags follow, print the table."""
     result = None if arguments.no_verify else verify_built(arguments, work, made.id)
-    references = _tagged(work, exit_code(result))
+    code = exit_code(result)
+    references = _tagged(work, code)
     _print_table(work.context, work.plan, references, made, result)
-    return exit_code(result)
+    if result and code is ExitCode.DONE:
+        again = replace(made, new=(), total=0, seconds=0.0, log=None)
+        keep_stamp(arguments, work, made.id, references, table(work.plan, references, again, result))
+    return code
 
 
 def _reuse(arguments: argparse.Namespace, context: Context, catalog: Catalog, plan: Plan) -> ExitCode | None:
@@ -189,6 +194,11 @@ def _print_table(
         }
         print(json.dumps(value, indent=2, ensure_ascii=False))
         return
+    print(table(plan, references, made, verified))
+
+
+def table(plan: Plan, references: tuple[str, ...], made: Built, verified: Verified | None) -> str:
+    """Return what is printed of an image that was made: a row a line."""
     result = "not run" if verified is None else summary_line(verified.report)
     rows = {
         "image": references[0],
@@ -198,11 +208,11 @@ def _print_table(
         "layers": _layer_words(made),
         "pulled from": made.pulled,
         "steps": f"{made.total} ({made.cached} cached)" if made.total else "",
-        "time": f"{made.seconds:.1f} s",
+        "time": f"{made.seconds:.1f} s" if made.seconds else "",
         "log": os.path.relpath(made.log) if made.log else "",
         "verify": f"{result}{' (remembered: same image)' if verified and verified.reused else ''}",
     }
-    print("\n".join(row_lines([*rows.items(), *(("lacks", words) for words in lacking_words(plan))])))
+    return "\n".join(row_lines([*rows.items(), *(("lacks", words) for words in lacking_words(plan))]))
 
 
 COMMANDS = {"image": image}

@@ -28,7 +28,7 @@ class Make:
         shutil.copy(ROOT / "Makefile", folder)
         (folder / "tools").mkdir()
         shutil.copy(ROOT / "tools/make_command.py", folder / "tools")
-        (folder / "tools/setup_venv.py").write_text("")
+        (folder / "tools/setup_venv.py").write_text("OLDEST = (3, 11)\ndef current(files): return True\n")
         python = folder / ".venv/bin/python"
         python.parent.mkdir(parents=True)
         noted = "import json, os, sys; json.dump([sys.argv[1:], dict(os.environ)], open('noted', 'w'))"
@@ -156,7 +156,8 @@ def test_a_host_python_that_is_not_there_is_named(make: Make, name: str, target:
 
 def test_a_failure_of_setup_stops(make: Make) -> None:
     assert make("list", "HOST_PYTHON=false").returncode == 2
-    (make.folder / "tools/setup_venv.py").write_text("import sys; sys.exit(7)")
+    text = "import sys\nOLDEST = (3, 11)\ndef current(files): return False\nif __name__ == '__main__': sys.exit(7)\n"
+    (make.folder / "tools/setup_venv.py").write_text(text)
     done = make("list")
     assert (done.returncode, done.stderr.splitlines()[-1].endswith("list] Error 7")) == (2, True)
     assert not (make.folder / "noted").exists()

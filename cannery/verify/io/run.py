@@ -138,13 +138,18 @@ def _stored(store: Path) -> dict[str, Any] | None:
     return report
 
 
+def stored_results(cache: Path, image_id: str) -> list[Path]:
+    """Return the files that have the passes of an image on this host."""
+    return sorted((cache / "verified").glob(f"{_stem(image_id)}-*.json"))
+
+
 def has_passed(cache: Path, image_id: str, manifest_sha256: str) -> bool:
     """Whether all levels of verify have passed on this host for exactly this image, with that manifest in it.
 
     The result still counts when the NPUs or drivers of the host have changed: verify proves the image.
     """
     asked = {"levels": [], "manifest_sha256": manifest_sha256}
-    found = map(_stored, (cache / "verified").glob(f"{_stem(image_id)}-*.json"))
+    found = map(_stored, stored_results(cache, image_id))
     return any(stored is not None and stored[ASKED] == asked for stored in found)
 
 

@@ -1,0 +1,176 @@
+"""Reads what an image depends on and what a run left of it, writes stamps, and answers by them.
+
+Whatever cannot be read or reached is a change: the command then runs as a whole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import json
+import os
+import socket
+import stat
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from cannery.build.stamp import as_text, of_environment, parse_stamp, stamp_name
+from cannery.util.io.files import sha256_bytes, write_atomic
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from cannery.build.stamp import Places, Stamp
+
+PACKAGE = Path(__file__).parents[2]
+DEFAULT_SOCKET = "/var/run/docker.sock"
+# Seconds for an engine of this host to answer.
+PATIENCE = 5.0
+
+
+def stamped(words: Sequence[str], out: Path, inputs: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the lines of a stamp whose inputs and outputs are all as they were; none where one is not.
+
+    `inputs` are what `inputs_now` gives; `out` is the folder of rendered images, which stamps are beside.
+    """
+    try:
+        stamp = parse_stamp(_file(words, out).read_text(encoding="utf-8"))
+        if stamp is None or not inputs or stamp.inputs != inputs or stamp.outputs != outputs_now(stamp.places):
+            return ()
+    except (OSError, ValueError, http.client.HTTPException):
+        return ()
+    return stamp.lines
+
+
+def write_stamp(words: Sequence[str], out: Path, stamp: Stamp) -> None:
+    """Keep a stamp below the folder of rendered images; a disk that cannot take it has none."""
+    with suppress(OSError):
+        write_atomic(_file(words, out), as_text(stamp))
+
+
+def _file(words: Sequence[str], out: Path) -> Path:
+    return out / ".stamps" / f"{stamp_name(words, str(Path.cwd()))}.json"
+
+
+def inputs_now(root: Path, env: Mapping[str, str]) -> dict[str, str]:
+    """Return {input: its digest}: all that an image is made of but the words of the command line.
+
+    None where something cannot be read.
+    """
+    try:
+        return {
+            "environment": of_environment(env),
+            "catalog": tree_digest(root / "images"),
+            "templates": tree_digest(root / "templates"),
+            "code": tree_digest(PACKAGE),
+            "libraries": repr((sys.version, [(one, _about(one)) for one in sys.path if one.endswith("-packages")])),
+            "settings": _texts([Path("cannery.toml"), _config(env) / "cannery/config.toml"]),
+            "pip": _texts(pip_files(env)),
+            "docker": _texts([Path(env.get("DOCKER_CONFIG") or _home(env) / ".docker") / "config.json"]),
+            "host's engine": str(os.path.lexists(DEFAULT_SOCKET)),
+        }
+    except OSError:
+        return {}
+
+
+def outputs_now(places: Places) -> dict[str, str]:
+    """Return {output: its digest, or the id of an image}.
+
+    Raises `OSError` and `HTTPException` where the engine does not answer.
+    """
+    return {
+        **{reference: _image_id(places.socket, reference) for reference in places.references},
+        **{folder: tree_digest(Path(folder), content=False) for folder in places.folders},
+        **{file: tree_digest(Path(file)) for file in places.files},
+        "host": repr([_about(path) for path in places.host]),
+    }
+
+
+def pip_files(env: Mapping[str, str]) -> list[Path]:
+    """Return where pip's settings may be, of any version of pip (`pip config debug` lists them)."""
+    shared = (env.get("XDG_CONFIG_DIRS") or "/etc/xdg").split(":")
+    folders = [*(Path(one) / "pip" for one in shared), Path("/etc"), _home(env) / ".pip", _config(env) / "pip"]
+    named = [Path(env["PIP_CONFIG_FILE"])] if env.get("PIP_CONFIG_FILE") else []
+    return [*named, *(one / "pip.conf" for one in (*folders, Path(sys.prefix), Path(sys.base_prefix)))]
+
+
+def tree_digest(place: Path, *, content: bool = True) -> str:
+    """Return the SHA-256 of a file or of all files below a folder, by what they hold, or else by sizes and times.
+
+    What Python compiled is left out. What is not there has a digest too.
+    """
+    digest = hashlib.sha256()
+    for path in _files(place):
+        about = path.stat()
+        what = f"{about.st_size} {about.st_mtime_ns}"
+        if content and stat.S_ISREG(about.st_mode):
+            what = sha256_bytes(path.read_bytes())
+        digest.update(repr((str(path), about.st_mode, what)).encode(errors="surrogateescape"))
+    return digest.hexdigest()
+
+
+def _files(place: Path) -> Iterator[Path]:
+    """Give a file, or all files below a folder, in order. Raises `OSError` for a link to a folder."""
+    if not place.is_dir():
+        yield from [place] if os.path.lexists(place) else []
+        return
+    for folder, folders, names in os.walk(place, onerror=_raise):
+        folders[:] = sorted(name for name in folders if name != "__pycache__")
+        for name in folders:
+            if (Path(folder) / name).is_symlink():
+                raise OSError(f"{folder}/{name} is a link")
+        yield from (Path(folder) / name for name in sorted(names))
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
+def _texts(paths: Sequence[Path]) -> str:
+    return sha256_bytes(repr([path.read_bytes() if path.is_file() else None for path in paths]).encode())
+
+
+def _home(env: Mapping[str, str]) -> Path:
+    return Path(env.get("HOME") or Path.home())
+
+
+def _config(env: Mapping[str, str]) -> Path:
+    return Path(env.get("XDG_CONFIG_HOME") or _home(env) / ".config")
+
+
+def _about(path: str) -> tuple[int, int] | None:
+    """Return what a path of this host is, and when it changed; None where it is not there."""
+    try:
+        about = Path(path).stat()
+    except OSError:
+        return None
+    return about.st_mode, 0 if path.startswith("/dev/") else about.st_mtime_ns
+
+
+class _Connection(http.client.HTTPConnection):
+    """HTTP to the socket of an engine."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__("localhost", timeout=PATIENCE)
+        self._path = path
+
+    def connect(self) -> None:
+        """Open the socket."""
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(PATIENCE)
+        self.sock.connect(self._path)
+
+
+def _image_id(path: str, reference: str) -> str:
+    """Return the id of an image of the engine behind a socket; "" where there is none."""
+    connection = _Connection(path)
+    try:
+        connection.request("GET", f"/images/{quote(reference, safe='/:@')}/json")
+        answer = connection.getresponse()
+        value = json.loads(answer.read())
+        return str(value.get("Id", "")) if answer.status == http.HTTPStatus.OK else ""
+    finally:
+        connection.close()

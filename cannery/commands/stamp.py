@@ -1,0 +1,61 @@
+"""Which runs of `image` leave a stamp, and what is in it."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from cannery.build.io.stamp import DEFAULT_SOCKET, outputs_now, write_stamp
+from cannery.build.stamp import Places, Stamp
+from cannery.host.facts import INSTALL_INFO
+from cannery.host.npus import wanted_paths
+from cannery.verify.io.run import stored_results
+from cannery.vocab import BaseKind
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+    from cannery.pipeline import Work
+
+# What a run with one of these does each time.
+ANEW = ("json", "verbose", "no_cache", "no_verify", "verify_again", "reuse", "builder")
+
+
+def keep_stamp(arguments: argparse.Namespace, work: Work, image_id: str, references: Sequence[str], text: str) -> None:
+    """Keep what a run that ended well has read and left; a next one without a change prints `text`.
+
+    None is kept of what no digest covers: a base in a registry, which may have moved; folders of the user's; another
+    machine's engine.
+    """
+    if not (arguments.begun and _is_covered(arguments, work)):
+        return
+    context, access = work.context, work.catalog.chips[work.plan.recipe.target.chip]
+    results = stored_results(context.cache, image_id)
+    places = Places(
+        socket=work.engine.host.removeprefix("unix://"),
+        references=tuple(references),
+        folders=(str(context.out / work.plan.folder),),
+        files=(*map(str, results), str(context.cache / "locks")),
+        host=(*wanted_paths(access), INSTALL_INFO),
+    )
+    outputs = outputs_now(places)
+    if results and all(outputs[reference] == image_id for reference in references):
+        write_stamp(arguments.words, context.out, Stamp(arguments.begun, outputs, places, tuple(text.splitlines())))
+
+
+def _is_covered(arguments: argparse.Namespace, work: Work) -> bool:
+    """Whether digests can cover all that this run has read."""
+    context, engine = work.context, work.engine
+    folders = (context.own, context.wheelhouse, context.mirror, context.patches, context.local)
+    # Another engine than this run's would be asked if it began to listen where one listened before.
+    is_sure = not engine.owned or "DOCKER_HOST" in context.env or not os.path.lexists(DEFAULT_SOCKET)
+    return (
+        work.plan.recipe.base.kind is BaseKind.STANDIN
+        and not work.plan.forced
+        and not any(getattr(arguments, name, False) for name in ANEW)
+        and not any(folders)
+        and engine.host.startswith("unix://")
+        and engine.builder == "default"
+        and is_sure
+    )
