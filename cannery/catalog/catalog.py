@@ -71,12 +71,14 @@ def _only_once(words: Iterable[str]) -> None:
 class Index(Closed):
     """A package index that the stacks name: its URLs in the order in which they are tried.
 
-    `pages` are mirrors that are plain pages of links, tried before them.
+    `pages` are mirrors that are plain pages of links, tried before them. `public_pages` are such mirrors that messages
+    name, and that nothing asks before the user has set one.
     Without a URL it is nowhere: what is bound to it comes from files of the user (WHEELHOUSE, find-links).
     """
 
     urls: tuple[IndexUrl, ...]
     pages: tuple[IndexUrl, ...] = ()
+    public_pages: tuple[IndexUrl, ...] = ()
     note: Text = ""
 
 

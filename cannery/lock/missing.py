@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from cannery.catalog.catalog import Index
     from cannery.lock.lock import Lock, LockedPackage
@@ -28,3 +28,13 @@ def published_at(package: LockedPackage, indexes: Mapping[str, Index]) -> str:
         return "in a folder of yours, named by WHEELHOUSE (it is on no index)"
     pages = [f"{url.rstrip('/')}/{package.name}/" for url in index.urls] if index else []
     return f"on index {package.index}" + (f" ({' or '.join(pages)})" if pages else "")
+
+
+def public_mirrors(names: Collection[str], indexes: Mapping[str, Index]) -> str:
+    """Return the public mirrors of indexes that are not used yet, and how to use them; "" for none."""
+    found = [
+        f"{' or '.join(index.public_pages)} is a mirror of {name}, to be named in [mirrors.pages] of cannery.toml"
+        for name, index in sorted(indexes.items())
+        if name in names and index.public_pages and not index.pages
+    ]
+    return "; ".join(found)

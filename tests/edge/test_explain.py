@@ -342,7 +342,8 @@ def test_an_index_that_fails_at_one_page_is_network_trouble(stub: StubIndex, tmp
 def test_every_dead_index_is_named_at_once_without_credentials(stub: StubIndex, tmp_path: Path) -> None:
     request = ask("trl", "torch==2.0", bindings=(("torch", "cpu"),))
     settings = PipSettings(index_url=stub.url, extra_index_urls=("http://u:s3cret@127.0.0.1:9/simple",))
-    error = fail(request, settings, tmp_path, cpu=Index(urls=("http://127.0.0.1:9/a", "http://127.0.0.1:9/b")))
+    urls, pages = ("http://127.0.0.1:9/a", "http://127.0.0.1:9/b"), ("http://127.0.0.1:9/pages",)
+    error = fail(request, settings, tmp_path, cpu=Index(urls=urls, public_pages=pages))
     assert isinstance(error, NetworkError)
     assert error.what.splitlines() == [
         "not reached: extra index (http://127.0.0.1:9/simple): connection refused",
@@ -355,8 +356,10 @@ def test_every_dead_index_is_named_at_once_without_credentials(stub: StubIndex, 
 
 def test_a_local_part_of_ones_own_on_an_index_that_is_dead_says_what_is_enough(stub: StubIndex, tmp_path: Path) -> None:
     request = ask("trl", "torch==2.0+foo", bindings=(("torch", "cpu"),))
-    error = fail(request, PipSettings(index_url=stub.url), tmp_path, cpu=Index(urls=(DEAD,)))
+    index = Index(urls=(DEAD,), public_pages=("http://127.0.0.1:9/pages",))
+    error = fail(request, PipSettings(index_url=stub.url), tmp_path, cpu=index)
     assert isinstance(error, NetworkError)
+    assert error.hint.startswith("http://127.0.0.1:9/pages is a mirror of cpu")
     assert error.what.splitlines() == [
         f"torch 2.0+foo {LOST}: index cpu ({DEAD}): connection refused",
         f"    → {WAY}; the local part (+foo) follows from the component: torch==2.0 is enough",

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from factories import catalog, compatibility, package, packages, recipe, source_profile, source_recipe, subject
 
+from cannery.catalog.catalog import Index
 from cannery.catalog.compatibility import Compatibility
+from cannery.catalog.io.read import load_catalog
 from cannery.compat.findings import Finding, in_order
 from cannery.compat.rules import check_recipe
 from cannery.compat.rules.packages import denied, excluded, exclusive, incomplete, one_arch
 from cannery.compat.rules.torch_free import torch_free
+from cannery.lock.missing import public_mirrors
 from cannery.recipe.recipe import Options
 from cannery.vocab import Arch, Severity
 
@@ -228,6 +232,19 @@ def test_an_incomplete_lock_is_one_warning_for_each_index() -> None:
         ),
     )
     assert list(incomplete(subject(recipe(), amd64=packages()))) == []
+
+
+def test_a_public_mirror_of_an_index_is_named_until_one_is_set() -> None:
+    index = Index(urls=("https://index.example/cpu",), public_pages=("https://mirror.example/wheels/cpu",))
+    words = "https://mirror.example/wheels/cpu is a mirror of cpu, to be named in [mirrors.pages] of cannery.toml"
+    assert public_mirrors({"cpu", "x"}, {"cpu": index, "y": index}) == words
+    assert public_mirrors({"cpu"}, {"cpu": index.model_copy(update={"pages": ("https://own.example/cpu",)})}) == ""
+    real = load_catalog(Path(__file__).parents[2] / "images").indexes
+    content = [package("torch", "2.9.0+cpu", index="pytorch-cpu", file="", sha256="", size=0)]
+    (finding,) = incomplete(subject(recipe(), catalog(indexes=real), amd64=content))
+    assert finding.fix.endswith(f"; {public_mirrors({'pytorch-cpu'}, real)}")
+    assert "https://" in finding.fix
+    assert public_mirrors({"ascend"}, real) == ""
 
 
 def test_a_wheel_for_one_arch_alone_is_noted_with_the_arch_that_lacks_it() -> None:

@@ -11,7 +11,7 @@ from cannery.catalog.requirement import package_name
 from cannery.compat.findings import Finding, error, note, warning
 from cannery.compat.table import listed
 from cannery.lock.chains import chain
-from cannery.lock.missing import published_at
+from cannery.lock.missing import public_mirrors, published_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from cannery.compat.subject import Subject
 
 NAMED = 5
+COMPLETED = "a build takes it from there where it can be reached, `make lock` writes it into the lock"
 
 
 def exclusive(subject: Subject) -> Iterator[Finding]:
@@ -106,7 +107,7 @@ def incomplete(subject: Subject) -> Iterator[Finding]:
                 "lock-incomplete",
                 what,
                 pages,
-                "a build takes it from there where it can be reached, `make lock` writes it into the lock",
+                "; ".join(filter(None, (COMPLETED, public_mirrors({index}, subject.catalog.indexes)))),
             )
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from packaging.version import Version
 
 from cannery.errors import FindingsError, UsageError
-from cannery.lock.missing import missing_packages, names_of, published_at
+from cannery.lock.missing import missing_packages, names_of, public_mirrors, published_at
 from cannery.lock.published import with_published
 from cannery.lock.text import format_lock, parse_lock
 from cannery.lock.wheel_tags import best_wheel
@@ -72,11 +72,12 @@ def incomplete_error(lock: Lock, catalog: Catalog, *, locked: bool) -> FindingsE
     """Return the error of a build that needs hashes which are not known. With `locked` no index was asked."""
     missing = missing_packages(lock)
     lines = [f"{p.name} {p.version} is published {published_at(p, catalog.indexes)}" for p in missing]
+    mirrors = public_mirrors({package.index for package in missing}, catalog.indexes)
     asked = "leave --locked out where that index can be reached, or" if locked else "on a host that reaches it,"
     return FindingsError(
         "\n  ".join([f"the lock for {lock.arch} has no hash of {names_of(missing)}", *lines]),
         where=f"profile {lock.profile}, Python {lock.python}, {lock.arch}",
-        hint=f"{asked} run make lock PROFILE={lock.profile}",
+        hint="; ".join(filter(None, (f"{asked} run make lock PROFILE={lock.profile}", mirrors))),
     )
 
 

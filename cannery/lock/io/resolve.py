@@ -36,6 +36,7 @@ from cannery.lock.io.download import remote_size
 from cannery.lock.io.places import default_place, extra_places
 from cannery.lock.io.uv import LONGEST, PROBE, RESOLVING, HangsError, UnsolvedError, UvRun
 from cannery.lock.lock import PROFILE_VIA, Lock, LockedPackage
+from cannery.lock.missing import public_mirrors
 from cannery.lock.uv_input import UvIndex, direct_names
 from cannery.lock.uv_output import parse_pylock, parse_via
 from cannery.lock.wheel_tags import best_wheel, uv_platform
@@ -118,7 +119,8 @@ class Resolver:
         dead = [*(f"not reached: {text}" for answer in mine if (text := _unreached(answer))), *lost]
         if dead:
             pip = any(not answer.reached for answers in mine for answer in answers)
-            raise NetworkError("\n  ".join(dead), where=self.job.where, hint=HINT if pip else "")
+            mirrors = public_mirrors({*index_of(request).values()}, self.job.indexes) if lost else ""
+            raise NetworkError("\n  ".join(dead), where=self.job.where, hint=HINT if pip else mirrors)
         _check_main(mine[0], request.exclude_newer)
         if absent:
             raise absent[0]
