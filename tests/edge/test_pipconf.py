@@ -10,6 +10,7 @@ import pytest
 
 from cannery.errors import UnableError, UsageError
 from cannery.lock.io.places import default_place
+from cannery.util.io import pip_settings
 from cannery.util.io.pip_settings import (
     PipSettings,
     environment_secrets,
@@ -123,6 +124,42 @@ def test_pip_is_asked_and_its_precedence_counts(tmp_path: Path) -> None:
     assert read_pip_settings({**env, "PIP_INDEX_URL": "https://env.example/s"}).index_url == "https://env.example/s"
 
 
+def with_file(folder: Path) -> dict[str, str]:
+    """Make a home with a file of pip's: only then is pip asked."""
+    (folder / "home/.pip").mkdir(parents=True)
+    (folder / "home/.pip/pip.conf").write_text("[global]\n")
+    return {"HOME": str(folder / "home")}
+
+
+def test_variables_alone_are_read_as_pip_reads_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = {
+        "PIP_INDEX_URL": "https://a:b@c.example/it's",
+        "PIP_EXTRA_INDEX_URL": "https://d.example/s https://e.example/s",
+        "PIP_DEFAULT_TIMEOUT": "7",
+        "PIP_TRUSTED_HOST": "d.example",
+        "PIP_NO_INDEX": "1",
+    }
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "XDG_CONFIG_DIRS": str(tmp_path), **values}
+    monkeypatch.setattr(pip_settings, "pip_files", lambda _env: [tmp_path])
+    asked = read_pip_settings(env)
+    monkeypatch.setattr(pip_settings, "pip_files", lambda _env: [tmp_path / "none"])
+    monkeypatch.setattr(pip_settings, "run", lambda *_, **__: pytest.fail("pip was asked"))
+    found = read_pip_settings(env)  # what this machine's own files set is in the other alone
+    for name in ("index_url", "extra_index_urls", "timeout", "trusted_hosts", "notes"):
+        assert getattr(found, name) == getattr(asked, name)
+    assert asked.index_url == values["PIP_INDEX_URL"]
+    assert asked.timeout == 7
+
+
+@pytest.mark.parametrize("name", [".pip", ".config/pip", "xdg/pip", "named"])
+def test_pip_is_asked_where_it_has_a_file(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).mkdir(parents=True)
+    (tmp_path / name / "pip.conf").write_text("[global]\nproxy = p:1\n")
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "XDG_CONFIG_DIRS": f"/none:{tmp_path}/xdg"}
+    env |= {"PIP_CONFIG_FILE": str(tmp_path / "named/pip.conf")} if name == "named" else {}
+    assert read_pip_settings(env).proxy == "p:1"
+
+
 def test_python_without_pip_falls_back_to_the_one_on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def program(name: str, text: str) -> str:
         path = tmp_path / name
@@ -132,9 +169,10 @@ def test_python_without_pip_falls_back_to_the_one_on_path(tmp_path: Path, monkey
 
     monkeypatch.setattr(sys, "executable", program("none", "echo No module named pip >&2; exit 1"))
     program("python3", "echo \"global.index-url='https://path.example/s'\"")
-    assert read_pip_settings({"PATH": str(tmp_path)}).index_url == "https://path.example/s"
+    home = with_file(tmp_path)
+    assert read_pip_settings({"PATH": str(tmp_path), **home}).index_url == "https://path.example/s"
     with pytest.raises(UnableError, match="No module named pip"):
-        read_pip_settings({"PATH": ""})
+        read_pip_settings({"PATH": "", **home})
 
 
 def test_an_environment_without_pip_leaves_it_to_the_hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,5 +184,5 @@ def test_an_environment_without_pip_leaves_it_to_the_hosts(tmp_path: Path, monke
         python.write_text(f"#!/bin/sh\n{text}\n")
         python.chmod(0o755)
     monkeypatch.setattr("sys.executable", str(tmp_path / "venv/python3"))
-    env = {"PATH": f"{tmp_path}/venv:{tmp_path}/host:/usr/bin:/bin"}
+    env = {"PATH": f"{tmp_path}/venv:{tmp_path}/host:/usr/bin:/bin", **with_file(tmp_path)}
     assert read_pip_settings(env).proxy == "p:1"

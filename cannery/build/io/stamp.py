@@ -19,6 +19,7 @@ from urllib.parse import quote
 
 from cannery.build.stamp import as_text, of_environment, parse_stamp, stamp_name
 from cannery.util.io.files import sha256_bytes, write_atomic
+from cannery.util.io.pip_settings import pip_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -87,14 +88,6 @@ def outputs_now(places: Places) -> dict[str, str]:
         **{file: tree_digest(Path(file)) for file in places.files},
         "host": repr([_about(path) for path in places.host]),
     }
-
-
-def pip_files(env: Mapping[str, str]) -> list[Path]:
-    """Return where pip's settings may be, of any version of pip (`pip config debug` lists them)."""
-    shared = (env.get("XDG_CONFIG_DIRS") or "/etc/xdg").split(":")
-    folders = [*(Path(one) / "pip" for one in shared), Path("/etc"), _home(env) / ".pip", _config(env) / "pip"]
-    named = [Path(env["PIP_CONFIG_FILE"])] if env.get("PIP_CONFIG_FILE") else []
-    return [*named, *(one / "pip.conf" for one in (*folders, Path(sys.prefix), Path(sys.base_prefix)))]
 
 
 def tree_digest(place: Path, *, content: bool = True) -> str:

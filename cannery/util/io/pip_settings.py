@@ -99,16 +99,33 @@ def read_pip_settings(env: Mapping[str, str]) -> PipSettings:
     return parse_pip_settings(_config_list(env), env)
 
 
-def _config_list(env: Mapping[str, str]) -> str:
-    """Output of `pip config list`, from the pip of the running Python, else of the first python3 on PATH with one.
+def pip_files(env: Mapping[str, str]) -> list[Path]:
+    """Return where settings of pip may be, of any version of it (`pip config debug` lists those of one)."""
+    home = Path(env.get("HOME") or Path.home())
+    shared = (env.get("XDG_CONFIG_DIRS") or "/etc/xdg").split(":")
+    folders = [*(Path(one) / "pip" for one in shared), Path("/etc"), home / ".pip"]
+    folders.append(Path(env.get("XDG_CONFIG_HOME") or home / ".config") / "pip")
+    folders += [Path(sys.prefix), *(Path(python).parent.parent for python in _pythons(env))]
+    named = [Path(env["PIP_CONFIG_FILE"])] if env.get("PIP_CONFIG_FILE") else []
+    return [*named, *dict.fromkeys(folder / "pip.conf" for folder in folders)]
 
-    The first on PATH may be that of an active environment without pip.
-    """
+
+def _pythons(env: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the running Python, then each python3 on PATH: the first may be of an environment without pip."""
     others = (shutil.which("python3", path=folder) for folder in env.get("PATH", "").split(os.pathsep) if folder)
+    return tuple(dict.fromkeys(python for python in (sys.executable, *others) if python))
+
+
+def _config_list(env: Mapping[str, str]) -> str:
+    """Return what `pip config list` prints, of the first pip that answers.
+
+    Without a file of settings that is the variables alone, and pip, which takes half a second, is not asked.
+    """
+    if not any(path.exists() for path in pip_files(env)):
+        names = [name for name in env if name.startswith("PIP_")]
+        return "".join(f":env:.{name[4:].lower().replace('_', '-')}={env[name]!r}\n" for name in names)
     reasons: list[str] = []
-    for python in dict.fromkeys((sys.executable, *others)):
-        if not python:
-            continue
+    for python in _pythons(env):
         try:
             return run([python, "-m", "pip", "config", "list"], env=dict(env), timeout=60).stdout
         except CommandError as error:
