@@ -62,6 +62,18 @@ def test_second_run_builds_nothing(cannery: Cannery, image: Image) -> None:
     assert again["remembered"]
 
 
+@pytest.mark.quick
+def test_a_run_that_changes_nothing_answers_at_once(cannery: Cannery, image: Image) -> None:
+    cannery.build_py("image", PROFILE)
+    done = cannery.build_py("image", PROFILE)
+    assert "nothing has changed" in done.stderr
+    assert image.table["id"] in done.stdout
+    alias = image.table["references"][1]
+    cannery.docker("image", "rm", alias)
+    assert "nothing has changed" not in cannery.build_py("image", PROFILE).stderr
+    assert json.loads(cannery.docker("image", "inspect", alias).stdout)[0]["Id"] == image.table["id"]
+
+
 def test_this_host_and_buildkit_make_the_same_image(cannery: Cannery, image: Image) -> None:
     def inspected() -> dict[str, Any]:
         return json.loads(cannery.docker("image", "inspect", image.reference).stdout)[0]
