@@ -95,7 +95,7 @@ def _places(context: Context) -> Mapping[str, tuple[Path, ...]]:
         "engine": (cache / "engine",),
         "builds": (),  # in the engine's folder, and known to it alone
         "rootfs": (cache / "rootfs",),
-        "locks": (cache / "locks", cache / "uv", cache / "catalog"),
+        "locks": (cache / "locks", cache / "uv", cache / "catalog", cache / "pip"),
         "verified": (cache / "verified", cache / "log"),
         "out": (context.out,),
     }

@@ -51,7 +51,7 @@ def shipyard(folder: Path, host: str, programs: Path | None) -> Iterator[Shipyar
             monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
         root = make_checkout(folder)
         settings = read_pip_settings(dict(os.environ))  # pip takes a second to tell, at each command
-        monkeypatch.setattr(context_module, "read_pip_settings", lambda _env: settings)
+        monkeypatch.setattr(context_module, "read_pip_settings", lambda *_: settings)
         monkeypatch.setenv("CANNERY_CACHE", str(folder / "cache"))
         engine = find_engine(os.environ, folder / "cache", start=False, say=print)
         found = Shipyard(root, folder / "cache", docker_client(engine))

@@ -160,6 +160,51 @@ def test_pip_is_asked_where_it_has_a_file(tmp_path: Path, name: str) -> None:
     assert read_pip_settings(env).proxy == "p:1"
 
 
+class Host:
+    """A host whose pip is asked, with a file of settings; counts how often."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.file, self.cache, self.asked = folder / "pip.conf", folder / "cache", 0
+        self.env = {"HOME": str(folder), "PATH": ""}
+        self.listing = "global.index-url='https://a.example/s'\nother.token='secret'\n"
+        self.file.write_text("[global]\n")
+        monkeypatch.setattr(pip_settings, "pip_files", lambda _env: [self.file])
+        monkeypatch.setattr(pip_settings, "_config_list", self.list)
+
+    def list(self, _env: object) -> str:
+        self.asked += 1
+        return self.listing
+
+    @property
+    def url(self) -> str:
+        return read_pip_settings(self.env, self.cache).index_url
+
+
+@pytest.fixture
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
+    return Host(tmp_path, monkeypatch)
+
+
+def test_pips_answer_is_kept_until_a_setting_changes(host: Host) -> None:
+    assert (host.url, host.url, host.asked) == ("https://a.example/s", "https://a.example/s", 1)
+    (kept,) = (host.cache / "pip").iterdir()
+    assert (kept.read_text(), kept.stat().st_mode & 0o777) == ("global.index-url='https://a.example/s'\n", 0o600)
+    host.listing = "global.index-url='https://b.example/s'\n"
+    host.file.write_text("[global]\n# another\n")
+    assert (host.url, host.asked) == ("https://b.example/s", 2)
+    host.env["PIP_PROXY"] = "p:1"
+    assert (host.url, host.asked) == ("https://b.example/s", 3)
+    host.file.unlink()
+    assert (host.url, host.asked) == ("https://b.example/s", 4)
+
+
+@pytest.mark.parametrize("url", ["https://me:secret@a.example/s", "https://a.example/s?token=secret"])
+def test_an_answer_with_credentials_is_not_kept(host: Host, url: str) -> None:
+    host.listing = f"global.extra-index-url={url!r}\n"
+    assert (host.url, host.url, host.asked) == ("", "", 2)
+    assert not host.cache.exists()
+
+
 def test_python_without_pip_falls_back_to_the_one_on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def program(name: str, text: str) -> str:
         path = tmp_path / name

@@ -12,11 +12,13 @@ import math
 import os
 import shutil
 import sys
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cannery.errors import UnableError, UsageError
+from cannery.util.io.files import sha256_bytes, write_atomic
 from cannery.util.io.process import CommandError, run
 from cannery.util.redact import redactor
 from cannery.util.urls import file_path, shown, shown_text, url_credentials, url_problem, url_secrets
@@ -37,6 +39,14 @@ PROXY_VARIABLES = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTP
 NOT_TAKEN = {
     "constraint": "pip's `constraint` setting is not taken over: the lock decides versions",
     "no-index": "pip's `no-index` setting is not taken over: locking asks the index",
+}
+
+
+# What of pip's answer is kept for the next run; another setting may be a secret.
+TAKEN = {
+    *("index-url", "extra-index-url", "find-links", "cert", "client-cert", "proxy", "timeout", "trusted-host"),
+    *ALIASES,
+    *NOT_TAKEN,
 }
 
 
@@ -91,12 +101,34 @@ def environment_secrets(env: Mapping[str, str], more: tuple[str, ...] = ()) -> t
     return _secrets((*(word.partition("=")[2] if "=" in word.partition("://")[0] else word for word in words), *more))
 
 
-def read_pip_settings(env: Mapping[str, str]) -> PipSettings:
-    """Ask pip for its settings under the environment `env`.
+def read_pip_settings(env: Mapping[str, str], cache: Path | None = None) -> PipSettings:
+    """Ask pip for its settings under the environment `env`; its answer is kept in `cache` until a setting changes.
 
     Raises `UnableError` when no pip answers, `UsageError` for a URL of an index that cannot be one.
     """
-    return parse_pip_settings(_config_list(env), env)
+    file = _kept_file(env, cache) if cache else None
+    with suppress(OSError):
+        if file:
+            return parse_pip_settings(file.read_text(encoding="utf-8"), env)
+    listing = _config_list(env)
+    found = parse_pip_settings(listing, env)
+    if file and not found.credentials():
+        lines = [line for line in listing.splitlines() if line.partition("=")[0].rpartition(".")[2] in TAKEN]
+        with suppress(OSError):
+            write_atomic(file, "".join(f"{line}\n" for line in lines), 0o600)
+    return found
+
+
+def _kept_file(env: Mapping[str, str], cache: Path) -> Path:
+    """Return where the answer of pip is kept: by a digest of all that it reads."""
+    texts: list[object] = []
+    for path in pip_files(env):
+        try:
+            texts.append((str(path), path.read_bytes() if path.exists() else None))
+        except OSError as error:  # pip reports it
+            texts.append((str(path), error.errno))
+    variables = sorted(item for item in env.items() if item[0].startswith("PIP_"))
+    return cache / "pip" / sha256_bytes(repr((texts, variables)).encode(errors="surrogateescape"))
 
 
 def pip_files(env: Mapping[str, str]) -> list[Path]:
