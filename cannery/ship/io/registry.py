@@ -241,12 +241,11 @@ def pull_image(dock: Dock) -> EngineImage | None:
     image = find_image(dock.client, dock.reference)
     if image is None:
         raise NetworkError("the engine does not have what it pulled", where=dock.reference, hint="run it again")
-    faults = label_faults(image.labels, dock.plan.recipe.name, dock.plan.tag, str(dock.plan.recipe.target))
-    if faults or image.arch != dock.arch:
-        words = "; ".join(faults) or f"it is for {image.platform}"
+    if faults := content_faults(dock, image):
         name = dock.plan.recipe.name
         hint = f"somebody pushed it by other means: build.py image {name}, then push {name} --force, repairs the tag"
-        raise FindingsError(f"the tag holds another image than it names: {words}", where=dock.reference, hint=hint)
+        what = f"the tag holds another image than it names: {'; '.join(faults)}"
+        raise FindingsError(what, where=dock.reference, hint=hint)
     return image
 
 
