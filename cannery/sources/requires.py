@@ -1,12 +1,7 @@
 """What a source's own files ask for, compared with what its component has for that revision. Nothing of it is run.
 
-A *place* is a file of the tree, or `file:what` for a part of one:
-    requirements.txt                any file of requirements, with those that it includes by -r
-    pyproject.toml                  [project] dependencies; those that setuptools reads from files too
-    pyproject.toml:build-system     [build-system] requires
-    pyproject.toml:NAME             the optional dependencies called NAME
-    setup.py, setup.py:install_requires   what setup() is called with
-    setup.py:NAME                   a list of that name
+A *place* is a file of the tree: one of requirements (with those that it includes by -r), a pyproject.toml, whose
+dependencies setuptools may read from files too, or a setup.py; `pyproject.toml:build-system` is what a build asks for.
 """
 
 from __future__ import annotations
@@ -20,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-from cannery.sources.setup_file import REQUIRES, setup_list
+from cannery.sources.setup_file import install_requires
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-NOTHING = "nothing"
+NOTHING, BUILD = "nothing", "build-system"
 # A comment begins a line or follows a space: `name @ https://host/file#sha256=…` has none.
 COMMENT = re.compile(r"(?:^|\s)#.*$")
 # What may follow a requirement: --hash=…, --config-settings …
@@ -58,11 +53,6 @@ class Comparison:
     found: tuple[str, ...]
     differences: tuple[Difference, ...]
     unread: tuple[str, ...]
-
-    @property
-    def is_same(self) -> bool:
-        """Whether the tree was read whole and asks for what is known."""
-        return not self.differences and not self.unread
 
 
 @dataclass
@@ -138,12 +128,14 @@ def _written(asked: Mapping[tuple[object, ...], str] | None) -> str:
 def _read_place(reading: _Reading, place: str) -> None:
     path, _, what = place.partition(":")
     text = reading.files.get(path)
-    if text is None:
+    if what not in {"", BUILD}:
+        reading.unread.append(f"{place}: a file, or pyproject.toml:{BUILD}, can be a place")
+    elif text is None:
         reading.unread.append(f"{path} is not in the tree")
     elif path.endswith(".toml"):
         _read_toml(reading, path, text, what)
     elif path.endswith(".py"):
-        found, fault = setup_list(text, what or REQUIRES)
+        found, fault = install_requires(text)
         reading.texts += found
         reading.unread += [f"{path}: {fault}"] if fault else []
     else:
@@ -177,13 +169,8 @@ def _read_toml(reading: _Reading, path: str, text: str, what: str) -> None:
         reading.unread.append(f"{path} is no TOML: {error}")
         return
     project = _table(data, "project")
-    optional = _table(project, "optional-dependencies")
-    if what == "build-system":
+    if what == BUILD:
         reading.texts += _table(data, what).get("requires", [])
-    elif what and what in optional:
-        reading.texts += _expanded(str(project.get("name", "")), optional, what)
-    elif what:
-        reading.unread.append(f"{path} has no optional dependencies {what}")
     elif "project" not in data:
         reading.unread.append(f"{path} has no [project]: what the tree asks for is in setup.py or setup.cfg")
     elif "dependencies" in project.get("dynamic", []):
@@ -200,22 +187,6 @@ def _read_dynamic(reading: _Reading, path: str, dynamic: Mapping[str, Any]) -> N
     for name in [names] if isinstance(names, str) else names:
         inner = posixpath.normpath(posixpath.join(posixpath.dirname(path), name))
         _read_place(reading, inner)
-
-
-def _expanded(project: str, optional: Mapping[str, list[str]], name: str, above: tuple[str, ...] = ()) -> list[str]:
-    """The optional dependencies `name`; one that asks for the project itself with extras brings those."""
-    found: list[str] = []
-    for text in optional.get(name, []):
-        try:
-            one = Requirement(text)
-        except InvalidRequirement:
-            one = None
-        if one is not None and canonicalize_name(one.name) == canonicalize_name(project):
-            inner = [extra for extra in sorted(one.extras) if extra not in (*above, name)]
-            found += [text for extra in inner for text in _expanded(project, optional, extra, (*above, name))]
-        else:
-            found.append(text)
-    return found
 
 
 def _table(data: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
