@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 # Where sets are in a checkout.
 PATCHES = Path("images/patches")
-SUMMARY = "patch_summary.yaml"
 # Digits of a commit in a folder's name: those of verl_npu's.
 DIGITS = 9
 # Of each action of which one option is in another word's place.
@@ -173,11 +172,10 @@ def _write(context: Context, git: Git, results: Results, output: Path, to: str) 
 
 
 def new(arguments: argparse.Namespace, context: Context) -> ExitCode:
-    """Make a set of a working tree's changes: a patch a file, and a patch_summary.yaml that names what they change."""
+    """Make a set of a working tree's changes: a patch a file."""
     from cannery.patches.io.folders import write_set
     from cannery.patches.io.port import source_component
     from cannery.patches.io.working_tree import new_set
-    from cannery.patches.summary import table_text
 
     catalog = context.catalog()
     repo = arguments.repo
@@ -190,8 +188,7 @@ def new(arguments: argparse.Namespace, context: Context) -> ExitCode:
     root = Path(arguments.output) if arguments.output else context.root / PATCHES
     folder = root / repo / made.rev[:DIGITS]
     texts = {f"{name}.patch": text for name, text in made.texts.items()}
-    table = table_text(repo, made.rev, folder.name, made.changes)
-    write_set(folder, {**texts, SUMMARY: table.encode()})
+    write_set(folder, texts)
     for name in made.untracked:
         context.say(f"note: git does not track {name}, so it is not in a patch (`git add -N {name}`)")
     if made.rev not in catalog.sources[component].revisions:

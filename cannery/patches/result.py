@@ -113,11 +113,6 @@ class PatchResult:
         """Whether the patch fits the tree, or the tree has it already."""
         return not self.problems
 
-    @property
-    def contents(self) -> dict[str, bytes | None]:
-        """{path: bytes} after it, None for a file that is gone."""
-        return {one.path: one.after for one in self.changes}
-
 
 def notes_in(said: str) -> Iterator[str]:
     """Give notes about the hunks that git applied at other lines; `said` is what it wrote."""

@@ -127,29 +127,3 @@ def differences(patches: Iterable[PatchChanges], table: Sequence[Listed]) -> Ite
         for one in outermost(changes):
             if one.kind in WORTH_LISTING and one.name not in listed:
                 yield Difference(patch.repo, patch.name, f"no {one.name}", f"it is {one.action}")
-
-
-def table_text(repo: str, rev: str, folder: str, patches: Mapping[str, Sequence[Change]]) -> str:
-    """Return a patch_summary.yaml for one set: {patch: its changes} for the commit `rev`, kept in `folder`."""
-    files = [{"name": name, "diff": _diff(outermost(names))} for name, names in patches.items()]
-    version = {"rev": rev, "dir": folder, "files": files}
-    value = {"patches": [{"repo": repo, "current_rev": rev, "versions": [version]}]}
-    return yaml.safe_dump(value, sort_keys=False, allow_unicode=True)
-
-
-def _diff(names: Sequence[Change]) -> dict[str, list[dict[str, Any]]]:
-    classes: dict[str, dict[str, Any]] = {}
-    members: list[dict[str, Any]] = []
-    for one in names:
-        outer, _, inner = one.name.rpartition(".")
-        if one.kind is Kind.CLASS:
-            classes[one.name] = {"action": str(one.action), "name": one.name}
-        else:
-            value = {"action": str(one.action), "kind": str(one.kind), "name": inner}
-            if outer:  # a name may be a class in one branch only, so that its class need not be listed yet
-                of_class = classes.setdefault(outer, {"action": str(Action.UPDATED), "name": outer})
-                of_class.setdefault("changes", []).append(value)
-            else:
-                members.append(value)
-    lists = {"class_changes": [*classes.values()], "module_changes": members}
-    return {key: value for key, value in lists.items() if value}

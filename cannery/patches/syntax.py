@@ -58,14 +58,10 @@ class Change:
 
 @dataclass(frozen=True)
 class Function:
-    """A function: its name inside the module, the sha256 (hex) of its source.
-
-    `is_conditional`: it is under if, try or the like, so a process may not have it, or has one from elsewhere.
-    """
+    """A function: its name inside the module, the sha256 (hex) of its source."""
 
     qualname: str
     sha256: str
-    is_conditional: bool = False
 
 
 @dataclass(frozen=True)
@@ -136,9 +132,9 @@ def in_force(before: bytes | None, after: bytes, *, path: str = "the patched fil
         old = {} if before is None else dict(_functions(_parse(path, before, "before the patch").body))
         new = _parse(path, after, "with the patch")
         lines = _lines(after)  # its encoding is known to be right by now
-        for qualname, (bound, is_conditional) in _functions(new.body):
-            if qualname not in old or old[qualname][0].whole != bound.whole:
-                found.append((_start(bound.node), Function(qualname, _sha256(lines, bound.node), is_conditional)))
+        for qualname, bound in _functions(new.body):
+            if qualname not in old or old[qualname].whole != bound.whole:
+                found.append((_start(bound.node), Function(qualname, _sha256(lines, bound.node))))
     return tuple(function for _line, function in sorted(found, key=lambda one: one[0]))
 
 
@@ -182,13 +178,8 @@ def _names(body: Sequence[ast.stmt], prefix: str = "") -> dict[str, tuple[Kind, 
     return found
 
 
-def _functions(
-    body: Sequence[ast.stmt], prefix: str = "", *, is_conditional: bool = False
-) -> Iterator[tuple[str, tuple[_Bound, bool]]]:
-    """Give (qualified name, (definition, whether it is conditional)) of the functions of a scope and of its classes.
-
-    Only those in use, see `in_force`.
-    """
+def _functions(body: Sequence[ast.stmt], prefix: str = "") -> Iterator[tuple[str, _Bound]]:
+    """Give (qualified name, definition) of the functions in use of a scope and of its classes, see `in_force`."""
     names: dict[str, list[_Bound]] = {}
     for bound in _bindings(body):
         if bound.under not in FOR_TYPES:
@@ -197,12 +188,11 @@ def _functions(
         last = found[-1]
         if sum(bool(one.under) for one in found) > 1:
             continue
-        may_lack = is_conditional or bool(last.under)
         if isinstance(last.node, ast.ClassDef):
-            yield from _functions(last.node.body, f"{prefix}{name}.", is_conditional=may_lack)
+            yield from _functions(last.node.body, f"{prefix}{name}.")
         elif isinstance(last.node, FunctionNode):
             for suffix, bound in _accessors(name, found).items():
-                yield f"{prefix}{name}{suffix}", (bound, may_lack)
+                yield f"{prefix}{name}{suffix}", bound
 
 
 def _accessors(name: str, found: Sequence[_Bound]) -> dict[str, _Bound]:

@@ -161,10 +161,10 @@ OLD = "def kept(): return 1\ndef f(): return 1\nclass A:\n    def m(self): retur
 
 
 def names(before: str | None, after: str) -> list[str]:
-    """Names in force; `?` behind those that a process may be without."""
+    """Names in force."""
     old = None if before is None else textwrap.dedent(before).encode()
     found = in_force(old, textwrap.dedent(after).encode())
-    return [one.qualname + "?" * one.is_conditional for one in found]
+    return [one.qualname for one in found]
 
 
 @pytest.mark.parametrize(
@@ -177,14 +177,14 @@ def names(before: str | None, after: str) -> list[str]:
         (None, OLD, ["kept", "f", "A.m", "A.n"]),
         ("", "class A:\n    class B:\n        async def f(self): ...\n", ["A.B.f"]),
         ("", "def f():\n    def inner(): ...\n", ["f"]),
-        ("", "if a:\n    def f(): ...\n", ["f?"]),
-        ("", "if a:\n    class A:\n        def f(self): ...\n", ["A.f?"]),
+        ("", "if a:\n    def f(): ...\n", ["f"]),
+        ("", "if a:\n    class A:\n        def f(self): ...\n", ["A.f"]),
         ("", "try:\n    def f(): ...\nfinally:\n    pass\n", ["f"]),
         ("", "with a:\n    def f(): ...\n", ["f"]),
         ("", "if a:\n    def f(): return 1\nelse:\n    def f(): return 2\n", []),
         ("", "try:\n    from x import f\nexcept ImportError:\n    def f(): ...\n", []),
         ("", "if TYPE_CHECKING:\n    def f(): ...\n", []),
-        ("", "if typing.TYPE_CHECKING:\n    def f(): return 1\nelse:\n    def f(): return 2\n", ["f?"]),
+        ("", "if typing.TYPE_CHECKING:\n    def f(): return 1\nelse:\n    def f(): return 2\n", ["f"]),
         ("", "def f(): ...\nf = wrapped(f)\n", []),
         ("", "def f(): ...\nf.retries = 3\n", []),
         ("", "class A:\n    def f(self): ...\nA.f = g\n", []),

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import pytest
+import yaml
 
 from cannery.errors import UsageError
 from cannery.patches.summary import (
@@ -10,11 +13,14 @@ from cannery.patches.summary import (
     Listed,
     PatchChanges,
     differences,
+    outermost,
     read_table,
     summary_lines,
-    table_text,
 )
-from cannery.patches.syntax import Action, changed_names
+from cannery.patches.syntax import Action, Change, Kind, changed_names
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 REV = "8365f70e9259c21058bf18f876006f945d2a99de"
 BEFORE = """\
@@ -41,6 +47,32 @@ NAMES = changed_names(PATH, BEFORE.encode(), AFTER.encode())
 
 def patch(rev: str = REV[:9], name: str = "model") -> PatchChanges:
     return PatchChanges("transformers", rev, "plugin", name, (FileChanges(PATH, Action.UPDATED, NAMES),))
+
+
+def table_text(repo: str, rev: str, folder: str, patches: Mapping[str, Sequence[Change]]) -> str:
+    """A patch_summary.yaml for one set, in the form of verl_npu."""
+    files = [{"name": name, "diff": _diff(outermost(names))} for name, names in patches.items()]
+    version = {"rev": rev, "dir": folder, "files": files}
+    value = {"patches": [{"repo": repo, "current_rev": rev, "versions": [version]}]}
+    return yaml.safe_dump(value, sort_keys=False, allow_unicode=True)
+
+
+def _diff(names: Sequence[Change]) -> dict[str, list[dict[str, Any]]]:
+    classes: dict[str, dict[str, Any]] = {}
+    members: list[dict[str, Any]] = []
+    for one in names:
+        outer, _, inner = one.name.rpartition(".")
+        if one.kind is Kind.CLASS:
+            classes[one.name] = {"action": str(one.action), "name": one.name}
+        else:
+            value = {"action": str(one.action), "kind": str(one.kind), "name": inner}
+            if outer:  # a name may be a class in one branch only, so that its class need not be listed yet
+                of_class = classes.setdefault(outer, {"action": str(Action.UPDATED), "name": outer})
+                of_class.setdefault("changes", []).append(value)
+            else:
+                members.append(value)
+    lists = {"class_changes": [*classes.values()], "module_changes": members}
+    return {key: value for key, value in lists.items() if value}
 
 
 def table() -> str:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 SUFFIX = ".patch"
 OURS = "images/patches"
-# Files that may be beside sets: what `patches new` writes about them, a page for people, and verl_npu's own marker.
+# Files that may be beside sets: verl_npu's table of them and its own marker, and a page for people.
 BESIDE = frozenset({"patch_summary.yaml", "README.md", "__init__.py"})
 SHOWN = 3
 LAYOUT = "a folder of patch sets is laid out as <repo>/<commit>/<name>.patch"

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from cannery.errors import FindingsError, UsageError
 from cannery.patches.io.git_apply import git_repository
 from cannery.patches.result import FileChange
-from cannery.patches.syntax import changed_names
 from cannery.sources.io.git import GitReadError
 from cannery.sources.io.tar import Kind
 from cannery.sources.io.work_tree import head_blob, kind_of, read_work_tree, tree_root
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from cannery.patches.syntax import Change
     from cannery.sources.io.work_tree import WorkTree
 
 # Characters of a patch's name; file systems take 255 bytes.
@@ -30,11 +28,10 @@ FATAL = "fatal: "
 
 @dataclass(frozen=True)
 class NewSet:
-    """A set made of a working tree: its HEAD, patches and what they change by name, and files that are in no patch."""
+    """A set made of a working tree: its HEAD, patches by name, and files that are in no patch."""
 
     rev: str
     texts: dict[str, bytes]
-    changes: dict[str, tuple[Change, ...]]
     untracked: tuple[str, ...]
 
 
@@ -67,8 +64,7 @@ def new_set(folder: Path, env: Mapping[str, str]) -> NewSet:
     names = patch_names(list(found))
     with git_repository(env) as git:
         texts = {names[path]: git.diff([one]) for path, one in found.items()}
-    changes = {names[path]: changed_names(path, one.before, one.after) for path, one in found.items()}
-    return NewSet(head, texts, changes, tree.untracked)
+    return NewSet(head, texts, tree.untracked)
 
 
 def _opened(folder: Path, env: Mapping[str, str]) -> tuple[WorkTree, str]:
