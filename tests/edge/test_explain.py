@@ -100,7 +100,7 @@ def fail(
     with pytest.raises(CanneryError) as caught:
         resolve(job, tmp_path / "log.txt", lambda error, job, more: explained(error, job, Known(found, recipe), more))
     assert len(str(caught.value).splitlines()) <= 20
-    assert list((tmp_path / "cache").glob("resolve-*")) == []
+    assert list((tmp_path / "cache").glob("locks/resolve-*")) == []
     return caught.value
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import json
-import os
 import signal
 import subprocess
 import threading
@@ -152,19 +151,8 @@ def test_sigterm_ends_a_lock_in_order(
     assert (process.returncode, out) == (ExitCode.INTERRUPTED, "")
     assert err.startswith("interrupted")
     assert small.files() == before
-    assert list((tmp_path / "cache").glob("resolve-*")) == []
+    assert list((tmp_path / "cache").glob("locks/resolve-*")) == []
     assert running_in(tmp_path / "cache") == []
-
-
-def test_what_a_killed_run_left_in_the_cache_is_removed_after_a_day(small: Small, tmp_path: Path) -> None:
-    folders = [tmp_path / "cache" / name for name in ("resolve-old", "resolve-other", "uv-old")]
-    for folder in folders:
-        (folder / "sources").mkdir(parents=True)
-    old = time.time() - 2 * 86400
-    os.utime(folders[0], (old, old))
-    os.utime(folders[2], (old, old))
-    assert small("lock", "stack").code == 0
-    assert [folder.exists() for folder in folders] == [False, True, True]
 
 
 @pytest.mark.parametrize("words", [("stack", "stack"), ("stack",)])
@@ -272,7 +260,7 @@ def test_a_cache_that_cannot_be_written_is_exit_4_with_a_reason(
         wanted = f"{cache}: cannot be written: file exists\n  → a file is where a folder is wanted"
     else:
         cache.mkdir(mode=0o555)
-        wanted = f"{cache}/resolve-"
+        wanted = f"{cache}/locks/resolve-"
     code, _out, err = run(small, *words, through=AS_A_USER)
     assert code == ExitCode.UNABLE
     assert wanted in err

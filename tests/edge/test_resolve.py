@@ -414,7 +414,7 @@ def test_credentials_reach_uv_and_nothing_else(stub: StubIndex, tmp_path: Path) 
         lock(bad, settings, tmp_path)
     texts += [str(caught.value), (tmp_path / "log.txt").read_text()]
     assert all("s3cret" not in text for text in texts)
-    assert list((tmp_path / "cache").glob("resolve-*")) == []
+    assert list((tmp_path / "cache").glob("locks/resolve-*")) == []
 
 
 def test_pip_and_uv_read_the_lock(stub: StubIndex, tmp_path: Path) -> None:

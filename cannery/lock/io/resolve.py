@@ -34,7 +34,7 @@ from cannery.lock.io.bound import (
 )
 from cannery.lock.io.download import remote_size
 from cannery.lock.io.places import default_place, extra_places
-from cannery.lock.io.uv import LONGEST, PROBE, RESOLVING, HangsError, UnsolvedError, UvRun
+from cannery.lock.io.uv import LONGEST, PROBE, HangsError, UnsolvedError, UvRun
 from cannery.lock.lock import PROFILE_VIA, Lock, LockedPackage
 from cannery.lock.missing import public_mirrors
 from cannery.lock.uv_input import UvIndex, direct_names
@@ -240,8 +240,9 @@ def resolve(job: Job, log: Path, explain: Explain, deny: Sequence[str] = ()) -> 
     naming every index that fails, `UsageError` for an index that the catalog does not have, what `UvRun.must` raises.
     An index that is bound and not reached makes its packages incomplete instead, which the lock records.
     """
-    job.cache.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=RESOLVING, dir=job.cache) as name:
+    home = job.cache / "locks"  # `clean locks` removes what a killed run leaves there
+    home.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="resolve-", dir=home) as name:
         resolver = Resolver(job, Path(name))
         output = resolver.uv.log
         try:

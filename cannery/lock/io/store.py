@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -162,7 +161,6 @@ def resolve_lock(  # noqa: PLR0913 - what a resolution depends on, and what it i
     cache, deny = store.cache.absolute(), _deny(catalog, request)
     job = uv.Job(request, catalog.indexes, store.settings(), store.env, cache, asked or indexes.Asked())
     try:
-        uv.remove_stale(cache, time.time())
         lock = resolve.resolve(
             job, log, lambda error, job, try_: store.explain(error, job, catalog, recipe, try_), deny
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import shutil
 import sys
 from dataclasses import dataclass, field
 from signal import SIGKILL
@@ -35,10 +34,6 @@ if TYPE_CHECKING:
     from cannery.util.io.pip_settings import PipSettings
     from cannery.util.io.process import Result
 
-# Folders of resolutions in the cache. One that ends, or is interrupted, removes its own; one that is killed cannot.
-RESOLVING = "resolve-"
-# Seconds after which such a folder is left over: a resolution takes minutes at most.
-STALE = 86400.0
 # A resolution takes seconds; one that takes this long (seconds) hangs.
 LONGEST = 600.0
 # Seconds in which every index has answered, or counts as not reached: with Python's and pip's start, five in all.
@@ -176,14 +171,3 @@ class UvRun:
         texts = (shlex.join(args), *((self.folder / name).read_text() for name in ("pyproject.toml", "uv.toml")))
         self.log += [*texts, done.stdout, done.stderr, f"status {done.returncode}"]
         return done
-
-
-def remove_stale(cache: Path, now: float) -> None:
-    """Remove what killed resolutions left in the cache more than a day before `now`, as far as it can be removed."""
-    for folder in cache.glob(f"{RESOLVING}*"):
-        try:
-            is_old = now - folder.lstat().st_mtime > STALE
-        except FileNotFoundError:  # another thread's or run's, which has just ended
-            continue
-        if is_old:
-            shutil.rmtree(folder, ignore_errors=True)
