@@ -11,15 +11,14 @@ from cannery.commands.arguments import options_of
 from cannery.errors import CanneryError, ExitCode, UsageError
 from cannery.lock.io.indexes import Asked
 from cannery.lock.io.resolve_all import raise_failures, run_jobs
-from cannery.lock.io.store import bind, keep_lock, lock_path, lock_target, present_lock, resolve_lock
-from cannery.lock.io.write import write_lock
+from cannery.lock.io.store import bind, keep_lock, lock_path, lock_target, present_lock, resolve_lock, write_lock
 from cannery.lock.request import lock_request, tools_request
 from cannery.pipeline import lock_store
 from cannery.recipe.recipe import STANDIN, with_arch
 from cannery.recipe.select import find_profile
 from cannery.upgrade.change import with_known_files
 from cannery.upgrade.io.upgrade import upgrade
-from cannery.upgrade.wishes import parse_wishes
+from cannery.upgrade.upgrade import parse_wishes
 from cannery.util.io.write_set import HalfWrittenError
 from cannery.vocab import Arch
 
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from cannery.lock.io.store import LockStore
     from cannery.lock.lock import Lock, LockRequest
     from cannery.recipe.recipe import Options, Recipe
-    from cannery.upgrade.wishes import Wish
+    from cannery.upgrade.upgrade import Wish
 
 IN_CHECKOUT = (
     "run build.py lock in a checkout, or on a profile of your own (--catalog); here, --pin NAME==VERSION of other "

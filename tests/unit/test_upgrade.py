@@ -14,8 +14,7 @@ from cannery.errors import FindingsError, NetworkError, UsageError
 from cannery.recipe.recipe import Options
 from cannery.recipe.select import select
 from cannery.upgrade.edit import SetBound, SetDate, SetVersion
-from cannery.upgrade.upgrade import asked_names, upgrade_edits
-from cannery.upgrade.wishes import Editable, Wish, checked_wishes, parse_wishes
+from cannery.upgrade.upgrade import Editable, Wish, asked_names, checked_wishes, parse_wishes, upgrade_edits
 from cannery.vocab import Arch
 
 if TYPE_CHECKING:

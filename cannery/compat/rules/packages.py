@@ -11,7 +11,7 @@ from cannery.catalog.requirement import package_name
 from cannery.compat.findings import Finding, error, note, warning
 from cannery.compat.table import listed
 from cannery.lock.chains import chain
-from cannery.lock.missing import public_mirrors, published_at
+from cannery.lock.published import public_mirrors, published_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -36,7 +36,7 @@ from cannery.lock.io.download import remote_size
 from cannery.lock.io.places import default_place, extra_places
 from cannery.lock.io.uv import LONGEST, PROBE, HangsError, UnsolvedError, UvRun
 from cannery.lock.lock import PROFILE_VIA, Lock, LockedPackage
-from cannery.lock.missing import public_mirrors
+from cannery.lock.published import public_mirrors
 from cannery.lock.uv_input import UvIndex, direct_names
 from cannery.lock.uv_output import parse_pylock, parse_via
 from cannery.lock.wheel_tags import best_wheel, uv_platform

@@ -17,6 +17,7 @@ from cannery.recipe.recipe import with_arch
 from cannery.recipe.select import select
 from cannery.util.io.files import shown_path, write_atomic
 from cannery.util.io.write_errors import is_of_files, unwritable
+from cannery.util.io.write_set import checkout_held, write_together
 from cannery.vocab import Severity
 
 if TYPE_CHECKING:
@@ -279,3 +280,26 @@ def _arches(recipe: Recipe) -> tuple[Arch, ...]:
 def tools_lock(store: LockStore, catalog: Catalog, python: str, hint: str = "make lock") -> Lock:
     """Return the lock of the build tools for this host's arch. Raises as `current_lock` does."""
     return _committed(store, catalog, tools_request(catalog, python, store.arch), hint)
+
+
+def write_lock(store: LockStore, path: Path, lock: Lock, ask: Callable[[Catalog], LockRequest]) -> bool:
+    """Write `lock` to `path` in the checkout; return whether the file changed.
+
+    `ask` makes the request from a catalog. images/ is read once more for that, while no other run writes: raises
+    `FindingsError` when the lock does not answer any more, `UnableError` when the file cannot be written.
+    """
+    with checkout_held(store.home, store.say):
+        try:
+            catalog = store.catalog()
+            is_current = not lock_problems(lock, ask(catalog), catalog.indexes)
+        except CanneryError:  # removed, or half an edit, which the next run names
+            is_current = False
+        if not is_current:
+            what = "not written: the profile, its components or its base have changed"
+            raise changed(str(store.shown(path)), what)
+        return write_together(store.home, store.say, [(path, format_lock(lock))])
+
+
+def changed(where: str, what: str) -> FindingsError:
+    """Return the error to raise when a file was edited, or written by another run, during this run."""
+    return FindingsError(f"{what} while the set was resolved", where=where, hint="run the same command again")

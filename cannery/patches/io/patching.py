@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from cannery.errors import BuildFailedError
 from cannery.patches.io.folders import plugin_sets
 from cannery.patches.io.git_apply import git_repository
-from cannery.patches.io.record import recorded
-from cannery.patches.io.steps import TreeSoFar, apply_patches, make_edit
+from cannery.patches.io.steps import TreeSoFar, apply_patches, make_edit, recorded
 from cannery.patches.io.trees import TreeReader
 from cannery.patches.result import Layered
 from cannery.patches.sets import find_set

@@ -13,16 +13,14 @@ from cannery.errors import CanneryError, FindingsError, UsageError
 from cannery.lock.check import lock_problems
 from cannery.lock.io.indexes import Asked
 from cannery.lock.io.resolve_all import raise_failures, run_jobs
-from cannery.lock.io.store import lock_path, lock_target, present_lock, resolve_lock
-from cannery.lock.io.write import changed
+from cannery.lock.io.store import changed, lock_path, lock_target, present_lock, resolve_lock
 from cannery.lock.request import lock_request
 from cannery.lock.text import format_lock
 from cannery.recipe.recipe import Options, with_arch
 from cannery.recipe.select import find_profile, select
 from cannery.upgrade.change import LockChange, lock_change, with_known_files
 from cannery.upgrade.edit import SetDate, edit_profile
-from cannery.upgrade.upgrade import asked_names, upgrade_edits
-from cannery.upgrade.wishes import Editable, checked_wishes
+from cannery.upgrade.upgrade import Editable, asked_names, checked_wishes, upgrade_edits
 from cannery.util.io.write_set import checkout_held, write_together
 
 if TYPE_CHECKING:
@@ -35,7 +33,7 @@ if TYPE_CHECKING:
     from cannery.lock.lock import Lock, LockRequest
     from cannery.recipe.recipe import Recipe
     from cannery.upgrade.edit import Edit
-    from cannery.upgrade.wishes import Wish
+    from cannery.upgrade.upgrade import Wish
     from cannery.vocab import Arch
 
 Target = tuple[str, "Arch"]
