@@ -6,11 +6,13 @@ import re
 import textwrap
 import tomllib
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from cannery.lock.lock import PROFILE_VIA
 from cannery.lock.uv_input import PROJECT
+from cannery.util.trouble import reason
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -97,3 +99,46 @@ def explain(stderr: str, profile: str, *, lines: int = 20, width: int = 110) -> 
         line = re.sub(r",? we can conclude that your requirements are unsatisfiable\.?", ": that cannot be met.", line)
         kept += textwrap.wrap(line, width, subsequent_indent="  ", break_long_words=False)
     return "\n".join(kept[:lines] if len(kept) <= lines else [*kept[: lines - 1], "…"])
+
+
+class FailureKind(StrEnum):
+    """Whose failure it is."""
+
+    UNSOLVED = "no set of versions works"
+    NETWORK = "an index fails"
+    SYSTEM = "the operating system refuses"
+    OTHER = "uv fails"
+
+
+@dataclass(frozen=True)
+class UvFailure:
+    """A failure; of `SYSTEM` with the error number and the path that uv names ("" for none)."""
+
+    kind: FailureKind
+    number: int = 0
+    path: str = ""
+
+
+_OS_ERROR = re.compile(r"\(os error (?P<number>\d+)\)")
+# Error numbers of connections: broken pipe, address, network, reset, time-out, refused, host.
+_OF_NETWORK = frozenset({32, 98, 99, 100, 101, 103, 104, 107, 110, 111, 112, 113})
+_PATH = re.compile(r"`(?P<path>[^`\n]+)`")
+# It then lists the fields that it knows, which have words of the network.
+_UNREAD = re.compile(r"Failed to parse:? `?(?P<file>uv\.toml|pyproject\.toml)")
+
+
+def uv_failure(stderr: str) -> UvFailure:
+    """Read what `uv` wrote before it ended with a status that is not 0."""
+    if UNSATISFIABLE in stderr:
+        return UvFailure(FailureKind.UNSOLVED)
+    # A full disk ends a download, so uv reports a failed download, with this at the end.
+    for line in stderr.splitlines():
+        found = _OS_ERROR.search(line)
+        if found and int(found["number"]) not in _OF_NETWORK:
+            return UvFailure(FailureKind.SYSTEM, int(found["number"]), _path(line) or _path(stderr))
+    is_network = not _UNREAD.search(stderr) and reason(stderr).is_network
+    return UvFailure(FailureKind.NETWORK if is_network else FailureKind.OTHER)
+
+
+def _path(text: str) -> str:
+    return next((found["path"] for found in _PATH.finditer(text) if "/" in found["path"]), "")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import uv
 
-from cannery.lock.uv_failure import FailureKind, UvFailure, uv_failure
+from cannery.lock.uv_output import FailureKind, UvFailure, uv_failure
 
 TEXTS = Path(__file__).parent / "data/uv_reasons"
 TOML = """\

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import threading
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -15,7 +17,8 @@ from cannery.errors import CanneryError, FindingsError
 from cannery.lock.io.indexes import Asked
 from cannery.lock.io.store import resolve_lock
 from cannery.lock.request import lock_request
-from cannery.sources.io.remote import remote_refs
+from cannery.sources.io.git import GitReadError, read, talk
+from cannery.sources.io.git_mirror import places
 from cannery.upgrade.change import lock_change, with_known_files
 from cannery.upgrade.outdated import (
     Evidence,
@@ -26,9 +29,11 @@ from cannery.upgrade.outdated import (
     source_lines,
     upgrade_targets,
 )
+from cannery.util.redact import redactor
+from cannery.util.trouble import reason
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from cannery.catalog.catalog import Catalog
     from cannery.lock.io.store import LockStore
@@ -128,3 +133,44 @@ def _attempt(resolve: Callable[[], Lock], kind: type[CanneryError]) -> tuple[Loc
         return resolve(), ""
     except kind as error:
         return None, str(error)
+
+
+# Seconds in which a host must answer.
+SILENCE = 8.0
+LINE = re.compile(r"^([0-9a-f]{40})\s(HEAD|refs/\S+)$", re.MULTILINE)
+
+
+def remote_refs(store: SourceStore, hosts: Mapping[str, str], lost: set[str]) -> tuple[dict[str, str], str]:
+    """Return {ref: commit} of a repository, of GIT_MIRROR or else of the first of `hosts` that answers; and why none.
+
+    `lost` are hosts that did not answer before; those that do not answer now are added.
+    """
+    if store.mirror is not None:
+        for repository in dict.fromkeys(hosts.values()):
+            for _, git_dir in places(store.mirror, repository):
+                if git_dir is not None:
+                    try:
+                        text = read((f"--git-dir={git_dir}", "show-ref", "--head", "--dereference"), store.env).decode()
+                    except GitReadError as error:
+                        return {}, str(error)
+                    return _parsed_refs(text), ""
+        return {}, "it is not in GIT_MIRROR"
+    why = []
+    for host, repository in hosts.items():
+        if host in lost or host not in store.hosts:
+            why.append(f"{host} did not answer")
+            continue
+        url = store.hosts[host].url.replace("{repository}", repository)
+        done, text = talk(("ls-remote", "--", url), store.env, store.cache, stop=threading.Event(), silence=SILENCE)
+        if done:
+            return _parsed_refs(text), ""
+        lost.add(host)
+        why.append(f"{host}: {reason(redactor()(text))}")
+    return {}, "; ".join(why)
+
+
+def _parsed_refs(text: str) -> dict[str, str]:
+    """Return the refs; a tag is the commit that it names."""
+    found = {ref: commit for commit, ref in LINE.findall(text)}
+    peeled = {ref.removesuffix("^{}"): commit for ref, commit in found.items() if ref.endswith("^{}")}
+    return {ref: peeled.get(ref, commit) for ref, commit in found.items() if not ref.endswith("^{}")}
