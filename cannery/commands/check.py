@@ -14,7 +14,7 @@ from cannery.lock.io.store import bind
 from cannery.lock.published import missing_packages, published_at
 from cannery.pipeline import Hashes, cannot_words, checked, lock_store, patched, planned, rendered, rendered_held
 from cannery.plan.make import plan_epoch
-from cannery.plan.patched import unfit_words, unpatched_words
+from cannery.plan.patched import unpatched_words
 from cannery.recipe.left_out import unlinked
 from cannery.sources.io.planned_sources import local_files, tree_doubts
 from cannery.util.io.write_errors import BY_OUTPUT, unwritable
@@ -78,7 +78,7 @@ def lacking_words(made: Plan) -> tuple[str, ...]:
         *(f"{step.name} without its native parts: {step.without}" for step in made.sources if step.without),
         *(f"{c.name} with kernels that cannot load: they link a CANN that is not there" for c in unlinked(made.recipe)),
         *(f"{lacking.name} left out: {lacking.reason}" for lacking in made.left_out),
-        *(unpatched_words(made.not_patched) or unfit_words(made.recipe, made.sources)),
+        *unpatched_words(made.not_patched),
     )
 
 

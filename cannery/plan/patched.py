@@ -116,24 +116,6 @@ def unpatched_words(left: Sequence[NotPatched]) -> tuple[str, ...]:
     return tuple(f"{name} without patches {', '.join(names)}: {reason}" for (name, reason), names in found.items())
 
 
-def unfit_words(recipe: Recipe, steps: Sequence[SourceStep]) -> tuple[str, ...]:
-    """Return lines about sources whose revision is none that a plugin has patches for: before anything is fetched."""
-    by_name = {step.name: step for step in steps}
-    found = []
-    for one in providers(recipe):
-        for name, commits in (one.known.patches if one.known else {}).items():
-            step = by_name.get(name)
-            if step is not None and step.commit in commits and not step.release:
-                continue
-            chosen = next((c for c in recipe.chosen if c.name == name), None)
-            if chosen is not None:
-                at = (step.release or step.commit if step else chosen.release) or "no commit"
-                found.append(
-                    f"{name} without the patches of {one.name}: they are for {', '.join(commits)}, this is {at}"
-                )
-    return tuple(found)
-
-
 def providers(recipe: Recipe) -> tuple[ChosenSource, ...]:
     """Return the sources of `recipe` that bring patches or edits for others."""
     return tuple(one for one in recipe.sources if one.component.patch_sets or one.component.edits)

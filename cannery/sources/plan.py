@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from cannery.recipe.recipe import ChosenSource
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
-REPOSITORY = re.compile(r"(?!\.{1,2}/)[\w.-]+/(?!\.{1,2}$)[\w.-]+", re.ASCII)
 LFS_POINTER = b"version https://git-lfs.github.com/spec/v1\n"
 # A pointer is three short lines; what is longer is a file that talks about one.
 LFS_LONGEST = 1024
@@ -64,7 +63,7 @@ class SourceRequest:
     `hosts` is {host: `owner/name` there} in the order of trying; `submodules` is {path in the tree: submodule}. `paths`
     are the files and folders that are exported, () for all. `local` is a folder of the user's that is used instead of
     the `commit`. `epoch` (seconds) becomes the mtime of everything. Raises `UsageError` for a request that names
-    neither or that would lead out of the cache.
+    neither. The catalog's models hold commits and repositories to their form.
     """
 
     name: str
@@ -80,14 +79,6 @@ class SourceRequest:
     def __post_init__(self) -> None:
         if self.local is None and self.commit is None:
             raise UsageError(f"{self.name}: neither a commit nor a local tree is named")
-        commits = [(self.name, self.commit)] + [(path, sub.commit) for path, sub in self.submodules.items()]
-        for what, commit in commits:
-            if commit is not None and not COMMIT.fullmatch(commit):
-                raise UsageError(f"{self.name}: {what} at {commit!r} is not a full commit (40 lower-case hex digits)")
-        for hosts in (self.hosts, *(sub.hosts for sub in self.submodules.values())):
-            for repository in hosts.values():
-                if not REPOSITORY.fullmatch(repository):
-                    raise UsageError(f"{self.name}: {repository!r} is not a repository, like volcengine/verl")
 
 
 def source_request(

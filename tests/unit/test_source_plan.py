@@ -68,24 +68,6 @@ def test_a_release_is_no_commit() -> None:
         source_request(chosen(commit=None, release="1.0"), [], epoch=7)
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"commit": "1234567"}, "name: name at '1234567' is not a full commit"),
-        ({"commit": "A" * 40}, "is not a full commit"),
-        ({"hosts": {"github": "../.."}}, r"'\.\./\.\.' is not a repository"),
-        ({"hosts": {"github": "owner/.."}}, "is not a repository"),
-        ({"hosts": {"github": "owner"}}, "is not a repository"),
-        ({"submodules": {"a": SourceSubmodule({"github": "o/n"}, "HEAD")}}, "name: a at 'HEAD' is not a full commit"),
-        ({"submodules": {"a": SourceSubmodule({"github": "./n"}, ONE)}}, r"'\./n' is not a repository"),
-    ],
-)
-def test_what_would_lead_out_of_the_cache_is_refused(changes: dict[str, object], words: str) -> None:
-    values: dict[str, object] = {"name": "name", "commit": ONE, "hosts": {"github": "o/n"}, "epoch": 1, **changes}
-    with pytest.raises(UsageError, match=words):
-        SourceRequest(**values)  # type: ignore[arg-type]  # each case names its own
-
-
 def test_names_with_dots_are_repositories() -> None:
     assert SourceRequest("name", ONE, {"github": "..o/n..x"}, 1).hosts == {"github": "..o/n..x"}
 
