@@ -260,7 +260,7 @@ def test_a_cache_that_cannot_be_written_is_exit_4_with_a_reason(
         wanted = f"{cache}: cannot be written: file exists\n  → a file is where a folder is wanted"
     else:
         cache.mkdir(mode=0o555)
-        wanted = f"{cache}/locks/resolve-"
+        wanted = f"{cache}/locks: cannot be written: permission denied"
     code, _out, err = run(small, *words, through=AS_A_USER)
     assert code == ExitCode.UNABLE
     assert wanted in err

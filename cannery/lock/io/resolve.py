@@ -241,7 +241,8 @@ def resolve(job: Job, log: Path, explain: Explain, deny: Sequence[str] = ()) -> 
     An index that is bound and not reached makes its packages incomplete instead, which the lock records.
     """
     home = job.cache / "locks"  # `clean locks` removes what a killed run leaves there
-    home.mkdir(parents=True, exist_ok=True)
+    job.cache.mkdir(parents=True, exist_ok=True)  # first, so that an error names it
+    home.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="resolve-", dir=home) as name:
         resolver = Resolver(job, Path(name))
         output = resolver.uv.log
