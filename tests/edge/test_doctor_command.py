@@ -98,6 +98,14 @@ def test_an_a3_is_not_what_an_image_for_a2_is_for(doctor: Doctor, tmp_path: Path
     assert doctor(healthy_a3(tmp_path / "b"), "mindspeed-rl", "--chip", "A3", "--arch", "amd64")[0] == 0
 
 
+def test_a_chip_counts_without_a_profile(doctor: Doctor, tmp_path: Path) -> None:
+    """Case W11."""
+    code, checks = doctor(healthy_a3(tmp_path), "--chip", "910b")
+    assert code == 4
+    assert checks["chip"][0] == "error"
+    assert doctor(healthy_a3(tmp_path / "b"), "--chip", "a3")[0] == 0
+
+
 def test_a_driver_that_is_missing(doctor: Doctor, tmp_path: Path) -> None:
     tree = Tree(tmp_path)
     tree.npus(8)

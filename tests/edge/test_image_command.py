@@ -6,9 +6,10 @@ import json
 import time
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from checkouts import FROZEN
 from factories import plan
 from small_checkout import make_small
 from stub_index import StubIndex
@@ -16,7 +17,7 @@ from stub_registry import REPOSITORY, TAG, StubRegistry
 
 from cannery.assemble.image import Part
 from cannery.base.io import find as base_images
-from cannery.building import BuildOptions, _overrides, whole_files
+from cannery.building import BuildOptions, _baked, _overrides, whole_files
 from cannery.catalog.io.read import load_catalog
 from cannery.commands import image as image_command
 from cannery.commands import registry as registry_command
@@ -25,13 +26,16 @@ from cannery.commands.image import _tagged
 from cannery.context import Context, read_context
 from cannery.engine.io.client import EngineError
 from cannery.engine.io.containers import LABEL, owner
+from cannery.engine.io.find import Engine, require_builder
 from cannery.errors import BuildFailedError, ExitCode, NetworkError, UnableError
 from cannery.lock.io.store import bind
 from cannery.lock.io.wheels import is_there, store_path
+from cannery.pipeline import Work
 from cannery.recipe.base_env import expand_env
 from cannery.recipe.recipe import Options
 from cannery.ship.io import registry as registry_images
 from cannery.standin.io import rootfs
+from cannery.util.io.pip_settings import PipSettings
 from cannery.verify.io.run import Verified
 from cannery.vocab import Arch
 
@@ -340,3 +344,38 @@ def test_the_build_itself_sets_the_exact_tag_alone() -> None:
     # Docker's media types: some registries take no OCI manifest.
     assert output == "*.output=type=image,oci-mediatypes=false"
     assert _overrides(BuildOptions(builder="b"), part)[-1] == "*.output=type=docker,oci-mediatypes=false"
+
+
+def made_engine(client: Path) -> Engine:
+    versions = {"server_version": "26", "api_version": "1.45", "arch": "amd64"}
+    return Engine("unix:///s", client, None, owned=False, data_root=None, **versions)
+
+
+def test_a_builder_that_buildx_does_not_know_is_named_before_anything_is_fetched(tmp_path: Path) -> None:
+    client = tmp_path / "docker"
+    client.write_text(
+        '#!/bin/sh\n[ "$*" = "buildx --builder default inspect near" ] && exit 0\n'
+        'echo "ERROR: no builder \\"$5\\" found" >&2\nexit 1\n'
+    )
+    client.chmod(0o755)
+    require_builder(made_engine(client), "near", {})
+    with pytest.raises(UnableError) as caught:
+        require_builder(made_engine(client), "nosuch", {})
+    assert caught.value.what == "buildx has no builder 'nosuch': ERROR: no builder \"nosuch\" found"
+    assert caught.value.where == "BUILDER"
+
+
+@pytest.mark.parametrize(("value", "verbose", "said"), [("plain", True, 0), ("auto", False, 0), ("rawjson", False, 1)])
+def test_buildkit_s_own_choice_of_progress_counts_or_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str, verbose: bool, said: int
+) -> None:
+    """Case W18: BUILDKIT_PROGRESS had no effect and no message."""
+    seen: dict[str, Any] = {}
+    monkeypatch.setattr("cannery.build.io.buildx.bake", lambda *_, **more: seen.update(more))
+    context = Context(tmp_path, tmp_path / "cache", {"BUILDKIT_PROGRESS": value}, Arch.AMD64, is_terminal=False)
+    lines: list[str] = []
+    vars(context).update(say=lines.append, pip=PipSettings())
+    work = Work(context, load_catalog(FROZEN), plan(), made_engine(tmp_path / "docker"), None)  # type: ignore[arg-type]
+    _baked(work, tmp_path, BuildOptions(), Part("image", "x:1"))
+    assert seen["view"].args[1].is_verbose is verbose
+    assert [line.startswith(f"BUILDKIT_PROGRESS={value} has no effect") for line in lines] == [True] * said

@@ -646,3 +646,22 @@ def test_the_platform_of_a_foreign_image_is_named(host: Host) -> None:
 def test_the_printed_arch_is_the_images(host: Host) -> None:
     done = host("run", "verl-npu", "--arch", "arm64", "--print", "--format", "pod", root=ROOT)
     assert yaml.safe_load(done.out)["spec"]["nodeSelector"] == {"kubernetes.io/arch": Arch.ARM64.value}
+
+
+@pytest.mark.parametrize(
+    ("shown", "code"), [(("0xd803",), 4), (("0xd802",), 0), (("0xd802", "0xd803"), 0), (("0xffff",), 0), ((), 0)]
+)
+def test_an_image_of_another_chip_than_the_hosts_is_not_started(host: Host, shown: tuple[str, ...], code: int) -> None:
+    """Case W2: by the PCI bus. What that does not show, or shows of no known chip, is left to the user."""
+    host.has(cards=(0,))
+    for number, device in enumerate(shown):
+        folder = host.root / f"sys/bus/pci/devices/0000:0{number}:00.0"
+        folder.mkdir(parents=True)
+        for name, text in (("vendor", "0x19e5"), ("device", device), ("class", "0x120000")):
+            (folder / name).write_text(f"{text}\n")
+    done = host("run", "quickstart", "--detach", "--", "true")
+    assert done.code == code, done.err
+    if code:
+        assert "the image is for chip 910b, and this host has a3" in done.err
+        assert "CHIP=a3" in done.err
+        assert host("run", "quickstart", "--npus", "none", "--", "true").code == 0
