@@ -228,13 +228,14 @@ def _baked(work: Work, folder: Path, options: BuildOptions, part: Part) -> BakeR
 def new_layers(plan: Plan, known: list[str], layers: list[str]) -> tuple[str, ...]:
     """Return the names of the layers of an image that are not in `known`, the layers of other images; "base" once.
 
-    The last layers are those of the plan, in its order; a folder to start in adds one on the first.
+    The last layers are those of the plan, in its order; a folder to start in adds one on the foundation.
     """
     before = set(known)
     folder = ["workdir"] if start_folder(plan.recipe) else []
-    system, *others = (layer.name for layer in plan.layers)
+    lower = len(plan.foundation)
     first = len(layers) - len(plan.layers) - len(folder)
-    names = (*["base"] * first, system, *folder, *others)
+    names = [layer.name for layer in plan.layers]
+    names = [*["base"] * first, *names[:lower], *folder, *names[lower:]]
     return tuple(dict.fromkeys(name for name, layer in zip(names, layers, strict=False) if layer not in before))
 
 

@@ -92,7 +92,8 @@ def make_layers(plan: Plan, inputs: Inputs) -> Iterator[Layer]:
     system = [plan.base_reference, plan.system_packages, plan.env, user.model_dump() if user else None]
     below = [_digest([plan.epoch, _of(inputs, "tools/system.sh"), system])]
     yield Layer("system", LayerKind.SYSTEM, below[0], summary)
-    yield Layer("venv", LayerKind.VENV, _digest([common, plan.base_reference]), "an empty virtual environment")
+    start = plan.recipe.profile.workdir
+    yield Layer("venv", LayerKind.VENV, _digest([common, plan.base_reference, start]), "an empty virtual environment")
     for archive in plan.archives:
         # It is compiled on the system alone.
         made_by: list[Any] = [asdict(archive), _of(inputs, "tools/archive.py"), below[0]]

@@ -146,6 +146,7 @@ def _dockerfile(plan: Plan, templates: Mapping[str, str]) -> str:
             python_home=python_home(plan.recipe.base.tag),
             user=plan.recipe.profile.user,
             workdir=start_folder(plan.recipe),
+            made_folder=plan.recipe.profile.workdir,
             overlay=OVERLAY,
             writable=_made_folders(plan),
             venv_stage=str(LayerKind.VENV),

@@ -17,9 +17,10 @@ def test_new_layers_are_named_by_the_plan() -> None:
     assert new_layers(made, [], layers) == ("base", *names)
 
 
-def test_a_folder_to_start_in_is_a_layer_on_the_system() -> None:
+def test_a_folder_to_start_in_is_a_layer_on_the_foundation() -> None:
     recipe = user_recipe()
     made = make_plan(recipe, inputs(recipe))
     names = [layer.name for layer in made.layers]
     layers = ["base", *(f"l{n}" for n in range(len(names) + 1))]
-    assert new_layers(made, ["base"], layers) == (names[0], "workdir", *names[1:])
+    lower = len(made.foundation)
+    assert new_layers(made, ["base"], layers) == (*names[:lower], "workdir", *names[lower:])

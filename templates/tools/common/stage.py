@@ -1,6 +1,6 @@
 """What a build stage does, run by the base's own Python (3.10 or newer), offline.
 
-    stage.py venv  --epoch N                   an empty /opt/venv
+    stage.py venv  --epoch N [DIR]             an empty /opt/venv, and the folder that containers start in
     stage.py links --epoch N PATH=TARGET...    symbolic links below /out
     stage.py files --epoch N ROOT              copies ROOT's files to /out
 
@@ -36,6 +36,8 @@ def main() -> None:
         shutil.rmtree(OUT, ignore_errors=True)
     if arguments.what == "venv":
         make_venv()
+        for folder in arguments.inputs:
+            (OUT / folder.lstrip("/")).mkdir(parents=True, exist_ok=True)
     elif arguments.what == "links":
         make_links(arguments.inputs)
     else:
