@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any
 
-from cannery.assemble.content import Content, Made, Place, Wheel
+from cannery.assemble.content import Content, Made, Place, Tree, Wheel
 from cannery.assemble.image import (
     Part,
     Settings,
@@ -25,7 +25,7 @@ from cannery.assemble.image import (
     layer_words,
     part_references,
 )
-from cannery.assemble.io.code import code_path, container_worker, make_code
+from cannery.assemble.io.code import code_path, container_worker, make_code, modules_of, modules_of_tree
 from cannery.assemble.io.layer import made_before, remember, write_layer
 from cannery.assemble.io.load import archive
 from cannery.assemble.io.wheel_files import WheelError
@@ -94,12 +94,17 @@ def wheels_of(work: Work, packages: Sequence[LockedPackage]) -> tuple[Wheel, ...
 
 
 def content_of(work: Work, layer: Layer) -> Content:
-    """Return what a layer of groups, links or files holds."""
+    """Return what a layer of wheels, of a tree, of links or of files holds."""
     plan = work.plan
     if layer.kind is LayerKind.LINKS:
         return Content(links={link.path: link.target for link in plan.links})
     if layer.kind is LayerKind.FILES:
         return Content(texts=files_layer(plan, work.context.templates(), work.catalog.compatibility))
+    if layer.kind is LayerKind.TREE:
+        (step,) = (step for step in plan.sources if step.name == layer.name)
+        tar = work.context.out / plan.folder / "sources" / step.file
+        patched = tuple(file for tree in plan.patched if tree.component == step.name for file in tree.files)
+        return Content(trees=(Tree(tar, step.path, patched),))
     (group,) = (group for group in plan.groups if group.name == layer.name)
     return Content(wheels=wheels_of(work, group.packages))
 
@@ -109,7 +114,8 @@ def made(on: Bench, contents: Sequence[Content]) -> list[Made]:
 
     Raises `BuildFailedError` for a wheel that cannot be installed or is damaged, `UnableError`.
     """
-    wheels = [wheel for content in contents for wheel in content.wheels]
+    modules = [modules_of(wheel, on.place.python) for content in contents for wheel in content.wheels]
+    modules += [modules_of_tree(tree) for content in contents for tree in content.trees]
     folder, stack = on.cache / "layers", on.stack
     folder.mkdir(parents=True, exist_ok=True)
 
@@ -120,10 +126,10 @@ def made(on: Bench, contents: Sequence[Content]) -> list[Made]:
     streams = [stack.enter_context(new_file()) for _ in contents]
 
     def write(content: Content, stream: IO[bytes]) -> Made:
-        return write_layer(content, on.place, lambda wheel: code_path(wheel, on.worker, on.cache), stream)
+        return write_layer(content, on.place, lambda key: code_path(key, on.worker, on.cache), stream)
 
     try:
-        make_code(wheels, on.place.python, on.worker, on.cache)
+        make_code(modules, on.worker, on.cache)
         with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
             found = list(pool.map(write, contents, streams))
     except WheelError as error:
@@ -135,11 +141,12 @@ def made(on: Bench, contents: Sequence[Content]) -> list[Made]:
 
 def diff_ids(on: Bench, layers: Sequence[Layer]) -> dict[str, Layer]:
     """Return {diff id: layer} of layers, in their order. Those that are not known from an earlier run are made."""
-    groups = [layer for layer in layers if layer.kind is LayerKind.GROUP]
-    known = {layer: one for layer in groups if (one := made_before(on.cache, _name(on, layer)))}
+    # What is in the others is not in their digests alone, and they are small.
+    kept = [layer for layer in layers if layer.kind in {LayerKind.GROUP, LayerKind.TREE}]
+    known = {layer: one for layer in kept if (one := made_before(on.cache, _name(on, layer)))}
     wanted = [layer for layer in layers if layer not in known]
     new = dict(zip(wanted, made(on, [content_of(on.work, layer) for layer in wanted]), strict=True))
-    for layer in groups:
+    for layer in kept:
         if layer in new:
             remember(on.cache, _name(on, layer), new[layer])
     return {{**known, **new}[layer].diff_id: layer for layer in layers}

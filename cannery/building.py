@@ -137,12 +137,12 @@ def _assembled(work: Work, bake: Callable[[Part], None]) -> None:
     kinds = {kind: [layer for layer in plan.layers if layer.kind is kind] for kind in LayerKind}
     with bench(work, python_image(work, base["Id"]) or base["Id"]) as on:
         lower = diff_ids(on, kinds[LayerKind.GROUP])
-        sources = source_ids(on, base, lower, bake) if plan.sources else []
-        upper = diff_ids(on, [*kinds[LayerKind.LINKS], *kinds[LayerKind.FILES]])
+        sources = source_ids(on, base, lower, bake) if kinds[LayerKind.SOURCE] else []
+        upper = diff_ids(on, [*kinds[LayerKind.TREE], *kinds[LayerKind.LINKS], *kinds[LayerKind.FILES]])
         words = layer_words(plan.layers[len(plan.foundation) :])
         config = image_config(base, [*lower, *sources, *upper], words, settings_of(plan), plan.epoch)
         handed_over(on, config, plan.reference, {**lower, **upper})
-        if plan.sources:
+        if sources:
             forget_parts(on, base, lower)
 
 

@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import PurePath
 
+    from cannery.plan.patched import OverlayFile
+
 
 @dataclass(frozen=True)
 class Wheel:
@@ -19,10 +21,20 @@ class Wheel:
 
 
 @dataclass(frozen=True)
+class Tree:
+    """The tree of a source: its tar on this host, its folder in the image, and the files that patches change."""
+
+    tar: PurePath
+    home: str
+    patched: tuple[OverlayFile, ...] = ()
+
+
+@dataclass(frozen=True)
 class Content:
-    """What a layer holds: wheels with their byte code, {path: text}, {path of a link: target}, and whiteouts."""
+    """What a layer holds: wheels and trees with their byte code, {path: text}, {path of a link: target}, whiteouts."""
 
     wheels: tuple[Wheel, ...] = ()
+    trees: tuple[Tree, ...] = ()
     texts: Mapping[str, str] = field(default_factory=dict)
     links: Mapping[str, str] = field(default_factory=dict)
     gone: tuple[str, ...] = ()

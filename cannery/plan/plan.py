@@ -43,6 +43,7 @@ class LayerKind(StrEnum):
     LINKS = "links"
     FILES = "files"
     SOURCE = "source"
+    TREE = "tree"
 
 
 # What needs a system to be made: the lowest layers, which a changed pin leaves as they are.

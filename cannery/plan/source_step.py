@@ -62,6 +62,11 @@ class SourceStep:
         return self.release is None and self.content != self.commit
 
     @property
+    def is_tree(self) -> bool:
+        """Whether it comes into the image as it is: nothing is built, and its file is a plain tar."""
+        return self.install is Install.TREE and self.release is None
+
+    @property
     def path(self) -> str:
         """Where the tree is in the image; the distribution alone is there when a wheel was made of it."""
         return f"{SOURCES_HOME}/{self.name}"

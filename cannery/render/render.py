@@ -63,7 +63,7 @@ def environment(templates: Mapping[str, str]) -> Environment:
 
 def stage_name(layer: Layer) -> str:
     """Return the name of the layer's build stage."""
-    if layer.kind is LayerKind.SOURCE:
+    if layer.kind in {LayerKind.SOURCE, LayerKind.TREE}:
         return f"source-{layer.name}"
     if layer.kind is LayerKind.ARCHIVE:
         return f"archive-{layer.name}"
@@ -174,8 +174,9 @@ def _bake_file(plan: Plan) -> str:
         "secret": [f"id={name},src=${{{variable}}}" for name, variable in SECRETS.items()],
         "attest": ["type=provenance,disabled=true"],
     }
+    builds = any(layer.kind is LayerKind.SOURCE for layer in plan.layers)
     # What Cannery has BuildKit make where it makes the rest itself.
-    names = ["foundation", *(["sources"] if plan.sources else [])]
+    names = ["foundation", *(["sources"] if builds else [])]
     parts = {name: {"inherits": ["image"], "target": name, "tags": [f"cannery-{name}"]} for name in names}
     bake = {
         "variable": {variable: {"default": NO_SECRET} for variable in SECRETS.values()},

@@ -15,11 +15,17 @@ import venv
 import zipfile
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import pytest
 
 import cannery.assemble.io as installing
+from cannery.assemble.content import Content, Place, Tree
+from cannery.assemble.io.code import PROGRAM, Worker, code_path, make_code, modules_of_tree
+from cannery.assemble.io.layer import write_layer
+from cannery.assemble.io.tree import tree_leaves
+from cannery.assemble.io.wheel_files import WheelError
+from cannery.plan.patched import OverlayFile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -225,6 +231,90 @@ def test_a_tree_is_kept_and_nothing_is_built(stages: Stages, tmp_path: Path) -> 
     stages.run(stages.source, stages.step(install="tree"), packed(tmp_path / "tiny.tar", PROJECT))
     assert (stages.out / str(tmp_path / "opt/src/tiny-src/tiny/__init__.py")[1:]).is_file()
     assert not (stages.out / str(tmp_path / "opt/venv")[1:]).exists()
+
+
+def odd_tree(path: Path) -> Path:
+    """A tar with what a build leaves, links, programs, and folders that it does not name."""
+    files = {
+        "run.sh": 0o755, "tiny/__init__.py": 0o644, "tiny/bad.py": 0o600, "tiny/build/kept.py": 0o644,
+        "build/x.py": 0o644, "tiny.egg-info/PKG-INFO": 0o644, "tiny/__pycache__/a.pyc": 0o644, "tiny/old.py": 0o644,
+        "build.egg-info": 0o644,
+        "tiny-x/y.py": 0o711,
+    }  # fmt: skip
+    links = {
+        "tiny/link.py": "../tiny-x/y.py",
+        "tiny/there": "../tiny-x",
+        "tiny/lost.py": "none.py",
+        "a.py": "tiny/there/y.py",
+    }
+    with tarfile.open(path, "w") as archive:
+        folder = tarfile.TarInfo("empty")
+        folder.type, folder.mode = tarfile.DIRTYPE, 0o700
+        archive.addfile(folder)
+        for name, mode in files.items():
+            member, text = tarfile.TarInfo(name), b"print 'x'" if "bad" in name else b"old = 1\n"
+            member.size, member.mode = len(text), mode
+            archive.addfile(member, io.BytesIO(text))
+        for name, target in links.items():
+            member = tarfile.TarInfo(name)
+            member.type, member.linkname = tarfile.SYMTYPE, target
+            archive.addfile(member)
+    return path
+
+
+def test_a_tree_has_the_same_files_whoever_makes_its_layer(stages: Stages, tmp_path: Path) -> None:
+    files = [
+        patched(stages, "tiny/old.py", "old = 1\n", None),
+        patched(stages, "tiny/__init__.py", "old = 1\n", "new = 2\n"),
+        patched(stages, "new/run.sh", None, "#!/bin/sh\n", executable=True),
+    ]
+    tar = odd_tree(tmp_path / "tiny.tar")
+    stages.run(stages.source, stages.step(install="tree", patched=files), tar)
+    staged = {
+        str(path.relative_to(stages.out)): (
+            path.lstat().st_mode & 0o777 if not path.is_symlink() else 0o777,
+            str(path.readlink()) if path.is_symlink() else path.read_bytes() if path.is_file() else None,
+        )
+        for path in stages.out.rglob("*")
+    }
+    data = {"new = 2\n", "#!/bin/sh\n"}
+    by_digest = {sha256(text.encode()).hexdigest(): text.encode() for text in data}
+    laid = [OverlayFile(**{**file, "data": by_digest.get(str(file["after"]), b"")}) for file in files]  # type: ignore[arg-type]
+    tree = Tree(tar, str(tmp_path / "opt/src/tiny-src"), tuple(laid))
+    worker = Worker((sys.executable, str(PROGRAM), "1"), os.environ, sys.version)
+    make_code([modules_of_tree(tree)], worker, tmp_path)
+    stream = io.BytesIO()
+    place = Place(f"{sys.version_info[0]}.{sys.version_info[1]}", EPOCH)
+    write_layer(Content(trees=(tree,)), place, lambda key: code_path(key, worker, tmp_path), stream)
+    stream.seek(0)
+    with tarfile.open(fileobj=stream) as archive:
+        made = {
+            entry.name: (
+                entry.mode,
+                entry.linkname if entry.issym() else found.read() if (found := reader(archive, entry)) else None,
+            )
+            for entry in archive
+        }
+    staged.pop("opt", None)  # above the tree in an image, but not in this test
+    assert made == staged
+
+
+def reader(archive: tarfile.TarFile, entry: tarfile.TarInfo) -> IO[bytes] | None:
+    return archive.extractfile(entry) if entry.isreg() else None
+
+
+@pytest.mark.parametrize("name", ["../out.py", "a/../../b", "/etc/passwd", "a//b"])
+def test_a_tree_with_a_path_outside_its_folder_is_refused(tmp_path: Path, name: str) -> None:
+    tar = packed(tmp_path / "tiny.tar", {name: "x"})
+    with tarfile.open(tar) as archive, pytest.raises(WheelError, match="no path below the folder of the source"):
+        tree_leaves(Tree(tar, "/opt/src/tiny"), archive)
+
+
+def test_a_tree_that_is_not_the_patched_one_is_refused(tmp_path: Path) -> None:
+    tar = packed(tmp_path / "tiny.tar", PROJECT)
+    other = OverlayFile("tiny/__init__.py", "0" * 64, None)
+    with tarfile.open(tar) as archive, pytest.raises(WheelError, match="not the file that was patched"):
+        tree_leaves(Tree(tar, "/opt/src/tiny", (other,)), archive)
 
 
 def compiled(stages: Stages, machine: str, **changes: object) -> Path:

@@ -26,7 +26,7 @@ from cannery.assemble.image import (
     settings_of,
 )
 from cannery.assemble.io.bytecode import BATCH, compiled
-from cannery.assemble.io.code import PROGRAM, Worker, code_path, make_code
+from cannery.assemble.io.code import PROGRAM, Worker, code_path, make_code, modules_of, modules_of_tree
 from cannery.assemble.io.layer import made_before, remember, write_layer
 from cannery.assemble.io.load import archive
 from cannery.assemble.io.wheel_files import WheelError
@@ -55,10 +55,15 @@ def hashed(path: Path) -> Wheel:
     return Wheel(path, hashlib.sha256(path.read_bytes()).hexdigest())
 
 
+def compile_all(content: Content, worker: Worker, cache: Path) -> None:
+    modules = [modules_of(wheel, PYTHON) for wheel in content.wheels]
+    make_code([*modules, *(modules_of_tree(tree) for tree in content.trees)], worker, cache)
+
+
 def layer(tmp_path: Path, content: Content) -> tuple[Made, bytes]:
-    make_code(content.wheels, PYTHON, WORKER, tmp_path)
+    compile_all(content, WORKER, tmp_path)
     stream = io.BytesIO()
-    made = write_layer(content, PLACE, lambda wheel: code_path(wheel, WORKER, tmp_path), stream)
+    made = write_layer(content, PLACE, lambda key: code_path(key, WORKER, tmp_path), stream)
     return made, stream.getvalue()
 
 
@@ -69,7 +74,12 @@ def files(data: bytes) -> dict[str, bytes]:
 
 def test_a_layer_has_wheels_texts_links_and_whiteouts(tmp_path: Path) -> None:
     wheel = hashed(make(tmp_path, {"demo/a.py": "a = 1\n", "demo/bad.py": "print 'x'", "!demo/t.sh": "t"}))
-    content = Content((wheel,), {"/opt/cannery/x": "text"}, {"/usr/local/lib/l.so": "/usr/lib/l.so"}, ("/opt/old",))
+    content = Content(
+        (wheel,),
+        texts={"/opt/cannery/x": "text"},
+        links={"/usr/local/lib/l.so": "/usr/lib/l.so"},
+        gone=("/opt/old",),
+    )
     made, data = layer(tmp_path, content)
     assert made == Made(f"sha256:{hashlib.sha256(data).hexdigest()}", len(data))
     with tarfile.open(fileobj=io.BytesIO(data)) as tar:
@@ -94,24 +104,24 @@ def test_a_layer_has_the_byte_code_of_a_build_stage(tmp_path: Path) -> None:
 
 def test_byte_code_is_made_once_for_each_wheel_and_python(tmp_path: Path) -> None:
     wheel, other = hashed(make(tmp_path, {"demo/a.py": ""})), Worker(("false",), {}, "another Python")
-    make_code([wheel], PYTHON, WORKER, tmp_path)
-    make_code([wheel], PYTHON, Worker(("false",), {}, sys.version), tmp_path)
-    assert code_path(wheel, WORKER, tmp_path) != code_path(wheel, other, tmp_path)
+    compile_all(Content((wheel,)), WORKER, tmp_path)
+    compile_all(Content((wheel,)), Worker(("false",), {}, sys.version), tmp_path)
+    assert code_path(wheel.sha256, WORKER, tmp_path) != code_path(wheel.sha256, other, tmp_path)
     with pytest.raises(UnableError, match="byte code"):
-        make_code([wheel], PYTHON, other, tmp_path)
-    assert not code_path(wheel, other, tmp_path).exists()
+        compile_all(Content((wheel,)), other, tmp_path)
+    assert not code_path(wheel.sha256, other, tmp_path).exists()
 
 
 def test_a_worker_that_ends_early_is_reported_with_its_words(tmp_path: Path) -> None:
     wheels = [hashed(make(tmp_path, {f"{name}/a.py": "a = 1\n" * 100_000}, name)) for name in ("demo", "other")]
     with pytest.raises(UnableError, match="no such image"):
-        make_code(wheels, PYTHON, Worker(("sh", "-c", "echo no such image >&2"), os.environ, "x"), tmp_path)
+        compile_all(Content(tuple(wheels)), Worker(("sh", "-c", "echo no such image >&2"), os.environ, "x"), tmp_path)
 
 
 def test_a_wheel_with_another_hash_is_refused(tmp_path: Path) -> None:
     wheel = make(tmp_path, {"demo/a.py": ""})
     with pytest.raises(WheelError, match=r"demo-1\.0.*another hash"):
-        make_code([Wheel(wheel, "0" * 64)], PYTHON, WORKER, tmp_path)
+        compile_all(Content((Wheel(wheel, "0" * 64),)), WORKER, tmp_path)
 
 
 def test_wheels_that_have_one_file_with_another_content_are_refused(tmp_path: Path) -> None:
@@ -123,7 +133,7 @@ def test_wheels_that_have_one_file_with_another_content_are_refused(tmp_path: Pa
 def test_a_member_that_the_disk_has_damaged_is_refused(tmp_path: Path) -> None:
     wheel = make(tmp_path, {"demo/a.txt": "a" * 5000})
     found = hashed(wheel)
-    make_code([found], PYTHON, WORKER, tmp_path)
+    compile_all(Content((found,)), WORKER, tmp_path)
     with zipfile.ZipFile(wheel) as archived:
         at = archived.getinfo("demo/a.txt").header_offset + 30 + len("demo/a.txt")
     data = bytearray(wheel.read_bytes())

@@ -15,9 +15,7 @@ import sys
 TYPE_CHECKING = False  # of `typing`, which would fill the process
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import IO, TypeVar
-
-    T = TypeVar("T")
+    from typing import IO
 
 # Modules of one process. A process takes 15 ms to start, and a module 2 ms to compile.
 BATCH = 200
@@ -39,7 +37,7 @@ def compiled(wheels: Sequence[Sequence[tuple[str, bytes]]], interpreter: str, jo
         return {path: data for answer in answers for path, data in answer}
 
 
-def batches(modules: Sequence[T]) -> list[Sequence[T]]:
+def batches(modules: Sequence[tuple[str, bytes]]) -> list[Sequence[tuple[str, bytes]]]:
     """Return the modules of a wheel, or of a tree, as the batches that one process each compiles."""
     return [modules[first : first + BATCH] for first in range(0, len(modules), BATCH)]
 

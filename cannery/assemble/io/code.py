@@ -1,4 +1,4 @@
-"""The byte code of wheels: compiled once by the base's own Python, and kept by wheel, Python and compiling program.
+"""The byte code of wheels and trees: compiled once by the base's own Python, and kept by content, Python and program.
 
 The bytes of a .pyc differ between patch releases of Python. So the image's own Python compiles, in a container that
 takes sources on its standard input, and a host needs no Python of the target's version.
@@ -9,14 +9,17 @@ from __future__ import annotations
 import io
 import os
 import subprocess
+import tarfile
 import tempfile
 import zipfile
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, cast
 
 from cannery.assemble.io import bytecode
+from cannery.assemble.io.tree import tree_leaves, tree_modules
 from cannery.assemble.io.wheel_files import WheelError, opened, wheel_files
 from cannery.errors import UnableError
 from cannery.recipe.environment import VENV
@@ -25,9 +28,9 @@ from cannery.util.io.parallel import begin
 from cannery.util.io.process import run
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from cannery.assemble.content import Wheel
+    from cannery.assemble.content import Tree, Wheel
     from cannery.engine.io.find import Engine
 
 PROGRAM = Path(bytecode.__file__)
@@ -71,50 +74,81 @@ def container_worker(engine: Engine, env: Mapping[str, str], image: str, python:
     return Worker(command("-c", _START, program, jobs, stdin=True), env, note.read_text(encoding="utf-8"))
 
 
-def code_path(wheel: Wheel, worker: Worker, cache: Path) -> Path:
-    """Return where a wheel's byte code is once it was made: a zip file of paths in the image."""
-    return cache / "layers" / "code" / f"{wheel.sha256}-{worker.key}.zip"
+@dataclass(frozen=True)
+class Modules:
+    """Modules that are compiled together: what is known by `key`, and what gives (path in the image, source)."""
+
+    key: str
+    sources: Callable[[], Iterator[tuple[str, bytes]]]
 
 
-def make_code(wheels: Sequence[Wheel], python: str, worker: Worker, cache: Path) -> None:
-    """Compile the modules of those wheels whose byte code is not there, each held against its hash first.
+def modules_of(wheel: Wheel, python: str) -> Modules:
+    """Return the modules of a wheel for a minor version of Python. It is held against its hash when they are read."""
 
-    Raises `WheelError` for a wheel that cannot be installed, `UnableError` where the worker fails.
+    def sources() -> Iterator[tuple[str, bytes]]:
+        path = Path(wheel.path)
+        if sha256_file(path) != wheel.sha256:
+            raise WheelError(f"{path.name}: it has another hash than its lock")
+        with opened(path) as archive:
+            for file in wheel_files(archive, VENV, python):
+                if file.is_module:
+                    yield file.path, file.read(archive)
+
+    return Modules(wheel.sha256, sources)
+
+
+def modules_of_tree(tree: Tree) -> Modules:
+    """Return the modules of a tree."""
+
+    def sources() -> Iterator[tuple[str, bytes]]:
+        with tarfile.open(tree.tar) as archive:
+            yield from tree_modules(tree_leaves(tree, archive))
+
+    patched = [(file.path, file.after) for file in tree.patched]
+    return Modules(sha256_bytes(f"{sha256_file(Path(tree.tar))} {tree.home} {patched}".encode()), sources)
+
+
+def code_path(key: str, worker: Worker, cache: Path) -> Path:
+    """Return where byte code is once it was made, by the key of its modules: a zip file of paths in the image."""
+    return cache / "layers" / "code" / f"{key}-{worker.key}.zip"
+
+
+def make_code(wanted: Iterable[Modules], worker: Worker, cache: Path) -> None:
+    """Compile those modules whose byte code is not there.
+
+    Raises `WheelError` for a wheel or tree that cannot be installed, `UnableError` where the worker fails.
     """
-    missing = [wheel for wheel in dict.fromkeys(wheels) if not code_path(wheel, worker, cache).is_file()]
+    by_key = {modules.key: modules for modules in wanted}
+    missing = [modules for key, modules in by_key.items() if not code_path(key, worker, cache).is_file()]
     if not missing:
         return
     with tempfile.TemporaryFile() as errors, subprocess.Popen(
         worker.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, env=dict(worker.env)
     ) as process:  # fmt: skip
         into, out = cast("IO[bytes]", process.stdin), cast("IO[bytes]", process.stdout)
-        sent = begin(lambda: _send(missing, python, into))
+        sent = begin(lambda: _send(missing, into))
         try:
-            for wheel in missing:
+            for modules in missing:
                 answer = _answer(out)
                 if answer is None:
                     sent.result()
                     errors.seek(0)
                     why = errors.read().decode(errors="replace").strip()[-500:]
                     raise UnableError(f"the container that compiles byte code has ended: {why or 'no reason given'}")
-                write_atomic(code_path(wheel, worker, cache), answer)
+                write_atomic(code_path(modules.key, worker, cache), answer)
             sent.result()
         except BaseException:
             process.kill()
             raise
 
 
-def _send(wheels: Sequence[Wheel], python: str, into: IO[bytes]) -> None:
-    """Send the modules of wheels in batches, an empty batch behind each wheel."""
+def _send(wanted: Sequence[Modules], into: IO[bytes]) -> None:
+    """Send modules in batches, an empty batch behind those of each key."""
     try:
-        for wheel in wheels:
-            path = Path(wheel.path)
-            if sha256_file(path) != wheel.sha256:
-                raise WheelError(f"{path.name}: it has another hash than its lock")
-            with opened(path) as archive:
-                modules = [file for file in wheel_files(archive, VENV, python) if file.is_module]
-                for batch in bytecode.batches(modules):
-                    into.write(bytecode.framed([(file.path, file.read(archive)) for file in batch]))
+        for modules in wanted:
+            sources = modules.sources()
+            while batch := list(islice(sources, bytecode.BATCH)):
+                into.write(bytecode.framed(batch))
             into.write(bytecode.framed([]))
     except BrokenPipeError:
         pass  # the worker has ended; its own words are read by who waits for its answer

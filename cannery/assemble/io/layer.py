@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import tarfile
 from contextlib import ExitStack
 from dataclasses import asdict
 from functools import partial
@@ -11,6 +12,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from cannery.assemble.content import Content, Made, Place, Wheel
+from cannery.assemble.io.code import modules_of_tree
+from cannery.assemble.io.tree import Leaf, tree_leaves
 from cannery.assemble.io.wheel_files import File, opened, owners, wheel_files
 from cannery.assemble.tar import END, Entry, Kind, head, padding, with_folders
 from cannery.assemble.trial import whiteout
@@ -21,19 +24,22 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from zipfile import ZipFile
 
-# A file of a layer, and what gives its bytes.
-Leaf = tuple[Entry, "Callable[[], Iterable[bytes]]"]
 # Bytes that are hashed and written at once.
 BLOCK = 1 << 18
 
 
-def write_layer(content: Content, place: Place, code: Callable[[Wheel], Path], stream: IO[bytes]) -> Made:
-    """Write a layer's tar. `code` gives the zip file that holds a wheel's byte code (`cannery.assemble.io.code`).
+def write_layer(content: Content, place: Place, code: Callable[[str], Path], stream: IO[bytes]) -> Made:
+    """Write a layer's tar. `code` gives the zip file of byte code by the key of its modules.
 
-    Raises `WheelError` for a wheel that cannot be installed.
+    Raises `WheelError` for a wheel or tree that cannot be installed.
     """
     with ExitStack() as stack:
-        leaves = _of_wheels(content.wheels, place, code, stack)
+        leaves = _of_wheels(content.wheels, place, stack)
+        for tree in content.trees:
+            leaves |= tree_leaves(tree, stack.enter_context(tarfile.open(tree.tar)))
+        keys = [*(wheel.sha256 for wheel in content.wheels), *(modules_of_tree(tree).key for tree in content.trees)]
+        for compiled in [stack.enter_context(opened(code(key))) for key in keys]:
+            leaves |= {i.filename: _leaf(File(i.filename, 0o644, i), compiled) for i in compiled.infolist()}
         texts = {**content.texts, **dict.fromkeys(map(whiteout, content.gone), "")}
         leaves |= {path: _text(path, text.encode()) for path, text in texts.items()}
         links = [Entry(path, Kind.LINK, 0o777, link=target) for path, target in content.links.items()]
@@ -42,23 +48,17 @@ def write_layer(content: Content, place: Place, code: Callable[[Wheel], Path], s
         return _written(_blocks(entries, contents, place.epoch), stream)
 
 
-def _of_wheels(
-    wheels: Iterable[Wheel], place: Place, code: Callable[[Wheel], Path], stack: ExitStack
-) -> dict[str, Leaf]:
+def _of_wheels(wheels: Iterable[Wheel], place: Place, stack: ExitStack) -> dict[str, Leaf]:
     """Return {path: entry and content} of wheels that are installed together; `stack` closes them."""
-    archives = [(wheel, stack.enter_context(opened(Path(wheel.path)))) for wheel in wheels]
-    found = [(archive, wheel_files(archive, VENV, place.python)) for _, archive in archives]
+    archives = [stack.enter_context(opened(Path(wheel.path))) for wheel in wheels]
+    found = [(archive, wheel_files(archive, VENV, place.python)) for archive in archives]
     owned = owners(found, VENV)
-    made = {
+    return {
         file.path: _leaf(file, archive)
         for number, (archive, files) in enumerate(found)
         for file in files
         if owned[file.path] == number
     }
-    for wheel, _ in archives:
-        compiled = stack.enter_context(opened(code(wheel)))
-        made |= {i.filename: _leaf(File(i.filename, 0o644, i), compiled) for i in compiled.infolist()}
-    return made
 
 
 def _text(path: str, data: bytes) -> Leaf:
