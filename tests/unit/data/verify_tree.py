@@ -113,6 +113,7 @@ class Finder:
 def install(): sys.meta_path.append(Finder)
 """
 SAYS = "/opt/venv/pip-says"  # what `pip check` prints
+SAYS_GOOD = "No broken requirements found."
 FAKE_PIP = "import sys; print(open(sys.prefix + '/pip-says').read())"
 
 
@@ -138,7 +139,7 @@ class Tree:
         self.install("torch", "2.13.0+cpu", {"torch/__init__.py": FAKE_TORCH})
         self.install("torch-npu", "2.13.0", {"torch_npu/__init__.py": FAKE_TORCH_NPU}, requires=("torch",))
         self.install("pip", "26.1", {"pip/__init__.py": "", "pip/__main__.py": FAKE_PIP})
-        self.write(SAYS, "No broken requirements found.")
+        self.write(SAYS, SAYS_GOOD)
         self.install(
             "demo", "1.0", {"demo/__init__.py": "__version__ = '1.0.0'\n", "demo/part.py": "x = 1\n", "tests/a.py": ""}
         )
@@ -353,9 +354,15 @@ class Tree:
         return outcome
 
     def broken(self, *levels: str) -> list[Outcome]:
-        """The checks of some levels that failed or warned."""
+        """The checks of some levels that failed or warned.
+
+        One more Python for pip tells nothing where the pip of this tree is as it was made: it prints a file.
+        """
         image = self.image()
-        wanted = [name for name in check_ids(self.manifest) if name.split(".")[0] in levels]
+        pip = [self.root / SAYS[1:], self.site / "pip/__main__.py"]
+        is_good = [path.exists() and path.read_text() for path in pip] == [SAYS_GOOD, FAKE_PIP]
+        known = [name for name in check_ids(self.manifest) if not (is_good and name == "static.pip-check")]
+        wanted = [name for name in known if name.split(".")[0] in levels]
         return [item for item in run_checks(image, wanted) if item.status in {"failed", "warning"}]
 
     def failing(self, *levels: str) -> dict[str, str]:
