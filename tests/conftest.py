@@ -12,11 +12,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from cannery.catalog.io import yaml_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+# A busy machine is no failure: pytest's own time-out ends a test that hangs.
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 
 ROOT = Path(__file__).resolve().parent.parent
 # Seconds that one test of an engine may take, with the fixtures that it is the first to ask for.

@@ -197,7 +197,7 @@ def check(images: Path, name: str, number: int, word: str) -> None:
     assert SECRET not in str(error)
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sampled_from(FILES), st.integers(0, 5000), st.sampled_from(WORDS) | st.text(max_size=12).map(json.dumps))
 @example("compatibility.yaml", 0, '"a b"')
 def test_any_word_anywhere_is_refused_or_can_be_worked_with(images: Path, name: str, number: int, word: str) -> None:

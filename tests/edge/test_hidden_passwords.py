@@ -52,7 +52,7 @@ def left(password: str, text: str) -> list[str]:
     return [piece for piece in re.findall("[QZXJV]{4,}", password) if piece in text]
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     password=PASSWORDS,
     shape=st.sampled_from(SHAPES),

@@ -173,7 +173,7 @@ def test_a_cell_moved_by_one_release_is_found_and_both_are_named(cell: tuple[Row
     assert any(f.severity is not Severity.NOTE for f in naming) or others, f"{key} {moved} passes beside {row.of}"
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(rows, canns)
 def test_a_cann_that_no_row_of_a_release_has_is_a_warning_that_names_it(row: Row, cann: str) -> None:
     same = [r for r in all_rows() if (r.name, r.version) == (row.name, row.version) and CANN in r.fits]
@@ -188,7 +188,7 @@ def test_a_cann_that_no_row_of_a_release_has_is_a_warning_that_names_it(row: Row
     assert not [f for f in warnings if f.severity is Severity.ERROR and f.code == "fit"]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(rows, st.data())
 def test_a_python_outside_every_range_of_a_release_is_refused_with_the_range(row: Row, choice: st.DataObject) -> None:
     same = [r for r in all_rows() if (r.name, r.version) == (row.name, row.version) and PYTHON in r.fits]

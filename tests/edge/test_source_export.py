@@ -365,7 +365,7 @@ def test_other_bytes_under_a_right_name_are_found(tmp_path: Path, repo: Repo, is
         exports(commit)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @example({"a": "b/../a/../.."})
 @given(
     st.dictionaries(

@@ -282,7 +282,7 @@ def exported(shell: str, script: str, env: dict[str, str]) -> dict[str, str]:
 
 @pytest.mark.parametrize("shell", ["sh", "bash"])
 @given(st.dictionaries(names, values, max_size=6), values, st.dictionaries(names, values, max_size=3))
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 def test_a_login_shell_gets_the_same_values_and_keeps_what_it_was_given(
     shell: str, table: dict[str, str], path: str, given_by_user: dict[str, str]
 ) -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from factories import package
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cannery.lock.lock import PROFILE_VIA, LockedPackage
@@ -31,7 +31,6 @@ def locks(draw: st.DrawFn) -> tuple[tuple[LockedPackage, ...], tuple[str, ...]]:
 
 
 @given(locks(), st.randoms(use_true_random=False))
-@settings(deadline=None)
 def test_groups_are_a_partition_of_at_most_max_groups_whatever_the_order(
     drawn: tuple[tuple[LockedPackage, ...], tuple[str, ...]], shuffle: random.Random
 ) -> None:

@@ -259,7 +259,7 @@ def texts(draw: st.DrawFn) -> str:
 
 
 @given(text=texts(), data=st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_no_edit_takes_a_comment_or_a_line_that_it_is_not_about(text: str, data: st.DataObject) -> None:
     edits = [
         SetVersion("torch", "2.9.0"),

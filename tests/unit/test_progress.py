@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from factories import plan
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cannery.build.failure import Details, failure, needs_newer_buildx, registry_of
@@ -109,7 +109,6 @@ def test_odd_json_is_text_and_odd_values_read_as_absent() -> None:
     assert (state.started, first(state).tail, first(state).bytes) == (None, (), 0)
 
 
-@settings(deadline=None)  # a busy machine is no failure
 @given(st.lists(st.text(alphabet=st.characters(exclude_characters="\n\r"), max_size=20)))
 def test_no_line_raises(lines: list[str]) -> None:
     pending = ""
