@@ -86,6 +86,11 @@ def test_the_platform_of_a_foreign_image_is_named(context: Context, docker: Dock
     verify(context, docker.engine, replace(REQUEST, arch=Arch.ARM64))
     verify(context, docker.engine, replace(REQUEST, again=True))
     assert ["--platform linux/arm64 " in call for call in docker.calls] == [True, False]
+    # An emulated import may be silent for longer than one on the image's own architecture.
+    assert [call.split("verify.py")[1] for call in docker.calls] == [
+        " --json --stream --timeout 1800",
+        " --json --stream",
+    ]
 
 
 def test_no_two_runs_give_a_container_the_same_name(context: Context, docker: Docker) -> None:
@@ -309,4 +314,4 @@ def test_a_verify_that_takes_long_says_so_now_and_then(
     docker.program.write_text(docker.program.read_text().replace("cat <<", "sleep 0.4\ncat <<"))
     assert verify(context, docker.engine, REQUEST).status == 0
     said = [line for line in capsys.readouterr().err.splitlines() if line == "verifying (0 s)"]
-    assert len(said) in (range(2, 9) if beat < 1 else range(1))
+    assert len(said) >= 2 if beat < 1 else not said

@@ -39,6 +39,8 @@ ASKED = "asked"
 DOCKER_S_OWN = frozenset({125, 126, 127})
 # Seconds between two lines while the script runs: under emulation it takes minutes.
 BEAT = 30.0
+# The longest silence of an import under emulation (seconds): torch_npu alone took over 300 on a busy machine.
+EMULATED_SILENCE = 1800
 
 
 def script_digest(templates: Mapping[str, str]) -> str:
@@ -110,7 +112,8 @@ def verify(request: VerifyRequest, runner: Runner, on_check: Callable[[Check], N
     remembered = None if request.again else _remembered(store)
     if remembered is not None:
         return Verified(remembered, 0, reused=True)
-    report, status = _report(request, runner, options, on_check)
+    slow = ["--timeout", str(EMULATED_SILENCE)] if runner.engine.foreign(request.arch) else []
+    report, status = _report(request, runner, [*options, *slow], on_check)
     if status == 0:
         asked = {"levels": list(request.levels), "manifest_sha256": request.manifest_sha256}
         write_atomic(store, json.dumps({**report, ASKED: asked}, indent=1, ensure_ascii=False))
