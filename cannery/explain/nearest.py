@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 from packaging.requirements import Requirement
 from packaging.version import Version
 
+from cannery.catalog.compatibility import CANN
 from cannery.catalog.requirement import package_name
 from cannery.catalog.versions import distance
 from cannery.compat.solve import Solver
 from cannery.compat.subject import Subject
+from cannery.compat.table import is_held
 from cannery.errors import CanneryError
 from cannery.explain.conflict import ItemKind
 from cannery.lock.request import lock_request
@@ -103,19 +105,27 @@ def _table_moves(solver: Solver, involved: Iterable[str]) -> list[dict[str, str]
     here = solver.subject.versions
     wanted = [(name, version) for name in sorted({*involved} & {*here}) for version in solver.known(name)]
     found = [moved for name, version in wanted if (moved := solver.exactly(name, version))]
-    return _in_order(found, here)
+    return _in_order(found, solver.subject)
 
 
-def _in_order(found: Sequence[dict[str, str]], here: Mapping[str, str]) -> list[dict[str, str]]:
-    """Sort by how little is changed: packages, then how far their releases are away; of builds of one the nearest."""
+def _in_order(found: Sequence[dict[str, str]], subject: Subject) -> list[dict[str, str]]:
+    """Sort by how little is changed: packages, then how far their releases are away.
+
+    Of builds of one release the one that is made for the target's CANN counts, then the nearest.
+    """
+    here = subject.versions
+
+    def elsewhere(moved: Mapping[str, str]) -> int:
+        rows = [rows_for(subject.table, name, version) for name, version in moved.items()]
+        return sum(bool(own) and not any(is_held(subject, row, (CANN,)) for row in own) for own in rows)
 
     def change(moved: Mapping[str, str]) -> tuple[int, list[int]]:
         return len(moved), [sum(part) for part in zip(*(distance(here[n], v) for n, v in moved.items()), strict=True)]
 
     once: dict[tuple[tuple[str, str], ...], dict[str, str]] = {}
-    for moved in sorted(found, key=change):
+    for moved in sorted(found, key=lambda moved: (elsewhere(moved), change(moved))):
         once.setdefault(tuple(sorted((name, Version(text).base_version) for name, text in moved.items())), moved)
-    return list(once.values())
+    return sorted(once.values(), key=change)
 
 
 def _moved(recipe: Recipe, catalog: Catalog, moved: Mapping[str, str]) -> Candidate | None:

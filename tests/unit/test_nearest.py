@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import factories
 import pytest
 
+from cannery.catalog.catalog import Profile
 from cannery.catalog.component import parse_component
+from cannery.catalog.io.read import load_catalog
 from cannery.explain import nearest
 from cannery.explain.conflict import Conflict, profile_items
 from cannery.explain.nearest import Candidate, objection, offer
 from cannery.lock.request import lock_request
 from cannery.recipe.recipe import Options, Recipe
+from cannery.recipe.select import select
+from cannery.vocab import Arch
 
 COMMITS = {version: digit * 40 for version, digit in (("0.11.0", "a"), ("0.12.0", "b"), ("0.9.0", "c"), ("0.8.0", "d"))}
 if TYPE_CHECKING:
@@ -49,6 +55,32 @@ def test_rows_of_this_cann_first_then_one_pin_less() -> None:
         "pin torch 2.9.0",
         "pin torch-npu 2.9.0 and pin torch 2.9.0",
     ]
+
+
+@pytest.mark.parametrize(
+    ("cann", "torch", "npu", "builds"),
+    [
+        ("8.5.0", "2.8.0", "2.10.0", {"2.8.0.post2"}),
+        ("9.0.0", "2.8.0", "2.10.0", {"2.8.0.post5"}),
+        ("8.5.0", "2.7.1", "2.10.0", {"2.7.1.post2"}),
+    ],
+)
+def test_of_builds_of_one_release_the_one_for_this_cann_is_tried(
+    cann: str, torch: str, npu: str, builds: set[str]
+) -> None:
+    """Case 10: `lock` offers what `check` offers, by the real table."""
+    real = load_catalog(Path(__file__).parents[2] / "images")
+    pins = [{"name": "torch", "version": torch}, {"name": "torch-npu", "version": npu}]
+    target = {"cann": cann, "chip": "910b", "os": "ubuntu22.04", "python": "3.11", "arch": ["arm64"]}
+    value = {"summary": "left beside", "exclude_newer": "2026-06-18", "target": target, "components": pins}
+    catalog = replace(real, profiles={"left": Profile.model_validate(value)})
+    recipe = select(catalog, "left", Options(), Arch.ARM64)
+    # No index has post3, which the table has too.
+    found = nearest.candidates(
+        recipe, catalog, conflict(recipe, "torch", "torch", "torch-npu"), lambda _, version: "post3" not in version
+    )
+    moved = [{name: new for name, _, new in one.moved} for one in found if one.moved]
+    assert {one["torch-npu"] for one in moved if one.keys() == {"torch-npu"}} == builds
 
 
 def test_a_release_that_no_index_has_is_not_tried() -> None:
