@@ -31,6 +31,7 @@ from cannery.catalog.fields import (
     GlobText,
     LineText,
     MachinePathText,
+    ModuleText,
     Name,
     OsText,
     PackageText,
@@ -327,6 +328,8 @@ class StandIn(Closed):
     keep: tuple[GlobText, ...] = ()
     # Empty folders below the toolkit that CANN's own scripts and torch_npu look for.
     folders: tuple[RelativeText, ...] = ()
+    # Python modules of CANN that are empty here: they can be imported, and nothing of them can be used.
+    modules: tuple[ModuleText, ...] = ()
     libraries: dict[FileText, StubLibrary] = Field(min_length=1)
 
 

@@ -36,6 +36,7 @@ case "${1-}" in
     --cxx_abi=[01]) export ATB_HOME_PATH="${ATB_HOME_PATH%_[01]}_${1#--cxx_abi=}" ;;
 esac
 """
+EMPTY_MODULE = '"""Stand-in for a Python module of CANN: it can be imported, and has nothing in it."""\n'
 HEAD = "# Stand-in for a script of CANN: gives the values that the image's ENV has, and changes none that is set.\n"
 
 
@@ -60,6 +61,8 @@ def cann_tree(spec: StandInSpec, stubs: Mapping[Stub, bytes]) -> tuple[Entry, ..
     home = _toolkit(spec)
     atb = f"{ATB}/{version}"
     entries = [Entry(f"{home}/{folder}") for folder in spec.data.folders]
+    modules = f"{home}/python/site-packages"
+    entries += [Entry(f"{modules}/{name.replace('.', '/')}.py", EMPTY_MODULE.encode()) for name in spec.data.modules]
     entries += _links(spec)
     entries += [Entry(f"{atb}/atb/cxx_abi_{abi}/{folder}") for abi in ATB_ABIS for folder in ATB_FOLDERS]
     for file in line.version_files:

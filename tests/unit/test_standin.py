@@ -5,9 +5,10 @@ from __future__ import annotations
 import io
 import shutil
 import subprocess
+import sys
 import tarfile
 from dataclasses import replace
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 import factories
 import pytest
@@ -61,6 +62,7 @@ def spec(cann: str = "8.3.rc1", home: str = LATEST, arch: Arch = Arch.AMD64) -> 
             "epoch": 1735689600,
             "packages": ["python3"],
             "folders": ["opp/vendors", "runtime"],
+            "modules": ["acl"],
             "libraries": {"libascendcl.so": {"prefixes": ["acl"]}},
         }
     )
@@ -79,6 +81,17 @@ def shell(command: str, **env: str) -> dict[str, str]:
     return dict(line.split("=", 1) for line in done.stdout.splitlines())
 
 
+def test_a_module_of_cann_can_be_imported_and_has_nothing_in_it(tmp_path: Path) -> None:
+    made = spec()
+    (path,) = [path for path in tree(made) if path.endswith("/acl.py")]
+    # The image's PYTHONPATH names the folder by the link `latest`.
+    assert path.removesuffix("/acl.py").endswith("/python/site-packages")
+    (tmp_path / "acl.py").write_bytes(tree(made)[path].content or b"")
+    command = [sys.executable, "-c", "import acl; acl.init()"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "module 'acl' has no attribute 'init'" in done.stderr
+
+
 def test_reference_names_the_base_it_stands_for() -> None:
     made = spec()
     assert made.reference == f"cannery-standin:8.3.rc1-910b-ubuntu22.04-py3.11-amd64-{made.digest}"
@@ -92,6 +105,7 @@ def test_reference_names_the_base_it_stands_for() -> None:
         lambda made: replace(made, data=made.data.model_copy(update={"packages": ("python3", "git")})),
         lambda made: replace(made, data=made.data.model_copy(update={"schema_number": 2})),
         lambda made: replace(made, data=made.data.model_copy(update={"folders": ()})),
+        lambda made: replace(made, data=made.data.model_copy(update={"modules": ()})),
         lambda made: replace(made, tag=BaseTag(python="3.11.14", atb_abi=0)),
         lambda made: replace(made, tag=BaseTag(python="3.11.13", atb_abi=1)),
         lambda made: replace(made, torch_npu=None),
