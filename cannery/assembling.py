@@ -37,6 +37,7 @@ from cannery.lock.io.wheels import fetch_wheels
 from cannery.plan.plan import LayerKind
 from cannery.recipe.base_env import python_home
 from cannery.render.render import files_layer
+from cannery.util.io.heartbeat import heartbeat
 from cannery.vocab import BaseKind
 
 if TYPE_CHECKING:
@@ -128,9 +129,10 @@ def made(on: Bench, contents: Sequence[Content]) -> list[Made]:
     def write(content: Content, stream: IO[bytes]) -> Made:
         return write_layer(content, on.place, lambda key: code_path(key, on.worker, on.cache), stream)
 
+    what = "making 1 layer" if len(contents) == 1 else f"making {len(contents)} layers"
     try:
-        make_code(modules, on.worker, on.cache)
-        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        with heartbeat(on.work.context.say, lambda: what), ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+            make_code(modules, on.worker, on.cache)
             found = list(pool.map(write, contents, streams))
     except WheelError as error:
         hint = "the same command again fetches a damaged file anew; else ask the package's makers for a whole wheel"

@@ -59,7 +59,7 @@ class Worker:
 def container_worker(engine: Engine, env: Mapping[str, str], image: str, python: str, cache: Path) -> Worker:
     """Return a worker that is a container of the image with the id `image`, whose Python is at `python`.
 
-    Which Python that is, is asked once. Raises `CanneryError` where the image has none there.
+    Which Python that is, is asked once. Raises `UnableError` where the image has none there.
     """
 
     def command(*arguments: str, stdin: bool = False) -> tuple[str, ...]:
@@ -68,8 +68,12 @@ def container_worker(engine: Engine, env: Mapping[str, str], image: str, python:
 
     note = cache / "layers" / "pythons" / image.rpartition(":")[2]
     if not note.is_file():
-        version = run(command("-I", "-c", "import sys; print(sys.version)"), env=env, timeout=120).stdout
-        write_atomic(note, version)
+        done = run(command("-I", "-c", "import sys; print(sys.version)"), env=env, timeout=300, check=False)
+        if done.returncode:
+            why = done.stderr.strip()[-500:]
+            hint = "BuildKit needs no container for it: `--with bake`"
+            raise UnableError(f"{python} of the base does not run: {why}", where=image, hint=hint)
+        write_atomic(note, done.stdout)
     program, jobs = PROGRAM.read_text(encoding="utf-8"), str(len(os.sched_getaffinity(0)))
     return Worker(command("-c", _START, program, jobs, stdin=True), env, note.read_text(encoding="utf-8"))
 
