@@ -108,7 +108,8 @@ def _tried(arguments: argparse.Namespace, context: Context, catalog: Catalog, pl
     plan = patched(context, catalog, on_labelled_base(plan, dict(parent.labels)))
     work = replace(work, plan=plan)
     context.say(f"trial: {trial.words}, as one layer on {trial.parent}")
-    return work, tried(work, trial)
+    with whole_files(context, plan):
+        return work, tried(work, trial)
 
 
 def _proved(arguments: argparse.Namespace, work: Work, made: Built) -> ExitCode:
