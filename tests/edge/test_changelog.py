@@ -48,7 +48,7 @@ LINT = "\n".join(path.read_text("utf-8") for path in sorted((ROOT / "cannery/lin
 # Rows that other tests hold: how a row begins, and the test.
 HELD = {
     "fuzz, `diff -U0`": "tests/edge/test_patching.py::test_context_that_differs_is_no_fit_and_port_is_the_next_step",
-    "`patches new` adds": "tests/edge/test_patches_new.py::test_every_changed_file_is_in_a_patch_that_is_read_again",
+    "`patches new` writes": "tests/edge/test_patches_new.py::test_every_changed_file_is_in_a_patch_that_is_read_again",
     "`verify` lists passed": "tests/edge/test_verify_run.py",
     "build output prints": "tests/edge/test_buildx.py::test_plain_lines_are_one_for_each_stage_that_ends",
     "an index whose URL": "tests/edge/test_resolve.py",

@@ -58,6 +58,11 @@ def applied(git: Git, text: bytes, tree: Files, lost: int = 0) -> PatchResult:
     return git.apply(patch(text, lost), tree)
 
 
+def contents(result: PatchResult) -> dict[str, bytes | None]:
+    """{path: bytes} after a patch, None for a file that is gone."""
+    return {one.path: one.after for one in result.changes}
+
+
 @pytest.mark.parametrize(
     ("text", "before", "after"),
     [
@@ -86,7 +91,7 @@ def test_a_changed_file(git: Git, text: bytes, before: bytes, after: bytes | Non
 
 def test_a_hunk_that_goes_to_another_line_is_a_note(git: Git) -> None:
     result = applied(git, CHANGE, Tree({"x.py": b"more\n" + OLD}))
-    assert result.contents == {"x.py": b"more\n" + NEW}
+    assert contents(result) == {"x.py": b"more\n" + NEW}
     assert result.notes == ("x.py: hunk 1 applies at line 9, +1 from its header's",)
 
 
@@ -108,7 +113,7 @@ def test_every_file_that_does_not_fit_is_named(git: Git) -> None:
 @pytest.mark.parametrize(("lost", "cut"), [(1, b"\n"), (2, b"\n line 12\n")])
 def test_a_patch_that_is_cut_off(git: Git, lost: int, cut: bytes) -> None:
     text = CHANGE.removesuffix(cut)
-    assert applied(git, text, Tree({"x.py": OLD}), lost).contents == {"x.py": NEW}
+    assert contents(applied(git, text, Tree({"x.py": OLD}), lost)) == {"x.py": NEW}
     with pytest.raises(FindingsError) as error:
         applied(git, text, Tree({"x.py": OLD}))
     assert error.value.where.startswith("made.patch:")
@@ -125,19 +130,19 @@ def test_a_number_of_lost_lines_that_is_wrong_is_refused(git: Git) -> None:
 def test_new_deleted_renamed_and_copied_files(git: Git) -> None:
     tree = Tree({"x.py": OLD, "run": b"#!\n"}, {"run"})
     new = b"--- /dev/null\n+++ b/a/new.py\n@@ -0,0 +1,2 @@\n+a\n+b\n"
-    assert applied(git, new, tree).contents == {"a/new.py": b"a\nb\n"}
-    assert set(applied(git, new.replace(b"b/a", b"a") + b"--- x.py\n+++ x.py\n" + HUNK, tree).contents) == {
+    assert contents(applied(git, new, tree)) == {"a/new.py": b"a\nb\n"}
+    assert set(contents(applied(git, new.replace(b"b/a", b"a") + b"--- x.py\n+++ x.py\n" + HUNK, tree))) == {
         "a/new.py",
         "x.py",
     }
     gone = b"--- a/run\n+++ /dev/null\n@@ -1 +0,0 @@\n-#!\n"
-    assert applied(git, gone, tree).contents == {"run": None}
+    assert contents(applied(git, gone, tree)) == {"run": None}
     moved = b"diff --git a/run b/start\nsimilarity index 100%\nrename from run\nrename to start\n"
     result = applied(git, moved, tree)
-    assert result.contents == {"run": None, "start": b"#!\n"}
+    assert contents(result) == {"run": None, "start": b"#!\n"}
     assert [one.new_mode for one in result.changes] == [None, "100755"]
     copied = b"diff --git a/x.py b/y.py\nsimilarity index 90%\ncopy from x.py\ncopy to y.py\n"
-    assert applied(git, copied + CHANGE.replace(b"b/x.py", b"b/y.py"), tree).contents == {"y.py": NEW}
+    assert contents(applied(git, copied + CHANGE.replace(b"b/x.py", b"b/y.py"), tree)) == {"y.py": NEW}
     quoted = (
         b'diff --git "a/\\303\\251 x" "b/\\303\\251 x"\nnew file mode 100755\n--- /dev/null\n+++ "b/\\303\\251 x"\n'
     )
@@ -167,7 +172,7 @@ def test_later_patches_see_what_earlier_ones_made(git: Git) -> None:
     tree = Layered(Tree({"x.py": OLD}))
     tree.add(applied(git, CHANGE, tree).changes)
     again = CHANGE.replace(b"-line 10\n+changed", b"-changed\n+again")
-    assert applied(git, again, tree).contents == {"x.py": NEW.replace(b"changed", b"again")}
+    assert contents(applied(git, again, tree)) == {"x.py": NEW.replace(b"changed", b"again")}
     assert applied(git, again, Tree({"x.py": OLD})).problems
 
 
@@ -216,9 +221,9 @@ def test_a_patch_that_is_written_does_not_depend_on_the_user(tmp_path: Path) -> 
     with git_repository(env) as git:
         tree = Tree({"x.py": OLD, "b": b"\0a"})
         changes = applied(git, CHANGE, tree).changes
-        assert applied(git, git.diff(changes), tree).contents == {"x.py": NEW}
+        assert contents(applied(git, git.diff(changes), tree)) == {"x.py": NEW}
         binary = git.diff([FileChange("b", b"\0a", b"\0b")])
-        assert applied(git, binary, tree).contents == {"b": b"\0b"}
+        assert contents(applied(git, binary, tree)) == {"b": b"\0b"}
 
 
 def test_no_setting_of_the_user_has_an_effect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -228,7 +233,7 @@ def test_no_setting_of_the_user_has_an_effect(tmp_path: Path, monkeypatch: pytes
     env = {**os.environ, "GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "apply.whitespace", "GIT_CONFIG_VALUE_0": "fix"}
     with git_repository(env) as git:
         text = HEAD + b"@@ -1 +1,2 @@\n a\n+b \t\n"
-        assert applied(git, text, Tree({"x.py": b"a\n"})).contents == {"x.py": b"a\nb \t\n"}
+        assert contents(applied(git, text, Tree({"x.py": b"a\n"}))) == {"x.py": b"a\nb \t\n"}
         assert applied(git, text, Tree({"x.py": b"a \n"})).problems
 
 
@@ -260,9 +265,9 @@ def test_what_does_not_fit_is_merged(git: Git) -> None:
     upstream = OLD.replace(b"line 8\n", b"eight\n").replace(b"line 2\n", b"")
     ((_, (one,)),) = ported(git, [patches("us", core=CHANGE)], Tree({"x.py": upstream}), lambda: Tree({"x.py": OLD}))
     wanted = upstream.replace(b"line 10\n", b"changed\n")
-    assert (one.is_merged, one.result.contents) == (True, {"x.py": wanted})
+    assert (one.is_merged, contents(one.result)) == (True, {"x.py": wanted})
     text = git.diff(one.result.changes)
-    assert applied(git, text, Tree({"x.py": upstream})).contents == {"x.py": wanted}
+    assert contents(applied(git, text, Tree({"x.py": upstream}))) == {"x.py": wanted}
 
 
 def test_a_merge_is_of_what_earlier_patches_made(git: Git) -> None:
@@ -270,7 +275,7 @@ def test_a_merge_is_of_what_earlier_patches_made(git: Git) -> None:
     upstream = OLD.replace(b"line 8\n", b"eight\n")
     sets = [patches("us", a=CHANGE, b=again)]
     ((_, found),) = ported(git, sets, Tree({"x.py": upstream}), lambda: Tree({"x.py": OLD}))
-    assert [one.result.contents for one in found][-1] == {"x.py": upstream.replace(b"line 10", b"again")}
+    assert [contents(one.result) for one in found][-1] == {"x.py": upstream.replace(b"line 10", b"again")}
 
 
 def test_a_conflict_shows_both_sides(git: Git) -> None:
