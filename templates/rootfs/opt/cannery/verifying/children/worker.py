@@ -70,7 +70,9 @@ def done(task: dict[str, Any]) -> dict[str, Any]:
         ctypes.CDLL(task["path"])
         return {}
     if task["do"] == "import":
-        return imported(importlib.import_module(task["module"]), task["attributes"])
+        module = importlib.import_module(task["module"])
+        give_distutils_back()
+        return imported(module, task["attributes"])
     if task["do"] == "python":
         importlib.import_module(task["module"])
         return {"code": copy_ends()}
@@ -95,6 +97,17 @@ def done(task: dict[str, Any]) -> dict[str, Any]:
         "abi": int(bool(torch._C._GLIBCXX_USE_CXX11_ABI)),  # noqa: SLF001 - has no public name
         "available": bool(torch.npu.is_available()),
     }
+
+
+def give_distutils_back() -> None:
+    """Undo what `import pip` does: for the rest of its process, setuptools' finder of distutils finds nothing.
+
+    The first import of setuptools then fails (setuptools 80: `_distutils_hack.DistutilsMetaFinder.spec_for_pip`). No
+    user's program imports pip before it, but here pip's own check comes first.
+    """
+    hack = sys.modules.get("_distutils_hack")
+    if hack:
+        vars(hack.DISTUTILS_FINDER).pop("spec_for_distutils", None)
 
 
 def loaded(path: str) -> Any:
