@@ -130,8 +130,11 @@ class Bench:
 
     @property
     def image(self) -> tuple[str, ...]:
-        """The command that builds."""
-        return ("image", self.profile, *self.options, "--json")
+        """The command that builds, by BuildKit: an image of `--no-cache` has the same id then.
+
+        One that this host assembled has the same layers, and another id: BuildKit adds `ArgsEscaped`.
+        """
+        return ("image", self.profile, *self.options, "--with", "bake", "--json")
 
     def start(self, words: Sequence[str], said: Path) -> subprocess.Popen[bytes]:
         """Start build.py with its own session, so that a kill of its group reaches nobody else."""
