@@ -25,7 +25,7 @@ from cannery.assemble.image import (
     layer_words,
     part_references,
 )
-from cannery.assemble.io.code import code_path, container_worker, make_code, modules_of, modules_of_tree
+from cannery.assemble.io.code import code_path, container_worker, make_code, modules_in
 from cannery.assemble.io.layer import made_before, remember, write_layer
 from cannery.assemble.io.load import archive
 from cannery.assemble.io.wheel_files import WheelError
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from cannery.assemble.io.code import Worker
+    from cannery.assemble.io.code import Modules, Worker
     from cannery.lock.lock import LockedPackage
     from cannery.pipeline import Work
     from cannery.plan.plan import Layer
@@ -80,10 +80,11 @@ def python_image(work: Work, image: str) -> str | None:
 
 @contextmanager
 def bench(work: Work, image: str) -> Iterator[Bench]:
-    """Give a bench whose byte code comes from the image with the id `image`; what it has made goes at the end."""
+    """Give a bench whose byte code is that of the image with the id `image`; what it has made goes at the end."""
     context, recipe = work.context, work.plan.recipe
     python = f"{python_home(recipe.base.tag)}/bin/python3"
-    worker = container_worker(work.engine, work.engine.client_env(context.env), image, python, context.cache)
+    compiles = python_image(work, image) or image
+    worker = container_worker(work.engine, work.engine.client_env(context.env), compiles, python, context.cache)
     with ExitStack() as stack:
         yield Bench(work, worker, Place(recipe.target.python, work.plan.epoch), stack)
 
@@ -115,8 +116,7 @@ def made(on: Bench, contents: Sequence[Content]) -> list[Made]:
 
     Raises `BuildFailedError` for a wheel that cannot be installed or is damaged, `UnableError`.
     """
-    modules = [modules_of(wheel, on.place.python) for content in contents for wheel in content.wheels]
-    modules += [modules_of_tree(tree) for content in contents for tree in content.trees]
+    modules = [modules_in(content, on.place.python) for content in contents]
     folder, stack = on.cache / "layers", on.stack
     folder.mkdir(parents=True, exist_ok=True)
 
@@ -126,14 +126,15 @@ def made(on: Bench, contents: Sequence[Content]) -> list[Made]:
 
     streams = [stack.enter_context(new_file()) for _ in contents]
 
-    def write(content: Content, stream: IO[bytes]) -> Made:
-        return write_layer(content, on.place, lambda key: code_path(key, on.worker, on.cache), stream)
+    def write(content: Content, compiled: Sequence[Modules], stream: IO[bytes]) -> Made:
+        code = [code_path(one.key, on.worker, on.cache) for one in compiled]
+        return write_layer(content, on.place, code, stream)
 
     what = "making 1 layer" if len(contents) == 1 else f"making {len(contents)} layers"
     try:
         with heartbeat(on.work.context.say, lambda: what), ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-            make_code(modules, on.worker, on.cache)
-            found = list(pool.map(write, contents, streams))
+            make_code([one for some in modules for one in some], on.worker, on.cache)
+            found = list(pool.map(write, contents, modules, streams))
     except WheelError as error:
         hint = "the same command again fetches a damaged file anew; else ask the package's makers for a whole wheel"
         raise BuildFailedError(str(error), where="a wheel of the lock", hint=hint) from error

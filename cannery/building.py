@@ -126,7 +126,7 @@ def _assembled(work: Work, bake: Callable[[Part], None]) -> None:
 
     `bake` builds a part of the rendered folder.
     """
-    from cannery.assembling import bench, diff_ids, forget_parts, handed_over, python_image, source_ids
+    from cannery.assembling import bench, diff_ids, forget_parts, handed_over, source_ids
     from cannery.engine.io.inspect import image_id
 
     plan = work.plan
@@ -135,7 +135,7 @@ def _assembled(work: Work, bake: Callable[[Part], None]) -> None:
         bake(Part("foundation", foundation))
     base = work.client.images.get(foundation).attrs
     kinds = {kind: [layer for layer in plan.layers if layer.kind is kind] for kind in LayerKind}
-    with bench(work, python_image(work, base["Id"]) or base["Id"]) as on:
+    with bench(work, base["Id"]) as on:
         lower = diff_ids(on, kinds[LayerKind.GROUP])
         sources = source_ids(on, base, lower, bake) if kinds[LayerKind.SOURCE] else []
         upper = diff_ids(on, [*kinds[LayerKind.TREE], *kinds[LayerKind.LINKS], *kinds[LayerKind.FILES]])
@@ -153,7 +153,7 @@ def tried(work: Work, trial: Trial) -> Built:
     """
     from cannery.assemble.io.trial import Changes, trial_content
     from cannery.assemble.trial import TRIAL_LABEL
-    from cannery.assembling import bench, handed_over, made, python_image, wheels_of
+    from cannery.assembling import bench, handed_over, made, wheels_of
     from cannery.render.render import files_layer
 
     context, plan = work.context, work.plan
@@ -166,7 +166,7 @@ def tried(work: Work, trial: Trial) -> Built:
         texts=files_layer(plan, context.templates(), work.catalog.compatibility),
     )
     settings = Settings({}, {**labels(plan), TRIAL_LABEL: trial.parent}, {})
-    with bench(work, python_image(work, parent["Id"]) or parent["Id"]) as on:
+    with bench(work, parent["Id"]) as on:
         (layer,) = made(on, [trial_content(changes, on.place.python)])
         config = image_config(parent, [layer.diff_id], ["cannery: what the tried set changes"], settings, plan.epoch)
         handed_over(on, config, plan.reference, {})

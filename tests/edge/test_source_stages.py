@@ -282,10 +282,11 @@ def test_a_tree_has_the_same_files_whoever_makes_its_layer(stages: Stages, tmp_p
     laid = [OverlayFile(**{**file, "data": by_digest.get(str(file["after"]), b"")}) for file in files]  # type: ignore[arg-type]
     tree = Tree(tar, str(tmp_path / "opt/src/tiny-src"), tuple(laid))
     worker = Worker((sys.executable, str(PROGRAM), "1"), os.environ, sys.version)
-    make_code([modules_of_tree(tree)], worker, tmp_path)
+    modules = modules_of_tree(tree)
+    make_code([modules], worker, tmp_path)
     stream = io.BytesIO()
     place = Place(f"{sys.version_info[0]}.{sys.version_info[1]}", EPOCH)
-    write_layer(Content(trees=(tree,)), place, lambda key: code_path(key, worker, tmp_path), stream)
+    write_layer(Content(trees=(tree,)), place, [code_path(modules.key, worker, tmp_path)], stream)
     stream.seek(0)
     with tarfile.open(fileobj=stream) as archive:
         made = {

@@ -26,7 +26,7 @@ from cannery.assemble.image import (
     settings_of,
 )
 from cannery.assemble.io.bytecode import BATCH, compiled
-from cannery.assemble.io.code import PROGRAM, Worker, code_path, make_code, modules_of, modules_of_tree
+from cannery.assemble.io.code import PROGRAM, Worker, code_path, make_code, modules_in
 from cannery.assemble.io.layer import made_before, remember, write_layer
 from cannery.assemble.io.load import archive
 from cannery.assemble.io.wheel_files import WheelError
@@ -56,14 +56,17 @@ def hashed(path: Path) -> Wheel:
 
 
 def compile_all(content: Content, worker: Worker, cache: Path) -> None:
-    modules = [modules_of(wheel, PYTHON) for wheel in content.wheels]
-    make_code([*modules, *(modules_of_tree(tree) for tree in content.trees)], worker, cache)
+    make_code(modules_in(content, PYTHON), worker, cache)
+
+
+def code_of(content: Content, cache: Path) -> list[Path]:
+    return [code_path(modules.key, WORKER, cache) for modules in modules_in(content, PYTHON)]
 
 
 def layer(tmp_path: Path, content: Content) -> tuple[Made, bytes]:
     compile_all(content, WORKER, tmp_path)
     stream = io.BytesIO()
-    made = write_layer(content, PLACE, lambda key: code_path(key, WORKER, tmp_path), stream)
+    made = write_layer(content, PLACE, code_of(content, tmp_path), stream)
     return made, stream.getvalue()
 
 

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cannery.assemble.content import Place
-from cannery.assemble.io.code import code_path
 from cannery.assemble.io.layer import write_layer
 from cannery.assemble.io.trial import Changes, trial_content
 from cannery.assemble.io.wheel_files import WheelError
 from cannery.assemble.trial import MOST_BYTES, Trial, removals, trial_of, whiteout
 from cannery.recipe.recipe import Options
 from tests.unit.factories import inputs, package, plan, recipe
-from tests.unit.test_assemble import WORKER, compile_all, hashed
+from tests.unit.test_assemble import WORKER, code_of, compile_all, hashed
 from tests.unit.test_wheel_files import make
 
 if TYPE_CHECKING:
@@ -110,7 +109,7 @@ def members(tmp_path: Path, found: Changes) -> tuple[dict[str, tarfile.TarInfo],
     content = trial_content(found, PYTHON)
     compile_all(content, WORKER, tmp_path)
     stream = io.BytesIO()
-    write_layer(content, PLACE, lambda key: code_path(key, WORKER, tmp_path), stream)
+    write_layer(content, PLACE, code_of(content, tmp_path), stream)
     stream.seek(0)
     with tarfile.open(fileobj=stream) as tar:
         entries = {entry.name: entry for entry in tar}

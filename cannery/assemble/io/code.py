@@ -14,6 +14,7 @@ import tempfile
 import zipfile
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, cast
@@ -30,7 +31,7 @@ from cannery.util.io.process import run
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from cannery.assemble.content import Tree, Wheel
+    from cannery.assemble.content import Content, Tree, Wheel
     from cannery.engine.io.find import Engine
 
 PROGRAM = Path(bytecode.__file__)
@@ -50,7 +51,7 @@ class Worker:
     env: Mapping[str, str]
     version: str
 
-    @property
+    @cached_property
     def key(self) -> str:
         """What byte code depends on beside its wheel, in 12 hex digits."""
         return sha256_bytes(f"{self.version}\n{PROGRAM.read_text(encoding='utf-8')}".encode())[:12]
@@ -110,6 +111,11 @@ def modules_of_tree(tree: Tree) -> Modules:
 
     patched = [(file.path, file.after) for file in tree.patched]
     return Modules(sha256_bytes(f"{sha256_file(Path(tree.tar))} {tree.home} {patched}".encode()), sources)
+
+
+def modules_in(content: Content, python: str) -> list[Modules]:
+    """Return the modules of each wheel and of each tree of a layer, for a minor version of Python."""
+    return [*(modules_of(wheel, python) for wheel in content.wheels), *map(modules_of_tree, content.trees)]
 
 
 def code_path(key: str, worker: Worker, cache: Path) -> Path:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from cannery.assemble.content import Content, Made, Place, Wheel
-from cannery.assemble.io.code import modules_of_tree
 from cannery.assemble.io.tree import Leaf, tree_leaves
 from cannery.assemble.io.wheel_files import File, opened, owners, wheel_files
 from cannery.assemble.tar import END, Entry, Kind, head, padding, with_folders
@@ -28,8 +27,8 @@ if TYPE_CHECKING:
 BLOCK = 1 << 18
 
 
-def write_layer(content: Content, place: Place, code: Callable[[str], Path], stream: IO[bytes]) -> Made:
-    """Write a layer's tar. `code` gives the zip file of byte code by the key of its modules.
+def write_layer(content: Content, place: Place, code: Iterable[Path], stream: IO[bytes]) -> Made:
+    """Write a layer's tar. `code` are the zip files with the byte code of its wheels and trees.
 
     Raises `WheelError` for a wheel or tree that cannot be installed.
     """
@@ -37,8 +36,7 @@ def write_layer(content: Content, place: Place, code: Callable[[str], Path], str
         leaves = _of_wheels(content.wheels, place, stack)
         for tree in content.trees:
             leaves |= tree_leaves(tree, stack.enter_context(tarfile.open(tree.tar)))
-        keys = [*(wheel.sha256 for wheel in content.wheels), *(modules_of_tree(tree).key for tree in content.trees)]
-        for compiled in [stack.enter_context(opened(code(key))) for key in keys]:
+        for compiled in [stack.enter_context(opened(path)) for path in code]:
             leaves |= {i.filename: _leaf(File(i.filename, 0o644, i), compiled) for i in compiled.infolist()}
         texts = {**content.texts, **dict.fromkeys(map(whiteout, content.gone), "")}
         leaves |= {path: _text(path, text.encode()) for path, text in texts.items()}
