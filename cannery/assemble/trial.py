@@ -60,11 +60,8 @@ def trial_of(plan: Plan, locked: Plan) -> Trial | None:
 
 def _beside_wheels(plan: Plan) -> tuple[object, ...]:
     """Return all that decides an image's content but the wheels and what is written about them."""
-    built = [(package.name, package.sha256) for group in plan.groups if group.built for package in group.packages]
-    layers = [
-        (layer.name, layer.digest) for layer in plan.layers if layer.kind in {"system", "venv", "archive", "links"}
-    ]
-    return built, layers, plan.sources, plan.env, plan.epoch
+    foundation = [(layer.name, layer.digest) for layer in plan.foundation]
+    return foundation, plan.links, plan.sources, plan.env, plan.epoch
 
 
 def _wheels(plan: Plan) -> dict[str, LockedPackage]:
