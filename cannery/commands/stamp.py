@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from cannery.build.io.stamp import DEFAULT_SOCKET, outputs_now, write_stamp
+from cannery.build.io.stamp import outputs_now, write_stamp
 from cannery.build.stamp import Places, Stamp
+from cannery.engine.io.endpoint import DEFAULT_SOCKET
 from cannery.host.facts import INSTALL_INFO
 from cannery.host.npus import wanted_paths
 from cannery.verify.io.run import stored_results

@@ -9,7 +9,6 @@ import hashlib
 import http.client
 import json
 import os
-import socket
 import stat
 import sys
 from contextlib import suppress
@@ -18,8 +17,11 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from cannery.build.stamp import as_text, of_environment, parse_stamp, stamp_name
+from cannery.engine.io.endpoint import DEFAULT_SOCKET, docker_config
+from cannery.engine.io.probe import UnixConnection
 from cannery.util.io.files import sha256_bytes, write_atomic
 from cannery.util.io.pip_settings import pip_files
+from cannery.util.io.setting_files import OF_FOLDER, user_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
     from cannery.build.stamp import Places, Stamp
 
 PACKAGE = Path(__file__).parents[2]
-DEFAULT_SOCKET = "/var/run/docker.sock"
 # Seconds for an engine of this host to answer.
 PATIENCE = 5.0
 
@@ -59,7 +60,7 @@ def _file(words: Sequence[str], out: Path) -> Path:
 def inputs_now(root: Path, env: Mapping[str, str]) -> dict[str, str]:
     """Return {input: its digest}: all that an image is made of but the words of the command line.
 
-    None where something cannot be read.
+    {} where something cannot be read.
     """
     try:
         return {
@@ -68,9 +69,9 @@ def inputs_now(root: Path, env: Mapping[str, str]) -> dict[str, str]:
             "templates": tree_digest(root / "templates"),
             "code": tree_digest(PACKAGE),
             "libraries": repr((sys.version, [(one, _about(one)) for one in sys.path if one.endswith("-packages")])),
-            "settings": _texts([Path("cannery.toml"), _config(env) / "cannery/config.toml"]),
+            "settings": _texts([Path(OF_FOLDER), user_file(env)]),
             "pip": _texts(pip_files(env)),
-            "docker": _texts([Path(env.get("DOCKER_CONFIG") or _home(env) / ".docker") / "config.json"]),
+            "docker": _texts([docker_config(env) / "config.json"]),
             "host's engine": str(os.path.lexists(DEFAULT_SOCKET)),
         }
     except OSError:
@@ -126,14 +127,6 @@ def _texts(paths: Sequence[Path]) -> str:
     return sha256_bytes(repr([path.read_bytes() if path.is_file() else None for path in paths]).encode())
 
 
-def _home(env: Mapping[str, str]) -> Path:
-    return Path(env.get("HOME") or Path.home())
-
-
-def _config(env: Mapping[str, str]) -> Path:
-    return Path(env.get("XDG_CONFIG_HOME") or _home(env) / ".config")
-
-
 def _about(path: str) -> tuple[int, int] | None:
     """Return what a path of this host is, and when it changed; None where it is not there."""
     try:
@@ -143,23 +136,9 @@ def _about(path: str) -> tuple[int, int] | None:
     return about.st_mode, 0 if path.startswith("/dev/") else about.st_mtime_ns
 
 
-class _Connection(http.client.HTTPConnection):
-    """HTTP to the socket of an engine."""
-
-    def __init__(self, path: str) -> None:
-        super().__init__("localhost", timeout=PATIENCE)
-        self._path = path
-
-    def connect(self) -> None:
-        """Open the socket."""
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(PATIENCE)
-        self.sock.connect(self._path)
-
-
 def _image_id(path: str, reference: str) -> str:
     """Return the id of an image of the engine behind a socket; "" where there is none."""
-    connection = _Connection(path)
+    connection = UnixConnection(path, PATIENCE)
     try:
         connection.request("GET", f"/images/{quote(reference, safe='/:@')}/json")
         answer = connection.getresponse()

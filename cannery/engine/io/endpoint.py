@@ -22,7 +22,7 @@ def resolve_endpoint(env: Mapping[str, str], client: Path | None) -> Endpoint:
     host = env.get("DOCKER_HOST", "")
     if host:
         secure = bool(env.get("DOCKER_TLS_VERIFY"))
-        folder = Path(env.get("DOCKER_CERT_PATH") or _docker_config(env)) if secure else None
+        folder = Path(env.get("DOCKER_CERT_PATH") or docker_config(env)) if secure else None
         return Endpoint(host if "://" in host else f"tcp://{host}", f"DOCKER_HOST={host}", folder)
     name = env.get("DOCKER_CONTEXT") or _current_context(env)
     if name and name != "default":
@@ -30,13 +30,14 @@ def resolve_endpoint(env: Mapping[str, str], client: Path | None) -> Endpoint:
     return Endpoint(f"unix://{DEFAULT_SOCKET}", DEFAULT_SOCKET, chosen=False)
 
 
-def _docker_config(env: Mapping[str, str]) -> Path:
+def docker_config(env: Mapping[str, str]) -> Path:
+    """Return the folder of docker's own settings."""
     return Path(env.get("DOCKER_CONFIG") or Path(env.get("HOME", "/")) / ".docker")
 
 
 def _current_context(env: Mapping[str, str]) -> str:
     try:
-        settings = json.loads((_docker_config(env) / "config.json").read_text())
+        settings = json.loads((docker_config(env) / "config.json").read_text())
         return str(settings.get("currentContext", ""))
     except (OSError, ValueError, AttributeError):
         return ""

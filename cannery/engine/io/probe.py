@@ -121,7 +121,7 @@ def _get(endpoint: Endpoint, path: str, timeout: float) -> Any:  # noqa: ANN401 
 def _connection(endpoint: Endpoint, timeout: float) -> http.client.HTTPConnection:
     parts = urlsplit(endpoint.host)
     if parts.scheme == "unix":
-        return _UnixConnection(endpoint.host.removeprefix("unix://"), timeout)
+        return UnixConnection(endpoint.host.removeprefix("unix://"), timeout)
     name = parts.hostname or "localhost"
     if endpoint.cert_path is not None:
         return http.client.HTTPSConnection(
@@ -130,12 +130,15 @@ def _connection(endpoint: Endpoint, timeout: float) -> http.client.HTTPConnectio
     return http.client.HTTPConnection(name, parts.port or 2375, timeout=timeout)
 
 
-class _UnixConnection(http.client.HTTPConnection):
+class UnixConnection(http.client.HTTPConnection):
+    """HTTP to the socket of an engine; `timeout` is in seconds."""
+
     def __init__(self, path: str, timeout: float) -> None:
         super().__init__("localhost", timeout=timeout)
         self._path = path
 
     def connect(self) -> None:
+        """Open the socket."""
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.settimeout(self.timeout)
         self.sock.connect(self._path)

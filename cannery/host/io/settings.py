@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cannery.errors import UsageError
 from cannery.host.settings import Setting, Settings, merged, of_environment, of_file
+from cannery.util.io.setting_files import OF_FOLDER, user_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-OF_FOLDER = "cannery.toml"
-
-
-def user_file(env: Mapping[str, str]) -> Path:
-    """Return where the user's own settings are: `~/.config/cannery/config.toml`, below XDG_CONFIG_HOME if it is set."""
-    home = env.get("XDG_CONFIG_HOME") or Path(env.get("HOME") or "/") / ".config"
-    return Path(home) / "cannery/config.toml"
+    from pathlib import Path
 
 
 def read_settings(env: Mapping[str, str], folder: Path) -> Settings:
