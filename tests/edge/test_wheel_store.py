@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import io
+import zipfile
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import pytest
 from factories import package
 
-from cannery.lock.io.wheels import damaged, is_there, store_path
+from cannery.lock.io.wheels import damaged, is_there, store_path, wheel_metadata
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,3 +48,13 @@ def test_a_rendered_folders_link_stays(tmp_path: Path) -> None:
     link.hardlink_to(store_path(bad, tmp_path))
     assert damaged([bad], tmp_path) == (bad,)
     assert link.read_bytes() == b"b@d"
+
+
+def test_the_metadata_of_a_wheel_is_its_own_and_no_vendored_package_s() -> None:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("demo/_vendor/other-2.0.dist-info/METADATA", "Name: other\n")
+        with pytest.raises(zipfile.BadZipFile, match="no METADATA"):
+            wheel_metadata(archive)
+        archive.writestr("demo-1.0.dist-info/METADATA", "Name: demo\n")
+        assert wheel_metadata(archive) == "Name: demo\n"

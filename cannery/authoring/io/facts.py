@@ -15,6 +15,7 @@ from cannery.authoring.facts import Tree
 from cannery.errors import NetworkError, UsageError
 from cannery.lock.io.indexes import ask_all
 from cannery.lock.io.places import bound_places, default_place, extra_places, url_path
+from cannery.lock.io.wheels import wheel_metadata
 from cannery.sources.io.git import read
 from cannery.sources.io.git_cache import GitCache
 from cannery.sources.requires import is_requirement_file
@@ -81,8 +82,7 @@ def _wheel_metadata(wheel: Listed, session: requests.Session) -> str:
         return beside.text
     file = url_path(wheel.url).open("rb") if is_local else io.BufferedReader(_Remote(wheel.url, session), CHUNK)
     with file, zipfile.ZipFile(file) as archive:
-        name = next(name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
-        return archive.read(name).decode()
+        return wheel_metadata(archive)
 
 
 class _Remote(io.RawIOBase):

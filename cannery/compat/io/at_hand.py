@@ -7,7 +7,7 @@ from email.parser import HeaderParser
 from typing import TYPE_CHECKING
 
 from cannery.compat.at_hand import Wheel, wheel_findings
-from cannery.lock.io.wheels import is_there, store_path
+from cannery.lock.io.wheels import is_there, store_path, wheel_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -41,10 +41,9 @@ def wheels_at_hand(packages: Iterable[LockedPackage], cache: Path, own: Path | N
         try:
             with zipfile.ZipFile(path) as archive:
                 names = archive.namelist()
-                metadata = next(name for name in names if name.endswith(".dist-info/METADATA") and name.count("/") == 1)
-                headers = HeaderParser().parsestr(archive.read(metadata).decode(errors="replace"))
+                headers = HeaderParser().parsestr(wheel_metadata(archive))
                 unusable = tuple(_unusable(archive, names, python))
-        except (OSError, zipfile.BadZipFile, StopIteration):
+        except (OSError, zipfile.BadZipFile):
             continue
         yield Wheel(package.name, package.version, tuple(headers.get_all("Requires-Dist") or ()), unusable)
 

@@ -8,16 +8,29 @@ from __future__ import annotations
 
 import time
 from typing import TYPE_CHECKING
+from zipfile import BadZipFile
 
 from cannery.util.io.files import sha256_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
+    from zipfile import ZipFile
 
     from cannery.catalog.catalog import Index
     from cannery.lock.lock import LockedPackage
     from cannery.util.io.downloads import Downloads
+
+
+def wheel_metadata(archive: ZipFile) -> str:
+    """Return the METADATA of a wheel, and not that of a package which is vendored in it.
+
+    Raises `BadZipFile` where it has none.
+    """
+    for name in archive.namelist():
+        if name.endswith(".dist-info/METADATA") and name.count("/") == 1:
+            return archive.read(name).decode(errors="replace")
+    raise BadZipFile("it has no METADATA")
 
 
 def store_path(package: LockedPackage, cache: Path) -> Path:
