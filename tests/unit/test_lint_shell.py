@@ -156,5 +156,6 @@ def test_the_time_that_a_text_takes_grows_as_its_length_does(piece: str) -> None
         read_shell(piece * count)
         return time.process_time() - begin
 
-    short = min(seconds(1000) for _ in range(3))
-    assert seconds(8000) < 40 * short + 0.1  # 64 times of it, where each word took as long as what is before it
+    # 8 times the text takes 8 times as long; 64 times, where each word took as long as all before it. A busy machine
+    # can make one attempt look bad, and not each of five.
+    assert any(seconds(8000) < 32 * seconds(1000) + 0.1 for _ in range(5))
