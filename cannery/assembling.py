@@ -16,22 +16,11 @@ from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any
 
 from cannery.assemble.content import Content, Made, Place, Tree, Wheel
-from cannery.assemble.image import (
-    Part,
-    Settings,
-    common_layers,
-    config_text,
-    image_config,
-    layer_words,
-    part_references,
-)
-from cannery.assemble.io.code import code_path, container_worker, make_code, modules_in
+from cannery.assemble.image import Part, Settings, config_text, image_config, layer_words, part_references
+from cannery.assemble.io.code import code_path, make_code, modules_in, python_worker
 from cannery.assemble.io.layer import made_before, remember, write_layer
-from cannery.assemble.io.load import archive
 from cannery.assemble.io.wheel_files import WheelError
 from cannery.build.io.transfer_view import transfer
-from cannery.engine.io.client import EngineError, load, load_error
-from cannery.engine.io.inspect import image_id, image_layers
 from cannery.errors import BuildFailedError, UnableError
 from cannery.lock.io.wheels import fetch_wheels
 from cannery.plan.plan import LayerKind
@@ -75,7 +64,8 @@ def python_image(work: Work, image: str) -> str | None:
     plan = work.plan
     if plan.build_arch is plan.recipe.target.arch:
         return image
-    return image_id(work.client, plan.build_reference) if plan.recipe.base.kind is BaseKind.STANDIN else None
+    found = work.place.find(plan.build_reference) if plan.recipe.base.kind is BaseKind.STANDIN else None
+    return found.id if found else None
 
 
 @contextmanager
@@ -83,8 +73,7 @@ def bench(work: Work, image: str) -> Iterator[Bench]:
     """Give a bench whose byte code is that of the image with the id `image`; what it has made goes at the end."""
     context, recipe = work.context, work.plan.recipe
     python = f"{python_home(recipe.base.tag)}/bin/python3"
-    compiles = python_image(work, image) or image
-    worker = container_worker(work.engine, work.engine.client_env(context.env), compiles, python, context.cache)
+    worker = python_worker(work.place, python_image(work, image) or image, python, context.cache)
     with ExitStack() as stack:
         yield Bench(work, worker, Place(recipe.target.python, work.plan.epoch), stack)
 
@@ -160,25 +149,21 @@ def _name(on: Bench, layer: Layer) -> str:
 
 
 def handed_over(on: Bench, config: Mapping[str, Any], reference: str, layers: Mapping[str, Layer]) -> None:
-    """Let the engine have the image of `config` under a name; it is sent the layers that it is missing.
+    """Put the image of `config` into its place under a name, with the layers that are missing there.
 
-    `layers` are those that can be made again, by diff id. Raises as `made`, and `UnableError` or `FindingsError` where
-    the engine does not take it.
+    `layers` are those that can be made again, by diff id. Raises as `made` and the place's `take`.
     """
     work, context = on.work, on.work.context
-    if image_id(work.client, reference) == f"sha256:{hashlib.sha256(config_text(config)).hexdigest()}":
+    found = work.place.find(reference)
+    if found and found.id == f"sha256:{hashlib.sha256(config_text(config)).hexdigest()}":
         return
-    chain = config["rootfs"]["diff_ids"]
-    missing = chain[common_layers(chain, image_layers(work.client)) :]
+    missing = work.place.missing(config["rootfs"]["diff_ids"])
     made(on, [content_of(work, layers[diff_id]) for diff_id in missing if diff_id not in on.files])
     sent = {diff_id: on.files[diff_id] for diff_id in missing}
     total = sum(stream.seek(0, os.SEEK_END) for stream in sent.values())
     what = f"loading {len(sent)} layer{'' if len(sent) == 1 else 's'}"
     with transfer(what, total, sys.stderr, is_terminal=context.is_terminal) as view:
-        try:
-            load(work.client, archive(sent, config, reference), view)
-        except EngineError as error:
-            raise load_error(error, reference, context.pip.redact) from error
+        work.place.take(config, reference, sent, view, context.pip.redact)
 
 
 def source_ids(
@@ -194,15 +179,14 @@ def source_ids(
     known = [made_before(on.cache, _name(on, layer)) for layer in layers]
     below = [*base["RootFS"]["Layers"], *lower]
     ids = [one.diff_id for one in known if one is not None]
-    chain = [*below, *ids]
-    if len(ids) == len(layers) and common_layers(chain, image_layers(work.client)) == len(chain):
+    if len(ids) == len(layers) and not work.place.missing([*below, *ids]):
         return ids
     wheels, sources = part_references(below, layers)
     empty = Settings({}, {}, {})
     config = image_config(base, list(lower), layer_words(lower.values()), empty, work.plan.epoch)
     handed_over(on, config, wheels, lower)
     bake(Part("sources", sources, (f"sources.contexts.wheels=docker-image://{wheels}",)))
-    found = work.client.images.get(sources).attrs["RootFS"]["Layers"]
+    found = work.place.attributes(sources)["RootFS"]["Layers"]
     if found[: len(below)] != below:
         raise UnableError("BuildKit has built the sources on other layers", hint="build with `--with bake`")
     ids = found[len(below) :]
@@ -215,5 +199,5 @@ def forget_parts(on: Bench, base: Mapping[str, Any], lower: Mapping[str, Layer])
     """Remove the names of what sources were built on: the image has their layers."""
     layers = [layer for layer in on.work.plan.layers if layer.kind is LayerKind.SOURCE]
     for name in part_references([*base["RootFS"]["Layers"], *lower], layers):
-        if image_id(on.work.client, name) is not None:
-            on.work.client.images.remove(name)
+        if on.work.place.find(name) is not None:
+            on.work.place.remove(name)

@@ -25,13 +25,12 @@ from cannery.util.io.heartbeat import heartbeat
 from cannery.vocab import BaseKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
-
-    import docker
 
     from cannery.assemble.trial import Trial
     from cannery.build.io.buildx import BakeResult
+    from cannery.build.io.place import EnginePlace
     from cannery.context import Context
     from cannery.lock.lock import Lock
     from cannery.pipeline import Work
@@ -86,19 +85,18 @@ def built(work: Work, folder: Path, options: BuildOptions) -> Built:
     if plan.recipe.base.kind is BaseKind.STANDIN:
         _make_standins(work)
     context.say(f"{context.shown(folder)}: {rendered(context, work.catalog, plan, folder)}")
-    before, begun, bakes = known_layers(work.client), time.monotonic(), []
+    before, begun, bakes = known_layers(work.place), time.monotonic(), []
     if why or options.way is Way.BAKE:
         if why and options.way is not Way.BAKE:
             context.say(f"BuildKit makes every layer: {why}")
         bakes.append(_baked(work, folder, options, Part("image", plan.reference)))
     else:
         _assembled(work, lambda part: bakes.append(_baked(work, folder, options, part)))
-    attributes = work.client.images.get(plan.reference).attrs
-    layers = attributes["RootFS"]["Layers"]
+    image = work.place.needed(plan.reference, plan.recipe.name)
     steps = sum(one.cached for one in bakes), sum(one.total for one in bakes)
     seconds, log = time.monotonic() - begun, bakes[-1].log if bakes else None
-    new = new_layers(plan, before, layers)
-    return Built(attributes["Id"], attributes["Size"], len(layers), new, *steps, seconds, log)
+    new = new_layers(plan, before, image.layers)
+    return Built(image.id, image.size, len(image.layers), new, *steps, seconds, log)
 
 
 def why_baked(work: Work, options: BuildOptions) -> str:
@@ -110,13 +108,13 @@ def why_baked(work: Work, options: BuildOptions) -> str:
     reasons = {
         "it makes every stage again (--no-cache)": options.no_cache,
         f"the builder {options.builder} does": bool(options.builder),
-        "the engine is on another machine": not work.engine.host.startswith("unix:"),
+        "the engine is on another machine": not work.place.engine.host.startswith("unix:"),
         f"no base for {plan.build_arch} is in the engine, whose Python compiles the byte code": (
             plan.build_arch is not plan.recipe.target.arch and not is_standin
         ),
     }
     why = next((words for words, is_so in reasons.items() if is_so), "")
-    if not why and not has_classic_store(work.client):
+    if not why and not has_classic_store(work.place.client):
         return "the engine keeps images in containerd's store, which takes no image without all of its layers"
     return why
 
@@ -127,13 +125,12 @@ def _assembled(work: Work, bake: Callable[[Part], None]) -> None:
     `bake` builds a part of the rendered folder.
     """
     from cannery.assembling import bench, diff_ids, forget_parts, handed_over, source_ids
-    from cannery.engine.io.inspect import image_id
 
     plan = work.plan
     foundation = foundation_reference(plan)
-    if image_id(work.client, foundation) is None:
+    if work.place.find(foundation) is None:
         bake(Part("foundation", foundation))
-    base = work.client.images.get(foundation).attrs
+    base = work.place.attributes(foundation)
     kinds = {kind: [layer for layer in plan.layers if layer.kind is kind] for kind in LayerKind}
     with bench(work, base["Id"]) as on:
         lower = diff_ids(on, kinds[LayerKind.GROUP])
@@ -158,7 +155,7 @@ def tried(work: Work, trial: Trial) -> Built:
 
     context, plan = work.context, work.plan
     begun = time.monotonic()
-    parent = work.client.images.get(trial.parent).attrs
+    parent = work.place.attributes(trial.parent)
     changes = Changes(
         added=wheels_of(work, trial.added),
         removed=wheels_of(work, trial.removed),
@@ -170,10 +167,9 @@ def tried(work: Work, trial: Trial) -> Built:
         (layer,) = made(on, [trial_content(changes, on.place.python)])
         config = image_config(parent, [layer.diff_id], ["cannery: what the tried set changes"], settings, plan.epoch)
         handed_over(on, config, plan.reference, {})
-    attributes = work.client.images.get(plan.reference).attrs
-    count = len(attributes["RootFS"]["Layers"])
+    image = work.place.needed(plan.reference, plan.recipe.name)
     seconds = time.monotonic() - begun
-    return Built(attributes["Id"], attributes["Size"], count, (trial.words,), 0, 0, seconds, None)
+    return Built(image.id, image.size, len(image.layers), (trial.words,), 0, 0, seconds, None)
 
 
 def trial_on(work: Work, options: Options) -> Trial | None:
@@ -183,7 +179,7 @@ def trial_on(work: Work, options: Options) -> Trial | None:
     engine takes an archive without the layers that it has.
     """
     from cannery.assemble.trial import trial_of
-    from cannery.engine.io.inspect import has_classic_store, image_id
+    from cannery.engine.io.inspect import has_classic_store
 
     recipe = work.plan.recipe
     if not recipe.pins:
@@ -193,9 +189,9 @@ def trial_on(work: Work, options: Options) -> Trial | None:
     except FindingsError:
         return None
     trial = trial_of(work.plan, locked)
-    if trial is None or not has_classic_store(work.client):
+    if trial is None or not has_classic_store(work.place.client):
         return None
-    return trial if image_id(work.client, trial.parent) else None
+    return trial if work.place.find(trial.parent) else None
 
 
 def _baked(work: Work, folder: Path, options: BuildOptions, part: Part) -> BakeResult:
@@ -214,8 +210,8 @@ def _baked(work: Work, folder: Path, options: BuildOptions, part: Part) -> BakeR
     system = context.settings.mirrors("system")
     with host_secrets(context.cache, context.env, context.pip, suite, system) as secrets:
         return bake(
-            work.engine.buildx_command(builder=options.builder),
-            {**work.engine.client_env(context.env), **secrets.env},
+            work.place.engine.buildx_command(builder=options.builder),
+            {**work.place.env, **secrets.env},
             folder,
             target=part.target,
             log=folder / "log" / "build.log",
@@ -225,7 +221,7 @@ def _baked(work: Work, folder: Path, options: BuildOptions, part: Part) -> BakeR
         )
 
 
-def new_layers(plan: Plan, known: list[str], layers: list[str]) -> tuple[str, ...]:
+def new_layers(plan: Plan, known: list[str], layers: Sequence[str]) -> tuple[str, ...]:
     """Return the names of the layers of an image that are not in `known`, the layers of other images; "base" once.
 
     The last layers are those of the plan, in its order; a folder to start in adds one on the foundation.
@@ -256,11 +252,9 @@ def whole_files(context: Context, plan: Plan) -> Iterator[None]:
         raise
 
 
-def known_layers(client: docker.DockerClient) -> list[str]:
-    """Return the layers of every image that the engine holds."""
-    from cannery.engine.io.inspect import image_layers
-
-    return [layer for layers in image_layers(client) for layer in layers]
+def known_layers(place: EnginePlace) -> list[str]:
+    """Return the layers of every image that is there."""
+    return [layer for layers in place.chains() for layer in layers]
 
 
 def _overrides(options: BuildOptions, part: Part) -> tuple[str, ...]:
@@ -277,10 +271,8 @@ def _overrides(options: BuildOptions, part: Part) -> tuple[str, ...]:
 
 def _make_standins(work: Work) -> None:
     """Bring the stand-in base into the engine, for the target and for the build host's own arch."""
-    from cannery.engine.io.inspect import image_id
-
     context, catalog, plan = work.context, work.catalog, work.plan
-    wanted = [pair for pair in _standin_locks(work) if image_id(work.client, pair[0]) is None]
+    wanted = [pair for pair in _standin_locks(work) if work.place.find(pair[0]) is None]
     if not wanted:
         return
     from cannery.lock.io.wheels import fetch_wheels
@@ -295,7 +287,7 @@ def _make_standins(work: Work) -> None:
         with heartbeat(context.say, lambda: "making the stand-in base"):
             wheel = fetch_wheels(context.downloads, catalog.indexes, wanted_wheels).get(TORCH_NPU)
             request = StandInRequest(spec=spec, torch_npu_wheel=wheel, host_arch=context.arch)
-            ensure_standin(request, engine_client=work.client, cache=context.cache, say=context.say)
+            ensure_standin(request, engine_client=work.place.client, cache=context.cache, say=context.say)
 
 
 def _standin_locks(work: Work) -> Iterator[tuple[str, Lock]]:

@@ -33,13 +33,11 @@ from cannery.vocab import BaseKind
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    import docker
-
     from cannery.base.real import BaseImage
+    from cannery.build.io.place import EnginePlace
     from cannery.catalog.catalog import Catalog
     from cannery.compat.findings import Finding
     from cannery.context import Context
-    from cannery.engine.io.find import Engine
     from cannery.errors import CanneryError
     from cannery.lock.io.bound import NoFileError
     from cannery.lock.io.resolve import Attempt
@@ -82,13 +80,12 @@ class Planned(NamedTuple):
 
 @dataclass(frozen=True)
 class Work:
-    """One run's surroundings, catalog, plan and engine: what building and verifying both need."""
+    """One run's surroundings, catalog and plan, and where its image is: what building and verifying both need."""
 
     context: Context
     catalog: Catalog
     plan: Plan
-    engine: Engine
-    client: docker.DockerClient
+    place: EnginePlace
 
 
 def lock_store(context: Context) -> LockStore:
@@ -321,7 +318,7 @@ def verified(work: Work, request: VerifyRequest, on_check: Callable[[Check], Non
 
     context = work.context
     access = work.catalog.chips[work.plan.recipe.target.chip]
-    remove_orphans(work.client)
+    remove_orphans(work.place.client)
     host = read_host(wanted_paths(access), Path("/"))
-    env = work.engine.client_env(context.env)
-    return verify(request, Runner(work.engine, env, access, host, context.cache, context.say), on_check)
+    place = work.place
+    return verify(request, Runner(place.engine, place.env, access, host, context.cache, context.say), on_check)

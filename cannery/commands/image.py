@@ -13,12 +13,12 @@ from cannery.build.io.disk import check_cache_space, check_engine_space
 from cannery.building import BuildOptions, Built, Way, built, known_layers, new_layers, trial_on, tried, whole_files
 from cannery.commands.arguments import hashes_of, options_of
 from cannery.commands.check import lacking_words, show_findings
+from cannery.commands.place import engine_place
 from cannery.commands.stamp import keep_stamp
 from cannery.commands.table import row_lines
 from cannery.commands.verify import exit_code, verify_built
 from cannery.compat.findings import errors
-from cannery.engine.io.find import docker_client, find_engine, require_builder
-from cannery.engine.io.inspect import needed_image
+from cannery.engine.io.find import find_engine, require_builder
 from cannery.errors import ExitCode, NetworkError, UsageError
 from cannery.pipeline import Hashes, Work, on_found_base, patched, planned, rendered_held
 from cannery.plan.on_base import on_labelled_base
@@ -60,11 +60,11 @@ def image(arguments: argparse.Namespace, context: Context) -> ExitCode:
     show_findings(context, differs)
     with heartbeat(context.say, lambda: "fetching the sources that patches change"):
         plan = patched(context, catalog, plan)
-    engine = find_engine(context.env, context.cache, start=True, say=context.say)
-    work = Work(context, catalog, plan, engine, docker_client(engine))
+    place = engine_place(context)
+    work = Work(context, catalog, plan, place)
     folder = context.out / plan.folder
     with rendered_held(context, folder), whole_files(context, plan):
-        check_engine_space(work.engine, plan, base_bytes(work.client, plan, base))
+        check_engine_space(place.engine, plan, base_bytes(place.client, plan, base))
         how = BuildOptions(arguments.builder or "", no_cache=arguments.no_cache, way=Way(arguments.way))
         made = built(work, folder, how)
     return _proved(arguments, work, made)
@@ -99,12 +99,12 @@ def _builder(arguments: argparse.Namespace, context: Context, plan: Plan) -> str
 
 def _tried(arguments: argparse.Namespace, context: Context, catalog: Catalog, plan: Plan) -> tuple[Work, Built] | None:
     """Make a tried set as one layer on the locked image; None where the whole image has to be built."""
-    engine = find_engine(context.env, context.cache, start=True, say=context.say)
-    work = Work(context, catalog, plan, engine, docker_client(engine))
+    place = engine_place(context)
+    work = Work(context, catalog, plan, place)
     trial = trial_on(work, options_of(arguments))
     if trial is None:
         return None
-    parent = needed_image(work.client, trial.parent, plan.recipe.name)
+    parent = place.needed(trial.parent, plan.recipe.name)
     plan = patched(context, catalog, on_labelled_base(plan, dict(parent.labels)))
     work = replace(work, plan=plan)
     context.say(f"trial: {trial.words}, as one layer on {trial.parent}")
@@ -132,11 +132,11 @@ def _reuse(arguments: argparse.Namespace, context: Context, catalog: Catalog, pl
     from cannery.ship.published import parse_registry
 
     registry = parse_registry(arguments.registry)
-    engine = find_engine(context.env, context.cache, start=True, say=context.say)
-    work = Work(context, catalog, plan, engine, docker_client(engine))
-    before, begun = known_layers(work.client), time.monotonic()
+    place = engine_place(context)
+    work = Work(context, catalog, plan, place)
+    before, begun = known_layers(place), time.monotonic()
     try:
-        dock = dock_of(context, work.client, plan, registry)
+        dock = dock_of(context, place.client, plan, registry)
         found = pull_image(dock)
     except (NetworkError, EngineError) as error:
         context.say(f"not reused: {error}\nbuilding instead")
@@ -156,7 +156,7 @@ def _tagged(work: Work, code: ExitCode) -> tuple[str, ...]:
     if code is ExitCode.VERIFY_FAILED:
         return (plan.reference,)
     for alias in plan.references[1:]:
-        work.client.images.get(plan.reference).tag(alias)
+        work.place.tag(plan.reference, alias)
     return plan.references
 
 

@@ -34,7 +34,7 @@ def keep_stamp(arguments: argparse.Namespace, work: Work, image_id: str, referen
     context, access = work.context, work.catalog.chips[work.plan.recipe.target.chip]
     results = stored_results(context.cache, image_id)
     places = Places(
-        socket=work.engine.host.removeprefix("unix://"),
+        socket=work.place.engine.host.removeprefix("unix://"),
         references=tuple(references),
         folders=(str(context.out / work.plan.folder),),
         files=(*map(str, results), str(context.cache / "locks")),
@@ -47,7 +47,7 @@ def keep_stamp(arguments: argparse.Namespace, work: Work, image_id: str, referen
 
 def _is_covered(arguments: argparse.Namespace, work: Work) -> bool:
     """Whether digests can cover all that this run has read."""
-    context, engine = work.context, work.engine
+    context, engine = work.context, work.place.engine
     folders = (context.own, context.wheelhouse, context.mirror, context.patches, context.local)
     # Another engine than this run's would be asked if it began to listen where one listened before.
     is_sure = not engine.owned or "DOCKER_HOST" in context.env or not os.path.lexists(DEFAULT_SOCKET)

@@ -14,8 +14,8 @@ from cannery.against.report import report_lines, report_value
 from cannery.catalog.address_fields import REGISTRY_HINT, reference_fault
 from cannery.catalog.target import parse_arch
 from cannery.commands.arguments import options_of
+from cannery.commands.place import engine_place
 from cannery.engine.io.find import docker_client, find_engine
-from cannery.engine.io.inspect import needed_image
 from cannery.errors import CanneryError, ExitCode, FindingsError, UsageError
 from cannery.lock.io.store import lock_path, present_lock
 from cannery.lock.request import lock_request
@@ -104,10 +104,9 @@ def verify_image(arguments: argparse.Namespace, context: Context) -> ExitCode:
             "--level train: this profile has neither verl nor MindSpeed-RL, there is nothing to train with",
             where=arguments.profile,
         )
-    engine = find_engine(context.env, context.cache, start=True, say=context.say)
+    place = engine_place(context)
     reference = arguments.image or plan.reference
-    client = docker_client(engine)
-    found = needed_image(client, reference, arguments.profile)
+    found = place.needed(reference, arguments.profile)
     plan = on_labelled_base(plan, dict(found.labels))
     request = replace(
         _request(arguments, plan, image=reference, image_id=found.id),
@@ -115,7 +114,7 @@ def verify_image(arguments: argparse.Namespace, context: Context) -> ExitCode:
         levels=tuple(arguments.level),
         again=True,
     )
-    result = _printed(Work(context, catalog, plan, engine, client), request, every=arguments.all or context.is_verbose)
+    result = _printed(Work(context, catalog, plan, place), request, every=arguments.all or context.is_verbose)
     if context.is_json:
         print(json.dumps(result.report, indent=2, ensure_ascii=False))
     return exit_code(result)

@@ -18,6 +18,7 @@ import pytest
 from small_checkout import fill, point_at, write_small
 from stub_index import StubIndex
 
+from cannery.build.io.place import EnginePlace
 from cannery.cli import main as cli
 from cannery.commands.arguments import options_of
 from cannery.commands.verify import verify_built
@@ -199,11 +200,12 @@ class Shipyard:
         """Store a pass as `image` does, under the name by which it finds it again; the container alone is not run."""
         context = read_context(self.root)
         engine = find_engine(context.env, context.cache, start=False, say=context.say)
+        place = EnginePlace(engine, self.client, engine.client_env(context.env))
         arguments = argparse.Namespace(builder=None, require_npu=False, verify_again=False)
         report = {"result": "passed", "counts": {}, "checks": [], "npu": ""}
         with pytest.MonkeyPatch.context() as monkeypatch:
             monkeypatch.setattr("cannery.verify.io.run._report", lambda *_: (report, 0))
-            verify_built(arguments, Work(context, context.catalog(), self.plan, engine, self.client), image)
+            verify_built(arguments, Work(context, context.catalog(), self.plan, place), image)
 
     def forget(self, *references: str) -> None:
         """Remove images of ours by name."""

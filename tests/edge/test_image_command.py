@@ -17,11 +17,12 @@ from stub_registry import REPOSITORY, TAG, StubRegistry
 
 from cannery.assemble.image import Part
 from cannery.base.io import find as base_images
+from cannery.build.io.place import EnginePlace
 from cannery.building import BuildOptions, _baked, _overrides, whole_files
 from cannery.catalog.io.read import load_catalog
 from cannery.commands import image as image_command
+from cannery.commands import place as place_command
 from cannery.commands import registry as registry_command
-from cannery.commands import verify as verify_command
 from cannery.commands.image import _tagged
 from cannery.context import Context, read_context
 from cannery.engine.io.client import EngineError
@@ -103,7 +104,8 @@ def image(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytes
     def no_engine(*_args: object, **_more: object) -> None:
         raise UnableError("the engine was asked for")
 
-    monkeypatch.setattr(image_command, "find_engine", no_engine)
+    for module in (image_command, place_command):
+        monkeypatch.setattr(module, "find_engine", no_engine)
     monkeypatch.setattr(base_images, "_running_client", lambda *_: None)
     with StubIndex() as index, StubRegistry() as first, StubRegistry() as second:
         small = make_small(tmp_path, index, capsys, monkeypatch)
@@ -201,9 +203,9 @@ def test_what_is_checked_is_what_is_built(image: Image, monkeypatch: pytest.Monk
     engine = SimpleNamespace(
         host="tcp://a", buildx_command=lambda **_: (), client_env=lambda env: env, data_root=None, owned=False
     )
-    monkeypatch.setattr(image_command, "find_engine", lambda *_args, **_more: engine)
+    monkeypatch.setattr(place_command, "find_engine", lambda *_args, **_more: engine)
     client = SimpleNamespace(images=SimpleNamespace(list=list))
-    monkeypatch.setattr(image_command, "docker_client", lambda _engine: client)
+    monkeypatch.setattr(place_command, "docker_client", lambda _engine: client)
     monkeypatch.setattr(image_command, "base_bytes", lambda *_: None)
     monkeypatch.setattr(image_command, "check_engine_space", lambda *_: None)
     monkeypatch.setattr("cannery.build.io.buildx.bake", no_bake)
@@ -222,7 +224,7 @@ def test_what_is_checked_is_what_is_built(image: Image, monkeypatch: pytest.Monk
 
 
 def test_the_level_train_wants_a_trainer(image: Image, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(image_command, "find_engine", lambda *_args, **_more: pytest.fail("an engine was looked for"))
+    monkeypatch.setattr(place_command, "find_engine", lambda *_args, **_more: pytest.fail("an engine was looked for"))
     done = image.small("verify", "stack", "--level", "train")
     assert done.code == ExitCode.USAGE
     assert "neither verl nor MindSpeed-RL" in done.err
@@ -250,11 +252,11 @@ def test_verify_expects_the_manifest_of_the_base_that_the_image_names(
         )
         api = SimpleNamespace(containers=lambda **_options: left, remove_container=removed)
         client = SimpleNamespace(images=images, api=api)
-        monkeypatch.setattr(verify_command, "docker_client", lambda _engine: client)
+        monkeypatch.setattr(place_command, "docker_client", lambda _engine: client)
         image.small("verify", "stack", "--json")
 
     engine = SimpleNamespace(client_env=lambda env: env)
-    monkeypatch.setattr(verify_command, "find_engine", lambda *_args, **_more: engine)
+    monkeypatch.setattr(place_command, "find_engine", lambda *_args, **_more: engine)
     monkeypatch.setattr("cannery.verify.io.run.verify", no_run)
     first, second = image.references
     for reference in (first, second, f"{second}@sha256:{'1' * 64}", f"{second}@sha256:{'2' * 64}", "other.example/x:1"):
@@ -283,9 +285,10 @@ def test_where_no_prebuilt_image_is_had_it_is_built(
             raise outcome
 
     dock = SimpleNamespace(reference="registry.example/stack:1")
-    monkeypatch.setattr(image_command, "find_engine", lambda *_args, **_more: None)
+    engine = SimpleNamespace(client_env=lambda env: env)
+    monkeypatch.setattr(place_command, "find_engine", lambda *_args, **_more: engine)
     client = SimpleNamespace(images=SimpleNamespace(list=list))
-    monkeypatch.setattr(image_command, "docker_client", lambda _engine: client)
+    monkeypatch.setattr(place_command, "docker_client", lambda _engine: client)
     monkeypatch.setattr(registry_command, "dock_of", lambda *_args, **_more: dock)
     monkeypatch.setattr(registry_images, "pull_image", pulled)
     for registry in image.registries:
@@ -329,9 +332,9 @@ def test_the_moving_tag_follows_what_verify_has_not_failed(
 ) -> None:
     made = plan(Options(pins=pins))
     moved: list[str] = []
-    client = SimpleNamespace(images=SimpleNamespace(get=lambda _name: SimpleNamespace(tag=moved.append)))
+    place = SimpleNamespace(tag=lambda _name, alias: moved.append(alias))
     names = {"reference": made.reference, "alias": made.alias}
-    work = SimpleNamespace(plan=made, client=client)
+    work = SimpleNamespace(plan=made, place=place)
     assert _tagged(work, code) == tuple(names[name] for name in wanted)  # type: ignore[arg-type] # what it reads of Work
     assert moved == [names[name] for name in wanted[1:]]
 
@@ -375,7 +378,8 @@ def test_buildkit_s_own_choice_of_progress_counts_or_is_reported(
     context = Context(tmp_path, tmp_path / "cache", {"BUILDKIT_PROGRESS": value}, Arch.AMD64, is_terminal=False)
     lines: list[str] = []
     vars(context).update(say=lines.append, pip=PipSettings())
-    work = Work(context, load_catalog(FROZEN), plan(), made_engine(tmp_path / "docker"), None)  # type: ignore[arg-type]
+    place = EnginePlace(made_engine(tmp_path / "docker"), None, {})  # type: ignore[arg-type]
+    work = Work(context, load_catalog(FROZEN), plan(), place)
     _baked(work, tmp_path, BuildOptions(), Part("image", "x:1"))
     assert seen["view"].args[1].is_verbose is verbose
     assert [line.startswith(f"BUILDKIT_PROGRESS={value} has no effect") for line in lines] == [True] * said

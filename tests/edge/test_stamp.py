@@ -225,7 +225,10 @@ class Ended:
         access = SimpleNamespace(managers=(), folders=(), mounts=(), network=())
         chips = {self.plan.recipe.target.chip: access}
         work: Any = SimpleNamespace(
-            plan=self.plan, context=self.context, engine=self.engine, catalog=SimpleNamespace(chips=chips)
+            plan=self.plan,
+            context=self.context,
+            place=SimpleNamespace(engine=self.engine),
+            catalog=SimpleNamespace(chips=chips),
         )
         command.keep_stamp(self.arguments, work, image_id, TAGS, "image  q\nverify  passed")
 

@@ -23,11 +23,12 @@ if TYPE_CHECKING:
 def work(options: Options | None = None, host: str = "unix:///run/docker.sock", driver: str = "overlay2") -> Work:
     status = [["driver-type", "io.containerd.snapshotter.v1"]] if driver == "containerd" else []
 
-    client = SimpleNamespace(
-        info=lambda: {"DriverStatus": status},
-        images=SimpleNamespace(get=lambda name: SimpleNamespace(id=f"id of {name}")),
+    place = SimpleNamespace(
+        engine=SimpleNamespace(host=host),
+        client=SimpleNamespace(info=lambda: {"DriverStatus": status}),
+        find=lambda name: SimpleNamespace(id=f"id of {name}"),
     )
-    made: Any = SimpleNamespace(plan=plan(options), engine=SimpleNamespace(host=host), client=client, context=None)
+    made: Any = SimpleNamespace(plan=plan(options), place=place, context=None)
     return made  # type: ignore[no-any-return]
 
 

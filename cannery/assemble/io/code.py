@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, cast
+from typing import IO, TYPE_CHECKING, Protocol, cast
 
 from cannery.assemble.io import bytecode
 from cannery.assemble.io.tree import tree_leaves, tree_modules
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from cannery.assemble.content import Content, Tree, Wheel
-    from cannery.engine.io.find import Engine
 
 PROGRAM = Path(bytecode.__file__)
 # Writes the program, which comes as an argument, and runs it.
@@ -57,26 +56,34 @@ class Worker:
         return sha256_bytes(f"{self.version}\n{PROGRAM.read_text(encoding='utf-8')}".encode())[:12]
 
 
-def container_worker(engine: Engine, env: Mapping[str, str], image: str, python: str, cache: Path) -> Worker:
-    """Return a worker that is a container of the image with the id `image`, whose Python is at `python`.
+class PythonPlace(Protocol):
+    """What runs the Python of an image."""
+
+    @property
+    def env(self) -> Mapping[str, str]:
+        """The environment in which its commands run."""
+
+    def python_command(self, image: str, python: str, *arguments: str, stdin: bool = False) -> tuple[str, ...]:
+        """Return a command that runs the Python of an image, without network."""
+
+
+def python_worker(place: PythonPlace, image: str, python: str, cache: Path) -> Worker:
+    """Return a worker that is the Python at `python` in the image with the id `image`.
 
     Which Python that is, is asked once. Raises `UnableError` where the image has none there.
     """
-
-    def command(*arguments: str, stdin: bool = False) -> tuple[str, ...]:
-        options = ("--rm", "--network=none", *(["--interactive"] if stdin else []), "--entrypoint", python)
-        return engine.command("run", *options, image, *arguments)
-
     note = cache / "layers" / "pythons" / image.rpartition(":")[2]
     if not note.is_file():
-        done = run(command("-I", "-c", "import sys; print(sys.version)"), env=env, timeout=300, check=False)
+        question = place.python_command(image, python, "-I", "-c", "import sys; print(sys.version)")
+        done = run(question, env=place.env, timeout=300, check=False)
         if done.returncode:
             why = done.stderr.strip()[-500:]
             hint = "BuildKit needs no container for it: `--with bake`"
             raise UnableError(f"{python} of the base does not run: {why}", where=image, hint=hint)
         write_atomic(note, done.stdout)
     program, jobs = PROGRAM.read_text(encoding="utf-8"), str(len(os.sched_getaffinity(0)))
-    return Worker(command("-c", _START, program, jobs, stdin=True), env, note.read_text(encoding="utf-8"))
+    command = place.python_command(image, python, "-c", _START, program, jobs, stdin=True)
+    return Worker(command, place.env, note.read_text(encoding="utf-8"))
 
 
 @dataclass(frozen=True)
