@@ -242,11 +242,9 @@ def whole_files(context: Context, plan: Plan) -> Iterator[None]:
         yield
     except BuildFailedError as error:
         from cannery.lock.io.wheels import damaged
-        from cannery.sources.io.archives import damaged_archives
 
         packages = damaged([*plan.lock.packages, *plan.tools.packages], context.cache)
-        archives = damaged_archives(plan.archives, context.cache)
-        lost = [package.file for package in packages] + [step.file for step in archives]
+        lost = [package.file for package in packages]
         if lost:
             error.hint = f"damaged on this disk and removed: {', '.join(lost)}; the same command fetches them again"
         raise

@@ -290,10 +290,9 @@ def rendered_held(context: Context, folder: Path) -> Iterator[None]:
 
 
 def _fetched(context: Context, catalog: Catalog, plan: Plan) -> dict[str, Path]:
-    """Fetch wheels, archives and trees; return {path in the rendered folder: file}."""
+    """Fetch wheels and trees; return {path in the rendered folder: file}."""
     from cannery.lock.io.wheels import fetch_wheels
     from cannery.render.render import tool_paths, wheel_paths
-    from cannery.sources.io.archives import fetch_archives
     from cannery.sources.io.planned_sources import fetch_planned, links
 
     files = fetch_wheels(context.downloads, catalog.indexes, [p for p in plan.lock.packages if p.complete])
@@ -301,7 +300,6 @@ def _fetched(context: Context, catalog: Catalog, plan: Plan) -> dict[str, Path]:
     return {
         **{path: tools[package.name] for path, package in tool_paths(plan).items()},
         **{path: files[package.name] for path, package in wheel_paths(plan).items()},
-        **fetch_archives(context.downloads, catalog.hosts, plan),
         **links(fetch_planned(context.sources(catalog), plan)),
     }
 

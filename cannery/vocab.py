@@ -63,7 +63,6 @@ class ComponentKind(StrEnum):
     SYSTEM = "system"
     SOURCE = "source"
     NATIVE = "native"
-    ARCHIVE = "archive"
 
     @property
     def is_package(self) -> bool:

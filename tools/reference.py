@@ -30,7 +30,7 @@ from cannery.lock.text import parse_lock  # noqa: E402 - as above
 PAGES = ROOT / "docs/reference"
 NOTE = "<!-- Made by tools/reference.py; `make reference` rewrites it. -->\n"
 # The headings on the page of fields that have a table of a model; all kinds of components share one.
-KINDS = (component.Wheels, component.Source, component.Native, component.Tarball, component.System)
+KINDS = (component.Wheels, component.Source, component.Native, component.System)
 MODELS: dict[str, tuple[type[Closed], ...]] = {
     "Profile": (catalog.Profile,),
     "target": (catalog.TargetDefaults,),
@@ -47,7 +47,6 @@ MODELS: dict[str, tuple[type[Closed], ...]] = {
     "revisions and releases": (component.Revision,),
     "patch_sets": (component.PatchSets,),
     "edits": (component.Edit,),
-    "archives": (component.Archive,),
     "standin": (component.OnStandIn,),
     "submodules": (component.Submodule,),
     "Indexes": (catalog.Index,),

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
 REPOSITORY = "{repository}"
-FILE = "{file}"
 # `git@host:path`, as ssh has it: the user's name is everybody's.
 # A user or a host that begins with - is an option to ssh.
 SCP = re.compile(r"(?!-)[A-Za-z0-9_.-]+@(?!-)[A-Za-z0-9.-]+:[^\s@:?#]+")
@@ -80,18 +79,6 @@ def host_url(value: str, _option: str) -> str:
     return value
 
 
-def files_url(value: str, _option: str) -> str:
-    """Return the URL of the files of a host's releases. Raises as `host_url`."""
-    example = f"https://host/{REPOSITORY}/releases/download/{FILE}"
-    if "@" in value:
-        raise FaultError(CREDENTIALS, GIT_HINT)
-    if sorted(re.findall(r"\{[^{}]*\}|[{}]", value)) != [FILE, REPOSITORY]:
-        what = f"{value!r} has to hold {REPOSITORY} and {FILE} once each, and no other braces"
-        raise FaultError(what, f"written like {example}")
-    checked_url(value.replace(REPOSITORY, "owner/name").replace(FILE, "file"), ("https", "http", "file"), example)
-    return value
-
-
 def _registry(value: str, _option: str) -> str:
     if "@" in value or "://" in value:
         raise FaultError(
@@ -120,6 +107,5 @@ def reference_fault(text: str) -> str:
 
 
 IndexUrl = Annotated[str, parsed(_index_url)]
-FilesUrl = Annotated[str, parsed(files_url)]
 HostUrl = Annotated[str, parsed(host_url)]
 RegistryText = Annotated[str, parsed(_registry)]

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from packaging.utils import canonicalize_name
 from pydantic import Field, ValidationInfo, field_validator
 
-from cannery.catalog.address_fields import FilesUrl, HostUrl, IndexUrl, RegistryText
+from cannery.catalog.address_fields import HostUrl, IndexUrl, RegistryText
 from cannery.catalog.compatibility import Compatibility
 from cannery.catalog.component import Closed, Component, FromSource
 from cannery.catalog.drivers import Drivers
@@ -86,14 +86,11 @@ class Index(Closed):
 class Host(Closed):
     """A git host: the URL of a repository there, `{repository}` standing for `owner/name`.
 
-    `files` is the URL of a file that a repository publishes beside its commits, `{file}` standing for its path.
-    `mirrors` and `file_mirrors` are tried before them.
+    `mirrors` are tried before it.
     """
 
     url: HostUrl
-    files: FilesUrl | None = None
     mirrors: tuple[HostUrl, ...] = ()
-    file_mirrors: tuple[FilesUrl, ...] = ()
 
 
 class Reasoned(Closed):
@@ -114,7 +111,7 @@ class Pin(Closed):
     """A component that a profile takes, at which version and why."""
 
     name: Name
-    # Of wheels and archives: the exact version. Of a source: the full commit, or the release on the package index in
+    # Of wheels: the exact version. Of a source: the full commit, or the release on the package index in
     # its place.
     version: VersionText | None = None
     commit: CommitText | None = None

@@ -15,7 +15,6 @@ from cannery.catalog.fields import (
     DateText,
     EnvName,
     EnvValue,
-    LayerPath,
     LineText,
     LinkText,
     LocalText,
@@ -27,7 +26,6 @@ from cannery.catalog.fields import (
     RelativeText,
     RepositoryText,
     RequirementText,
-    Sha256Text,
     SpecifierText,
     Text,
     VersionText,
@@ -41,9 +39,6 @@ OPEN_WORD = re.compile(r"\{([^{}]*)\}")
 # What a command of `before` may leave open, as `{name}`: the Python of the image's environment, how many jobs this
 # machine runs at once, the value of `soc_variable`, and CANN's home in this base.
 BEFORE_WORDS = frozenset({"python", "jobs", "soc", "toolkit_home"})
-# What a command of `steps` may leave open, beside the words of `by_arch`: how many jobs this machine runs at once, and
-# the folder that the steps install into, in place of /.
-STEP_WORDS = frozenset({"jobs", "destdir"})
 Command = Annotated[tuple[CommandWord, ...], Field(min_length=1)]
 
 
@@ -197,20 +192,6 @@ class OnStandIn(Closed):
         return self
 
 
-class Archive(Closed):
-    """One version of a tarball: its path among the files that its repository's hosts publish, and what it has to be.
-
-    `size` is in bytes; `source` is where the hash was read.
-    """
-
-    file: RelativeText
-    sha256: Sha256Text
-    size: int = Field(ge=1)
-    date: DateText | None = None
-    note: Text = ""
-    source: Text
-
-
 class Part(Closed):
     """What every kind of component has: a file of images/components."""
 
@@ -336,32 +317,6 @@ class Native(FromSource):
         return self
 
 
-class Tarball(Part):
-    """Files that are built from a published archive."""
-
-    kind: Literal[ComponentKind.ARCHIVE]
-    # A host (a name in images/hosts.yaml) -> `owner/name` there, in the order they are tried.
-    hosts: dict[Name, RepositoryText] = Field(min_length=1)
-    archives: dict[VersionText, Archive] = Field(min_length=1)
-    # Commands that build it at the top of its tree and install it below {destdir}.
-    steps: tuple[Command, ...] = Field(min_length=1)
-    # Words for these commands that differ by arch.
-    by_arch: dict[Name, dict[Arch, CommandWord]] = {}
-    # The installed files that come into the image.
-    files: tuple[LayerPath, ...] = Field(min_length=1)
-
-    @model_validator(mode="after")
-    def _words_are_filled_in(self) -> Self:
-        for name, values in self.by_arch.items():
-            missing = [arch for arch in Arch if arch not in values]
-            if missing:
-                raise FaultError(f"{name} has no word for {' and '.join(missing)}", path=("by_arch", name))
-            if name in STEP_WORDS:
-                raise FaultError(f"{{{name}}} already has a meaning", "take another word", ("by_arch", name))
-        _check_words("steps", self.steps, STEP_WORDS | self.by_arch.keys())
-        return self
-
-
 def _check_words(field: str, commands: tuple[tuple[str, ...], ...], known: frozenset[str]) -> None:
     """Raise `FaultError` for a `{word}` in a command that nothing fills in."""
     for position, command in enumerate(commands):
@@ -373,7 +328,7 @@ def _check_words(field: str, commands: tuple[tuple[str, ...], ...], known: froze
 
 
 # One file of images/components: where a part comes from, how it is installed and checked.
-Component = Annotated[Wheels | System | Source | Native | Tarball, Field(discriminator="kind")]
+Component = Annotated[Wheels | System | Source | Native, Field(discriminator="kind")]
 
 
 @cache

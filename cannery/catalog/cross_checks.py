@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from packaging.utils import canonicalize_name
 
-from cannery.catalog.component import FromSource, System, Tarball, Wheels
+from cannery.catalog.component import FromSource, System, Wheels
 from cannery.vocab import Chip, did_you_mean, nearest
 
 if TYPE_CHECKING:
@@ -46,7 +46,6 @@ def cross_check(catalog: Catalog, unread: Collection[str]) -> Iterator[CrossFaul
                 hint = _new_component(word, parts) if what == "component" else did_you_mean(word, known)
                 yield CrossFault(f"components/{name}.yaml", path, f"no {what} {word!r}", hint)
         yield from _dangling(name, component, catalog)
-        yield from _without_files(name, component, catalog)
     for index in sorted({*catalog.hashes} - {*catalog.indexes}):
         yield CrossFault("hashes.yaml", (index,), f"no index {index!r}", did_you_mean(index, catalog.indexes))
     yield from _misnamed(catalog)
@@ -73,10 +72,9 @@ def _references(
         yield ("after", at), "component", other, ()
     if isinstance(component, Wheels) and component.index is not None:
         yield ("index",), "index", component.index, catalog.indexes
-    if isinstance(component, FromSource | Tarball):
+    if isinstance(component, FromSource):
         for host in component.hosts:
             yield ("hosts", host), "git host", host, catalog.hosts
-    if isinstance(component, FromSource):
         for at, edit in enumerate(component.edits):
             yield ("edits", at, "component"), "component", edit.component, ()
         for repo, other in (component.patch_sets.repos if component.patch_sets else {}).items():
@@ -96,15 +94,6 @@ def _dangling(name: str, component: Component, catalog: Catalog) -> Iterator[Cro
             yield CrossFault(f"components/{name}.yaml", ("tree_links", link), what, hint)
 
 
-def _without_files(name: str, component: Component, catalog: Catalog) -> Iterator[CrossFault]:
-    """Give the hosts that an archive is to come from, and that have no address of published files."""
-    for host in component.hosts if isinstance(component, Tarball) else ():
-        if host in catalog.hosts and catalog.hosts[host].files is None:
-            what = f"images/hosts.yaml has no address of published files on {host}"
-            hint = f"add `files` to {host} there, or take it out here"
-            yield CrossFault(f"components/{name}.yaml", ("hosts", host), what, hint)
-
-
 def _pin_faults(file: str, position: int, pin: Pin, catalog: Catalog, known: Collection[str]) -> Iterator[CrossFault]:
     where, component = ("components", position), catalog.components.get(pin.name)
     if pin.name not in known:
@@ -122,9 +111,6 @@ def _misfits(pin: Pin, component: Component, catalog: Catalog) -> Iterator[tuple
         yield f"{pin.name} is of kind {component.kind}: no {', no '.join(unread)}", takes
         return
     file = catalog.file(f"components/{pin.name}.yaml")
-    if isinstance(component, Tarball) and pin.version not in component.archives:
-        unknown = f"nothing is known of {pin.name} {pin.version}" if pin.version else f"{pin.name} needs a version"
-        yield unknown, f"known: {', '.join(component.archives)}; add it to archives in {file}"
     if isinstance(component, FromSource):
         if bool(pin.commit) == bool(pin.release):
             yield f"{pin.name} is of kind {component.kind}", "name its commit, or the release in its place"
@@ -135,8 +121,6 @@ def _misfits(pin: Pin, component: Component, catalog: Catalog) -> Iterator[tuple
 def _pin_fields(component: Component) -> tuple[str, ...]:
     if isinstance(component, System):
         return ()
-    if isinstance(component, Tarball):
-        return ("version",)
     return ("version", "extras") if isinstance(component, Wheels) else ("commit", "release", "extras")
 
 

@@ -21,6 +21,8 @@ _USERINFO = re.compile(r"(?<=://).*@|(?<![\w.+%-])[\w.+%-]+:(?![\s/]).*@")
 LONGEST = 1200
 FALLBACK = "docs/reference/fields.md explains the fields; the other entries show the form"
 KEY = "[key]"  # how pydantic marks that a mapping's key is wrong, not its value
+# Kinds of components that are no more, and what to take instead.
+GONE_KINDS = {"archive": "take a component of kind system, native or source, or make a wheel of it and name WHEELHOUSE"}
 # Pydantic's words for what YAML calls a list and a mapping.
 YAML_WORDS = {
     "tuple_type": "a list is expected here",
@@ -111,7 +113,8 @@ def faults(error: ValidationError, annotation: object) -> Iterator[Fault]:
         elif kind in {"union_tag_invalid", "union_tag_not_found"}:
             tags = re.findall(r"'([^']*)'", context.get("expected_tags", ""))
             what = f"{context['tag']!r} is not known" if "tag" in context else "missing"
-            yield Fault((*path, context["discriminator"].strip("'")), what, _nearest(context.get("tag"), tags), value)
+            hint = GONE_KINDS.get(context.get("tag", "")) or _nearest(context.get("tag"), tags)
+            yield Fault((*path, context["discriminator"].strip("'")), what, hint, value)
         else:
             words = re.findall(r"'([^']*)'", str(context.get("expected", "")))
             what = YAML_WORDS.get(kind, "").format(**context) or detail["msg"]

@@ -274,10 +274,6 @@ ScriptText = Annotated[
 ]
 # The first two numbers of a CANN or of a driver.
 SeriesText = Annotated[str, _matching(r"\d{1,2}\.\d{1,2}", 'a series: the first two numbers of a version, like "25.3"')]
-# Where layers write: a COPY does not follow the links that other folders of a base may be.
-LayerPath = Annotated[
-    str, _matching(rf"/(?:opt|usr/local/lib){FOLDERS}", f"a path below /opt or /usr/local/lib, {PLAIN}")
-]
 LinkText = Annotated[str, _matching(rf"/(?:opt|usr/local){FOLDERS}", f"a path below /opt or /usr/local, {PLAIN}")]
 DeviceText = Annotated[str, _matching(rf"/dev{FOLDERS}", f"a path below /dev, {PLAIN}")]
 MachinePathText = Annotated[

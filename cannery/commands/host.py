@@ -90,7 +90,7 @@ def clean(arguments: argparse.Namespace, context: Context) -> ExitCode:
 def _places(context: Context) -> Mapping[str, tuple[Path, ...]]:
     cache = context.cache
     return {
-        "wheels": (cache / "wheels", cache / "archives"),
+        "wheels": (cache / "wheels", cache / "archives"),  # tarballs that 0.1.0 kept
         "layers": (cache / "layers",),
         "engine": (cache / "engine",),
         "builds": (),  # in the engine's folder, and known to it alone

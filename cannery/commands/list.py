@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from cannery.catalog.catalog import further_pythons
 from cannery.catalog.compatibility import DRIVER
-from cannery.catalog.component import FromSource, Tarball
+from cannery.catalog.component import FromSource
 from cannery.catalog.versions import without_build
 from cannery.commands.arguments import options_of
 from cannery.errors import ExitCode, UsageError
@@ -82,8 +82,7 @@ def show_profile(arguments: argparse.Namespace, context: Context) -> ExitCode:
             "index": c.index or ("default" if c.component.kind == "wheels" or c.release else ""),
             "commit": c.commit or "",
             "release": c.release or "",
-            "hosts": dict(c.component.hosts) if isinstance(c.component, FromSource | Tarball) and not c.release else {},
-            **({"file": c.archive.file, "sha256": c.archive.sha256} if c.archive else {}),
+            "hosts": dict(c.component.hosts) if isinstance(c.component, FromSource) and not c.release else {},
             "asks": list(c.known.requires) if c.known else [],
             "reason": c.reason,
             "summary": c.component.summary,

@@ -10,7 +10,7 @@ import tomllib
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from cannery.catalog.address_fields import files_url, host_url, reference_fault
+from cannery.catalog.address_fields import host_url, reference_fault
 from cannery.catalog.errors import FaultError
 from cannery.errors import UsageError
 from cannery.util.image_reference import parse_reference
@@ -40,7 +40,6 @@ KINDS = {
     "index": "an index of images/indexes.yaml, or default",
     "pages": "an index of images/indexes.yaml, whose mirror is a plain page of links",
     "git": "a host of images/hosts.yaml",
-    "files": "a host of images/hosts.yaml, for the files of its releases",
     "system": "an address in the apt or dnf sources of a base",
 }
 EXAMPLE = 'written like registry = "registry.example/team", or [mirrors.registry] and "quay.io" = "mirror.example/quay"'
@@ -173,9 +172,9 @@ def _fault(kind: str, name: str, address: str) -> str:
     """Return why an address cannot be a mirror of `name`, without what may be secret in it; "" where it can."""
     if kind == "registry":
         return _reference_fault(name) or _reference_fault(address)
-    if kind in {"git", "files"}:
+    if kind == "git":
         try:
-            (host_url if kind == "git" else files_url)(address, "")
+            host_url(address, "")
         except FaultError as error:
             return error.what if "@" not in address else "the address has credentials in it"
         return ""
@@ -210,7 +209,6 @@ def with_mirrors(catalog: Catalog, settings: Settings) -> Catalog:
         ("index", {*indexes, DEFAULT_INDEX}, "images/indexes.yaml"),
         ("pages", {*indexes}, "images/indexes.yaml"),
         ("git", {*hosts}, "images/hosts.yaml"),
-        ("files", {*hosts}, "images/hosts.yaml"),
     ):
         for name in settings.mirrors(kind):
             if name not in known:
@@ -221,7 +219,5 @@ def with_mirrors(catalog: Catalog, settings: Settings) -> Catalog:
         urls, pages = (settings.mirrors(kind).get(name, ()) for kind in ("index", "pages"))
         indexes[name] = index.model_copy(update={"urls": (*urls, *index.urls), "pages": (*pages, *index.pages)})
     for name, host in catalog.hosts.items():
-        urls, files = (settings.mirrors(kind).get(name, ()) for kind in ("git", "files"))
-        update = {"mirrors": (*urls, *host.mirrors), "file_mirrors": (*files, *host.file_mirrors)}
-        hosts[name] = host.model_copy(update=update)
+        hosts[name] = host.model_copy(update={"mirrors": (*settings.mirrors("git").get(name, ()), *host.mirrors)})
     return replace(catalog, indexes=indexes, hosts=hosts)

@@ -68,12 +68,11 @@ def plan_digest(recipe: Recipe, inputs: Inputs, sources: tuple[SourceStep, ...])
 
 def _told(chosen: Chosen) -> tuple[Any, ...]:
     """What a component's file holds about the pin; what it holds about other revisions changes no image."""
-    others = {"summary", "metadata", "revisions", "releases", "archives"}
+    others = {"summary", "metadata", "revisions", "releases"}
     file = chosen.component.model_dump(mode="json", exclude=others, exclude_defaults=True)
-    facts = chosen.known or chosen.archive
     known = (
-        facts.model_dump(mode="json", exclude={"source", "note", "requires_from"}, exclude_defaults=True)
-        if facts
+        chosen.known.model_dump(mode="json", exclude={"source", "note", "requires_from"}, exclude_defaults=True)
+        if chosen.known
         else None
     )
     return file, known, chosen.version, chosen.commit, chosen.release
@@ -94,11 +93,6 @@ def make_layers(plan: Plan, inputs: Inputs) -> Iterator[Layer]:
     yield Layer("system", LayerKind.SYSTEM, below[0], summary)
     start = plan.recipe.profile.workdir
     yield Layer("venv", LayerKind.VENV, _digest([common, plan.base_reference, start]), "an empty virtual environment")
-    for archive in plan.archives:
-        # It is compiled on the system alone.
-        made_by: list[Any] = [asdict(archive), _of(inputs, "tools/archive.py"), below[0]]
-        summary = f"{', '.join(archive.files)} of {archive.file}"
-        yield Layer(archive.name, LayerKind.ARCHIVE, _digest([common, made_by]), summary)
     # What needs a system comes first: the groups that are built of source distributions.
     for group in sorted(plan.groups, key=lambda group: not group.built):
         kind = LayerKind.BUILT if group.built else LayerKind.GROUP

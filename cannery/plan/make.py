@@ -12,7 +12,6 @@ from cannery.plan.layers import make_layers, plan_digest, planned_environment
 from cannery.plan.patched import with_patchers
 from cannery.plan.plan import Family, Inputs, Link, Plan
 from cannery.plan.source_step import source_steps
-from cannery.plan.steps import archive_steps
 from cannery.recipe.left_out import left_out
 from cannery.recipe.trees import tree_links
 from cannery.standin.spec import standin_reference
@@ -33,7 +32,6 @@ def make_plan(recipe: Recipe, inputs: Inputs) -> Plan:
         raise FindingsError(f"no lock for {recipe.name} on {recipe.target.arch}", hint="run `python build.py lock`")
     base, build = _references(recipe, lock, inputs)
     sources = with_patchers(recipe, tuple(source_steps(recipe, lock, inputs.socs, inputs.local)), inputs.patch_sets)
-    archives = tuple(archive_steps(recipe))
     stepped = {step.package for step in sources}
     stepped |= {lacking.name for lacking in left_out(recipe)}
     packages_of = tuple(package for package in lock.packages if package.name not in stepped)
@@ -51,7 +49,6 @@ def make_plan(recipe: Recipe, inputs: Inputs) -> Plan:
         build_reference=build,
         build_arch=inputs.build_arch,
         groups=groups,
-        archives=archives,
         sources=sources,
         layers=(),
         system_packages=tuple(packages),

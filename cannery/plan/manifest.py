@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from cannery.plan.patched import Patch
     from cannery.plan.plan import Plan
     from cannery.plan.source_step import SourceStep
-    from cannery.plan.steps import ArchiveStep
     from cannery.recipe.recipe import ChosenSource
 
 MANIFEST_SCHEMA = 1
@@ -74,7 +73,6 @@ def manifest(plan: Plan, compatibility: Compatibility) -> dict[str, Any]:
             if package.name in group_of
         ],
         "sources": [_source(plan, step) for step in plan.sources],
-        **({"archives": [_archive(step) for step in plan.archives]} if plan.archives else {}),
         "patches": patches,
         "patches_left_out": [asdict(one) for one in plan.not_patched],
         "env": dict(plan.env),
@@ -187,17 +185,6 @@ def _patch(component: str, patch: Patch, reasons: Mapping[str, str]) -> dict[str
     }
 
 
-def _archive(step: ArchiveStep) -> dict[str, Any]:
-    """Return what the manifest records of what a tarball was built into."""
-    return {
-        "component": step.name,
-        "version": step.version,
-        "file": step.file,
-        "hash": f"sha256:{step.sha256}",
-        "files": list(step.files),
-    }
-
-
 def _base(plan: Plan) -> dict[str, Any]:
     base = plan.recipe.base
     reference, digest = split_digest(plan.base_reference)
@@ -231,9 +218,7 @@ def _checks(plan: Plan) -> dict[str, Any]:
             for item in c.component.imports
         ],
         "libraries": [path for c in chosen for path in c.component.libraries],
-        # What the compiler makes of it is not known beforehand: that it is there is all that can be held against it.
         "files": [
-            *({"path": path, "sha256": None} for step in plan.archives for path in step.files),
             # Verify follows a link: one that leads nowhere is a file that does not exist.
             *({"path": link.path, "sha256": None} for link in plan.links),
             *({"path": path, "sha256": _sha256(text)} for path, text in overlay_files(plan).items()),

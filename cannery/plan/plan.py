@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from cannery.plan.grouping import Group
     from cannery.plan.patched import NotPatched, PatchedTree
     from cannery.plan.source_step import LocalTree, SourceStep
-    from cannery.plan.steps import ArchiveStep
     from cannery.recipe.recipe import Recipe
 
 
@@ -39,7 +38,6 @@ class LayerKind(StrEnum):
     VENV = "venv"
     GROUP = "group"
     BUILT = "built"
-    ARCHIVE = "archive"
     LINKS = "links"
     FILES = "files"
     SOURCE = "source"
@@ -47,7 +45,7 @@ class LayerKind(StrEnum):
 
 
 # What needs a system to be made: the lowest layers, which a changed pin leaves as they are.
-FOUNDATION = frozenset({LayerKind.SYSTEM, LayerKind.VENV, LayerKind.ARCHIVE, LayerKind.BUILT})
+FOUNDATION = frozenset({LayerKind.SYSTEM, LayerKind.VENV, LayerKind.BUILT})
 
 
 @dataclass(frozen=True)
@@ -86,7 +84,6 @@ class Plan:
     build_reference: str
     build_arch: Arch
     groups: tuple[Group, ...]
-    archives: tuple[ArchiveStep, ...]
     sources: tuple[SourceStep, ...]
     layers: tuple[Layer, ...]
     system_packages: tuple[str, ...]

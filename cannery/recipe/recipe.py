@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Generic, Literal, TypeVar, cast
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from cannery.catalog.component import FromSource, Native, Part, System, Tarball, Wheels
+from cannery.catalog.component import FromSource, Native, Part, System, Wheels
 from cannery.errors import FindingsError, UsageError
 from cannery.vocab import Arch, BaseKind, Install
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cannery.catalog.catalog import BaseLine, BaseTag, Profile, Substitute
-    from cannery.catalog.component import Archive, Known, OnStandIn
+    from cannery.catalog.component import Known, OnStandIn
     from cannery.catalog.target import Target
 
 STANDIN = "standin"
@@ -75,11 +75,6 @@ class Choice(Generic[C_co]):
         return self.component.releases.get(self.release) if self.release is not None else None
 
     @property
-    def archive(self) -> Archive | None:
-        """The tarball of an archive; None for other kinds."""
-        return self.component.archives.get(self.version or "") if isinstance(self.component, Tarball) else None
-
-    @property
     def file(self) -> Literal["", "sdist", "wheel"]:
         """What a lock has of a source: nothing of a commit, and of a release one file."""
         if self.release is None or not isinstance(self.component, FromSource):
@@ -117,7 +112,6 @@ class Choice(Generic[C_co]):
 Chosen = Choice[Part]
 ChosenWheels = Choice[Wheels]
 ChosenSource = Choice[FromSource]
-ChosenTarball = Choice[Tarball]
 
 
 def package_of(name: str, component: Part | None) -> str:
@@ -198,11 +192,6 @@ class Recipe:
                 hint=f"known: {', '.join(sorted(versions, key=Version))}; "
                 f"add it to releases in images/components/{one.name}.yaml",
             )
-
-    @property
-    def archives(self) -> tuple[ChosenTarball, ...]:
-        """The components that are built from a tarball, in the profile's order."""
-        return tuple(self._of(Tarball))
 
     @property
     def system(self) -> tuple[Choice[System], ...]:

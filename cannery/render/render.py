@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from cannery.lock.lock import LockedPackage
     from cannery.plan.grouping import Group
     from cannery.plan.plan import Layer, Plan
-    from cannery.plan.source_step import SourceStep
-    from cannery.plan.steps import ArchiveStep
 
 DOCKERFILE, BAKE_FILE = "Dockerfile", "docker-bake.json"
 TOOLS_FOLDER = "_tools"
@@ -65,8 +63,6 @@ def stage_name(layer: Layer) -> str:
     """Return the name of the layer's build stage."""
     if layer.kind in {LayerKind.SOURCE, LayerKind.TREE}:
         return f"source-{layer.name}"
-    if layer.kind is LayerKind.ARCHIVE:
-        return f"archive-{layer.name}"
     return f"group-{layer.name}" if layer.kind in {LayerKind.GROUP, LayerKind.BUILT} else str(layer.kind)
 
 
@@ -81,7 +77,6 @@ def render(plan: Plan, templates: Mapping[str, str], compatibility: Compatibilit
     files |= {f"groups/{group.name}.txt": group_text(group) for group in plan.groups}
     patched = {tree.component: tree.files for tree in plan.patched}
     files |= {f"steps/{step.name}.json": step.text(patched.get(step.name, ())) for step in plan.sources}
-    files |= {f"steps/{step.name}.json": step.text for step in plan.archives}
     files |= {name: text for name, text in templates.items() if name.startswith("tools/")}
     files["rootfs/etc/profile.d/cannery.sh"] = profile_script(plan.env)
     files |= {f"rootfs{path}": text for path, text in files_layer(plan, templates, compatibility).items()}
@@ -127,18 +122,13 @@ def group_text(group: Group) -> str:
     )
 
 
-def _steps(plan: Plan) -> Mapping[str, ArchiveStep | SourceStep]:
-    """Return {component: step} of what has a stage of its own by its component's name."""
-    return {**{step.name: step for step in plan.archives}, **{step.name: step for step in plan.sources}}
-
-
 def _dockerfile(plan: Plan, templates: Mapping[str, str]) -> str:
     return (
         environment(templates)
         .get_template("Dockerfile.j2")
         .render(
             plan=plan,
-            steps=_steps(plan),
+            steps={step.name: step for step in plan.sources},
             native=any(step.native for step in plan.sources),
             patched={tree.component for tree in plan.patched if tree.files},
             labels=labels(plan),

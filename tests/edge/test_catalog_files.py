@@ -324,24 +324,6 @@ def test_a_source_is_pinned_to_something_that_is_known(images: Path, pin: str, w
     assert f"components.0: {what}" in problems(images)
 
 
-@pytest.mark.parametrize(
-    ("pin", "what"),
-    [
-        ("", "jemalloc-src needs a version; known: 5.3.0; add it to archives in images/components/jemalloc-src.yaml"),
-        (', version: "5.2.1"', "nothing is known of jemalloc-src 5.2.1; known: 5.3.0; add it to archives"),
-        (f', commit: "{ONES}"', "jemalloc-src is of kind archive: no commit; it takes version"),
-    ],
-)
-def test_an_archive_is_pinned_to_a_version_that_is_known(images: Path, pin: str, what: str) -> None:
-    edit(images, QUICKSTART, "{name: jemalloc}", f"{{name: jemalloc-src{pin}}}")
-    assert f"components.0: {what}" in problems(images)
-
-
-def test_an_archive_comes_from_a_host_that_has_files(images: Path) -> None:
-    line = edit(images, "components/jemalloc-src.yaml", "hosts: {github:", "hosts: {gitcode: a/b, github:")
-    assert problems(images).startswith(f"images/components/jemalloc-src.yaml:{line}: hosts.gitcode: ")
-
-
 @pytest.mark.parametrize("name", ["torch_npu", "My Comp", "Ray2"])
 def test_a_component_is_named_in_normal_form(images: Path, name: str) -> None:
     (images / f"components/{name}.yaml").write_text("kind: wheels\nsummary: x\n")

@@ -24,7 +24,7 @@ from cannery.catalog.errors import faults
 from cannery.cli import main as cli
 from cannery.cli.arguments import COMMANDS, make_parser
 from cannery.engine.io.client import EngineError, registry_error
-from cannery.errors import ExitCode
+from cannery.errors import ExitCode, UsageError
 from cannery.host.settings import of_file
 from cannery.patches.summary import Difference, FileChanges, PatchChanges
 from cannery.run.container import RunRequest, make_container
@@ -187,6 +187,14 @@ def a_field_of_another_kind_is_refused(_run: Run, _folder: Path) -> None:
     assert "kind system has no such key" in refused({"kind": "system", "summary": "s", "hosts": {}})
 
 
+def an_archive_is_another_kind(_run: Run, _folder: Path) -> None:
+    text = refused({"kind": "archive", "summary": "s", "hosts": {"github": "a/b"}})
+    assert "'archive' is not known take a component of kind system, native or source" in text
+    assert "WHEELHOUSE" in text
+    with pytest.raises(UsageError, match=r"mirrors\.files is no table of mirrors"):
+        of_file('[mirrors.files]\ngithub = "https://m.example/{repository}/{file}"\n', "f", str)
+
+
 def a_pull_without_layers_is_of_the_network(_run: Run, _folder: Path) -> None:
     for text in ("manifest unknown", "verification failed for digest sha256:0"):
         error = registry_error(EngineError(text), "pull", "r.example/x:1", str)
@@ -245,6 +253,7 @@ OLD: dict[str, Callable[[Run, Path], None]] = {
     "`corrected` and `left`": findings_have_a_fix,
     "the verify script refuses a manifest": a_manifest_with_another_key_is_read,
     "an empty field of another kind": a_field_of_another_kind_is_refused,
+    "components of kind `archive`": an_archive_is_another_kind,
     "a pull whose layers": a_pull_without_layers_is_of_the_network,
     "`PROFILE=` and other": setup_takes_variables,
     "docs/profiles.md": the_page_has_moved,

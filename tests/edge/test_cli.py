@@ -126,18 +126,6 @@ def test_show_takes_the_guides_own_versions(build: Build) -> None:
     assert (refused.code, "the guide names no version that is another" in refused.err) == (2, True)
 
 
-def test_show_says_where_a_tarball_comes_from(build: Build) -> None:
-    profile = build.root / "images/profiles/quickstart.yaml"
-    text = profile.read_text(encoding="utf-8")
-    profile.write_text(text.replace("{name: jemalloc}", '{name: jemalloc-src, version: "5.3.0"}'), encoding="utf-8")
-    said = " ".join(build("show", "quickstart").out.split())
-    assert "jemalloc-src == 5.3.0 archive, github:jemalloc/jemalloc 5.3.0/jemalloc-5.3.0.tar.bz2: the allocator" in said
-    row = json.loads(build("show", "quickstart", "--json").out)["components"][0]
-    assert (row["kind"], row["pin"], row["index"]) == ("archive", "5.3.0", "")
-    assert row["sha256"] == "2db82d1e7119df3e71b7640219b6dfe84789bc0537983c3b7ac4f7189aecfeaa"
-    assert build("check", "quickstart").code == 0, "the lock stays current: no lock holds it"
-
-
 def test_check_of_a_set_without_errors(build: Build) -> None:
     done = build("check", "quickstart")
     assert done.code == 0, done

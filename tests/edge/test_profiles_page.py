@@ -19,7 +19,6 @@ from cannery.catalog.component import (
     Release,
     Revision,
     Source,
-    Tarball,
 )
 from cannery.catalog.fields import LONGEST_NAME, NPU_CHECKS
 from cannery.catalog.io.read import load_catalog
@@ -77,10 +76,9 @@ def test_the_reference_is_what_parser_models_and_locks_make_of_it() -> None:
 
 def test_a_new_field_is_in_the_table_and_its_words_are_wanted() -> None:
     table = "| `url` | its URL | required | `url: x` | error |\n| `gone` | it is gone | none | `gone: 1` | error |\n"
-    url, files, mirrors, others = reference.field_rows((Host,), table)
+    url, mirrors = reference.field_rows((Host,), table)
     assert url == "| `url` | its URL | required | `url: x` | error |\n"
-    assert files == "| `files` | ? | none | ? | ? |\n"
-    assert (mirrors, others) == ("| `mirrors` | ? | `[]` | ? | ? |\n", "| `file_mirrors` | ? | `[]` | ? | ? |\n")
+    assert mirrors == "| `mirrors` | ? | `[]` | ? | ? |\n"
     place = next(row for row in reference.field_rows((Profile,), table) if row.startswith("| `place`"))
     words = "Its place in lists of profiles, lowest first; those that were replaced come last."
     assert place == f"| `place` | {words} | `50` | ? | ? |\n"
@@ -128,8 +126,6 @@ def beside(name: str) -> dict[str, Any]:
     more = {"index"} if name in {"binds", "metadata", "index_except"} else set()
     if kind in {Source, Native}:
         more = {"install", "revisions", "hosts"}
-    if kind is Tarball:
-        more = {"hosts", "archives", "steps", "files"}
     examples: dict[str, Any] = {}
     for row in rows("Component"):
         if row[0].strip("`") in more:

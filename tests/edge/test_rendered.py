@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from factories import archive_recipe, catalog, inputs, lock, recipe, tools
+from factories import catalog, inputs, lock, recipe, tools
 
 from cannery.context import Context
 from cannery.errors import UnableError, UsageError
@@ -22,7 +22,6 @@ from cannery.pipeline import rendered as write_folder
 from cannery.pipeline import rendered_held
 from cannery.plan.make import make_plan
 from cannery.render.io import folder as rendered
-from cannery.sources.io.archives import archive_path
 from cannery.vocab import Arch
 
 if TYPE_CHECKING:
@@ -71,21 +70,6 @@ def test_the_folder_is_complete_and_wheels_are_links(context: Context, tmp_path:
         assert path.samefile(store_path(package, context.cache))
     assert said.endswith(f"{len(there)} in all")
     assert "8 files linked, 0 removed" in said
-
-
-def test_a_tarball_is_a_link_too(context: Context, tmp_path: Path) -> None:
-    found = archive_recipe()
-    locks = {arch: small(lock(found, arch), context) for arch in Arch}
-    plan = make_plan(found, inputs(found, locks=locks, tools=small(tools(catalog()), context)))
-    (step,) = plan.archives
-    path = archive_path(step, context.cache)
-    path.parent.mkdir(parents=True)
-    path.write_bytes(bytes(step.size))
-    write_folder(context, catalog(), plan, tmp_path / "out")
-    assert (tmp_path / "out/archives" / step.file).samefile(path)
-    assert (tmp_path / "out/tools/archive.py").is_file()
-    write_folder(context, catalog(), planned(context), tmp_path / "out")
-    assert not (tmp_path / "out/archives").exists(), "an earlier plan's"
 
 
 def test_again_changes_nothing(context: Context, tmp_path: Path) -> None:

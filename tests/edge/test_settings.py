@@ -119,7 +119,6 @@ def test_the_cache_may_be_set_in_a_file(machine: Machine) -> None:
         ('[mirrors.registry]\n"quay.io" = "x.example/a:1"\n', "has a tag"),
         ('[mirrors.index]\npytorch-cpu = "x.example/simple"\n', "has no scheme"),
         ('[mirrors.git]\ngithub = "https://x.example/mirror"\n', "has to hold {repository}"),
-        ('[mirrors.files]\ngithub = "https://x.example/{repository}"\n', "{file}"),
         ('[mirrors.system]\nubuntu = "https://x.example/ubuntu"\n', "no http address"),
         ('[mirrors.system]\n"http://a.example" = "https://x.example/a;b"\n', "no http address"),
     ],

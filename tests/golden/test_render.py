@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from factories import archive_recipe, compatibility, inputs, recipe, source_recipe, user_recipe
+from factories import compatibility, inputs, recipe, source_recipe, user_recipe
 
 from cannery.context import Context, template_digests
 from cannery.plan.make import make_plan
@@ -74,7 +74,6 @@ CASES = [
     Case("real-dnf-arm64-native", Options(os="openeuler24.03", arch="arm64", chip="a3"), build_arch=Arch.ARM64),
     Case("standin-amd64", Options(base="standin")),
     Case("standin-arm64-cross", Options(base="standin", arch="arm64")),
-    Case("archive-arm64-cross", Options(arch="arm64"), bind=archive_recipe),
     Case("sources-native-amd64", Options(), bind=source_recipe),
     Case("sources-native-arm64-cross", Options(arch="arm64"), bind=source_recipe),
     Case("sources-standin-arm64-cross", Options(base="standin", arch="arm64"), bind=source_recipe),
@@ -167,7 +166,6 @@ def test_every_mount_and_copy_has_its_source(case: Case) -> None:
         *wheel_paths(case.plan),
         *(f"sources/{step.file}" for step in case.plan.sources),
     }
-    paths |= {f"archives/{step.file}" for step in case.plan.archives}
     for source in re.findall(r"type=bind,source=([^,\s]+)", made[DOCKERFILE]):
         assert any(path == source or path.startswith(f"{source}/") for path in paths), source
     stages = re.findall(r"^FROM .* AS (\S+)$", made[DOCKERFILE], re.MULTILINE)

@@ -184,33 +184,6 @@ def components() -> dict[str, Component]:
             "libraries": ["/usr/local/lib/libjemalloc.so.2"],
             "env": {"LD_PRELOAD": "/usr/local/lib/libjemalloc.so.2"},
         },
-        "allocator": {
-            "kind": "archive",
-            "summary": "the allocator from its release",
-            "hosts": {"here": "made-up/allocator"},
-            "archives": {
-                "5.3.0": {
-                    "file": "v5/allocator-5.3.0.tar.bz2",
-                    "sha256": "5" * 64,
-                    "size": 700_000,
-                    "source": "its list",
-                },
-                "5.2.0": {
-                    "file": "v5/allocator-5.2.0.tar.bz2",
-                    "sha256": "2" * 64,
-                    "size": 600_000,
-                    "source": "its list",
-                },
-            },
-            "by_arch": {"lg_page": {"amd64": "12", "arm64": "16"}},
-            "steps": [
-                ["./configure", "--prefix=/usr/local", "--with-lg-page={lg_page}"],
-                ["make", "-j{jobs}", "install", "DESTDIR={destdir}"],
-            ],
-            "files": ["/usr/local/lib/libjemalloc.so.2"],
-            "libraries": ["/usr/local/lib/libjemalloc.so.2"],
-            "env": {"LD_PRELOAD": "/usr/local/lib/libjemalloc.so.2"},
-        },
         "torch": {
             "kind": "wheels",
             "summary": "tensors",
@@ -308,11 +281,7 @@ def catalog(**changes: object) -> Catalog:
         "bases": {cann: base_line(cann) for cann in ("8.5.0", "8.3.rc1")},
         "registries": Registries(repositories=("registry.example/cann", "mirror.example/cann"), source="made up"),
         "indexes": {"torch-cpu": Index(urls=("https://index.example/cpu",))},
-        "hosts": {
-            "here": Host(
-                url="https://git.example/{repository}.git", files="https://files.example/{repository}/rel/{file}"
-            )
-        },
+        "hosts": {"here": Host(url="https://git.example/{repository}.git")},
         "standin": standin(),
         "tools": Tools(requirements=("uv==0.9.0", "setuptools"), exclude_newer=EXCLUDE_NEWER),
         "compatibility": compatibility(),
@@ -323,14 +292,6 @@ def catalog(**changes: object) -> Catalog:
 def recipe(options: Options | None = None, found: Catalog | None = None, host: Arch = Arch.AMD64) -> Recipe:
     """The profile `stack`, bound to a target."""
     return select(found or catalog(), "stack", options or Options(), host, ["numpy"])
-
-
-def archive_recipe(options: Options | None = None, found: Catalog | None = None, version: str = "5.3.0") -> Recipe:
-    """The profile `stack` with `allocator`, built from its release, in the place of the distribution's package."""
-    data = found or catalog()
-    pins = [pin.model_dump(exclude_unset=True) for pin in profile().components]
-    mine = profile(components=[{"name": "allocator", "version": version}, *pins[1:]])
-    return select(catalog(**{**vars(data), "profiles": {"stack": mine}}), "stack", options or Options(), Arch.AMD64)
 
 
 def user_recipe(options: Options | None = None, user: object = "HwHiAiUser", found: Catalog | None = None) -> Recipe:

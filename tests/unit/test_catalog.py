@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 from table_rows import contradictions
 
-from cannery.catalog.catalog import BaseTag, Host, Pin, Profile, Reasoned, StandIn
+from cannery.catalog.catalog import BaseTag, Pin, Profile, Reasoned, StandIn
 from cannery.catalog.compatibility import Compatibility, Row
 from cannery.catalog.component import Component, parse_component
 from cannery.catalog.errors import faults
@@ -151,55 +151,6 @@ def test_a_command_ahead_of_a_build_that_nobody_could_run(command: list[str], pl
     assert parse_component({**native, "before": [["cmake", "{python}{jobs}{toolkit_home}"]]})
     assert paths({**native, "before": [command]}) == [("before", *place)]
     assert paths({**native, "kind": "source", "before": [["a"]]}) == [("before",)]
-
-
-ARCHIVE = {
-    "kind": "archive",
-    "summary": "x",
-    "hosts": {"h": "a/b"},
-    "archives": {"1.0": {"file": "a-1.0.tar.gz", "sha256": "a" * 64, "size": 1, "source": "its list"}},
-    "steps": [["make", "-j{jobs}", "DESTDIR={destdir}", "{bits}"]],
-    "by_arch": {"bits": {"amd64": "12", "arm64": "16"}},
-    "files": ["/usr/local/lib/a.so"],
-}
-
-
-def tarball(**changes: object) -> dict[str, object]:
-    return {"1.0": {**ARCHIVE["archives"]["1.0"], **changes}}  # type: ignore[dict-item, index]
-
-
-@pytest.mark.parametrize(
-    ("changes", "path"),
-    [
-        ({"hosts": {}}, ("hosts",)),
-        ({"archives": {}}, ("archives",)),
-        ({"steps": []}, ("steps",)),
-        ({"files": []}, ("files",)),
-        ({"by_arch": {}}, ("steps", 0, 3)),
-        ({"by_arch": {"bits": {"amd64": "12"}}}, ("by_arch", "bits")),
-        ({"by_arch": {**ARCHIVE["by_arch"], "jobs": {"amd64": "1", "arm64": "1"}}}, ("by_arch", "jobs")),
-        ({"files": ["/usr/lib/a.so"]}, ("files", 0)),
-        ({"files": ["/opt/../etc/a.so"]}, ("files", 0)),
-        ({"archives": tarball(sha256="A" * 64)}, ("archives", "1.0", "sha256")),
-        ({"archives": tarball(file="../a")}, ("archives", "1.0", "file")),
-        ({"archives": tarball(file="a/..")}, ("archives", "1.0", "file")),
-        ({"package": "a"}, ("package",)),
-        ({"install": "wheel"}, ("install",)),
-    ],
-)
-def test_an_archive_that_could_not_be_had_or_built(changes: dict[str, object], path: tuple[object, ...]) -> None:
-    assert parse_component(ARCHIVE)
-    assert paths({**ARCHIVE, **changes}) == [path]
-
-
-def test_where_published_files_are() -> None:
-    assert Host(url="https://h/{repository}", files="https://h/{repository}/{file}").files
-    for url in ("https://h/{repository}", "https://h/{repository}/{file}/{file}", "https://h/{repository}/{file}/{x}"):
-        assert "has to hold {repository} and {file} once each" in problem(Host, url="https://h/{repository}", files=url)
-    for user in ("me", "me:s3cr3t"):
-        said = problem(Host, url="https://h/{repository}", files=f"https://{user}@h/{{repository}}/{{file}}")
-        assert said.startswith("Value error, this text has credentials")
-        assert "s3cr3t" not in said
 
 
 def test_the_stand_in_calls_its_schema_schema() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from checkouts import FROZEN
-from factories import base_line, components, profile, standin
+from factories import base_line, profile, standin
 from pydantic import TypeAdapter, ValidationError
 
 from cannery.catalog.address_fields import HostUrl
@@ -47,7 +47,6 @@ LINE = base_line().model_dump(mode="json")
 STANDIN = standin().model_dump(mode="json", by_alias=True)
 TAG = "8.5.0-910b-ubuntu22.04-py3.11"
 VERSION_FILE = {"name": "toolkit", "path": "/usr/{machine}-linux/install.info", "line": "version={version}"}
-ARCHIVE = components()["allocator"].model_dump(mode="json", exclude_defaults=True)
 PROFILE = profile().model_dump(mode="json", exclude_defaults=True)
 NATIVE = {
     "kind": "native",
@@ -85,7 +84,6 @@ FIELDS: tuple[tuple[object, dict[str, Any], tuple[str | int, ...], tuple[str, ..
     ),
     (Component, {**SYSTEM, "libraries": ["/a"]}, ("libraries", 0), ("/opt/a/b.so",), PATHS),
     (Component, SYSTEM, ("summary",), ("it's $(x); fine",), LINES),
-    (Component, ARCHIVE, ("files", 0), ("/usr/local/lib/a.so", "/opt/a"), PATHS),
     (Component, {**NATIVE, "paths": ["a"]}, ("paths", 0), ("csrc", "a/-b"), WORDS),
     (Component, {**NATIVE, "subdirectory": "a"}, ("subdirectory",), ("python/kernels",), WORDS),
     (Component, {**NATIVE, "tree_links": {"a": "b"}}, ("tree_links", "a"), ("verl/examples",), WORDS),

@@ -110,7 +110,7 @@ def compiled(recipe: Recipe) -> tuple[Chosen, ...]:
 
 def emulation(subject: Subject) -> Iterator[Finding]:
     """Warn before a build starts that compiles under QEMU; all else is done on the build machine's own arch."""
-    names = [chosen.name for chosen in (*compiled(subject.recipe), *subject.recipe.archives)]
+    names = [chosen.name for chosen in compiled(subject.recipe)]
     arch = subject.recipe.target.arch
     if names and subject.build_arch not in {None, arch}:
         yield warning(

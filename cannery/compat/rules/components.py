@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cannery.catalog.component import System, Tarball
+from cannery.catalog.component import System
 from cannery.compat.findings import Finding, error, note, warning
 from cannery.compat.table import listed
 from cannery.recipe.recipe import package_of
@@ -53,11 +53,11 @@ def _comes_all_the_same(subject: Subject, name: str) -> bool:
 
 
 def files(subject: Subject) -> Iterator[Finding]:
-    """Refuse two components that bring the same path, as links or as built files: the later layer would win."""
+    """Refuse two components that bring the same path, as links: the later layer would win."""
     owners: dict[str, list[str]] = {}
     for chosen in subject.recipe.chosen:
         part = chosen.component
-        for path in part.links if isinstance(part, System) else part.files if isinstance(part, Tarball) else ():
+        for path in part.links if isinstance(part, System) else ():
             owners.setdefault(path, []).append(chosen.name)
     for path, names in owners.items():
         if len(names) > 1:

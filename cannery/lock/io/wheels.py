@@ -60,10 +60,10 @@ def damaged(packages: Sequence[LockedPackage], cache: Path) -> tuple[LockedPacka
     byte is read: seconds for each GB. A file that cannot be read counts as damaged; one that cannot be removed raises
     `OSError`.
     """
-    return tuple(p for p in packages if p.complete and drop_damaged(store_path(p, cache), p.sha256))
+    return tuple(p for p in packages if p.complete and _drop_damaged(store_path(p, cache), p.sha256))
 
 
-def drop_damaged(path: Path, sha256: str) -> bool:
+def _drop_damaged(path: Path, sha256: str) -> bool:
     """Remove a stored file that has not its hash, or cannot be read; return whether there was one."""
     if not path.exists() or _is_whole(path, sha256):
         return False
