@@ -10,8 +10,9 @@ from urllib.parse import unquote
 
 import pytest
 
-from cannery.engine.own import apt
-from cannery.engine.own.apt import (
+from cannery.errors import NetworkError, UnableError
+from cannery.standin.io import apt
+from cannery.standin.io.apt import (
     HostRelease,
     Source,
     distribution_sources,
@@ -20,8 +21,7 @@ from cannery.engine.own.apt import (
     source_lines,
     unpack,
 )
-from cannery.engine.own.apt_sources import for_suite
-from cannery.errors import NetworkError, UnableError
+from cannery.standin.io.apt_sources import for_suite
 
 BOOKWORM = HostRelease("debian", "bookworm", "12")
 NOBLE = HostRelease("ubuntu", "noble", "24.04")
@@ -332,7 +332,7 @@ def test_waits_for_a_lock_that_a_killed_run_left(fake: Path, tmp_path: Path, mon
             naps.append(seconds)
             plan(fake)
 
-    monkeypatch.setattr("cannery.engine.own.apt.time.sleep", nap)
+    monkeypatch.setattr("cannery.standin.io.apt.time.sleep", nap)
     assert fetch(tmp_path)[0].read_text() == "whole"
     assert naps == [1]
 

@@ -17,11 +17,11 @@ from cannery.engine.own import engine as owned_engine
 from cannery.engine.own import network as engine_network
 from cannery.engine.own import packages as engine_packages
 from cannery.engine.own import process as engine_process
-from cannery.engine.own.apt import HostRelease
 from cannery.engine.own.layout import Layout, daemon_config
 from cannery.engine.own.network import CANDIDATES, choose_subnet, routed_networks, rules
 from cannery.engine.own.packages import Binaries, PackageSet, installed, missing_libraries, package_sets
 from cannery.errors import UnableError
+from cannery.standin.io.apt import HostRelease
 
 SERVER = Server("26.1.5", "1.45", "amd64", podman=False, data_root="/", storage_driver="overlay2")
 

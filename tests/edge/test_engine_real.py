@@ -18,9 +18,9 @@ import pytest
 
 from cannery.engine.io.find import Engine, _own_engine
 from cannery.engine.own import engine as owned_engine
-from cannery.engine.own.apt import distribution_sources, fetch_debs, host_release, unpack
 from cannery.engine.own.layout import Layout
 from cannery.engine.own.process import CGROUPS, daemons, remnants
+from cannery.standin.io.apt import distribution_sources, fetch_debs, host_release, unpack
 from cannery.util.io.process import run
 
 if TYPE_CHECKING:

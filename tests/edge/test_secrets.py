@@ -8,9 +8,9 @@ import pytest
 from cannery.build.io import secrets
 from cannery.build.io.secrets import MAX_SECRET, Secrets, host_secrets
 from cannery.context import Context
-from cannery.engine.own.apt import HostRelease, Source
 from cannery.errors import UsageError
 from cannery.render.render import NO_SECRET, SECRETS
+from cannery.standin.io.apt import HostRelease, Source
 from cannery.util.io.pip_settings import PipSettings
 from cannery.vocab import Arch
 

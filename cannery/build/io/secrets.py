@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from cannery.engine.own.apt import distribution_sources, host_release, source_lines
 from cannery.errors import UsageError
 from cannery.render.render import NO_SECRET, SECRETS
+from cannery.standin.io.apt import distribution_sources, host_release, source_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cannery.engine.own.apt import HostRelease, distribution_sources, fetch_debs, host_release, unpack
 from cannery.errors import UnableError
+from cannery.standin.io.apt import HostRelease, distribution_sources, fetch_debs, host_release, unpack
 from cannery.util.io.process import run
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ import os
 import shutil
 from typing import TYPE_CHECKING
 
-from cannery.engine.own.apt import host_release
 from cannery.errors import UnableError
+from cannery.standin.io.apt import host_release
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

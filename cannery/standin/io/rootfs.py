@@ -1,6 +1,6 @@
 """The Debian system below a stand-in base: made by debootstrap, kept in the cache as a tar, the same for all targets.
 
-Packages are fetched and verified by the host's own apt (`cannery.engine.own.apt`: its mirrors, keys, proxies), and
+Packages are fetched and verified by the host's own apt (`cannery.standin.io.apt`: its mirrors, keys, proxies), and
 handed to debootstrap as a `file:` mirror of exactly these packages. So no wget is needed, the newest security updates
 are in, and debootstrap itself is unpacked in the cache and never installed.
 """
@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 from filelock import FileLock, Timeout
 
-from cannery.engine.own.apt import fetch_debs, unpack
 from cannery.errors import UnableError
+from cannery.standin.io.apt import fetch_debs, unpack
 from cannery.standin.io.rootfs_tar import is_whole, write_tar
 from cannery.util.io.files import sha256_bytes, sha256_file, write_atomic
 from cannery.util.io.process import CommandError, run

@@ -20,8 +20,9 @@ from urllib.parse import quote, unquote
 
 from filelock import FileLock
 
-from cannery.engine.own.apt_errors import explain
-from cannery.engine.own.apt_sources import (
+from cannery.errors import NetworkError, UnableError
+from cannery.standin.io.apt_errors import explain
+from cannery.standin.io.apt_sources import (
     HostRelease,
     Source,
     distribution_sources,
@@ -29,7 +30,6 @@ from cannery.engine.own.apt_sources import (
     host_release,
     source_lines,
 )
-from cannery.errors import NetworkError, UnableError
 from cannery.util.io.files import sha256_bytes, write_atomic
 from cannery.util.io.process import CommandError, run
 

@@ -10,7 +10,7 @@ from cannery.errors import NetworkError, UnableError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cannery.engine.own.apt_sources import Source
+    from cannery.standin.io.apt_sources import Source
     from cannery.util.io.process import CommandError
 
 
