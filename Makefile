@@ -14,7 +14,7 @@ endef
 override RUN := $(HAS_PYTHON)@"$$HOST_PYTHON" tools/make_command.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev list show check lock outdated plan render image verify run shell push pull save bundle load patches engine-start engine-stop engine-status clean test test-all unit lint goldens reference docs relock lint-run doctor
+.PHONY: help setup setup-dev list show check lock outdated plan render image verify run shell push pull save bundle load patches engine-start engine-stop engine-status clean test test-all unit lint goldens reference docs relock lint-run doctor diff
 
 help: ## print targets and variables
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -66,6 +66,8 @@ bundle: ## write PROFILE's image, or only what is new since SINCE, to OUTPUT wit
 	$(RUN) bundle
 load: ## load FILE, which save or bundle wrote
 	$(RUN) load
+diff: ## report what differs between two images, ARGS='OLD NEW': profiles, REVISION:PROFILE, locks, manifests, images
+	$(RUN) diff
 patches: ## list the patch sets, or what ARGS names: ARGS='summary verl-npu', 'port REPO FROM TO', 'new REPO --tree DIR'
 	$(RUN) patches
 engine-start: ## start Cannery's own engine

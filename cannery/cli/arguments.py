@@ -156,6 +156,12 @@ COMMANDS = {
         "verify quickstart --require-npu",
         (options.as_json, options.profile("?"), *PLANNED, options.proof, options.verified),
     ),
+    "diff": Command(
+        "report",
+        "report what differs between two profiles, locks, manifests or images",
+        "diff main:quickstart quickstart",
+        (options.as_json, options.two_sides, options.form("text", "markdown"), options.target),
+    ),
     "patches": Command(
         "patches",
         "list patch sets, show what they change, try one on another commit, make one",
@@ -255,6 +261,7 @@ SYNONYMS = {
     **dict.fromkeys(("download", "fetch"), "pull"),
     **dict.fromkeys(("bash", "sh", "attach"), "shell"),
     **dict.fromkeys(("diagnose", "health"), "doctor"),
+    **dict.fromkeys(("compare", "changes"), "diff"),
     "lint": "lint-run",
     "make": "image",
 }

@@ -300,6 +300,18 @@ def archive_to_load(sub: ArgumentParser) -> None:
     add("--force", action="store_true", help="without a side file, or for another architecture")
 
 
+def two_sides(sub: ArgumentParser) -> None:
+    """Take two images to compare."""
+    words = "a profile, REVISION:PROFILE of this checkout, a lock, a manifest.json, or an image on this engine"
+    sub.add_argument("old", metavar="OLD", help=words)
+    sub.add_argument("new", metavar="NEW", help="the same, to compare with it")
+
+
+def form(first: str, other: str) -> Options:
+    """Return what takes --format, one of two words; the first is the default."""
+    return _one("--format", choices=(first, other), default=first, help=f"{first} (default) or {other}")
+
+
 engine_action = _one("action", choices=("start", "stop", "status", "env"))
 
 

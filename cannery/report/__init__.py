@@ -1,0 +1,1 @@
+"""What an image holds, shown and compared: `diff`, `sbom` and `report`. Nothing is built for it."""

@@ -1,0 +1,181 @@
+"""What differs between two images, and how it is printed: as text, Markdown and JSON."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from packaging.version import InvalidVersion, Version
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from cannery.report.contents import Contents
+
+# Rows of a Markdown table that are shown at once; a longer one is folded.
+FOLDED = 25
+SECTIONS = ("image", "packages", "files", "sources", "patches", "layers", "environment")
+
+
+@dataclass(frozen=True)
+class Change:
+    """One line of a difference: of which section, what, and its two values; "" is where it is not."""
+
+    section: str
+    name: str
+    old: str
+    new: str
+
+    @property
+    def sign(self) -> str:
+        """`+` for what is new, `-` for what has gone, `~` for what has changed."""
+        return "~" if self.old and self.new else "+" if self.new else "-"
+
+    @property
+    def is_older(self) -> bool:
+        """Whether it is a package whose version has gone down."""
+        if self.section != "packages" or self.sign != "~":
+            return False
+        try:
+            return Version(self.new) < Version(self.old)
+        except InvalidVersion:
+            return False
+
+    def __str__(self) -> str:
+        if self.sign != "~":
+            return f"{self.sign} {self.name} {self.old or self.new}"
+        return f"~ {self.name} {self.old} → {self.new}{' (older)' if self.is_older else ''}"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What differs: the names of both sides, each change in the order of `SECTIONS`, sections that one does not know.
+
+    `layers` are (those of the new side that the old one does not have, all, the bytes of wheels in the former); None
+    where they are not known.
+    """
+
+    old: str
+    new: str
+    changes: tuple[Change, ...]
+    unknown: tuple[str, ...]
+    layers: tuple[int, int, int] | None
+
+
+def difference(old: Contents, new: Contents) -> Difference:
+    """Compare two images. What only one of them knows is not compared, and named in `unknown`."""
+    pairs: dict[str, tuple[Mapping[str, str] | None, Mapping[str, str] | None]] = {
+        "image": _both(old.about, new.about),
+        "packages": (old.packages, new.packages),
+        "files": _both(old.files, new.files),
+        "sources": (old.sources, new.sources),
+        "patches": (old.patches, new.patches),
+        "layers": (_sized(old), _sized(new)),
+        "environment": (old.env, new.env),
+    }
+    found = [
+        Change(section, name, *_shortened(section, one.get(name, ""), other.get(name, "")))
+        for section, (one, other) in pairs.items()
+        if one is not None and other is not None
+        for name in (_in_order(one, other) if section in {"image", "layers"} else sorted({*one, *other}))
+        if one.get(name) != other.get(name)
+    ]
+    unknown = tuple(section for section, (one, other) in pairs.items() if one is None or other is None)
+    return Difference(old.name, new.name, tuple(found), unknown, _new_layers(old, new))
+
+
+def _sized(contents: Contents) -> Mapping[str, str] | None:
+    """Return {layer: digest and bytes}."""
+    if contents.layers is None:
+        return None
+    sizes = {name: f", {contents.sizes[name] / 1e6:.1f} MB" for name in contents.layers if name in contents.sizes}
+    return {name: f"{digest}{sizes.get(name, '')}" for name, digest in contents.layers.items()}
+
+
+def _shortened(section: str, old: str, new: str) -> tuple[str, str]:
+    """Return two values; of two lists of paths only what the other one does not have."""
+    one, other = old.split(":"), new.split(":")
+    if section != "environment" or "/" not in old or min(len(one), len(other)) == 1 or {*one} == {*other}:
+        return old, new
+    return ":".join(["…", *(p for p in one if p not in other)]), ":".join(["…", *(p for p in other if p not in one)])
+
+
+def _in_order(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
+    return list(dict.fromkeys([*old, *new]))
+
+
+def _both(old: Mapping[str, str], new: Mapping[str, str]) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """Return what both name. Of files: the same name with another hash is another file."""
+    names = [name for name in old if name in new]
+    return {name: old[name] for name in names}, {name: new[name] for name in names}
+
+
+def _new_layers(old: Contents, new: Contents) -> tuple[int, int, int] | None:
+    if old.layers is None or new.layers is None:
+        return None
+    there = {*old.layers.values()}
+    names = [name for name, digest in new.layers.items() if digest not in there]
+    return len(names), len(new.layers), sum(new.sizes.get(name, 0) for name in names)
+
+
+def text_lines(found: Difference) -> Iterator[str]:
+    """Give the lines that `diff` prints."""
+    yield f"{found.old} → {found.new}"
+    for section, group in groupby(found.changes, key=lambda one: one.section):
+        changes = list(group)
+        counts = {word: sum(one.sign == sign for one in changes) for sign, word in _WORDS.items()}
+        yield f"{section}: {', '.join(f'{count} {word}' for word, count in counts.items() if count)}"
+        yield from (f"  {one}" for one in changes)
+    if not found.changes:
+        yield "no difference"
+    yield from _ends(found)
+
+
+_WORDS = {"+": "added", "-": "removed", "~": "changed"}
+
+
+def _ends(found: Difference) -> Iterator[str]:
+    if found.layers is not None:
+        count, total, size = found.layers
+        yield f"{count} of {total} layers are new" + (f", {size / 1e6:.1f} MB of wheels" if size else "")
+    if found.unknown:
+        yield f"not compared, since one side does not have it: {', '.join(found.unknown)}"
+
+
+def markdown_lines(found: Difference) -> Iterator[str]:
+    """Give the same as Markdown, for a pull request: a table a section, long ones folded."""
+    yield f"### {code(found.old)} → {code(found.new)}"
+    yield from ("", "No difference.") if not found.changes else ()
+    for section, group in groupby(found.changes, key=lambda one: one.section):
+        changes = list(group)
+        is_long = len(changes) > FOLDED
+        yield from ("", f"<details><summary>{section}: {len(changes)}</summary>") if is_long else ()
+        yield from ("", f"| {section} | old | new |", "|---|---|---|")
+        for one in changes:
+            new = f"{code(one.new)}{' (older)' if one.is_older else ''}"
+            yield f"| {code(one.name)} | {code(one.old)} | {new} |"
+        yield from ("", "</details>") if is_long else ()
+    yield from (f"\n{line[:1].upper()}{line[1:]}." for line in _ends(found))
+
+
+def code(text: str) -> str:
+    """Return text as Markdown shows it unread, also in a cell of a table; a dash for no text."""
+    if not text:
+        return "–"
+    fence = "``" if "`" in text else "`"
+    pad = " " if fence == "``" else ""
+    return f"{fence}{pad}{' '.join(text.split()).replace('|', chr(92) + '|')}{pad}{fence}"
+
+
+def json_value(found: Difference) -> dict[str, Any]:
+    """Return the same as JSON values."""
+    layers = dict(zip(("new", "all", "bytes"), found.layers, strict=True)) if found.layers else None
+    changes = [{**asdict(one), "change": _WORDS[one.sign]} for one in found.changes]
+    return {
+        "old": found.old,
+        "new": found.new,
+        "changes": changes,
+        "not_compared": list(found.unknown),
+        "layers": layers,
+    }

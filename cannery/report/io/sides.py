@@ -1,0 +1,56 @@
+"""What a difference is made of: files of a manifest or a lock, and the checkout as it was at a revision."""
+
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from cannery.errors import CanneryError, UsageError
+from cannery.lock.text import parse_lock
+from cannery.report.contents import of_lock, of_manifest
+from cannery.util.io.process import run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cannery.report.contents import Contents
+
+
+def read_contents(path: Path) -> Contents:
+    """Return what a manifest's or a lock's file holds. Raises `UsageError` for one that cannot be read, or is neither.
+
+    A manifest is JSON, a lock starts with a JSON comment.
+    """
+    hint = "name a lock, a manifest.json, a profile or an image"
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot be read: {error}", where=str(path), hint=hint) from error
+    if not text.startswith("{"):
+        return of_lock(str(path), parse_lock(text, str(path)))
+    try:
+        return of_manifest(str(path), json.loads(text))
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"this is no manifest: {error}", where=str(path), hint=hint) from error
+
+
+@contextmanager
+def checkout_at(root: Path, revision: str) -> Iterator[Path]:
+    """Give a folder with images/ and templates/ of the checkout `root` at a revision of its git.
+
+    Raises `UsageError` where git does not know the revision, or it has no images.
+    """
+    with TemporaryDirectory(prefix="cannery-") as name:
+        folder, tar = Path(name), Path(name, "tree.tar")
+        git = ("git", "-C", root)
+        try:
+            commit = run((*git, "rev-parse", "--verify", "--end-of-options", f"{revision}^{{commit}}")).stdout.strip()
+            run((*git, "archive", f"--output={tar}", commit, "images", "templates"))
+        except CanneryError as error:
+            hint = "REVISION:PROFILE takes a commit, branch or tag of this checkout"
+            raise UsageError(f"no revision {revision!r} with images/ in it", where=str(root), hint=hint) from error
+        run(("tar", "-xf", tar, "-C", folder))
+        yield folder

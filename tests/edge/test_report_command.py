@@ -1,0 +1,174 @@
+"""`diff`, `sbom` and `report` on this checkout's own profiles: no engine, no network."""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import docker.errors
+import pytest
+
+from cannery.cli import main as cli
+from cannery.engine.io import find
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Run = Callable[..., tuple[int, str, str]]
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+LOCKS = ROOT / "images/locks"
+OLD, NEW = LOCKS / "quickstart/py3.11-amd64.txt", LOCKS / "verl-vllm/py3.11-amd64.txt"
+
+
+@pytest.fixture
+def build(capsys: pytest.CaptureFixture[str]) -> Run:
+    def run(*words: object) -> tuple[int, str, str]:
+        capsys.readouterr()
+        code = cli.main([str(word) for word in words], ROOT)
+        said = capsys.readouterr()
+        assert "Traceback" not in said.out + said.err
+        assert "defect" not in said.err
+        return code, said.out, said.err
+
+    return run
+
+
+def value_of(build: Run, *words: object) -> dict[str, Any]:
+    code, out, _ = build(*words, "--json")
+    assert code == 0
+    return dict(json.loads(out))
+
+
+def test_two_locks(build: Run) -> None:
+    changes = value_of(build, "diff", OLD, NEW)["changes"]
+    torch = next(one for one in changes if (one["section"], one["name"]) == ("packages", "torch"))
+    assert (torch["old"], torch["change"]) == ("2.13.0+cpu", "changed")
+    assert {"section": "packages", "name": "vllm-ascend"}.items() <= next(
+        one.items() for one in changes if one["name"] == "vllm-ascend"
+    )
+
+
+def test_two_locks_take_less_than_a_second_of_cpu() -> None:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run((sys.executable, ROOT / "build.py", "diff", OLD, NEW), check=True, capture_output=True, cwd=ROOT)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 1
+
+
+def test_a_profile_and_its_lock(build: Run) -> None:
+    found = value_of(build, "diff", "quickstart", OLD, "--arch", "amd64")
+    assert found["changes"] == []
+    assert found["not_compared"] == ["sources", "patches", "layers", "environment"]
+
+
+def test_a_target_of_both_profiles(build: Run) -> None:
+    code, out, _ = build("diff", "quickstart", "quickstart", "--arch", "arm64", "--format", "markdown")
+    assert code == 0
+    assert "No difference." in out
+
+
+def test_a_profile_of_an_older_commit(build: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The checkout of this test is a repository of its own: its profile is edited after the commit."""
+    git = ("git", "-C", tmp_path, "-c", "user.name=a", "-c", "user.email=a@b.example")
+    for name in ("images", "templates"):
+        subprocess.run(("cp", "-r", ROOT / name, tmp_path), check=True)
+    for words in (("init", "-q"), ("add", "."), ("commit", "-qm", "one")):
+        subprocess.run((*git, *words), check=True)
+    profile = tmp_path / "images/profiles/quickstart.yaml"
+    profile.write_text(f"{profile.read_text()}\nenv: {{MADE_UP: here}}\n")
+    assert cli.main(["diff", "HEAD:quickstart", "quickstart", "--json"], tmp_path) == 0
+    changes = {one["name"]: one["new"] for one in json.loads(capsys.readouterr().out)["changes"]}
+    assert changes["MADE_UP"] == "here"
+    assert "torch" not in changes
+    code, _, err = build("diff", "no-such-branch:quickstart", "quickstart")
+    assert (code, "no revision 'no-such-branch'" in err) == (2, True)
+    code, _, err = build("diff", "--", "quickstart", "quickstart")
+    assert code == 2
+
+
+@pytest.mark.parametrize(
+    ("word", "code", "said"),
+    [
+        ("quickstar", 2, "did you mean quickstart?"),
+        ("missing.txt", 2, "no file 'missing.txt'"),
+        ("docs", 2, "no file 'docs'"),
+        ("README.md", 2, "a lock starts with a JSON comment"),
+        ("docs/manifest.schema.json", 2, "this is no manifest"),
+        ("https://name:word@r.example/x:1", 2, "an image reference has no scheme"),
+        ("-x:quickstart", 2, ""),
+    ],
+)
+def test_words_that_name_nothing(build: Run, monkeypatch: pytest.MonkeyPatch, word: str, code: int, said: str) -> None:
+    monkeypatch.chdir(ROOT)
+    found, _, err = build("diff", word, "quickstart")
+    assert (found, said in err) == (code, True), err
+    assert "name:word" not in err
+
+
+# Images.
+
+
+class Images:
+    """The SDK's images: one, with two layers."""
+
+    def __init__(self) -> None:
+        self.id = "sha256:" + "b" * 64
+        self.attrs: dict[str, Any] = {
+            "Architecture": "amd64",
+            "Config": {"Env": ["A=1"], "Labels": {}},
+            "RootFS": {"Layers": ["sha256:1", "sha256:2"]},
+        }
+        self.images = self
+
+    def get(self, reference: str) -> Images:
+        if reference in {"mine:1", self.id}:
+            return self
+        raise docker.errors.ImageNotFound("none")
+
+
+class Engine:
+    arch = "amd64"
+
+    def client_env(self, env: dict[str, str]) -> dict[str, str]:
+        return env
+
+
+@pytest.fixture
+def engine(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    seen: dict[str, Any] = {
+        "packages": [["torch", "2.9.0", [], ""]],
+        "texts": {},
+        "python": "3.11",
+        "prefix": "/opt/venv",
+        "versions": {},
+        "lost": [],
+    }
+    monkeypatch.setattr(find, "find_engine", lambda *_, **__: Engine())
+    monkeypatch.setattr(find, "docker_client", lambda _engine: Images())
+    monkeypatch.setattr("cannery.against.io.read.read_image", lambda *_: seen)
+    return seen
+
+
+def test_an_image_made_by_hand(build: Run, engine: dict[str, Any]) -> None:
+    found = value_of(build, "diff", OLD, "mine:1")
+    torch = next(one for one in found["changes"] if one["name"] == "torch")
+    assert (torch["old"], torch["new"]) == ("2.13.0+cpu", "2.9.0")
+    found = value_of(build, "diff", "mine:1", "mine:1")
+    assert (found["changes"], found["layers"]["new"]) == ([], 0)
+
+
+def test_an_image_that_is_not_there(build: Run, engine: dict[str, Any]) -> None:
+    code, _, err = build("diff", "quickstart", "other:1")
+    assert (code, "no image other:1" in err) == (2, True)
+
+
+def test_a_manifest_that_somebody_edited_is_left_aside(build: Run, engine: dict[str, Any]) -> None:
+    whole = {"schema": 1, "profile": "p", "plan": "q", "target": {"cann": "8.5.0"}, "sources": []}
+    engine["texts"] = {"/opt/cannery/manifest.json": json.dumps(whole)}
+    found = value_of(build, "diff", "mine:1", "quickstart")
+    assert "sources" in found["not_compared"]
