@@ -15,7 +15,7 @@ from cannery.commands.engine_errors import as_errors
 from cannery.commands.table import row_lines
 from cannery.engine.io.client import EngineError, load, load_error, save
 from cannery.engine.io.find import docker_client, find_engine
-from cannery.engine.io.inspect import SAVE_PLATFORM, EngineImage, find_image, needed_image, platform_parameter
+from cannery.engine.io.inspect import SAVE_PLATFORM, find_image, needed_image, platform_parameter
 from cannery.errors import ExitCode, FindingsError, UnableError, UsageError
 from cannery.pipeline import planned
 from cannery.ship.archive import Held
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     import docker
 
     from cannery.context import Context
+    from cannery.engine.image import EngineImage
     from cannery.engine.io.find import Engine
     from cannery.plan.plan import Plan
     from cannery.ship.archive import SideFile

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from cannery.catalog.catalog import Catalog
     from cannery.context import Context
-    from cannery.engine.io.inspect import EngineImage
+    from cannery.engine.image import EngineImage
     from cannery.engine.oci import Published
     from cannery.plan.plan import Plan
 

@@ -20,7 +20,7 @@ from cannery.commands import archive as load
 from cannery.commands import archive as save
 from cannery.commands.archive import bundle, save_image
 from cannery.context import Context
-from cannery.engine.io.inspect import EngineImage
+from cannery.engine.image import EngineImage
 from cannery.errors import FindingsError, UnableError, UsageError
 from cannery.ship.archive import Held, SideFile
 from cannery.ship.io.archive import whole_file

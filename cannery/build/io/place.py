@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     import docker
 
+    from cannery.engine.image import EngineImage
     from cannery.engine.io.client import TransferView
     from cannery.engine.io.find import Engine
-    from cannery.engine.io.inspect import EngineImage
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from cannery.engine.image import engine_image
 from cannery.engine.io.client import EngineError, request
 from cannery.engine.oci import AbsentError, DeniedError, Entry, Published, RefusedError
 from cannery.engine.stream import Trouble, trouble_of
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     import docker
 
+    from cannery.engine.image import EngineImage
     from cannery.engine.io.login import Login
 
 # The first API with which an engine that stores images by containerd takes a platform: to push, to save.
@@ -37,39 +38,10 @@ class InfoClient(Protocol):
         """Return what `docker info` shows."""
 
 
-@dataclass(frozen=True)
-class EngineImage:
-    """An image as the engine knows it; `layers` are diff ids, lowest first; `digests` its `RepoDigests`."""
-
-    id: str
-    arch: str
-    size: int
-    layers: tuple[str, ...]
-    labels: Mapping[str, str]
-    digests: tuple[str, ...]
-    tags: tuple[str, ...] = ()
-
-    @property
-    def platform(self) -> str:
-        """As OCI writes it."""
-        return f"linux/{self.arch}"
-
-
 def find_image(client: ImageClient, reference: str) -> EngineImage | None:
     """Return an image of the engine, None where it has none. Raises `UnableError` when it does not answer."""
     image = _image(client, reference)
-    if image is None:
-        return None
-    found = image.attrs
-    return EngineImage(
-        id=str(found["Id"]),
-        arch=str(found.get("Architecture")),
-        size=int(found.get("Size") or 0),
-        layers=tuple((found.get("RootFS") or {}).get("Layers") or ()),
-        labels=dict((found.get("Config") or {}).get("Labels") or {}),
-        digests=tuple(found.get("RepoDigests") or ()),
-        tags=tuple(found.get("RepoTags") or ()),
-    )
+    return None if image is None else engine_image(image.attrs)
 
 
 def image_id(client: ImageClient, reference: str) -> str | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cannery.engine.io.client import OCI_REFUSED, EngineError, pull, push, registry_error
-from cannery.engine.io.inspect import PUSH_PLATFORM, EngineImage, find_image, platform_parameter, registry_image
+from cannery.engine.io.inspect import PUSH_PLATFORM, find_image, platform_parameter, registry_image
 from cannery.engine.io.registry import Limits, Repository
 from cannery.engine.oci import AbsentError, DeniedError, RefusedError
 from cannery.errors import FindingsError, NetworkError
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     import docker
 
+    from cannery.engine.image import EngineImage
     from cannery.engine.io.client import TransferView
     from cannery.engine.io.registry import Access
     from cannery.engine.oci import Published

@@ -1,0 +1,1 @@
+"""The image store of this host: images that no engine is needed for, below `<cache>/images`."""

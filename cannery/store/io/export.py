@@ -1,0 +1,111 @@
+"""Images of the store as files: the archive that `docker load` takes, and OCI's layout."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from typing import TYPE_CHECKING, Any
+
+from cannery.assemble.tar import END, Entry, Kind, head, padding
+from cannery.errors import UsageError
+from cannery.store.describe import OCI, Blob, Layer, layout_index, manifest_text
+from cannery.util.image_reference import parse_reference
+from cannery.util.io.files import sha256_file, write_atomic
+from cannery.util.io.write_errors import BY_OUTPUT, is_of_files, unwritable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from cannery.store.io.store import Store
+
+BLOCK = 1 << 20
+LAYOUT = '{"imageLayoutVersion": "1.0.0"}\n'
+
+
+def parts(store: Store, name: str) -> tuple[Blob, list[Layer]]:
+    """Return the blob of an image's configuration and its layers, lowest first.
+
+    Raises `UsageError` where the store does not have the image.
+    """
+    found = store.find(name)
+    layers = [layer for diff_id in (found.layers if found else ()) if (layer := store.layer(diff_id))]
+    if found is None or len(layers) != len(found.layers):
+        raise UsageError("the image store does not have this image", where=name)
+    return Blob(found.id, store.blob_path(found.id).stat().st_size), layers
+
+
+def docker_archive(store: Store, name: str, references: Sequence[str]) -> Iterator[bytes]:
+    """Give an image as `docker load` takes it, in blocks: layers as gzip. Raises as `parts`."""
+    config, layers = parts(store, name)
+    members = {_member(blob): blob for blob in (*layers, config)}
+    contents = [{"Config": _member(config), "RepoTags": list(references), "Layers": [_member(one) for one in layers]}]
+    text = json.dumps(contents).encode()
+    for path, blob in members.items():
+        yield head(Entry(path, Kind.FILE, 0o644, blob.size), 0)
+        with store.blob_path(blob.digest).open("rb") as stream:
+            while block := stream.read(BLOCK):
+                yield block
+        yield padding(blob.size)
+    yield head(Entry("manifest.json", Kind.FILE, 0o644, len(text)), 0) + text + padding(len(text)) + END
+
+
+def _member(blob: Blob) -> str:
+    return f"blobs/sha256/{blob.digest.partition(':')[2]}"
+
+
+def write_oci(store: Store, name: str, folder: Path, tag: str = "") -> str:
+    """Write an image into a folder in OCI's layout, under a tag; return the digest of its manifest.
+
+    A layout that is there keeps its other tags. The index is written last and at once: until then the folder has the
+    image as it was before, or is no layout. Raises `UsageError` for a folder that is something else, and as `parts`;
+    `UnableError` where it cannot be written.
+    """
+    config, layers = parts(store, name)
+    found = store.find(name)
+    arch = found.arch if found else ""
+    manifest = manifest_text(OCI, config, layers)
+    blob = Blob(f"sha256:{hashlib.sha256(manifest).hexdigest()}", len(manifest))
+    try:
+        before = _layout(folder)
+        for one in (*layers, config):
+            _copy(store.blob_path(one.digest), folder / _member(one), one)
+        write_atomic(folder / _member(blob), manifest)
+        write_atomic(folder / "oci-layout", LAYOUT)
+        write_atomic(folder / "index.json", layout_index(before, blob, arch, tag or parse_reference(name).tag))
+    except OSError as error:
+        if not is_of_files(error):
+            raise
+        raise unwritable(error, folder, BY_OUTPUT) from error
+    return blob.digest
+
+
+def _layout(folder: Path) -> list[dict[str, Any]]:
+    """Return the manifests of a layout, none where the folder is new. Raises `UsageError` for another folder."""
+    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
+        return []
+    try:
+        index = json.loads((folder / "index.json").read_bytes()) if (folder / "index.json").exists() else {}
+        listed = index.get("manifests", [])
+        is_layout = isinstance(listed, list) and (folder / "oci-layout").is_file() | ((folder / "blobs").is_dir())
+    except (ValueError, AttributeError, NotADirectoryError):
+        is_layout = False
+    if not is_layout:
+        raise UsageError("it is no image layout", where=str(folder), hint="name a new folder, or one that is empty")
+    return [one for one in listed if isinstance(one, dict)]
+
+
+def _copy(source: Path, target: Path, blob: Blob) -> None:
+    """Copy a blob, unless it is there: whole, since it gets its name last."""
+    if target.is_file() and target.stat().st_size == blob.size:
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part = target.with_name(f".{target.name}.part")
+    try:
+        shutil.copyfile(source, part)
+        if f"sha256:{sha256_file(part)}" != blob.digest:
+            raise UsageError("the disk has damaged this image", where=str(source), hint="make the image again")
+        part.replace(target)
+    finally:
+        part.unlink(missing_ok=True)

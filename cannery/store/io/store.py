@@ -1,0 +1,338 @@
+"""The image store: blobs by digest, layers by diff id, images by name, and layers as folders.
+
+    blobs/sha256/HEX    layers as gzip, and configurations; written under another name first
+    layers/HEX.json     which blob is the layer with that diff id
+    names/HEX.json      a name, and the id of its image: the last thing that is written of one
+    unpacked/HEX/       a layer as a folder, made when it is asked for
+    new/                what is being written or fetched
+
+An image is there when its name, its configuration and all of its layers are: a run that is killed leaves a name out.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from cannery.engine.image import engine_image
+from cannery.errors import FindingsError, UnableError, UsageError
+from cannery.store.describe import Blob, Layer, attributes, diff_ids, full_name
+from cannery.store.io.packed import Tar, inflated, pack, read_blocks
+from cannery.store.io.unpack import unpack
+from cannery.util.image_reference import DIGEST, split_digest
+from cannery.util.io.files import sha256_bytes, write_atomic
+from cannery.util.io.locks import held
+from cannery.util.io.write_errors import is_of_files, unwritable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cannery.engine.image import EngineImage
+
+# Seconds for which `prune` leaves what no image has: another run may be about to name it.
+SPARED = 3600.0
+
+
+class Part:
+    """A blob while it is written."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self.stream = stream
+        self._digest = hashlib.sha256()
+        self._size = 0
+
+    def write(self, data: bytes) -> int:
+        """Write."""
+        self._digest.update(data)
+        self._size += len(data)
+        return self.stream.write(data)
+
+    def flush(self) -> None:
+        """Flush."""
+        self.stream.flush()
+
+    @property
+    def blob(self) -> Blob:
+        """What was written so far."""
+        return Blob(f"sha256:{self._digest.hexdigest()}", self._size)
+
+
+class Store:
+    """The store below `folder`. Several runs may use it at once. Every method raises `UnableError` for a full disk."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    # Layers
+
+    def layer(self, diff_id: str) -> Layer | None:
+        """Return a layer, None where it is not there."""
+        note = _json(self._note(diff_id))
+        try:
+            found = Layer(**{**note, "origins": tuple(note["origins"])}) if note else None
+            is_whole = found is not None and self.blob_path(found.digest).stat().st_size == found.size
+        except (OSError, TypeError, KeyError):
+            return None
+        return found if is_whole else None
+
+    def has(self, diff_id: str) -> bool:
+        """Whether a layer is there."""
+        return self.layer(diff_id) is not None
+
+    @contextmanager
+    def new_blob(self) -> Iterator[Part]:
+        """Give a file to write a layer to as gzip; `keep` makes it one of the store's, else it goes."""
+        with self._disk(), _own_file(self.folder / "new") as stream:
+            yield Part(stream)
+
+    def keep(self, part: Part, tar: Tar) -> Layer:
+        """Keep what was written as the layer of `tar`; return it."""
+        blob = part.blob
+        part.flush()
+        os.fsync(part.stream.fileno())
+        return self.keep_file(Path(part.stream.name), blob, tar)
+
+    def keep_file(self, path: Path, blob: Blob, tar: Tar, *origins: str) -> Layer:
+        """Keep a file of the store's disk as the layer of `tar`; it is renamed. `origins` as in `Layer`."""
+        layer = Layer(blob.digest, blob.size, tar.diff_id, tar.size, origins)
+        with self._disk():
+            self._move(path, blob)
+            self.note(layer)
+        return layer
+
+    def _move(self, path: Path, blob: Blob) -> None:
+        target = self.blob_path(blob.digest)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        path.chmod(0o644)
+        path.replace(target)
+
+    def note(self, layer: Layer) -> None:
+        """Write down what is known of a layer."""
+        write_atomic(self._note(layer.diff_id), json.dumps(asdict(layer)))
+
+    def add(self, stream: IO[bytes], diff_id: str = "") -> Layer:
+        """Add the layer that a stream has as a tar or as gzip; `diff_id` is the one that it must have.
+
+        Raises `FindingsError` for another one, and for a damaged one.
+        """
+        with self.new_blob() as part:
+            tar = pack(stream, part)
+            if diff_id not in {"", tar.diff_id}:
+                raise FindingsError("its content is not the layer that it should be", where=diff_id)
+            return self.keep(part, tar)
+
+    def unpacked(self, diff_id: str) -> Path:
+        """Return the folder with a layer's files, made where it is not there: whole or not at all.
+
+        Raises as `unpack`, and `UnableError` for a layer that is missing or damaged; a damaged one is forgotten.
+        """
+        folder = self.folder / "unpacked" / _hex(diff_id)
+        if folder.is_dir():
+            return folder
+        layer = self._needed(diff_id)
+        with held(folder.with_suffix(".lock"), lambda: None), self._disk():
+            part = folder.with_suffix(".part")
+            _remove(part)  # of a run that was killed; the lock is ours
+            if not folder.is_dir():
+                part.mkdir(mode=0o755)
+                try:
+                    with self.blob_path(layer.digest).open("rb") as stream:
+                        found = unpack(inflated(read_blocks(stream)), part)
+                    if found != diff_id:
+                        self._note(diff_id).unlink(missing_ok=True)
+                        hint = "the same command again makes or fetches it anew"
+                        raise UnableError("the disk has damaged this layer; it was removed", where=diff_id, hint=hint)
+                    part.replace(folder)
+                except BaseException:
+                    _remove(part)
+                    raise
+        return folder
+
+    def _needed(self, diff_id: str) -> Layer:
+        layer = self.layer(diff_id)
+        if layer is None:
+            raise UnableError("the image store does not have this layer", where=diff_id, hint="make the image again")
+        return layer
+
+    # Images
+
+    def put(self, config: bytes, *references: str) -> str:
+        """Keep an image by the bytes of its configuration and give it names; return its id.
+
+        Raises `UnableError` where a layer of it is missing.
+        """
+        image = f"sha256:{sha256_bytes(config)}"
+        with self._locked():
+            for diff_id in diff_ids(json.loads(config)):
+                self._needed(diff_id)
+            write_atomic(self.blob_path(image), config)
+            for reference in references:
+                self._name(image, reference)
+        return image
+
+    def tag(self, image: str, reference: str) -> None:
+        """Give an image, by its id, one more name. Raises `UsageError` where it is not there."""
+        with self._locked():
+            if self.find(image) is None:
+                raise UsageError("the image store does not have this image", where=image)
+            self._name(image, reference)
+
+    def _name(self, image: str, reference: str) -> None:
+        full = full_name(reference)
+        named = split_digest(reference)[0]
+        if "@" not in reference and ":" not in named.rpartition("/")[2]:
+            reference += ":latest"
+        write_atomic(self._name_path(full), json.dumps({"name": reference, "id": image}))
+
+    def remove(self, reference: str) -> bool:
+        """Take a name from its image; return whether there was one. `prune` removes an image without names."""
+        with self._locked():
+            path = self._name_path(full_name(reference))
+            was_there = path.is_file()
+            path.unlink(missing_ok=True)
+        return was_there
+
+    def names(self) -> dict[str, str]:
+        """Return {name: id of its image}."""
+        notes = [_json(path) for path in sorted((self.folder / "names").glob("*.json"))]
+        return {str(note["name"]): str(note["id"]) for note in notes if note}
+
+    def find(self, name: str) -> EngineImage | None:
+        """Return an image by a name or its id (`sha256:…`), None where it is not there in whole."""
+        found = self.attributes(name)
+        return engine_image(found) if found else None
+
+    def attributes(self, name: str) -> dict[str, Any] | None:
+        """Return what `docker inspect` would show of an image, None where it is not there in whole."""
+        image = name if DIGEST.fullmatch(name) else (_json(self._name_path(full_name(name))) or {}).get("id", "")
+        text = self.config(image) if image else None
+        config = json.loads(text) if text else None
+        layers = [self.layer(diff_id) for diff_id in diff_ids(config)] if config else []
+        if config is None or None in layers:
+            return None
+        names = [other for other, owner in self.names().items() if owner == image]
+        return attributes(image, config, names, sum(layer.raw for layer in layers if layer))
+
+    def config(self, image: str) -> bytes | None:
+        """Return the bytes of an image's configuration by its id; None where they are not there, or are another's."""
+        try:
+            text = self.blob_path(image).read_bytes()
+        except OSError:
+            return None
+        return text if f"sha256:{sha256_bytes(text)}" == image else None
+
+    def chains(self) -> list[list[str]]:
+        """Return the layers of each image that has a name, lowest first."""
+        found = [self.find(image) for image in sorted(set(self.names().values()))]
+        return [list(image.layers) for image in found if image]
+
+    def lowers(self, name: str) -> tuple[Path, ...]:
+        """Return the layers of an image as folders, lowest first. Raises as `unpacked`; `UsageError` without it."""
+        found = self.find(name)
+        if found is None:
+            raise UsageError("the image store does not have this image", where=name)
+        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+            return tuple(pool.map(self.unpacked, found.layers))
+
+    def prune(self, spared: float = SPARED) -> int:
+        """Remove what no named image has, but for what is younger than `spared` seconds; return the bytes of blobs."""
+        freed = 0
+        with self._locked(), self._disk():
+            images = set(self.names().values())
+            wanted = {layer for image in images for layer in diff_ids(json.loads(self.config(image) or b"{}"))}
+            kept = images | {layer.digest for layer in map(self.layer, wanted) if layer}
+            before = time.time() - spared
+            for path in self.folder.glob("blobs/sha256/*"):
+                if f"sha256:{path.name}" not in kept and path.stat().st_mtime < before:
+                    freed += path.stat().st_size
+                    path.unlink()
+            for path in [*self.folder.glob("layers/*.json"), *self.folder.glob("unpacked/*")]:
+                is_lock = path.suffix == ".lock"  # another run may wait for it
+                is_wanted = f"sha256:{path.name.partition('.')[0]}" in wanted
+                if not is_lock and not is_wanted and path.stat().st_mtime < before:
+                    _remove(path)
+            for path in self.folder.glob("new/*.part"):
+                if path.stat().st_mtime < before:
+                    path.unlink(missing_ok=True)
+        return freed
+
+    # Files
+
+    def blob_path(self, digest: str) -> Path:
+        """Return where the blob of a digest is."""
+        return self.folder / "blobs" / "sha256" / _hex(digest)
+
+    def _note(self, diff_id: str) -> Path:
+        return self.folder / "layers" / f"{_hex(diff_id)}.json"
+
+    def _name_path(self, full: str) -> Path:
+        return self.folder / "names" / f"{sha256_bytes(full.encode())}.json"
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        with held(self.folder / "lock", lambda: None), self._disk():
+            yield
+
+    @contextmanager
+    def _disk(self) -> Iterator[None]:
+        """Raise errors of the disk as `UnableError`."""
+        try:
+            yield
+        except OSError as error:
+            if not is_of_files(error):
+                raise
+            raise unwritable(error, self.folder) from error
+
+
+def _hex(digest: str) -> str:
+    """Return the part of a digest that is a file's name. Raises `UsageError` for what is no digest."""
+    if not DIGEST.fullmatch(digest):
+        raise UsageError(f"{digest[:100]!r} is no digest", hint="a digest is sha256: and 64 hex digits")
+    return digest.partition(":")[2]
+
+
+def _json(path: Path) -> dict[str, Any] | None:
+    try:
+        value = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+@contextmanager
+def _own_file(folder: Path) -> Iterator[IO[bytes]]:
+    """Give a new file that this run has locked and that goes at the end, unless it was renamed.
+
+    Files without a lock are of runs that were killed, and go too.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with held(folder / "lock", lambda: None):
+        for path in folder.glob("own-*"):
+            with suppress(OSError), path.open("rb") as other:
+                fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                path.unlink()
+        stream = tempfile.NamedTemporaryFile(dir=folder, prefix="own-", delete=False)  # noqa: SIM115 - closed below
+        fcntl.flock(stream, fcntl.LOCK_EX)
+    try:
+        with stream:
+            yield stream.file
+    finally:
+        Path(stream.name).unlink(missing_ok=True)
+
+
+def _remove(path: Path) -> None:
+    """Remove a folder or file, if it is there."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
