@@ -1,0 +1,220 @@
+"""A box: a command on the layers of an image, in namespaces of its own. The programs that make it are util-linux's.
+
+The shell that `box_command` starts makes mounts in a mount namespace of its own, all below a tmpfs on `scratch`, moves
+the box's root over `/` as switch_root(8) does, and starts the command with Docker's capabilities and without the
+others. It stays as process 1 of the box. Each part ends with the one that started it, and the kernel removes the
+mounts with the last process: after a kill nothing is left but the empty folder `scratch`.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import PurePath
+
+# The exit code where the box itself could not be made (Docker has the same one for that).
+NOT_MADE = 125
+# Programs of the host that make a box: of util-linux, coreutils and the shell, which Debian always has.
+PROGRAMS = ("setpriv", "unshare", "mount", "env", "mkdir", "ln", "realpath", "sh")
+# What a command finds as its variables where the image does not set them (moby, oci/defaults.go and containers).
+DEFAULT_ENV = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root"}
+# Docker's default capabilities (moby, oci/caps/defaults.go).
+CAPABILITIES = (
+    *("chown", "dac_override", "fowner", "fsetid", "kill", "setgid", "setuid", "setpcap", "net_bind_service"),
+    *("net_raw", "sys_chroot", "mknod", "audit_write", "setfcap"),
+)
+DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+# 64 MiB, as Docker.
+SHM_SIZE = 64 << 20
+
+# It outlives no parent, and SIGTERM ends it, which unshare holds back from itself; Ctrl-C is the command's to answer.
+_OUTER = 'trap : INT; setpriv --pdeathsig KILL -- unshare "$@"; exit $?'
+
+_PRELUDE = f"""\
+set -eu
+PATH=/usr/sbin:/usr/bin:/sbin:/bin
+umask 022
+trap 'exit {NOT_MADE}' EXIT
+
+# Set `place` to where the path $1 of the box is on the host. No link of the image leads out of it.
+find_place() {{
+    place=$(realpath -m -- "$root$1")
+    case $place in "$root" | "$root"/*) return ;; esac
+    place=$(realpath -m -- "$root$place")
+    case $place in "$root"/*) return ;; esac
+    echo "box: the image has a link out of it at $1" >&2
+    exit {NOT_MADE}
+}}
+
+# Mount the file or folder $1 at $2, with more options $3.
+bind() {{
+    find_place "$2"
+    if [ -d "$1" ]; then
+        mkdir -p "$place"
+    else
+        mkdir -p "${{place%/*}}"
+        [ -e "$place" ] || : >"$place"
+    fi
+    mount -o "bind$3" "$1" "$place"
+}}
+
+# Mount a file system of type $1 with options $2 at $3.
+make() {{
+    find_place "$3"
+    mkdir -p "$place"
+    mount -t "$1" -o "$2" "$1" "$place"
+}}
+"""
+
+_PROC = """\
+make proc nosuid,nodev,noexec /proc
+for name in bus fs irq sys sysrq-trigger; do
+    [ ! -e "$root/proc/$name" ] || bind "$root/proc/$name" "/proc/$name" ,ro
+done
+make sysfs ro,nosuid,nodev,noexec /sys || echo 'box: it has no /sys' >&2
+"""
+
+_DEV = """\
+ln -s pts/ptmx "$root/dev/ptmx"
+ln -s /proc/self/fd "$root/dev/fd"
+ln -s fd/0 "$root/dev/stdin"
+ln -s fd/1 "$root/dev/stdout"
+ln -s fd/2 "$root/dev/stderr"
+"""
+
+# The names `localhost` and `box` for a box of its own network; the host's names too where it has the host's.
+_HOSTS = """\
+echo box >/proc/sys/kernel/hostname || :
+echo '127.0.0.1 localhost box' >hosts
+echo '::1 localhost' >>hosts
+"""
+
+# Linux has neither a file nor a util-linux program for it: SIOCSIFFLAGS with IFF_UP.
+_LO_UP = (
+    "import fcntl, socket, struct; "
+    "fcntl.ioctl(socket.socket(socket.AF_INET, socket.SOCK_DGRAM), 0x8914, struct.pack('16sH14x', b'lo', 1))"
+)
+
+
+@dataclass(frozen=True)
+class Bind:
+    """A file or folder of the host, and where it is in a box."""
+
+    source: PurePath
+    target: str
+    read_only: bool = True
+
+
+@dataclass(frozen=True)
+class Box:
+    """A command, and what it runs in.
+
+    `lowers` are unpacked layers, the lowest first. Changes go to the folder `upper`, whose overlay keeps notes in
+    `upper.work` beside it; with None they are in memory, and gone with the box. `tmpfs` are paths of empty file systems
+    in memory, on which `binds` may be. `user` is uid and gid. Without `network` there is but its own `lo`. `devices`
+    are paths in `/dev` that are the host's; `shm_size` is the size of `/dev/shm` in bytes.
+    """
+
+    lowers: tuple[PurePath, ...]
+    command: tuple[str, ...]
+    upper: PurePath | None = None
+    binds: tuple[Bind, ...] = ()
+    tmpfs: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    user: tuple[int, int] = (0, 0)
+    workdir: str = "/"
+    network: bool = False
+    devices: tuple[str, ...] = ()
+    shm_size: int = SHM_SIZE
+
+
+def work_folder(upper: PurePath) -> PurePath:
+    """Return the folder in which an overlay keeps its notes about `upper`; remove it with that."""
+    return upper.with_name(f"{upper.name}.work")
+
+
+def box_command(box: Box, scratch: PurePath) -> tuple[str, ...]:
+    """Return the words that start the command of `box`: root runs them like any command.
+
+    They give it their own stdin, stdout and stderr, and end with its exit code, or with `NOT_MADE` and a reason on
+    stderr. Where their process ends, or the thread that started it, so does all in the box. `scratch` is an empty
+    folder for this run alone, which stays empty; nothing of the box is in it.
+    """
+    namespaces = ("--mount", "--propagation", "slave", "--pid", "--ipc", "--uts", *(() if box.network else ("--net",)))
+    started = ("sh", "-c", box_script(box, scratch), "box", *box.command)
+    outer = ("setpriv", "--pdeathsig", "KILL", "--", "sh", "-c", _OUTER, "box")
+    return (*outer, *namespaces, "--fork", "--kill-child", "--", *started)
+
+
+def box_script(box: Box, scratch: PurePath) -> str:
+    """Return the shell script that makes a box in new namespaces and runs its arguments there, as a command."""
+    parts = (_PRELUDE, *_root(box, scratch), *_mounts(box), _command(box))
+    return "\n".join(part.rstrip("\n") for part in parts) + "\n"
+
+
+def _root(box: Box, scratch: PurePath) -> Iterator[str]:
+    """Give the lines that put the layers together. Overlay's options end at 4,096 bytes: a layer is a short link."""
+    where = shlex.quote(str(scratch))
+    yield f"mount -t tmpfs -o mode=700 tmpfs {where}"
+    yield f"cd {where}"
+    yield "root=$(pwd -P)/root\nmkdir root"
+    # Overlay refuses a folder that it has twice. The higher one hides all of the lower one.
+    lowers = list(dict.fromkeys(reversed(box.lowers)))
+    yield from (f"ln -s {shlex.quote(str(lower))} {number}" for number, lower in enumerate(lowers))
+    if box.upper is None:
+        yield "mkdir upper work"
+    else:
+        yield f"mkdir -p {shlex.quote(str(box.upper))} {shlex.quote(str(work_folder(box.upper)))}"
+        yield f"ln -s {shlex.quote(str(box.upper))} upper"
+        yield f"ln -s {shlex.quote(str(work_folder(box.upper)))} work"
+    # A renamed folder is copied, and a changed file is whole: `upper` is read as a layer.
+    options = "nodev,redirect_dir=off,metacopy=off,index=off,upperdir=upper,workdir=work"
+    yield f"mount -t overlay -o {options},lowerdir={':'.join(map(str, range(len(lowers))))} overlay root\n"
+
+
+def _mounts(box: Box) -> Iterator[str]:
+    """Give the lines that mount what is no layer."""
+    yield _PROC
+    # Devices are bound: one that the command makes itself opens nothing, here or on the layers.
+    yield "make tmpfs nosuid,nodev,noexec,mode=755 /dev"
+    yield "make devpts nosuid,noexec,newinstance,ptmxmode=0666,mode=0620 /dev/pts"
+    yield f"make tmpfs nosuid,nodev,mode=1777,size={box.shm_size} /dev/shm"
+    devices = [*(f"/dev/{name}" for name in DEVICES), *box.devices]
+    yield from (f"bind {shlex.quote(path)} {shlex.quote(path)} ''" for path in devices)
+    yield _DEV
+    yield _HOSTS
+    if box.network:
+        yield "cat /etc/hosts >>hosts\n[ ! -e /etc/resolv.conf ] || bind /etc/resolv.conf /etc/resolv.conf ,ro"
+    else:
+        yield shlex.join([sys.executable, "-ISc", _LO_UP])
+    yield "bind hosts /etc/hosts ''\n"
+    yield from (f"make tmpfs nosuid,nodev {shlex.quote(path)}" for path in box.tmpfs)
+    for one in box.binds:
+        options = ",nodev,ro" if one.read_only else ",nodev"
+        yield f"bind {shlex.quote(str(one.source))} {shlex.quote(one.target)} {options}"
+
+
+def _command(box: Box) -> str:
+    """Return the lines that start the command. The programs before it are the host's, and found before its PATH is."""
+    uid, gid = box.user
+    kept = ",".join(["-all", *(f"+{name}" for name in CAPABILITIES)])
+    env = shlex.join(f"{name}={value}" for name, value in {**DEFAULT_ENV, **box.env}.items())
+    return f"""\
+find_place {shlex.quote(box.workdir)}
+mkdir -p "$place"
+setpriv=$(command -v setpriv)
+unshare=$(command -v unshare)
+cd "$root"
+mount --move . /
+trap - EXIT
+set +e
+env -i {env} \\
+    "$setpriv" --no-new-privs --inh-caps=-all --bounding-set={kept} -- \\
+    "$unshare" --root . --wd {shlex.quote(box.workdir)} --setgid {gid} --setuid {uid} -- "$@"
+exit $?
+"""

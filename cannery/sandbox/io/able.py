@@ -1,0 +1,80 @@
+"""Whether this host can make boxes: one is made, and runs `true`."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+from cannery.errors import UnableError
+from cannery.sandbox.box import PROGRAMS, Bind, Box, box_command
+from cannery.sandbox.io.scratch import scratch_folder
+
+# Where a host has its programs and their libraries. What of them is a link is the same folder once more.
+HOST_FOLDERS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64")
+# Seconds that a box may take here: a slow machine needs one.
+_LONGEST = 30
+_ENGINE = "or start a Docker engine, which does without"
+
+
+def host_binds() -> tuple[Bind, ...]:
+    """Return what gives a box the programs of this host."""
+    return tuple(Bind(Path(path), path) for path in HOST_FOLDERS if Path(path).is_dir())
+
+
+@cache
+def why_not(folder: Path) -> str:
+    """Return why this host makes no boxes, and what to do about it; "" where it does.
+
+    `folder` is the cache, which has the layers and what boxes change. It is tried once in a run.
+    """
+    if missing := _missing():
+        return missing
+    try:
+        reason = _tried(folder, in_memory=False)
+        # A box whose changes are in memory shows whether the folder is the reason.
+        is_folders = bool(reason) and not _tried(folder, in_memory=True)
+    except UnableError as error:
+        return str(error)
+    if is_folders:
+        where = "set CANNERY_CACHE to a folder on a disk's own file system (ext4, xfs)"
+        return f"the file system of {folder} cannot hold what an overlay changes: {where}, {_ENGINE}"
+    if reason:
+        return f"this host makes no namespaces or mounts ({reason}): a container needs --privileged for it, {_ENGINE}"
+    return ""
+
+
+def _missing() -> str:
+    """Return what of system, user and programs is missing for a box, and what to do about it; "" for nothing."""
+    if sys.platform != "linux":
+        return f"boxes are made by Linux, and this is {sys.platform}: start a Docker engine"
+    if os.geteuid() != 0:
+        return f"only root can put layers together without an engine: run the same command with sudo, {_ENGINE}"
+    missing = [program for program in PROGRAMS if shutil.which(program) is None]
+    return f"not found: {', '.join(missing)}: install util-linux and coreutils, {_ENGINE}" if missing else ""
+
+
+def _tried(folder: Path, *, in_memory: bool) -> str:
+    """Make a box that runs `true`; return what went wrong, in the words of the program that failed."""
+    with scratch_folder(folder) as scratch:
+        for name in ("layer", "mounts"):
+            (scratch / name).mkdir()
+        upper = None if in_memory else scratch / "changes"
+        box = Box((scratch / "layer",), ("true",), upper=upper, binds=host_binds())
+        try:
+            done = subprocess.run(
+                box_command(box, scratch / "mounts"),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=_LONGEST,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return str(error)
+    lines = [line for line in done.stderr.splitlines() if "dmesg(1)" not in line]
+    return "" if done.returncode == 0 else lines[-1] if lines else f"exit code {done.returncode}"
