@@ -22,8 +22,9 @@ from cannery.errors import BuildFailedError, UnableError
 from cannery.recipe.recipe import Options
 from cannery.standin.elf import shared_library
 from cannery.standin.io import load as standin
-from cannery.standin.io.load import StandInRequest, cann_layer, docker_archive, ensure_standin
+from cannery.standin.io.load import StandInRequest, cann_layer, docker_archive, ensure_standin, store_standin
 from cannery.standin.spec import standin_spec
+from cannery.store.io.store import Store
 from cannery.util.io.files import sha256_file
 from cannery.vocab import Arch
 
@@ -111,6 +112,20 @@ def test_a_missing_one_is_loaded_and_its_id_is_its_configurations(request_: Stan
     assert json.loads(config)["rootfs"]["diff_ids"] == [f"sha256:{hashlib.sha256(x).hexdigest()}" for x in layers]
     with tarfile.open(fileobj=io.BytesIO(layers[1])) as layer:
         assert any(name.endswith("lib64/libacl.so") for name in layer.getnames())
+
+
+@pytest.mark.usefixtures("rootfs")
+def test_the_store_has_the_image_that_an_engine_has(request_: StandInRequest, tmp_path: Path) -> None:
+    engine, store = FakeEngine(), Store(tmp_path / "images")
+    wanted = ensure_standin(request_, engine_client=engine, cache=tmp_path, say=lambda _: None)
+    said: list[str] = []
+    assert store_standin(request_, store=store, cache=tmp_path, say=said.append) == wanted
+    found = store.find(request_.spec.reference)
+    assert found is not None
+    assert (found.id, found.tags, len(found.layers), len(said)) == (wanted, (request_.spec.reference,), 2, 1)
+    missing = replace(request_, torch_npu_wheel=None)
+    assert store_standin(missing, store=store, cache=tmp_path, say=said.append) == wanted
+    assert len(said) == 1
 
 
 def test_the_archive_is_the_same_every_time(request_: StandInRequest, rootfs: Path) -> None:

@@ -1,4 +1,4 @@
-"""Make sure that an engine has the stand-in base: Debian rootfs and CANN-shaped layer, loaded as one image.
+"""Make sure that an engine or the image store has the stand-in base: Debian rootfs and CANN-shaped layer, as one image.
 
 Both layers are tars whose bytes follow from their inputs, so the image's id and layer digests are the same on every
 machine that has the same Debian package versions.
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from cannery.standin.spec import StandInSpec
+    from cannery.store.io.store import Store
     from cannery.vocab import Arch
 
 BLOCK = 1 << 20
@@ -65,9 +66,7 @@ def ensure_standin(
     found = image_id(engine_client, reference)
     if found is not None:
         return found
-    data, arch = request.spec.data, request.spec.target.arch
-    layer = cann_layer(request)
-    rootfs = ensure_rootfs(data, arch, cache=cache, host_arch=request.host_arch, say=say)
+    rootfs, layer = _parts(request, cache, say)
     _check_engine_space(engine_client, rootfs.stat().st_size + len(layer))
     say(f"stand-in: loading {reference} into the engine")
     _load(engine_client, docker_archive(request.spec, rootfs, layer))
@@ -75,6 +74,38 @@ def ensure_standin(
     if loaded is None:
         raise BuildFailedError(f"the engine loaded {reference} but does not list it")
     return loaded
+
+
+def store_standin(request: StandInRequest, *, store: Store, cache: Path, say: Callable[[str], None]) -> str:
+    """Return the image id of the stand-in in the image store, made and put there when it is not there.
+
+    Raises as `ensure_standin`; the id and the layers are those that an engine has.
+    """
+    reference = request.spec.reference
+    found = store.find(reference)
+    if found is not None:
+        return found.id
+    rootfs, layer = _parts(request, cache, say)
+    say(f"stand-in: putting {reference} into the image store")
+    config, digests = _image(request.spec, rootfs, layer)
+    with rootfs.open("rb") as stream:
+        store.add(stream, f"sha256:{digests[0]}")
+    store.add(io.BytesIO(layer), f"sha256:{digests[1]}")
+    return store.put(config, reference)
+
+
+def _parts(request: StandInRequest, cache: Path, say: Callable[[str], None]) -> tuple[Path, bytes]:
+    """Return the tars of both layers, as a file and as bytes."""
+    layer = cann_layer(request)
+    spec = request.spec
+    return ensure_rootfs(spec.data, spec.target.arch, cache=cache, host_arch=request.host_arch, say=say), layer
+
+
+def _image(spec: StandInSpec, rootfs: Path, layer: bytes) -> tuple[bytes, tuple[str, str]]:
+    """Return the configuration of the image, and the hex SHA-256 of its layers, lowest first."""
+    digests = (sha256_file(rootfs), sha256_bytes(layer))
+    whats = (f"Debian {spec.data.suite} by debootstrap", "shape of CANN, stub libraries")
+    return _json(image_config(spec, [(f"sha256:{d}", what) for d, what in zip(digests, whats, strict=True)])), digests
 
 
 def cann_layer(request: StandInRequest) -> bytes:
@@ -95,9 +126,7 @@ def cann_layer(request: StandInRequest) -> bytes:
 
 def docker_archive(spec: StandInSpec, rootfs: Path, layer: bytes) -> Iterator[bytes]:
     """Yield the image as `docker load` takes it: two layers, configuration and manifest.json, in blocks."""
-    digests = (sha256_file(rootfs), sha256_bytes(layer))
-    whats = (f"Debian {spec.data.suite} by debootstrap", "shape of CANN, stub libraries")
-    config = _json(image_config(spec, [(f"sha256:{d}", what) for d, what in zip(digests, whats, strict=True)]))
+    config, digests = _image(spec, rootfs, layer)
     name = f"{hashlib.sha256(config).hexdigest()}.json"
     layers = [f"{digest}/layer.tar" for digest in digests]
     manifest = _json([{"Config": name, "RepoTags": [spec.reference], "Layers": layers}])
