@@ -13,7 +13,7 @@ from cannery.errors import ExitCode, UsageError
 from cannery.lint.case import Ground
 from cannery.lint.command import run_lines
 from cannery.lint.container import Remark
-from cannery.lint.files import WHOLE, containers_of
+from cannery.lint.files import containers_of
 from cannery.lint.io.files import read_documents, read_script
 from cannery.lint.rules import lint_container
 from cannery.vocab import Severity
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
 
 # Longer than any command line that an engine takes.
 MOST_CHARACTERS = 1 << 20
-# Names of the files that compose looks for by itself.
-STANDARD = frozenset({"compose", "docker-compose"})
-UNREAD = frozenset({"text.unread", "file.unread"})
 
 
 @dataclass(frozen=True)
@@ -46,7 +43,7 @@ def lint_run(arguments: argparse.Namespace, context: Context) -> ExitCode:
     linted = _of_files(arguments, ground) if arguments.file else _of_text(_text(arguments.text), ground)
     remarks = [one for item in linted for one in item.remarks]
     errors = sum(one.severity is Severity.ERROR for one in remarks)
-    unread = sum(one.code in UNREAD for one in remarks)
+    unread = sum(one.code == "text.unread" for one in remarks)
     if context.is_json:
         print(json.dumps({"schema": 2, "ok": not errors, "containers": _rows(linted)}, indent=2, ensure_ascii=False))
     else:
@@ -102,19 +99,8 @@ def _of_files(arguments: argparse.Namespace, ground: Ground) -> list[Linted]:
     paths = [Path(name).expanduser() for name in arguments.file]
     if len(paths) == 1 and (script := read_script(paths[0])):
         return _of_text(script, ground)
-    read = containers_of([document for path in paths for document in read_documents(path, str(path))])
-    unread = (*read.unread, *(_override(paths[0]) if len(paths) == 1 else ()))
-    linted = [Linted(container.where, lint_container(container, ground)) for container in read.containers]
-    return [*([Linted(", ".join(map(str, paths)), unread)] if unread else []), *linted]
-
-
-def _override(path: Path) -> tuple[Remark, ...]:
-    """Return a note on the file that `docker compose up` reads over `path` by itself."""
-    beside = path.with_name(f"{path.stem}.override{path.suffix}")
-    if path.stem not in STANDARD or not beside.is_file():
-        return ()
-    what = f"{beside.name} is beside it, and `docker compose up` reads it too"
-    return (Remark(Severity.NOTE, "file.unread", beside.name, what, "what is in it is not judged", WHOLE),)
+    containers = containers_of([document for path in paths for document in read_documents(path, str(path))])
+    return [Linted(container.where, lint_container(container, ground)) for container in containers]
 
 
 def _rows(linted: Sequence[Linted]) -> list[dict[str, object]]:

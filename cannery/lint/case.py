@@ -1,4 +1,4 @@
-"""What the rules judge: one container, and what is known around it."""
+"""What the rules judge: one container, what its image's name shows, and what is known of the host."""
 
 from __future__ import annotations
 
@@ -7,21 +7,69 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from cannery.lint.image_name import read_image_name
-from cannery.vocab import Chip
+from cannery.errors import UsageError
+from cannery.plan.tags import parse_tag
+from cannery.util.image_reference import parse_reference
+from cannery.vocab import CHIP_ALIASES, Chip
 
 if TYPE_CHECKING:
+    from collections.abc import Container as Names
     from collections.abc import Mapping
 
     from cannery.catalog.catalog import ChipAccess
-    from cannery.lint.container import Container, Device, Setting
-    from cannery.lint.image_name import ImageName
+    from cannery.lint.container import Container
     from cannery.vocab import Arch
 
 DRIVER = "/usr/local/Ascend/driver"
 # Of the 950 alone (vllm-ascend, its page on A5).
 NEW_NODES = frozenset({"/dev/ummu", "/dev/uburma"})
 RUNTIME_DEVICES, VISIBLE = "ASCEND_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES"
+_CHIP = re.compile(r"(?:^|[-_])(910b|a2|a3|310p|a5|950[a-z]*)(?=[-_]|$)")
+_CANN = re.compile(r"(?:^|[-_])(?:cann)?(\d+\.\d+\.(?:rc\d+|\d+))(?=[-_])")
+_OS = re.compile(r"(?:^|[-_])((?:ubuntu|openeuler)[\d.]*)(?=[-_]|$)")
+# What is filled in later in a tag: `{{ version }}`, `<version>`, `$VERSION`; not the whole image.
+_FILLED_IN = re.compile(r"(?<=[\w:/.-])(?:\{\{?[^{}]*\}?\}|<[^<>]*>|\$\{\w+\}|\$\w+)")
+# Their tags name a chip only where it is another one (vllm-ascend: v0.11.0rc1, v0.11.0rc1-a3, …-310p).
+_DEFAULT_CHIPS = {"vllm-ascend": Chip.A2}
+
+
+@dataclass(frozen=True)
+class ImageName:
+    """What a name shows; "" and None for nothing. `ours`: an image of Cannery's, of `profile` where that is known."""
+
+    repository: str = ""
+    profile: str = ""
+    cann: str = ""
+    chip: Chip | None = None
+    os: str = ""
+    ours: bool = False
+    standin: bool = False
+
+    @property
+    def ascend(self) -> bool:
+        """Whether the image is one for NPUs, as far as its name goes."""
+        return bool(self.chip or self.cann) or re.search(r"ascend|cann\b|npu", self.repository) is not None
+
+
+def read_image_name(image: str, profiles: Names[str] = ()) -> ImageName:
+    """Return what the reference `image` shows; `profiles` are those of Cannery."""
+    image, holes = _FILLED_IN.subn("x", image)
+    try:
+        reference = parse_reference(image, "image")
+    except UsageError:
+        return ImageName(repository=image.partition(":")[0].lower())
+    repository, tag = reference.repository, reference.tag.lower()
+    name = repository.rpartition("/")[2]
+    try:
+        found = parse_tag(tag)
+    except UsageError:
+        chip, cann, os = (match[1] if (match := one.search(tag)) else "" for one in (_CHIP, _CANN, _OS))
+        # Some call the A2 a2, and the 950 a5 or by its models (`950dt`).
+        family = Chip.A5 if chip.startswith("950") else CHIP_ALIASES.get(chip)
+        return ImageName(repository, "", cann, family or (None if holes else _DEFAULT_CHIPS.get(name)), os)
+    ours = name in profiles or bool(found.plan) or found.standin or found.custom or found.forced
+    profile, chip_of_tag = name if name in profiles else "", CHIP_ALIASES[found.chip]
+    return ImageName(repository, profile, found.cann, chip_of_tag, found.os, ours=ours, standin=found.standin)
 
 
 @dataclass(frozen=True)
@@ -83,32 +131,27 @@ class Case:
         """Whether there is a card whose number a shell, or the reader of a guide, fills in."""
         return any(device.is_open_card for device in self.container.devices)
 
-    @property
-    def privileged(self) -> Setting | None:
-        """The setting that shows the container every node of the host."""
-        return self.container.switch("privileged")
+    @cached_property
+    def cdi(self) -> bool:
+        """Whether devices are asked for by CDI names (`huawei.com/npu=0`), which bring what their files list."""
+        return any("=" in (setting.value or "") for setting in self.container.all("device"))
 
     @cached_property
-    def plugin(self) -> Setting | None:
-        """The setting that asks a cluster's device plugin for NPUs: it brings their nodes, and not the driver."""
-        return self.container.last("resource")
+    def plugin(self) -> bool:
+        """Whether a cluster's device plugin is asked for NPUs: it brings their nodes, and not the driver."""
+        return bool(self.container.all("resource"))
 
     @cached_property
     def nodes_come(self) -> bool:
         """Whether something else than --device brings the nodes of NPUs."""
-        return bool(self.privileged or self.runtime or self.cdi or self.plugin)
+        return bool(self.container.switch("privileged") or self.runtime or self.cdi or self.plugin)
 
     @cached_property
     def uses_npu(self) -> bool:
         """Whether nodes of NPUs reach the container."""
         nodes = any(d.card is not None or d.is_open_card or d.source in self.managers for d in self.container.devices)
-        unread = bool(self.privileged or self.container.opaque or self.cdi) and self.image.ascend
-        return nodes or self.runtime or unread or bool(self.plugin)
-
-    @cached_property
-    def cdi(self) -> bool:
-        """Whether devices are asked for by CDI names (`huawei.com/npu=0`), which bring what their files list."""
-        return any("=" in (setting.value or "") for setting in self.container.all("device"))
+        is_likely = (self.nodes_come or bool(self.container.opaque)) and self.image.ascend
+        return nodes or self.runtime or self.plugin or is_likely
 
     @cached_property
     def unread(self) -> str:
@@ -127,7 +170,5 @@ class Case:
 
     def first_card(self) -> str:
         """Return the word that a message about what is missing points at: the first card's, else the image."""
-        devices = self.container.devices
-        cards: list[Device] = [d for d in devices if d.is_open_card or re.search(r"davinci\W?_?\d", d.source)]
-        found = cards[0].setting if cards else self.plugin
-        return found.word if found else self.container.image
+        cards = [d.word for d in self.container.devices if d.is_open_card or re.search(r"davinci\W?_?\d", d.source)]
+        return next(iter((*cards, *(one.word for one in self.container.all("resource")))), self.container.image)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from cannery.errors import UsageError
@@ -23,9 +22,7 @@ PROGRAMS = frozenset({"docker", "podman", "nerdctl"})
 # What may come before the program.
 BEFORE = frozenset({"sudo", "env", "exec", "nohup", "time"})
 # Options of the client itself, before `run`, that take a value in the next word.
-CLIENT_VALUES = frozenset(
-    {"-H", "--host", "-c", "--context", "--config", "-l", "--log-level", "--root", "-n", "--namespace"}
-)
+CLIENT_VALUES = frozenset({"-H", "--host", "-c", "--context", "--config", "-l", "--log-level", "-n", "--namespace"})
 # The program by name, by path, or by a variable that the text does not set: `$DOCKER`, `${DOCKER_CMD}`.
 _PROGRAM = re.compile(r"(?:.*/)?(?:docker|podman|nerdctl)|\$\{?\w*docker\w*\}?", re.IGNORECASE)
 NO_IMAGE = "no image is named"
@@ -60,14 +57,10 @@ def run_lines(text: str) -> RunText:
     if found and isinstance(found[0], Remark) and all(isinstance(one, Remark) for one in found):
         raise UsageError(NO_IMAGE, where="the command", hint=found[0].fix)
     if not found and unread:
-        raise UsageError(
-            unread[0].why, where=f"the command:{unread[0].line}", hint="write it as a plain docker run line"
-        )
+        hint = "write it as a plain docker run line"
+        raise UsageError(unread[0].why, where=f"the command:{unread[0].line}", hint=hint)
     if not found:
-        values = [word for command in shell.commands for word in command.words]
-        is_exec = any(name in PROGRAMS and value in {"exec", "start"} for name, value in pairwise(values))
-        hint = "give the `docker run` that makes the container" if is_exec else _HINT
-        raise UsageError("there is no `docker run` in it", where="the command", hint=hint)
+        raise UsageError("there is no `docker run` in it", where="the command", hint=_HINT)
     return RunText(tuple(found), tuple(sorted(unread, key=lambda one: one.line)))
 
 
@@ -83,15 +76,16 @@ def _options_at(words: Sequence[str]) -> int:
 def _run_line(command: ShellCommand, start: int) -> Container | Remark:
     options = read_options(command.words[start:])
     cuts = [
-        misread("cut", one.what, f"{one.what}: docker never sees the words after it", one.fix) for one in command.cuts
+        misread(
+            "cut", f"line {line}", f"line {line} does not continue, and options follow", "end it in a backslash alone"
+        )
+        for line in command.cuts
     ]
     rest, pasted = _without_pasted(options)
     if not rest:
-        hint = (
-            "the image comes after the options; was it taken for the value of the last one, or is a line not continued?"
-        )
+        hint = "the image comes after the options; was it taken for the value of the last one?"
         word = f"docker {command.words[start - 1]}"
-        fix = f"{cuts[-1].word}: {cuts[-1].fix}" if cuts else hint
+        fix = f"{cuts[-1].what}: {cuts[-1].fix}" if cuts else hint
         return Remark(Severity.ERROR, "image.none", word, f"{word}: {NO_IMAGE}", "docker refuses the line", fix)
     remarks = (*cuts, *pasted, *options.misread)
     return Container(rest[0], options.settings, tuple(rest[1:]), line=command.line, misread=remarks)

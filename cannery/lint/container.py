@@ -6,7 +6,7 @@ import csv
 import re
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from cannery.compat.findings import Finding
 from cannery.host.facts import CARD
@@ -39,8 +39,7 @@ class Remark:
         return Finding(self.severity, f"run.{self.code}", self.what, self.why, self.fix)
 
 
-@dataclass(frozen=True)
-class Setting:
+class Setting(NamedTuple):
     """One setting: docker's long name, its value (None for a switch), and how messages show it."""
 
     key: str
@@ -48,12 +47,11 @@ class Setting:
     word: str
 
 
-@dataclass(frozen=True)
-class Device:
+class Device(NamedTuple):
     """A device node, by the host's path."""
 
     source: str
-    setting: Setting
+    word: str
 
     @property
     def card(self) -> int | None:
@@ -64,16 +62,16 @@ class Device:
     @property
     def is_open_card(self) -> bool:
         """Whether it is an NPU's node of a number that is still to be filled in: `/dev/davinci$i`, `/dev/davinciN`."""
-        return is_open_card(self.source)
+        is_any = is_open(self.source) or _ANY_CARD.fullmatch(self.source)
+        return self.source.startswith("/dev/davinci") and bool(is_any)
 
 
-@dataclass(frozen=True)
-class Mount:
+class Mount(NamedTuple):
     """A mount: `source` is a path of the host, a volume's name, or "" for what has none (tmpfs, anonymous volumes)."""
 
     source: str
     target: str
-    setting: Setting
+    word: str
 
     def gives(self, path: str) -> bool:
         """Whether the host's `path` is at the same place in the container because of it."""
@@ -86,13 +84,11 @@ class Mount:
         return path == target or path.startswith(f"{target}/")
 
 
-@dataclass(frozen=True)
-class Variable:
+class Variable(NamedTuple):
     """A variable of the container's environment; `value` is None where the host's is handed on."""
 
-    name: str
     value: str | None
-    setting: Setting
+    word: str
 
 
 @dataclass(frozen=True)
@@ -138,7 +134,7 @@ class Container:
     def devices(self) -> tuple[Device, ...]:
         """The device nodes; names of CDI devices (`vendor/class=name`) are none."""
         found = (s for s in self.all("device") if s.value and "=" not in s.value)
-        return tuple(Device(colon_parts(setting.value or "")[0], setting) for setting in found)
+        return tuple(Device(colon_parts(setting.value or "")[0], setting.word) for setting in found)
 
     @cached_property
     def cards(self) -> tuple[int, ...]:
@@ -148,9 +144,9 @@ class Container:
     @cached_property
     def mounts(self) -> tuple[Mount, ...]:
         """What is mounted, of every spelling."""
-        volumes = [_volume(s, s.value) for s in self.all("volume") if s.value]
-        mounts = [_mount(s, s.value) for s in self.all("mount") if s.value]
-        tmpfs = [Mount("", (s.value or "").partition(":")[0], s) for s in self.all("tmpfs")]
+        volumes = [_volume(s.value, s.word) for s in self.all("volume") if s.value]
+        mounts = [_mount(s.value, s.word) for s in self.all("mount") if s.value]
+        tmpfs = [Mount("", (s.value or "").partition(":")[0], s.word) for s in self.all("tmpfs")]
         return (*volumes, *mounts, *tmpfs)
 
     @cached_property
@@ -159,13 +155,8 @@ class Container:
         found = {}
         for setting in self.all("env"):
             name, equals, value = (setting.value or "").partition("=")
-            found[name] = Variable(name, value if equals else None, setting)
+            found[name] = Variable(value if equals else None, setting.word)
         return found
-
-
-def is_open_card(path: str) -> bool:
-    """Whether `path` is an NPU's node whose number a shell, or the reader of a guide, fills in."""
-    return path.startswith("/dev/davinci") and (is_open(path) or _ANY_CARD.fullmatch(path) is not None)
 
 
 def colon_parts(text: str) -> list[str]:
@@ -173,12 +164,12 @@ def colon_parts(text: str) -> list[str]:
     return [match[0] for match in _PART.finditer(text) if match.start() == 0 or text[match.start() - 1] == ":"]
 
 
-def _volume(setting: Setting, text: str) -> Mount:
+def _volume(text: str, word: str) -> Mount:
     source, *rest = colon_parts(text)
-    return Mount(source, rest[0], setting) if rest else Mount("", source, setting)
+    return Mount(source, rest[0], word) if rest else Mount("", source, word)
 
 
-def _mount(setting: Setting, text: str) -> Mount:
+def _mount(text: str, word: str) -> Mount:
     """Read a value of --mount, which is a line of CSV."""
     try:
         parts = next(csv.reader([text], strict=True), [])
@@ -186,4 +177,4 @@ def _mount(setting: Setting, text: str) -> Mount:
         parts = []
     pairs = (part.partition("=") for part in parts)
     fields = {_MOUNT_KEYS.get(name, name): value for name, _, value in pairs}
-    return Mount(fields.get("source", ""), fields.get("target", ""), setting)
+    return Mount(fields.get("source", ""), fields.get("target", ""), word)

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import re
 import shlex
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cannery.errors import UsageError
 from cannery.lint.command import run_lines
-from cannery.lint.container import Container, Remark, Setting
-from cannery.vocab import Severity
+from cannery.lint.container import Container, Setting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from cannery.catalog.yaml_text import YamlDocument
 
-# Keys of a service whose value is one text or number → docker's option.
-_ONE = {
+# Keys of a service, or of a Pod's security context → docker's option.
+_KEYS = {
     "shm_size": "shm-size",
     "network_mode": "network",
     "ipc": "ipc",
@@ -26,15 +24,21 @@ _ONE = {
     "user": "user",
     "platform": "platform",
     "privileged": "privileged",
-}
-_LISTS = {
+    "gpus": "gpus",
+    "entrypoint": "entrypoint",
     "devices": "device",
     "volumes": "volume",
     "group_add": "group-add",
     "tmpfs": "tmpfs",
     "env_file": "env-file",
     "device_cgroup_rules": "device-cgroup-rule",
+    "environment": "env",
+    "runAsUser": "user",
+    "supplementalGroups": "group-add",
+    "fsGroup": "group-add",
 }
+# Keys that bring settings of other files.
+_ELSEWHERE = ("extends", "include")
 _DEFAULT = re.compile(r"\$\{\w+:?-([^}]*)\}")
 # `${{ matrix.image }}` of a workflow.
 _EXPRESSION = re.compile(r"\$\{\{\s*(.*?)\s*\}\}")
@@ -43,146 +47,106 @@ WHOLE = "docker compose config > whole.yaml writes all of it into one file: lint
 _HINT = "a compose file has a mapping `services:`, a manifest `apiVersion:` and `kind:`, a workflow `jobs:`"
 
 
-@dataclass(frozen=True)
-class FileContainers:
-    """The containers of files, in order, and remarks on what of the files is not read."""
-
-    containers: tuple[Container, ...]
-    unread: tuple[Remark, ...]
-
-
-def containers_of(documents: Sequence[YamlDocument]) -> FileContainers:
-    """Return the containers of documents.
+def containers_of(documents: Sequence[YamlDocument]) -> tuple[Container, ...]:
+    """Return the containers of documents, in order. What of a service is in another file is a setting without a key.
 
     Raises `UsageError` for a document of another kind, and for a service that is in two of them.
     """
     services: dict[str, Container] = {}
     containers: list[Container] = []
-    unread: list[Remark] = []
     for document in documents:
-        value = document.value
-        if isinstance(value, dict) and (isinstance(value.get("services"), dict) or value.get("include")):
+        value = document.value if isinstance(document.value, dict) else {}
+        if isinstance(value.get("services"), dict):
             found = {one.where: one for one in _services(document)}
             if twice := sorted(found.keys() & services.keys()):
                 what = f"{twice[0]} is in another file too, and compose merges the two"
                 raise UsageError(what, where=document.name, hint=WHOLE)
             services |= found
-            if value.get("include"):
-                what = f"include at {document.where(('include',))} is not read: what it brings is not judged"
-                why = "lint-run reads the files that it is given"
-                unread.append(Remark(Severity.WARNING, "file.unread", "include", what, why, WHOLE))
-        elif isinstance(value, dict) and {"apiVersion", "kind"} <= {*value}:
+        elif {"apiVersion", "kind"} <= {*value}:
             containers += _pods(value, "")
-        elif isinstance(value, dict) and isinstance(value.get("jobs"), dict):
-            containers += (one for name, job in value["jobs"].items() for one in _job(f"jobs.{name}", job))
+        elif isinstance(value.get("jobs"), dict):
+            containers += (one for name, job in value["jobs"].items() for one in _job(f"jobs.{name}", _mapping(job)))
         else:
             raise _nothing_in(document)
     containers = [*services.values(), *containers]
-    if not containers and not unread:
+    if not containers:
         raise _nothing_in(documents[0])
-    return FileContainers(tuple(containers), tuple(unread))
+    return tuple(containers)
 
 
 def _nothing_in(document: YamlDocument) -> UsageError:
-    is_text = isinstance(document.value, str)
-    hint = "a command or a script comes by standard input: build.py lint-run - < FILE" if is_text else _HINT
+    is_include = isinstance(document.value, dict) and "include" in document.value
+    hint = WHOLE if is_include else _HINT
     return UsageError("there are no services in it, no Pods and no jobs", where=document.name, hint=hint)
 
 
 def _services(document: YamlDocument) -> Iterator[Container]:
-    for name, service in (document.value.get("services") or {}).items():
+    for name, service in document.value["services"].items():
         where = f"services.{name}"
         if not isinstance(service, dict):
             hint = "a service has keys: image, devices, volumes …"
             raise UsageError(f"{where} is no mapping", where=document.name, hint=hint)
-        yield _service(where, service)
+        command = service.get("command")
+        words = map(str, command) if isinstance(command, list) else str(command or "").split()
+        settings = [*_settings(where, service), *_nvidia(where, service)]
+        settings += (Setting("", None, f"{where}.{key}") for key in _ELSEWHERE if service.get(key))
+        if document.value.get("include"):
+            settings.append(Setting("", None, "include"))
+        image = _text(service.get("image") or f"({where}.build)")
+        yield Container(image, tuple(settings), tuple(words), where)
 
 
-def _service(where: str, service: Mapping[str, Any]) -> Container:
-    image = _text(service.get("image") or f"({where}.build)")
-    command = service.get("command")
-    words = tuple(map(str, command)) if isinstance(command, list) else tuple(str(command or "").split())
-    return Container(image, tuple(_settings(where, service)), words, where)
+def _settings(where: str, keys: Mapping[str, Any]) -> Iterator[Setting]:
+    """Give what the known keys of a mapping ask for: a value, a list, or a list's items in their long form."""
+    for key, option in _KEYS.items():
+        value = keys.get(key)
+        is_list = isinstance(value, list)
+        if isinstance(value, dict):
+            value = [str(name) if one is None else f"{name}={_text(one)}" for name, one in value.items()]
+        for number, item in enumerate(_listed(value)):
+            text = _long(option, item) if isinstance(item, dict) else _text(item)
+            yield Setting(option, text, f"{where}.{key}[{number}]: {text}" if is_list else f"{where}.{key}: {text}")
 
 
-def _settings(where: str, service: Mapping[str, Any]) -> Iterator[Setting]:
-    for key, option in _ONE.items():
-        if service.get(key) is not None:
-            yield Setting(option, _text(service[key]), f"{where}.{key}: {_text(service[key])}")
-    for key, option in _LISTS.items():
-        for number, item in enumerate(_listed(service.get(key))):
-            yield _item(option, item, f"{where}.{key}[{number}]")
-    for entry in map(_text, _entries(service.get("environment"))):
-        yield Setting("env", entry, f"{where}.environment: {entry}")
-    if service.get("entrypoint"):
-        yield Setting("entrypoint", " ".join(map(str, _listed(service["entrypoint"]))), f"{where}.entrypoint")
-    if service.get("extends"):
-        yield Setting("", None, f"{where}.extends")
-    yield from _reserved(where, service)
+def _long(option: str, item: Mapping[str, Any]) -> str:
+    """Return an item of a list in its short form."""
+    source, target = _text(item.get("source", item.get("path", ""))), _text(item.get("target", ""))
+    return source if option in {"device", "env-file"} else f"{source}:{target}" if source else target
 
 
-def _item(option: str, item: Any, place: str) -> Setting:  # noqa: ANN401 - YAML
-    """Return the setting of a list's item, in its short or its long form."""
-    if not isinstance(item, dict):
-        return Setting(option, _text(item), f"{place}: {_text(item)}")
-    if option == "env-file":
-        return Setting(option, _text(item.get("path", "")), f"{place}: {item.get('path', '')}")
-    source = _text(item.get("source", ""))
-    target = _text(item.get("target", source if option == "device" else ""))
-    if option == "device":
-        rights = f":{item['permissions']}" if "permissions" in item else ""
-        return Setting(option, f"{source}:{target}{rights}", f"{place}: {source}")
-    if item.get("type") == "tmpfs":
-        return Setting("tmpfs", target, f"{place}: {target}")
-    return Setting("volume", f"{source}:{target}" if source else target, f"{place}: {source}:{target}")
-
-
-def _reserved(where: str, service: Mapping[str, Any]) -> Iterator[Setting]:
-    """Give GPUs, which a service asks for in two ways, and devices by the names that CDI has for them."""
-    if service.get("gpus"):
-        yield Setting("gpus", _text(service["gpus"]), f"{where}.gpus")
+def _nvidia(where: str, service: Mapping[str, Any]) -> Iterator[Setting]:
+    """Give the GPUs that a service reserves."""
     node: Any = service
     for key in ("deploy", "resources", "reservations", "devices"):
-        node = node.get(key) if isinstance(node, dict) else None
-    for number, item in enumerate(_listed(node)):
-        place = f"{where}.deploy.resources.reservations.devices[{number}]"
-        if isinstance(item, dict) and item.get("driver") == "cdi":
-            names = map(_text, _listed(item.get("device_ids")))
-            yield from (Setting("device", name, f"{place}: {name}") for name in names)
-        elif isinstance(item, dict) and ("gpu" in _listed(item.get("capabilities")) or item.get("driver") == "nvidia"):
-            yield Setting("gpus", _text(item.get("count", "all")), place)
+        node = _mapping(node).get(key)
+    for number, item in enumerate(map(_mapping, _listed(node))):
+        if item.get("driver") == "nvidia" or "gpu" in _listed(item.get("capabilities")):
+            yield Setting("gpus", "all", f"{where}.deploy.resources.reservations.devices[{number}]")
 
 
 def _pods(value: Any, where: str) -> Iterator[Container]:  # noqa: ANN401 - YAML
     """Give the containers of every Pod's spec in a manifest, in whatever kind of resource it is."""
-    if isinstance(value, list):
-        for number, item in enumerate(value):
-            yield from _pods(item, f"{where}[{number}]")
-    if not isinstance(value, dict):
-        return
-    if isinstance(value.get("containers"), list):
-        for item in value["containers"]:
-            if isinstance(item, dict):
-                place = f"{where}.containers.{item.get('name', '')}"
-                settings = tuple(_pod_settings(place, item, value))
-                yield Container(_text(item.get("image", "")), settings, (), place, is_pod=True)
-        return
-    for key, item in value.items():
-        yield from _pods(item, f"{where}.{key}" if where else str(key))
+    if isinstance(value, dict) and isinstance(value.get("containers"), list):
+        for item in filter(None, map(_mapping, value["containers"])):
+            place = f"{where}.containers.{item.get('name', '')}"
+            settings = tuple(_pod_settings(place, item, value))
+            yield Container(_text(item.get("image", "")), settings, (), place, is_pod=True)
+    elif isinstance(value, list | dict):
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _pods(item, f"{where}.{key}" if where else str(key))
 
 
 def _pod_settings(where: str, item: Mapping[str, Any], spec: Mapping[str, Any]) -> Iterator[Setting]:
     """Give what a container of a Pod asks for; `spec` is the Pod's."""
     context = {**_mapping(spec.get("securityContext")), **_mapping(item.get("securityContext"))}
-    for key, option in (("privileged", "privileged"), ("runAsUser", "user")):
-        if context.get(key) is not None:
-            yield Setting(option, _text(context[key]), f"{where}.securityContext.{key}: {_text(context[key])}")
-    for group in (*_listed(context.get("supplementalGroups")), *_listed(context.get("fsGroup"))):
-        yield Setting("group-add", _text(group), f"{where}.securityContext: {group}")
-    for key, option in (("hostNetwork", "network"), ("hostIPC", "ipc")):
-        if spec.get(key):
-            yield Setting(option, "host", f"{where}: {key}")
-    yield from _limits(where, _mapping(_mapping(item.get("resources")).get("limits")))
+    yield from _settings(f"{where}.securityContext", context)
+    if spec.get("hostIPC"):
+        yield Setting("ipc", "host", f"{where}: hostIPC")
+    for name, count in _mapping(_mapping(item.get("resources")).get("limits")).items():
+        # Cards of a device plugin: NPUs, or another maker's.
+        key = "resource" if str(name).startswith("huawei.com/") else "gpus" if str(name).endswith("/gpu") else ""
+        if key:
+            yield Setting(key, _text(count), f"{where}.resources.limits: {name}={count}")
     for one in filter(None, map(_mapping, _listed(item.get("env")))):
         value = one.get("value", "") if "valueFrom" not in one else "$(valueFrom)"
         yield Setting("env", f"{one.get('name')}={value}", f"{where}.env: {one.get('name')}={value}")
@@ -195,18 +159,8 @@ def _pod_settings(where: str, item: Mapping[str, Any], spec: Mapping[str, Any]) 
         yield Setting("volume", f"{source}:{target}", word) if source else Setting("tmpfs", target, word)
 
 
-def _limits(where: str, limits: Mapping[Any, Any]) -> Iterator[Setting]:
-    """Give the cards that a Pod asks a device plugin for: NPUs, or another maker's."""
-    for name, count in limits.items():
-        key = "resource" if str(name).startswith("huawei.com/") else "gpus" if str(name).endswith("/gpu") else ""
-        if key:
-            yield Setting(key, _text(count), f"{where}.resources.limits: {name}={count}")
-
-
-def _job(where: str, job: Any) -> Iterator[Container]:  # noqa: ANN401 - YAML
+def _job(where: str, job: Mapping[str, Any]) -> Iterator[Container]:
     """Give the container of a workflow's job, and those of its services: their `options` are docker's."""
-    if not isinstance(job, dict):
-        return
     named = [(f"{where}.container", job.get("container"))]
     named += [(f"{where}.services.{name}", one) for name, one in _mapping(job.get("services")).items()]
     for place, one in named:
@@ -223,9 +177,8 @@ def _with_options(where: str, value: Mapping[str, Any]) -> Container:
         raise UsageError(f"{where}.options cannot be read: {error.what}", where=where, hint=error.hint) from error
     settings, misread = (line.settings, line.misread) if isinstance(line, Container) else ((), ())
     found = [Setting(one.key, one.value, f"{where}.options: {one.word}") for one in settings]
-    for number, item in enumerate(_listed(value.get("volumes"))):
-        found.append(Setting("volume", _open(str(item)), f"{where}.volumes[{number}]: {item}"))
-    found += [Setting("env", _open(str(entry)), f"{where}.env: {entry}") for entry in _entries(value.get("env"))]
+    others = {"volumes": value.get("volumes"), "environment": value.get("env")}
+    found += (Setting(one.key, _open(one.value or ""), one.word) for one in _settings(where, others))
     return Container(image, tuple(found), (), where, misread=misread)
 
 
@@ -241,13 +194,6 @@ def _mapping(value: Any) -> dict[Any, Any]:  # noqa: ANN401 - YAML
 def _listed(value: Any) -> list[Any]:  # noqa: ANN401 - YAML
     """Return the items of a list, and a value alone as a list of it; of nothing, none."""
     return value if isinstance(value, list) else [] if value is None else [value]
-
-
-def _entries(found: Any) -> list[Any]:  # noqa: ANN401 - YAML
-    """Return the entries of an `environment`, `NAME=value` or `NAME`, also where it is a mapping."""
-    if not isinstance(found, dict):
-        return _listed(found)
-    return [str(key) if value is None else f"{key}={_text(value)}" for key, value in found.items()]
 
 
 def _text(value: Any) -> str:  # noqa: ANN401 - YAML

@@ -44,7 +44,6 @@ SHORT_VALUES = {
     "v": "volume",
     "w": "workdir",
 }
-CARDS_FIX = "name the nodes: --device /dev/davinci0 …, or use build.py run PROFILE --npus 0,1 --print"
 _HELP = "see `docker run --help`"
 # How alike an option of docker's must be to be taken for the one that is meant.
 SLIP = 0.75
@@ -148,10 +147,8 @@ class _Reader:
         if name in SWITCHES | VALUES:
             return name
         what = f"docker run has no option --{name}"
-        is_ours = name.startswith("npu")  # of `build.py run`, not a slip for --cpus
-        near = [] if is_ours else nearest(name, sorted(SWITCHES | VALUES), count=1, likeness=SLIP)
-        fix = f"--{near[0]}" if near else CARDS_FIX if is_ours else _HELP
-        self.misread.append(misread("option", f"--{name}", what, fix))
+        near = nearest(name, sorted(SWITCHES | VALUES), count=1, likeness=SLIP)
+        self.misread.append(misread("option", f"--{name}", what, f"--{near[0]}" if near else _HELP))
         return near[0] if near else name
 
     def _with_next(self, key: str, word: str) -> None:

@@ -1,76 +1,52 @@
 """Reads the commands of a shell text, as far as no shell is needed for it.
 
-It reads continued lines, comments, quotes, `NAME=value`, literal arrays, `{0..7}` and `${NAME:-default}`. What only a
-shell knows stays as it is written: `$(…)`, a variable that the text does not set, a guide's `<placeholder>`. `shlex`
-splits the words once the variables are filled in.
+It reads continued lines, comments, quotes, and the variables and literal arrays that the text sets once. What only a
+shell knows stays as it is written: `$(…)`, any other variable, a guide's `<placeholder>`.
 """
 
 from __future__ import annotations
 
 import re
-import shlex
 from dataclasses import dataclass
 
 from cannery.errors import UsageError
 
-# The output of a command, in which there may be others; deeper than this is no command line.
-_OUTPUT = r"[^()]"
-for _ in range(4):
-    _OUTPUT = rf"(?:[^()]|\((?:{_OUTPUT})*+\))"
+_OUTPUT = r"\$\((?:[^()]|\([^()]*\))*+\)"
 # What only a shell can fill in, or the reader of a guide.
-OPEN = rf"\$\({_OUTPUT}*+\)|\$\{{[^{{}}]*\}}|`[^`]*`|<\w(?:[\w .:/-]*\w)?>"
-_DOUBLE = rf'"(?:\\.|\$\({_OUTPUT}*+\)|[^"\\])*+"'
-_TEXT = rf"""'[^']*'|{_DOUBLE}|\\.|{OPEN}|(?:\$(?![({{])|[^\s;&|<>()'"`\\$])+"""
+OPEN = rf"{_OUTPUT}|\$\{{[^{{}}]*\}}|`[^`]*`|<\w(?:[\w .:/-]*\w)?>"
+_SINGLE, _DOUBLE = r"'[^']*'", rf'"(?:\\.|{_OUTPUT}|[^"\\])*+"'
 _PART = re.compile(
-    r"""(?P<cut>\\(?:[ \t]+(?:\#[^\n]*)?|\n[ \t]*\#[^\n]*)(?:\n|\Z))"""
-    r"""|(?P<joined>\\(?:\n|\Z))"""
-    r"""|(?P<option_line>\n\s*+(?=--?[a-zA-Z]))"""
-    r"""|(?P<comment>(?<![^\s;&|()])\#[^\n]*)"""
-    r"""|(?P<document><<-?[ \t]*['"]?(?P<mark>\w+)['"]?[^\n]*\n(?:[^\n]*\n){0,400}?[ \t]*(?P=mark)(?=\n|\Z))"""
-    r"""|(?P<redirect>(?!<\w[\w .:/-]*>)\d*(?:>>?|<{1,3})&?[ \t]*[^\s;&|]+)"""
-    rf"""|(?P<array>(?P<name>[A-Za-z_]\w*)(?P<adds>\+?)=\((?P<items>(?:\#[^\n]*|\s|{_TEXT})*+)\))"""
-    r"""|(?P<end>&&|\|\||[;&|()]|\n\s*+)"""
-    r"""|(?P<unclosed_array>[A-Za-z_]\w*\+?=\(.*)"""
-    rf"""|(?P<text>{_TEXT}|[^\S\n]+)"""
-    r"""|(?P<unclosed>.[^\n]*)""",
+    r"(?P<cut>\\(?:[ \t]+(?:\#[^\n]*)?|\n[ \t]*\#[^\n]*)(?:\n|\Z))"
+    r"|(?P<joined>\\(?:\n|\Z))"
+    r"|(?P<option_line>\n\s*+(?=--?[a-zA-Z]))"
+    r"|(?P<blank>[^\S\n]+|(?<![^\s;&|()])\#[^\n]*)"
+    r"|(?P<document><<-?[ \t]*['\"]?(?P<mark>\w+)['\"]?[^\n]*\n(?:[^\n]*\n){0,400}?[ \t]*(?P=mark)(?=\n|\Z))"
+    r"|(?P<redirect>(?!<\w[\w .:/-]*>)\d*(?:>>?|<{1,3})&?[ \t]*[^\s;&|]+)"
+    rf"|(?P<array>(?P<name>[A-Za-z_]\w*)(?P<adds>\+?)=\((?P<items>(?:{_SINGLE}|{_DOUBLE}|{OPEN}|\#[^\n]*|[^()'\"`])*+)\))"
+    r"|(?P<end>&&|\|\||[;&|()]|\n\s*+)"
+    rf"|(?P<single>{_SINGLE})|(?P<all>\"?\$\{{(?P<of>\w+)\[[@*]\]\}}\"?)|(?P<double>{_DOUBLE})|(?P<escaped>\\.)"
+    r"|(?P<unclosed_array>[A-Za-z_]\w*\+?=\(.*)"
+    r"|(?P<variable>\$(?:\{(?P<braced>\w+)\}|(?P<bare>[A-Za-z_]\w*)))"
+    rf"|(?P<open>{OPEN})|(?P<braces>\{{[^{{}}\s'\"$]*(?:,|\.\.)[^{{}}\s'\"$]*\}})"
+    r"|(?P<plain>[^\s;&|<>()'\"`\\${]+|[{<>]|\$(?![({]))"
+    r"|(?P<unclosed>.[^\n]*)",
     re.DOTALL,
 )
-_VARIABLE = r"\$(?:\{(?P<braced>\w+)(?::?-(?P<default>[^{}]*))?\}|(?P<plain>[A-Za-z_]\w*))"
-# In order: what counts as it is, an array, text in double quotes, a variable, what stays open, a range or list.
-_FILLED_IN = re.compile(
-    r"""(?P<literal>'[^']*'|\\.)"""
-    r"""|(?P<array>(?P<quote>"?)\$\{(?P<name>\w+)\[[@*]\](?::?-[^{}]*)?\}(?P=quote))"""
-    rf"""|(?P<double>{_DOUBLE})|(?P<variable>{_VARIABLE})|(?P<open>{OPEN})"""
-    r"""|\{(?P<braces>\d{1,3}\.\.\d{1,3}|[^{},\s'"$]*,[^{}\s'"$]*)\}""",
-    re.DOTALL,
-)
-_IN_DOUBLE = re.compile(rf"\\.|{_VARIABLE}|{OPEN}", re.DOTALL)
-# A range or list in braces outside quotes, between marks that no text has.
-_BRACES = re.compile("\ue000(?:([0-9]+)[.]{2}([0-9]+)|([^\ue001]*))\ue001")
+_IN_DOUBLE = re.compile(rf"\\(?P<escaped>.)|\$(?:\{{(?P<braced>\w+)\}}|(?P<bare>[A-Za-z_]\w*))|{OPEN}", re.DOTALL)
 _ASSIGNED = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.DOTALL)
-_SETTERS = frozenset({"export", "declare", "local", "readonly", "typeset"})
-# Words that begin and end what may never run, or run several times, and words that can come before a command.
-_OPENS, _ENDS = frozenset({"for", "while", "until", "if", "case", "select"}), frozenset({"done", "fi", "esac"})
-_WITHIN = frozenset({"do", "then", "else", "{", "}", "!", *_ENDS})
+# Words that may come before an assignment.
+_BEFORE = frozenset({"export", "declare", "local", "readonly", "typeset", "do", "then", "else", "{", "}"})
 # Linux takes 2 MiB of words for a command.
 MOST_CHARACTERS = 1 << 21
 
 
 @dataclass(frozen=True)
-class Cut:
-    """A line that does not continue where its writer seems to mean it: why, and what to do."""
-
-    what: str
-    fix: str
-
-
-@dataclass(frozen=True)
 class ShellCommand:
-    """The words of one command, the line that it begins in, and the lines in it that are not continued."""
+    """The words of one command, the line that it begins in, and the lines in it that their writer did not continue."""
 
     words: tuple[str, ...]
     line: int
-    cuts: tuple[Cut, ...] = ()
+    cuts: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -95,143 +71,100 @@ def is_open(text: str) -> bool:
 
 
 def read_shell(text: str) -> ShellText:
-    """Return the commands of a shell text.
-
-    Raises `UsageError` where its ranges and variables make more words than a shell takes.
-    """
-    reader = _Reader()
+    """Return the commands of a shell text. Raises `UsageError` where its variables make too many words of it."""
+    reader = _Reader({})
     line = 1
     for match in _PART.finditer(text.replace("\r\n", "\n")):
         reader.take(match, line)
         line += match[0].count("\n")
-    reader.end("")
+    reader.end()
     return ShellText(tuple(reader.commands), tuple(reader.unread))
 
 
 class _Reader:
-    """Takes the parts of a text in order: variables count for the commands after them."""
+    """Takes the parts of a text in order. `known` has what is set: a variable's value, an array's; None where twice."""
 
-    def __init__(self) -> None:
+    def __init__(self, known: dict[str, tuple[str, ...] | None]) -> None:
         self.commands: list[ShellCommand] = []
         self.unread: list[Unread] = []
-        self._values: dict[str, str] = {}
-        self._arrays: dict[str, tuple[str, ...]] = {}
-        self._texts: list[str] = []
-        self._cuts: list[Cut] = []
+        self.words: list[str] = []
+        self._known = known
+        self._goes_on = False  # whether the next part belongs to the last word
+        self._cuts: list[int] = []
         self._begin = 1
-        # How many loops and branches are around, and whether `&&` or `||` is before the command.
-        self._depth = 0
-        self._is_conditional = False
         self._room = MOST_CHARACTERS
 
     def take(self, match: re.Match[str], line: int) -> None:
         kind, text = match.lastgroup, match[0]
-        if kind == "text" and (self._texts or text.strip()):
-            self._begin = self._begin if self._texts else line
-            self._texts.append(text)
+        if kind in {"blank", "cut", "option_line", "end", "array"}:
+            self._goes_on = False
+        if kind == "end" or (kind == "option_line" and not self.words):
+            self.end()
+        elif kind in {"cut", "option_line"} and self.words:
+            self._cuts.append(line + text.startswith("\\\n"))
         elif kind == "array":
-            self._set_array(match)
+            items = _Reader(self._known)
+            for part in _PART.finditer(match["items"].replace("\n", " \\\n")):
+                items.take(part, line)
+            self._set(match["name"], None if match["adds"] else tuple(items.words))
         elif kind in {"unclosed", "unclosed_array"}:
             self.unread.append(Unread(line, "a quote, a bracket or a $( in it is not closed"))
-            self._texts, self._cuts = [], []
-        elif kind == "end" or (kind == "option_line" and not self._texts):
-            self.end(text)
-        elif kind in {"cut", "option_line"} and self._texts:
-            self._cuts.append(_cut(line, text))
-            self._texts.append(" ")
+            self.words, self._cuts, self._goes_on = [], [], False
+        elif kind not in {"blank", "cut", "joined", "document", "redirect"}:
+            self._take_text(match, line)
 
-    def end(self, operator: str) -> None:
-        """Keep the command that ends here."""
-        words = self._words("".join(self._texts))
-        if words:
-            self._assign(words)
-            self.commands.append(ShellCommand(words, self._begin, tuple(self._cuts)))
-        self._texts, self._cuts = [], []
-        self._is_conditional = operator in {"&&", "||"}
-
-    def _set_array(self, match: re.Match[str]) -> None:
-        """Keep an array. One that may never be set, or several times, is known in part at most."""
-        name, is_sure = match["name"], not (self._depth or self._is_conditional)
-        kept = (part[0] if part.lastgroup == "text" else " " for part in _PART.finditer(match["items"]))
-        items = self._words("".join(kept))
-        if match["adds"]:
-            before = self._arrays.get(name, (f"${{{name}[@]}}",))
-            self._arrays[name] = (*before, *items) if is_sure else (*before, *items, f"${{{name}[@]}}")
-        elif is_sure:
-            self._arrays[name] = items
-        else:
-            self._arrays.pop(name, None)
-
-    def _assign(self, words: tuple[str, ...]) -> None:
-        """Keep what a command of assignments alone sets; in a loop or a branch the variable is not known after it."""
-        at = 0
-        while at < len(words) and words[at] in _WITHIN:
-            self._depth -= words[at] in _ENDS and self._depth > 0
-            at += 1
-        if at < len(words) and words[at] in _OPENS:
-            self._depth += 1
-            return
-        rest = [word for word in words[at:] if word not in _SETTERS and not word.startswith("-")]
-        matches = [match for word in rest if (match := _ASSIGNED.fullmatch(word))]
-        if len(matches) != len(rest):
-            return
-        for name, adds, value in (match.groups() for match in matches):
-            if self._depth or re.search(r"\$\(|`", value) or (adds and name not in self._values):
-                self._values.pop(name, None)
-            else:
-                self._values[name] = f"{self._values[name]}{value}" if adds else value
-
-    def _words(self, text: str) -> tuple[str, ...]:
-        filled = _FILLED_IN.sub(self._filled, text)
-        words = tuple(one for word in shlex.split(filled) for one in _ranges(word))
-        self._room -= len(filled) + sum(map(len, words))
-        if self._room < 0:
-            hint = "write fewer, or smaller, ranges in braces and variables"
-            raise UsageError("it makes too many words for any shell", where="the command", hint=hint)
-        return words
-
-    def _filled(self, match: re.Match[str]) -> str:
-        """Return a part of a word with what is known filled in, so that `shlex` reads it as the shell would."""
+    def _take_text(self, match: re.Match[str], line: int) -> None:
         kind, text = match.lastgroup, match[0]
-        if kind == "array":
-            return shlex.join(self._arrays.get(match["name"], (text.strip('"'),)))
-        if kind == "double":
-            return f'"{_IN_DOUBLE.sub(self._in_double, text[1:-1])}"'
-        if kind == "variable":
-            value = self._values.get(match["braced"] or match["plain"])
-            if value is None and match["default"] is not None and len(match["default"].split()) == 1:
-                value = match["default"]
-            return shlex.quote(text) if value is None else shlex.join(value.split())
-        if kind == "braces":
-            return f"\ue000{match['braces']}\ue001"
-        return shlex.quote(text) if kind == "open" else text
+        self._begin = self._begin if self.words else line
+        if kind == "all":
+            items = self._known.get(match["of"])
+            self._add(*((text.strip('"'),) if items is None else items))
+        elif kind == "variable":
+            value = self._value(match, text)
+            # Outside quotes, a shell makes several words of a value with blanks, and none of an empty one.
+            self._add(*(value.split() if value != text else (text,)))
+        elif kind == "double":
+            self._add(_IN_DOUBLE.sub(self._in_double, text[1:-1]))
+        else:
+            if kind == "braces":
+                self.unread.append(Unread(line, f"{text} is several words to a shell: write them out"))
+            self._add(text[1:-1] if kind == "single" else text[1:] if kind == "escaped" else text)
+
+    def _add(self, *texts: str) -> None:
+        """Add text to the last word, or words after it."""
+        self._room -= sum(map(len, texts))
+        if self._room < 0:
+            raise UsageError(
+                "it makes too many words for any shell", where="the command", hint="give the command alone"
+            )
+        if self._goes_on and texts:
+            self.words[-1] += texts[0]
+            texts = texts[1:]
+        self.words += texts
+        self._goes_on = self._goes_on or bool(texts)
+
+    def _value(self, match: re.Match[str], text: str) -> str:
+        value = self._known.get(match["braced"] or match["bare"] or "")
+        return text if value is None else " ".join(value)
 
     def _in_double(self, match: re.Match[str]) -> str:
-        if match[0].startswith("\\"):
-            return {"\\\n": "", "\\$": "$", "\\`": "`"}.get(match[0], match[0])
-        default = match[0] if match["default"] is None else match["default"]
-        return re.sub(r'(["\\])', r"\\\1", self._values.get(match["braced"] or match["plain"] or "", default))
+        escaped = match["escaped"]
+        if escaped is None:
+            return self._value(match, match[0])
+        return "" if escaped == "\n" else escaped if escaped in '$`"\\' else match[0]
 
+    def _set(self, name: str, value: tuple[str, ...] | None) -> None:
+        """Keep what a name is set to; what it holds is not known where it is set again."""
+        self._known[name] = None if name in self._known else value
 
-def _ranges(word: str) -> list[str]:
-    """Return a word once for each value of the first range or list in braces in it."""
-    match = _BRACES.search(word)
-    if match is None:
-        return [word]
-    if match[1] is None:
-        parts = match[3].split(",")
-    else:
-        first, last = int(match[1]), int(match[2])
-        parts = [str(number) for number in range(first, last + 1)] or [str(n) for n in range(first, last - 1, -1)]
-    rest = word[match.end() :].replace("\ue000", "{").replace("\ue001", "}")
-    return [word[: match.start()] + part + rest for part in parts]
-
-
-def _cut(line: int, text: str) -> Cut:
-    if text.startswith("\n"):
-        return Cut(f"line {line} does not end in a backslash, and options follow", "add the backslash")
-    if text.startswith("\\\n"):
-        return Cut(f"line {line + 1} is a comment, which ends the command before it", "move the comment up")
-    if "#" in text:
-        return Cut(f"line {line} has a comment after its backslash, so it does not continue", "move the comment up")
-    return Cut(f"line {line} ends in a backslash and a blank, so it does not continue", "remove the blank")
+    def end(self) -> None:
+        """Keep the command that ends here, and what it sets where it has assignments alone."""
+        if self.words:
+            self.commands.append(ShellCommand(tuple(self.words), self._begin, tuple(self._cuts)))
+            rest = [word for word in self.words if word not in _BEFORE and not word.startswith("-")]
+            matches = [match for word in rest if (match := _ASSIGNED.fullmatch(word))]
+            for match in matches if len(matches) == len(rest) else ():
+                # A text is added to, or is the output of a command.
+                is_unsure = match[2] or re.search(r"\$\(|`", match[3])
+                self._set(match[1], None if is_unsure else (match[3],))
+        self.words, self._cuts, self._goes_on = [], [], False

@@ -152,6 +152,19 @@ def lint_run_names_what_it_does_not_read(run: Run, folder: Path) -> None:
     assert "extends is not read" in said[3][1]
 
 
+def lint_run_notes_what_only_a_shell_expands(run: Run, _folder: Path) -> None:
+    for text in ("--device=/dev/davinci{0..7} a:1", "$A a:1"):
+        code, said = run("lint-run", f"A=(--rm)\nA+=(-it)\ndocker run {text}")
+        assert code in {ExitCode.DONE, ExitCode.FINDINGS}
+        assert said.count("[run.text.unread]") == 1
+        assert "line 3" in said
+
+
+def lint_run_looks_behind_the_image_alone(run: Run, _folder: Path) -> None:
+    assert "run.image.behind" in run("lint-run", "docker run a:1 --device /dev/davinci0")[1]
+    assert run("lint-run", "docker run a:1 python x.py --device npu") == (0, "no errors")
+
+
 def codes_are_gone(_run: Run, _folder: Path) -> None:
     (row,) = (old for old in ROWS if old.startswith("codes `run.node.target`"))
     codes = re.findall(r"`run\.([\w.]+)`", row)
@@ -248,6 +261,8 @@ OLD: dict[str, Callable[[Run, Path], None]] = {
     "defects in `patches summary`": summary_has_changes,
     "`patches port` of several": port_wants_a_full_commit,
     "`lint-run`: Markdown pages": lint_run_names_what_it_does_not_read,
+    "`lint-run` expands": lint_run_notes_what_only_a_shell_expands,
+    "`lint-run` names docker's": lint_run_looks_behind_the_image_alone,
     "codes `run.node.target`": codes_are_gone,
     "`-v` of `verify`": v_is_verbose,
     "`corrected` and `left`": findings_have_a_fix,

@@ -101,16 +101,15 @@ def test_several_files_and_those_that_are_not_read(capsys: pytest.CaptureFixture
     over.write_text("services: {b: {gpus: all}}")
     code, out, _ = lint(capsys, "--file", str(base))
     assert code == 0
-    assert f"warning [run.file.unread] include at {base}:1 is not read" in out
-    assert "note [run.file.unread] compose.override.yaml is beside it" in out
-    assert out.endswith("errors: 0; not read: 2, see above\n")
+    assert "note [run.text.unread] include is not read" in out
+    assert "docker compose config" in out
+    assert out.endswith("errors: 0; not read: 1, see above\n")
     code, out, _ = lint(capsys, "--file", str(base), "--file", str(over), "--json")
     found = json.loads(out)
     jsonschema.validate(found, SCHEMA)
     assert code == 3
     assert [(one["name"], [f["code"] for f in one["findings"]]) for one in found["containers"]] == [
-        (f"{base}, {over}", ["run.file.unread"]),
-        ("services.a", []),
+        ("services.a", ["run.text.unread"]),
         ("services.b", ["run.gpus"]),
     ]
 

@@ -8,11 +8,10 @@ import pytest
 
 from cannery.catalog.io.read import load_catalog
 from cannery.catalog.yaml_text import parse_yaml
-from cannery.lint.case import Ground
+from cannery.lint.case import Ground, read_image_name
 from cannery.lint.command import run_lines
 from cannery.lint.container import Container
 from cannery.lint.files import containers_of
-from cannery.lint.image_name import read_image_name
 from cannery.lint.rules import lint_container
 from cannery.plan.tags import parse_tag
 from cannery.vocab import Chip
@@ -83,7 +82,7 @@ services:
         container.where: [
             f"{one.finding.severity} {one.finding.code}" for one in lint_container(container, Ground(CHIPS))
         ]
-        for container in containers_of([parse_yaml(text, "compose.yaml")]).containers
+        for container in containers_of([parse_yaml(text, "compose.yaml")])
     }
     assert list(found.values()) == [[], [], ["warning run.node.foreign"]]
 

@@ -117,7 +117,6 @@ def test_two_lines_and_other_commands() -> None:
         "ID=$(docker run --device /dev/davinci0 image)",
         "RUN='docker run --device /dev/davinci0 image'",
         "echo don't; docker run image",
-        "args=(--rm\ndocker run image",
     ],
 )
 def test_a_line_within_another_text_is_not_read_and_never_passes_in_silence(text: str) -> None:
@@ -136,7 +135,6 @@ def test_a_line_in_the_containers_command_is_that_containers() -> None:
 @pytest.mark.parametrize(
     ("text", "hint"),
     [
-        ("docker exec -it --privileged c bash", "the `docker run` that makes the container"),
         ("docker compose up -d", "--file compose.yaml"),
         ("docker ps", "for example"),
         ("", "for example"),

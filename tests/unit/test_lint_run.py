@@ -116,11 +116,11 @@ LINES = [
     (f"{GOOD} --device '/dev/davinci*' {CANN}", ["error run.node.unknown"]),
     (f"{GOOD} --device /dev/davinci8 {CANN}", ["warning run.node.foreign"]),
     (f"{GOOD} --device /dev/davinci8 {CANN.replace('910b', 'a3')}", []),
-    (f"docker run --shm-size 32g --device /dev/davinci0 {MOUNTED} {FILES} {CANN}", ["error run.node.mounted"] * 3),
+    (f"{ALONE} {MOUNTED} {FILES} {CANN}", ["error run.node.missing"] * 3 + ["warning run.node.mounted"] * 3),
     (f"{GOOD} -v /dev:/dev {CANN}", ["warning run.node.mounted"]),
-    (f"docker run --shm-size 32g -v /dev:/dev/ {FILES} {CANN}", ["error run.node.none", "error run.node.mounted"]),
-    (f"{GOOD} -v /dev/davinci0:/dev/davinci0 {CANN}", ["note run.node.mounted"]),
-    (f"{GOOD} -v /dev/davinci7:/dev/davinci7 --device-cgroup-rule 'c *:* rwm' {CANN}", ["warning run.node.mounted"]),
+    (f"docker run --shm-size 32g -v /dev:/dev/ {FILES} {CANN}", ["warning run.node.none", "warning run.node.mounted"]),
+    (f"{GOOD} -v /dev/davinci0:/dev/davinci0 {CANN}", []),
+    (f"{GOOD} -v /dev/davinci7:/dev/davinci7 --device-cgroup-rule 'c *:* rwm' {CANN}", []),
     (f"{ALONE} $N --rm {FILES} {CANN}", ["warning run.node.missing"] * 3 + [UNREAD]),
     # a card whose number a shell fills in
     (f"docker run --shm-size 32g --device=/dev/davinci$i {FILES} {CANN}", ["error run.node.missing"] * 3),
@@ -165,10 +165,6 @@ LINES = [
         f"{GOOD} --runtime ascend -e ASCEND_VISIBLE_DEVICES=0-3 -e ASCEND_RT_VISIBLE_DEVICES=4 {CANN}",
         ["error run.visible.index", "warning run.runtime.mixed"],
     ),
-    (
-        f"{GOOD} --runtime ascend --env-file e -e ASCEND_RT_VISIBLE_DEVICES=3 {CANN}",
-        ["warning run.runtime.mixed"],
-    ),
     (f"docker run --shm-size 32g --device huawei.com/npu=0 {CANN}", []),
     # D15
     (f"{GOOD.replace('--shm-size 32g', '')} {CANN}", ["warning run.shm"]),
@@ -186,7 +182,6 @@ LINES = [
     # mounts
     (f"{GOOD} -v models:/models -v $PWD:/w -v ./a:/b {CANN}", []),
     (f"{GOOD} -v ~/x:/y {CANN}", []),
-    (f"{GOOD} -v /usr/local/Ascend/add-ons {CANN}", ["error run.mount.single"]),
     (f"{GOOD} -v /a:/b:ro,z -v ${{A:-/x}}:/c -v /d:/e:$MODE {CANN}", []),
     (f"{GOOD} --mount dst=/a --mount type=$T,source=/x --mount 'type=bind,\"src=/b,c\",dst=/b' {CANN}", []),
     (f"{GOOD} -v /usr/local/dcmi:/usr/local/dcmi:ro {CANN}", []),
@@ -205,7 +200,7 @@ LINES = [
     (f"{GOOD.replace(f'-v {LIB}:{LIB}:ro', f'-v {LIB}/common:{LIB}/common')} {CANN}", ["error run.driver.missing"]),
     (f"{GOOD} -v {TOOLKIT}:{TOOLKIT} {OURS}", ["warning run.mount.hides"]),
     (f"{GOOD} -v /a:/usr/local/Ascend/cann-8.5.0 {CANN}", ["error run.mount.hides"]),
-    (f"{GOOD} -v /usr/local/sbin:/usr/local/sbin {CANN}", ["note run.mount.hides"]),
+    (f"{GOOD} -v /usr/local/bin:/usr/local/bin {CANN}", ["warning run.mount.hides"]),
     (f"{GOOD} -v /a:/opt/venv {OURS}", ["error run.mount.hides"]),
     (f"{GOOD} -v /a:/opt/venv {CANN}", []),
     (f"{GOOD} --mount type=bind,src=/a,dst=/opt/src {OURS}", ["error run.mount.hides"]),
@@ -220,35 +215,19 @@ LINES = [
     (f"{GOOD} -e PATH=/w {CANN}", ["error run.env.lost"]),
     (f"{GOOD} -e LD_LIBRARY_PATH=/usr/local/Ascend/cann/devlib {CANN}", ["error run.env.devlib"]),
     (f"{GOOD} -e LD_PRELOAD=/usr/lib64/libjemalloc.so.2 {CANN}", ["error run.env.preload"]),
-    (f"{GOOD} -e LD_PRELOAD=/usr/lib/x86_64-linux-gnu/libjemalloc.so.2 {OURS}", ["warning run.env.preload"]),
     (f"{GOOD} -e LD_PRELOAD=/usr/local/lib/libjemalloc.so.2 {OURS}", []),
-    (f"{GOOD} -e LD_PRELOAD=/w/mine.so {OURS}", ["warning run.env.lost"]),
     (f"{GOOD} -e LD_PRELOAD=/w/mine.so {CANN}", []),
     (f"{GOOD} --entrypoint bash {OURS}", []),
     # the image
     (f"{GOOD} {OURS}-standin", ["error run.standin"]),
     (f"{GOOD} docker.io/{CANN}", ["warning run.image.registry"]),
-    (f"{GOOD} {CANN} -it", ["warning run.image.behind"]),
-    (f"{GOOD} {CANN} --device /dev/davinci2 -v /a:/b", ["error run.image.behind"] * 2),
-    (f"{GOOD} {CANN} --name a --rm -v /a:/b bash", ["error run.image.behind"]),
-    (f"{GOOD} {CANN} --model x --privileged --shm-size=1g", ["error run.image.behind"] * 2),
-    (f"{GOOD} {CANN} --model x --device npu", ["warning run.image.behind"]),
-    (f"{GOOD} vllm/vllm-openai:v1 --model x --device npu", []),
-    (f"{GOOD} vllm/vllm-openai:v1 --rm", ["warning run.image.behind"]),
-    (f"{GOOD} {CANN} vllm serve --device npu", []),
-    (f"{GOOD} {CANN} bash --device /dev/davinci2 -v /a:/b", ["error run.image.behind"] * 2),
-    (f"{GOOD} {CANN} /bin/bash -l --privileged", ["error run.image.behind"]),
-    *((f"{GOOD} {CANN} {own}", []) for own in ("bash --login -i", "zsh --interactive", "sh /run.sh --name a")),
-    *((f"{GOOD} {CANN} {own}", []) for own in ("bash -c 'f $0' --name a", "bash --help", "python a.py --net resnet")),
-    (f"{GOOD} {CANN} python a.py --net=host --runtime ascend", ["warning run.image.behind"] * 2),
-    (f"{GOOD} {CANN} bash -c 'npu-smi info' --device /dev/davinci2", ["warning run.image.behind"]),
-    (f"{GOOD} {CANN} bash /run.sh --device /dev/davinci2", ["warning run.image.behind"]),
-    (f"{GOOD} {CANN} python train.py -v http://host/a --device /dev/davinci2", ["warning run.image.behind"]),
-    (f"{GOOD} {CANN} python train.py -v http://host/a -e A=1 --name x", []),
-    (f"{GOOD} {CANN} docker run --device /dev/davinci2 img", []),
-    (f"{GOOD} --entrypoint bash {OURS} --device /dev/davinci2", ["error run.image.behind"]),
-    (f"{GOOD} --entrypoint /run.sh {OURS} --device /dev/davinci2 -c x", ["warning run.image.behind"]),
-    (f"{GOOD} --device /dev/davinci{{2,3}} {CANN}", ["error run.image.path"]),
+    (f"{GOOD} {CANN} -it", ["error run.image.behind"]),
+    (f"{GOOD} {CANN} --device /dev/davinci2 -v /a:/b", ["error run.image.behind"]),
+    (f"{GOOD} {CANN} --shm-size=1g bash", ["error run.image.behind"]),
+    (f"{GOOD} {CANN} --model x --device npu", []),
+    (f"{GOOD} {CANN} bash -c x", []),
+    (f"{GOOD} --entrypoint vllm {CANN} -d x", []),
+    (f"{GOOD} --device=/dev/davinci{{2,3}} {CANN}", []),
     (f"{GOOD} '' {CANN}", ["error run.image.path"]),
     # U01, U03
     (f"{GOOD} --user 65534 {CANN}", ["warning run.user.group"]),
@@ -302,7 +281,7 @@ def test_several_cards_in_one_device_are_one_fault(written: str) -> None:
     assert codes(f"docker run --shm-size 32g --device {written} {NODES} {FILES} {CANN}") == ["error run.node.unknown"]
 
 
-@pytest.mark.parametrize("option", ["--pythn3 x", "--sharing x", "--quux x", "--npus all"])
+@pytest.mark.parametrize("option", ["--pythn3 x", "--sharing x", "--quux x"])
 def test_an_option_that_is_like_none_of_dockers(option: str) -> None:
     (one,) = remarks(f"docker run {option} img")
     assert (one.code, one.word) == ("option", option.split(maxsplit=1)[0])
@@ -365,7 +344,7 @@ SERVICE = {
 
 def service_codes(service: dict[str, object]) -> list[tuple[str, str]]:
     document = YamlDocument("compose.yaml", {"services": {"a": service}}, {}, {})
-    (container,) = containers_of([document]).containers
+    (container,) = containers_of([document])
     return [(one.finding.code, one.word) for one in lint_container(container, GROUND)]
 
 
@@ -389,7 +368,7 @@ def test_a_compose_service_is_judged_by_the_same_rules() -> None:
         ({"user": "65534"}, "run.user.group"),
         ({"environment": ["PYTHONPATH=/w"]}, "run.env.lost"),
         ({"tmpfs": "/opt/venv", "image": OURS}, "run.mount.hides"),
-        ({"command": "bash --privileged"}, "run.image.behind"),
+        ({"command": "--privileged bash"}, "run.image.behind"),
         ({"volumes": ["/dev:/dev"]}, "run.node.mounted"),
         ({"extends": "b"}, "run.text.unread"),
     ],
@@ -425,7 +404,7 @@ def test_no_file_is_a_defect(value: object, kind: str) -> None:
     document = {"services": {"a": value}, "jobs": {"a": {"container": value, "services": value}}, "spec": value}
     known = {"apiVersion": "v1", "kind": "Pod", "spec": value} if kind == "spec" else {kind: document[kind]}
     try:
-        containers = containers_of([YamlDocument("x", known, {}, {})]).containers
+        containers = containers_of([YamlDocument("x", known, {}, {})])
     except UsageError:
         return
     for container in containers:

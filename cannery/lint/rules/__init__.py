@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from cannery.compat.findings import RANK
 from cannery.lint.case import Case
 from cannery.lint.container import Remark
-from cannery.lint.rules import engine, environment, image, mounts, nodes
+from cannery.lint.files import WHOLE
+from cannery.lint.rules import engine, environment, mounts, nodes
 from cannery.vocab import Severity
 
 if TYPE_CHECKING:
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
     from cannery.lint.container import Container
 
 RULES: tuple[Callable[[Case], Iterable[Remark]], ...] = (
-    image.strange_image,
-    image.behind,
+    engine.strange_image,
+    engine.behind,
     nodes.unknown_nodes,
     nodes.missing_managers,
     nodes.missing_cards,
@@ -33,18 +34,17 @@ RULES: tuple[Callable[[Case], Iterable[Remark]], ...] = (
     mounts.smi_mount,
     environment.runtime_variable,
     environment.own_variable,
-    engine.privileged,
-    engine.mixed,
-    engine.gpus,
+    nodes.privileged,
+    nodes.mixed,
+    nodes.gpus,
     engine.platform,
     engine.shared_memory,
-    mounts.empty_volumes,
     mounts.hidden,
     environment.lists,
     environment.preload,
-    image.chip,
-    image.standin,
-    image.registry,
+    engine.chip,
+    engine.standin,
+    engine.registry,
     engine.group,
     engine.caches,
 )
@@ -84,5 +84,5 @@ def _not_read(container: Container) -> Iterator[Remark]:
     at = f" in the command of line {container.line}" if container.line else ""
     for word in container.opaque:
         what = f"{word}{at} is not read: only a shell, or the file that is named, shows what it brings"
-        fix = "write its options out to have them judged"
+        fix = WHOLE if container.where else "write its options out to have them judged"
         yield Remark(Severity.NOTE, "text.unread", word, what, "it may bring any option", fix)

@@ -1,14 +1,14 @@
-"""What is asked of the engine: runtime, privileges, another maker's devices, shared memory, the user."""
+"""The image, and what is asked of the engine: its chip and CPU, registry, shared memory, the user."""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING
 
-from cannery.lint.case import RUNTIME_DEVICES
 from cannery.lint.container import Remark
 from cannery.lint.shell import is_open
 from cannery.run.user import REPORT
+from cannery.util.image_reference import DEFAULT_REGISTRY, registry_of
 from cannery.vocab import Arch, Severity
 
 if TYPE_CHECKING:
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 SIZE = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)\s*([kmgtp]?)i?b?", re.IGNORECASE)
 UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40, "p": 1 << 50}
+# Options of docker's that people write after the image.
+BEHIND = frozenset({"--device", "-v", "--volume", "--privileged", "--shm-size", "--rm", "--name", "-it", "-itd", "-d"})
 # What profiles of this kind of work ask for, where none is known.
 USUAL_SHM = "16g"
 SHM_WHY = "Ray and data loaders stop when it is full (gpustack/gpustack issue 5014)"
@@ -25,46 +27,6 @@ SHM_WHY = "Ray and data loaders stop when it is full (gpustack/gpustack issue 50
 OWNER = "1000"
 # Every distribution has this user in /etc/passwd.
 NOBODY = "65534"
-
-
-def privileged(case: Case) -> Iterator[Remark]:
-    """Warn that --privileged shows every card, whatever nodes are named beside it."""
-    setting = case.privileged
-    if setting is None:
-        return
-    cards = case.container.cards
-    beside = f"; the nodes of {', '.join(map(str, cards))} beside it are no limit" if cards else ""
-    what = f"{setting.word} exposes every card of the host{beside}"
-    why = "two such containers take each other's cards (vllm-project/vllm-ascend issue 6942); no NPU needs it"
-    fix = "leave it out" if cards else "leave it out, and name the cards: --device /dev/davinci0 …, and the managers"
-    yield Remark(Severity.WARNING, "privileged", setting.word, what, why, fix)
-
-
-def mixed(case: Case) -> Iterator[Remark]:
-    """Warn of two ways to the NPUs at once: the ascend runtime, and device nodes by hand."""
-    runtime = case.container.last("runtime")
-    if runtime is None:
-        return
-    value, word = runtime.value or "", runtime.word
-    nodes = [d for d in case.container.devices if d.card is not None or d.source in case.managers]
-    if value == "ascend" and nodes:
-        what = f"{word} and {nodes[0].setting.word}: two ways to the NPUs at once"
-        why = f"the runtime maps the cards of {RUNTIME_DEVICES} and mounts the driver; the nodes come on top"
-        fix = f"leave {'its nodes' if case.env(RUNTIME_DEVICES) else 'the runtime'} out (gpustack/gpustack issue 1378)"
-        yield Remark(Severity.WARNING, "runtime.mixed", word, what, why, fix)
-
-
-def gpus(case: Case) -> Iterator[Remark]:
-    """Refuse --gpus: it asks for another maker's devices, and the container does not start without them."""
-    setting = case.container.last("gpus")
-    if setting is not None:
-        what = f"{setting.word} asks for GPUs"
-        why = "the engine looks for NVIDIA's runtime and does not start the container; an NPU is a device node"
-        if case.container.is_pod:
-            why = "no node with NPUs offers it, so the Pod waits for one for ever"
-        # Without a card of its own the line asks for some by this option, and only its writer knows which.
-        fix = "leave it out: --device /dev/davinci0 … and the manager nodes"
-        yield Remark(Severity.ERROR, "gpus", setting.word, what, why, fix)
 
 
 def platform(case: Case) -> Iterator[Remark]:
@@ -139,9 +101,59 @@ def caches(case: Case) -> Iterator[Remark]:
     user = case.container.value("user").partition(":")[0]
     if user in {"", "0", "root"} or is_open(user):
         return
-    for mount in case.container.mounts:
-        if mount.target == "/root" or mount.target.startswith("/root/"):
-            word = mount.setting.word
+    for _, target, word in case.container.mounts:
+        if f"{target}/".startswith("/root/"):
             what = f"{word}: user {user} cannot enter /root"
             fix = "mount it into that user's home, and set HOME"
             yield Remark(Severity.WARNING, "user.cache", word, what, "vllm-project/vllm-ascend issue 10698", fix)
+
+
+def chip(case: Case) -> Iterator[Remark]:
+    """Refuse an image of another chip than the host's, where the user names that."""
+    image, host = case.container.image, case.ground.chip
+    if case.image.chip and host and case.image.chip is not host:
+        what = f"{image} is for chip {case.image.chip}, and the host has {host}"
+        why = "kernels of one chip do not run on another; at times only a log line shows it (vllm-ascend issue 2725)"
+        yield Remark(Severity.ERROR, "chip", image, what, why, f"the image for {host}")
+
+
+def standin(case: Case) -> Iterator[Remark]:
+    """Refuse NPUs to an image on the stand-in base, which has no CANN."""
+    if case.image.standin and case.uses_npu:
+        image = case.container.image
+        what = f"{image} is built on the stand-in base, and NPUs are given to it"
+        fix = "an image on a real base: its tag has no -standin"
+        yield Remark(Severity.ERROR, "standin", image, what, "it has no CANN: nothing runs there", fix)
+
+
+def registry(case: Case) -> Iterator[Remark]:
+    """Name a registry in front of a reference that has one already."""
+    image = case.container.image
+    first = registry_of(image)
+    rest = image.removeprefix(f"{first}/")
+    second = registry_of(rest) if rest != image else DEFAULT_REGISTRY
+    if second != DEFAULT_REGISTRY:
+        what = f"{image} has two registries, {first} and {second}"
+        why = "the first is asked for a repository of the second's name (gpustack/gpustack issue 5456)"
+        fix = f"{rest}, unless {first} is a mirror of it"
+        yield Remark(Severity.WARNING, "image.registry", image, what, why, fix)
+
+
+def strange_image(case: Case) -> Iterator[Remark]:
+    """Name an image that is none: a path of what was meant to be an option's value."""
+    image = case.container.image
+    if image.startswith(("/", "-")) or not image.strip():
+        what = f"{image if image.strip() else 'an empty word'} is where the image goes"
+        why = "docker takes the first word that is no option, and no option's value, for the image"
+        fix = "write the option before it, such as --device; it takes one value each time"
+        yield Remark(Severity.ERROR, "image.path", image, what, why, fix)
+
+
+def behind(case: Case) -> Iterator[Remark]:
+    """Name an option that comes directly after the image: docker reads its own options before it alone."""
+    words, image = case.container.command, case.container.image
+    is_dockers = words and words[0].partition("=")[0] in BEHIND
+    if is_dockers and not case.container.value("entrypoint"):
+        what = f"{words[0]} is after {image}: it is the container's command, not an option"
+        why = "docker reads its own options before the image alone"
+        yield Remark(Severity.ERROR, "image.behind", words[0], what, why, "put it before the image")

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cannery.lint.case import Case
-    from cannery.lint.container import Variable
 
 # "" and `void`: no card (Ascend Docker Runtime, usage on the client); its other forms name cards by other means.
 NO_CARD = frozenset({"", "void"})
@@ -34,7 +33,6 @@ LISTS = {
 }
 # A value with one of these was written with the image's own in mind.
 KEPT = re.compile(r"/usr/local/Ascend/(?!driver)|/opt/venv")
-JEMALLOC = "/usr/local/lib/libjemalloc.so.2"
 # Where distributions keep their libraries: a path of one is not there on another.
 FOREIGN = ((re.compile(r"/usr/lib/\w+-linux-gnu/"), "openeuler"), (re.compile(r"/usr/lib64/"), "ubuntu"))
 
@@ -52,40 +50,28 @@ def runtime_cards(case: Case) -> tuple[int, ...] | None:
 
 def runtime_variable(case: Case) -> Iterator[Remark]:
     """Compare ASCEND_VISIBLE_DEVICES with the nodes that are mapped, and with the runtime that has to read it."""
-    variable = case.container.env.get(RUNTIME_DEVICES)
-    named, cards = runtime_cards(case), case.container.cards
-    if variable is None:
-        yield from _no_variable(case)
+    variable, runtime = case.container.env.get(RUNTIME_DEVICES), case.container.last("runtime")
+    if variable is None and runtime and case.names_runtime:
+        what = f"{runtime.word} without {RUNTIME_DEVICES}: the runtime gives no card, unless the image's ENV names it"
+        why = "it maps the cards that the variable names, and no other (Ascend Docker Runtime, usage)"
+        yield Remark(Severity.WARNING, "visible.none", runtime.word, what, why, f"-e {RUNTIME_DEVICES}=0,1")
+    if variable is None or variable.value in {None, *NO_CARD} or is_open(variable.value or ""):
         return
-    word = variable.setting.word
-    if variable.value is None or is_open(variable.value):
-        return
-    if named is None:
-        if variable.value not in NO_CARD and not OTHER_FORMS.match(variable.value):
-            what = f"{word}: {variable.value!r} names no cards"
-            why = "numbers of the host's cards"
-            yield Remark(Severity.ERROR, "visible.text", word, what, why, "written like 0,1,4-7")
-    elif case.names_runtime:
+    named, cards, word = runtime_cards(case), case.container.cards, variable.word
+    if named is None and not OTHER_FORMS.match(variable.value or ""):
+        what, fix = f"{word}: {variable.value!r} names no cards", "written like 0,1,4-7"
+        yield Remark(Severity.ERROR, "visible.text", word, what, "numbers of the host's cards", fix)
+    elif named is None or case.names_runtime:
         return  # which gives its cards on top of the nodes: `mixed` reports it
     elif cards and not case.has_open_card and set(named) != set(cards):
         what = f"{word} names cards {card_text(named)}, and the nodes are those of {card_text(cards)}"
         why = "the ascend runtime alone reads the variable; without it the nodes decide"
         fix = f"leave {RUNTIME_DEVICES} out, or name the same cards"
         yield Remark(Severity.ERROR, "visible.nodes", word, what, why, fix)
-    elif not case.container.value("runtime"):
+    elif runtime is None:
         what = f"{word} is read by the ascend runtime alone, and the command does not name it"
         fix = f"leave {RUNTIME_DEVICES} out" if cards else "--runtime ascend, unless it is the engine's default runtime"
         yield Remark(Severity.NOTE, "visible.unread", word, what, "the nodes that are mapped are what counts", fix)
-
-
-def _no_variable(case: Case) -> Iterator[Remark]:
-    runtime = case.container.last("runtime")
-    is_elsewhere = case.container.opaque or case.container.all("env-file")
-    if runtime and case.names_runtime and not is_elsewhere:
-        what = f"{runtime.word} without {RUNTIME_DEVICES}: the runtime gives no card, unless the image's ENV names it"
-        why = "it maps the cards that the variable names, and no other (Ascend Docker Runtime, usage)"
-        severity = Severity.ERROR if case.image.ours else Severity.WARNING
-        yield Remark(severity, "visible.none", runtime.word, what, why, f"-e {RUNTIME_DEVICES}=0,1")
 
 
 def own_variable(case: Case) -> Iterator[Remark]:
@@ -93,17 +79,16 @@ def own_variable(case: Case) -> Iterator[Remark]:
     variable = case.container.env.get(VISIBLE)
     if variable is None or not variable.value or is_open(variable.value):
         return
-    word, parts = variable.setting.word, [part.strip() for part in variable.value.split(",")]
+    word, parts = variable.word, [part.strip() for part in variable.value.split(",")]
     if not all(CARD_NUMBER.fullmatch(part) for part in parts):
         what = f"{word}: not a list of cards' numbers"
         why = "CANN reads numbers with commas between them, and no ranges"
         yield Remark(Severity.ERROR, "visible.text", word, what, why, f"-e {VISIBLE}=0,1")
         return
-    numbers = [int(part) for part in parts]
-    yield from _index(case, variable, numbers)
+    yield from _index(case, word, [int(part) for part in parts])
 
 
-def _index(case: Case, variable: Variable, numbers: list[int]) -> Iterator[Remark]:
+def _index(case: Case, word: str, numbers: list[int]) -> Iterator[Remark]:
     """Report a number that the container has no card for."""
     nodes, named = case.container.cards, runtime_cards(case)
     cards = sorted({*nodes, *(named or ())}) if case.names_runtime else list(nodes or named or ())
@@ -112,14 +97,12 @@ def _index(case: Case, variable: Variable, numbers: list[int]) -> Iterator[Remar
     beyond = [number for number in numbers if number >= len(cards)]
     if not cards or is_unknown or case.container.opaque or not beyond:
         return
-    word = variable.setting.word
     what = f"{word}: index {beyond[0]} is outside 0..{len(cards) - 1}"
     why = "it counts the container's cards, from 0, not the host's (Project-HAMi/HAMi issue 1894)"
     meant = [cards.index(number) for number in numbers] if set(numbers) <= set(cards) else []
-    wanted = ("-e", f"{VISIBLE}={','.join(map(str, meant))}")
-    fix = " ".join(wanted) if meant else f"numbers of 0..{len(cards) - 1}, or leave it out"
+    fix = f"-e {VISIBLE}={','.join(map(str, meant))}" if meant else f"numbers of 0..{len(cards) - 1}, or leave it out"
     # A privileged container sees the host's cards.
-    severity = Severity.WARNING if case.privileged else Severity.ERROR
+    severity = Severity.WARNING if case.container.switch("privileged") else Severity.ERROR
     yield Remark(severity, "visible.index", word, what, why, fix)
 
 
@@ -129,7 +112,7 @@ def lists(case: Case) -> Iterator[Remark]:
         variable = case.container.env.get(name)
         if variable is None or not (case.image.ascend or case.uses_npu):
             continue
-        word = variable.setting.word
+        word = variable.word
         if variable.value and re.search(r"/devlib(/|:|$)", variable.value):
             what = f"{word}: devlib has a stub of the driver's library"
             why = "it is for builds on machines without a driver; at run time no NPU is found (vllm-ascend pull 661)"
@@ -146,23 +129,9 @@ def lists(case: Case) -> Iterator[Remark]:
 def preload(case: Case) -> Iterator[Remark]:
     """Judge LD_PRELOAD: ld.so only warns about a file that is not there, and goes on without it."""
     variable = case.container.env.get("LD_PRELOAD")
-    if variable is None or not variable.value:
-        return
-    word = variable.setting.word
-    entries = [entry for entry in re.split(r"[\s:]+", variable.value) if entry and not is_open(entry)]
-    for entry in entries:
+    for entry in re.split(r"[\s:]+", variable.value or "") if variable else ():
         if any(pattern.match(entry) and case.image.os.startswith(os) for pattern, os in FOREIGN):
+            word = variable.word if variable else ""
             what = f"{word}: {entry} is not where {case.image.os} has it"
             why = "ld.so warns and goes on without it (gpustack/gpustack issue 5660)"
-            fix = (
-                f"leave LD_PRELOAD out, the image sets {JEMALLOC}" if case.image.ours else "the path of the image's OS"
-            )
-            yield Remark(Severity.ERROR, "env.preload", word, what, why, fix)
-        elif case.image.ours and entry != JEMALLOC and "jemalloc" in entry:
-            what = f"{word}: the image has jemalloc at {JEMALLOC}, on every OS and CPU"
-            why = "and sets LD_PRELOAD itself (gpustack/gpustack issue 5660)"
-            yield Remark(Severity.WARNING, "env.preload", word, what, why, "leave it out")
-    if case.image.ours and not any("jemalloc" in entry for entry in entries):
-        what = f"{word} replaces the image's LD_PRELOAD, which is jemalloc"
-        fix = f"-e LD_PRELOAD={JEMALLOC}:…"
-        yield Remark(Severity.WARNING, "env.lost", word, what, "docker does not join them", fix)
+            yield Remark(Severity.ERROR, "env.preload", word, what, why, "the path of the image's OS")

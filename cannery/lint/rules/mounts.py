@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from cannery.host.npus import NPU_SMI
 from cannery.lint.case import DRIVER
@@ -20,12 +18,10 @@ if TYPE_CHECKING:
 
 NO_DRIVER = "NODRV"  # of ASCEND_RUNTIME_OPTIONS: the ascend runtime brings nodes, and no files
 ASCEND = "/usr/local/Ascend"
-SOURCES = "/opt/src"
 
 
-@dataclass(frozen=True)
-class Place:
-    """A folder of an image that a mount must not cover, what is lost then, and in whose images it is."""
+class Place(NamedTuple):
+    """A folder of an image that no mount may cover, what is lost then, and whether only Cannery's images have it."""
 
     path: str
     lost: str
@@ -33,21 +29,22 @@ class Place:
     ours: bool = False
 
 
+# In the order of their weight.
 PLACES = (
     Place(f"{ASCEND}/cann", "CANN"),
     Place(f"{ASCEND}/ascend-toolkit", "CANN"),
     Place(f"{ASCEND}/nnal", "NNAL (ATB)"),
     Place("/opt/venv", "every package of the stack", ours=True),
-    Place(SOURCES, "every source tree: packages are installed from there", ours=True),
+    Place("/opt/src", "every source tree: packages are installed from there", ours=True),
     Place("/opt/cannery", "the manifest and the verify script", ours=True),
     Place("/usr/local/lib", "jemalloc, which LD_PRELOAD names, and other libraries", ours=True),
     Place("/usr/local/bin", "programs", Severity.WARNING),
-    Place("/usr/local/sbin", "programs", Severity.NOTE),
     Place("/vllm-workspace", "vllm and vllm-ascend, which are installed from there", Severity.WARNING),
     Place("/sgl-workspace", "sglang, which is installed from there", Severity.WARNING),
 )
-# Trees of the makers' images that are installed from their place (vllm-ascend's and sglang's Dockerfiles).
+# Trees that are installed from their place: of the makers' images (their Dockerfiles), and of ours.
 TREES = re.compile(r"(/(?:vllm|sgl)-workspace/(?:vllm|vllm-ascend|sglang|sgl-kernel-npu))(?:/.*)?")
+OUR_TREES = re.compile(r"(/opt/src/[^/]+)")
 
 
 def driver_mounts(case: Case) -> Iterator[Remark]:
@@ -73,53 +70,31 @@ def _in_parts(case: Case, path: str) -> bool:
 
 def _libraries(case: Case, path: str) -> Remark:
     """Return the remark about libraries: not mounted, mounted elsewhere, or in part where the whole is needed."""
-    other = next((m for m in case.container.mounts if m.source.rstrip("/") == path), None)
-    part = next((m for m in case.container.mounts if m.source.startswith(f"{path}/")), None)
-    fix = f"-v {path}:{path}:ro"
-    word, severity = case.first_card(), Severity.ERROR
+    other = next((m.word for m in case.container.mounts if m.source.rstrip("/") == path), "")
+    part = next((m.word for m in case.container.mounts if m.source.startswith(f"{path}/")), "")
+    word = case.first_card()
     what = f"{path} is not mounted beside {word}{case.unread}"
     why = "libascend_hal.so is in it; without it no NPU is found (vllm-project/vllm-ascend issue 1440)"
-    if other is not None:
-        word = other.setting.word
-        what = f"{word} mounts the driver's libraries where nothing looks for them"
-    elif case.gives(f"{path}/driver"):
-        what = f"of {path} the folder common is not mounted beside {word}{case.unread}"
-        why, severity = "libascend_hal.so, in the folder driver, needs libraries of it", Severity.WARNING
-    elif part is not None and case.chip is Chip.A5:
-        word = part.setting.word
-        what = f"{word}: chip {case.chip} needs the whole {path}"
+    if other:
+        word, what = other, f"{other} mounts the driver's libraries where nothing looks for them"
+    elif part and case.chip is Chip.A5:
+        word, what = part, f"{part}: chip {case.chip} needs the whole {path}"
         why = "HCCL reads the topology files in it (vllm-project/recipes pull 907)"
     # The runtime with NODRV is written on purpose; a cluster's runtime may mount the driver.
-    if case.unread or case.runtime or case.plugin:
-        severity = Severity.WARNING
-    return Remark(severity, "driver.missing", word, what, why, fix)
+    is_unsure = case.unread or case.runtime or case.plugin or case.gives(f"{path}/driver")
+    severity = Severity.WARNING if is_unsure else Severity.ERROR
+    return Remark(severity, "driver.missing", word, what, why, f"-v {path}:{path}:ro")
 
 
 def smi_mount(case: Case) -> Iterator[Remark]:
     """Note that npu-smi is not there: the host's is the only one that fits its driver."""
-    is_there = any(case.gives(path) for path in NPU_SMI) or any(
-        m.source.endswith("/npu-smi") for m in case.container.mounts
-    )
+    is_there = any(map(case.gives, NPU_SMI)) or any(m.source.endswith("/npu-smi") for m in case.container.mounts)
     if case.uses_npu and not (case.runtime or case.cdi or is_there):
         word = case.first_card()
         what = f"npu-smi is not mounted beside {word}"
         why = "programs that ask it which NPU there is fall back or fail (LMCache/LMCache-Ascend pull 136)"
         fix = f"-v $(command -v npu-smi):{NPU_SMI[0]}:ro"
         yield Remark(Severity.NOTE, "driver.smi", word, what, why, fix)
-
-
-def empty_volumes(case: Case) -> Iterator[Remark]:
-    """Name a path of the host that is given alone: docker makes an empty volume at that place."""
-    for mount in case.container.mounts:
-        if mount.setting.key == "volume" and not mount.source and _is_host_path(mount.target):
-            word, fix = mount.setting.word, f"-v {mount.target}:{mount.target}"
-            what = f"{word}: one path alone is an empty volume of that name, not the host's folder"
-            why = "the engine makes a new volume at each start"
-            yield Remark(Severity.ERROR, "mount.single", word, what, why, fix)
-
-
-def _is_host_path(path: str) -> bool:
-    return path.startswith((ASCEND, "/usr/local/dcmi", "/etc/")) or path.endswith("/npu-smi")
 
 
 def hidden(case: Case) -> Iterator[Remark]:
@@ -129,34 +104,25 @@ def hidden(case: Case) -> Iterator[Remark]:
         places = [place for place in PLACES if mount.hides(place.path) and (case.image.ours or not place.ours)]
         if target.startswith(f"{ASCEND}/cann-") and target.count("/") == 4:
             places.append(Place(target, "CANN"))
+        tree = TREES.fullmatch(target) or (OUR_TREES.fullmatch(target) if case.image.ours else None)
         if target and places:
             yield _hides(case, mount, places)
-        elif case.image.ours and PurePosixPath(target).parent == PurePosixPath(SOURCES):
-            word = mount.setting.word
-            what = f"{word} replaces the image's tree"
-            why = "its patches and generated files are gone, and verify fails at sources.*"
-            fix = "on purpose: build with SRC_<component>=DIR, which the manifest records; else mount it elsewhere"
-            yield Remark(Severity.WARNING, "mount.source", word, what, why, fix)
-        elif tree := TREES.fullmatch(target):
-            word = mount.setting.word
-            what = f"{word} replaces {'a part of ' if tree[1] != target else ''}the image's tree {tree[1]}"
-            why = "the package is installed from there, with its generated and compiled files"
+        elif tree:
+            what = f"{mount.word} replaces {'a part of ' if tree[1] != target else ''}the image's tree {tree[1]}"
+            why = "the package is installed from there, with its patches, generated and compiled files"
             fix = "on purpose: a tree of the same commit, built in this image; else mount it elsewhere"
-            yield Remark(Severity.WARNING, "mount.source", word, what, why, fix)
+            yield Remark(Severity.WARNING, "mount.source", mount.word, what, why, fix)
 
 
 def _hides(case: Case, mount: Mount, places: list[Place]) -> Remark:
-    worst = min(places, key=lambda place: list(Severity).index(place.severity))
+    worst = places[0]
     lost = ", ".join(dict.fromkeys(place.lost for place in places if place.severity is worst.severity))
-    word, severity, fix = mount.setting.word, worst.severity, "mount it at another place"
-    is_hosts = mount.source.rstrip("/") == mount.target.rstrip("/")
+    severity, fix = worst.severity, "mount it at another place"
     if worst.path.startswith(ASCEND):
         fix = f"mount what of it is the host's: {' '.join(case.access.mounts)}"
         # The host's CANN may be what the image is to run with, whatever its name is: some images have none.
-        is_hosts_cann = is_hosts and mount.target.startswith(ASCEND)
-        is_sure = not is_hosts_cann and (case.image.ours or case.image.ascend)
+        is_hosts = mount.source.rstrip("/") == mount.target.rstrip("/") and mount.target.startswith(ASCEND)
+        is_sure = not is_hosts and (case.image.ours or case.image.ascend)
         severity = Severity.ERROR if is_sure else Severity.WARNING
-    elif worst.path in {"/usr/local/bin", "/usr/local/sbin"} and is_hosts:
-        fix = f"mount what is needed of it: -v {worst.path}/npu-smi:{worst.path}/npu-smi:ro"
-    what = f"{word} hides what the image has there: {lost}"
-    return Remark(severity, "mount.hides", word, what, "a mount covers what the image has below it", fix)
+    what = f"{mount.word} hides what the image has there: {lost}"
+    return Remark(severity, "mount.hides", mount.word, what, "a mount covers what the image has below it", fix)
