@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from cannery.base.real import BaseImage
-    from cannery.build.io.place import EnginePlace
     from cannery.catalog.catalog import Catalog
     from cannery.compat.findings import Finding
     from cannery.context import Context
     from cannery.errors import CanneryError
+    from cannery.host.io.place import EnginePlace, StorePlace
     from cannery.lock.io.bound import NoFileError
     from cannery.lock.io.resolve import Attempt
     from cannery.lock.io.uv import Job, UnsolvedError
@@ -85,7 +85,7 @@ class Work:
     context: Context
     catalog: Catalog
     plan: Plan
-    place: EnginePlace
+    place: EnginePlace | StorePlace
 
 
 def lock_store(context: Context) -> LockStore:
@@ -311,12 +311,13 @@ def verified(work: Work, request: VerifyRequest, on_check: Callable[[Check], Non
     """
     from cannery.engine.io.containers import remove_orphans
     from cannery.host.io.npus import read_host
+    from cannery.host.io.place import EnginePlace
     from cannery.host.npus import wanted_paths
     from cannery.verify.io.run import Runner, verify
 
     context = work.context
     access = work.catalog.chips[work.plan.recipe.target.chip]
-    remove_orphans(work.place.client)
+    if isinstance(work.place, EnginePlace):
+        remove_orphans(work.place.client)
     host = read_host(wanted_paths(access), Path("/"))
-    place = work.place
-    return verify(request, Runner(place.engine, place.env, access, host, context.cache, context.say), on_check)
+    return verify(request, Runner(work.place, access, host, context.cache, context.say), on_check)

@@ -32,11 +32,11 @@ def foundation_reference(plan: Plan) -> str:
 
 
 class Part(NamedTuple):
-    """A target of the rendered folder, what its image is called, and bake's further overrides."""
+    """A target of the rendered folder, what its image is called, and the images that are stages below it, by stage."""
 
     target: str
     reference: str
-    overrides: tuple[str, ...] = ()
+    contexts: Mapping[str, str] = {}
 
 
 def part_references(below: Sequence[str], layers: Sequence[Layer]) -> tuple[str, str]:

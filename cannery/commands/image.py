@@ -9,8 +9,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from cannery.base.io.find import base_bytes
-from cannery.build.io.disk import check_cache_space, check_engine_space
-from cannery.building import BuildOptions, Built, Way, built, known_layers, new_layers, trial_on, tried, whole_files
+from cannery.build.io.disk import check_cache_space, check_engine_space, check_store_space
 from cannery.commands.arguments import hashes_of, options_of
 from cannery.commands.check import lacking_words, show_findings
 from cannery.commands.place import engine_place
@@ -20,6 +19,9 @@ from cannery.commands.verify import exit_code, verify_built
 from cannery.compat.findings import errors
 from cannery.engine.io.find import find_engine, require_builder
 from cannery.errors import ExitCode, NetworkError, UsageError
+from cannery.host.io.place import EnginePlace
+from cannery.making.bake import BuildOptions, Way
+from cannery.making.image import Built, built, known_layers, new_layers, trial_on, tried, whole_files
 from cannery.pipeline import Hashes, Work, on_found_base, patched, planned, rendered_held
 from cannery.plan.on_base import on_labelled_base
 from cannery.standin.io.rootfs import check_emulation
@@ -30,8 +32,10 @@ from cannery.vocab import BaseKind
 if TYPE_CHECKING:
     import argparse
 
+    from cannery.base.real import BaseImage
     from cannery.catalog.catalog import Catalog
     from cannery.context import Context
+    from cannery.host.io.place import StorePlace
     from cannery.plan.plan import Plan
     from cannery.verify.io.run import Verified
 
@@ -60,14 +64,21 @@ def image(arguments: argparse.Namespace, context: Context) -> ExitCode:
     show_findings(context, differs)
     with heartbeat(context.say, lambda: "fetching the sources that patches change"):
         plan = patched(context, catalog, plan)
-    place = engine_place(context)
+    place = engine_place(context, start=True)
     work = Work(context, catalog, plan, place)
     folder = context.out / plan.folder
     with rendered_held(context, folder), whole_files(context, plan):
-        check_engine_space(place.engine, plan, base_bytes(place.client, plan, base))
+        _check_space(place, plan, base)
         how = BuildOptions(arguments.builder or "", no_cache=arguments.no_cache, way=Way(arguments.way))
         made = built(work, folder, how)
     return _proved(arguments, work, made)
+
+
+def _check_space(place: EnginePlace | StorePlace, plan: Plan, base: BaseImage | None) -> None:
+    if isinstance(place, EnginePlace):
+        check_engine_space(place.engine, plan, base_bytes(place.client, plan, base))
+    else:
+        check_store_space(place.store.folder, plan)
 
 
 def _known_builder(arguments: argparse.Namespace, context: Context, plan: Plan) -> str | None:
@@ -99,7 +110,7 @@ def _builder(arguments: argparse.Namespace, context: Context, plan: Plan) -> str
 
 def _tried(arguments: argparse.Namespace, context: Context, catalog: Catalog, plan: Plan) -> tuple[Work, Built] | None:
     """Make a tried set as one layer on the locked image; None where the whole image has to be built."""
-    place = engine_place(context)
+    place = engine_place(context, start=True)
     work = Work(context, catalog, plan, place)
     trial = trial_on(work, options_of(arguments))
     if trial is None:
@@ -132,7 +143,7 @@ def _reuse(arguments: argparse.Namespace, context: Context, catalog: Catalog, pl
     from cannery.ship.published import parse_registry
 
     registry = parse_registry(arguments.registry)
-    place = engine_place(context)
+    place = engine_place(context, start=True)
     work = Work(context, catalog, plan, place)
     before, begun = known_layers(place), time.monotonic()
     try:

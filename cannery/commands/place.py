@@ -1,17 +1,39 @@
-"""Where the image of a command is: the engine of this host."""
+"""Where the image of a command is: in the engine of this host, or without one in its image store."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cannery.build.io.place import EnginePlace
-from cannery.engine.io.find import docker_client, find_engine
+from cannery.engine.io.find import NoEngineError, docker_client, find_engine
+from cannery.errors import UnableError
+from cannery.host.io.place import EnginePlace, StorePlace
+from cannery.sandbox.io.able import why_not
+from cannery.store.io.store import Store
 
 if TYPE_CHECKING:
     from cannery.context import Context
 
 
-def engine_place(context: Context) -> EnginePlace:
-    """Return the engine to use; Cannery's own is started where no other answers. Raises as `find_engine`."""
-    engine = find_engine(context.env, context.cache, start=True, say=context.say)
+def engine_place(context: Context, *, start: bool = False) -> EnginePlace:
+    """Return the engine of this host; with `start`, Cannery's own where no other answers. Raises as `find_engine`."""
+    engine = find_engine(context.env, context.cache, start=start, say=context.say)
     return EnginePlace(engine, docker_client(engine), engine.client_env(context.env))
+
+
+def image_place(context: Context) -> EnginePlace | StorePlace:
+    """Return the engine that answers, else the image store.
+
+    Raises `UnableError` where a named engine does not answer, and where this host can run nothing without an engine.
+    """
+    try:
+        return engine_place(context)
+    except NoEngineError as error:
+        if why := why_not(context.cache):
+            what = f"no Docker engine answers, and this host cannot run images without one: {why}"
+            raise UnableError(what, hint=error.hint) from error
+        return store_place(context)
+
+
+def store_place(context: Context) -> StorePlace:
+    """Return the image store of this host."""
+    return StorePlace(Store(context.cache / "images"), context.env, str(context.arch), context.cache)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cannery.build.io.stamp import outputs_now, write_stamp
 from cannery.build.stamp import Places, Stamp
 from cannery.engine.io.endpoint import DEFAULT_SOCKET
 from cannery.host.facts import INSTALL_INFO
+from cannery.host.io.place import EnginePlace
 from cannery.host.npus import wanted_paths
 from cannery.verify.io.run import stored_results
 from cannery.vocab import BaseKind
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
+    from cannery.context import Context
+    from cannery.engine.io.find import Engine
     from cannery.pipeline import Work
 
 # What a run with one of these does each time.
@@ -31,32 +35,39 @@ def keep_stamp(arguments: argparse.Namespace, work: Work, image_id: str, referen
     """
     if not (arguments.begun and _is_covered(arguments, work)):
         return
-    context, access = work.context, work.catalog.chips[work.plan.recipe.target.chip]
+    context, place = work.context, work.place
     results = stored_results(context.cache, image_id)
     places = Places(
-        socket=work.place.engine.host.removeprefix("unix://"),
-        references=tuple(references),
+        socket="",
+        references=(),
         folders=(str(context.out / work.plan.folder),),
         files=(*map(str, results), str(context.cache / "locks")),
-        host=(*wanted_paths(access), INSTALL_INFO),
+        host=(*wanted_paths(work.catalog.chips[work.plan.recipe.target.chip]), INSTALL_INFO),
     )
+    if isinstance(place, EnginePlace):
+        places = replace(places, socket=place.engine.host.removeprefix("unix://"), references=tuple(references))
+    else:
+        names, blobs = place.store.files_of(image_id, references)
+        places = replace(places, folders=(*places.folders, *blobs), files=(*places.files, *names))
     outputs = outputs_now(places)
-    if results and all(outputs[reference] == image_id for reference in references):
+    if results and all(outputs[reference] == image_id for reference in places.references):
         write_stamp(arguments.words, context.out, Stamp(arguments.begun, outputs, places, tuple(text.splitlines())))
 
 
 def _is_covered(arguments: argparse.Namespace, work: Work) -> bool:
     """Whether digests can cover all that this run has read."""
-    context, engine = work.context, work.place.engine
+    context, place = work.context, work.place
     folders = (context.own, context.wheelhouse, context.mirror, context.patches, context.local)
-    # Another engine than this run's would be asked if it began to listen where one listened before.
-    is_sure = not engine.owned or "DOCKER_HOST" in context.env or not os.path.lexists(DEFAULT_SOCKET)
     return (
         work.plan.recipe.base.kind is BaseKind.STANDIN
         and not work.plan.forced
         and not any(getattr(arguments, name, False) for name in ANEW)
         and not any(folders)
-        and engine.host.startswith("unix://")
-        and engine.builder == "default"
-        and is_sure
+        and (_is_of_this_host(context, place.engine) if isinstance(place, EnginePlace) else True)
     )
+
+
+def _is_of_this_host(context: Context, engine: Engine) -> bool:
+    # Another engine than this run's would be asked if it began to listen where one listened before.
+    is_sure = not engine.owned or "DOCKER_HOST" in context.env or not os.path.lexists(DEFAULT_SOCKET)
+    return engine.host.startswith("unix://") and engine.builder == "default" and is_sure

@@ -104,7 +104,7 @@ def verify_image(arguments: argparse.Namespace, context: Context) -> ExitCode:
             "--level train: this profile has neither verl nor MindSpeed-RL, there is nothing to train with",
             where=arguments.profile,
         )
-    place = engine_place(context)
+    place = engine_place(context, start=True)
     reference = arguments.image or plan.reference
     found = place.needed(reference, arguments.profile)
     plan = on_labelled_base(plan, dict(found.labels))

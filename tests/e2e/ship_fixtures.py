@@ -18,12 +18,12 @@ import pytest
 from small_checkout import fill, point_at, write_small
 from stub_index import StubIndex
 
-from cannery.build.io.place import EnginePlace
 from cannery.cli import main as cli
 from cannery.commands.arguments import options_of
 from cannery.commands.verify import verify_built
 from cannery.context import read_context
 from cannery.engine.io.find import find_engine
+from cannery.host.io.place import EnginePlace
 from cannery.pipeline import Work, planned
 from cannery.plan.manifest import labels, manifest_text
 from cannery.util.io.files import sha256_bytes

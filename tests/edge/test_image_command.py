@@ -17,8 +17,6 @@ from stub_registry import REPOSITORY, TAG, StubRegistry
 
 from cannery.assemble.image import Part
 from cannery.base.io import find as base_images
-from cannery.build.io.place import EnginePlace
-from cannery.building import BuildOptions, _baked, _overrides, whole_files
 from cannery.catalog.io.read import load_catalog
 from cannery.commands import image as image_command
 from cannery.commands import place as place_command
@@ -29,8 +27,11 @@ from cannery.engine.io.client import EngineError
 from cannery.engine.io.containers import LABEL, owner
 from cannery.engine.io.find import Engine, require_builder
 from cannery.errors import BuildFailedError, ExitCode, NetworkError, UnableError
+from cannery.host.io.place import EnginePlace
 from cannery.lock.io.store import bind
 from cannery.lock.io.wheels import is_there, store_path
+from cannery.making.bake import BuildOptions, _overrides, baked
+from cannery.making.image import whole_files
 from cannery.pipeline import Work
 from cannery.recipe.base_env import expand_env
 from cannery.recipe.recipe import Options
@@ -380,6 +381,6 @@ def test_buildkit_s_own_choice_of_progress_counts_or_is_reported(
     vars(context).update(say=lines.append, pip=PipSettings())
     place = EnginePlace(made_engine(tmp_path / "docker"), None, {})  # type: ignore[arg-type]
     work = Work(context, load_catalog(FROZEN), plan(), place)
-    _baked(work, tmp_path, BuildOptions(), Part("image", "x:1"))
+    baked(work, place, tmp_path, BuildOptions(), Part("image", "x:1"))
     assert seen["view"].args[1].is_verbose is verbose
     assert [line.startswith(f"BUILDKIT_PROGRESS={value} has no effect") for line in lines] == [True] * said

@@ -22,6 +22,7 @@ from cannery.cli import main as cli
 from cannery.commands import stamp as command
 from cannery.context import Context
 from cannery.errors import ExitCode
+from cannery.host.io.place import EnginePlace
 from cannery.vocab import Arch, BaseKind
 
 if TYPE_CHECKING:
@@ -227,7 +228,7 @@ class Ended:
         work: Any = SimpleNamespace(
             plan=self.plan,
             context=self.context,
-            place=SimpleNamespace(engine=self.engine),
+            place=EnginePlace(self.engine, None, {}),  # type: ignore[arg-type]
             catalog=SimpleNamespace(chips=chips),
         )
         command.keep_stamp(self.arguments, work, image_id, TAGS, "image  q\nverify  passed")

@@ -15,6 +15,7 @@ from cannery.engine.io.containers import LABEL, owner
 from cannery.engine.io.find import Engine
 from cannery.errors import UnableError, VerifyFailedError
 from cannery.host.io.npus import read_host
+from cannery.host.io.place import EnginePlace
 from cannery.host.npus import HostNpus
 from cannery.verify.io import run as module
 from cannery.verify.io.run import Runner, Verified, VerifyRequest, has_passed, script_digest
@@ -69,7 +70,8 @@ def verify(
     context: Context, engine: Engine, request: VerifyRequest, host: HostNpus = BARE, checks: list[Any] | None = None
 ) -> Verified:
     """Run, and collect the checks that were reported as they ended."""
-    runner = Runner(engine, context.env, ACCESS, host, context.cache, context.say)
+    place = EnginePlace(engine, None, context.env)  # type: ignore[arg-type] # the client is for other calls
+    runner = Runner(place, ACCESS, host, context.cache, context.say)
     return module.verify(request, runner, (checks if checks is not None else []).append)
 
 
@@ -241,7 +243,8 @@ def test_each_check_is_reported_as_it_ends(context: Context, docker: Docker) -> 
     )
     docker.program.write_text(text)
     seen: list[Any] = []
-    runner = Runner(docker.engine, context.env, ACCESS, BARE, context.cache, context.say)
+    place = EnginePlace(docker.engine, None, context.env)  # type: ignore[arg-type]
+    runner = Runner(place, ACCESS, BARE, context.cache, context.say)
 
     def note(check: dict[str, Any]) -> None:
         seen.append(check)

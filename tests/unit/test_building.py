@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cannery.assembling import python_image
-from cannery.building import BuildOptions, Way, built, why_baked
 from cannery.errors import UnableError
+from cannery.host.io.place import EnginePlace
+from cannery.making.assemble import python_image
+from cannery.making.bake import BuildOptions, Way, why_baked
+from cannery.making.image import built
 from cannery.recipe.recipe import Options
 from cannery.vocab import Arch
 from tests.unit.factories import plan
@@ -23,11 +25,12 @@ if TYPE_CHECKING:
 def work(options: Options | None = None, host: str = "unix:///run/docker.sock", driver: str = "overlay2") -> Work:
     status = [["driver-type", "io.containerd.snapshotter.v1"]] if driver == "containerd" else []
 
-    place = SimpleNamespace(
-        engine=SimpleNamespace(host=host),
-        client=SimpleNamespace(info=lambda: {"DriverStatus": status}),
-        find=lambda name: SimpleNamespace(id=f"id of {name}"),
+    client: Any = SimpleNamespace(
+        info=lambda: {"DriverStatus": status},
+        images=SimpleNamespace(get=lambda name: SimpleNamespace(id=f"id of {name}", attrs={"Id": f"id of {name}"})),
     )
+    engine: Any = SimpleNamespace(host=host)
+    place = EnginePlace(engine, client, {})
     made: Any = SimpleNamespace(plan=plan(options), place=place, context=None)
     return made  # type: ignore[no-any-return]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from factories import inputs, plan, user_recipe
 
-from cannery.building import new_layers
+from cannery.making.image import new_layers
 from cannery.plan.make import make_plan
 
 

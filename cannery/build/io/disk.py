@@ -69,6 +69,14 @@ def check_engine_space(engine: Engine, plan: Plan, base: int | None) -> None:
     _need(engine.data_root, room, layers_bytes(plan.lock) // 2 + below, words)
 
 
+def check_store_space(folder: Path, plan: Plan) -> None:
+    """Raise `UnableError` with numbers where the disk of the image store cannot hold what is made there.
+
+    That is layers as gzip, about as many bytes as their wheels, and unpacked; half of the estimate as for an engine.
+    """
+    _need(folder, _free(folder), layers_bytes(plan.lock) // 4, "layers")
+
+
 def layers_bytes(lock: Lock) -> int:
     """Return the bytes that building the layers of a lock's wheels takes on the engine's disk, about."""
     return sum(package.size for package in lock.packages) * ENGINE_FACTOR

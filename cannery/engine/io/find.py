@@ -31,6 +31,10 @@ MIN_API = (1, 42)  # Docker 23: the first whose BuildKit knows COPY --link
 MIN_BUILDX = (0, 13)  # the first with --progress=rawjson
 
 
+class NoEngineError(UnableError):
+    """No engine runs, and no setting names one."""
+
+
 @dataclass(frozen=True)
 class Engine:
     """A reachable engine with BuildKit and buildx.
@@ -190,7 +194,8 @@ def _own_engine(
     own = owned_engine.running(cache)
     if own is None:
         if not start:
-            raise UnableError("no Docker engine answers", where=named, hint=f"`build.py engine start`, or {INSTALL}")
+            hint = f"`build.py engine start`, or {INSTALL}"
+            raise NoEngineError("no Docker engine answers", where=named, hint=hint)
         refuse_unless_possible(env, Layout.of(cache).root)
         why = (
             f"{named} is Cannery's own engine: starting it"

@@ -35,7 +35,7 @@ from cannery.util.io.locks import held
 from cannery.util.io.write_errors import is_of_files, unwritable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from cannery.engine.image import EngineImage
 
@@ -230,6 +230,13 @@ class Store:
         except OSError:
             return None
         return text if f"sha256:{sha256_bytes(text)}" == image else None
+
+    def files_of(self, image: str, references: Iterable[str]) -> tuple[list[str], list[str]]:
+        """Return the files that have the names of an image, and those that have its configuration and its layers."""
+        found = self.find(image)
+        layers = [layer for diff_id in (found.layers if found else ()) if (layer := self.layer(diff_id))]
+        names = [str(self._name_path(full_name(reference))) for reference in references]
+        return names, [str(self.blob_path(digest)) for digest in (image, *(layer.digest for layer in layers))]
 
     def chains(self) -> list[list[str]]:
         """Return the layers of each image that has a name, lowest first."""

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 from cannery.engine.io.containers import label_words, own_name
 from cannery.engine.stream import client_words
 from cannery.errors import UnableError, VerifyFailedError
+from cannery.host.io.place import EnginePlace
+from cannery.run.box import container_box
 from cannery.run.container import RunRequest, make_container
 from cannery.run.docker import docker_arguments
 from cannery.util.io.files import sha256_bytes, write_atomic
@@ -24,8 +26,9 @@ if TYPE_CHECKING:
 
     from cannery.catalog.catalog import ChipAccess
     from cannery.catalog.image_user import ImageUser
-    from cannery.engine.io.find import Engine
+    from cannery.host.io.place import StorePlace
     from cannery.host.npus import HostNpus
+    from cannery.run.container import Container
     from cannery.verify.lines import Check
     from cannery.vocab import Arch
 
@@ -73,13 +76,12 @@ class VerifyRequest:
 
 @dataclass(frozen=True)
 class Runner:
-    """Where the script runs: the engine with its client's environment, and this host's NPUs.
+    """Where the script runs: where the image is, and this host's NPUs.
 
     Results are kept below `cache`; `say` prints that a long run goes on.
     """
 
-    engine: Engine
-    env: Mapping[str, str]
+    place: EnginePlace | StorePlace
     access: ChipAccess
     host: HostNpus
     cache: Path
@@ -112,7 +114,7 @@ def verify(request: VerifyRequest, runner: Runner, on_check: Callable[[Check], N
     remembered = None if request.again else _remembered(store)
     if remembered is not None:
         return Verified(remembered, 0, reused=True)
-    slow = ["--timeout", str(EMULATED_SILENCE)] if runner.engine.foreign(request.arch) else []
+    slow = ["--timeout", str(EMULATED_SILENCE)] if runner.place.is_foreign(request.arch) else []
     report, status = _report(request, runner, [*options, *slow], on_check)
     if status == 0:
         asked = {"levels": list(request.levels), "manifest_sha256": request.manifest_sha256}
@@ -204,20 +206,27 @@ def _run(request: VerifyRequest, runner: Runner, options: list[str], on_check: C
             command=(PYTHON, SCRIPT, "--json", *options),
             user=request.user,
             nodes=2 if request.several_hosts else 1,
-            platform=runner.engine.foreign(request.arch),
+            platform=runner.place.platform(request.arch),
         ),
         runner.access,
         runner.host,
     )
-    # Nothing that the image needs may come over the network at start.
-    first, *rest = docker_arguments(container)
-    arguments = (first, "--network", "none", *label_words(), *rest)
     try:
         with heartbeat(runner.say, lambda: "verifying", BEAT):
-            return run_streamed(runner.engine.command(*arguments), runner.env, on_check)
+            return run_streamed(_command(container, runner.place), runner.place.env, on_check)
     except KeyboardInterrupt:
-        run(runner.engine.command("rm", "--force", name), env=runner.env, check=False)
+        if isinstance(runner.place, EnginePlace):  # the engine goes on with a container whose client has ended
+            run(runner.place.engine.command("rm", "--force", name), env=runner.place.env, check=False)
         raise
+
+
+def _command(container: Container, place: EnginePlace | StorePlace) -> tuple[str, ...]:
+    """Return what starts a container. Nothing that the image needs may come over the network at start."""
+    if isinstance(place, EnginePlace):
+        first, *rest = docker_arguments(container)
+        return place.engine.command(first, "--network", "none", *label_words(), *rest)
+    image = container.request.image
+    return place.command(container_box(container, place.store.lowers(image), place.attributes(image)["Config"]))
 
 
 def run_streamed(command: Sequence[str | Path], env: Mapping[str, str], on_check: Callable[[Check], None]) -> Result:

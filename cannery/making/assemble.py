@@ -167,12 +167,12 @@ def handed_over(on: Bench, config: Mapping[str, Any], reference: str, layers: Ma
 
 
 def source_ids(
-    on: Bench, base: Mapping[str, Any], lower: Mapping[str, Layer], bake: Callable[[Part], None]
+    on: Bench, base: Mapping[str, Any], lower: Mapping[str, Layer], make: Callable[[Part], None]
 ) -> list[str]:
-    """Return the diff ids of the layers of sources, which BuildKit builds on the foundation `base` and the wheels.
+    """Return the diff ids of the layers of sources, which are built on the foundation `base` and the wheels.
 
-    `lower` are the layers of wheels by diff id. `bake` builds a part of the rendered folder. What it made before is
-    known, and taken where the engine has it.
+    `lower` are the layers of wheels by diff id. `make` builds a part of the rendered folder. What it made before is
+    known, and taken where the place has it.
     """
     work = on.work
     layers = [layer for layer in work.plan.layers if layer.kind is LayerKind.SOURCE]
@@ -185,10 +185,10 @@ def source_ids(
     empty = Settings({}, {}, {})
     config = image_config(base, list(lower), layer_words(lower.values()), empty, work.plan.epoch)
     handed_over(on, config, wheels, lower)
-    bake(Part("sources", sources, (f"sources.contexts.wheels=docker-image://{wheels}",)))
+    make(Part("sources", sources, {"wheels": wheels}))
     found = work.place.attributes(sources)["RootFS"]["Layers"]
     if found[: len(below)] != below:
-        raise UnableError("BuildKit has built the sources on other layers", hint="build with `--with bake`")
+        raise UnableError("the sources were built on other layers", hint="build with `--with bake`")
     ids = found[len(below) :]
     for layer, diff_id in zip(layers, ids, strict=True):
         remember(on.cache, _name(on, layer), Made(diff_id, 0))

@@ -1,0 +1,186 @@
+"""Where images are made and kept: a Docker engine, or the image store of this host.
+
+What makes, proves and ships images asks a place; only what BuildKit does needs the engine itself.
+"""
+
+from __future__ import annotations
+
+import atexit
+import tempfile
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from cannery.assemble.image import common_layers, config_text
+from cannery.assemble.io.load import archive
+from cannery.engine.io.client import EngineError, load, load_error
+from cannery.engine.io.inspect import find_image, image_layers, needed_image
+from cannery.errors import UsageError
+from cannery.sandbox.box import Box, box_command
+from cannery.sandbox.io.scratch import scratch_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    import docker
+
+    from cannery.engine.image import EngineImage
+    from cannery.engine.io.client import TransferView
+    from cannery.engine.io.find import Engine
+    from cannery.store.io.store import Store
+
+
+@dataclass(frozen=True)
+class EnginePlace:
+    """A Docker engine, a client of it, and the environment in which its commands run."""
+
+    engine: Engine
+    client: docker.DockerClient
+    env: Mapping[str, str]
+
+    def find(self, name: str) -> EngineImage | None:
+        """Return an image by its name or id, None without one. Raises `UnableError` when the engine does not answer."""
+        return find_image(self.client, name)
+
+    def needed(self, name: str, profile: str) -> EngineImage:
+        """Return an image that `profile` builds. Raises `UsageError` where it is not here."""
+        return needed_image(self.client, name, profile)
+
+    def attributes(self, name: str) -> Mapping[str, Any]:
+        """Return what `docker inspect` reports of an image that is here."""
+        found: Mapping[str, Any] = self.client.images.get(name).attrs
+        return found
+
+    def chains(self) -> list[list[str]]:
+        """Return the layers of each image that is here, as diff ids, lowest first."""
+        return image_layers(self.client)
+
+    def missing(self, chain: Sequence[str]) -> list[str]:
+        """Return those of an image's layers that have to be given to `take`."""
+        return list(chain[common_layers(chain, self.chains()) :])
+
+    def take(
+        self,
+        config: Mapping[str, Any],
+        reference: str,
+        layers: Mapping[str, IO[bytes]],
+        view: TransferView,
+        redact: Callable[[str], str],
+    ) -> None:
+        """Take an image by its configuration under a name; `layers` are those that were missing, by diff id.
+
+        Raises `UnableError` or `FindingsError` where the engine does not take it; `redact` hides what is secret.
+        """
+        try:
+            load(self.client, archive(layers, config, reference), view)
+        except EngineError as error:
+            raise load_error(error, reference, redact) from error
+
+    def tag(self, name: str, reference: str) -> None:
+        """Give an image another name."""
+        self.client.images.get(name).tag(reference)
+
+    def remove(self, reference: str) -> None:
+        """Remove a name, and the image where it has no other."""
+        self.client.images.remove(reference)
+
+    def is_foreign(self, arch: str) -> bool:
+        """Whether programs of that architecture run under emulation."""
+        return self.platform(arch) is not None
+
+    def platform(self, arch: str) -> str | None:
+        """Return what names the platform of an image to the engine, None where it is the engine's own."""
+        return self.engine.foreign(arch)
+
+    def python_command(self, image: str, python: str, *arguments: str, stdin: bool = False) -> tuple[str, ...]:
+        """Return a command that runs the Python of an image in a container, without network."""
+        options = ("--rm", "--network=none", *(["--interactive"] if stdin else []), "--entrypoint", python)
+        return self.engine.command("run", *options, image, *arguments)
+
+
+@dataclass(frozen=True)
+class StorePlace:
+    """The image store of this host, of architecture `arch`, and the environment in which boxes are started."""
+
+    store: Store
+    env: Mapping[str, str]
+    arch: str
+    cache: Path
+
+    def find(self, name: str) -> EngineImage | None:
+        """Return an image by its name or id, None without one."""
+        return self.store.find(name)
+
+    def needed(self, name: str, profile: str) -> EngineImage:
+        """Return an image that `profile` builds. Raises `UsageError` where it is not here."""
+        found = self.find(name)
+        if found is None:
+            hint = f"build.py image {profile}, with the same options; what an engine has is in another place"
+            raise UsageError(f"no image {name} in this host's image store, and no Docker engine answers", hint=hint)
+        return found
+
+    def attributes(self, name: str) -> Mapping[str, Any]:
+        """Return what `docker inspect` would report of an image that is here."""
+        found = self.store.attributes(name)
+        if found is None:
+            raise UsageError("the image store does not have this image", where=name)
+        return found
+
+    def chains(self) -> list[list[str]]:
+        """Return the layers of each image that is here, as diff ids, lowest first."""
+        return self.store.chains()
+
+    def missing(self, chain: Sequence[str]) -> list[str]:
+        """Return those of an image's layers that have to be given to `take`."""
+        return [diff_id for diff_id in chain if not self.store.has(diff_id)]
+
+    def take(
+        self,
+        config: Mapping[str, Any],
+        reference: str,
+        layers: Mapping[str, IO[bytes]],
+        view: TransferView,
+        redact: Callable[[str], str],  # noqa: ARG002 - an engine's errors need it
+    ) -> None:
+        """Take an image by its configuration under a name; `layers` are those that were missing, by diff id.
+
+        Raises `UnableError` for a full disk.
+        """
+        count = 0
+        for diff_id, stream in layers.items():
+            stream.seek(0)
+            count += self.store.add(stream, diff_id).raw
+            view.moved(count)
+        self.store.put(config_text(config), reference)
+
+    def tag(self, name: str, reference: str) -> None:
+        """Give an image another name."""
+        self.store.tag(name, reference)
+
+    def remove(self, reference: str) -> None:
+        """Remove a name."""
+        self.store.remove(reference)
+
+    def is_foreign(self, arch: str) -> bool:
+        """Whether programs of that architecture run under emulation."""
+        return arch != self.arch
+
+    def platform(self, arch: str) -> None:
+        """Return None: nothing has to name a platform."""
+
+    def python_command(self, image: str, python: str, *arguments: str, stdin: bool = False) -> tuple[str, ...]:  # noqa: ARG002
+        """Return a command that runs the Python of an image in a box, without network."""
+        return self.command(Box(self.store.lowers(image), (python, *arguments)))
+
+    def command(self, box: Box) -> tuple[str, ...]:
+        """Return the command that runs a box. Raises `UnableError` where there is no room for it."""
+        return box_command(box, Path(tempfile.mkdtemp(dir=self.scratch)))
+
+    @cached_property
+    def scratch(self) -> Path:
+        """A folder for boxes, which is gone when this process ends. Raises `UnableError` where it cannot be made."""
+        stack = ExitStack()
+        atexit.register(stack.close)
+        return stack.enter_context(scratch_folder(self.cache))

@@ -1,0 +1,110 @@
+"""Images, and parts of them, that BuildKit makes of the rendered folder.
+
+The surroundings of the run (`Context`) come in with `Work` and go no deeper.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
+from typing import TYPE_CHECKING
+
+from cannery.engine.io.endpoint import INSTALL
+from cannery.errors import UnableError
+from cannery.host.io.place import EnginePlace
+from cannery.vocab import BaseKind
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cannery.assemble.image import Part
+    from cannery.build.io.buildx import BakeResult
+    from cannery.pipeline import Work
+
+
+class Way(StrEnum):
+    """Who makes layers that need no system: this host, BuildKit, or this host where it can."""
+
+    AUTO = "auto"
+    ASSEMBLE = "assemble"
+    BAKE = "bake"
+
+
+@dataclass(frozen=True)
+class BuildOptions:
+    """How an image is built: by a buildx builder other than the engine's own ("": the engine's), without its cache."""
+
+    builder: str = ""
+    no_cache: bool = False
+    way: Way = Way.AUTO
+
+
+def why_baked(work: Work, options: BuildOptions) -> str:
+    """Return why BuildKit has to make every layer of this image; "" where this host can assemble it.
+
+    Raises `UnableError` where it has to and there is no engine, which brings it.
+    """
+    from cannery.engine.io.inspect import has_classic_store
+
+    plan, place = work.plan, work.place
+    if not isinstance(place, EnginePlace):
+        if options.no_cache or options.builder or options.way is Way.BAKE:
+            what = "BuildKit makes an image for --no-cache, --builder and --with bake, and no Docker engine answers"
+            raise UnableError(what, hint=f"leave the option out, or {INSTALL}")
+        return ""
+    is_standin = plan.recipe.base.kind is BaseKind.STANDIN
+    reasons = {
+        "it makes every stage again (--no-cache)": options.no_cache,
+        f"the builder {options.builder} does": bool(options.builder),
+        "the engine is on another machine": not place.engine.host.startswith("unix:"),
+        f"no base for {plan.build_arch} is in the engine, whose Python compiles the byte code": (
+            plan.build_arch is not plan.recipe.target.arch and not is_standin
+        ),
+    }
+    why = next((words for words, is_so in reasons.items() if is_so), "")
+    if not why and not has_classic_store(place.client):
+        return "the engine keeps images in containerd's store, which takes no image without all of its layers"
+    return why
+
+
+def baked(work: Work, place: EnginePlace, folder: Path, options: BuildOptions, part: Part) -> BakeResult:
+    """Build a part of the rendered folder, with what this host has to keep secret at hand."""
+    from cannery.build.io.buildx import bake
+    from cannery.build.io.secrets import host_secrets
+    from cannery.build.io.view import Look, make_view
+    from cannery.build.stages import brought
+
+    context, plan = work.context, work.plan
+    progress = context.env.get("BUILDKIT_PROGRESS", "")
+    if progress not in {"", "auto", "tty", "plain"}:
+        context.say(f"BUILDKIT_PROGRESS={progress} has no effect: plain prints what build steps print, as -v does")
+    look = Look(brought(plan), context.is_verbose or progress == "plain")
+    suite = work.catalog.standin.suite if plan.recipe.base.kind is BaseKind.STANDIN else None
+    system = context.settings.mirrors("system")
+    with host_secrets(context.cache, context.env, context.pip, suite, system) as secrets:
+        return bake(
+            place.engine.buildx_command(builder=options.builder),
+            {**place.env, **secrets.env},
+            folder,
+            target=part.target,
+            log=folder / "log" / "build.log",
+            view=partial(make_view, sys.stderr, look, is_terminal=context.is_terminal, clock=time.monotonic),
+            overrides=_overrides(options, part),
+            secrets=secrets,
+        )
+
+
+def _overrides(options: BuildOptions, part: Part) -> tuple[str, ...]:
+    """Return bake's `--set` values. A builder other than the engine's own has to hand the image over.
+
+    The moving tag is set after verify: whoever pulls it gets what has passed.
+    """
+    named = f"{part.target}.tags={part.reference}"
+    # Some registries take no OCI manifest (SWR), which is what newer engines that store by containerd make of an image.
+    kind = "docker" if options.builder else "image"
+    uncached = ("*.no-cache=true",) if options.no_cache else ()
+    contexts = (f"{part.target}.contexts.{stage}=docker-image://{name}" for stage, name in part.contexts.items())
+    return (named, *uncached, f"*.output=type={kind},oci-mediatypes=false", *contexts)

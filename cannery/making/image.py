@@ -1,0 +1,195 @@
+"""How an image is made of a plan: an engine's BuildKit or a box makes what needs a system, and this host the rest.
+
+The surroundings of the run (`Context`) come in with `Work` and go no deeper.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from cannery.assemble.image import Part, Settings, foundation_reference, image_config, layer_words, settings_of
+from cannery.errors import BuildFailedError, FindingsError, UnableError
+from cannery.host.io.place import EnginePlace
+from cannery.making.bake import BuildOptions, Way, baked, why_baked
+from cannery.making.boxes import boxed
+from cannery.making.standin import make_standins
+from cannery.pipeline import planned, rendered
+from cannery.plan.manifest import labels
+from cannery.plan.plan import LayerKind
+from cannery.recipe.environment import start_folder
+from cannery.vocab import BaseKind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from cannery.assemble.trial import Trial
+    from cannery.context import Context
+    from cannery.host.io.place import StorePlace
+    from cannery.pipeline import Work
+    from cannery.plan.plan import Plan
+    from cannery.recipe.recipe import Options
+
+
+@dataclass(frozen=True)
+class Built:
+    """A built image: id, bytes, layers (in all, names of the new ones), steps (cached, in all), seconds, build log.
+
+    One that was pulled in place of a build has no step and no log, and `pulled` is where it came from.
+    """
+
+    id: str
+    size: int
+    layers: int
+    new: tuple[str, ...]
+    cached: int
+    total: int
+    seconds: float
+    log: Path | None
+    pulled: str = ""
+
+
+def built(work: Work, folder: Path, options: BuildOptions) -> Built:
+    """Render `work.plan` into `folder`, make the stand-in base where the plan uses it, and make the image.
+
+    Raises `UnableError` where it has to be assembled and cannot be, or needs an engine and there is none.
+    """
+    context, plan, place = work.context, work.plan, work.place
+    why = why_baked(work, options)
+    if why and options.way is Way.ASSEMBLE:
+        raise UnableError(f"this image cannot be assembled here: {why}", hint="leave `--with assemble` out")
+    if plan.recipe.base.kind is BaseKind.STANDIN:
+        make_standins(work)
+    context.say(f"{context.shown(folder)}: {rendered(context, work.catalog, plan, folder)}")
+    before, begun, steps = known_layers(place), time.monotonic(), []
+
+    def make(part: Part) -> None:
+        if isinstance(place, EnginePlace):
+            steps.append(baked(work, place, folder, options, part))
+        else:
+            steps.append(boxed(work, place, folder, part))
+
+    if why or options.way is Way.BAKE:
+        if why and options.way is not Way.BAKE:
+            context.say(f"BuildKit makes every layer: {why}")
+        make(Part("image", plan.reference))
+    else:
+        _assembled(work, make)
+    image = work.place.needed(plan.reference, plan.recipe.name)
+    counts = sum(one.cached for one in steps), sum(one.total for one in steps)
+    seconds, log = time.monotonic() - begun, steps[-1].log if steps else None
+    new = new_layers(plan, before, image.layers)
+    return Built(image.id, image.size, len(image.layers), new, *counts, seconds, log)
+
+
+def _assembled(work: Work, make: Callable[[Part], None]) -> None:
+    """Make the image of `work.plan` from its foundation, and layers that this host makes.
+
+    `make` builds a part of the rendered folder.
+    """
+    from cannery.making.assemble import bench, diff_ids, forget_parts, handed_over, source_ids
+
+    plan = work.plan
+    foundation = foundation_reference(plan)
+    if work.place.find(foundation) is None:
+        make(Part("foundation", foundation))
+    base = work.place.attributes(foundation)
+    kinds = {kind: [layer for layer in plan.layers if layer.kind is kind] for kind in LayerKind}
+    with bench(work, base["Id"]) as on:
+        lower = diff_ids(on, kinds[LayerKind.GROUP])
+        sources = source_ids(on, base, lower, make) if kinds[LayerKind.SOURCE] else []
+        upper = diff_ids(on, [*kinds[LayerKind.TREE], *kinds[LayerKind.LINKS], *kinds[LayerKind.FILES]])
+        words = layer_words(plan.layers[len(plan.foundation) :])
+        config = image_config(base, [*lower, *sources, *upper], words, settings_of(plan), plan.epoch)
+        handed_over(on, config, plan.reference, {**lower, **upper})
+        if sources:
+            forget_parts(on, base, lower)
+
+
+def tried(work: Work, trial: Trial) -> Built:
+    """Make the image of `work.plan` as one layer on the image of the locked set, which the engine has.
+
+    Raises `BuildFailedError` for a wheel that cannot be installed, `NetworkError` and `UnableError`.
+    """
+    from cannery.assemble.io.trial import Changes, trial_content
+    from cannery.assemble.trial import TRIAL_LABEL
+    from cannery.making.assemble import bench, handed_over, made, wheels_of
+    from cannery.render.render import files_layer
+
+    context, plan = work.context, work.plan
+    begun = time.monotonic()
+    parent = work.place.attributes(trial.parent)
+    changes = Changes(
+        added=wheels_of(work, trial.added),
+        removed=wheels_of(work, trial.removed),
+        kept=wheels_of(work, trial.kept),
+        texts=files_layer(plan, context.templates(), work.catalog.compatibility),
+    )
+    settings = Settings({}, {**labels(plan), TRIAL_LABEL: trial.parent}, {})
+    with bench(work, parent["Id"]) as on:
+        (layer,) = made(on, [trial_content(changes, on.place.python)])
+        config = image_config(parent, [layer.diff_id], ["cannery: what the tried set changes"], settings, plan.epoch)
+        handed_over(on, config, plan.reference, {})
+    image = work.place.needed(plan.reference, plan.recipe.name)
+    seconds = time.monotonic() - begun
+    return Built(image.id, image.size, len(image.layers), (trial.words,), 0, 0, seconds, None)
+
+
+def trial_on(work: Work, options: Options) -> Trial | None:
+    """Return what the plan of `work` changes on the locked image; None where a whole image has to be built.
+
+    A trial is made where its profile's locked image is in the engine, where only some wheels differ, and where the
+    engine takes an archive without the layers that it has.
+    """
+    from cannery.assemble.trial import trial_of
+    from cannery.engine.io.inspect import has_classic_store
+
+    recipe = work.plan.recipe
+    if not recipe.pins:
+        return None
+    try:
+        locked = planned(work.context, recipe.name, replace(options, pins=(), force=False), catalog=work.catalog).plan
+    except FindingsError:
+        return None
+    trial = trial_of(work.plan, locked)
+    place = work.place
+    if trial is None or (isinstance(place, EnginePlace) and not has_classic_store(place.client)):
+        return None
+    return trial if place.find(trial.parent) else None
+
+
+def new_layers(plan: Plan, known: list[str], layers: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of the layers of an image that are not in `known`, the layers of other images; "base" once.
+
+    The last layers are those of the plan, in its order; a folder to start in adds one on the foundation.
+    """
+    before = set(known)
+    folder = ["workdir"] if start_folder(plan.recipe) else []
+    lower = len(plan.foundation)
+    first = len(layers) - len(plan.layers) - len(folder)
+    names = [layer.name for layer in plan.layers]
+    names = [*["base"] * first, *names[:lower], *folder, *names[lower:]]
+    return tuple(dict.fromkeys(name for name, layer in zip(names, layers, strict=False) if layer not in before))
+
+
+@contextmanager
+def whole_files(context: Context, plan: Plan) -> Iterator[None]:
+    """After a failed build, look for stored files that the disk has damaged; remove them, and report their names."""
+    try:
+        yield
+    except BuildFailedError as error:
+        from cannery.lock.io.wheels import damaged
+
+        packages = damaged([*plan.lock.packages, *plan.tools.packages], context.cache)
+        lost = [package.file for package in packages]
+        if lost:
+            error.hint = f"damaged on this disk and removed: {', '.join(lost)}; the same command fetches them again"
+        raise
+
+
+def known_layers(place: EnginePlace | StorePlace) -> list[str]:
+    """Return the layers of every image that is there."""
+    return [layer for layers in place.chains() for layer in layers]

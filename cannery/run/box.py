@@ -1,0 +1,40 @@
+"""A container as a box: the same command, mounts, devices and variables without an engine."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from cannery.sandbox.box import Bind, Box
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import PurePath
+
+    from cannery.run.container import Container
+
+_UNITS = {"k": 10, "m": 20, "g": 30}
+
+
+def container_box(container: Container, lowers: Sequence[PurePath], config: Mapping[str, Any]) -> Box:
+    """Return the box of a container on unpacked layers, lowest first; `config` is the image's, as Docker has it."""
+    request = container.request
+    env = dict(line.split("=", 1) for line in config.get("Env") or ())
+    given = {name: value for name, value in (*container.visible, *container.env) if value is not None}
+    user = (request.user.uid, request.user.gid) if request.user else (0, 0)
+    return Box(
+        lowers=tuple(lowers),
+        command=request.command,
+        binds=tuple(Bind(PurePosixPath(one.source), one.target, one.read_only) for one in container.mounts),
+        env={**env, **given},
+        user=user,
+        workdir=request.workdir or str(config.get("WorkingDir") or "/"),
+        devices=container.devices,
+        shm_size=_bytes(request.shm_size),
+    )
+
+
+def _bytes(size: str) -> int:
+    """Return a size as Docker writes it (`16g`) in bytes."""
+    unit = _UNITS.get(size[-1].lower())
+    return int(size) if unit is None else int(size[:-1]) << unit
