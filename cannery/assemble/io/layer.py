@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import tarfile
 from contextlib import ExitStack
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 from cannery.assemble.content import Content, Made, Place, Wheel
+from cannery.assemble.io.sink import Member, TarSink
 from cannery.assemble.io.tree import Leaf, tree_leaves
 from cannery.assemble.io.wheel_files import File, opened, owners, wheel_files
 from cannery.assemble.tar import END, Entry, Kind, head, padding, with_folders
@@ -20,15 +20,18 @@ from cannery.recipe.environment import VENV
 from cannery.util.io.files import write_atomic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from zipfile import ZipFile
 
-# Bytes that are hashed and written at once.
-BLOCK = 1 << 18
+    from cannery.store.io.packed import Writer
 
 
-def write_layer(content: Content, place: Place, code: Iterable[Path], stream: IO[bytes]) -> Made:
+def write_layer(
+    content: Content, place: Place, code: Iterable[Path], stream: Writer, sink: type[TarSink] = TarSink
+) -> Made:
     """Write a layer's tar. `code` are the zip files with the byte code of its wheels and trees.
+
+    With `GzipSink` the stream gets it as gzip, for the image store; what it comes to is the same.
 
     Raises `WheelError` for a wheel or tree that cannot be installed.
     """
@@ -43,7 +46,7 @@ def write_layer(content: Content, place: Place, code: Iterable[Path], stream: IO
         links = [Entry(path, Kind.LINK, 0o777, link=target) for path, target in content.links.items()]
         entries = with_folders([*(entry for entry, _ in leaves.values()), *links])
         contents = {path: blocks for path, (_, blocks) in leaves.items()}
-        return _written(_blocks(entries, contents, place.epoch), stream)
+        return _write(entries, contents, place.epoch, sink(stream))
 
 
 def _of_wheels(wheels: Iterable[Wheel], place: Place, stack: ExitStack) -> dict[str, Leaf]:
@@ -64,36 +67,19 @@ def _text(path: str, data: bytes) -> Leaf:
 
 
 def _leaf(file: File, archive: ZipFile) -> Leaf:
-    return Entry(file.path, Kind.FILE, file.mode, file.size), partial(file.blocks, archive)
+    return Entry(file.path, Kind.FILE, file.mode, file.size), partial(Member, file, archive)
 
 
-def _blocks(
-    entries: Iterable[Entry], contents: Mapping[str, Callable[[], Iterable[bytes]]], epoch: int
-) -> Iterator[bytes]:
+def _write(
+    entries: Iterable[Entry], contents: Mapping[str, Callable[[], Iterable[bytes]]], epoch: int, sink: TarSink
+) -> Made:
     for entry in entries:
-        yield head(entry, epoch)
+        sink.take((head(entry, epoch),))
         if entry.path in contents:
-            yield from contents[entry.path]()
-            yield padding(entry.size)
-    yield END
-
-
-def _written(blocks: Iterable[bytes], stream: IO[bytes]) -> Made:
-    digest, size, pending = hashlib.sha256(), 0, bytearray()
-
-    def flush() -> None:
-        digest.update(pending)
-        stream.write(pending)
-        pending.clear()
-
-    for block in blocks:
-        pending += block
-        size += len(block)
-        if len(pending) >= BLOCK:
-            flush()
-    flush()
-    stream.flush()
-    return Made(f"sha256:{digest.hexdigest()}", size)
+            sink.take(contents[entry.path]())
+            sink.take((padding(entry.size),))
+    sink.take((END,))
+    return sink.end()
 
 
 def made_before(cache: Path, name: str) -> Made | None:

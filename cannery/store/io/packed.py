@@ -25,6 +25,9 @@ class Writer(Protocol):
     def write(self, data: bytes, /) -> int:
         """Write."""
 
+    def flush(self) -> None:
+        """Flush."""
+
 
 class Tar(NamedTuple):
     """The tar of a layer: the SHA-256 of its bytes (`sha256:…`), and how many it has."""

@@ -1,0 +1,148 @@
+"""Where a layer's tar goes: to a stream as it is, or as gzip for which nothing is compressed that a wheel has packed.
+
+A wheel's file is a deflate stream with a sum (PKZIP's application note, 4.3), and so is a member of a gzip file (RFC
+1952): its bytes are copied between another head and end. What is between them, headers and small files, is compressed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import posixpath
+import struct
+import zlib
+from typing import IO, TYPE_CHECKING, cast
+from zipfile import ZIP_DEFLATED, ZipInfo
+
+from cannery.assemble.content import Made
+from cannery.assemble.io.wheel_files import WheelError
+from cannery.store.io.packed import LEVEL, WBITS, Writer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from zipfile import ZipFile
+
+    from cannery.assemble.io.wheel_files import File
+
+# Bytes that are hashed and written at once, and that are inflated at once: those become a thousand times more, at most.
+BLOCK, STEP = 1 << 18, 1 << 16
+# A file of fewer packed bytes is compressed with its neighbours: a member has an end and a head of its own.
+SMALL = 1 << 12
+# No name, no time, of an unknown system.
+_HEAD = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
+# The fixed part of the header ahead of a file in a zip archive; at 26 the lengths of the name and of what follows it.
+_ZIP_HEADER, _LENGTHS = 30, struct.Struct("<26x2H")
+
+
+class Member:
+    """A file of a zip archive, as its bytes in blocks and as the deflate stream that the archive has."""
+
+    def __init__(self, file: File, archive: ZipFile) -> None:
+        self.file, self._archive = file, archive
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self.file.blocks(self._archive)
+
+    def packed(self) -> Iterator[bytes]:
+        """Give the blocks of the deflate stream."""
+        info, number = cast("ZipInfo", self.file.content), cast("IO[bytes]", self._archive.fp).fileno()
+        name, extra = _LENGTHS.unpack(os.pread(number, _ZIP_HEADER, info.header_offset))
+        at, left = info.header_offset + _ZIP_HEADER + name + extra, info.compress_size
+        while left and (block := os.pread(number, min(STEP, left), at)):
+            yield block
+            at, left = at + len(block), left - len(block)
+
+    def damaged(self) -> WheelError:
+        """Return the error for a file that is not what the archive's directory describes."""
+        name = posixpath.basename(self._archive.filename or "")
+        return WheelError(f"{name}: {cast('ZipInfo', self.file.content).filename} is damaged")
+
+
+class TarSink:
+    """Writes a layer's tar to a stream as it is."""
+
+    def __init__(self, stream: Writer) -> None:
+        self.stream = stream
+        self.digest, self.size, self._pending = hashlib.sha256(), 0, bytearray()
+
+    def take(self, blocks: Iterable[bytes]) -> None:
+        """Take the next bytes. Raises `WheelError` where a file of a wheel is damaged."""
+        for block in blocks:
+            self._pending += block
+            if len(self._pending) >= BLOCK:
+                self.flush()
+
+    def flush(self) -> None:
+        """Pass on what was taken."""
+        if not self._pending:
+            return
+        self.digest.update(self._pending)
+        self.size += len(self._pending)
+        self.put(bytes(self._pending))
+        self._pending.clear()
+
+    def put(self, data: bytes) -> None:
+        """Write some of the tar."""
+        self.stream.write(data)
+
+    def end(self) -> Made:
+        """Write what is left; return what the tar came to."""
+        self.flush()
+        self.stream.flush()
+        return Made(f"sha256:{self.digest.hexdigest()}", self.size)
+
+
+class GzipSink(TarSink):
+    """Writes a layer's tar as gzip, of several members."""
+
+    def __init__(self, stream: Writer) -> None:
+        super().__init__(stream)
+        self._squeeze = zlib.compressobj(LEVEL, wbits=WBITS)
+
+    def take(self, blocks: Iterable[bytes]) -> None:
+        """Take the next bytes; a large file of a wheel comes as it is packed there. Raises as `TarSink.take`."""
+        info = blocks.file.content if isinstance(blocks, Member) else b""
+        if (
+            not isinstance(blocks, Member)
+            or not isinstance(info, ZipInfo)
+            or info.compress_type != ZIP_DEFLATED
+            or info.compress_size < SMALL
+        ):
+            super().take(blocks)
+            return
+        self.flush()
+        self._close()
+        self.stream.write(_HEAD)
+        self._copy(blocks, info)
+        self.stream.write(struct.pack("<II", info.CRC, info.file_size & 0xFFFFFFFF))
+
+    def _copy(self, member: Member, info: ZipInfo) -> None:
+        worker, count, crc = zlib.decompressobj(-zlib.MAX_WBITS), 0, 0
+        for block in member.packed():
+            self.stream.write(block)
+            try:
+                data = worker.decompress(block)
+            except zlib.error as error:
+                raise member.damaged() from error
+            self.digest.update(data)
+            count, crc = count + len(data), zlib.crc32(data, crc)
+            if count > info.file_size:
+                break
+        if not worker.eof or worker.unused_data or (count, crc) != (info.file_size, info.CRC):
+            raise member.damaged()
+        self.size += count
+
+    def put(self, data: bytes) -> None:
+        """Compress some of the tar, and write it."""
+        self.stream.write(self._squeeze.compress(data))
+
+    def _close(self) -> None:
+        """End the member of what is compressed."""
+        self.stream.write(self._squeeze.flush())
+        self._squeeze = zlib.compressobj(LEVEL, wbits=WBITS)
+
+    def end(self) -> Made:
+        """Write what is left; return what the tar came to."""
+        self.flush()
+        self._close()
+        return super().end()
