@@ -39,7 +39,7 @@ KNOWN = (*VALUES, *LISTS, *SWITCHES, *OTHERS)
 # Targets for which PROFILE has to be set.
 NEED_PROFILE = (
     *("show", "check", "outdated", "plan", "render", "image", "verify", "run", "shell"),
-    *("push", "pull", "save", "bundle"),
+    *("push", "pull", "save", "bundle", "sbom"),
 )
 _WORD = re.compile(r"(?:\\.|[^\\ \t])+", re.DOTALL)
 

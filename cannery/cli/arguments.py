@@ -162,6 +162,12 @@ COMMANDS = {
         "diff main:quickstart quickstart",
         (options.as_json, options.two_sides, options.form("text", "markdown"), options.target),
     ),
+    "sbom": Command(
+        "report",
+        "write the bill of materials of an image: each package, its hash, licence and source",
+        "sbom quickstart --format spdx",
+        (*PLAN, options.form("cyclonedx", "spdx"), options.document),
+    ),
     "patches": Command(
         "patches",
         "list patch sets, show what they change, try one on another commit, make one",
@@ -242,7 +248,7 @@ COMMANDS = {
 OF_PROFILE = frozenset(
     {
         *("show", "check", "lock", "outdated", "plan", "render", "image", "verify", "run", "shell", "doctor"),
-        *("push", "pull", "save", "bundle"),
+        *("push", "pull", "save", "bundle", "sbom"),
     }
 )
 # Other names of commands, and words of other tools, with the command that does it here.

@@ -312,6 +312,7 @@ def form(first: str, other: str) -> Options:
     return _one("--format", choices=(first, other), default=first, help=f"{first} (default) or {other}")
 
 
+document = _one("--output", metavar="FILE", help="file to write (default: standard output)")
 engine_action = _one("action", choices=("start", "stop", "status", "env"))
 
 

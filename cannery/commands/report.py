@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from cannery.errors import ExitCode, UsageError
 from cannery.report.difference import difference, json_value, markdown_lines, text_lines
 from cannery.report.io.sides import checkout_at, read_contents
+from cannery.util.io.files import write_atomic
+from cannery.util.io.write_errors import BY_OUTPUT, unwritable
 
 if TYPE_CHECKING:
     import argparse
@@ -86,4 +88,38 @@ def _of_image(context: Context, reference: str) -> Contents:
         return of_image(reference, layers, config.env, packages, None)
 
 
-COMMANDS = {"diff": diff}
+def sbom(arguments: argparse.Namespace, context: Context) -> ExitCode:
+    """Write the bill of materials of a profile's image: nothing is fetched or built."""
+    from cannery.commands.arguments import options_of
+    from cannery.pipeline import planned
+    from cannery.report.bill import make_bill
+    from cannery.report.io.wheels import read_licences
+
+    catalog, plan, _ = planned(context, arguments.profile, options_of(arguments))
+    wheels = [package for group in plan.groups for package in group.packages if not package.is_sdist]
+    licences = read_licences(wheels, context.cache)
+    if missing := len(wheels) - len(licences):
+        hint = f"`build.py render {arguments.profile}` fetches them"
+        context.say(f"{missing} of {len(wheels)} wheels are not on this host, their licences are unknown: {hint}")
+    bill = make_bill(plan, licences, catalog.hosts)
+    if arguments.format == "spdx":
+        from cannery.report.spdx import spdx_text as text_of
+    else:
+        from cannery.report.cyclonedx import cyclonedx_text as text_of
+    write_output(text_of(bill), arguments.output)
+    return ExitCode.DONE
+
+
+def write_output(text: str, output: str | None) -> None:
+    """Write a text to the file that --output names, else print it. Raises `UnableError`."""
+    if not output:
+        print(text, end="")
+        return
+    try:
+        write_atomic(Path(output), text)
+    except OSError as error:
+        raise unwritable(error, output, BY_OUTPUT) from error
+    print(output)
+
+
+COMMANDS = {"diff": diff, "sbom": sbom}

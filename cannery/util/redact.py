@@ -15,8 +15,9 @@ MASK = "***"
 # password may also hold what ends a host; what begins as a port does is a host's, whose path may have an @.
 _USERINFO = re.compile(r"(://)(?:[^/\s\"'<>]+@|[^/\s:@\"'<>]+:(?!\d{1,5}(?:[/?#\s]|$))\S*@)")
 # `user:password@host` without a scheme, as a proxy or a registry may be given. What is behind the @ of an image's
-# reference is a digest.
-_BARE_USERINFO = re.compile(r"(?<![\w.+~%@/-])[\w.+~%-]+:(?!//)[^\s\"'<>]+@(?!sha\d+:)(?=[\w\[])")
+# reference is a digest, of a package URL a version.
+_PACKAGE_URL = r"pkg:(?:deb|docker|generic|github|pypi|rpm)/"
+_BARE_USERINFO = re.compile(rf"(?<![\w.+~%@/-])(?!{_PACKAGE_URL})[\w.+~%-]+:(?!//)[^\s\"'<>]+@(?!sha\d+:)(?=[\w\[])")
 # A user in a web address, or a user and a password in any. A password may hold what ends a host; a port does not.
 CREDENTIALS = re.compile(r"https?://[^/\s]*@|://[^/\s:@]*:(?!\d{1,5}(?:[/?#]|$))\S*@")
 # A shorter secret is a part of half of all words: it is masked as a part of a URL, not by itself.

@@ -172,3 +172,50 @@ def test_a_manifest_that_somebody_edited_is_left_aside(build: Run, engine: dict[
     engine["texts"] = {"/opt/cannery/manifest.json": json.dumps(whole)}
     found = value_of(build, "diff", "mine:1", "quickstart")
     assert "sources" in found["not_compared"]
+
+
+# sbom.
+
+
+def test_the_bill_of_a_profile(build: Run, tmp_path: Path) -> None:
+    lock = OLD.read_text()
+    code, out, _ = build("sbom", "quickstart", "--arch", "amd64")
+    assert code == 0
+    value = json.loads(out)
+    wheels = [one for one in value["components"] if one.get("purl", "").startswith("pkg:pypi/")]
+    assert len(wheels) == lock.count("\n    --hash=") == json.loads(lock.splitlines()[0][2:])["packages"]
+    assert all(one["hashes"][0]["content"] in lock for one in wheels)
+    file = tmp_path / "new/q.json"
+    assert build("sbom", "quickstart", "--arch", "amd64", "--output", file)[:2] == (0, f"{file}\n")
+    assert file.read_text() == out
+
+
+def test_the_bill_of_a_profile_with_sources(build: Run) -> None:
+    code, out, _ = build("sbom", "verl-npu", "--arch", "arm64", "--format", "spdx")
+    assert code == 0
+    names = {one["name"]: one for one in json.loads(out)["packages"]}
+    assert names["verl"]["externalRefs"][0]["referenceLocator"].startswith("pkg:github/")
+    assert "***" not in out  # a package URL is no user and password
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("quickstar",), 2, "did you mean quickstart?"),
+        (("quickstart", "--format", "xml"), 2, "--format"),
+        (("quickstart", "--arch", "amd64", "--output", "/dev/null/x"), 4, "cannot be written"),
+        ((), 2, "PROFILE"),
+    ],
+)
+def test_a_bill_that_cannot_be_written(build: Run, words: tuple[str, ...], code: int, said: str) -> None:
+    found, _, err = build("sbom", *words)
+    assert (found, said in err) == (code, True), err
+
+
+def test_a_lock_that_cannot_be_read_is_an_error(build: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("images", "templates"):
+        subprocess.run(("cp", "-r", ROOT / name, tmp_path), check=True)
+    (tmp_path / "images/locks/quickstart/py3.11-amd64.txt").write_text("no lock\n")
+    for words in (["diff", "quickstart", "quickstart"], ["sbom", "quickstart"]):
+        assert cli.main([*words, "--arch", "amd64"], tmp_path) == 2
+        assert "py3.11-amd64.txt" in capsys.readouterr().err

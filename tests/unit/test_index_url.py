@@ -168,6 +168,11 @@ def test_the_user_part_of_urls_in_any_text() -> None:
         # References with a digest, git's addresses, mail, mounts and pins have no password.
         ("quay.io/ascend/cann:8.5.0@sha256:0a1b", "quay.io/ascend/cann:8.5.0@sha256:0a1b"),
         ("localhost:5000/team/x:1@sha256:0a1b", "localhost:5000/team/x:1@sha256:0a1b"),
+        (
+            "pkg:pypi/torch@2.9.0%2Bcpu pkg:github/own/engine@0a1b",
+            "pkg:pypi/torch@2.9.0%2Bcpu pkg:github/own/engine@0a1b",
+        ),
+        ("pkg:pa/ss@h.example", "***@h.example"),
         ("git@github.com:owner/name@main", "git@github.com:owner/name@main"),
         ("mail: joe@h.example", "mail: joe@h.example"),
         ("-v /data:/x@y -v /a/b:/c@d", "-v /data:/x@y -v /a/b:/c@d"),
