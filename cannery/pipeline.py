@@ -257,7 +257,7 @@ def on_found_base(
         return plan, None, ()
     from cannery.base.io.find import find_base, search_of
     from cannery.base.real import compare
-    from cannery.plan.on_base import base_need, on_base
+    from cannery.plan.make import base_need, on_base
 
     mirrors = context.settings.mirrors("registry")
     search = search_of(context.downloads, context.env, mirrors, other_builder=other_builder)
@@ -310,7 +310,7 @@ def verified(work: Work, request: VerifyRequest, on_check: Callable[[Check], Non
     `on_check` gets each check as it ends; none of a result that was remembered.
     """
     from cannery.engine.io.containers import remove_orphans
-    from cannery.host.io.npus import read_host
+    from cannery.host.io.look import read_host
     from cannery.host.io.place import EnginePlace
     from cannery.host.npus import wanted_paths
     from cannery.verify.io.run import Runner, verify

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from cannery.catalog.versions import without_build
 from cannery.recipe.base_env import DEFAULT_PATH, expand_env
 from cannery.recipe.environment import ATB_HOME, image_environment
-from cannery.recipe.left_out import is_left_out
-from cannery.recipe.recipe import package_of
+from cannery.recipe.recipe import is_left_out, package_of
 from cannery.vocab import BaseKind
 
 if TYPE_CHECKING:

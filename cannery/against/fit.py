@@ -10,7 +10,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from cannery.catalog.compatibility import CANN, PYTHON
-from cannery.catalog.requirement import live, marker_environment
+from cannery.catalog.versions import live, marker_environment
 from cannery.compat.table import holds
 from cannery.recipe.bounds import TORCH, TORCH_NPU, rows_for
 from cannery.vocab import Arch

@@ -15,8 +15,8 @@ from packaging.version import Version
 from pydantic import BeforeValidator
 
 from cannery.catalog.errors import FaultError
-from cannery.catalog.requirement import marker_environment
 from cannery.catalog.target import parse_cann, parse_os, parse_python
+from cannery.catalog.versions import marker_environment
 from cannery.errors import CanneryError
 from cannery.util.redact import CREDENTIALS
 from cannery.vocab import DEFAULT_INDEX, Arch, Chip, did_you_mean

@@ -1,4 +1,4 @@
-"""Versions as CANN and the driver (HDK) write them, and their order. Distributions' are PEP 440's, by `packaging`.
+"""Versions as CANN and the driver (HDK) write them, and their order; requirements of distributions.
 
 Both count alike: `A.B.rcN` are candidates of feature release `A.B`, and `A.B.N` are its releases, which come later:
 CANN 8.0.rc1, 8.0.rc2, 8.0.rc3 and 8.0.0 came out in that order. Either may be followed by further numbers (a patch:
@@ -9,8 +9,17 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from typing import TYPE_CHECKING
 
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from packaging.version import Version
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from cannery.vocab import Arch
+
 
 WRITTEN = re.compile(
     r"(?P<line>(\d{1,9})\.(\d{1,9})\.(rc)?(\d{1,9})((?:\.\d{1,9})*)(?:\.(alpha|beta)(\d{1,9}))?)(?:\.b(\d{1,9}))?",
@@ -80,3 +89,34 @@ def distance(one: str, other: str) -> tuple[int, ...]:
         found.append(side * y if side else abs(x - y))
         side = side or (y > x) - (y < x)
     return tuple(found)
+
+
+def package_name(requirement: str) -> str:
+    """Return the normalised name of the distribution that a requirement is about."""
+    return canonicalize_name(Requirement(requirement).name)
+
+
+def marker_environment(python: str, arch: Arch) -> dict[str, str]:
+    """Return every variable of a marker for Python `X.Y` on Linux, so that nothing of the running Python counts."""
+    full = f"{python}.0"
+    return {
+        "implementation_name": "cpython",
+        "implementation_version": full,
+        "os_name": "posix",
+        "platform_machine": arch.machine,
+        "platform_python_implementation": "CPython",
+        "platform_release": "",
+        "platform_system": "Linux",
+        "platform_version": "",
+        "python_full_version": full,
+        "python_version": python,
+        "sys_platform": "linux",
+    }
+
+
+def live(texts: Iterable[str], environment: Mapping[str, str]) -> Iterator[Requirement]:
+    """Give the requirements, PEP 508 texts, that count there: without a marker, or with one that holds."""
+    for text in texts:
+        found = Requirement(text)
+        if found.marker is None or found.marker.evaluate(dict(environment)):
+            yield found

@@ -8,7 +8,7 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from cannery.util.plain_text import plain
+from cannery.util.redact import plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

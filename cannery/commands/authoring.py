@@ -6,13 +6,14 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import yaml
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 from pydantic import ValidationError
+from ruamel.yaml.nodes import ScalarNode
 
 from cannery.authoring.base_line import make_line, odd_tags
 from cannery.authoring.facts import entry_text, make_entry, places_of, table_of, version_of, with_entry
-from cannery.authoring.new import profile_like
 from cannery.catalog.catalog import BaseLine
 from cannery.catalog.component import FromSource, Wheels, parse_component
 from cannery.catalog.fields import profile_name_fault
@@ -24,6 +25,7 @@ from cannery.errors import ExitCode, UsageError
 from cannery.recipe.select import find_profile
 from cannery.util.io.files import write_atomic
 from cannery.util.io.write_errors import unwritable
+from cannery.util.yaml_edit import applied, node_at, over, root_node
 from cannery.util.yaml_output import yaml_output
 from cannery.vocab import did_you_mean
 
@@ -199,3 +201,18 @@ def _write(context: Context, file: str, text: str) -> Path:
 
 
 COMMANDS = {"new": new, "facts": facts, "base": base}
+
+
+def profile_like(text: str, name: str, where: str, summary: str = "") -> str:
+    """Return the text of a profile like the one of `text`, profile `name`: with a summary of its own, all else kept.
+
+    Raises `UsageError`, with `where`, for a text whose summary cannot be edited.
+    """
+    node = node_at(root_node(text), ("summary",))
+    old = str(yaml.safe_load(text).get("summary", ""))
+    new = summary or f"like {name}: {old}"
+    if node is None:
+        return f'summary: "{new}"\n{text}'
+    if not isinstance(node, ScalarNode):
+        raise UsageError("summary is no text", where=where)
+    return applied(text, [over(text, node, new)])

@@ -15,7 +15,7 @@ from cannery.lock.published import missing_packages, published_at
 from cannery.pipeline import Hashes, cannot_words, checked, lock_store, patched, planned, rendered, rendered_held
 from cannery.plan.make import plan_epoch
 from cannery.plan.patched import unpatched_words
-from cannery.recipe.left_out import unlinked
+from cannery.recipe.recipe import unlinked
 from cannery.sources.io.planned_sources import local_files, tree_doubts
 from cannery.util.io.write_errors import BY_OUTPUT, unwritable
 from cannery.vocab import Severity

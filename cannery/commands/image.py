@@ -23,7 +23,7 @@ from cannery.host.io.place import EnginePlace
 from cannery.making.bake import BuildOptions, Way
 from cannery.making.image import Built, built, known_layers, new_layers, trial_on, tried, whole_files
 from cannery.pipeline import Hashes, Work, on_found_base, patched, planned, rendered_held
-from cannery.plan.on_base import on_labelled_base
+from cannery.plan.make import on_labelled_base
 from cannery.standin.io.rootfs import check_emulation
 from cannery.util.io.heartbeat import heartbeat
 from cannery.verify.lines import summary_line

@@ -19,7 +19,7 @@ from cannery.engine.io.login import read_login
 from cannery.engine.io.registry import Access
 from cannery.errors import ExitCode, FindingsError
 from cannery.pipeline import manifest_digest, planned
-from cannery.plan.on_base import on_labelled_base
+from cannery.plan.make import on_labelled_base
 from cannery.ship.io.registry import (
     LIMITS,
     REQUEST_WAITS,

@@ -13,16 +13,23 @@ from cannery.context import named_folders
 from cannery.engine.io.find import docker_client, find_engine
 from cannery.engine.io.inspect import needed_image, require_runtime
 from cannery.errors import ExitCode, UnableError, UsageError
-from cannery.host.io.look import pci_devices
-from cannery.host.io.npus import read_host
+from cannery.host.io.look import pci_devices, read_host
 from cannery.host.npus import full_model, parse_cards, wanted_paths
 from cannery.pipeline import planned
-from cannery.run.container import GIVEN, VISIBLE, Container, RunRequest, make_container
-from cannery.run.docker import docker_arguments
+from cannery.run.container import (
+    ADDRESS,
+    GIVEN,
+    HOST_NETWORK,
+    VISIBLE,
+    Container,
+    Interface,
+    RunRequest,
+    docker_arguments,
+    make_container,
+)
 from cannery.run.folders import dev_mounts, dev_names, dev_notes, user_caches
 from cannery.run.io.folders import ready_caches, start_warnings
 from cannery.run.io.network import interface_names, read_interface
-from cannery.run.network import ADDRESS, HOST_NETWORK, Interface
 from cannery.run.print import printed, printed_notes
 from cannery.run.ray import ray_of
 from cannery.run.user import parse_run_as

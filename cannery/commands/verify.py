@@ -20,8 +20,8 @@ from cannery.errors import CanneryError, ExitCode, FindingsError, UsageError
 from cannery.lock.io.store import lock_path, present_lock
 from cannery.lock.request import lock_request
 from cannery.pipeline import Work, lock_store, manifest_digest, planned, verified
-from cannery.plan.on_base import on_labelled_base
-from cannery.plan.train import trainer
+from cannery.plan.make import on_labelled_base
+from cannery.plan.manifest import trainer
 from cannery.recipe.recipe import STANDIN, Options
 from cannery.recipe.select import find_profile, select
 from cannery.util.image_reference import parse_reference

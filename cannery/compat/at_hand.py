@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-from cannery.catalog.requirement import package_name
+from cannery.catalog.versions import package_name
 from cannery.compat.findings import Finding, error, warning
-from cannery.recipe.left_out import left_out
+from cannery.recipe.recipe import left_out
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -6,8 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from cannery.doctor.check import Check, State, closed, ok, seen_chips
-from cannery.host.facts import DEV, MODULES, PASSWD
-from cannery.host.users import User
+from cannery.host.facts import DEV, MODULES, PASSWD, User
 from cannery.run.user import REPORT
 from cannery.vocab import CHIP_ALIASES, Chip
 

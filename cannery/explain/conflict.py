@@ -11,7 +11,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
-from cannery.lock.chains import shortest
+from cannery.lock.lock import shortest
 from cannery.recipe.select import parse_pin
 
 if TYPE_CHECKING:

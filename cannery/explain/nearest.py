@@ -10,8 +10,7 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 from cannery.catalog.compatibility import CANN
-from cannery.catalog.requirement import package_name
-from cannery.catalog.versions import distance
+from cannery.catalog.versions import distance, package_name
 from cannery.compat.solve import Solver
 from cannery.compat.subject import Subject
 from cannery.compat.table import is_held

@@ -17,7 +17,7 @@ from packaging.utils import (
 )
 from packaging.version import Version
 
-from cannery.catalog.requirement import live, marker_environment
+from cannery.catalog.versions import live, marker_environment
 from cannery.lock.lock import PROFILE_VIA
 from cannery.lock.wheel_tags import wheel_rank
 from cannery.vocab import DEFAULT_INDEX

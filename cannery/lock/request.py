@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from cannery.catalog.requirement import package_name
+from cannery.catalog.versions import package_name
 from cannery.lock.lock import KnownRelease, LockRequest
 from cannery.recipe.recipe import STANDIN
 from cannery.recipe.select import parse_pin

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from cannery.catalog.requirement import package_name
+from cannery.catalog.versions import package_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

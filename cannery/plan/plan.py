@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from cannery.plan.patched import is_own_patch
 from cannery.plan.tags import ImageTag
-from cannery.recipe.left_out import LeftOut, left_out
+from cannery.recipe.recipe import LeftOut, left_out
 from cannery.vocab import Arch, BaseKind
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from cannery.catalog.component import Native
-from cannery.recipe.left_out import is_left_out
-from cannery.recipe.trees import SOURCES_HOME
+from cannery.recipe.recipe import SOURCES_HOME, is_left_out
 from cannery.vocab import Install
 
 if TYPE_CHECKING:

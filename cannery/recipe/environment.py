@@ -14,7 +14,7 @@ from packaging.specifiers import SpecifierSet
 
 from cannery.errors import UsageError
 from cannery.recipe.overlay import OVERLAY, cache_folders, overlay_site
-from cannery.recipe.trees import python_folders
+from cannery.recipe.recipe import python_folders
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,8 +50,8 @@ def image_environment(recipe: Recipe, base: Mapping[str, str]) -> dict[str, str]
 def _for_a_user(env: dict[str, str], recipe: Recipe) -> None:
     """Add what lets another user than root write: the folders of caches, and the environment that pip installs into.
 
-    Python stays /opt/venv's; its pip runs as the overlay's (`image_user.PIP_SETTINGS`). What it installed is last on
-    PYTHONPATH, which is before /opt/venv: a newer release that a user installs is the one in use.
+    Python stays /opt/venv's; its pip runs as the overlay's. What it installed is last on PYTHONPATH, which is before
+    /opt/venv: a newer release that a user installs is the one in use.
     """
     venv, *rest = env["PATH"].split(":")
     env["PATH"] = ":".join((venv, f"{OVERLAY}/bin", *rest))

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from cannery.catalog.component import Known, OnStandIn
     from cannery.catalog.target import Target
 
+
 STANDIN = "standin"
 
 
@@ -238,3 +239,65 @@ def with_arch(recipe: Recipe, arch: Arch) -> Recipe:
     """Return the same recipe for another CPU architecture."""
     chosen = tuple(replace(one, arch=arch) for one in recipe.chosen)
     return replace(recipe, target=replace(recipe.target, arch=arch), chosen=chosen)
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A distribution (normalised name) that is not in the image, why, and the modules that can then not be imported."""
+
+    name: str
+    reason: str
+    modules: tuple[str, ...]
+
+
+def left_out(recipe: Recipe) -> tuple[LeftOut, ...]:
+    """Return the sources that a stand-in does without, in the profile's order; nothing on any other base."""
+    return tuple(
+        LeftOut(chosen.package, standin.reason, tuple(dict.fromkeys(item.module for item in chosen.component.imports)))
+        for chosen in recipe.sources
+        if is_left_out(recipe, chosen) and (standin := recipe.standin_of(chosen))
+    )
+
+
+def unlinked(recipe: Recipe) -> tuple[Chosen, ...]:
+    """Return the releases whose ready-made kernels cannot load: they link a CANN that a stand-in does not have."""
+    if recipe.base.kind is not BaseKind.STANDIN:
+        return ()
+    return tuple(c for c in recipe.sources if c.release is not None and c.known is not None and c.known.chips)
+
+
+def is_left_out(recipe: Recipe, chosen: Chosen) -> bool:
+    """Whether a stand-in does without this source. A release's ready-made wheel needs no compiler, and comes in."""
+    standin = recipe.standin_of(chosen)
+    return standin is not None and standin.leave_out and chosen.file != "wheel"
+
+
+def python_folders(recipe: Recipe) -> tuple[str, ...]:
+    """Return the folders that PYTHONPATH has to name, in the profile's order: those of `install: tree`."""
+    return tuple(
+        "/".join(filter(None, (SOURCES_HOME, chosen.name, chosen.component.subdirectory)))
+        for chosen in recipe.sources
+        if _install(recipe, chosen) is Install.TREE and not is_left_out(recipe, chosen)
+    )
+
+
+def tree_links(recipe: Recipe) -> Iterator[tuple[str, str]]:
+    """Give (path, target) of each link from a tree to another one; a tree that is not in the image gets none."""
+    standing = {
+        chosen.name
+        for chosen in recipe.sources
+        if _install(recipe, chosen) is not Install.WHEEL and not is_left_out(recipe, chosen)
+    }
+    for chosen in recipe.sources:
+        for name, target in sorted(chosen.component.tree_links.items()):
+            if {chosen.name, target.partition("/")[0]} <= standing:
+                yield f"{SOURCES_HOME}/{chosen.name}/{name}", f"{SOURCES_HOME}/{target}"
+
+
+def _install(recipe: Recipe, chosen: ChosenSource) -> Install:
+    """Return what becomes of a source. A release that is a wheel is a package of the lock and is nowhere else."""
+    return Install.WHEEL if chosen.file == "wheel" else recipe.install_of(chosen)
+
+
+# Where trees are in the image.
+SOURCES_HOME = "/opt/src"

@@ -7,6 +7,7 @@ exposes every card), and no host network unless it is asked for: neither is need
 from __future__ import annotations
 
 import re
+import shlex
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
@@ -14,7 +15,6 @@ from typing import TYPE_CHECKING
 from cannery.errors import UnableError, UsageError
 from cannery.host.npus import card_text
 from cannery.run.mounts import Found, Mount, beside, driver_mounts, network_mounts, ranktable_mounts
-from cannery.run.network import HOST_NETWORK, Interface, interface_env
 from cannery.run.user import RunAs, home_env, run_as_notes
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from cannery.catalog.catalog import ChipAccess
     from cannery.catalog.image_user import ImageUser
     from cannery.host.npus import HostNpus
+    from cannery.run.mounts import Mount
 
 LONGEST_SHOWN = 80  # letters of a value, in a message
 _INDEX = re.compile(r"[0-9]{1,4}")
@@ -212,3 +213,73 @@ def volume_target(text: str) -> PurePosixPath:
         hint = "SRC:DST[:ro], DST a path from / on; a path with a colon cannot be written like this"
         raise UsageError(f"-v {text!r} is no volume", hint=hint)
     return PurePosixPath(target)
+
+
+def docker_text(container: Container) -> str:
+    """Return the command that starts `container` as a person would type it, one option a line."""
+    lines: list[str] = []
+    for word in docker_arguments(container):
+        if word.startswith("-") or not lines or not lines[-1].startswith("-") or " " in lines[-1]:
+            lines.append(shlex.quote(word))
+        else:
+            lines[-1] += f" {shlex.quote(word)}"
+    return "docker " + " \\\n    ".join([" ".join(lines[:1]), *lines[1:]])
+
+
+def docker_arguments(container: Container) -> tuple[str, ...]:
+    """Return the arguments after `docker` that start `container`."""
+    request = container.request
+    # --init: as process 1 a program gets no default signals, Ctrl-C would do nothing, and ray's children stay zombies.
+    arguments = ["run", "--rm", "--init", "--detach" if request.detach else "-it" if request.terminal else "-i"]
+    arguments += ["--platform", request.platform] if request.platform else []
+    arguments += ["--name", request.name] if request.name else []
+    arguments += ["--workdir", request.workdir] if request.workdir else []
+    arguments += ["--user", request.run_as.name] if request.run_as else []
+    arguments += ["--shm-size", request.shm_size]
+    arguments += ["--network", request.network] if request.network else []
+    arguments += ["--runtime", request.runtime] if request.runtime else []
+    arguments += [word for node in container.devices for word in ("--device", node)]
+    arguments += ["--group-add", str(container.group)] if container.group is not None else []
+    arguments += [word for mount in container.mounts for word in _mounted(mount)]
+    arguments += [word for volume in request.volumes for word in ("-v", volume)]
+    entries = ((name, value) for name, value in (*container.visible, *container.env))
+    arguments += [w for name, value in entries for w in ("-e", name if value is None else f"{name}={value}")]
+    return (*arguments, request.image, *request.command)
+
+
+def _mounted(mount: Mount) -> tuple[str, str]:
+    """Return the option of a mount: docker's -v would make an empty folder, root's, where the source is missing."""
+    fields = ("type=bind", f"source={mount.source}", f"target={mount.target}")
+    return "--mount", ",".join(map(_csv_field, (*fields, *(("readonly",) if mount.read_only else ()))))
+
+
+def _csv_field(text: str) -> str:
+    """Return a field of the row of CSV that docker takes the value of --mount for."""
+    quoted = text.replace('"', '""')
+    return f'"{quoted}"' if quoted != text or "," in text else text
+
+
+HOST_NETWORK = "host"
+# Without them each library takes the first interface that it finds, which on many hosts is docker's own bridge.
+ADDRESS = "HCCL_IF_IP"
+NAMES = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "HCCL_SOCKET_IFNAME")
+
+
+@dataclass(frozen=True)
+class Interface:
+    """A network interface, and its address on this host ("" where it is another host's: each has its own)."""
+
+    name: str
+    address: str = ""
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether it leads to no other host."""
+        return self.address.startswith("127.")
+
+
+def interface_env(interface: Interface | None) -> tuple[tuple[str, str], ...]:
+    """Return the variables that bind a container on the host's network to `interface`."""
+    if interface is None:
+        return ()
+    return ((ADDRESS, interface.address), *((name, interface.name) for name in NAMES))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from cannery.errors import UsageError
 from cannery.recipe.overlay import CACHE_HOME
-from cannery.recipe.trees import tree_links
+from cannery.recipe.recipe import tree_links
 from cannery.run.mounts import Mount
 from cannery.vocab import Install, did_you_mean
 

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from cannery.errors import UsageError
 from cannery.host.facts import is_file_name
-from cannery.run.container import volume_target
-from cannery.run.network import ADDRESS, HOST_NETWORK
+from cannery.run.container import ADDRESS, HOST_NETWORK, volume_target
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

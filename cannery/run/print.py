@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cannery.host.npus import card_text, lacking
-from cannery.run.docker import docker_text
+from cannery.run.container import docker_text
 from cannery.run.kubernetes import job, pod
 from cannery.run.ray import Ray, ray_cluster, ray_of
 from cannery.util.yaml_output import yaml_output

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cannery.errors import UsageError
-from cannery.host.users import uid_of
+from cannery.host.facts import uid_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

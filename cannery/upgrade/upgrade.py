@@ -13,7 +13,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from cannery.catalog.compatibility import CANN
-from cannery.catalog.requirement import package_name
+from cannery.catalog.versions import package_name
 from cannery.compat.solve import upgrader, with_pins
 from cannery.compat.stock import Allowed
 from cannery.errors import FindingsError, NetworkError, UsageError

@@ -1,4 +1,4 @@
-"""Text without secrets: what goes to a screen, a log or an error passes through here first."""
+"""Text without secrets and control characters: what goes to a screen, a log or an error passes through here first."""
 
 from __future__ import annotations
 
@@ -55,3 +55,13 @@ def _forms(secret: str) -> tuple[str, ...]:
     # Python's own writing escapes a quote where the text around has the other kind too.
     written = (repr(secret)[1:-1], repr(f'"{secret}')[2:-1])
     return (secret, quote(secret, safe=""), *escaped, *written)
+
+
+# All control characters but tab and line feed (a carriage return overwrites a line), line separators, and what changes
+# the direction of writing.
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+
+
+def plain(text: str) -> str:
+    r"""Return `text` with `\uXXXX` for each control character: JSON reads it as the same character, people as text."""
+    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

@@ -27,8 +27,7 @@ from cannery.engine.io.client import EngineError, registry_error
 from cannery.errors import ExitCode, UsageError
 from cannery.host.settings import of_file
 from cannery.patches.summary import Difference, FileChanges, PatchChanges
-from cannery.run.container import RunRequest, make_container
-from cannery.run.docker import docker_arguments
+from cannery.run.container import RunRequest, docker_arguments, make_container
 from cannery.ship.archive import Held
 from cannery.ship.bundle import documents
 from verifying.checks import CHECKS

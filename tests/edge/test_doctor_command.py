@@ -16,12 +16,11 @@ from host_trees import Tree, healthy_a2, healthy_a3, without_npu
 
 from cannery.cli import main as cli
 from cannery.context import read_context
-from cannery.host.facts import HostFacts
+from cannery.host.facts import HostFacts, User
 from cannery.host.io import host_tree
 from cannery.host.io import look as host_facts
 from cannery.host.io.host_tree import below
 from cannery.host.io.look import read_facts, read_tree
-from cannery.host.users import User
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cannery.errors import UnableError
+from cannery.util.io.http import PassingError, retrying
 from cannery.util.io.locks import held
 from cannery.util.io.parallel import StoppedError, begin
-from cannery.util.io.retry import PassingError, retrying
 
 if TYPE_CHECKING:
     from collections.abc import Callable

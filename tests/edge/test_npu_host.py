@@ -12,10 +12,9 @@ import pytest
 from host_trees import ASCEND, Tree, healthy_a2
 
 from cannery.catalog.io.read import load_catalog
-from cannery.host.io.npus import read_host
+from cannery.host.io.look import read_host
 from cannery.host.npus import full_model, lacking, wanted_paths
-from cannery.run.container import Container, RunRequest, make_container
-from cannery.run.docker import docker_arguments
+from cannery.run.container import Container, RunRequest, docker_arguments, make_container
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

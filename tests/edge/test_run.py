@@ -25,13 +25,12 @@ from cannery.commands import run as module
 from cannery.engine.io.find import Engine
 from cannery.engine.io.inspect import require_runtime
 from cannery.errors import ExitCode, UnableError
-from cannery.host.io.npus import read_host
+from cannery.host.io.look import read_host
 from cannery.host.npus import RANKTABLE, full_model, wanted_paths
-from cannery.run.container import RunRequest, make_container
+from cannery.run.container import Interface, RunRequest, make_container
 from cannery.run.io import network as interfaces
 from cannery.run.io.folders import ready_caches
 from cannery.run.mounts import Mount
-from cannery.run.network import Interface
 from cannery.vocab import Arch, Chip
 
 ROOT = Path(__file__).resolve().parent.parent.parent

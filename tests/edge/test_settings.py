@@ -21,8 +21,8 @@ from cannery.engine.io.registry import Access
 from cannery.errors import ExitCode, FindingsError, UsageError
 from cannery.host.settings import Settings, with_mirrors
 from cannery.lock.io.places import bound_places
+from cannery.plan.make import base_need, on_base
 from cannery.plan.manifest import labels, manifest_text
-from cannery.plan.on_base import base_need, on_base
 from cannery.recipe.recipe import Options
 from cannery.render.render import render
 from cannery.util.image_reference import mirrored

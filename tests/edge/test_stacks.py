@@ -20,17 +20,14 @@ from cannery.catalog.catalog import Pin
 from cannery.catalog.io.read import load_catalog
 from cannery.compat.findings import errors
 from cannery.compat.rules import check_recipe
-from cannery.lock.chains import chain, denied
 from cannery.lock.check import lock_problems
-from cannery.lock.lock import PROFILE_VIA
+from cannery.lock.lock import PROFILE_VIA, chain, denied
 from cannery.lock.request import lock_request
 from cannery.lock.text import parse_lock
 from cannery.plan.source_step import source_steps
 from cannery.recipe.environment import atb_abi
-from cannery.recipe.left_out import left_out
-from cannery.recipe.recipe import Options
+from cannery.recipe.recipe import Options, left_out, python_folders, tree_links
 from cannery.recipe.select import select
-from cannery.recipe.trees import python_folders, tree_links
 from cannery.vocab import Arch, ComponentKind
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from cannery.context import Context
 from cannery.engine.io.containers import LABEL, owner
 from cannery.engine.io.find import Engine
 from cannery.errors import UnableError, VerifyFailedError
-from cannery.host.io.npus import read_host
+from cannery.host.io.look import read_host
 from cannery.host.io.place import EnginePlace
 from cannery.host.npus import HostNpus
 from cannery.verify.io import run as module

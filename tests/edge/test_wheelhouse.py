@@ -24,7 +24,7 @@ from cannery.lock.io import download
 from cannery.lock.io.wheelhouse import fetch
 from cannery.lock.io.wheels import missing_bytes, store_path
 from cannery.lock.lock import LockedPackage
-from cannery.util.io import retry
+from cannery.util.io import http
 from cannery.util.io.downloads import Downloads
 from cannery.util.io.pip_settings import PipSettings
 
@@ -36,7 +36,7 @@ BIG = os.urandom(400_000)
 
 @pytest.fixture(autouse=True)
 def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retry, "FIRST_WAIT", 0.01)
+    monkeypatch.setattr(http, "FIRST_WAIT", 0.01)
     monkeypatch.setattr(download, "SILENCE", 2.0)
 
 

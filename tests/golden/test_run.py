@@ -17,9 +17,7 @@ from hosts import HOSTS
 from schemas import compose_faults, kubernetes_faults, ray_faults
 
 from cannery.host.npus import HostNpus, full_model
-from cannery.run.container import RunRequest, make_container
-from cannery.run.docker import docker_text
-from cannery.run.network import Interface
+from cannery.run.container import Interface, RunRequest, docker_text, make_container
 from cannery.run.print import printed, printed_notes
 from cannery.run.ray import ray_of
 from cannery.ship.published import published_reference

@@ -9,8 +9,8 @@ from factories import catalog, compatibility, plan, recipe
 
 from cannery.base.real import BaseImage, compare
 from cannery.engine.oci import ImageConfig
+from cannery.plan.make import base_need, on_base, on_labelled_base
 from cannery.plan.manifest import labels, manifest, manifest_text
-from cannery.plan.on_base import base_need, on_base, on_labelled_base
 from cannery.recipe.base_env import expand_env
 from cannery.recipe.recipe import Options
 from cannery.util.image_reference import BASE_DIGEST, BASE_NAME

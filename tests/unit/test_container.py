@@ -24,10 +24,8 @@ from cannery.host.npus import (
     parse_cards,
     wanted_paths,
 )
-from cannery.run.container import Container, RunRequest, host_folder, make_container
-from cannery.run.docker import docker_arguments
+from cannery.run.container import Container, Interface, RunRequest, docker_arguments, host_folder, make_container
 from cannery.run.mounts import Mount
-from cannery.run.network import Interface
 
 MOUNTS = ("/usr/local/dcmi", "/usr/local/Ascend/driver/lib64")
 ACCESS = ChipAccess(names="A2", cards=8, managers=MANAGERS, mounts=MOUNTS, network=(HCCN,), ranktable="1.0")

@@ -13,8 +13,17 @@ from cannery.catalog.image_user import ImageUser
 from cannery.catalog.target import Target
 from cannery.doctor import CHECKS, counts, diagnose, report_lines
 from cannery.doctor.check import Check, DriverWish, State, Wanted
-from cannery.host.facts import KEPT_PORTS, PORT_RANGE, EngineState, HostFacts, Node, info_fields, install_folder
-from cannery.host.users import User, user_in
+from cannery.host.facts import (
+    KEPT_PORTS,
+    PORT_RANGE,
+    EngineState,
+    HostFacts,
+    Node,
+    User,
+    info_fields,
+    install_folder,
+    user_in,
+)
 from cannery.vocab import Arch, Chip
 
 MANAGERS = ("/dev/davinci_manager", "/dev/devmm_svm", "/dev/hisi_hdc")

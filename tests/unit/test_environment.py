@@ -36,8 +36,7 @@ from cannery.recipe.environment import (
     shell_quote,
     with_abi,
 )
-from cannery.recipe.recipe import Options, Recipe, with_arch
-from cannery.recipe.trees import python_folders, tree_links
+from cannery.recipe.recipe import Options, Recipe, python_folders, tree_links, with_arch
 from cannery.vocab import Arch
 
 BASE = {"PATH": "/usr/local/python3.11.14/bin:/usr/bin", "LD_LIBRARY_PATH": "/lib64"}

@@ -10,8 +10,7 @@ from factories import catalog, compatibility, components, inputs, source_compone
 from cannery.catalog.component import Component, parse_component
 from cannery.plan.make import make_plan
 from cannery.plan.manifest import manifest
-from cannery.recipe.left_out import LeftOut, left_out, unlinked
-from cannery.recipe.recipe import Options, Recipe
+from cannery.recipe.recipe import LeftOut, Options, Recipe, left_out, unlinked
 
 REASON = "there is no CANN to compile against"
 LACKING = LeftOut("kernels", REASON, ("kernels", "kernels.ops"))

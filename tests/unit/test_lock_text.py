@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from packaging.requirements import Requirement
 
 from cannery.errors import CanneryError, UsageError
-from cannery.lock.chains import chain, denied
-from cannery.lock.lock import PROFILE_VIA, Lock, LockedPackage, LockRequest
+from cannery.lock.lock import PROFILE_VIA, Lock, LockedPackage, LockRequest, chain, denied
 from cannery.lock.text import format_lock, parse_lock
 from cannery.lock.wheel_tags import best_wheel
 from cannery.vocab import Arch

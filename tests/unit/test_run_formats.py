@@ -28,11 +28,9 @@ from cannery.catalog.image_user import ImageUser
 from cannery.errors import UsageError
 from cannery.host.npus import HostNpus, full_model
 from cannery.lock.lock import LockedPackage
-from cannery.run.container import Container, RunRequest, make_container
-from cannery.run.docker import docker_arguments
+from cannery.run.container import Container, Interface, RunRequest, docker_arguments, make_container
 from cannery.run.kubernetes import dns_name, job, pod, size
 from cannery.run.mounts import Mount
-from cannery.run.network import Interface
 from cannery.run.print import compose_file, printed, printed_notes
 from cannery.run.ray import Ray, ray_cluster, ray_of
 from cannery.run.user import parse_run_as

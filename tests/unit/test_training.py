@@ -8,8 +8,7 @@ from factories import catalog, compatibility, components, inputs, profile, recip
 from cannery.catalog.component import Component, parse_component
 from cannery.catalog.fields import NPU_CHECKS, TRAIN_CHECKS
 from cannery.plan.make import make_plan
-from cannery.plan.manifest import manifest
-from cannery.plan.train import ENGINES, TRAINERS, train_skips, trainer
+from cannery.plan.manifest import ENGINES, TRAINERS, manifest, train_skips, trainer
 from cannery.recipe.recipe import Options, Recipe
 from verifying import train
 

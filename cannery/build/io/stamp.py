@@ -19,9 +19,8 @@ from urllib.parse import quote
 from cannery.build.stamp import as_text, of_environment, parse_stamp, stamp_name
 from cannery.engine.io.endpoint import DEFAULT_SOCKET, docker_config
 from cannery.engine.io.probe import UnixConnection
-from cannery.util.io.files import sha256_bytes, write_atomic
+from cannery.util.io.files import OF_FOLDER, sha256_bytes, user_file, write_atomic
 from cannery.util.io.pip_settings import pip_files
-from cannery.util.io.setting_files import OF_FOLDER, user_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -9,7 +9,7 @@ from packaging.version import Version
 
 from cannery.compat.findings import Finding, error, note, warning
 from cannery.recipe.environment import PYTHONPATH, REFERENCE, deciding, known_abi
-from cannery.recipe.trees import python_folders
+from cannery.recipe.recipe import python_folders
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
 
-from cannery.catalog.requirement import package_name
+from cannery.catalog.versions import package_name
 from cannery.compat.findings import Finding, error, note, warning
 from cannery.compat.table import listed
-from cannery.lock.chains import chain
+from cannery.lock.lock import chain
 from cannery.lock.published import public_mirrors, published_at
 
 if TYPE_CHECKING:

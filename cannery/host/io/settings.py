@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from cannery.errors import UsageError
 from cannery.host.settings import Setting, Settings, merged, of_environment, of_file
-from cannery.util.io.setting_files import OF_FOLDER, user_file
+from cannery.util.io.files import OF_FOLDER, user_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 from pypi_simple import NoSuchProjectError, UnsupportedContentTypeError, UnsupportedRepoVersionError
 
 from cannery.lock.io.listing import Listed, list_files
-from cannery.util.io.http import HostSession
+from cannery.util.io.http import HostSession, PassingError, retrying
 from cannery.util.io.parallel import begin
-from cannery.util.io.retry import PassingError, retrying
 from cannery.util.io.trouble import trouble
 from cannery.util.trouble import OF_HOST, State
 

@@ -20,9 +20,8 @@ from importlib.metadata import version as installed_version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cannery.catalog.requirement import package_name
+from cannery.catalog.versions import package_name
 from cannery.errors import CanneryError, FindingsError, NetworkError, UnableError
-from cannery.lock.chains import denied
 from cannery.lock.io.bound import (
     Binder,
     NoFileError,
@@ -35,7 +34,7 @@ from cannery.lock.io.bound import (
 from cannery.lock.io.download import remote_size
 from cannery.lock.io.places import default_place, extra_places
 from cannery.lock.io.uv import LONGEST, PROBE, HangsError, UnsolvedError, UvRun
-from cannery.lock.lock import PROFILE_VIA, Lock, LockedPackage
+from cannery.lock.lock import PROFILE_VIA, Lock, LockedPackage, denied
 from cannery.lock.published import public_mirrors
 from cannery.lock.uv_input import UvIndex, direct_names
 from cannery.lock.uv_output import parse_pylock, parse_via

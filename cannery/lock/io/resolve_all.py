@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from cannery.errors import CanneryError, FindingsError, NetworkError, UnableError, UsageError
-from cannery.util.io.held_signals import signals_held
+from cannery.util.io.process import signals_held
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence

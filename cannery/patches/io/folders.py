@@ -6,8 +6,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 from cannery.errors import UnableError, UsageError
-from cannery.patches.sets import PatchFile, PatchSet
-from cannery.patches.text import completed, with_line_feeds
+from cannery.patches.sets import PatchFile, PatchSet, completed, with_line_feeds
 from cannery.plan.patched import USER_SETS
 from cannery.util.io.files import sha256_bytes
 from cannery.util.io.write_errors import BY_OUTPUT, unwritable

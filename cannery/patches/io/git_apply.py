@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from cannery.errors import FindingsError
 from cannery.patches.result import EXECUTABLE, FileChange, PatchResult, Problem, notes_in, problems_in
-from cannery.patches.text import strip_level, surplus
+from cannery.patches.sets import strip_level, surplus
 from cannery.sources.io.git import attempt, read
 from cannery.sources.plan import is_bad_path
 

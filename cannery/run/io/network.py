@@ -9,7 +9,7 @@ import struct
 from pathlib import Path
 
 from cannery.errors import UnableError, UsageError
-from cannery.run.network import Interface
+from cannery.run.container import Interface
 
 SIOCGIFADDR = 0x8915
 # One line an address: 32 hex digits, index, prefix length, scope (00 global), flags, name.

@@ -1,4 +1,4 @@
-"""Files written whole or not at all, and their SHA-256."""
+"""Files written whole or not at all, their SHA-256, and where settings of this machine are."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ import json
 import os
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 def write_atomic(path: Path, data: bytes | str, mode: int = 0o644) -> bool:
@@ -67,3 +71,13 @@ def local_sha256(path: Path, cache: Path) -> str:
     found = sha256_file(path)
     write_atomic(note, json.dumps({"key": key, "sha256": found}))
     return found
+
+
+# In the working folder.
+OF_FOLDER = "cannery.toml"
+
+
+def user_file(env: Mapping[str, str]) -> Path:
+    """Return where the user's own settings are: `~/.config/cannery/config.toml`, below XDG_CONFIG_HOME if it is set."""
+    home = env.get("XDG_CONFIG_HOME") or Path(env.get("HOME") or "/") / ".config"
+    return Path(home) / "cannery/config.toml"

@@ -1,8 +1,9 @@
-"""An HTTP session that behaves as the host's pip does: its CA bundle, proxy, trusted hosts, credentials and netrc."""
+"""An HTTP session as the host's pip has it (CA, proxy, trusted hosts, credentials, netrc), and the retry policy."""
 
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -12,11 +13,12 @@ import urllib3
 from requests.adapters import HTTPAdapter
 from requests.auth import AuthBase, HTTPBasicAuth
 from requests.utils import get_environ_proxies, get_netrc_auth, select_proxy
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, stop_before_delay, wait_exponential
 
 from cannery.util.urls import PROXY_SCHEMES, shown, url_credentials, url_host, url_problem
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, MutableMapping
+    from collections.abc import Callable, Mapping, MutableMapping
 
     from cannery.util.io.pip_settings import PipSettings
 
@@ -121,3 +123,27 @@ class HostSession(requests.Session):
 
 def _with_scheme(proxy: str) -> str:
     return proxy if "://" in proxy else f"http://{proxy}"
+
+
+TRIES = 4
+# Seconds before the second try; each further wait is three times as long.
+FIRST_WAIT = 0.5
+
+
+class PassingError(Exception):
+    """A try that failed in a way that may pass; the message is the reason."""
+
+
+def retrying(sleep: Callable[[float], None] = time.sleep, longest: float = float("inf")) -> Retrying:
+    """Return the policy: call it with a function that raises `PassingError` when another try may help.
+
+    The last error is raised after four tries, or before a wait that would end later than `longest` seconds after the
+    first try. `sleep` waits; what it raises ends the tries.
+    """
+    return Retrying(
+        retry=retry_if_exception_type(PassingError),
+        wait=wait_exponential(multiplier=FIRST_WAIT, exp_base=3),
+        stop=stop_after_attempt(TRIES) | stop_before_delay(longest),
+        sleep=sleep,
+        reraise=True,
+    )

@@ -1,17 +1,20 @@
-"""Run a command given as an argument tuple: one `run`, which logs and raises. No shell strings."""
+"""Run a command given as an argument tuple: one `run`, which logs and raises; and signals that wait for an end."""
 
 from __future__ import annotations
 
 import logging
 import shlex
+import signal
 import subprocess
+import threading
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cannery.errors import CanneryError, UnableError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
 log = logging.getLogger(__name__)
@@ -74,3 +77,33 @@ def run(  # noqa: PLR0913 - the options of one subprocess call
     if check and done.returncode != 0:
         raise CommandError(command, done.returncode, done.stdout, done.stderr)
     return Result(done.returncode, done.stdout, done.stderr)
+
+
+# What ends a run from outside and can be held: Ctrl-C, a stopped job, a closed terminal.
+HELD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@contextmanager
+def signals_held() -> Iterator[list[int]]:
+    """Let no signal of HELD interrupt what runs inside; yield the list of those that came.
+
+    They take effect right behind it, unless an exception leaves it, which ends the run anyway. Elsewhere than in the
+    main thread there is nothing to hold: Python's handlers run in the main thread alone.
+
+    Handlers and no mask: a mask is one thread's, the kernel then gives the signal to another thread, and Python's
+    handler would interrupt the main thread all the same.
+    """
+    came: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield came
+        return
+    before: dict[signal.Signals, Any] = {}
+    try:
+        for number in HELD:
+            before[number] = signal.signal(number, lambda found, _frame: came.append(found))
+        yield came
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)  # None: not set by Python
+    for found in dict.fromkeys(came):
+        signal.raise_signal(found)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from cannery.errors import UnableError
 from cannery.util.io.files import shown_path
-from cannery.util.io.held_signals import signals_held
 from cannery.util.io.locks import held
+from cannery.util.io.process import signals_held
 from cannery.util.io.write_errors import unwritable
 
 if TYPE_CHECKING:

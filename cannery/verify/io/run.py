@@ -14,8 +14,7 @@ from cannery.engine.stream import client_words
 from cannery.errors import UnableError, VerifyFailedError
 from cannery.host.io.place import EnginePlace
 from cannery.run.box import container_box
-from cannery.run.container import RunRequest, make_container
-from cannery.run.docker import docker_arguments
+from cannery.run.container import RunRequest, docker_arguments, make_container
 from cannery.util.io.files import sha256_bytes, write_atomic
 from cannery.util.io.heartbeat import heartbeat
 from cannery.util.io.process import Result, run
