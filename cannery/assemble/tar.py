@@ -5,6 +5,7 @@ Python's `TarInfo.tobuf` differs in device fields, in the names of PAX headers a
 
 from __future__ import annotations
 
+import os
 import posixpath
 from dataclasses import dataclass
 from enum import Enum
@@ -19,12 +20,14 @@ END = bytes(2 * BLOCK)
 _NAME, _PREFIX = 100, 155
 # The most that eleven octal digits hold.
 _MOST = 8**11 - 1
+_MOST_ID = 8**7 - 1
 
 
 class Kind(Enum):
     """What an entry is, by its type flag."""
 
     FILE = b"0"
+    HARD_LINK = b"1"
     LINK = b"2"
     FOLDER = b"5"
     EXTENDED = b"x"
@@ -32,13 +35,19 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A file, folder or symbolic link of a layer: its path in the image, permissions, bytes, and where it leads to."""
+    """A file, folder or link of a layer: its path in the image, permissions, bytes, and where it leads to.
+
+    `owner` is uid and gid, `mtime` in seconds (None: the layer's own), `capability` the bytes of security.capability.
+    """
 
     path: str
     kind: Kind
     mode: int
     size: int = 0
     link: str = ""
+    owner: tuple[int, int] = (0, 0)
+    mtime: int | None = None
+    capability: bytes = b""
 
 
 def with_folders(entries: Iterable[Entry]) -> list[Entry]:
@@ -46,7 +55,12 @@ def with_folders(entries: Iterable[Entry]) -> list[Entry]:
     given = {entry.path: entry for entry in entries}
     folders = {folder for path in given for folder in above(path)}
     made = {path: Entry(path, Kind.FOLDER, 0o755) for path in folders}
-    return sorted({**made, **given}.values(), key=lambda entry: entry.path.encode().split(b"/"))
+    return sorted({**made, **given}.values(), key=lambda entry: order(entry.path))
+
+
+def order(path: str) -> list[bytes]:
+    """Return the key that sorts paths as a layer has them."""
+    return os.fsencode(path).split(b"/")
 
 
 def above(path: str) -> list[str]:
@@ -61,17 +75,18 @@ def head(entry: Entry, epoch: int) -> bytes:
     A name that is too long is cut in two at a folder where that fits, else it is in a PAX header ahead of its own. So
     is what is not ASCII, of which the plain header has the ASCII alone.
     """
-    if entry.size > _MOST:
-        raise ValueError(f"{entry.path}: {entry.size} bytes are too many for a layer")
-    name = (entry.path.lstrip("/") + ("/" if entry.kind is Kind.FOLDER else "")).encode()
-    link = entry.link.encode()
-    fits = len(link) <= _NAME and link.isascii() and name.isascii()
+    if entry.size > _MOST or max(entry.owner) > _MOST_ID:
+        raise ValueError(f"{entry.path}: {entry.size} bytes of {entry.owner} are too many for a layer")
+    name = os.fsencode(entry.path.lstrip("/") + ("/" if entry.kind is Kind.FOLDER else ""))
+    link = os.fsencode(entry.link)
+    numbers = (entry.mode, *entry.owner, entry.size, epoch if entry.mtime is None else entry.mtime)
+    fits = len(link) <= _NAME and link.isascii() and name.isascii() and not entry.capability
     prefix, rest = _cut(name) if fits else (b"", name)
     if fits and len(rest) <= _NAME:
-        return _header(rest, entry.kind, (entry.mode, 0, 0, entry.size, epoch), link, prefix)
-    records = _records(name, link)
+        return _header(rest, entry.kind, numbers, link, prefix)
+    records = _records(name, link, entry.capability)
     ahead = _header(_pax_name(name), Kind.EXTENDED, (0, 0, 0, len(records), 0))
-    plain = _header(_plain(name), entry.kind, (entry.mode, 0, 0, entry.size, epoch), _plain(link))
+    plain = _header(_plain(name), entry.kind, numbers, _plain(link))
     return ahead + records + padding(len(records)) + plain
 
 
@@ -102,10 +117,11 @@ def _header(name: bytes, kind: Kind, numbers: tuple[int, ...], link: bytes = b""
     return b"%b%06o\0 %b" % (block[:148], sum(block), block[156:])
 
 
-def _records(name: bytes, link: bytes) -> bytes:
+def _records(name: bytes, link: bytes, capability: bytes) -> bytes:
     """Return the PAX records of what does not fit a header."""
     wanted = {b"linkpath": link, b"path": name}
-    return b"".join(_record(k, v) for k, v in wanted.items() if len(v) > _NAME or not v.isascii())
+    records = b"".join(_record(k, v) for k, v in wanted.items() if len(v) > _NAME or not v.isascii())
+    return (_record(b"SCHILY.xattr.security.capability", capability) if capability else b"") + records
 
 
 def _record(key: bytes, value: bytes) -> bytes:

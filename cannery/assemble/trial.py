@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 # The OCI image specification, "Whiteouts": an empty file of this name removes the one of the layers below.
 WHITEOUT = ".wh."
+OPAQUE = ".wh..wh..opq"
 # Names the locked image that a trial is a layer on.
 TRIAL_LABEL = "org.cannery.trial"
 # Of the wheels that a trial brings. A build of groups is for more.

@@ -27,8 +27,8 @@ with tempfile.TemporaryDirectory() as folder:
     WHY = why_not(Path(folder))
 makes_boxes = pytest.mark.skipif(bool(WHY), reason=f"no boxes here: {WHY}")
 ROOT = Path(__file__).parents[2]
-# A process in a box that no other has: it sleeps for so many seconds.
-LONG = 4321
+# A process in a box that no other test has: it sleeps for so many seconds.
+LONG = 100_000 + os.getpid()
 PARENT = """\
 import subprocess, sys
 print(subprocess.Popen(sys.argv[1:]).pid, flush=True)

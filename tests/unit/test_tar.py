@@ -77,6 +77,7 @@ def test_folders_come_before_what_is_in_them_and_in_the_order_of_parts() -> None
     assert above("/a/b/c") == ["/a", "/a/b"]
 
 
-def test_a_file_of_8_gib_is_refused_by_name() -> None:
+@pytest.mark.parametrize(("size", "owner"), [(8**11, (0, 0)), (0, (8**7, 0)), (0, (0, 8**7))])
+def test_a_number_that_a_header_has_no_room_for_is_refused_by_name(size: int, owner: tuple[int, int]) -> None:
     with pytest.raises(ValueError, match="/big"):
-        head(Entry("/big", Kind.FILE, 0o644, 8**11), EPOCH)
+        head(Entry("/big", Kind.FILE, 0o644, size, owner=owner), EPOCH)

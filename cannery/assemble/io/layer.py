@@ -46,7 +46,7 @@ def write_layer(
         links = [Entry(path, Kind.LINK, 0o777, link=target) for path, target in content.links.items()]
         entries = with_folders([*(entry for entry, _ in leaves.values()), *links])
         contents = {path: blocks for path, (_, blocks) in leaves.items()}
-        return _write(entries, contents, place.epoch, sink(stream))
+        return write_entries(entries, contents, place.epoch, sink(stream))
 
 
 def _of_wheels(wheels: Iterable[Wheel], place: Place, stack: ExitStack) -> dict[str, Leaf]:
@@ -70,9 +70,10 @@ def _leaf(file: File, archive: ZipFile) -> Leaf:
     return Entry(file.path, Kind.FILE, file.mode, file.size), partial(Member, file, archive)
 
 
-def _write(
+def write_entries(
     entries: Iterable[Entry], contents: Mapping[str, Callable[[], Iterable[bytes]]], epoch: int, sink: TarSink
 ) -> Made:
+    """Write a layer's tar; `contents` are the bytes of its files by path."""
     for entry in entries:
         sink.take((head(entry, epoch),))
         if entry.path in contents:

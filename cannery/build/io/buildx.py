@@ -118,13 +118,13 @@ def _run(  # noqa: PLR0913 - the parts of one running build
                 pending, events = read_line(pending, line)
                 for event in events:
                     state = apply(state, event, redact)
-                    _write(log, state)
+                    write_log(log, state)
                     view.update(state)
                 if needs_newer_buildx(state):
                     cancel(process)
                     break
             state = close(state, redact)
-            _write(log, state)
+            write_log(log, state)
             return state, process.wait()
         except KeyboardInterrupt:
             log.write(f"{state.seconds:8.2f} [cannery] interrupted: the build is being cancelled\n")
@@ -135,7 +135,7 @@ def _run(  # noqa: PLR0913 - the parts of one running build
             view.finish(state)
 
 
-def _write(log: TextIO, state: BuildState) -> None:
+def write_log(log: TextIO, state: BuildState) -> None:
     """Write the lines that the last event added, and flush: a killed run leaves a log up to its last moment."""
     if state.fresh:
         log.write("".join(f"{state.seconds:8.2f} [{stage}] {line}\n" for stage, line in state.fresh))

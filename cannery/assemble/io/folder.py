@@ -1,0 +1,151 @@
+"""Folders of this host as a layer: owners, permissions and times are those on disk.
+
+What an overlay mount keeps in its upper folder becomes what a layer has for it: a device 0:0 hides a path of lower
+layers, and a folder that is marked as opaque hides all that they have in it.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from cannery.assemble.io.layer import write_entries
+from cannery.assemble.io.sink import BLOCK, TarSink
+from cannery.assemble.tar import Entry, Kind, order
+from cannery.assemble.trial import OPAQUE, whiteout
+from cannery.errors import UnableError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping
+
+    from cannery.assemble.content import Made
+    from cannery.assemble.io.tree import Leaf
+
+
+def write_changes(upper: Path, lowers: Collection[Path], left_out: Collection[str], stream: IO[bytes]) -> Made:
+    """Write what an overlay on `lowers` has in its upper folder as a layer's tar.
+
+    It is without the paths `left_out` and what is below them. Raises `UnableError` for a device and a pipe, which no
+    image of ours has.
+    """
+    found = {path: source for path, source in _walked(upper) if not _is_below(path, left_out)}
+    hidden = [whiteout(path) for path, source in found.items() if _is_gone(source)]
+    # The kernel marks each new folder, also where there is nothing below that it hides.
+    opaque = [path for path, source in found.items() if _is_opaque(source)]
+    hidden += [f"{path}/{OPAQUE}" for path in opaque if any(os.path.lexists(f"{lower}{path}") for lower in lowers)]
+    leaves = _leaves({path: source for path, source in found.items() if not _is_gone(source)})
+    # Nobody reads when something was removed.
+    leaves |= {path: (Entry(path, Kind.FILE, 0o600, mtime=0), tuple) for path in hidden}
+    return _written(leaves, stream)
+
+
+def write_merged(folders: Iterable[Path], below: str, stream: IO[bytes]) -> Made:
+    """Write what a box on layers, the lowest first, has in its folder `below` as a layer's tar: there it is in `/`.
+
+    Raises as `write_changes`.
+    """
+    return _written(_leaves(merged(folders, below)), stream)
+
+
+def merged(folders: Iterable[Path], below: str) -> dict[str, Path]:
+    """Return {path in the folder `below`: where it is on this host} of layers that are on each other, lowest first."""
+    found: dict[str, Path] = {}
+    for folder in folders:
+        top = folder / below.strip("/")
+        if os.path.lexists(top) and not _adds(top):
+            found = {}
+        for path, source in _walked(top):
+            if path in found and not (_adds(source) and _is_folder(found[path])):
+                found = {name: one for name, one in found.items() if not _is_below(name, (path,))}
+            if not _is_gone(source):
+                found[path] = source
+    return found
+
+
+def _walked(folder: Path) -> Iterator[tuple[str, Path]]:
+    """Give (absolute path, source) of all that is below a folder, a folder before what is in it."""
+    for parent, folders, files in os.walk(folder):
+        inner = "" if parent == str(folder) else f"/{os.path.relpath(parent, folder)}"
+        for name in (*folders, *files):
+            yield f"{inner}/{name}", Path(parent, name)
+
+
+def _is_below(path: str, folders: Collection[str]) -> bool:
+    return any(path == folder or path.startswith(f"{folder}/") for folder in folders)
+
+
+def _is_gone(source: Path) -> bool:
+    info = source.lstat()
+    return stat.S_ISCHR(info.st_mode) and info.st_rdev == 0
+
+
+def _is_folder(source: Path) -> bool:
+    return source.is_dir() and not source.is_symlink()
+
+
+def _is_opaque(source: Path) -> bool:
+    return _is_folder(source) and _attribute(source, "trusted.overlay.opaque") == b"y"
+
+
+def _adds(source: Path) -> bool:
+    """Whether it is a folder in which what lower layers have is to be seen."""
+    return _is_folder(source) and not _is_opaque(source)
+
+
+def _attribute(source: Path, name: str) -> bytes:
+    with suppress(OSError):
+        return os.getxattr(source, name, follow_symlinks=False)
+    return b""
+
+
+def _leaves(found: Mapping[str, Path]) -> dict[str, Leaf]:
+    """Return {path: entry and content}; a file with more than one name is a file once, and then a hard link to it."""
+    leaves: dict[str, Leaf] = {}
+    first: dict[tuple[int, int], str] = {}
+    for path in sorted(found, key=order):
+        entry = _entry(path, found[path])
+        if entry is not None and entry.kind is Kind.FILE:
+            info = found[path].lstat()
+            name = first.setdefault((info.st_dev, info.st_ino), path)
+            entry = entry if name == path else replace(entry, kind=Kind.HARD_LINK, size=0, link=name.lstrip("/"))
+        if entry is not None:
+            leaves[path] = entry, partial(_blocks, found[path])
+    return leaves
+
+
+def _entry(path: str, source: Path) -> Entry | None:
+    """Return the entry of a file, folder or link; None for a socket, which no layer has."""
+    info = source.lstat()
+    kinds = {stat.S_IFREG: Kind.FILE, stat.S_IFDIR: Kind.FOLDER, stat.S_IFLNK: Kind.LINK}
+    kind = kinds.get(stat.S_IFMT(info.st_mode))
+    if kind is None and stat.S_ISSOCK(info.st_mode):
+        return None
+    if kind is None:
+        raise UnableError(f"{path} is a device or a pipe: no layer of ours has one")
+    return Entry(
+        path,
+        kind,
+        stat.S_IMODE(info.st_mode),
+        size=info.st_size if kind is Kind.FILE else 0,
+        link=str(source.readlink()) if kind is Kind.LINK else "",
+        owner=(info.st_uid, info.st_gid),
+        mtime=info.st_mtime_ns // 10**9,
+        capability=_attribute(source, "security.capability") if kind is Kind.FILE else b"",
+    )
+
+
+def _blocks(source: Path) -> Iterator[bytes]:
+    with source.open("rb") as stream:
+        while block := stream.read(BLOCK):
+            yield block
+
+
+def _written(leaves: Mapping[str, Leaf], stream: IO[bytes]) -> Made:
+    entries = [leaves[path][0] for path in sorted(leaves, key=order)]
+    contents = {path: blocks for path, (entry, blocks) in leaves.items() if entry.kind is Kind.FILE}
+    return write_entries(entries, contents, 0, TarSink(stream))

@@ -1,0 +1,243 @@
+"""Makes a stage of a rendered folder without BuildKit: each RUN is a box, each COPY a layer of what a box has left.
+
+What happens is put into the events that BuildKit would send, so that progress, log and errors are those of any build.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import shutil
+import tempfile
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from cannery.assemble.io.folder import write_changes, write_merged
+from cannery.build.failure import Details, failure
+from cannery.build.io.buildx import write_log
+from cannery.build.progress import BuildState, apply
+from cannery.render.render import DOCKERFILE, NO_SECRET, SECRETS
+from cannery.sandbox.box import Bind, Box, box_command
+from cannery.sandbox.dockerfile import base_names, read_stages, wanted_stages
+from cannery.sandbox.io.scratch import scratch_folder
+from cannery.util.io.child import cancel, end, lines, start, terminated_as_interrupt
+from cannery.util.redact import redactor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from typing import TextIO
+
+    from cannery.assemble.content import Made
+    from cannery.build.io.buildx import View
+    from cannery.build.io.secrets import Secrets
+    from cannery.build.rawjson import Item
+    from cannery.sandbox.dockerfile import Mount, Stage, Step
+
+OUT = "/out"
+# What a box has of its own: nothing there belongs to a layer.
+OF_BOXES = ("/dev", "/proc", "/run", "/sys", "/tmp")  # noqa: S108 - paths in an image
+# Files that a box mounts, and makes for it where the image does not have them.
+MADE_EMPTY = ("/etc/hosts", "/etc/resolv.conf")
+
+
+@dataclass(frozen=True)
+class Root:
+    """What a stage begins on: unpacked layers, the lowest first, and the variables of the image."""
+
+    lowers: tuple[Path, ...]
+    env: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class NewLayer:
+    """A layer that was made: what its tar comes to, and the tar, from its start. Close it when it is used."""
+
+    made: Made
+    stream: IO[bytes]
+
+
+@dataclass(frozen=True)
+class StageRequest:
+    """The stage `target` of a rendered folder, and what it takes to make it.
+
+    `given` are stages that are there already; `base` returns an image by name, and by whether it is the one for the
+    build host's platform. `view` makes a view; `secrets` are as for a bake.
+    """
+
+    folder: Path
+    target: str
+    given: Mapping[str, Root]
+    base: Callable[[str, bool], Root]
+    secrets: Secrets
+    cache: Path
+    log: Path
+    view: Callable[[], View]
+
+
+def make_stages(request: StageRequest) -> list[NewLayer]:
+    """Make the stage of `request`; return the layers that it adds to the image or given stage below it, lowest first.
+
+    They are those that BuildKit makes of the same folder, bit by bit, but for what a package manager does.
+
+    Raises `UsageError` for a Dockerfile that only BuildKit knows, `UnableError`, and what a bake raises for a step that
+    fails: `BuildFailedError`, `NetworkError`, `UnableError`. After SIGINT and SIGTERM `KeyboardInterrupt` is raised.
+    """
+    stages = read_stages((request.folder / DOCKERFILE).read_text(encoding="utf-8"))
+    wanted = wanted_stages(stages, request.target, request.given)
+    request.log.parent.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        scratch = stack.enter_context(scratch_folder(request.cache))
+        log = stack.enter_context(request.log.open("w", encoding="utf-8", errors="replace"))
+        stack.enter_context(terminated_as_interrupt())
+        progress = _Progress(request, log)
+        stack.callback(progress.finish)
+        bench = _Bench(request, scratch, progress)
+        with bench.streams:
+            for stage in wanted:
+                bench.make(stage, has_layers=stage.name in base_names(stages, request.target))
+            bench.streams.pop_all()
+    return list(bench.made[request.target].layers)
+
+
+@dataclass(frozen=True)
+class _Done:
+    """A stage so far: its root with its own changes on top, the folders of these, and the layers that were wanted."""
+
+    root: Root
+    changes: tuple[Path, ...] = ()
+    layers: tuple[NewLayer, ...] = ()
+
+
+class _Bench:
+    """Makes one stage after the other. `streams` closes the layers so far."""
+
+    def __init__(self, request: StageRequest, scratch: Path, progress: _Progress) -> None:
+        self._request, self._scratch, self._progress = request, scratch, progress
+        self.streams = ExitStack()
+        self.made: dict[str, _Done] = {name: _Done(root) for name, root in request.given.items()}
+
+    def make(self, stage: Stage, *, has_layers: bool) -> None:
+        """Make a stage whose sources are made; with `has_layers` the layers of its steps too."""
+        done = self.made.get(stage.base) or _Done(self._request.base(stage.base, stage.on_build_host))
+        for number, step in enumerate(stage.steps, 2):
+            with self._progress.step(f"[{stage.name} {number}/{len(stage.steps) + 1}] {step.text}"):
+                done = self._after(done, step, has_layers=has_layers)
+        self.made[stage.name] = done
+
+    def _after(self, done: _Done, step: Step, *, has_layers: bool) -> _Done:
+        """Return a stage after one more step."""
+        if step.env:
+            return replace(done, root=Root(done.root.lowers, {**done.root.env, **step.env}))
+        if step.command:
+            upper = self._run(done.root, step)
+            layers = []
+            if has_layers:
+                layers.append(self._layer(partial(write_changes, upper, done.root.lowers, _left_out(upper))))
+            root = Root((*done.root.lowers, upper), done.root.env)
+            return _Done(root, (*done.changes, upper), (*done.layers, *layers))
+        # The folder of a WORKDIR is there: its layer is empty, as a copy of nothing is.
+        folders = self.made[step.copied].changes if step.copied else ()
+        return replace(done, layers=(*done.layers, self._layer(partial(write_merged, folders, OUT))))
+
+    def _layer(self, write: Callable[[IO[bytes]], Made]) -> NewLayer:
+        stream = tempfile.TemporaryFile(dir=self._scratch)  # noqa: SIM115 - the caller closes it
+        self.streams.enter_context(stream)
+        made = write(stream)
+        stream.seek(0)
+        return NewLayer(made, stream)
+
+    def _run(self, root: Root, step: Step) -> Path:
+        """Run a step's command in a box, and return the folder with what it has changed."""
+        folder = Path(tempfile.mkdtemp(dir=self._scratch))
+        (folder / "mounts").mkdir()
+        box = Box(
+            lowers=root.lowers,
+            command=("/bin/sh", "-c", step.command),
+            upper=folder / "changes",
+            binds=tuple(map(self._bind, (mount for mount in step.mounts if mount.kind != "tmpfs"))),
+            tmpfs=tuple(mount.target for mount in step.mounts if mount.kind == "tmpfs"),
+            env=root.env,
+            network=step.network,
+        )
+        process = start(box_command(box, folder / "mounts"), os.environ, self._request.folder)
+        try:
+            for line in lines(process):
+                self._progress.printed(line)
+            code = process.wait()
+        except KeyboardInterrupt:
+            cancel(process)
+            raise
+        finally:
+            end(process)
+        if code:
+            # BuildKit's words, by which an error knows what failed.
+            raise _StepError(f'process "/bin/sh -c {step.command}" did not complete successfully: exit code: {code}')
+        return folder / "changes"
+
+    def _bind(self, mount: Mount) -> Bind:
+        if mount.kind == "secret":
+            file = self._request.secrets.env.get(SECRETS.get(mount.id, ""), NO_SECRET)
+            return Bind(self._request.folder / file, f"/run/secrets/{mount.id}")
+        if not mount.stage:
+            return Bind(self._request.folder / mount.source, mount.target)
+        # The last of its steps has made all of it: the tools begin with an empty /out.
+        return Bind(self.made[mount.stage].changes[-1] / mount.source.lstrip("/"), mount.target)
+
+
+def _left_out(upper: Path) -> list[str]:
+    """Return what is in a box's changes and in no layer: what is the box's own, and empty files to mount on."""
+    empty = [path for path in MADE_EMPTY if (file := upper / path[1:]).is_file() and not file.stat().st_size]
+    return [*OF_BOXES, *empty]
+
+
+class _StepError(Exception):
+    """A step's command failed."""
+
+
+class _Progress:
+    """Steps as the events of BuildKit, for the view and the log."""
+
+    def __init__(self, request: StageRequest, log: TextIO) -> None:
+        self._log, self._where, self._cache = log, request.log, request.cache
+        self._redact = redactor(request.secrets.values)
+        self._state, self._view, self._name = BuildState(), request.view(), ""
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """Show a step as long as it lasts. Raises what a bake does where it fails."""
+        self._name = name
+        begun: Item = {"digest": name, "name": name, "started": _now()}
+        self._take({"vertexes": [begun]})
+        try:
+            yield
+        except (_StepError, OSError) as error:
+            self._take({"vertexes": [{**begun, "completed": _now(), "error": str(error)}]})
+            usage = shutil.disk_usage(self._cache)
+            space = f"{usage.free / 1e9:.2f} of {usage.total / 1e9:.1f} GB free at {self._cache}"
+            raise failure(self._state, Details(str(self._where), space=space)) from error
+        self._take({"vertexes": [{**begun, "completed": _now()}]})
+
+    def printed(self, line: str | None) -> None:
+        """Take a line that the step has printed; None where a second passed without one."""
+        if line is None:
+            self._view.update(self._state)
+        else:
+            data = base64.b64encode(f"{line}\n".encode()).decode()
+            self._take({"logs": [{"vertex": self._name, "stream": 1, "data": data, "timestamp": _now()}]})
+
+    def _take(self, event: Item) -> None:
+        self._state = apply(self._state, event, self._redact)
+        write_log(self._log, self._state)
+        self._view.update(self._state)
+
+    def finish(self) -> None:
+        """Give the terminal back."""
+        self._view.finish(self._state)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat()
