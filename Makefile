@@ -14,12 +14,12 @@ endef
 override RUN := $(HAS_PYTHON)@"$$HOST_PYTHON" tools/make_command.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev list show check lock outdated plan render image verify run shell push pull save bundle load patches engine-start engine-stop engine-status clean test test-all unit lint goldens reference docs relock lint-run doctor diff sbom
+.PHONY: help setup setup-dev list show check lock outdated plan render image verify run shell push pull save bundle load patches engine-start engine-stop engine-status clean test test-all unit lint goldens reference docs relock lint-run doctor diff sbom report
 
 help: ## print targets and variables
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' Makefile
 	@echo "variables: PROFILE=name CANN=8.5.0 CHIP=910b OS=ubuntu22.04 PYTHON=3.11 ARCH=amd64 BASE=standin PIN='name==version …' FORCE=1 NPUS=0,1|none CMD='…' KIND='wheels …' LEVEL=train"
-	@echo "           NETWORK=host INTERFACE=eth0 RUNTIME=ascend DEV='component=folder …' PRINT=1 FORMAT=compose|pod|job|raycluster|spdx NODES=4"
+	@echo "           NETWORK=host INTERFACE=eth0 RUNTIME=ascend DEV='component=folder …' PRINT=1 FORMAT=compose|pod|job|raycluster|spdx|markdown NODES=4"
 	@echo "           WHEELHOUSE=folder BUILDER=buildx-builder WITH=assemble|bake CATALOG=folder-of-profiles UPGRADE='name name==version …' AGAINST=image-of-yours"
 	@echo "           SOURCES=release|release:name,name GIT_MIRROR=folder SRC_<component>=folder VERL_PATH=folder PATCHES=folder DOCUMENTED=1"
 	@echo "           REGISTRY=host/path REUSE=1 LOCKED=1 NO_STAMP=1 SETTINGS=1 OUTPUT=file SINCE=older-bundle-or-image FILE=archive-or-compose-file"
@@ -68,6 +68,8 @@ load: ## load FILE, which save or bundle wrote
 	$(RUN) load
 diff: ## report what differs between two images, ARGS='OLD NEW': profiles, REVISION:PROFILE, locks, manifests, images
 	$(RUN) diff
+report: ## write a page about PROFILE's image to out/reports (AGAINST=what diff takes: what changed; FORMAT=markdown)
+	$(RUN) report
 sbom: ## write the bill of materials of PROFILE's image (FORMAT=spdx: not CycloneDX; OUTPUT=file)
 	$(RUN) sbom
 patches: ## list the patch sets, or what ARGS names: ARGS='summary verl-npu', 'port REPO FROM TO', 'new REPO --tree DIR'

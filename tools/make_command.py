@@ -39,7 +39,7 @@ KNOWN = (*VALUES, *LISTS, *SWITCHES, *OTHERS)
 # Targets for which PROFILE has to be set.
 NEED_PROFILE = (
     *("show", "check", "outdated", "plan", "render", "image", "verify", "run", "shell"),
-    *("push", "pull", "save", "bundle", "sbom"),
+    *("push", "pull", "save", "bundle", "sbom", "report"),
 )
 _WORD = re.compile(r"(?:\\.|[^\\ \t])+", re.DOTALL)
 

@@ -157,7 +157,7 @@ COMMANDS = {
         (options.as_json, options.profile("?"), *PLANNED, options.proof, options.verified),
     ),
     "diff": Command(
-        "report",
+        "diff",
         "report what differs between two profiles, locks, manifests or images",
         "diff main:quickstart quickstart",
         (options.as_json, options.two_sides, options.form("text", "markdown"), options.target),
@@ -167,6 +167,12 @@ COMMANDS = {
         "write the bill of materials of an image: each package, its hash, licence and source",
         "sbom quickstart --format spdx",
         (*PLAN, options.form("cyclonedx", "spdx"), options.document),
+    ),
+    "report": Command(
+        "report",
+        "write a page about an image: what is in it and why, findings, sizes, what changed",
+        "report quickstart --against main:quickstart",
+        (*PLAN, options.form("html", "markdown"), options.older, options.document),
     ),
     "patches": Command(
         "patches",
@@ -248,7 +254,7 @@ COMMANDS = {
 OF_PROFILE = frozenset(
     {
         *("show", "check", "lock", "outdated", "plan", "render", "image", "verify", "run", "shell", "doctor"),
-        *("push", "pull", "save", "bundle", "sbom"),
+        *("push", "pull", "save", "bundle", "sbom", "report"),
     }
 )
 # Other names of commands, and words of other tools, with the command that does it here.

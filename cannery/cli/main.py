@@ -38,7 +38,7 @@ FOLDERS = {"catalog": "catalog", "wheelhouse": "wheelhouse", "mirror": "git_mirr
 # Commands for which settings of pip that a resolver does not take matter.
 RESOLVING = ("lock", "outdated")
 # Commands whose standard output is there to be copied or run: it is not wrapped.
-AS_IT_IS = ("run", "shell", "engine", "completion", "diff", "sbom")
+AS_IT_IS = ("run", "shell", "engine", "completion", "diff", "sbom", "report")
 # Signals that end a run in order.
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

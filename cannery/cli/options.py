@@ -312,7 +312,8 @@ def form(first: str, other: str) -> Options:
     return _one("--format", choices=(first, other), default=first, help=f"{first} (default) or {other}")
 
 
-document = _one("--output", metavar="FILE", help="file to write (default: standard output)")
+document = _one("--output", metavar="FILE", help="file to write (default: standard output; of HTML: in out/reports)")
+older = _one("--against", metavar="OLD", help="what differs from it, which is given as to diff")
 engine_action = _one("action", choices=("start", "stop", "status", "env"))
 
 

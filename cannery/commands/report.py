@@ -1,112 +1,73 @@
-"""`diff`, `sbom` and `report`: what images hold, and what differs between two."""
+"""`sbom` and `report`: what is in an image, for who checks it and for who looks at it."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cannery.errors import ExitCode, UsageError
-from cannery.report.difference import difference, json_value, markdown_lines, text_lines
-from cannery.report.io.sides import checkout_at, read_contents
+from cannery import __version__
+from cannery.commands.arguments import PARSERS, options_of
+from cannery.commands.check import lacking_words
+from cannery.commands.diff import contents_of
+from cannery.compat.findings import note
+from cannery.errors import ExitCode
+from cannery.pipeline import planned
+from cannery.recipe.recipe import Options
+from cannery.report.bill import make_bill
+from cannery.report.contents import of_plan
+from cannery.report.difference import difference
+from cannery.report.io.page import last_proof, page_html
+from cannery.report.io.wheels import read_licences
+from cannery.report.page import make_page, page_markdown
 from cannery.util.io.files import write_atomic
 from cannery.util.io.write_errors import BY_OUTPUT, unwritable
 
 if TYPE_CHECKING:
     import argparse
 
+    from cannery.catalog.catalog import Catalog
     from cannery.context import Context
-    from cannery.recipe.recipe import Options
-    from cannery.report.contents import Contents
-
-# What a file of a lock or a manifest ends with: a word that does is no image.
-FILE_ENDS = {".txt", ".json"}
-
-
-def diff(arguments: argparse.Namespace, context: Context) -> ExitCode:
-    """Print what differs between two profiles, locks, manifests or images."""
-    from cannery.commands.arguments import options_of
-
-    options = options_of(arguments)
-    found = difference(*(contents_of(context, word, options) for word in (arguments.old, arguments.new)))
-    if context.is_json:
-        print(json.dumps(json_value(found), indent=2, ensure_ascii=False))
-    else:
-        print("\n".join(markdown_lines(found) if arguments.format == "markdown" else text_lines(found)))
-    return ExitCode.DONE
-
-
-def contents_of(context: Context, word: str, options: Options) -> Contents:
-    """Return what a word of `diff` names: a file, a profile, REVISION:PROFILE, or an image on an engine.
-
-    `options` are the target of a profile. Raises `UsageError` for what is none of these.
-    """
-    path = Path(word).expanduser()
-    if path.is_file():
-        return read_contents(path)
-    if path.suffix in FILE_ENDS or path.is_dir():
-        raise UsageError(f"no file {word!r}", hint="name a lock, a manifest.json, a profile or an image")
-    profiles = context.catalog().profiles
-    revision, _, profile = word.rpartition(":")
-    if profile in profiles and revision:
-        with checkout_at(context.root, revision) as root:
-            return replace(_planned(replace(context, root=root), profile, options), name=word)
-    if word in profiles or not set(":/") & set(word):
-        return _planned(context, word, options)
-    return _of_image(context, word)
-
-
-def _planned(context: Context, profile: str, options: Options) -> Contents:
-    from cannery.pipeline import planned
-    from cannery.report.contents import of_plan
-
-    catalog, plan, _ = planned(context, profile, options)
-    return of_plan(plan, catalog.compatibility)
-
-
-def _of_image(context: Context, reference: str) -> Contents:
-    """Look into an image as `verify --against` does. Raises as `cannery.against.io.read`, and without an engine."""
-    from cannery.against.image import read_facts, version_files
-    from cannery.against.io.read import read_config, read_image
-    from cannery.catalog.address_fields import REGISTRY_HINT, reference_fault
-    from cannery.engine.io.find import docker_client, find_engine
-    from cannery.report.contents import of_image
-
-    if fault := reference_fault(reference):
-        raise UsageError(f"{reference}: {fault}", hint=REGISTRY_HINT)
-    bases = context.catalog().bases
-    engine = find_engine(context.env, context.cache, start=False, say=context.say)
-    client = docker_client(engine)
-    config = read_config(client, reference)
-    layers = (client.images.get(config.id).attrs.get("RootFS") or {}).get("Layers") or []
-    image = read_facts(config, read_image(engine, engine.client_env(context.env), config, version_files(bases)), bases)
-    packages = {name: one.version for name, one in image.packages.items()}
-    try:
-        return of_image(reference, layers, config.env, packages, image.manifest)
-    except ValueError:  # somebody edited it
-        return of_image(reference, layers, config.env, packages, None)
+    from cannery.plan.plan import Plan
+    from cannery.report.bill import Bill
 
 
 def sbom(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Write the bill of materials of a profile's image: nothing is fetched or built."""
-    from cannery.commands.arguments import options_of
-    from cannery.pipeline import planned
-    from cannery.report.bill import make_bill
-    from cannery.report.io.wheels import read_licences
-
     catalog, plan, _ = planned(context, arguments.profile, options_of(arguments))
-    wheels = [package for group in plan.groups for package in group.packages if not package.is_sdist]
-    licences = read_licences(wheels, context.cache)
-    if missing := len(wheels) - len(licences):
-        hint = f"`build.py render {arguments.profile}` fetches them"
-        context.say(f"{missing} of {len(wheels)} wheels are not on this host, their licences are unknown: {hint}")
-    bill = make_bill(plan, licences, catalog.hosts)
+    bill = _bill(context, catalog, plan)
     if arguments.format == "spdx":
         from cannery.report.spdx import spdx_text as text_of
     else:
         from cannery.report.cyclonedx import cyclonedx_text as text_of
     write_output(text_of(bill), arguments.output)
+    return ExitCode.DONE
+
+
+def _bill(context: Context, catalog: Catalog, plan: Plan) -> Bill:
+    wheels = [package for group in plan.groups for package in group.packages if not package.is_sdist]
+    licences = read_licences(wheels, context.cache)
+    if missing := len(wheels) - len(licences):
+        hint = f"`build.py render {plan.recipe.name}` fetches them"
+        context.say(f"{missing} of {len(wheels)} wheels are not on this host, their licences are unknown: {hint}")
+    return make_bill(plan, licences, catalog.hosts)
+
+
+def report(arguments: argparse.Namespace, context: Context) -> ExitCode:
+    """Write a page about a profile's image, as HTML or Markdown: nothing is fetched or built."""
+    catalog, plan, findings = planned(context, arguments.profile, options_of(arguments))
+    changes = None
+    if arguments.against:  # what is tried is of the new side alone
+        old = Options(**{name: getattr(arguments, name) for name in (*PARSERS, "base")})
+        older = contents_of(replace(context, local={}), arguments.against, old)
+        changes = difference(older, of_plan(plan, catalog.compatibility))
+    findings += tuple(note("image", words) for words in lacking_words(plan))
+    page = make_page(plan, _bill(context, catalog, plan), findings, last_proof(context.cache, plan), changes)
+    if arguments.format == "markdown":
+        write_output(page_markdown(page), arguments.output)
+    else:
+        output = arguments.output or str(context.shown(context.out / "reports" / f"{plan.folder}.html"))
+        write_output(page_html(page, __version__), output)
     return ExitCode.DONE
 
 
@@ -122,4 +83,4 @@ def write_output(text: str, output: str | None) -> None:
     print(output)
 
 
-COMMANDS = {"diff": diff, "sbom": sbom}
+COMMANDS = {"sbom": sbom, "report": report}

@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from packageurl import PackageURL
+
 from cannery.lock.lock import PROFILE_VIA
 from cannery.plan.make import package_family
 from cannery.util.image_reference import parse_reference, split_digest
@@ -36,17 +38,6 @@ DISTRIBUTIONS = {Origin.WHEEL, Origin.SDIST, Origin.SOURCE}
 
 
 @dataclass(frozen=True)
-class Purl:
-    """The parts of a package URL (github.com/package-url/purl-spec): `pkg:kind/space/name@version?qualifiers`."""
-
-    kind: str
-    space: str
-    name: str
-    version: str
-    qualifiers: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
 class Item:
     """One part of an image. `sha256` is of its file, `asked_by` are the names of parts that ask for it.
 
@@ -56,7 +47,7 @@ class Item:
     origin: Origin
     name: str
     version: str
-    purl: Purl | None
+    purl: PackageURL | None
     sha256: str = ""
     licence: str = ""
     commit: str = ""
@@ -123,7 +114,7 @@ def _base(plan: Plan) -> Item:
         notes = {"made by": "cannery: a Debian system with stubs in place of CANN"}
         return Item(Origin.BASE, *reference.rpartition(":")[::2], None, notes=notes)
     found = parse_reference(reference)
-    purl = Purl("docker", "", found.repository, digest or found.tag, {"repository_url": found.registry})
+    purl = PackageURL("docker", None, found.repository, digest or found.tag, {"repository_url": found.registry})
     return Item(Origin.BASE, reference, digest or found.tag, purl)
 
 
@@ -133,7 +124,7 @@ def _system(plan: Plan) -> Iterator[Item]:
     distribution = "debian" if recipe.base.kind is BaseKind.STANDIN else recipe.target.os.rstrip("0123456789.")
     kind = {"apt": "deb", "dnf": "rpm"}[package_family(recipe)]
     for name in plan.system_packages:
-        purl = Purl(kind, distribution.lower(), name, "", {"arch": str(recipe.target.arch)})
+        purl = PackageURL(kind, distribution.lower(), name, None, {"arch": str(recipe.target.arch)})
         yield Item(Origin.SYSTEM, name, "", purl)
 
 
@@ -144,7 +135,7 @@ def _wheels(plan: Plan, licences: Mapping[str, str]) -> Iterator[Item]:
                 Origin.SDIST if package.is_sdist else Origin.WHEEL,
                 package.name,
                 package.version,
-                Purl("pypi", "", package.name, package.version),
+                PackageURL("pypi", None, package.name, package.version),
                 sha256=package.sha256,
                 licence=licences.get(package.name, ""),
                 asked_by=package.via,
@@ -156,7 +147,7 @@ def _source(plan: Plan, step: SourceStep, hosts: Mapping[str, Host]) -> Item:
     notes = {"component": step.name, "layer": step.name, "install": str(step.install)}
     notes |= {"patched by": "; ".join(one.origin for one in step.patched_by)} if step.patched_by else {}
     if step.release:
-        released = Purl("pypi", "", step.package, step.release)
+        released = PackageURL("pypi", None, step.package, step.release)
         return Item(Origin.SDIST, step.package, step.release, released, step.content, notes=notes)
     if step.is_local:
         notes |= {"own tree": step.content, "changed": "yes" if step.dirty else "no"}
@@ -168,12 +159,12 @@ def _source(plan: Plan, step: SourceStep, hosts: Mapping[str, Host]) -> Item:
 
 def _of_repository(
     name: str, version: str, commit: str, where: Mapping[str, str], hosts: Mapping[str, Host]
-) -> Purl | None:
+) -> PackageURL | None:
     """Return the package URL of a commit of a repository: GitHub has a kind of its own."""
     if "github" in where:
         owner, _, repository = where["github"].partition("/")
-        return Purl("github", owner, repository, commit)
+        return PackageURL("github", owner, repository, commit)
     for host, repository in where.items():
         url = hosts[host].url.format(repository=repository)
-        return Purl("generic", "", name, version, {"vcs_url": f"git+{url}@{commit}"})
+        return PackageURL("generic", None, name, version, {"vcs_url": f"git+{url}@{commit}"})
     return None

@@ -11,7 +11,6 @@ from cyclonedx.model.component import Commit, Component, ComponentType, Pedigree
 from cyclonedx.model.license import LicenseAcknowledgement
 from cyclonedx.model.tool import ToolRepository
 from cyclonedx.output.json import JsonV1Dot6
-from packageurl import PackageURL
 
 from cannery import __version__
 from cannery.report.bill import Origin
@@ -19,7 +18,7 @@ from cannery.report.bill import Origin
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from cannery.report.bill import Bill, Item, Purl
+    from cannery.report.bill import Bill, Item
 
 TYPES = {Origin.BASE: ComponentType.CONTAINER}
 
@@ -52,7 +51,7 @@ def _component(item: Item) -> Component:
         version=item.version or None,
         type=TYPES.get(item.origin, ComponentType.LIBRARY),
         bom_ref=item.ref,
-        purl=package_url(item.purl) if item.purl else None,
+        purl=item.purl,
         hashes=[HashType(alg=HashAlgorithm.SHA_256, content=item.sha256)] if item.sha256 else (),
         licenses=[licence] if licence else (),
         pedigree=Pedigree(commits=[Commit(uid=item.commit)]) if item.commit else None,
@@ -62,8 +61,3 @@ def _component(item: Item) -> Component:
 
 def _properties(notes: Mapping[str, str]) -> list[Property]:
     return [Property(name=f"cannery:{name}", value=value) for name, value in notes.items() if value]
-
-
-def package_url(purl: Purl) -> PackageURL:
-    """Return a package URL as the library has it, which knows what is escaped in its text."""
-    return PackageURL(purl.kind, purl.space or None, purl.name, purl.version or None, dict(purl.qualifiers) or None)

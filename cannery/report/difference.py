@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from packaging.version import InvalidVersion, Version
+
+from cannery.report.tables import Table, prose, table_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from cannery.report.contents import Contents
 
-# Rows of a Markdown table that are shown at once; a longer one is folded.
+# Rows of a table that are shown at once; a longer one is folded.
 FOLDED = 25
-SECTIONS = ("image", "packages", "files", "sources", "patches", "layers", "environment")
+_WORDS = {"+": "added", "-": "removed", "~": "changed"}
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Difference:
-    """What differs: the names of both sides, each change in the order of `SECTIONS`, sections that one does not know.
+    """What differs: the names of both sides, each change by section, sections that one does not know.
 
     `layers` are (those of the new side that the old one does not have, all, the bytes of wheels in the former); None
     where they are not known.
@@ -71,34 +73,43 @@ def difference(old: Contents, new: Contents) -> Difference:
         "files": _both(old.files, new.files),
         "sources": (old.sources, new.sources),
         "patches": (old.patches, new.patches),
-        "layers": (_sized(old), _sized(new)),
+        "layers": (old.layers, new.layers),
         "environment": (old.env, new.env),
     }
     found = [
-        Change(section, name, *_shortened(section, one.get(name, ""), other.get(name, "")))
+        Change(section, name, *_shown(section, _value(one, name), _value(other, name)))
         for section, (one, other) in pairs.items()
         if one is not None and other is not None
         for name in (_in_order(one, other) if section in {"image", "layers"} else sorted({*one, *other}))
         if one.get(name) != other.get(name)
     ]
+    found = [
+        replace(one, old=one.old and one.old + _sized(old, one), new=one.new and one.new + _sized(new, one))
+        for one in found
+    ]
     unknown = tuple(section for section, (one, other) in pairs.items() if one is None or other is None)
     return Difference(old.name, new.name, tuple(found), unknown, _new_layers(old, new))
 
 
-def _sized(contents: Contents) -> Mapping[str, str] | None:
-    """Return {layer: digest and bytes}."""
-    if contents.layers is None:
-        return None
-    sizes = {name: f", {contents.sizes[name] / 1e6:.1f} MB" for name in contents.layers if name in contents.sizes}
-    return {name: f"{digest}{sizes.get(name, '')}" for name, digest in contents.layers.items()}
+def _value(values: Mapping[str, str], name: str) -> str:
+    """Return a value, "" where there is none; an empty one (of a variable) is in quotes."""
+    return (values[name] or '""') if name in values else ""
 
 
-def _shortened(section: str, old: str, new: str) -> tuple[str, str]:
-    """Return two values; of two lists of paths only what the other one does not have."""
+def _shown(section: str, old: str, new: str) -> tuple[str, str]:
+    """Return two values as they are printed: the start of hashes, of lists of paths what the other does not have."""
+    if section == "files":
+        return old[:12], new[:12]
     one, other = old.split(":"), new.split(":")
     if section != "environment" or "/" not in old or min(len(one), len(other)) == 1 or {*one} == {*other}:
         return old, new
     return ":".join(["…", *(p for p in one if p not in other)]), ":".join(["…", *(p for p in other if p not in one)])
+
+
+def _sized(contents: Contents, change: Change) -> str:
+    """Return the bytes of a changed layer, where they are known."""
+    size = contents.sizes.get(change.name, 0) if change.section == "layers" else 0
+    return f", {size / 1e6:.1f} MB" if size else ""
 
 
 def _in_order(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
@@ -129,13 +140,11 @@ def text_lines(found: Difference) -> Iterator[str]:
         yield from (f"  {one}" for one in changes)
     if not found.changes:
         yield "no difference"
-    yield from _ends(found)
+    yield from ends(found)
 
 
-_WORDS = {"+": "added", "-": "removed", "~": "changed"}
-
-
-def _ends(found: Difference) -> Iterator[str]:
+def ends(found: Difference) -> Iterator[str]:
+    """Give what is to know beside the changes: how many layers are new, and what was not compared."""
     if found.layers is not None:
         count, total, size = found.layers
         yield f"{count} of {total} layers are new" + (f", {size / 1e6:.1f} MB of wheels" if size else "")
@@ -143,29 +152,20 @@ def _ends(found: Difference) -> Iterator[str]:
         yield f"not compared, since one side does not have it: {', '.join(found.unknown)}"
 
 
-def markdown_lines(found: Difference) -> Iterator[str]:
-    """Give the same as Markdown, for a pull request: a table a section, long ones folded."""
-    yield f"### {code(found.old)} → {code(found.new)}"
-    yield from ("", "No difference.") if not found.changes else ()
+def tables(found: Difference) -> Iterator[Table]:
+    """Give a table of each section, folded where it is long."""
     for section, group in groupby(found.changes, key=lambda one: one.section):
-        changes = list(group)
-        is_long = len(changes) > FOLDED
-        yield from ("", f"<details><summary>{section}: {len(changes)}</summary>") if is_long else ()
-        yield from ("", f"| {section} | old | new |", "|---|---|---|")
-        for one in changes:
-            new = f"{code(one.new)}{' (older)' if one.is_older else ''}"
-            yield f"| {code(one.name)} | {code(one.old)} | {new} |"
-        yield from ("", "</details>") if is_long else ()
-    yield from (f"\n{line[:1].upper()}{line[1:]}." for line in _ends(found))
+        rows = tuple((one.name, one.old, f"{one.new}{' (older)' * one.is_older}") for one in group)
+        yield Table(section, ("name", "old", "new"), rows, open=len(rows) <= FOLDED)
 
 
-def code(text: str) -> str:
-    """Return text as Markdown shows it unread, also in a cell of a table; a dash for no text."""
-    if not text:
-        return "–"
-    fence = "``" if "`" in text else "`"
-    pad = " " if fence == "``" else ""
-    return f"{fence}{pad}{' '.join(text.split()).replace('|', chr(92) + '|')}{pad}{fence}"
+def markdown_lines(found: Difference) -> Iterator[str]:
+    """Give the same as Markdown, for a pull request."""
+    yield f"## {prose(found.old)} → {prose(found.new)}"
+    for table in tables(found):
+        yield from table_lines(table)
+    yield from () if found.changes else ("", "No difference.")
+    yield from (f"\n{line[:1].upper()}{line[1:]}." for line in ends(found))
 
 
 def json_value(found: Difference) -> dict[str, Any]:

@@ -11,7 +11,6 @@ from license_expression import ExpressionError, get_spdx_licensing
 
 from cannery import __version__
 from cannery.report.bill import Origin
-from cannery.report.cyclonedx import package_url
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,7 +56,7 @@ def _unknown() -> dict[str, Any]:
 
 
 def _package(item: Item) -> dict[str, Any]:
-    purl = package_url(item.purl).to_string() if item.purl else ""
+    purl = item.purl.to_string() if item.purl else ""
     reference = {"referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl", "referenceLocator": purl}
     declared = _expression(item.licence)
     notes = {"origin": str(item.origin), **({"commit": item.commit} if item.commit else {}), **item.notes}

@@ -219,3 +219,43 @@ def test_a_lock_that_cannot_be_read_is_an_error(build: Run, tmp_path: Path, caps
     for words in (["diff", "quickstart", "quickstart"], ["sbom", "quickstart"]):
         assert cli.main([*words, "--arch", "amd64"], tmp_path) == 2
         assert "py3.11-amd64.txt" in capsys.readouterr().err
+
+
+# report.
+
+
+def test_the_page_of_quickstart(build: Run, tmp_path: Path) -> None:
+    file = tmp_path / "q.html"
+    code, out, _ = build("report", "quickstart", "--arch", "amd64", "--against", NEW, "--output", file)
+    assert (code, out) == (0, f"{file}\n")
+    text = file.read_text()
+    assert len(text.encode()) < 1_000_000
+    assert text.startswith("<!doctype html>")
+    for word in ("torch-npu", "Changes since", "vllm-ascend", "</html>"):
+        assert word in text
+    assert "://" not in text
+    again = tmp_path / "again.html"
+    assert build("report", "quickstart", "--arch", "amd64", "--against", NEW, "--output", again)[0] == 0
+    assert again.read_text() == text
+
+
+def test_the_page_as_markdown(build: Run) -> None:
+    words = ("report", "quickstart", "--arch", "amd64", "--format", "markdown", "--against", "quickstart")
+    code, out, _ = build(*words)
+    assert code == 0
+    assert out.startswith("# quickstart:")
+    assert "No difference." in out
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("quickstar",), 2, "did you mean quickstart?"),
+        (("quickstart", "--arch", "amd64", "--against", "missing.json"), 2, "no file 'missing.json'"),
+        (("quickstart", "--arch", "amd64", "--output", "/dev/null/x"), 4, "cannot be written"),
+        (("quickstart", "--pin", "torch-npu==2.14.0"), 3, "cannot be built"),
+    ],
+)
+def test_a_page_that_cannot_be_made(build: Run, words: tuple[str, ...], code: int, said: str) -> None:
+    found, _, err = build("report", *words)
+    assert (found, said in err) == (code, True), err

@@ -51,7 +51,7 @@ def test_what_is_not_older(old: str, new: str) -> None:
 def test_a_file_with_another_hash_is_reported_under_its_name() -> None:
     old = side(files={"a-1.whl": "0" * 64, "b-1.whl": "1" * 64})
     new = side(files={"a-1.whl": "2" * 64, "c-1.whl": "1" * 64})
-    assert [(one.section, one.name) for one in difference(old, new).changes] == [("files", "a-1.whl")]
+    assert [str(one) for one in difference(old, new).changes] == [f"~ a-1.whl {'0' * 12} → {'2' * 12}"]
 
 
 def test_layers_are_compared_by_digest_and_keep_their_order() -> None:
@@ -68,6 +68,15 @@ def test_of_lists_of_paths_only_the_difference_is_shown() -> None:
     new = side(env={"PATH": "/a:/d:/c", "X": "2", "SAME": "/q:/r", "ORDER": "/b:/a"})
     changes = {one.name: (one.old, one.new) for one in difference(old, new).changes}
     assert changes == {"PATH": ("…:/b", "…:/d"), "X": ("1", "2"), "ORDER": ("/a:/b", "/b:/a")}
+
+
+def test_an_empty_variable_is_not_a_missing_one() -> None:
+    found = difference(side(env={"GONE": "", "SAME": ""}), side(env={"SAME": "", "NEW": ""}))
+    assert [str(one) for one in found.changes] == ['- GONE ""', '+ NEW ""']
+
+
+def test_a_layer_whose_size_one_side_does_not_know_is_no_change() -> None:
+    assert difference(side(layers={"a": "1"}), side(layers={"a": "1"}, sizes={"a": 5_000_000})).changes == ()
 
 
 def test_what_only_one_side_knows_of_the_target_is_no_change() -> None:
@@ -118,10 +127,11 @@ def test_markdown_is_safe_and_folded() -> None:
     old = side("a|b", env={f"V{number:02}": "1" for number in range(30)})
     new = side("`c`", env={"P|IPE": "a`b\nc|d"}, packages={"x": "1"})
     lines = list(markdown_lines(difference(old, new)))
-    assert lines[0] == "### `a\\|b` → `` `c` ``"
-    assert "| `x` | – | `1` |" in lines
+    assert lines[0] == "## a\\|b → \\`c\\`"
+    assert "| x |  | 1 |" in lines
     assert "<details><summary>environment: 31</summary>" in lines
-    assert "| `P\\|IPE` | – | `` a`b c\\|d `` |" in lines
+    assert "| P\\|IPE |  | a\\`b c\\|d |" in lines
+    assert lines.count("</details>") == 1
 
 
 def test_json_names_each_change() -> None:

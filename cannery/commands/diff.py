@@ -1,0 +1,88 @@
+"""`diff`: what differs between two images."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cannery.commands.arguments import options_of
+from cannery.errors import ExitCode, UsageError
+from cannery.report.difference import difference, json_value, markdown_lines, text_lines
+from cannery.report.io.sides import checkout_at, read_contents
+
+if TYPE_CHECKING:
+    import argparse
+
+    from cannery.context import Context
+    from cannery.recipe.recipe import Options
+    from cannery.report.contents import Contents
+
+# What a file of a lock or a manifest ends with: a word that does is no image.
+FILE_ENDS = {".txt", ".json"}
+
+
+def diff(arguments: argparse.Namespace, context: Context) -> ExitCode:
+    """Print what differs between two profiles, locks, manifests or images."""
+    options = options_of(arguments)
+    found = difference(*(contents_of(context, word, options) for word in (arguments.old, arguments.new)))
+    if context.is_json:
+        print(json.dumps(json_value(found), indent=2, ensure_ascii=False))
+    else:
+        print("\n".join(markdown_lines(found) if arguments.format == "markdown" else text_lines(found)))
+    return ExitCode.DONE
+
+
+def contents_of(context: Context, word: str, options: Options) -> Contents:
+    """Return what a word of `diff` names: a file, a profile, REVISION:PROFILE, or an image on an engine.
+
+    `options` are the target of a profile. Raises `UsageError` for what is none of these.
+    """
+    path = Path(word).expanduser()
+    if path.is_file():
+        return read_contents(path)
+    if path.suffix in FILE_ENDS or path.is_dir():
+        raise UsageError(f"no file {word!r}", hint="name a lock, a manifest.json, a profile or an image")
+    profiles = context.catalog().profiles
+    revision, _, profile = word.rpartition(":")
+    if profile in profiles and revision:
+        with checkout_at(context.root, revision) as root:
+            return replace(_planned(replace(context, root=root), profile, options), name=word)
+    if word in profiles or not set(":/") & set(word):
+        return _planned(context, word, options)
+    return _of_image(context, word)
+
+
+def _planned(context: Context, profile: str, options: Options) -> Contents:
+    from cannery.pipeline import planned  # two locks do without it: half a second
+    from cannery.report.contents import of_plan
+
+    catalog, plan, _ = planned(context, profile, options)
+    return of_plan(plan, catalog.compatibility)
+
+
+def _of_image(context: Context, reference: str) -> Contents:
+    """Look into an image as `verify --against` does. Raises as `cannery.against.io.read`, and without an engine."""
+    from cannery.against.image import read_facts, version_files
+    from cannery.against.io.read import read_config, read_image
+    from cannery.catalog.address_fields import REGISTRY_HINT, reference_fault
+    from cannery.engine.io.find import docker_client, find_engine
+    from cannery.report.contents import of_image
+
+    if fault := reference_fault(reference):
+        raise UsageError(f"{reference}: {fault}", hint=REGISTRY_HINT)
+    bases = context.catalog().bases
+    engine = find_engine(context.env, context.cache, start=False, say=context.say)
+    client = docker_client(engine)
+    config = read_config(client, reference)
+    layers = (client.images.get(config.id).attrs.get("RootFS") or {}).get("Layers") or []
+    image = read_facts(config, read_image(engine, engine.client_env(context.env), config, version_files(bases)), bases)
+    packages = {name: one.version for name, one in image.packages.items()}
+    try:
+        return of_image(reference, layers, config.env, packages, image.manifest)
+    except ValueError:  # somebody edited it
+        return of_image(reference, layers, config.env, packages, None)
+
+
+COMMANDS = {"diff": diff}

@@ -1,0 +1,45 @@
+"""The HTML page of a report, and the result of verify that it shows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from cannery.vocab import Arch
+
+if TYPE_CHECKING:
+    from cannery.plan.plan import Plan
+    from cannery.report.page import Page
+
+# Beside the code, not in templates/: what is there decides tags and layers.
+TEMPLATES = Path(__file__).parents[1]
+
+
+def page_html(page: Page, version: str) -> str:
+    """Return the page as one HTML file that needs no other; `version` is Cannery's."""
+    loader = FileSystemLoader(TEMPLATES)
+    environment = Environment(
+        loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined
+    )
+    return environment.get_template("page.html.j2").render(page=page, version=version)
+
+
+def last_proof(cache: Path, plan: Plan) -> dict[str, Any] | None:
+    """Return the newest result of verify for `plan` that is kept below `cache`; None without one.
+
+    The arches of one image share a plan: a result that names CANN's folder of another arch is not of this image.
+    """
+    others = [f"{arch.machine}-linux/" for arch in Arch if arch is not plan.recipe.target.arch]
+    for path in sorted((cache / "verified").glob("*.json"), key=lambda one: one.stat().st_mtime, reverse=True):
+        try:
+            text = path.read_text(encoding="utf-8")
+            value = json.loads(text)
+            is_of_plan = (value["profile"], value["plan"]) == (plan.recipe.name, plan.digest)
+            if is_of_plan and value["checks"] and value["counts"] and not any(other in text for other in others):
+                return dict(value)
+        except (OSError, ValueError, KeyError, TypeError):  # half of one, or none of ours
+            continue
+    return None

@@ -1,0 +1,158 @@
+"""What `report` shows of an image: facts, a treemap, and tables; as Markdown, or for the HTML template."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from cannery.compat.findings import RANK
+from cannery.report.difference import ends, markdown_lines, tables
+from cannery.report.tables import Table, prose, table_lines
+from cannery.report.treemap import Box, treemap
+from cannery.vocab import BaseKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from cannery.compat.findings import Finding
+    from cannery.plan.plan import Plan
+    from cannery.report.bill import Bill, Item
+    from cannery.report.difference import Difference
+    from cannery.report.treemap import Tile
+
+FRAME = Box(0, 0, 1000, 520)
+PROOF = {
+    BaseKind.STANDIN: "stand-in base, no CANN: the stack fits together; nothing is computed on an NPU",
+    BaseKind.REAL: "CANN image",
+    BaseKind.CUSTOM: "a base of your own",
+}
+NOT_VERIFIED = "no result of this plan on this host"
+
+
+@dataclass(frozen=True)
+class Page:
+    """All that is shown. `facts` are (name, text), `changes` what differs from an older image, None without one."""
+
+    title: str
+    facts: tuple[tuple[str, str], ...]
+    tables: tuple[Table, ...]
+    tiles: tuple[Tile, ...]
+    changes: Difference | None
+
+    @property
+    def changed(self) -> tuple[Table, ...]:
+        """A table of each section of the changes."""
+        return tuple(tables(self.changes)) if self.changes else ()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is to know beside the changes."""
+        return tuple(ends(self.changes)) if self.changes else ()
+
+
+def make_page(
+    plan: Plan,
+    bill: Bill,
+    findings: Sequence[Finding],
+    proof: Mapping[str, Any] | None,
+    changes: Difference | None,
+) -> Page:
+    """Return what is shown of the image of `plan`.
+
+    `proof` is a result of verify (docs/verify-report.schema.json), `changes` what differs from an older image.
+    """
+    sizes = {package.name: package.size for package in plan.lock.packages}
+    wheels = [item for item in bill.items if "file" in item.notes]
+    groups: dict[str, dict[str, int]] = {}
+    for item in wheels:
+        groups.setdefault(item.notes["layer"].removesuffix("-deps"), {})[item.name] = sizes[item.name]
+    listed = (
+        *_findings(findings),
+        _components(plan, bill),
+        *_bent(plan),
+        *_checks(proof),
+        *_lists(plan, wheels, sizes),
+    )
+    return Page(
+        plan.reference,
+        tuple(_facts(plan, findings, proof, sum(sizes[item.name] for item in wheels))),
+        tuple(table for table in listed if table.rows),
+        tuple(treemap(groups, FRAME)),
+        changes,
+    )
+
+
+def _facts(
+    plan: Plan, findings: Sequence[Finding], proof: Mapping[str, Any] | None, size: int
+) -> Iterator[tuple[str, str]]:
+    target, profile = plan.recipe.target, plan.recipe.profile
+    yield "profile", f"{plan.recipe.name}: {profile.summary}"
+    yield "target", f"CANN {target.cann}, {target.chip}, {target.os}, Python {target.python}, {target.arch}"
+    yield "base", f"{plan.base_reference} ({PROOF[plan.recipe.base.kind]})"
+    counts = ", ".join(f"{count} {word}" for word, count in proof["counts"].items() if count) if proof else ""
+    yield "verify", f"{proof['result']} on this host: {counts}" if proof else NOT_VERIFIED
+    yield "layers", f"{len(plan.layers)} on the base, {size / 1e6:.0f} MB of wheels"
+    severities = Counter(str(one.severity) for one in findings)
+    yield "findings", ", ".join(f"{count} {word}{'s'[: count > 1]}" for word, count in severities.items()) or "none"
+    yield "other versions", plan.recipe.changes
+    yield "forced", ", ".join(plan.forced)
+    yield "documents", "; ".join(profile.documents)
+
+
+def _findings(findings: Sequence[Finding]) -> Iterator[Table]:
+    rows = sorted(findings, key=lambda one: RANK[one.severity])
+    yield Table(
+        "Findings", ("", "what", "why", "fix"), tuple((f"{f.severity} {f.code}", f.what, f.why, f.fix) for f in rows)
+    )
+
+
+def _components(plan: Plan, bill: Bill) -> Table:
+    items = {item.notes.get("component", item.name): item for item in bill.items}
+    rows = []
+    for chosen in plan.recipe.chosen:
+        item = items.get(chosen.name) or items.get(chosen.package)
+        version = chosen.full_version or (item.version if item else "") or "of the base's OS"
+        about = (item.licence, item.notes.get("index", "")) if item else ("", "")
+        rows.append((chosen.name, version, (chosen.commit or "")[:12], *about, chosen.component.summary, chosen.reason))
+    return Table("Components", ("name", "version", "commit", "licence", "index", "what it is", "reason"), tuple(rows))
+
+
+def _bent(plan: Plan) -> Iterator[Table]:
+    profile = plan.recipe.profile
+    kinds = {"constraint": profile.constraints, "override": profile.overrides, "exclude": profile.excludes}
+    rows = [(one.requirement, kind, one.reason) for kind, listed in kinds.items() for one in listed]
+    rows += [(f"{one.name} {one.version}", "substitute", one.reason) for one in plan.recipe.substitutes]
+    yield Table("Bounds and overrides", ("requirement", "kind", "reason"), tuple(rows))
+    patches = tuple((step.name, one.origin) for step in plan.sources for one in step.patched_by)
+    yield Table("Patches", ("source", "from"), patches)
+
+
+def _checks(proof: Mapping[str, Any] | None) -> Iterator[Table]:
+    rows = tuple((c["id"], c["status"], c["message"]) for c in (proof or {"checks": ()})["checks"])
+    yield Table("Verify", ("check", "result", "message"), rows, open=False)
+
+
+def _lists(plan: Plan, wheels: Sequence[Item], sizes: Mapping[str, int]) -> Iterator[Table]:
+    head = ("name", "version", "MB", "layer", "licence", "index", "asked for by")
+    rows = [
+        (i.name, i.version, f"{sizes[i.name] / 1e6:.1f}", i.notes["layer"], i.licence, i.notes["index"], _via(i))
+        for i in sorted(wheels, key=lambda item: item.name)
+    ]
+    yield Table("Packages", head, tuple(rows), open=False)
+    layers = tuple((one.name, one.digest, f"{one.wheel_bytes / 1e6:.1f}", one.summary) for one in plan.layers)
+    yield Table("Layers", ("name", "digest", "MB", "what is in it"), layers, open=False)
+    yield Table("Environment", ("variable", "value"), tuple(sorted(plan.env.items())), open=False)
+
+
+def _via(item: Item) -> str:
+    return ", ".join(name.replace("<profile>", "the profile") for name in item.asked_by)
+
+
+def page_markdown(page: Page) -> str:
+    """Return the page as Markdown, for a pull request: what is folded in HTML is left out, but for the changes."""
+    lines = [f"# {prose(page.title)}", "", "| | |", "|---|---|"]
+    lines += [f"| {name} | {prose(text)} |" for name, text in page.facts if text]
+    lines += ["", *markdown_lines(page.changes)] if page.changes else []
+    lines += [line for table in page.tables if table.open for line in table_lines(table)]
+    return "\n".join(lines) + "\n"
