@@ -200,7 +200,10 @@ def _mounts(box: Box) -> Iterator[str]:
 
 
 def _command(box: Box) -> str:
-    """Return the lines that start the command. The programs before it are the host's, and found before its PATH is."""
+    """Return the lines that start the command. The host's programs are found before its variables are set.
+
+    The variables are set by the image's own env: a library that they name (LD_PRELOAD) is none for the host's programs.
+    """
     uid, gid = box.user
     kept = ",".join(["-all", *(f"+{name}" for name in CAPABILITIES)])
     env = shlex.join(f"{name}={value}" for name, value in {**DEFAULT_ENV, **box.env}.items())
@@ -213,8 +216,8 @@ cd "$root"
 mount --move . /
 trap - EXIT
 set +e
-env -i {env} \\
-    "$setpriv" --no-new-privs --inh-caps=-all --bounding-set={kept} -- \\
-    "$unshare" --root . --wd {shlex.quote(box.workdir)} --setgid {gid} --setuid {uid} -- "$@"
+"$setpriv" --no-new-privs --inh-caps=-all --bounding-set={kept} -- \\
+    "$unshare" --root . --wd {shlex.quote(box.workdir)} --setgid {gid} --setuid {uid} -- \\
+    /usr/bin/env -i {env} "$@"
 exit $?
 """

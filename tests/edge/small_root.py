@@ -7,13 +7,31 @@ import shutil
 import subprocess
 from pathlib import Path
 
-PROGRAMS = ("sh", "cat", "cp", "echo", "ln", "ls", "mkdir", "mv", "rm", "sleep", "touch", "chmod", "chown", "find")
+PROGRAMS = (
+    "sh",
+    "cat",
+    "cp",
+    "echo",
+    "env",
+    "ln",
+    "ls",
+    "mkdir",
+    "mv",
+    "rm",
+    "sleep",
+    "touch",
+    "chmod",
+    "chown",
+    "find",
+)
 
 
 def small_root(folder: Path) -> Path:
     """Make a root with `PROGRAMS` and their libraries; return its folder."""
     (folder / "bin").mkdir(parents=True)
     (folder / "tmp").mkdir()
+    (folder / "usr").mkdir()
+    (folder / "usr/bin").symlink_to("../bin")
     for name in PROGRAMS:
         program = Path(shutil.which(name) or "")
         shutil.copy2(program.resolve(), folder / "bin" / name)

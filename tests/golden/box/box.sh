@@ -78,7 +78,7 @@ cd "$root"
 mount --move . /
 trap - EXIT
 set +e
-env -i PATH=/opt/venv/bin:/bin HOME=/root 'WORDS=a '"'"'b'"'"' $c' \
-    "$setpriv" --no-new-privs --inh-caps=-all --bounding-set=-all,+chown,+dac_override,+fowner,+fsetid,+kill,+setgid,+setuid,+setpcap,+net_bind_service,+net_raw,+sys_chroot,+mknod,+audit_write,+setfcap -- \
-    "$unshare" --root . --wd /workspace --setgid 0 --setuid 1000 -- "$@"
+"$setpriv" --no-new-privs --inh-caps=-all --bounding-set=-all,+chown,+dac_override,+fowner,+fsetid,+kill,+setgid,+setuid,+setpcap,+net_bind_service,+net_raw,+sys_chroot,+mknod,+audit_write,+setfcap -- \
+    "$unshare" --root . --wd /workspace --setgid 0 --setuid 1000 -- \
+    /usr/bin/env -i PATH=/opt/venv/bin:/bin HOME=/root 'WORDS=a '"'"'b'"'"' $c' "$@"
 exit $?
