@@ -12,7 +12,7 @@ from cannery.base.io.find import base_bytes
 from cannery.build.io.disk import check_cache_space, check_engine_space, check_store_space
 from cannery.commands.arguments import hashes_of, options_of
 from cannery.commands.check import lacking_words, show_findings
-from cannery.commands.place import engine_place
+from cannery.commands.place import image_place
 from cannery.commands.stamp import keep_stamp
 from cannery.commands.table import row_lines
 from cannery.commands.verify import exit_code, verify_built
@@ -64,7 +64,7 @@ def image(arguments: argparse.Namespace, context: Context) -> ExitCode:
     show_findings(context, differs)
     with heartbeat(context.say, lambda: "fetching the sources that patches change"):
         plan = patched(context, catalog, plan)
-    place = engine_place(context, start=True)
+    place = image_place(context)
     work = Work(context, catalog, plan, place)
     folder = context.out / plan.folder
     with rendered_held(context, folder), whole_files(context, plan):
@@ -85,7 +85,7 @@ def _known_builder(arguments: argparse.Namespace, context: Context, plan: Plan) 
     """Return the builder as `_builder` does. Raises `UnableError` where buildx has none of that name."""
     found = _builder(arguments, context, plan)
     if found:
-        engine = find_engine(context.env, context.cache, start=True, say=context.say)
+        engine = find_engine(context.env, context.cache, start=False, say=context.say)
         require_builder(engine, found, context.env)
     return found
 
@@ -110,7 +110,7 @@ def _builder(arguments: argparse.Namespace, context: Context, plan: Plan) -> str
 
 def _tried(arguments: argparse.Namespace, context: Context, catalog: Catalog, plan: Plan) -> tuple[Work, Built] | None:
     """Make a tried set as one layer on the locked image; None where the whole image has to be built."""
-    place = engine_place(context, start=True)
+    place = image_place(context)
     work = Work(context, catalog, plan, place)
     trial = trial_on(work, options_of(arguments))
     if trial is None:
@@ -143,7 +143,10 @@ def _reuse(arguments: argparse.Namespace, context: Context, catalog: Catalog, pl
     from cannery.ship.published import parse_registry
 
     registry = parse_registry(arguments.registry)
-    place = engine_place(context, start=True)
+    place = image_place(context)
+    if not isinstance(place, EnginePlace):
+        context.say("not reused: no Docker engine answers, which pulls it\nbuilding instead")
+        return None
     work = Work(context, catalog, plan, place)
     before, begun = known_layers(place), time.monotonic()
     try:

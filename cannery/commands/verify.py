@@ -14,7 +14,7 @@ from cannery.against.report import report_lines, report_value
 from cannery.catalog.address_fields import REGISTRY_HINT, reference_fault
 from cannery.catalog.target import parse_arch
 from cannery.commands.arguments import options_of
-from cannery.commands.place import engine_place
+from cannery.commands.place import image_place
 from cannery.engine.io.find import docker_client, find_engine
 from cannery.errors import CanneryError, ExitCode, FindingsError, UsageError
 from cannery.lock.io.store import lock_path, present_lock
@@ -104,7 +104,7 @@ def verify_image(arguments: argparse.Namespace, context: Context) -> ExitCode:
             "--level train: this profile has neither verl nor MindSpeed-RL, there is nothing to train with",
             where=arguments.profile,
         )
-    place = engine_place(context, start=True)
+    place = image_place(context)
     reference = arguments.image or plan.reference
     found = place.needed(reference, arguments.profile)
     plan = on_labelled_base(plan, dict(found.labels))

@@ -1,7 +1,8 @@
 """An image put together on this host: layers of wheels, texts and links straight from their files, on a foundation.
 
-The engine has the foundation, which BuildKit makes once, and is sent only the layers that it is missing. A tried set is
-a layer made in the same way, on the image of the locked set. The surroundings of the run come in with `Work`.
+The foundation, which is made once, is in the place of the run: an engine, which is sent only the layers that it is
+missing, or the image store, into which they are written. A tried set is a layer made in the same way, on the image of
+the locked set. The surroundings of the run come in with `Work`.
 """
 
 from __future__ import annotations
@@ -13,19 +14,23 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import IO, TYPE_CHECKING, Any
 
 from cannery.assemble.content import Content, Made, Place, Tree, Wheel
 from cannery.assemble.image import Part, Settings, config_text, image_config, layer_words, part_references
 from cannery.assemble.io.code import code_path, make_code, modules_in, python_worker
 from cannery.assemble.io.layer import made_before, remember, write_layer
+from cannery.assemble.io.sink import GzipSink
 from cannery.assemble.io.wheel_files import WheelError
 from cannery.build.io.transfer_view import transfer
 from cannery.errors import BuildFailedError, UnableError
+from cannery.host.io.place import StorePlace
 from cannery.lock.io.wheels import fetch_wheels
 from cannery.plan.plan import LayerKind
 from cannery.recipe.base_env import python_home
 from cannery.render.render import files_layer
+from cannery.store.io.packed import Tar
 from cannery.util.io.heartbeat import heartbeat
 from cannery.vocab import BaseKind
 
@@ -37,6 +42,7 @@ if TYPE_CHECKING:
     from cannery.lock.lock import LockedPackage
     from cannery.pipeline import Work
     from cannery.plan.plan import Layer
+    from cannery.store.io.store import Store
 
 
 @dataclass(frozen=True)
@@ -101,34 +107,47 @@ def content_of(work: Work, layer: Layer) -> Content:
 
 
 def made(on: Bench, contents: Sequence[Content]) -> list[Made]:
-    """Make layers, as many at once as there are cores; the bench has their files then.
+    """Make layers, as many at once as there are cores: into the image store, or into files that the bench has then.
 
     Raises `BuildFailedError` for a wheel that cannot be installed or is damaged, `UnableError`.
     """
     modules = [modules_in(content, on.place.python) for content in contents]
-    folder, stack = on.cache / "layers", on.stack
-    folder.mkdir(parents=True, exist_ok=True)
-
-    def new_file() -> IO[bytes]:
-        # It has no name, so that nothing is left of it after a kill.
-        return tempfile.TemporaryFile(dir=folder)
-
-    streams = [stack.enter_context(new_file()) for _ in contents]
-
-    def write(content: Content, compiled: Sequence[Modules], stream: IO[bytes]) -> Made:
-        code = [code_path(one.key, on.worker, on.cache) for one in compiled]
-        return write_layer(content, on.place, code, stream)
-
+    write = partial(_stored, on, on.work.place.store) if isinstance(on.work.place, StorePlace) else partial(_filed, on)
     what = "making 1 layer" if len(contents) == 1 else f"making {len(contents)} layers"
     try:
         with heartbeat(on.work.context.say, lambda: what), ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
             make_code([one for some in modules for one in some], on.worker, on.cache)
-            found = list(pool.map(write, contents, modules, streams))
+            return list(pool.map(write, contents, modules))
     except WheelError as error:
         hint = "the same command again fetches a damaged file anew; else ask the package's makers for a whole wheel"
         raise BuildFailedError(str(error), where="a wheel of the lock", hint=hint) from error
-    on.files.update({one.diff_id: stream for one, stream in zip(found, streams, strict=True)})
+
+
+def _stored(on: Bench, store: Store, content: Content, modules: Sequence[Modules]) -> Made:
+    """Write a layer into the image store, as gzip."""
+    with store.new_blob() as part:
+        found = write_layer(content, on.place, _code(on, modules), part, GzipSink)
+        store.keep(part, Tar(found.diff_id, found.size))
+        return found
+
+
+def _filed(on: Bench, content: Content, modules: Sequence[Modules]) -> Made:
+    """Write a layer into a file of the bench."""
+    folder = on.cache / "layers"
+    folder.mkdir(parents=True, exist_ok=True)
+    stream = on.stack.enter_context(_new_file(folder))
+    found = write_layer(content, on.place, _code(on, modules), stream)
+    on.files[found.diff_id] = stream
     return found
+
+
+def _new_file(folder: Path) -> IO[bytes]:
+    # It has no name, so that nothing is left of it after a kill.
+    return tempfile.TemporaryFile(dir=folder)
+
+
+def _code(on: Bench, modules: Sequence[Modules]) -> list[Path]:
+    return [code_path(one.key, on.worker, on.cache) for one in modules]
 
 
 def diff_ids(on: Bench, layers: Sequence[Layer]) -> dict[str, Layer]:
@@ -159,6 +178,9 @@ def handed_over(on: Bench, config: Mapping[str, Any], reference: str, layers: Ma
         return
     missing = work.place.missing(config["rootfs"]["diff_ids"])
     made(on, [content_of(work, layers[diff_id]) for diff_id in missing if diff_id not in on.files])
+    if isinstance(work.place, StorePlace):
+        work.place.store.put(config_text(config), reference)
+        return
     sent = {diff_id: on.files[diff_id] for diff_id in missing}
     total = sum(stream.seek(0, os.SEEK_END) for stream in sent.values())
     what = f"loading {len(sent)} layer{'' if len(sent) == 1 else 's'}"

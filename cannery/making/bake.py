@@ -5,16 +5,14 @@ The surroundings of the run (`Context`) come in with `Work` and go no deeper.
 
 from __future__ import annotations
 
-import sys
-import time
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import partial
 from typing import TYPE_CHECKING
 
 from cannery.engine.io.endpoint import INSTALL
 from cannery.errors import UnableError
 from cannery.host.io.place import EnginePlace
+from cannery.making.steps import step_secrets, step_view
 from cannery.vocab import BaseKind
 
 if TYPE_CHECKING:
@@ -73,25 +71,16 @@ def why_baked(work: Work, options: BuildOptions) -> str:
 def baked(work: Work, place: EnginePlace, folder: Path, options: BuildOptions, part: Part) -> BakeResult:
     """Build a part of the rendered folder, with what this host has to keep secret at hand."""
     from cannery.build.io.buildx import bake
-    from cannery.build.io.secrets import host_secrets
-    from cannery.build.io.view import Look, make_view
-    from cannery.build.stages import brought
 
-    context, plan = work.context, work.plan
-    progress = context.env.get("BUILDKIT_PROGRESS", "")
-    if progress not in {"", "auto", "tty", "plain"}:
-        context.say(f"BUILDKIT_PROGRESS={progress} has no effect: plain prints what build steps print, as -v does")
-    look = Look(brought(plan), context.is_verbose or progress == "plain")
-    suite = work.catalog.standin.suite if plan.recipe.base.kind is BaseKind.STANDIN else None
-    system = context.settings.mirrors("system")
-    with host_secrets(context.cache, context.env, context.pip, suite, system) as secrets:
+    view = step_view(work)
+    with step_secrets(work) as secrets:
         return bake(
             place.engine.buildx_command(builder=options.builder),
             {**place.env, **secrets.env},
             folder,
             target=part.target,
             log=folder / "log" / "build.log",
-            view=partial(make_view, sys.stderr, look, is_terminal=context.is_terminal, clock=time.monotonic),
+            view=view,
             overrides=_overrides(options, part),
             secrets=secrets,
         )

@@ -1,11 +1,12 @@
-"""Parts of an image that are made in boxes, without an engine.
-
-The surroundings of the run (`Context`) come in with `Work` and go no deeper.
-"""
+"""Parts of an image that are made in boxes of this host, without an engine."""
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
+
+from cannery.assemble.image import Settings, config_text, image_config
+from cannery.making.steps import step_secrets, step_view
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -14,8 +15,38 @@ if TYPE_CHECKING:
     from cannery.build.io.buildx import BakeResult
     from cannery.host.io.place import StorePlace
     from cannery.pipeline import Work
+    from cannery.sandbox.io.stages import Root
 
 
 def boxed(work: Work, place: StorePlace, folder: Path, part: Part) -> BakeResult:
-    """Make a part of the rendered folder in boxes, and put it into the store."""
-    raise NotImplementedError
+    """Make a part of the rendered folder, and put its image into the store. Raises as `make_stages`."""
+    from cannery.build.io.buildx import BakeResult
+    from cannery.sandbox.io.stages import StageRequest, make_stages
+
+    plan, begun, log = work.plan, time.monotonic(), folder / "log" / "build.log"
+    below = next(iter(part.contexts.values()), plan.base_reference)
+
+    def base(name: str, on_build_host: bool) -> Root:  # noqa: FBT001 - what `StageRequest` asks
+        return _root(place, plan.build_reference if on_build_host else name)
+
+    given = {stage: _root(place, name) for stage, name in part.contexts.items()}
+    view = step_view(work)
+    with step_secrets(work) as secrets:
+        request = StageRequest(folder, part.target, given, base, secrets, work.context.cache, log, view)
+        layers = make_stages(request)
+    for layer in layers:
+        with layer.stream:
+            place.store.add(layer.stream, layer.made.diff_id)
+    words = [f"cannery: {part.target}"] * len(layers)
+    diff_ids = [layer.made.diff_id for layer in layers]
+    config = image_config(place.attributes(below), diff_ids, words, Settings({}, {}, {}), plan.epoch)
+    place.store.put(config_text(config), part.reference)
+    return BakeResult(0, len(layers), time.monotonic() - begun, log)
+
+
+def _root(place: StorePlace, name: str) -> Root:
+    """Return an image of the store as what a stage begins on."""
+    from cannery.sandbox.io.stages import Root
+
+    env = place.attributes(name)["Config"].get("Env") or ()
+    return Root(place.store.lowers(name), dict(line.split("=", 1) for line in env))

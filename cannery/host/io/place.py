@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from cannery.assemble.image import common_layers, config_text
+from cannery.assemble.image import common_layers
 from cannery.assemble.io.load import archive
 from cannery.engine.io.client import EngineError, load, load_error
 from cannery.engine.io.inspect import find_image, image_layers, needed_image
@@ -133,27 +133,8 @@ class StorePlace:
         return self.store.chains()
 
     def missing(self, chain: Sequence[str]) -> list[str]:
-        """Return those of an image's layers that have to be given to `take`."""
+        """Return those of an image's layers that are not here."""
         return [diff_id for diff_id in chain if not self.store.has(diff_id)]
-
-    def take(
-        self,
-        config: Mapping[str, Any],
-        reference: str,
-        layers: Mapping[str, IO[bytes]],
-        view: TransferView,
-        redact: Callable[[str], str],  # noqa: ARG002 - an engine's errors need it
-    ) -> None:
-        """Take an image by its configuration under a name; `layers` are those that were missing, by diff id.
-
-        Raises `UnableError` for a full disk.
-        """
-        count = 0
-        for diff_id, stream in layers.items():
-            stream.seek(0)
-            count += self.store.add(stream, diff_id).raw
-            view.moved(count)
-        self.store.put(config_text(config), reference)
 
     def tag(self, name: str, reference: str) -> None:
         """Give an image another name."""

@@ -1,0 +1,90 @@
+"""Where an image is made: in the engine that answers, else in the image store of this host."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cannery.commands import place as module
+from cannery.commands.place import image_place
+from cannery.context import Context
+from cannery.engine.io.find import NoEngineError
+from cannery.errors import ExitCode, UnableError, UsageError
+from cannery.host.io.place import EnginePlace, StorePlace
+from cannery.making.bake import BuildOptions, Way, why_baked
+from cannery.vocab import Arch
+from tests.unit.factories import plan
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> Context:
+    return Context(tmp_path, tmp_path / "cache", {}, Arch.AMD64, is_terminal=False)
+
+
+def no_engine(*_args: object, **_more: object) -> Any:  # noqa: ANN401 - it raises
+    raise NoEngineError("no Docker engine answers", hint="install one")
+
+
+def test_without_an_engine_it_is_the_store(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "find_engine", no_engine)
+    monkeypatch.setattr(module, "why_not", lambda _cache: "")
+    place = image_place(context)
+    assert isinstance(place, StorePlace)
+    assert place.store.folder == context.cache / "images"
+
+
+def test_an_engine_goes_first(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine: Any = type("Engine", (), {"client_env": staticmethod(dict)})()
+    monkeypatch.setattr(module, "find_engine", lambda *_args, **_more: engine)
+    monkeypatch.setattr(module, "docker_client", lambda _engine: "client")
+    monkeypatch.setattr(module, "why_not", lambda _cache: pytest.fail("boxes were looked at"))
+    place = image_place(context)
+    assert isinstance(place, EnginePlace)
+    assert place.engine is engine
+
+
+def test_an_engine_that_is_named_and_does_not_answer_is_no_reason_for_the_store(
+    context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(*_args: object, **_more: object) -> None:
+        raise UnableError("no Docker engine answers: refused", where="DOCKER_HOST=tcp://x")
+
+    monkeypatch.setattr(module, "find_engine", gone)
+    with pytest.raises(UnableError) as caught:
+        image_place(context)
+    assert caught.value.where == "DOCKER_HOST=tcp://x"
+
+
+def test_a_host_that_can_do_neither_is_told_both(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "find_engine", no_engine)
+    monkeypatch.setattr(module, "why_not", lambda _cache: "only root can")
+    with pytest.raises(UnableError) as caught:
+        image_place(context)
+    assert caught.value.code == ExitCode.UNABLE
+    assert "no Docker engine answers" in caught.value.what
+    assert "only root can" in caught.value.what
+    assert caught.value.hint == "install one"
+
+
+@pytest.mark.parametrize(
+    "options", [BuildOptions(no_cache=True), BuildOptions(builder="mine"), BuildOptions(way=Way.BAKE)]
+)
+def test_what_buildkit_alone_does_needs_an_engine(context: Context, options: BuildOptions) -> None:
+    place = module.store_place(context)
+    work: Any = type("Work", (), {"plan": plan(), "place": place})()
+    assert why_baked(work, BuildOptions()) == ""
+    with pytest.raises(UnableError, match="no Docker engine answers"):
+        why_baked(work, options)
+
+
+def test_an_image_that_is_not_in_the_store_is_named_with_what_makes_it(context: Context) -> None:
+    place = module.store_place(context)
+    assert place.find("stack:1") is None
+    with pytest.raises(UsageError, match=r"no image stack:1 in this host's image store") as caught:
+        place.needed("stack:1", "stack")
+    assert caught.value.hint
+    assert "build.py image stack" in caught.value.hint
