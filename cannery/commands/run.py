@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from cannery.commands.arguments import options_of
+from cannery.commands.place import store_place
 from cannery.context import named_folders
-from cannery.engine.io.find import docker_client, find_engine
+from cannery.engine.io.find import NoEngineError, docker_client, find_engine
 from cannery.engine.io.inspect import needed_image, require_runtime
 from cannery.errors import ExitCode, UnableError, UsageError
 from cannery.host.io.look import pci_devices, read_host
 from cannery.host.npus import full_model, parse_cards, wanted_paths
 from cannery.pipeline import planned
+from cannery.run.box import container_box
 from cannery.run.container import (
     ADDRESS,
     GIVEN,
@@ -25,6 +28,7 @@ from cannery.run.container import (
     Interface,
     RunRequest,
     docker_arguments,
+    docker_text,
     make_container,
 )
 from cannery.run.folders import dev_mounts, dev_names, dev_notes, user_caches
@@ -33,8 +37,10 @@ from cannery.run.io.network import interface_names, read_interface
 from cannery.run.print import printed, printed_notes
 from cannery.run.ray import ray_of
 from cannery.run.user import parse_run_as
+from cannery.sandbox.io.able import why_not
 from cannery.ship.published import parse_registry, published_reference
 from cannery.sources.io.planned_sources import refuse_other_tree
+from cannery.util.io.process import signals_held
 from cannery.vocab import BaseKind, RunFormat
 
 if TYPE_CHECKING:
@@ -87,7 +93,7 @@ def _refuse_other_chip(catalog: Catalog, recipe: Recipe) -> None:
 
 
 def shell(arguments: argparse.Namespace, context: Context) -> ExitCode:
-    """Open a shell in a new container with this host's NPUs."""
+    """Open a shell in a new container with this host's NPUs; without an engine, in a box."""
     arguments.run_command = list(SHELL)
     return run(arguments, context)
 
@@ -99,7 +105,10 @@ def _start(arguments: argparse.Namespace, context: Context, plan: Plan, containe
         context.say(f"NPUs: {container.cards}, by {by}")
     for note in container.notes:
         context.say(f"note: {note}")
-    engine = find_engine(context.env, context.cache, start=True, say=context.say)
+    try:
+        engine = find_engine(context.env, context.cache, start=False, say=context.say)
+    except NoEngineError as error:
+        _start_without_engine(arguments, context, plan, container, error)
     for warning in (*container.warnings, *start_warnings(container, engine)):
         context.say(f"warning: {warning}")
     client = docker_client(engine)
@@ -112,6 +121,27 @@ def _start(arguments: argparse.Namespace, context: Context, plan: Plan, containe
     # The container's exit code becomes ours, signals and terminal go straight to the client.
     line = engine.command(*words)
     os.execve(line[0], line, engine.client_env(context.env))  # noqa: S606 - no shell is wanted
+
+
+def _start_without_engine(
+    arguments: argparse.Namespace, context: Context, plan: Plan, container: Container, error: NoEngineError
+) -> NoReturn:
+    """Open a shell in a box. Raises `UnableError` for a job, after the command that starts it where an engine is."""
+    if arguments.command != "shell":
+        print(docker_text(container))
+        what = "no Docker engine answers, and a job runs in a container of one: the command above starts it"
+        raise UnableError(what, hint=f"{error.hint}; a shell needs none (`build.py shell {arguments.profile}`)")
+    if container.request.runtime or why_not(context.cache):
+        raise error
+    place = store_place(context)
+    image = place.needed(plan.reference, arguments.profile)
+    container = _with_caches(container, arguments, context, plan, make=True)
+    box = container_box(container, place.store.lowers(image.id), place.attributes(image.id)["Config"])
+    context.say("no Docker engine answers: a shell in a box, whose changes are gone with it")
+    with signals_held() as came:
+        code = subprocess.run(place.command(replace(box, network=True)), env=context.env, check=False).returncode
+        came.clear()  # they were the shell's
+    sys.exit(code)
 
 
 def _form(arguments: argparse.Namespace) -> RunFormat:

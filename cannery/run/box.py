@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
+from cannery.run.container import host_folder
 from cannery.sandbox.box import Bind, Box
 
 if TYPE_CHECKING:
@@ -22,16 +23,23 @@ def container_box(container: Container, lowers: Sequence[PurePath], config: Mapp
     env = dict(line.split("=", 1) for line in config.get("Env") or ())
     given = {name: value for name, value in (*container.visible, *container.env) if value is not None}
     user = (request.user.uid, request.user.gid) if request.user else (0, 0)
+    volumes = (_bind(text) for text in request.volumes if host_folder(text))
     return Box(
         lowers=tuple(lowers),
         command=request.command,
-        binds=tuple(Bind(PurePosixPath(one.source), one.target, one.read_only) for one in container.mounts),
+        binds=(*(Bind(PurePosixPath(one.source), one.target, one.read_only) for one in container.mounts), *volumes),
         env={**env, **given},
         user=user,
         workdir=request.workdir or str(config.get("WorkingDir") or "/"),
         devices=container.devices,
         shm_size=_bytes(request.shm_size),
     )
+
+
+def _bind(volume: str) -> Bind:
+    """Return a folder of the host that docker's -v names."""
+    source, target, *options = volume.split(":")
+    return Bind(PurePosixPath(source), target, "ro" in ",".join(options).split(","))
 
 
 def _bytes(size: str) -> int:

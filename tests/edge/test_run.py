@@ -6,10 +6,12 @@ import json
 import os
 import re
 import shlex
+import subprocess
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import docker.errors
 import pytest
@@ -22,7 +24,7 @@ from cannery.catalog.image_user import ImageUser
 from cannery.catalog.io.read import load_catalog
 from cannery.cli import main as cli
 from cannery.commands import run as module
-from cannery.engine.io.find import Engine
+from cannery.engine.io.find import Engine, NoEngineError
 from cannery.engine.io.inspect import require_runtime
 from cannery.errors import ExitCode, UnableError
 from cannery.host.io.look import read_host
@@ -31,7 +33,11 @@ from cannery.run.container import Interface, RunRequest, make_container
 from cannery.run.io import network as interfaces
 from cannery.run.io.folders import ready_caches
 from cannery.run.mounts import Mount
+from cannery.sandbox.box import box_command
 from cannery.vocab import Arch, Chip
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 CATALOG = load_catalog(ROOT / "images")
@@ -333,6 +339,55 @@ def test_all_cards_and_none_by_name(host: Host, word: str, cards: int) -> None:
     host.has(cards=(0, 1))
     started = host.start("run", "quickstart", "--npus", word)
     assert sum("/dev/davinci" in text for text in started) == (cards and cards + 1), "and the manager"
+
+
+def test_a_job_without_an_engine_is_printed_and_not_started(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "find_engine", without_engine)
+    done = host("run", "quickstart", "--npus", "none", "--no-caches", "--", "python", "train.py")
+    assert done.code == ExitCode.UNABLE
+    assert " ".join(done.out.split()).startswith("docker run \\ --rm")
+    assert "python \\ train.py" in " ".join(done.out.split())
+    assert "no Docker engine answers" in done.err
+    assert "build.py shell quickstart" in done.err
+    assert not host.started
+
+
+def test_a_shell_without_an_engine_is_a_box(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[Sequence[str]] = []
+
+    def called(command: Sequence[str], **_more: object) -> subprocess.CompletedProcess[str]:
+        ran.append(command)
+        return subprocess.CompletedProcess(command, 7)
+
+    config = {"Env": ["PATH=/opt/venv/bin:/bin"]}
+    store = SimpleNamespace(lowers=lambda _id: (Path("/layers/one"),))
+    place = SimpleNamespace(
+        store=store,
+        needed=lambda *_: SimpleNamespace(id="sha256:1"),
+        attributes=lambda _id: {"Config": config},
+        command=lambda box: box_command(box, Path("/scratch")),
+    )
+    monkeypatch.setattr(module, "find_engine", without_engine)
+    monkeypatch.setattr(module, "why_not", lambda _cache: "")
+    monkeypatch.setattr(module, "store_place", lambda _context: place)
+    monkeypatch.setattr(subprocess, "run", called)
+    with pytest.raises(SystemExit) as caught:
+        host("shell", "quickstart", "--npus", "none", "--no-caches")
+    assert caught.value.code == 7
+    assert ran[0][-2:] == ("bash", "-l")
+    assert "--net" not in ran[0]  # the host's network
+
+
+def test_a_shell_without_an_engine_and_boxes_names_what_is_missing(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "find_engine", without_engine)
+    monkeypatch.setattr(module, "why_not", lambda _cache: "only root can")
+    done = host("shell", "quickstart", "--npus", "none", "--no-caches")
+    assert done.code == ExitCode.UNABLE
+    assert "install Docker" in done.err
+
+
+def without_engine(*_args: object, **_more: object) -> None:
+    raise NoEngineError("no Docker engine answers", hint="install Docker")
 
 
 def test_a_shell_is_opened(host: Host) -> None:
