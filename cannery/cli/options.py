@@ -147,7 +147,7 @@ def fact(sub: ArgumentParser) -> None:
     add = sub.add_argument
     add("fact", metavar="NAME==WHAT", help="a component, and its version on the package index or a full commit")
     add("--print", action="store_true", dest="print_only", help="print the entry, and write nothing")
-    words = "a file that lists what it asks for, as requirements.txt or setup.py:NAME (repeatable; default: as known)"
+    words = "a file that lists what it asks for, as requirements.txt or setup.py (repeatable; default: as known)"
     add("--from", metavar="PLACE", action="append", default=[], dest="places", help=words)
     words = "leave out packages that another build of it asks for, as 'nvidia-*' (repeatable)"
     add("--without", metavar="GLOB", action="append", default=[], help=words)

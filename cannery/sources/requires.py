@@ -17,7 +17,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 NOTHING, BUILD = "nothing", "build-system"
 # A comment begins a line or follows a space: `name @ https://host/file#sha256=…` has none.
@@ -196,102 +196,54 @@ def _table(data: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
 
 
 REQUIRES = "install_requires"
-# A list of texts, a text, or None: only a run would give it.
-Value = list[str] | str | None
 
 
 def install_requires(text: str) -> tuple[list[str], str]:
-    """Return the list `install_requires` of a setup.py, and a sentence on why it cannot be read, or "".
+    """Return the list that a setup.py gives setup() as `install_requires`, and why it cannot be read, or "".
 
-    It is an argument of setup() or, where that has none, a variable. A setup() that is called without it asks for
-    nothing. Lists may be added, appended to, extended and named in between.
+    It is written there, or once as a variable that nothing else uses. A setup() that is called without it asks for
+    nothing.
     """
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError) as error:
         return [], f"it is no Python: {error}"
-    names: dict[str, Value] = {}
-    for statement, is_certain in _statements(tree.body):
-        for target, value, is_added in _changes(statement):
-            names[target] = _learned(names, target, value, is_added=is_added) if is_certain else None
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and _called(node) == "setup"]
     given = [keyword.value for call in calls for keyword in call.keywords if keyword.arg == REQUIRES]
-    if given or REQUIRES in names:
-        found = _value(names, given[0]) if given else names[REQUIRES]
-        if isinstance(found, list):
-            return found, ""
-        what = f"line {given[0].lineno}: " if given else ""
-        return [], f"{what}{REQUIRES} cannot be read without running it; a file that it reads can be a place itself"
     if not calls:
-        return [], f"it has neither a list {REQUIRES} nor a call of setup()"
-    is_open = any(keyword.arg is None for call in calls for keyword in call.keywords)
-    return [], f"setup() is called with **, which may hold {REQUIRES}" if is_open else ""
+        return [], "it has no call of setup()"
+    if not given:
+        is_open = any(keyword.arg is None for call in calls for keyword in call.keywords)
+        return [], f"setup() is called with **, which may hold {REQUIRES}" if is_open else ""
+    found = _texts(_written_once(tree, given[0]))
+    if found is None:
+        what = f"line {given[0].lineno}: {REQUIRES} cannot be read without running it"
+        return [], f"{what}; a file that it reads can be a place itself"
+    return found, ""
 
 
 def _called(call: ast.Call) -> str:
     return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
 
 
-def _statements(body: list[ast.stmt], *, is_certain: bool = True) -> Iterator[tuple[ast.stmt, bool]]:
-    """Statements of the module with those inside if, for, while, with and try; whether they surely run, once."""
-    for statement in body:
-        yield statement, is_certain
-        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            continue
-        for field_name in ("body", "orelse", "handlers", "finalbody"):
-            for inner in getattr(statement, field_name, []):
-                inside = [inner] if isinstance(inner, ast.stmt) else inner.body
-                yield from _statements(inside, is_certain=is_certain and isinstance(statement, ast.With))
+def _written_once(tree: ast.Module, node: ast.expr) -> ast.expr:
+    """Return the value of a variable that is set once and used once; any other expression as it is."""
+    name = node.id if isinstance(node, ast.Name) else ""
+    if sum(isinstance(one, ast.Name) and one.id == name for one in ast.walk(tree)) != 2:
+        return node
+    values = [
+        one.value
+        for one in ast.walk(tree)
+        if isinstance(one, ast.Assign) and [getattr(target, "id", "") for target in one.targets] == [name]
+    ]
+    return values[0] if values else node
 
 
-def _changes(statement: ast.stmt) -> Iterator[tuple[str, ast.expr, bool]]:
-    """(name, value, whether it is added) of assignments and of .append() and .extend()."""
-    match statement:
-        case ast.Assign(targets=targets, value=value):
-            yield from ((target.id, value, False) for target in targets if isinstance(target, ast.Name))
-        case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
-            yield name, value, False
-        case ast.AugAssign(target=ast.Name(id=name), op=ast.Add(), value=value):
-            yield name, value, True
-        case ast.Expr(
-            value=ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="append" | "extend"), args=[value])
-        ):
-            yield name, value, True
-        case _:
-            return
-
-
-def _learned(names: Mapping[str, Value], target: str, value: ast.expr, *, is_added: bool) -> Value:
-    """Return what a name is after a change of it."""
-    new, old = _value(names, value), names.get(target)
-    if not is_added or new is None:
-        return new
-    return [*old, *([new] if isinstance(new, str) else new)] if isinstance(old, list) else None
-
-
-def _value(names: Mapping[str, Value], node: ast.expr) -> Value:
-    """Return the value of an expression of lists and texts."""
-    match node:
-        case ast.Constant(value=str(text)):
-            return text
-        case ast.List(elts=elements) | ast.Tuple(elts=elements):
-            parts = [_part(names, element) for element in elements]
-            return None if None in parts else [text for part in parts for text in part or ()]
-        case ast.BinOp(op=ast.Add(), left=left, right=right):
-            one, other = _value(names, left), _value(names, right)
-            if isinstance(one, str) and isinstance(other, str):
-                return one + other
-            return one + other if isinstance(one, list) and isinstance(other, list) else None
-        case ast.Name(id=name):
-            return names.get(name)
-        case _:
-            return None
-
-
-def _part(names: Mapping[str, Value], element: ast.expr) -> list[str] | None:
-    """Return what an element brings into its list."""
-    if isinstance(element, ast.Starred):
-        found = _value(names, element.value)
-        return found if isinstance(found, list) else None
-    found = _value(names, element)
-    return [found] if isinstance(found, str) else None
+def _texts(node: ast.expr) -> list[str] | None:
+    """Return the texts of a literal list; None for anything else."""
+    try:
+        found = ast.literal_eval(node)
+    except ValueError:
+        return None
+    is_list = isinstance(found, list | tuple) and all(isinstance(one, str) for one in found)
+    return list(found) if is_list else None
