@@ -19,7 +19,6 @@ from cannery.recipe.select import find_profile
 from cannery.upgrade.change import with_known_files
 from cannery.upgrade.io.upgrade import upgrade
 from cannery.upgrade.upgrade import parse_wishes
-from cannery.util.io.write_set import HalfWrittenError
 from cannery.vocab import Arch
 
 if TYPE_CHECKING:
@@ -159,7 +158,7 @@ def _upgrade(arguments: argparse.Namespace, context: Context) -> ExitCode:
     try:
         done = upgrade(lock_store(context), catalog, name, wishes, arguments.today)
     except CanneryError as error:
-        if error.code is not ExitCode.USAGE and not isinstance(error, HalfWrittenError):
+        if error.code not in {ExitCode.USAGE, ExitCode.UNABLE}:  # which names what was written
             context.say("nothing is written: this run changed neither the profile nor its locks")
         raise
     for note in done.notes:

@@ -1,4 +1,4 @@
-"""Edits of a profile's text: a component's version, a package's date, a bound. Every other byte stays.
+"""Edits of a profile's text: a component's version, a package's date. Every other byte stays.
 
 ruamel.yaml finds where a value is written, in any style; only that place of the text changes. What comes out is read
 again and compared with what was wanted. Where the two differ (an alias that two places share, an unforeseen style)
@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import yaml
-from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from ruamel.yaml.nodes import MappingNode, ScalarNode
 
@@ -28,10 +27,10 @@ if TYPE_CHECKING:
     Path = tuple[str | int, ...]
     Put = tuple[Path, str | dict[str, str]]
 
-DATES, BOUNDS, COMPONENTS = "exclude_newer_packages", "constraints", "components"
-# A new table of dates or bounds comes after this key, which every profile has.
+DATES, COMPONENTS = "exclude_newer_packages", "components"
+# A new table of dates comes after this key, which every profile has.
 BEFORE = "exclude_newer"
-# The reason that is written beside a new date or bound; one that is there stays.
+# The reason that is written beside a new date; one that is there stays.
 REASON = "by build.py lock --upgrade"
 
 
@@ -57,18 +56,7 @@ class SetDate:
         return f"{DATES}: {entry(self.package, {'date': self.date, 'reason': REASON})}"
 
 
-@dataclass(frozen=True)
-class SetBound:
-    """Hold a package at one version by a constraint."""
-
-    package: str
-    version: str
-
-    def __str__(self) -> str:
-        return f"{BOUNDS}: {entry(0, {'requirement': f'{self.package}=={self.version}', 'reason': REASON})}"
-
-
-Edit = SetVersion | SetDate | SetBound
+Edit = SetVersion | SetDate
 
 
 def edit_profile(text: str, edits: Sequence[Edit], where: str) -> tuple[str, Profile]:
@@ -97,22 +85,13 @@ def edit_profile(text: str, edits: Sequence[Edit], where: str) -> tuple[str, Pro
 
 def _put(profile: Profile, edit: Edit) -> Put:
     """Return what to write where."""
-    match edit:
-        case SetVersion():
-            at = next(n for n, pin in enumerate(profile.components) if _same(pin.name, edit.component))
-            return (COMPONENTS, at, "version"), edit.version
-        case SetDate():
-            key = next((name for name in profile.exclude_newer_packages if _same(name, edit.package)), None)
-            if key is None:
-                return (DATES, edit.package), {"date": edit.date, "reason": REASON}
-            return (DATES, key, "date"), edit.date
-        case SetBound():
-            bounds = enumerate(profile.constraints)
-            number = next((n for n, bound in bounds if _is_pin(bound.requirement, edit.package)), None)
-            requirement = f"{edit.package}=={edit.version}"
-            if number is None:
-                return (BOUNDS, 0), {"requirement": requirement, "reason": REASON}
-            return (BOUNDS, number, "requirement"), requirement
+    if isinstance(edit, SetVersion):
+        at = next(n for n, pin in enumerate(profile.components) if _same(pin.name, edit.component))
+        return (COMPONENTS, at, "version"), edit.version
+    key = next((name for name in profile.exclude_newer_packages if _same(name, edit.package)), None)
+    if key is None:
+        return (DATES, edit.package), {"date": edit.date, "reason": REASON}
+    return (DATES, key, "date"), edit.date
 
 
 def _with(profile: Profile, path: Path, value: str | dict[str, str]) -> Profile:
@@ -121,10 +100,7 @@ def _with(profile: Profile, path: Path, value: str | dict[str, str]) -> Profile:
     data = place
     for step in path[:-1]:
         place = place[step]
-    if isinstance(place, list) and isinstance(path[-1], int):
-        place.insert(path[-1], value)
-    else:
-        place[path[-1]] = value
+    place[path[-1]] = value
     return Profile.model_validate(data)
 
 
@@ -137,9 +113,7 @@ def _change(text: str, root: MappingNode, path: Path, value: str | dict[str, str
     table, new = str(path[0]), entry(path[1], value)
     if parent is not None:
         return first(text, root, table, new)
-    opening, closing, dash = ("[", "]", "- ") if isinstance(path[1], int) else ("{", "}", "")
-    flow, block = f" {opening}{new}{closing}", f"\n  {dash}{new}"
-    return after(text, root, BEFORE, f"{table}:{flow if root.flow_style else block}")
+    return after(text, root, BEFORE, f"{table}: {{{new}}}" if root.flow_style else f"{table}:\n  {new}")
 
 
 def _parsed(text: str) -> Profile | None:
@@ -151,9 +125,3 @@ def _parsed(text: str) -> Profile | None:
 
 def _same(one: str, other: str) -> bool:
     return canonicalize_name(one) == canonicalize_name(other)
-
-
-def _is_pin(requirement: str, package: str) -> bool:
-    """Whether a constraint holds `package` at one version, without conditions."""
-    found = Requirement(requirement)
-    return _same(found.name, package) and [p.operator for p in found.specifier] == ["=="] and not found.marker

@@ -20,7 +20,7 @@ from cannery.errors import FindingsError, NetworkError, UsageError
 from cannery.lock.request import lock_request
 from cannery.recipe.bounds import TORCH, TORCH_NPU
 from cannery.recipe.select import parse_pin
-from cannery.upgrade.edit import Edit, SetBound, SetDate, SetVersion
+from cannery.upgrade.edit import Edit, SetDate, SetVersion
 from cannery.vocab import ComponentKind, did_you_mean
 
 if TYPE_CHECKING:
@@ -136,16 +136,12 @@ def _pin_edits(subject: Editable, pins: Mapping[str, str], stock: Stock, today: 
 
 
 def _loosened(subject: Editable, wish: Wish, chosen: Chosen | None, stock: Stock, today: str) -> Iterator[Edit]:
-    """Give the edits for a package that is not pinned: a later date, or for an exact version a pin or a bound."""
-    if wish.version is None:
-        if subject.bound(wish.name) < today:
-            yield SetDate(wish.name, today)
-        return
-    if chosen:
+    """Give the edits for a package that is not pinned: a later date, or for an exact version of a component its pin."""
+    if wish.version is None and subject.bound(wish.name) < today:
+        yield SetDate(wish.name, today)
+    elif wish.version and chosen:
         yield SetVersion(chosen.name, wish.version)
-    else:
-        yield SetBound(wish.name, wish.version)
-    yield from _dated(subject, wish.name, wish.version, stock, today)
+        yield from _dated(subject, wish.name, wish.version, stock, today)
 
 
 def _dated(subject: Editable, name: str, version: str, stock: Stock, today: str) -> Iterator[Edit]:
@@ -223,6 +219,9 @@ def _checked(subject: Editable, wish: Wish) -> Wish:
     if chosen is None and name not in subject.locked:
         known = {*subject.locked, *(c.package for c in recipe.wheels)}
         raise UsageError(f"--upgrade: {name} is no package of profile {recipe.name}", hint=did_you_mean(name, known))
+    if chosen is None and wish.version:
+        hint = f'constraints: [{{requirement: "{name}=={wish.version}", reason: …}}], then run lock'
+        raise UsageError(f"--upgrade: {name} is no component, to pin it", where=subject.file, hint=f"write {hint}")
     if chosen and chosen.component.kind is not ComponentKind.WHEELS:
         hint = f"change it there by hand; what it then asks for is in images/components/{chosen.name}.yaml"
         what = f"--upgrade: {name} comes from no package index ({chosen.component.kind})"

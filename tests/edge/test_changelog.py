@@ -51,6 +51,10 @@ HELD = {
     "`verify` lists passed": "tests/edge/test_verify_run.py",
     "build output prints": "tests/edge/test_buildx.py::test_plain_lines_are_one_for_each_stage_that_ends",
     "an index whose URL": "tests/edge/test_resolve.py",
+    "`lock --upgrade NAME==VERSION` of": "tests/unit/test_upgrade.py::test_an_exact_version_is_a_pin_of_a_component",
+    "`lock --upgrade` writes locks": "tests/edge/test_upgrade_command.py::"
+    "test_after_an_interrupt_between_two_files_the_same_command_goes_on",
+    "a setup.py as a place": "tests/unit/test_source_requires.py::test_a_list_that_only_a_run_would_give",
     "a failed lock guesses": "tests/edge/test_explain.py",
     "`push` reads CANN's": "tests/edge/test_patching.py",
     "a command stops at rows": "tests/edge/test_catalog_files.py::test_no_row_of_the_table_contradicts_another",

@@ -15,7 +15,6 @@ from cannery.catalog.catalog import Profile
 from cannery.errors import UsageError
 from cannery.upgrade.edit import (
     Edit,
-    SetBound,
     SetDate,
     SetVersion,
     edit_profile,
@@ -42,7 +41,6 @@ components:
 shm_size: 2g
 """
 DAY = SetDate("ray", "2026-05-06")
-BOUND = SetBound("click", "8.1.0")
 
 
 def profile(text: str) -> Profile:
@@ -72,14 +70,6 @@ def edited(text: str, *edits: Edit) -> str:
                 '  ray: {date: "2026-05-06", reason: "by build.py lock --upgrade"}\n'
             ),
         ),
-        (
-            BOUND,
-            "# the day of the guide\n",
-            (
-                "# the day of the guide\nconstraints:\n"
-                '  - {requirement: "click==8.1.0", reason: "by build.py lock --upgrade"}\n'
-            ),
-        ),
     ],
     ids=str,
 )
@@ -95,13 +85,6 @@ exclude_newer_packages: # later
   Ray: # the old one
     date: '2026-03-03'
     reason: of a person
-"""
-BOUNDED = """\
-constraints:
-    # why datasets
-    - {requirement: "datasets>=5", reason: older ones fail}
-    - requirement: click==8.0.0
-      reason: of a person
 """
 
 
@@ -127,24 +110,6 @@ constraints:
             "{a:",
             '{ray: {date: "2026-05-06", reason: "by build.py lock --upgrade"}, a:',
         ),
-        (
-            BOUNDED,
-            BOUND,
-            "click==8.0.0",
-            '"click==8.1.0"',
-        ),
-        (
-            BOUNDED,
-            SetBound("datasets", "5.1"),
-            "constraints:\n",
-            'constraints:\n    - {requirement: "datasets==5.1", reason: "by build.py lock --upgrade"}\n',
-        ),
-        (
-            "constraints: []\n",
-            BOUND,
-            "[]",
-            '[{requirement: "click==8.1.0", reason: "by build.py lock --upgrade"}]',
-        ),
     ],
 )
 def test_what_is_there_is_changed_or_gets_a_first_entry(part: str, edit: Edit, old: str, new: str) -> None:
@@ -153,7 +118,7 @@ def test_what_is_there_is_changed_or_gets_a_first_entry(part: str, edit: Edit, o
 
 
 def test_a_second_run_of_an_edit_changes_nothing() -> None:
-    edits = (SetVersion("torch", "2.9.0"), SetVersion("ray", "2.50"), DAY, BOUND)
+    edits = (SetVersion("torch", "2.9.0"), SetVersion("ray", "2.50"), DAY)
     once = edited(TEXT, *edits)
     assert edited(once, *edits) == once
 
@@ -164,15 +129,15 @@ def test_a_key_that_yaml_would_not_take_for_a_text_is_quoted() -> None:
 
 def test_line_ends_of_another_system_stay() -> None:
     text = TEXT.replace("\n", "\r\n")
-    after = edited(text, SetVersion("my-tool", "1"), DAY, BOUND)
+    after = edited(text, SetVersion("my-tool", "1"), DAY)
     assert after.count("\n") == after.count("\r\n")
-    assert after.replace("\r\n", "\n") == edited(TEXT, SetVersion("my-tool", "1"), DAY, BOUND)
+    assert after.replace("\r\n", "\n") == edited(TEXT, SetVersion("my-tool", "1"), DAY)
 
 
 def test_a_profile_in_one_flow_mapping_and_one_without_a_last_line_end() -> None:
     flow = '{summary: s, target: {cann: "8.5.0", chip: a3, os: ubuntu22.04, python: "3.11"}, '
     flow += 'exclude_newer: "2026-01-02", components: [{name: torch, version: "1"}]}'
-    after = edited(flow, SetVersion("torch", "2"), DAY, BOUND)
+    after = edited(flow, SetVersion("torch", "2"), DAY)
     assert after.startswith(flow[: flow.index('"2026-01-02"') + 12])
     assert edited(TEXT + "exclude_newer_packages: {}", DAY).endswith('--upgrade"}}')
 
@@ -209,13 +174,9 @@ def test_every_committed_profile_can_be_edited_line_by_line(path: Path) -> None:
         gone = [line for line in difflib.ndiff(text.splitlines(), after.splitlines()) if line.startswith("- ")]
         assert len(gone) == 1
         assert sum(line.count("77.1") for line in after.splitlines()) == 1 + text.count("77.1")
-    after = edited(text, SetDate("made-up", "2099-01-01"), SetBound("made-up", "1.0"))
-    kept = [
-        line
-        for line in after.splitlines()
-        if "made-up" not in line and line not in {"constraints:", "exclude_newer_packages:"}
-    ]
-    assert kept == [line for line in text.splitlines() if line not in {"constraints:", "exclude_newer_packages:"}]
+    after = edited(text, SetDate("made-up", "2099-01-01"))
+    kept = [line for line in after.splitlines() if "made-up" not in line and line != "exclude_newer_packages:"]
+    assert kept == [line for line in text.splitlines() if line != "exclude_newer_packages:"]
 
 
 QUOTED = re.compile(r"""'(?:[^']|'')*'|"(?:[^"\\]|\\.)*\"""")
@@ -266,7 +227,6 @@ def test_no_edit_takes_a_comment_or_a_line_that_it_is_not_about(text: str, data:
         SetVersion("ray", "2.50.0"),
         SetDate("pip", "2026-05-06"),
         SetDate("click", "2026-05-06"),
-        SetBound("click", "8.1.0"),
     ]
     edit = data.draw(st.sampled_from(edits))
     after = edited(text, edit)

@@ -13,7 +13,7 @@ from cannery.catalog.component import parse_component
 from cannery.errors import FindingsError, NetworkError, UsageError
 from cannery.recipe.recipe import Options
 from cannery.recipe.select import select
-from cannery.upgrade.edit import SetBound, SetDate, SetVersion
+from cannery.upgrade.edit import SetDate, SetVersion
 from cannery.upgrade.upgrade import Editable, Wish, asked_names, checked_wishes, parse_wishes, upgrade_edits
 from cannery.vocab import Arch
 
@@ -188,12 +188,13 @@ def test_what_is_not_pinned_gets_a_later_date() -> None:
     assert notes("ray", exclude_newer="2027-01-01") == ("ray: uploads up to 2027-01-01 count already",)
 
 
-def test_an_exact_version_is_a_pin_of_a_component_and_a_bound_of_another_package() -> None:
-    assert edits("ray==2.51.1", "click==8.0") == (SetVersion("ray", "2.51.1"), SetBound("click", "8.0"))
-    late = Stock({"ray==2.51.1": "2026-01-03", "click==8.0": "2026-01-03"})
-    dates = (SetDate("ray", TODAY), SetDate("click", TODAY))
-    assert edits("ray==2.51.1", stock=late) == (SetVersion("ray", "2.51.1"), dates[0])
-    assert edits("click==8.0", stock=late) == (SetBound("click", "8.0"), dates[1])
+def test_an_exact_version_is_a_pin_of_a_component() -> None:
+    assert edits("ray==2.51.1") == (SetVersion("ray", "2.51.1"),)
+    late = Stock({"ray==2.51.1": "2026-01-03"})
+    assert edits("ray==2.51.1", stock=late) == (SetVersion("ray", "2.51.1"), SetDate("ray", TODAY))
+    with pytest.raises(UsageError, match="click is no component") as caught:
+        edits("click==8.0")
+    assert 'constraints: [{requirement: "click==8.0"' in (caught.value.hint or "")
 
 
 def test_a_version_is_written_as_its_index_writes_it() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,12 +17,13 @@ from cannery.lock.text import REMAKE, format_lock, parse_lock
 from cannery.recipe.recipe import with_arch
 from cannery.recipe.select import select
 from cannery.util.io.files import shown_path, write_atomic
+from cannery.util.io.locks import held
 from cannery.util.io.write_errors import is_of_files, unwritable
-from cannery.util.io.write_set import checkout_held, write_together
 from cannery.vocab import Severity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from cannery.catalog.catalog import Catalog
     from cannery.lock.io.bound import NoFileError
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 
 # The code of the finding that a lock is missing or not to be used.
 LOCK = "lock"
+WAITING = "another run of `build.py lock` writes to this checkout: waiting for it"
 # Problems that a message names; one wrong header alone can bring a hundred.
 SHOWN = 3
 
@@ -288,7 +291,7 @@ def write_lock(store: LockStore, path: Path, lock: Lock, ask: Callable[[Catalog]
     `ask` makes the request from a catalog. images/ is read once more for that, while no other run writes: raises
     `FindingsError` when the lock does not answer any more, `UnableError` when the file cannot be written.
     """
-    with checkout_held(store.home, store.say):
+    with checkout_held(store):
         try:
             catalog = store.catalog()
             is_current = not lock_problems(lock, ask(catalog), catalog.indexes)
@@ -297,9 +300,37 @@ def write_lock(store: LockStore, path: Path, lock: Lock, ask: Callable[[Catalog]
         if not is_current:
             what = "not written: the profile, its components or its base have changed"
             raise changed(str(store.shown(path)), what)
-        return write_together(store.home, store.say, [(path, format_lock(lock))])
+        return write_files(store, [(path, format_lock(lock))])
 
 
 def changed(where: str, what: str) -> FindingsError:
     """Return the error to raise when a file was edited, or written by another run, during this run."""
     return FindingsError(f"{what} while the set was resolved", where=where, hint="run the same command again")
+
+
+def checkout_held(store: LockStore) -> AbstractContextManager[None]:
+    """Hold the checkout for one writer; wait for another one, and report that. Raises `UnableError` where it cannot be.
+
+    It is held for the writing alone, and not for the minutes of a resolution: whoever writes checks first that what the
+    new text was made from is still the same.
+    """
+    return held(store.home / ".writing.cannery", lambda: store.say(WAITING))
+
+
+def write_files(store: LockStore, texts: Sequence[tuple[Path, str]]) -> bool:
+    """Write each text to its file, in this order; return whether any file changed. A link stays one.
+
+    Raises `UnableError` for one that cannot be written, which names those before it.
+    """
+    done: list[str] = []
+    for path, text in texts:
+        target = Path(os.path.realpath(path))
+        try:
+            mode = target.stat().st_mode & 0o777 if target.exists() else 0o644
+            if write_atomic(target, text, mode):
+                done.append(str(store.shown(path)))
+        except OSError as error:
+            failed = unwritable(error, store.shown(path))
+            failed.what += f"; written before it: {', '.join(done)}" if done else ""
+            raise failed from error
+    return bool(done)

@@ -13,7 +13,15 @@ from cannery.errors import CanneryError, FindingsError, UsageError
 from cannery.lock.check import lock_problems
 from cannery.lock.io.indexes import Asked
 from cannery.lock.io.resolve_all import raise_failures, run_jobs
-from cannery.lock.io.store import changed, lock_path, lock_target, present_lock, resolve_lock
+from cannery.lock.io.store import (
+    changed,
+    checkout_held,
+    lock_path,
+    lock_target,
+    present_lock,
+    resolve_lock,
+    write_files,
+)
 from cannery.lock.request import lock_request
 from cannery.lock.text import format_lock
 from cannery.recipe.recipe import Options, with_arch
@@ -21,7 +29,6 @@ from cannery.recipe.select import find_profile, select
 from cannery.upgrade.change import LockChange, lock_change, with_known_files
 from cannery.upgrade.edit import SetDate, edit_profile
 from cannery.upgrade.upgrade import Editable, asked_names, checked_wishes, upgrade_edits
-from cannery.util.io.write_set import checkout_held, write_together
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -68,7 +75,7 @@ def upgrade(store: LockStore, catalog: Catalog, name: str, wishes: Sequence[Wish
 
     Raises `UsageError` for wishes that no edit can bring, and whatever `resolve_lock` raises, also `FindingsError` for
     errors that the new set has and the old one has not, or when the profile changed meanwhile, and `UnableError` when a
-    file cannot be written. Nothing is written then, but for a `HalfWrittenError`.
+    file cannot be written, which names those that are.
     """
     own = store.own / "profiles" / f"{name}.yaml" if store.own else None
     file = own if own and own.is_file() else store.root / "images/profiles" / f"{name}.yaml"
@@ -98,15 +105,15 @@ def upgrade(store: LockStore, catalog: Catalog, name: str, wishes: Sequence[Wish
     _refuse_new_errors(store, before, after)
     if _is_same(before, after, plan.edits):
         return Upgraded(file, plan.edits, plan.notes)
-    with checkout_held(store.home, store.say):
+    with checkout_held(store):
         _refuse_changed(store, before, file, text, name)
         present = _present(store, before.catalog, name).locks  # another run may have made them meanwhile
         paths = {key: lock_target(store, request) for key, request in after.requests.items()}
-        # The locks first. Killed in between, some of them answer to a profile that is not there yet: `check` reports
+        # The locks first. Ended in between, some of them answer to a profile that is not there yet: `check` reports
         # them as stale, and the same upgrade, or a plain `lock`, remakes them. With the profile first, the same
         # upgrade would find its edit made already, and leave the old locks beside it.
         locks = [(paths[key], format_lock(lock)) for key, lock in after.locks.items()]
-        write_together(store.home, store.say, [*locks, (file, new_text)])
+        write_files(store, [*locks, (file, new_text)])
     changes = [
         (paths[key], lock_change(present[key].packages, lock.packages) if key in present else None)
         for key, lock in after.locks.items()
