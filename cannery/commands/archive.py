@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,11 +13,12 @@ from cannery.build.io.disk import check_output_space
 from cannery.build.io.transfer_view import transfer
 from cannery.commands.arguments import options_of
 from cannery.commands.engine_errors import as_errors
+from cannery.commands.place import kept_place
 from cannery.commands.table import row_lines
-from cannery.engine.io.client import EngineError, load, load_error, save
-from cannery.engine.io.find import docker_client, find_engine
-from cannery.engine.io.inspect import SAVE_PLATFORM, find_image, needed_image, platform_parameter
+from cannery.engine.io.client import EngineError, counted, load, load_error, save
+from cannery.engine.io.inspect import SAVE_PLATFORM, platform_parameter
 from cannery.errors import ExitCode, FindingsError, UnableError, UsageError
+from cannery.host.io.place import EnginePlace, StorePlace
 from cannery.pipeline import planned
 from cannery.ship.archive import Held
 from cannery.ship.bundle import new_layers
@@ -31,21 +33,21 @@ from cannery.ship.io.archive import (
     whole_file,
     write_tar,
 )
-from cannery.ship.io.bundle import held_in, write_bundle
+from cannery.ship.io.bundle import check_stored_base, held_in, load_stored, write_bundle
 from cannery.ship.standalone import load as load_bundle
+from cannery.store.io.archive import docker_archive, load_archive
 from cannery.util.image_reference import parse_reference
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator
-
-    import docker
+    from collections.abc import Callable, Iterator
 
     from cannery.context import Context
     from cannery.engine.image import EngineImage
-    from cannery.engine.io.find import Engine
     from cannery.plan.plan import Plan
     from cannery.ship.archive import SideFile
+
+    Place = EnginePlace | StorePlace
 
 
 @as_errors
@@ -53,9 +55,9 @@ def save_image(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Write a profile's image into one file, with a side file."""
     path = _output(arguments, "quickstart.tar.gz")
     pack = packer(path)
-    client, image, held = _held(arguments, context)
-    check_output_space(path, image.size, packed=path.suffix != ".tar")
-    with whole_file(path, "image") as part, _saved(context, client, image, held, f"saving {path}") as blocks:
+    place, image, held = _held(arguments, context)
+    check_output_space(path, image.size, packed=path.suffix != ".tar" or isinstance(place, StorePlace))
+    with whole_file(path, "image") as part, _saved(context, place, image, held, f"saving {path}") as blocks:
         write_tar(part, blocks, pack)
         part.image = held
     _print(context, path)
@@ -69,13 +71,13 @@ def bundle(arguments: argparse.Namespace, context: Context) -> ExitCode:
     if path.suffix != ".tar":
         hint = "name it FILE.tar: its layers are packed one by one, as gzip"
         raise UsageError(f"{path.name}: a bundle is a .tar", where=str(path), hint=hint)
-    client, image, held = _held(arguments, context)
-    base = _base(arguments.since, client, held, context)
+    place, image, held = _held(arguments, context)
+    base = _base(arguments.since, place, held, context)
     if base is None:  # engines do not report the size of each layer
         check_output_space(path, image.size, packed=True)
     with (
         whole_file(path, "bundle", base) as part,
-        _saved(context, client, image, held, f"bundling {path}") as blocks,
+        _saved(context, place, image, held, f"bundling {path}") as blocks,
     ):
         part.image = write_bundle(part, held, base, blocks)
     _print(context, path)
@@ -83,10 +85,13 @@ def bundle(arguments: argparse.Namespace, context: Context) -> ExitCode:
 
 
 @contextmanager
-def _saved(
-    context: Context, client: docker.DockerClient, image: EngineImage, held: Held, what: str
-) -> Iterator[Iterator[bytes]]:
-    """Yield the engine's archive of an image in blocks, and show how many bytes came."""
+def _saved(context: Context, place: Place, image: EngineImage, held: Held, what: str) -> Iterator[Iterator[bytes]]:
+    """Yield the archive of an image in blocks, and show how many bytes came."""
+    if isinstance(place, StorePlace):  # its layers are gzip there
+        with transfer(what, 0, sys.stderr, is_terminal=context.is_terminal) as view:
+            yield counted(docker_archive(place.store, image.id, held.references), view)
+        return
+    client = place.client
     platform = platform_parameter(client, image.arch, SAVE_PLATFORM)
     with (
         transfer(what, image.size, sys.stderr, is_terminal=context.is_terminal) as view,
@@ -103,13 +108,12 @@ def _output(arguments: argparse.Namespace, example: str) -> Path:
     return path
 
 
-def _held(arguments: argparse.Namespace, context: Context) -> tuple[docker.DockerClient, EngineImage, Held]:
-    """Return the engine's client, and the profile's image on it with the names that are its own."""
+def _held(arguments: argparse.Namespace, context: Context) -> tuple[Place, EngineImage, Held]:
+    """Return the place of a profile's image, and the image there with the names that are its own."""
     _, plan, _ = planned(context, arguments.profile, options_of(arguments))
-    engine = find_engine(context.env, context.cache, start=True, say=context.say)
-    client = docker_client(engine)
-    image = needed_image(client, plan.reference, plan.recipe.name)
-    return client, image, _held_image(image, plan)
+    place = kept_place(context)
+    image = place.needed(plan.reference, plan.recipe.name)
+    return place, image, _held_image(image, plan)
 
 
 def _held_image(image: EngineImage, plan: Plan) -> Held:
@@ -118,14 +122,14 @@ def _held_image(image: EngineImage, plan: Plan) -> Held:
     return Held(image.id, image.platform, names, image.layers, digest)
 
 
-def _base(since: str | None, client: docker.DockerClient, held: Held, context: Context) -> Held | None:
-    """Return the image that the other side has, of a file or on this engine; None where no layer is shared.
+def _base(since: str | None, place: Place, held: Held, context: Context) -> Held | None:
+    """Return the image that the other side has, of a file or of this host; None where no layer is shared.
 
     The same layers are no error: a nightly job wants a file each night, and only the environment or labels may be new.
     """
     if not since:
         return None
-    base = held_in(Path(since)) or _on_engine(client, since)
+    base = held_in(Path(since)) or _here(place, since)
     if base.platform != held.platform:
         what, hint = (
             f"{since} is for {base.platform}, and the image for {held.platform}",
@@ -141,11 +145,11 @@ def _base(since: str | None, client: docker.DockerClient, held: Held, context: C
     return base
 
 
-def _on_engine(client: docker.DockerClient, reference: str) -> Held:
-    image = find_image(client, reference) if _is_name(reference) else None
+def _here(place: Place, reference: str) -> Held:
+    image = place.find(reference) if _is_name(reference) else None
     if image is None:
-        hint = "SINCE is a bundle or its side file, an archive of `save` or its side file, or an image on this engine"
-        raise UsageError(f"{reference} is no file, and no image on this engine", where="SINCE", hint=hint)
+        hint = "SINCE is a bundle or its side file, an archive of `save` or its side file, or an image on this host"
+        raise UsageError(f"{reference} is no file, and no image on this host", where="SINCE", hint=hint)
     return Held(image.id, image.platform, image.tags or (reference,), image.layers)
 
 
@@ -190,42 +194,51 @@ def load_file(arguments: argparse.Namespace, context: Context) -> ExitCode:
     if side is None and not arguments.force:
         hint = "copy it too; an archive without one was cut off or is not Cannery's: --force loads it unchecked"
         raise FindingsError(f"{side_path(path).name} is not beside it", where=str(path), hint=hint)
-    engine = find_engine(context.env, context.cache, start=True, say=context.say)
+    place = kept_place(context)
     if side is not None:
-        _check_platform(engine, side, path, is_forced=arguments.force)
+        _check_platform(place, side, path, is_forced=arguments.force)
     try:
-        return _load(context, engine, path, side)
+        return _load(context, place, path, side)
     except load_bundle.LoadError as error:
         kinds = {2: UsageError, 3: FindingsError}
         raise kinds.get(error.code, UnableError)(error.what, where=str(path), hint=error.hint) from error
 
 
-def _load(context: Context, engine: Engine, path: Path, side: SideFile | None) -> ExitCode:
-    client = docker_client(engine)
+def _load(context: Context, place: Place, path: Path, side: SideFile | None) -> ExitCode:
     opened = _opened(path, side)
     if opened is not None:
         with opened:
-            return _load_bundle(context, engine, opened, side)
+            return _load_bundle(context, place, opened, side)
     _check(context, path, side)
     check_members(path)
     with transfer(f"loading {path}", path.stat().st_size, sys.stderr, is_terminal=context.is_terminal) as view:
         try:
-            references = load(client, read_blocks(path), view).loaded
+            blocks = read_blocks(path)
+            if isinstance(place, StorePlace):
+                references = load_archive(place.store, counted(blocks, view), str(path))
+            else:
+                references = load(place.client, blocks, view).loaded
         except EngineError as error:
             raise load_error(error, str(path), context.pip.redact) from error
-    return _loaded(context, client, side.image if side else None, references, str(path))
+    return _loaded(context, place, side.image if side else None, references, str(path))
 
 
-def _load_bundle(context: Context, engine: Engine, opened: load_bundle.Bundle, side: SideFile | None) -> ExitCode:
-    command = load_bundle.Docker(engine.command(), engine.client_env(context.env))
-    base = load_bundle.find_base(opened, command)  # before a minute is spent on sums
+def _load_bundle(context: Context, place: Place, opened: load_bundle.Bundle, side: SideFile | None) -> ExitCode:
+    job: Callable[[], object]
+    if isinstance(place, StorePlace):
+        check_stored_base(place.store, opened)
+        job = partial(load_stored, place.store, opened)
+    else:
+        command = load_bundle.Docker(place.engine.command(), place.env)
+        base = load_bundle.find_base(opened, command)  # before a minute is spent on sums
+        job = partial(load_bundle.load, opened, command, base, context.say)
     if side is not None and list(side.image.layers) != opened.layers:
         raise _other_image(opened.path)
     _check(context, Path(opened.path), side)
     with transfer(f"loading {opened.path}", 0, sys.stderr, is_terminal=context.is_terminal):
-        load_bundle.load(opened, command, base, context.say)
+        job()
     references = tuple(opened.about["image"]["references"])
-    return _loaded(context, docker_client(engine), side.image if side else None, references, opened.path)
+    return _loaded(context, place, side.image if side else None, references, opened.path)
 
 
 def _check(context: Context, path: Path, side: SideFile | None) -> None:
@@ -235,13 +248,11 @@ def _check(context: Context, path: Path, side: SideFile | None) -> None:
             check_file(path, side, view)
 
 
-def _loaded(
-    context: Context, client: docker.DockerClient, held: Held | None, references: tuple[str, ...], where: str
-) -> ExitCode:
-    """Print the image that the engine has now. Raises `FindingsError` for another one than `held`."""
-    found = find_image(client, held.id if held else references[0]) or find_image(client, references[0])
+def _loaded(context: Context, place: Place, held: Held | None, references: tuple[str, ...], where: str) -> ExitCode:
+    """Print the image that is here now. Raises `FindingsError` for another one than `held`."""
+    found = place.find(held.id if held else references[0]) or place.find(references[0])
     if found is None:
-        raise UnableError("the engine no longer has it", where=references[0], hint="load it again")
+        raise UnableError("it is no longer here", where=references[0], hint="load it again")
     if held is not None and found.id != held.id and found.layers != held.layers:
         raise _other_image(where)
     rows = {"image": ", ".join(references), "id": found.id, "platform": found.platform}
@@ -267,11 +278,11 @@ def _opened(path: Path, side: SideFile | None) -> load_bundle.Bundle | None:
         return None
 
 
-def _check_platform(engine: Engine, side: SideFile, path: Path, *, is_forced: bool) -> None:
-    own = f"linux/{engine.arch}"
+def _check_platform(place: Place, side: SideFile, path: Path, *, is_forced: bool) -> None:
+    own = f"linux/{place.engine.arch if isinstance(place, EnginePlace) else place.arch}"
     if side.image.platform != own and not is_forced:
         hint = "--force loads it nevertheless, to hand it on to such a machine"
-        what = f"the image is for {side.image.platform}, and this engine runs {own}"
+        what = f"the image is for {side.image.platform}, and this host runs {own}"
         raise FindingsError(what, where=str(path), hint=hint)
 
 

@@ -34,6 +34,17 @@ def image_place(context: Context) -> EnginePlace | StorePlace:
         return store_place(context)
 
 
+def kept_place(context: Context) -> EnginePlace | StorePlace:
+    """Return the engine that answers, else the image store, for what moves images and runs nothing.
+
+    Raises `UnableError` where a named engine does not answer.
+    """
+    try:
+        return engine_place(context)
+    except NoEngineError:
+        return store_place(context)
+
+
 def store_place(context: Context) -> StorePlace:
     """Return the image store of this host."""
     return StorePlace(Store(context.cache / "images"), context.env, str(context.arch), context.cache)

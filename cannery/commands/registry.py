@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 from cannery.build.io.transfer_view import transfer
 from cannery.commands.arguments import options_of
 from cannery.commands.engine_errors import as_errors
+from cannery.commands.place import kept_place
 from cannery.commands.table import row_lines
-from cannery.engine.io.find import docker_client, find_engine
-from cannery.engine.io.inspect import engine_info, needed_image, plain_registries
+from cannery.engine.io.inspect import engine_info, plain_registries
 from cannery.engine.io.login import read_login
 from cannery.engine.io.registry import Access
 from cannery.errors import ExitCode, FindingsError
+from cannery.host.io.place import EnginePlace
 from cannery.pipeline import manifest_digest, planned
 from cannery.plan.make import on_labelled_base
 from cannery.ship.io.registry import (
@@ -33,6 +34,7 @@ from cannery.ship.io.registry import (
     tag_locally,
 )
 from cannery.ship.published import ids_of, parse_registry, push_fault
+from cannery.store.io.store import Store
 from cannery.verify.io.run import has_passed
 
 if TYPE_CHECKING:
@@ -44,16 +46,19 @@ if TYPE_CHECKING:
     from cannery.context import Context
     from cannery.engine.image import EngineImage
     from cannery.engine.oci import Published
+    from cannery.host.io.place import StorePlace
     from cannery.plan.plan import Plan
 
 
-def dock_of(context: Context, client: docker.DockerClient, plan: Plan, registry: str, *, is_push: bool = False) -> Dock:
+def dock_of(
+    context: Context, client: docker.DockerClient | Store, plan: Plan, registry: str, *, is_push: bool = False
+) -> Dock:
     """Return the place of `plan` in `registry`, reached as this host and its engine reach it."""
     access = Access(
         context.pip,
         partial(read_login, env=context.env),
         LIMITS,
-        plain=plain_registries(engine_info(client)),
+        plain=frozenset() if isinstance(client, Store) else plain_registries(engine_info(client)),
         actions="pull,push" if is_push else "",
         waits=REQUEST_WAITS,
     )
@@ -69,10 +74,9 @@ def push(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """
     registry = parse_registry(arguments.registry)
     catalog, plan = _planned(context, arguments)
-    engine = find_engine(context.env, context.cache, start=True, say=context.say)
-    client = docker_client(engine)
-    image = needed_image(client, plan.reference, plan.recipe.name)
-    dock = dock_of(context, client, plan, registry, is_push=True)
+    place = kept_place(context)
+    image = place.needed(plan.reference, plan.recipe.name)
+    dock = dock_of(context, _mover(place), plan, registry, is_push=True)
     _refuse_unfit(context, dock, catalog, image)
     there = published(dock, dock.reference)
     ids = ids_of(image.id, image.digests, dock.reference)
@@ -87,6 +91,10 @@ def push(arguments: argparse.Namespace, context: Context) -> ExitCode:
         move_alias(dock, image, now, alias)
     _print(context, dock, now, image)
     return ExitCode.DONE
+
+
+def _mover(place: EnginePlace | StorePlace) -> docker.DockerClient | Store:
+    return place.client if isinstance(place, EnginePlace) else place.store
 
 
 def _planned(context: Context, arguments: argparse.Namespace) -> tuple[Catalog, Plan]:
@@ -124,8 +132,7 @@ def pull(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Pull the prebuilt image of exactly this plan, and give it the tags that `image` gives."""
     registry = parse_registry(arguments.registry)
     _, plan, _ = planned(context, arguments.profile, options_of(arguments))
-    engine = find_engine(context.env, context.cache, start=True, say=context.say)
-    dock = dock_of(context, docker_client(engine), plan, registry)
+    dock = dock_of(context, _mover(kept_place(context)), plan, registry)
     image = pull_image(dock)
     if image is None:
         raise absent(dock)

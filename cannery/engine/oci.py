@@ -144,6 +144,15 @@ def read_manifest(body: bytes) -> Manifest:
     return Manifest(digest, _size(value.get("layers")))
 
 
+def read_layers(body: bytes) -> tuple[tuple[str, int], ...]:
+    """Return digest and bytes of the layers that a manifest names, lowest first. Raises `MalformedError`."""
+    layers = _table(body, "manifest").get("layers")
+    found = [one if isinstance(one, dict) else {} for one in (layers if isinstance(layers, list) else ())]
+    if not all(isinstance(one.get("size"), int) for one in found):
+        raise MalformedError("a layer of its manifest has no size")
+    return tuple((_digest(one.get("digest"), "a layer of the manifest"), one["size"]) for one in found)
+
+
 def read_config(body: bytes) -> ImageConfig:
     """Read an image's configuration. Raises `MalformedError`."""
     value = _table(body, "image configuration")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gzip
 import hashlib
 import io
 import json
@@ -14,6 +15,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from test_store import LOWER, UPPER, config_of, put, sha, special, tar_of
 
 from cannery.build.io import disk
 from cannery.commands import archive as load
@@ -21,18 +23,19 @@ from cannery.commands import archive as save
 from cannery.commands.archive import bundle, save_image
 from cannery.context import Context
 from cannery.engine.image import EngineImage
-from cannery.errors import FindingsError, UnableError, UsageError
+from cannery.errors import ExitCode, FindingsError, UnableError, UsageError
+from cannery.host.io.place import EnginePlace, StorePlace
 from cannery.ship.archive import Held, SideFile
 from cannery.ship.io.archive import whole_file
 from cannery.ship.io.bundle import write_bundle
 from cannery.ship.standalone.load import Bundle
+from cannery.store.io.archive import load_archive
+from cannery.store.io.store import Store
 from cannery.vocab import Arch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-
-    from cannery.errors import ExitCode
 
 
 def digest(digit: str) -> str:
@@ -41,7 +44,18 @@ def digest(digit: str) -> str:
 
 HELD = Held(digest("1"), "linux/amd64", ("stack:1",), (digest("2"),))
 OTHER = EngineImage(digest("8"), "amd64", 7, (digest("9"),), {}, ())
-CLIENT: Any = SimpleNamespace()
+
+
+def place(find: Callable[[str], EngineImage | None] = lambda _: None) -> EnginePlace:
+    """An engine that is only asked for images."""
+
+    class Place(EnginePlace):
+        def find(self, name: str) -> EngineImage | None:
+            return find(name)
+
+    engine: Any = SimpleNamespace(command=lambda: ("/nowhere/docker",), arch="amd64")
+    client: Any = SimpleNamespace()
+    return Place(engine, client, {})
 
 
 def context(folder: Path) -> Context:
@@ -95,7 +109,7 @@ def test_a_disk_that_is_too_small_is_reported_before_a_byte_is_written(
         raise AskedError
 
     large = replace(OTHER, size=20 * 10**9)
-    monkeypatch.setattr(save, "_held", lambda *_: (CLIENT, large, HELD))
+    monkeypatch.setattr(save, "_held", lambda *_: (place(), large, HELD))
     monkeypatch.setattr(save, "platform_parameter", asked)
     monkeypatch.setattr(disk, "_free", lambda _: 4_999_000_000)
     path = tmp_path / "new" / name
@@ -109,47 +123,41 @@ def test_a_disk_that_is_too_small_is_reported_before_a_byte_is_written(
         command(argparse.Namespace(output=str(path), since="x"), context(tmp_path))
 
 
-def test_another_image_than_in_the_side_file_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(load, "find_image", lambda _client, _reference: OTHER)
+def test_another_image_than_in_the_side_file_is_a_finding(tmp_path: Path) -> None:
     with pytest.raises(FindingsError, match="another image than its side file describes") as caught:
-        load._loaded(context(tmp_path), CLIENT, HELD, ("stack:1",), "x.tar")
+        load._loaded(context(tmp_path), place(lambda _: OTHER), HELD, ("stack:1",), "x.tar")
     assert (caught.value.where, "copy both again" in caught.value.hint) == ("x.tar", True)
-    monkeypatch.setattr(load, "find_image", lambda _client, _reference: None)
-    with pytest.raises(UnableError, match="no longer has it"):
-        load._loaded(context(tmp_path), CLIENT, HELD, ("stack:1",), "x.tar")
+    with pytest.raises(UnableError, match="no longer here"):
+        load._loaded(context(tmp_path), place(), HELD, ("stack:1",), "x.tar")
 
 
-def test_a_bundle_of_another_image_than_its_side_file_describes_is_not_loaded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_bundle_of_another_image_than_its_side_file_describes_is_not_loaded(tmp_path: Path) -> None:
     path, made = write(tmp_path)
     side = SideFile("bundle", path.name, path.stat().st_size, "0" * 64, HELD)
-    engine: Any = SimpleNamespace(command=lambda: ("/nowhere/docker",), client_env=dict)
     with Bundle(str(path)) as opened:
         assert opened.layers == list(made.layers)
         with pytest.raises(FindingsError, match="another image than its side file describes"):
-            load._load_bundle(context(tmp_path), engine, opened, side)
+            load._load_bundle(context(tmp_path), place(), opened, side)
 
 
 @pytest.mark.parametrize("text", ["Bad Ref!!", "a b", "../x.tar", f"a/{'b' * 300}", "a@sha256:0"])
-def test_since_what_is_no_reference_is_not_asked_for(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    def asked(*_args: object) -> None:
+def test_since_what_is_no_reference_is_not_asked_for(text: str) -> None:
+    def asked(_name: str) -> None:
         raise AssertionError("the engine is asked")
 
-    monkeypatch.setattr(save, "find_image", asked)
-    with pytest.raises(UsageError, match="is no file, and no image on this engine"):
-        save._on_engine(CLIENT, text)
+    with pytest.raises(UsageError, match="is no file, and no image on this host"):
+        save._here(place(asked), text)
     for good in ("stack:1", digest("1"), "0123456789ab"):
         with pytest.raises(AssertionError, match="asked"):
-            save._on_engine(CLIENT, good)
+            save._here(place(asked), good)
 
 
 def test_since_an_image_of_another_platform_asks_for_one_of_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(save, "_on_engine", lambda _client, _since: replace(HELD, platform="linux/riscv64"))
+    monkeypatch.setattr(save, "_here", lambda _place, _since: replace(HELD, platform="linux/riscv64"))
     with pytest.raises(UsageError, match=f"old:1 is for linux/riscv64, and the image for {HELD.platform}") as caught:
-        save._base("old:1", CLIENT, HELD, context(tmp_path))
+        save._base("old:1", place(), HELD, context(tmp_path))
     assert "for the same platform" in caught.value.hint
 
 
@@ -190,3 +198,75 @@ def test_a_bundle_needs_no_temporary_folder(tmp_path: Path, monkeypatch: pytest.
     with Bundle(str(path)) as opened:
         assert opened.layers == list(made.layers)
     assert sorted(one.name for one in tmp_path.iterdir()) == ["x.tar", "x.tar.json"]
+
+
+def stored(folder: Path, *tars: bytes) -> tuple[StorePlace, EngineImage, Held]:
+    """A store with an image of those layers, the image, and what is held of it."""
+    store = Store(folder / "images")
+    put(store, *tars, name="stack:1")
+    found = store.find("stack:1")
+    assert found is not None
+    return StorePlace(store, {}, "arm64", folder), found, Held(found.id, found.platform, found.tags, found.layers)
+
+
+def load_into(folder: Path, path: Path, monkeypatch: pytest.MonkeyPatch, arch: str = "arm64") -> Store:
+    place = StorePlace(Store(folder / "other"), {}, arch, folder)
+    monkeypatch.setattr(load, "kept_place", lambda _context: place)
+    load.load_file(argparse.Namespace(file=str(path), force=False), context(folder))
+    return place.store
+
+
+@pytest.mark.parametrize("name", ["x.tar", "x.tar.gz", "bundle"])
+def test_what_a_store_writes_another_one_loads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    here = stored(tmp_path, LOWER, UPPER)
+    monkeypatch.setattr(save, "_held", lambda *_: here)
+    command, path = (bundle, tmp_path / "b.tar") if name == "bundle" else (save_image, tmp_path / name)
+    command(argparse.Namespace(output=str(path), since=None), context(tmp_path))
+    other = load_into(tmp_path, path, monkeypatch)
+    assert other.find("stack:1") == here[1]
+    with pytest.raises(FindingsError, match="this host runs linux/amd64"):
+        load_into(tmp_path, path, monkeypatch, "amd64")
+    path.write_bytes(path.read_bytes()[:-700])
+    with pytest.raises(FindingsError, match="cut off"):
+        load_into(tmp_path, path, monkeypatch)
+
+
+def test_a_bundle_with_since_needs_its_base_in_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = stored(tmp_path, LOWER, UPPER)
+    put(here[0].store, LOWER, name="old:1")
+    monkeypatch.setattr(save, "_held", lambda *_: here)
+    path = tmp_path / "b.tar"
+    bundle(argparse.Namespace(output=str(path), since="old:1"), context(tmp_path))
+    with pytest.raises(FindingsError, match="the base of this bundle is missing") as caught:
+        load_into(tmp_path, path, monkeypatch)
+    assert "old:1" in caught.value.hint
+    Store(tmp_path / "other").add(io.BytesIO(LOWER))
+    assert load_into(tmp_path, path, monkeypatch).find("stack:1") == here[1]
+
+
+@pytest.mark.parametrize("broken", ["no manifest", "other layers", "no tar", "half"])
+def test_an_archive_that_is_broken_names_no_image(tmp_path: Path, broken: str) -> None:
+    config = config_of(sha(LOWER))
+    contents = [{"Config": "c.json", "RepoTags": ["stack:1"], "Layers": ["a/layer.tar"]}]
+    layer = UPPER if broken == "other layers" else LOWER
+    members = [("a/VERSION", b"1.0"), ("a/layer.tar", layer), ("c.json", config)]
+    members += [] if broken == "no manifest" else [("manifest.json", json.dumps(contents).encode())]
+    data = b"no tar at all" * 99 if broken == "no tar" else tar_of(*members)
+    data = data[:3000] if broken == "half" else data
+    store = Store(tmp_path)
+    with pytest.raises(FindingsError) as caught:
+        load_archive(store, iter([data]), "x.tar")
+    assert (caught.value.code, caught.value.where, store.names()) == (ExitCode.FINDINGS, "x.tar", {})
+
+
+def test_the_layout_of_older_engines_is_read(tmp_path: Path) -> None:
+    """Layers below old ids, of which one is a link to another."""
+    link = special("b/layer.tar", tarfile.SYMTYPE, "../a/layer.tar")
+    contents = [{"Config": "c.json", "RepoTags": None, "Layers": ["a/layer.tar", "b/layer.tar"]}]
+    members = [("a/VERSION", b"1.0"), ("a/layer.tar", LOWER), link, ("c.json", config_of(sha(LOWER), sha(LOWER)))]
+    data = tar_of(*members, ("manifest.json", json.dumps(contents).encode()))
+    store = Store(tmp_path)
+    (image,) = load_archive(store, iter([gzip.compress(data)]), "x.tar")
+    found = store.find(image)
+    assert found is not None
+    assert found.layers == (sha(LOWER), sha(LOWER))

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cannery.errors import ExitCode, FindingsError, UnableError, UsageError
-from cannery.store.io.export import docker_archive, write_oci
+from cannery.store.io.archive import docker_archive, write_oci
 from cannery.store.io.packed import inflated, pack
 from cannery.store.io.store import Store
 from cannery.store.io.unpack import unpack

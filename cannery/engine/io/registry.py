@@ -7,10 +7,13 @@ that docker trusts too. Credentials are docker's; those of pip's settings and ne
 from __future__ import annotations
 
 import hashlib
+import json
+import re
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 from urllib.parse import urlencode, urljoin, urlsplit
 from urllib.request import parse_http_list, parse_keqv_list
 
@@ -45,7 +48,8 @@ from cannery.util.io.trouble import trouble
 from cannery.util.trouble import State
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from typing import IO
 
     from requests.structures import CaseInsensitiveDict
 
@@ -57,6 +61,8 @@ if TYPE_CHECKING:
 CERTIFICATES = Path("/etc/docker/certs.d")
 # The specification asks registries to take manifests of 4 MiB; configurations are smaller.
 MAX_BODY = 4 << 20
+# Bytes of a blob that are read at once.
+BLOCK = 1 << 18
 # docker.io is only a name; this host serves its API.
 API_HOSTS = {DEFAULT_REGISTRY: "index.docker.io"}
 PASSING = frozenset({State.RESET, State.TIMEOUT, State.SERVER, State.BUSY})
@@ -71,6 +77,10 @@ WORDS = {
     State.BUSY: "it limits the rate of requests",
     State.OTHER: "what answers there is no registry",
 }
+
+
+# What a request sends: bytes, or what opens a file of them.
+Body: TypeAlias = "bytes | Callable[[], IO[bytes]] | None"
 
 
 @dataclass(frozen=True)
@@ -143,12 +153,13 @@ def ask(text: str, arch: Arch, arches: Sequence[Arch], access: Access) -> Answer
 class Repository:
     """One repository of a registry, by a reference in it. Every method raises `RefusedError`, and no error of requests.
 
-    A loopback registry, or one of `Access.plain`, that has no TLS is asked without, as docker does.
+    A loopback registry, or one of `Access.plain`, that has no TLS is asked without, as docker does. `sources` are other
+    repositories there (`team/base`) that blobs may be mounted from.
     """
 
-    def __init__(self, text: str, access: Access) -> None:
+    def __init__(self, text: str, access: Access, sources: Sequence[str] = ()) -> None:
         self.reference = parse_reference(text)
-        self._access = access
+        self._access, self._sources = access, sources
         self._end = time.monotonic() + access.limits.total
         self._session = RegistrySession(access.pip, self.reference.registry)
         is_plain = is_loopback(self.reference.registry) or self.reference.registry in access.plain
@@ -182,11 +193,19 @@ class Repository:
 
     def manifest(self, digest: str) -> Manifest:
         """Return the manifest of one image."""
-        return read_manifest(self._content(f"manifests/{digest}", digest, ACCEPT))
+        return read_manifest(self.manifest_text(digest))
+
+    def manifest_text(self, digest: str) -> bytes:
+        """Return the bytes of the manifest of one image."""
+        return self._content(f"manifests/{digest}", digest, ACCEPT)
 
     def config(self, digest: str) -> ImageConfig:
         """Return an image's configuration."""
-        return read_config(self._content(f"blobs/{digest}", digest, "*/*"))
+        return read_config(self.config_text(digest))
+
+    def config_text(self, digest: str) -> bytes:
+        """Return the bytes of an image's configuration."""
+        return self._content(f"blobs/{digest}", digest, "*/*")
 
     def tags(self, pages: int = 10) -> tuple[str, ...]:
         """Return the tags of the repository, of at most `pages` responses: some registries have no end of them."""
@@ -205,6 +224,30 @@ class Repository:
         """Put an index or a manifest under `tag`; what it names must be in the repository."""
         self.call("PUT", f"manifests/{tag}", {"Content-Type": media_type}, body)
 
+    def blob(self, digest: str, start: int) -> Iterator[bytes | None]:
+        """Give the blocks of a blob from byte `start` on; a None first where it comes whole instead."""
+        headers = {"Accept-Encoding": "identity", **({"Range": f"bytes={start}-"} if start else {})}
+        url = self._url(f"blobs/{digest}")
+        try:
+            response = self._request("GET", url, headers, self._auth)
+            if response.status_code == 401:
+                self._auth = self._authorize(url, response.headers.get("WWW-Authenticate", ""))
+                response.close()
+                response = self._request("GET", url, headers, self._auth)
+            with response:
+                if response.status_code >= 300:
+                    raise self._status_error(Reply(response.status_code, response.headers, b"", response.url))
+                if start and not response.headers.get("Content-Range", "").startswith(f"bytes {start}-"):
+                    yield None
+                yield from response.raw.stream(BLOCK, decode_content=False)
+        except (requests.RequestException, HTTPError, OSError, ValueError) as error:
+            raise _refused(*trouble(error, self._session, url)) from error
+
+    @property
+    def waits(self) -> tuple[float, ...]:
+        """Seconds before each retry of a request."""
+        return self._access.waits
+
     def call(self, method: str, path: str, headers: Mapping[str, str], data: bytes | None = None) -> Reply:
         """Return the response to a request below the repository (or at a whole URL), retried where trouble may pass."""
         waits = self._access.waits
@@ -214,9 +257,10 @@ class Repository:
             stop=stop_after_attempt(1 + len(waits)),
             reraise=True,
         )
-        return retry(self._call_once, method, path, headers, data)
+        return retry(self.call_once, method, path, headers, data)
 
-    def _call_once(self, method: str, path: str, headers: Mapping[str, str], data: bytes | None = None) -> Reply:
+    def call_once(self, method: str, path: str, headers: Mapping[str, str], data: Body = None) -> Reply:
+        """Return the response as `call` does, without a retry."""
         while True:
             url = self._url(path)
             auth = self._auth if urlsplit(url).netloc == urlsplit(self._url("")).netloc else Authorization("")
@@ -263,24 +307,32 @@ class Repository:
         if scheme.lower() != "bearer" or not realm.startswith(("https://", f"{urlsplit(url).scheme}://")):
             raise _refused(State.DENIED, "HTTP 401")
         own = f"repository:{self.reference.repository}:{self._access.actions or 'pull'}"
-        query = {"scope": own if self._access.actions else challenge.get("scope") or own}
+        scopes = [own if self._access.actions else challenge.get("scope") or own]
+        query: dict[str, Any] = {"scope": [*scopes, *(f"repository:{source}:pull" for source in self._sources)]}
         query |= {"service": challenge["service"]} if "service" in challenge else {}
         login = HTTPBasicAuth(*credentials) if credentials else Authorization("")
-        at = f"{realm}{'&' if urlsplit(realm).query else '?'}{urlencode(query)}"
+        at = f"{realm}{'&' if urlsplit(realm).query else '?'}{urlencode(query, doseq=True)}"
         reply = self._send("GET", at, {"Accept": "application/json"}, login)
         if reply.status != 200:
             raise self._status_error(reply, "its token service: ")
         return Authorization(f"Bearer {read_token(reply.body)}")
 
-    def _send(
-        self, method: str, url: str, headers: Mapping[str, str], auth: AuthBase, data: bytes | None = None
-    ) -> Reply:
+    def _request(
+        self, method: str, url: str, headers: Mapping[str, str], auth: AuthBase, data: bytes | IO[bytes] | None = None
+    ) -> requests.Response:
+        """Return a response whose body is not read yet."""
         limits, left = self._access.limits, self._end - time.monotonic()
         if left <= 0:
             raise TimeoutError
         wait = (min(limits.connect, left), min(limits.read, left))
-        send = self._session.request
-        with send(method, url, headers=dict(headers), auth=auth, data=data, timeout=wait, stream=True) as response:
+        return self._session.request(
+            method, url, headers=dict(headers), auth=auth, data=data, timeout=wait, stream=True
+        )
+
+    def _send(self, method: str, url: str, headers: Mapping[str, str], auth: AuthBase, data: Body = None) -> Reply:
+        with ExitStack() as stack:
+            sent = stack.enter_context(data()) if callable(data) else data
+            response = stack.enter_context(self._request(method, url, headers, auth, sent))
             body = bytearray()
             for chunk in response.iter_content(65536):
                 body += chunk
@@ -295,12 +347,27 @@ class Repository:
         response = requests.Response()
         response.status_code, response.headers = reply.status, reply.headers
         error = requests.HTTPError(response=response)
-        return _refused(*trouble(error, self._session, reply.url), who)
+        state, detail = trouble(error, self._session, reply.url)
+        code = _error_code(reply.body)
+        return (
+            RefusedError(f"{who}it refuses: {code} ({detail})")
+            if code and state is State.OTHER
+            else _refused(state, detail, who)
+        )
 
 
 def _refused(state: State, detail: str, who: str = "") -> RefusedError:
     words = f"{who}{WORDS.get(state, str(state))}"
     return KINDS.get(state, RefusedError)(f"{words} ({detail})" if detail else words)
+
+
+def _error_code(body: bytes) -> str:
+    """Return the code of a registry's error (OCI distribution specification, "Error Codes"); "" where there is none."""
+    try:
+        code = str(json.loads(body)["errors"][0]["code"])
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return ""
+    return code if re.fullmatch(r"[A-Z_]{3,40}", code) else ""
 
 
 def _sha256(body: bytes) -> str:

@@ -17,11 +17,14 @@ from cannery.ship.archive import Held
 from cannery.ship.bundle import LOADER, PackedLayer, blob, documents, new_layers
 from cannery.ship.io.archive import LEVEL, read_side_of
 from cannery.ship.standalone import load as load_bundle
+from cannery.store.describe import diff_ids
+from cannery.util.io.files import sha256_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cannery.ship.io.archive import Part
+    from cannery.store.io.store import Store
 
 BLOCK = 1 << 20
 
@@ -107,6 +110,31 @@ def _member(tar: tarfile.TarFile, name: str, content: IO[bytes], size: int) -> N
     entry = tarfile.TarInfo(name)
     entry.size = size
     tar.addfile(entry, content)
+
+
+def check_stored_base(store: Store, bundle: load_bundle.Bundle) -> None:
+    """Raise `FindingsError` where neither a bundle nor the image store has a layer of the bundle's image."""
+    if any(diff_id not in bundle.held and not store.has(diff_id) for diff_id in bundle.layers):
+        names = " ".join((bundle.about["base"] or {}).get("references") or ())
+        hint = f"load the image or the bundle of {names or 'its base'} first"
+        raise FindingsError("the base of this bundle is missing or another", where=str(bundle.path), hint=hint)
+
+
+def load_stored(store: Store, bundle: load_bundle.Bundle) -> None:
+    """Take a bundle's image into the image store.
+
+    Raises `FindingsError` for a layer or configuration that is not the one that the bundle describes.
+    """
+    for diff_id, layer in bundle.held.items():
+        with bundle.open(layer["member"]) as content:
+            store.add(content, diff_id)
+    about = bundle.about["config"]
+    with bundle.open(about["member"]) as content:
+        config = content.read()
+    if sha256_bytes(config) != about["sha256"] or list(diff_ids(json.loads(config))) != bundle.layers:
+        hint = "it was changed on its way: copy the bundle again"
+        raise FindingsError("its configuration is not the one that it should be", where=str(bundle.path), hint=hint)
+    store.put(config, *bundle.about["image"]["references"])
 
 
 def held_in(path: Path) -> Held | None:

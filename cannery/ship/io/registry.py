@@ -1,12 +1,13 @@
 """Push and pull an image of a plan, and set its tags in a registry.
 
-The engine moves layers. This host reads and sets tags: with docker's credentials, and without TLS where the engine may.
-Where only the engine reaches a registry, the engine is asked.
+An engine moves the layers of its images, and this host those of its image store. This host reads and sets tags: with
+docker's credentials, and without TLS where the engine may. An engine is asked where only it reaches a registry.
 """
 
 from __future__ import annotations
 
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -23,10 +24,13 @@ from cannery.ship.published import (
     near_words,
     published_reference,
 )
+from cannery.store.io.store import Store
+from cannery.store.io.transfer import Route, fetch
+from cannery.store.io.transfer import push as push_stored
 from cannery.util.image_reference import parse_reference, split_tag
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
     import docker
@@ -48,12 +52,12 @@ WAITS = (2.0, 10.0, 30.0)
 
 @dataclass(frozen=True)
 class Dock:
-    """A plan's place in a registry, and how it is reached.
+    """A plan's place in a registry, and how it is reached: from an engine, by its client, or from the image store.
 
     `registry` is what is put before the plan's tag. `say` prints a line, `show` shows a transfer (words, bytes).
     """
 
-    client: docker.DockerClient
+    client: docker.DockerClient | Store
     plan: Plan
     registry: str
     access: Access
@@ -74,6 +78,10 @@ class Dock:
     def arch(self) -> str:
         """The plan's architecture."""
         return str(self.plan.recipe.target.arch)
+
+    def find(self, name: str) -> EngineImage | None:
+        """Return an image that is here, by name or id."""
+        return self.client.find(name) if isinstance(self.client, Store) else find_image(self.client, name)
 
     @property
     def host(self) -> str:
@@ -100,15 +108,18 @@ def published(dock: Dock, reference: str) -> Published | None:
     except DeniedError as error:
         raise _denied(dock, str(error)) from error
     except RefusedError as error:
-        found = _asked_by_engine(dock, reference, str(error))
+        if isinstance(dock.client, Store):
+            hint = "see that REGISTRY is right, and that it can be reached"
+            raise NetworkError(str(error), where=dock.host, hint=hint) from error
+        found = _asked_by_engine(dock, dock.client, reference, str(error))
         dock.say(f"{dock.host}: {error}; the engine reaches it, and was asked")
         return found
 
 
-def _asked_by_engine(dock: Dock, reference: str, words: str) -> Published | None:
+def _asked_by_engine(dock: Dock, client: docker.DockerClient, reference: str, words: str) -> Published | None:
     """Return what the engine learns of a tag, where this host does not reach the registry (`words`)."""
     try:
-        return registry_image(dock.client, reference, dock.access.login(dock.host))
+        return registry_image(client, reference, dock.access.login(dock.host))
     except AbsentError:
         return None
     except RefusedError as error:
@@ -148,7 +159,7 @@ def push_image(dock: Dock, image: EngineImage, there: Published | None) -> Publi
     """
     others = [entry for entry in there.entries if entry.arch != dock.arch] if there else []
     if not others:
-        _engine_push(dock, image, dock.reference)
+        _push(dock, image, dock.reference)
         return _confirmed(dock, image, dock.reference)
     if there is None or not there.body:
         names = " and ".join(entry.arch for entry in others)
@@ -156,7 +167,7 @@ def push_image(dock: Dock, image: EngineImage, there: Published | None) -> Publi
         what = f"the tag exists for {names}, and only a host that reaches the registry itself can join the two"
         raise NetworkError(what, where=dock.reference, hint=hint)
     alone = arch_reference(dock.reference, dock.arch)
-    _engine_push(dock, image, alone)
+    _push(dock, image, alone)
     entry = _confirmed(dock, image, alone).entry(dock.arch)
     _put(dock, dock.reference, *merged_index(there, dock.arch, entry.descriptor if entry else {}))
     return _confirmed(dock, image, dock.reference)
@@ -170,14 +181,32 @@ def move_alias(dock: Dock, image: EngineImage, now: Published, alias: str) -> No
     if now.body:
         _put(dock, alias, now.media_type, now.body)
     else:  # only the engine reaches the registry
-        _engine_push(dock, image, alias)
+        _push(dock, image, alias)
 
 
-def _engine_push(dock: Dock, image: EngineImage, reference: str) -> None:
-    dock.client.api.tag(image.id, *split_tag(reference))
-    platform = platform_parameter(dock.client, dock.arch, PUSH_PLATFORM)
+def _push(dock: Dock, image: EngineImage, reference: str) -> None:
+    client = dock.client
+    if isinstance(client, Store):
+        with _own_transfer(dock, "push", reference) as route:
+            push_stored(client, image.id, route)
+        return
+    client.api.tag(image.id, *split_tag(reference))
+    platform = platform_parameter(client, dock.arch, PUSH_PLATFORM)
     auth = dock.access.login(dock.host).header
-    _transfer(dock, "push", reference, lambda view: push(dock.client, reference, auth, view, platform))
+    _transfer(dock, "push", reference, lambda view: push(client, reference, auth, view, platform))
+
+
+@contextmanager
+def _own_transfer(dock: Dock, verb: str, reference: str) -> Iterator[Route]:
+    """Give the route of a push or pull of the image store, and show it. Raises the user's error."""
+    try:
+        with dock.show(f"{verb}ing {reference}", 0) as view:
+            yield Route(reference, dock.access, view, dock.say)
+    except DeniedError as error:
+        raise _denied(dock, str(error)) from error
+    except RefusedError as error:
+        hint = "the same command goes on from here"
+        raise NetworkError(f"{verb}: {error}", where=reference, hint=hint) from error
 
 
 class _Furthest:
@@ -222,7 +251,7 @@ def _transfer(dock: Dock, verb: str, reference: str, job: Callable[[TransferView
 def _confirmed(dock: Dock, image: EngineImage, reference: str) -> Published:
     """Return what the registry has now; raise `NetworkError` where that is not what was pushed."""
     now = published(dock, reference)
-    pushed = find_image(dock.client, image.id) or image  # knows its digest there by now
+    pushed = dock.find(image.id) or image  # knows its digest there by now
     if now is None or not now.has_image(dock.arch, ids_of(pushed.id, pushed.digests, reference)):
         hint = "another run may have pushed at the same time: run the same command again"
         raise NetworkError("the registry does not have what was pushed", where=reference, hint=hint)
@@ -237,11 +266,7 @@ def pull_image(dock: Dock) -> EngineImage | None:
     there = published(dock, dock.reference)
     if there is None or there.entry(dock.arch) is None:
         return None
-    platform, auth = f"linux/{dock.arch}", dock.access.login(dock.host).header
-    _transfer(dock, "pull", dock.reference, lambda view: pull(dock.client, dock.reference, platform, auth, view))
-    image = find_image(dock.client, dock.reference)
-    if image is None:
-        raise NetworkError("the engine does not have what it pulled", where=dock.reference, hint="run it again")
+    image = _pulled(dock)
     if faults := content_faults(dock, image):
         name = dock.plan.recipe.name
         hint = f"somebody pushed it by other means: build.py image {name}, then push {name} --force, repairs the tag"
@@ -250,10 +275,26 @@ def pull_image(dock: Dock) -> EngineImage | None:
     return image
 
 
+def _pulled(dock: Dock) -> EngineImage:
+    client = dock.client
+    if isinstance(client, Store):
+        with _own_transfer(dock, "pull", dock.reference) as route:
+            return fetch(client, route, dock.arch)
+    platform, auth = f"linux/{dock.arch}", dock.access.login(dock.host).header
+    _transfer(dock, "pull", dock.reference, lambda view: pull(client, dock.reference, platform, auth, view))
+    image = find_image(client, dock.reference)
+    if image is None:
+        raise NetworkError("the engine does not have what it pulled", where=dock.reference, hint="run it again")
+    return image
+
+
 def tag_locally(dock: Dock, image: EngineImage, references: tuple[str, ...]) -> None:
     """Give an image its local tags."""
     for reference in references:
-        dock.client.api.tag(image.id, *split_tag(reference))
+        if isinstance(dock.client, Store):
+            dock.client.tag(image.id, reference)
+        else:
+            dock.client.api.tag(image.id, *split_tag(reference))
 
 
 def absent(dock: Dock) -> NetworkError:

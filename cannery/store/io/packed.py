@@ -67,7 +67,7 @@ def pack(stream: IO[bytes], into: Writer) -> Tar:
     if first.startswith(ZSTD):
         raise FindingsError("a layer is packed by zstd", hint="make the image again with layers as gzip")
     if first.startswith(GZIP):
-        return _tar(inflated(_copied(first, stream, into)))
+        return tar_of(inflated(_copied(first, stream, into)))
     squeeze = zlib.compressobj(LEVEL, wbits=WBITS)
     digest, size = hashlib.sha256(), 0
     for block in _blocks(first, stream):
@@ -89,7 +89,8 @@ def _copied(first: bytes, stream: IO[bytes], into: Writer) -> Iterator[bytes]:
         yield block
 
 
-def _tar(blocks: Iterable[bytes]) -> Tar:
+def tar_of(blocks: Iterable[bytes]) -> Tar:
+    """Return what a tar is that comes in blocks."""
     digest, size = hashlib.sha256(), 0
     for block in blocks:
         digest.update(block)

@@ -1,26 +1,33 @@
-"""Images of the store as files: the archive that `docker load` takes, and OCI's layout."""
+"""Images of the store as files: the archive that `docker load` takes and `docker save` writes, and OCI's layout."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import posixpath
 import shutil
-from typing import TYPE_CHECKING, Any
+import tarfile
+from itertools import chain
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from cannery.assemble.tar import END, Entry, Kind, head, padding
-from cannery.errors import UsageError
-from cannery.store.describe import OCI, Blob, Layer, layout_index, manifest_text
+from cannery.errors import FindingsError, UsageError
+from cannery.store.describe import OCI, Blob, Layer, diff_ids, layout_index, manifest_text
+from cannery.store.io.packed import GZIP, inflated
 from cannery.util.image_reference import parse_reference
 from cannery.util.io.files import sha256_file, write_atomic
 from cannery.util.io.write_errors import BY_OUTPUT, is_of_files, unwritable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from io import BufferedReader
     from pathlib import Path
 
     from cannery.store.io.store import Store
 
 BLOCK = 1 << 20
+# A configuration or a manifest is no larger.
+SMALL = 4 << 20
 LAYOUT = '{"imageLayoutVersion": "1.0.0"}\n'
 
 
@@ -109,3 +116,56 @@ def _copy(source: Path, target: Path, blob: Blob) -> None:
         part.replace(target)
     finally:
         part.unlink(missing_ok=True)
+
+
+def load_archive(store: Store, blocks: Iterator[bytes], where: str) -> tuple[str, ...]:
+    """Take the images of an archive that `docker save` or `docker_archive` wrote, also as gzip; return their names.
+
+    An image without a name is listed by its id. Raises `FindingsError` for an archive that is broken.
+    """
+    small: dict[str, bytes] = {}
+    layers: dict[str, str] = {}
+    hint = "copy or make it again"
+    try:
+        with tarfile.open(fileobj=cast("IO[bytes]", _Plain(blocks)), mode="r|", bufsize=BLOCK) as tar:
+            for member in tar:
+                if member.issym() or member.islnk():  # a layer that is there under another name
+                    folder = posixpath.dirname(member.name) if member.issym() else ""
+                    target = posixpath.normpath(posixpath.join(folder, member.linkname))
+                    layers |= {member.name: layers[target]} if target in layers else {}
+                elif (content := tar.extractfile(member)) is not None:
+                    _take(store, member, cast("Any", content), small, layers)
+        names: list[str] = []
+        for image in json.loads(small["manifest.json"]):
+            config, tags = small[image["Config"]], image.get("RepoTags") or ()
+            if [layers[name] for name in image["Layers"]] != list(diff_ids(json.loads(config))):
+                raise FindingsError("its layers are not those of the image", where=where, hint=hint)
+            image_id = store.put(config, *tags)
+            names += tags or (image_id,)
+    except (tarfile.TarError, KeyError, ValueError, TypeError, AttributeError) as error:
+        raise FindingsError(f"the archive is broken: {error}", where=where, hint=hint) from error
+    return tuple(names)
+
+
+def _take(
+    store: Store, member: tarfile.TarInfo, content: BufferedReader, small: dict[str, bytes], layers: dict[str, str]
+) -> None:
+    """Take a member of an archive: a document, or a layer, which the store gets."""
+    start = content.peek(len(GZIP))
+    if start[:1] in (b"{", b"[") and member.size <= SMALL:
+        small[member.name] = content.read()
+    elif start.startswith(GZIP) or member.name.startswith("blobs/") or member.name.endswith(".tar"):
+        layers[member.name] = store.add(content).diff_id
+
+
+class _Plain:
+    """Blocks, of gzip or not, as a file."""
+
+    def __init__(self, blocks: Iterator[bytes]) -> None:
+        first = next(blocks, b"")
+        whole = chain((first,), blocks)
+        self._blocks = inflated(whole) if first.startswith(GZIP) else whole
+
+    def read(self, _size: int = -1) -> bytes:
+        """Return the next block that is not empty, b"" at the end."""
+        return next(filter(None, self._blocks), b"")

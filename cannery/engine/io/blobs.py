@@ -1,0 +1,146 @@
+"""Blobs of a repository, up and down in streams (OCI distribution specification, "Pulling blobs", "Pushing blobs")."""
+
+from __future__ import annotations
+
+import io
+import math
+import os
+import time
+from typing import TYPE_CHECKING
+from urllib.parse import quote, urlencode, urljoin, urlsplit
+
+from cannery.engine.io.registry import Limits
+from cannery.engine.oci import AbsentError, MalformedError, PassingError, RefusedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+    from cannery.engine.io.registry import Reply, Repository
+
+# A registry may look through all of a large blob before it answers.
+BULK = Limits(connect=30.0, read=300.0, total=math.inf)
+_BYTES = {"Content-Type": "application/octet-stream"}
+
+
+def has_blob(repository: Repository, digest: str) -> bool:
+    """Whether a repository has a blob. Raises `RefusedError`."""
+    try:
+        repository.call("HEAD", f"blobs/{digest}", {})
+    except AbsentError:
+        return False
+    return True
+
+
+def begin_upload(repository: Repository, digest: str, sources: Iterable[str]) -> str:
+    """Return where a blob is to be sent; "" where the registry has mounted it from one of the repositories `sources`.
+
+    Only an answer of 201 means that it is mounted. Who may not read there, or does not know such requests, is asked
+    without. Raises `RefusedError`.
+    """
+    for source in sources:
+        query = urlencode({"mount": digest, "from": source})
+        try:
+            reply = repository.call("POST", f"blobs/uploads/?{query}", {}, b"")
+        except PassingError:
+            raise
+        except RefusedError:
+            continue
+        return "" if reply.status == 201 else _location(reply)
+    return _location(repository.call("POST", "blobs/uploads/", {}, b""))
+
+
+def send_blob(repository: Repository, location: str, digest: str, path: Path, moved: Callable[[int], None]) -> None:
+    """Send a file to the place that `begin_upload` gave; `moved` gets the bytes so far.
+
+    After a lost connection it goes on where the registry has got to, as long as that gets further. Raises
+    `RefusedError`; `PassingError` where the upload has to begin again.
+    """
+    size, start, waits = path.stat().st_size, 0, list(repository.waits)
+    while True:
+        part = {"Content-Range": f"{start}-{size - 1}"} if start else {}
+
+        def body(at: int = start) -> _Body:
+            return _Body(path, at, moved)
+
+        try:
+            reply = repository.call_once("PATCH", location, {**_BYTES, **part}, body)
+            break
+        except PassingError as error:
+            if not waits:
+                raise
+            time.sleep(waits.pop(0))
+            location, there = _resumed(repository, location, error)
+            waits = list(repository.waits) if there > start else waits
+            start = there
+    at = _location(reply)
+    try:
+        repository.call("PUT", f"{at}{'&' if urlsplit(at).query else '?'}digest={quote(digest)}", _BYTES, b"")
+    except AbsentError as error:  # also where an earlier try has ended it, and its answer was lost
+        raise PassingError("the registry does not know the upload any more") from error
+
+
+def _resumed(repository: Repository, location: str, error: PassingError) -> tuple[str, int]:
+    """Return where an upload goes on, and from which byte. Raises `error` where the registry does not know it."""
+    try:
+        reply = repository.call("GET", location, {})
+    except PassingError:
+        raise
+    except RefusedError:
+        raise error from None
+    last = reply.headers.get("Range", "").rpartition("-")[2]
+    # `0-0` is what registries answer for nothing at all.
+    return _location(reply, location), int(last) + 1 if last.isdecimal() and last != "0" else 0
+
+
+def _location(reply: Reply, known: str = "") -> str:
+    """Return the URL that an answer names, with the scheme of this connection on the same host: a proxy may add TLS."""
+    named = reply.headers.get("Location", known)
+    if not named:
+        raise MalformedError("it names no place to send a layer to")
+    asked, found = urlsplit(reply.url), urlsplit(urljoin(reply.url, named))
+    return (found._replace(scheme=asked.scheme) if found.netloc == asked.netloc else found).geturl()
+
+
+class _Body(io.FileIO):
+    """A file from some byte on, that reports how far it was read."""
+
+    def __init__(self, path: Path, start: int, moved: Callable[[int], None]) -> None:
+        super().__init__(path)
+        self.seek(start)
+        self._moved = moved
+
+    def __len__(self) -> int:
+        return os.fstat(self.fileno()).st_size
+
+    def read(self, size: int | None = -1) -> bytes:
+        """Read."""
+        data = super().read(-1 if size is None else size) or b""
+        self._moved(self.tell())
+        return data
+
+
+def fetch_blob(repository: Repository, digest: str, size: int, part: Path, moved: Callable[[int], None]) -> None:
+    """Append what is missing of a blob to the file `part`, which an earlier try may have begun; its sum is not checked.
+
+    Raises `RefusedError`, and `OSError` where the file cannot be written.
+    """
+    part.parent.mkdir(parents=True, exist_ok=True)
+    with part.open("ab") as stream:
+        if stream.tell() > size:
+            stream.truncate(0)
+        have = stream.tell()
+        for block in repository.blob(digest, have) if have < size else ():
+            if block is None:  # the registry begins with the first byte again
+                stream.truncate(0)
+                have = 0
+                continue
+            stream.write(block)
+            have += len(block)
+            moved(have)
+            if have > size:
+                raise MalformedError(f"a layer has more than the {size} bytes that its manifest names")
+        stream.flush()
+        os.fsync(stream.fileno())
+    if have < size:
+        raise PassingError(f"connection lost after {have} of {size} bytes")

@@ -1,0 +1,229 @@
+"""Images between the store and a registry: blobs that the other side is missing, then what names them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from cannery.engine.io.blobs import BULK, begin_upload, fetch_blob, has_blob, send_blob
+from cannery.engine.io.registry import Repository
+from cannery.engine.oci import MalformedError, OtherArchError, PassingError, read_layers
+from cannery.engine.stream import Moving, StreamState
+from cannery.errors import FindingsError, UnableError
+from cannery.store.describe import DOCKER, Blob, Dialect, Layer, diff_ids, manifest_text
+from cannery.store.io.archive import parts
+from cannery.store.io.packed import GZIP, inflated, read_blocks, tar_of
+from cannery.util.image_reference import parse_reference
+from cannery.util.io.files import sha256_file
+from cannery.util.io.locks import held
+from cannery.util.io.write_errors import is_of_files, unwritable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from cannery.engine.image import EngineImage
+    from cannery.engine.io.client import TransferView
+    from cannery.engine.io.registry import Access
+    from cannery.store.io.store import Store
+
+# Seconds before each further try of a transfer that got no further.
+WAITS = (2.0, 10.0, 30.0)
+PUSHING = "Pushing"
+# Bytes between two reports of a blob.
+_STEP = 1 << 20
+
+
+class Progress:
+    """How far a transfer is, for a view: blobs by digest, in the words of an engine."""
+
+    def __init__(self, view: TransferView) -> None:
+        self._view, self._blobs = view, dict[str, Moving]()
+
+    def expect(self, blobs: Sequence[Blob], status: str) -> None:
+        """Take what is to be moved."""
+        for blob in blobs:
+            self._blobs.setdefault(blob.digest, Moving(status, 0, blob.size))
+
+    def done(self, blob: Blob, status: str) -> None:
+        """Report a blob that moves no more; `status` is a word of `cannery.engine.stream`."""
+        self._blobs[blob.digest] = Moving(status, blob.size, blob.size)
+        self._view.state(StreamState(layers=self._blobs))
+
+    def moved(self, blob: Blob, status: str) -> Callable[[int], None]:
+        """Return what reports the bytes of a blob that have moved."""
+
+        def report(count: int) -> None:
+            is_seen = count // _STEP == self._blobs[blob.digest].current // _STEP
+            self._blobs[blob.digest] = Moving(status, count, blob.size)
+            if not is_seen:
+                self._view.state(StreamState(layers=self._blobs))
+
+        return report
+
+    @property
+    def far(self) -> tuple[int, int]:
+        """Blobs that are done, and bytes that have arrived: of those on their way a registry may have lost some."""
+        state = StreamState(layers={name: one for name, one in self._blobs.items() if one.status != PUSHING})
+        return state.counts[0], state.moved[0]
+
+
+@dataclass(frozen=True)
+class Route:
+    """A reference in a registry, how it is reached, the view that shows a transfer, and what prints a line."""
+
+    reference: str
+    access: Access
+    view: TransferView
+    say: Callable[[str], None]
+
+    def open(self, sources: Sequence[str] = ()) -> Repository:
+        """Return the repository, for a transfer that may take hours; `sources` as of `Repository`."""
+        return Repository(self.reference, replace(self.access, limits=BULK), sources)
+
+    def patiently(self, job: Callable[[Progress], None]) -> None:
+        """Run a transfer, again where its trouble may pass: what has moved stays.
+
+        When a try has got further, the waits begin anew: a broken registry ends it soon, and a bad line does not.
+        Raises what `job` raises.
+        """
+        progress, failures, best = Progress(self.view), 0, (0, 0)
+        while True:
+            try:
+                return job(progress)
+            except PassingError as error:
+                failures, best = (0, progress.far) if progress.far > best else (failures, best)
+                if failures == len(WAITS):
+                    raise
+                self.say(f"{error}; retry in {WAITS[failures]:g} s, and what has arrived stays")
+                time.sleep(WAITS[failures])
+                failures += 1
+
+
+def push(store: Store, name: str, route: Route, dialect: Dialect = DOCKER) -> None:
+    """Push an image of the store under a tag: blobs that are missing there, then the manifest.
+
+    Raises `RefusedError`, and `UsageError` where the store does not have the image.
+    """
+    config, layers = parts(store, name)
+    place = parse_reference(route.reference)
+    home = f"{place.registry}/"
+    known = {origin.removeprefix(home) for layer in layers for origin in layer.origins if origin.startswith(home)}
+
+    def job(progress: Progress) -> None:
+        with route.open(sorted(known - {place.repository})) as repository:
+            progress.expect((*layers, config), "Waiting")
+            for blob in (*layers, config):
+                progress.done(blob, _pushed(store, repository, blob, progress))
+            for layer in layers:
+                store.note(layer.also_in(f"{home}{place.repository}"))
+            repository.put_manifest(place.tag, dialect.manifest, manifest_text(dialect, config, layers))
+
+    route.patiently(job)
+
+
+def _pushed(store: Store, repository: Repository, blob: Blob, progress: Progress) -> str:
+    """Bring a blob into a repository; return how it came there, in an engine's words."""
+    if has_blob(repository, blob.digest):
+        return "Layer already exists"
+    home, own = f"{repository.reference.registry}/", repository.reference.repository
+    origins = blob.origins if isinstance(blob, Layer) else ()
+    sources = [origin.removeprefix(home) for origin in origins if origin.startswith(home) and origin != f"{home}{own}"]
+    location = begin_upload(repository, blob.digest, sources)
+    if not location:
+        return f"Mounted from {', '.join(sources)}"
+    send_blob(repository, location, blob.digest, store.blob_path(blob.digest), progress.moved(blob, PUSHING))
+    return "Pushed"
+
+
+def fetch(store: Store, route: Route, arch: str) -> EngineImage:
+    """Bring an image from its registry into the store, the layers that are missing there; return it.
+
+    It gets the reference as a name, and one with the digest of what the registry has under it. Raises `RefusedError`;
+    `UnableError` where there is no room; `FindingsError` for a layer that cannot be read.
+    """
+    found: list[str] = []
+
+    def job(progress: Progress) -> None:
+        with route.open() as repository:
+            found.append(_fetched(store, repository, arch, progress, route.say))
+
+    route.patiently(job)
+    image = store.find(found[-1])
+    if image is None:
+        raise UnableError("the image store has lost a part of it", where=route.reference, hint="run it again")
+    return image
+
+
+def _fetched(store: Store, repository: Repository, arch: str, progress: Progress, say: Callable[[str], None]) -> str:
+    place = repository.reference
+    there = repository.published(place.wanted, place.digest or "", arch)
+    entry = there.entry(arch)
+    if entry is None:
+        has = " and ".join(one.arch for one in there.entries) or "no platform"
+        raise OtherArchError(f"it has the image for {has}, not for {arch}")
+    config = repository.config_text(entry.config)
+    blobs = [Blob(*pair) for pair in read_layers(repository.manifest_text(entry.manifest))]
+    wanted = diff_ids(json.loads(config))
+    if len(blobs) != len(wanted):
+        raise MalformedError(f"its manifest has {len(blobs)} layers, and its configuration {len(wanted)}")
+    missing = [(diff_id, blob) for diff_id, blob in zip(wanted, blobs, strict=True) if not store.has(diff_id)]
+    _check_room(store, sum(blob.size for _, blob in missing))
+    origin = f"{place.registry}/{place.repository}"
+    size = sum(blob.size for _, blob in missing) / 1e9
+    say(f"fetching {len(missing)} of {len(blobs)} layers of {origin}:{place.tag}, {size:.2f} GB")
+    progress.expect([blob for _, blob in missing], "Waiting")
+    for diff_id, blob in missing:
+        _fetch_layer(store, repository, diff_id, blob, progress)
+        progress.done(blob, "Pull complete")
+    names = [f"{origin}@{there.digest}", *([] if place.digest else [f"{origin}:{place.tag}"])]
+    return store.put(config, *names)
+
+
+def _check_room(store: Store, size: int) -> None:
+    store.folder.mkdir(parents=True, exist_ok=True)
+    free = shutil.disk_usage(store.folder).free
+    if size > free:
+        what = f"{size / 1e9:.1f} GB are to be fetched, and {free / 1e9:.1f} GB are free"
+        raise UnableError(what, where=str(store.folder), hint="free some disk space, or set CANNERY_CACHE")
+
+
+def _fetch_layer(store: Store, repository: Repository, diff_id: str, blob: Blob, progress: Progress) -> None:
+    """Fetch a layer. Two runs at once fetch it once."""
+    part = store.folder / "new" / f"{blob.digest.partition(':')[2]}.part"
+    with held(part.with_suffix(".lock"), lambda: None):
+        if store.has(diff_id):
+            return
+        try:
+            is_resumed = part.exists()
+            fetch_blob(repository, blob.digest, blob.size, part, progress.moved(blob, "Downloading"))
+            if f"sha256:{sha256_file(part)}" != blob.digest:
+                part.unlink()
+                what = f"the layer {blob.digest[:19]}… does not have the digest that it should have"
+                # What an earlier run has left may not fit the rest.
+                raise PassingError(what) if is_resumed else MalformedError(what)
+            _keep(store, part, diff_id, blob, f"{repository.reference.registry}/{repository.reference.repository}")
+        except OSError as error:
+            if not is_of_files(error):
+                raise
+            raise unwritable(error, store.folder) from error
+
+
+def _keep(store: Store, part: Path, diff_id: str, blob: Blob, origin: str) -> None:
+    """Keep a file as a layer, with its own digest. Raises `FindingsError` for another one, and for a broken one."""
+    try:
+        with part.open("rb") as stream:
+            if stream.read(len(GZIP)) != GZIP:  # a plain tar, which becomes gzip here
+                stream.seek(0)
+                store.add(stream, diff_id)
+                return
+            stream.seek(0)
+            tar = tar_of(inflated(read_blocks(stream)))
+        if tar.diff_id != diff_id:
+            raise FindingsError("a layer is not the one that the image's configuration names", where=diff_id)
+        store.keep_file(part, blob, tar, origin)
+    finally:
+        part.unlink(missing_ok=True)

@@ -1,0 +1,163 @@
+"""A container registry on loopback that takes images as Docker's does, and that can misbehave."""
+
+# ruff: noqa: ANN401 - requests are of a class that is made below
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import threading
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Self
+from urllib.parse import parse_qs, urlsplit
+
+from stub_registry import sha
+
+UPLOADS = re.compile(r"/v2/(.+)/blobs/uploads/(.*)")
+PARTS = re.compile(r"/v2/(.+)/(blobs|manifests)/([^/]+)")
+
+
+@dataclass
+class StoringRegistry:
+    """`blobs` and `manifests` are {(repository, digest or tag): bytes}; may be changed while it runs.
+
+    `login` ("user:password") is needed where it is set. `mounts` says what comes of a request to mount: "yes", "no"
+    (202, as where the source does not have it) or "refused" (404). `cuts` are bytes after which the next upload or
+    download loses its connection; `forgets` an upload then. `lies` is sent in place of a blob.
+    """
+
+    blobs: dict[tuple[str, str], bytes] = field(default_factory=dict)
+    manifests: dict[tuple[str, str], tuple[str, bytes]] = field(default_factory=dict)
+    uploads: dict[str, bytearray] = field(default_factory=dict)
+    login: str = ""
+    mounts: str = "yes"
+    cuts: list[int] = field(default_factory=list)
+    forgets: bool = False
+    ranges: bool = True
+    lies: bytes | None = None
+    seen: list[str] = field(default_factory=list)
+
+    def __enter__(self) -> Self:
+        stub = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def __getattr__(self, name: str) -> Any:
+                if name.startswith("do_"):
+                    return lambda: stub.answer(self)
+                raise AttributeError(name)
+
+            def log_message(self, *_args: object) -> None:
+                """Quiet."""
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        self.server.handle_error = lambda *_: None  # type: ignore[method-assign] # it would print: a client went away
+        threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+
+    @property
+    def host(self) -> str:
+        return f"127.0.0.1:{self.server.server_address[1]}"
+
+    def count(self, method: str, words: str) -> int:
+        return sum(line.startswith(method) and words in line for line in self.seen)
+
+    def answer(self, request: BaseHTTPRequestHandler) -> None:
+        self.seen.append(f"{request.command} {request.path}")
+        login = "Basic " + base64.b64encode(self.login.encode()).decode()
+        if self.login and request.headers.get("Authorization") != login:
+            self._send(request, 401, {"WWW-Authenticate": 'Basic realm="stub"'})
+            return
+        url = urlsplit(request.path)
+        query = {name: values[0] for name, values in parse_qs(url.query).items()}
+        if found := UPLOADS.fullmatch(url.path):
+            getattr(self, f"_upload_{request.command.lower()}")(request, found[1], found[2], query)
+        elif found := PARTS.fullmatch(url.path):
+            self._part(request, found[1], found[2], found[3])
+        else:
+            self._send(request, 404)
+
+    def _upload_post(self, request: Any, repository: str, _name: str, query: dict[str, str]) -> None:
+        source = (query.get("from", ""), query.get("mount", ""))
+        if query and self.mounts == "refused":
+            self._send(request, 404)
+        elif query and self.mounts == "yes" and source in self.blobs:
+            self.blobs[repository, query["mount"]] = self.blobs[source]
+            self._send(request, 201)
+        else:
+            self.uploads[name := f"u{len(self.uploads)}"] = bytearray()
+            self._send(request, 202, {"Location": f"/v2/{repository}/blobs/uploads/{name}?state=0"})
+
+    def _upload_patch(self, request: Any, repository: str, name: str, _query: dict[str, str]) -> None:
+        data = self.uploads[name]
+        start = int(request.headers.get("Content-Range", "0-0").partition("-")[0])
+        if start != len(data):
+            self._send(request, 416)
+            return
+        left = int(request.headers["Content-Length"])
+        keep = min(left, self.cuts.pop(0)) if self.cuts else left
+        data += request.rfile.read(keep)
+        if keep < left:
+            if self.forgets:
+                del self.uploads[name]
+            request.connection.close()
+            return
+        self._send(request, 202, {"Location": f"/v2/{repository}/blobs/uploads/{name}?state=1"})
+
+    def _upload_get(self, request: Any, _repository: str, name: str, _query: dict[str, str]) -> None:
+        if name not in self.uploads:
+            self._send(request, 404)
+        else:
+            self._send(request, 204, {"Range": f"0-{max(0, len(self.uploads[name]) - 1)}"})
+
+    def _upload_put(self, request: Any, repository: str, name: str, query: dict[str, str]) -> None:
+        data = bytes(self.uploads.pop(name))
+        if sha(data) != query["digest"]:
+            self._error(request, "DIGEST_INVALID")
+            return
+        self.blobs[repository, query["digest"]] = data
+        self._send(request, 201)
+
+    def _part(self, request: Any, repository: str, kind: str, name: str) -> None:
+        if kind == "manifests" and request.command == "PUT":
+            body = request.rfile.read(int(request.headers["Content-Length"]))
+            value = json.loads(body)
+            parts = [value["config"], *value["layers"]] if "config" in value else []
+            if not all((repository, part["digest"]) in self.blobs for part in parts):
+                self._error(request, "MANIFEST_BLOB_UNKNOWN")
+                return
+            self.manifests[repository, name] = self.manifests[repository, sha(body)] = (
+                request.headers["Content-Type"],
+                body,
+            )
+            self._send(request, 201)
+        elif kind == "manifests" and (repository, name) in self.manifests:
+            media, body = self.manifests[repository, name]
+            self._send(request, 200, {"Content-Type": media}, body)
+        elif kind == "blobs" and (repository, name) in self.blobs:
+            data = self.lies if self.lies is not None else self.blobs[repository, name]
+            start = int((request.headers.get("Range") or "bytes=0-")[6:-1]) if self.ranges else 0
+            more = {"Content-Range": f"bytes {start}-{len(data) - 1}/{len(data)}"} if start else {}
+            self._send(request, 206 if start else 200, more, data[start:])
+        else:
+            self._send(request, 404)
+
+    def _error(self, request: BaseHTTPRequestHandler, code: str) -> None:
+        self._send(request, 400, {}, json.dumps({"errors": [{"code": code}]}).encode())
+
+    def _send(
+        self, request: BaseHTTPRequestHandler, status: int, headers: dict[str, str] | None = None, data: bytes = b""
+    ) -> None:
+        request.send_response(status)
+        for name, value in {"Content-Length": str(len(data)), **(headers or {})}.items():
+            request.send_header(name, value)
+        request.end_headers()
+        if request.command != "HEAD":
+            is_cut = self.cuts and request.command == "GET" and "/blobs/sha256" in request.path
+            request.wfile.write(data[: self.cuts.pop(0)] if is_cut else data)

@@ -1,0 +1,359 @@
+"""Images between the store and a registry: each rung of the ladder, and what is left when one breaks."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from storing_registry import StoringRegistry
+from test_store import LOWER, UPPER, config_of, put, sha, tar_of
+
+from cannery.engine.io.login import Login
+from cannery.engine.io.registry import Access
+from cannery.engine.oci import AbsentError, DeniedError, MalformedError, OtherArchError, PassingError, RefusedError
+from cannery.engine.stream import StreamState
+from cannery.errors import ExitCode, FindingsError, NetworkError, UnableError
+from cannery.ship.io.registry import Dock, move_alias, pull_image, push_image, tag_locally
+from cannery.ship.published import LIST_TYPE
+from cannery.store.describe import DOCKER, OCI
+from cannery.store.io import transfer
+from cannery.store.io.store import Store
+from cannery.store.io.transfer import Route, fetch, push
+from cannery.util.io.pip_settings import PipSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+LARGE = tar_of(("large", os.urandom(300_000)))
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    waits: list[float] = []
+    monkeypatch.setattr("time.sleep", waits.append)
+    return waits
+
+
+@pytest.fixture
+def registry() -> Iterator[StoringRegistry]:
+    with StoringRegistry() as found:
+        yield found
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "images")
+
+
+class View:
+    """Keeps what it was shown last."""
+
+    last = StreamState()
+
+    def state(self, state: StreamState) -> None:
+        self.last = state
+
+    def moved(self, _count: int) -> None:
+        raise AssertionError("an engine's bytes")
+
+    @property
+    def words(self) -> list[str]:
+        return [one.status for one in self.last.layers.values()]
+
+
+def route(registry: StoringRegistry, name: str = "team/demo:1", password: str = "s3cret") -> Route:
+    login = Login({"username": "me", "password": password})
+    access = Access(PipSettings(), lambda _: login, actions="pull,push", waits=(0.1, 0.2))
+    return Route(f"{registry.host}/{name}", access, View(), print)
+
+
+def words(found: Route) -> list[str]:
+    assert isinstance(found.view, View)
+    return found.view.words
+
+
+def test_a_push_sends_what_is_missing_and_then_the_manifest(store: Store, registry: StoringRegistry) -> None:
+    registry.login = "me:s3cret"
+    image = put(store, LOWER, UPPER)
+    to = route(registry)
+    push(store, "demo:1", to)
+    media, body = registry.manifests["team/demo", "1"]
+    manifest = json.loads(body)
+    assert (media, manifest["mediaType"]) == (DOCKER.manifest, DOCKER.manifest)
+    assert (manifest["config"]["digest"], manifest["config"]["mediaType"]) == (image, DOCKER.config)
+    assert [gzip.decompress(registry.blobs["team/demo", one["digest"]]) for one in manifest["layers"]] == [LOWER, UPPER]
+    assert words(to) == ["Pushed"] * 3
+    registry.seen.clear()
+    again = route(registry)
+    push(store, image, again)
+    assert words(again) == ["Layer already exists"] * 3
+    assert [line.split()[0] for line in registry.seen if "manifests" not in line] == ["HEAD"] * 4  # one for the login
+    push(store, image, route(registry, "team/oci:1"), OCI)
+    assert json.loads(registry.manifests["team/oci", "1"][1])["layers"][0]["mediaType"] == OCI.layer
+
+
+@pytest.mark.parametrize(
+    ("mounts", "word"), [("yes", "Mounted from team/demo"), ("no", "Pushed"), ("refused", "Pushed")]
+)
+def test_layers_are_mounted_from_where_they_are(
+    store: Store, registry: StoringRegistry, mounts: str, word: str
+) -> None:
+    put(store, LOWER, UPPER)
+    push(store, "demo:1", route(registry))
+    registry.mounts = mounts
+    registry.seen.clear()
+    to = route(registry, "team/other:1")
+    push(store, "demo:1", to)
+    assert words(to) == [word, word, "Pushed"]  # the configuration is new
+    assert registry.count("POST", "mount=") == 2
+    assert registry.count("POST", "uploads/") == {"yes": 3, "no": 3, "refused": 5}[mounts]
+    assert ("team/other", "1") in registry.manifests
+    layer = store.layer(sha(LOWER))
+    assert layer is not None
+    assert layer.origins == (f"{registry.host}/team/other", f"{registry.host}/team/demo")
+
+
+def test_a_lost_connection_goes_on_where_the_registry_has_got_to(store: Store, registry: StoringRegistry) -> None:
+    put(store, LARGE)
+    registry.cuts = [100_000, 50_000, 20_000, 10_000]
+    push(store, "demo:1", route(registry))
+    layer = store.layer(sha(LARGE))
+    assert layer is not None
+    assert sha(registry.blobs["team/demo", layer.digest]) == layer.digest
+    assert (registry.count("POST", "uploads/"), registry.count("PATCH", "u0")) == (2, 5 + 1)
+
+
+def test_an_upload_that_is_forgotten_begins_again(
+    store: Store, registry: StoringRegistry, at_once: list[float]
+) -> None:
+    put(store, LOWER, LARGE)
+    registry.cuts, registry.forgets = [10_000_000, 100_000], True
+    push(store, "demo:1", route(registry))
+    assert registry.count("POST", "uploads/") == 4
+    assert len(registry.blobs) == 3
+    assert at_once == [0.1, transfer.WAITS[0]]
+
+
+def test_a_registry_that_never_answers_is_given_up(
+    store: Store, registry: StoringRegistry, at_once: list[float]
+) -> None:
+    put(store, LARGE)
+    registry.cuts, registry.forgets = [0] * 100, True
+    with pytest.raises(PassingError):
+        push(store, "demo:1", route(registry))
+    assert [wait for wait in at_once if wait >= 1] == list(transfer.WAITS)
+    assert registry.manifests == {}
+
+
+def test_a_wrong_password_and_a_manifest_that_is_refused(
+    store: Store, registry: StoringRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(store, LOWER)
+    registry.login = "me:another"
+    with pytest.raises(DeniedError):
+        push(store, "demo:1", route(registry))
+    assert registry.count("", "uploads") == 0
+    registry.login = ""
+    monkeypatch.setattr(transfer, "has_blob", lambda *_: True)  # as a registry that lost blobs
+    with pytest.raises(RefusedError, match=r"it refuses: MANIFEST_BLOB_UNKNOWN \(HTTP 400\)"):
+        push(store, "demo:1", route(registry))
+    assert registry.manifests == {}
+
+
+def pushed(store: Store, registry: StoringRegistry, *tars: bytes) -> str:
+    image = put(store, *tars)
+    push(store, image, route(registry))
+    return image
+
+
+def test_an_image_is_fetched_with_the_layers_that_are_missing(
+    store: Store, registry: StoringRegistry, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    image = pushed(store, registry, LOWER, LARGE)
+    other = Store(tmp_path / "other")
+    other.add(io.BytesIO(LOWER))
+    here = route(registry)
+    found = fetch(other, here, "arm64")
+    assert (found.id, found.layers) == (image, (sha(LOWER), sha(LARGE)))
+    digest = sha(registry.manifests["team/demo", "1"][1])
+    assert (found.tags, found.digests) == ((here.reference,), (f"{registry.host}/team/demo@{digest}",))
+    mine, theirs = store.layer(sha(LARGE)), other.layer(sha(LARGE))
+    assert mine is not None
+    assert theirs is not None
+    assert (theirs.digest, theirs.origins) == (mine.digest, (f"{registry.host}/team/demo",))
+    assert "fetching 1 of 2 layers" in capsys.readouterr().out
+    fetch(other, route(registry, f"team/demo@{digest}"), "arm64")
+    assert list((other.folder / "new").glob("*.part")) == []
+    with pytest.raises(OtherArchError, match="for arm64, not for amd64"):
+        fetch(other, here, "amd64")
+    with pytest.raises(AbsentError):
+        fetch(other, route(registry, "team/demo:2"), "arm64")
+
+
+@pytest.mark.parametrize("ranges", [True, False])
+def test_a_download_goes_on_or_begins_again(
+    store: Store, registry: StoringRegistry, tmp_path: Path, at_once: list[float], ranges: bool
+) -> None:
+    image = pushed(store, registry, LARGE)
+    registry.ranges = ranges
+    registry.cuts = [10_000, 100_000, 10_000, 150_000]  # each try reads the configuration first
+    assert fetch(Store(tmp_path / "other"), route(registry), "arm64").id == image
+    layer = store.layer(sha(LARGE))
+    assert layer is not None
+    assert registry.count("GET", layer.digest) == 3
+    assert at_once == [transfer.WAITS[0], transfer.WAITS[0]]
+
+
+def test_what_a_killed_run_has_left_is_used_and_wrong_bytes_are_not(
+    store: Store, registry: StoringRegistry, tmp_path: Path
+) -> None:
+    image = pushed(store, registry, LARGE)
+    layer = store.layer(sha(LARGE))
+    assert layer is not None
+    blob = registry.blobs["team/demo", layer.digest]
+    for left in (blob[:100_000], b"x" * 100_000, blob + b"x", blob):
+        other = Store(tmp_path / str(hash(left)))
+        part = other.folder / "new" / f"{layer.digest[7:]}.part"
+        part.parent.mkdir(parents=True)
+        part.write_bytes(left)
+        assert fetch(other, route(registry), "arm64").id == image
+        assert not part.exists()
+
+
+def test_a_layer_with_another_content_is_refused(store: Store, registry: StoringRegistry, tmp_path: Path) -> None:
+    pushed(store, registry, LARGE)
+    other = Store(tmp_path / "other")
+    layer = store.layer(sha(LARGE))
+    assert layer is not None
+    blob = registry.blobs["team/demo", layer.digest]
+    for lie in (b"x" * len(blob), blob + b"more"):
+        registry.blobs["team/demo", layer.digest] = lie
+        with pytest.raises(MalformedError):
+            fetch(other, route(registry), "arm64")
+    assert (other.has(sha(LARGE)), other.names()) == (False, {})
+    # The blob is what the manifest names, and not what the configuration does.
+    config = config_of(sha(UPPER))
+    named = {"mediaType": OCI.layer, "digest": layer.digest, "size": layer.size}
+    manifest = {"schemaVersion": 2, "config": {"digest": sha(config), "size": len(config)}, "layers": [named]}
+    registry.blobs |= {("team/demo", layer.digest): blob, ("team/demo", sha(config)): config}
+    registry.manifests["team/demo", "1"] = registry.manifests["team/demo", sha(json.dumps(manifest).encode())] = (
+        OCI.manifest,
+        json.dumps(manifest).encode(),
+    )
+    with pytest.raises(FindingsError, match="not the one that the image's configuration names"):
+        fetch(other, route(registry), "arm64")
+    assert list(other.folder.rglob("*.part")) == []
+
+
+def test_a_disk_without_room_is_reported_before_a_byte_comes(
+    store: Store, registry: StoringRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pushed(store, registry, LARGE)
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=1000))
+    with pytest.raises(UnableError, match="are to be fetched") as caught:
+        fetch(Store(tmp_path / "other"), route(registry), "arm64")
+    assert caught.value.code == ExitCode.UNABLE
+    layer = store.layer(sha(LARGE))
+    assert layer is not None
+    assert registry.count("GET", layer.digest) == 0
+
+
+TAG = "8.5.0-910b-debian12-py3.11-abcdefabcdef"
+
+
+@pytest.fixture
+def dock(store: Store, registry: StoringRegistry) -> Dock:
+    target = type("Target", (), {"arch": "arm64", "__str__": lambda _: "the target"})()
+    tag = type("Tag", (), {"plan": "abcdefabcdef", "standin": False, "__str__": lambda _: TAG})()
+    recipe = SimpleNamespace(target=target, name="demo", changes="")
+    plan: Any = SimpleNamespace(reference="demo:1", references=("demo:1", "demo:moving"), recipe=recipe, tag=tag)
+    return Dock(store, plan, f"{registry.host}/team", route(registry).access, print, lambda *_: nullcontext(View()))
+
+
+LABELS = {
+    "org.opencontainers.image.version": TAG,
+    "org.cannery.profile": "demo",
+    "org.cannery.plan": "abcdefabcdef",
+    "org.cannery.target": "the target",
+}
+
+
+def put_labelled(store: Store, arch: str = "arm64") -> str:
+    layer = store.add(io.BytesIO(LOWER))
+    value = json.loads(config_of(layer.diff_id, labels=LABELS))
+    return store.put(json.dumps({**value, "architecture": arch}).encode(), "demo:1")
+
+
+def test_a_plan_is_pushed_and_pulled_without_an_engine(
+    store: Store, registry: StoringRegistry, dock: Dock, tmp_path: Path
+) -> None:
+    put_labelled(store)
+    image = store.find("demo:1")
+    assert image is not None
+    now = push_image(dock, image, None)
+    for alias in dock.aliases:
+        move_alias(dock, image, now, alias)
+    assert registry.manifests["team/demo", "moving"] == registry.manifests["team/demo", "1"]
+    other = Store(tmp_path / "other")
+    there = Dock(other, dock.plan, dock.registry, dock.access, print, dock.show)
+    found = pull_image(there)
+    assert found is not None
+    tag_locally(there, found, dock.plan.references)
+    assert [getattr(other.find(name), "id", "") for name in dock.plan.references] == [image.id] * 2
+
+
+def test_two_architectures_share_a_tag(store: Store, registry: StoringRegistry, dock: Dock, tmp_path: Path) -> None:
+    put_labelled(store)
+    image = store.find("demo:1")
+    assert image is not None
+    first = push_image(dock, image, None)
+    other = Store(tmp_path / "other")
+    put_labelled(other, "amd64")
+    second = other.find("demo:1")
+    assert second is not None
+    recipe = SimpleNamespace(**{**vars(dock.plan.recipe), "target": SimpleNamespace(arch="amd64")})
+    plan: Any = SimpleNamespace(**{**vars(dock.plan), "recipe": recipe})
+    push_image(Dock(other, plan, dock.registry, dock.access, print, dock.show), second, first)
+    media, body = registry.manifests["team/demo", "1"]
+    assert (media, [one["platform"]["architecture"] for one in json.loads(body)["manifests"]]) == (
+        LIST_TYPE,
+        ["amd64", "arm64"],
+    )
+
+
+def test_refusals_are_errors_of_the_network(store: Store, registry: StoringRegistry, dock: Dock) -> None:
+    put_labelled(store)
+    image = store.find("demo:1")
+    assert image is not None
+    registry.login = "me:another"
+    for job in (lambda: push_image(dock, image, None), lambda: pull_image(dock)):
+        with pytest.raises(NetworkError, match="does not take the login that docker's settings have") as caught:
+            job()
+        assert (caught.value.code, "docker login" in caught.value.hint) == (ExitCode.NETWORK, True)
+        assert "s3cret" not in str(caught.value)
+    registry.login = ""
+    registry.cuts, registry.forgets = [0] * 100, True
+    with pytest.raises(NetworkError, match="push: ") as caught:
+        push_image(dock, image, None)
+    assert (caught.value.code, caught.value.where) == (ExitCode.NETWORK, dock.reference)
+    registry.server.shutdown()
+    registry.server.server_close()
+    with pytest.raises(NetworkError, match="connection refused"):
+        pull_image(dock)
+
+
+def test_a_tag_that_holds_another_image_is_a_finding(store: Store, registry: StoringRegistry, dock: Dock) -> None:
+    put(store, LOWER)
+    push(store, "demo:1", route(registry))
+    with pytest.raises(FindingsError, match="the tag holds another image than it names"):
+        pull_image(dock)
