@@ -22,7 +22,7 @@ from cannery.standin.io.rootfs import is_registered
 from cannery.vocab import Arch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PROFILE = "quickstart"
@@ -75,8 +75,13 @@ class Image:
         return str(self.table["references"][0])
 
 
-def small_checkout(cannery: Cannery, root: Path, name: str, profile: str) -> Cannery:
-    """build.py on a checkout in `root` whose one profile is `name`, of the text `profile`, locked."""
+def small_checkout(
+    cannery: Cannery, root: Path, name: str, profile: str, change: Callable[[Path], None] = lambda _images: None
+) -> Cannery:
+    """build.py on a checkout in `root` whose one profile is `name`, of the text `profile`, locked.
+
+    `change` gets the copy of images/ before that.
+    """
     left_out = shutil.ignore_patterns("profiles", "locks", "__pycache__")
     shutil.copytree(ROOT / "images", root / "images", ignore=left_out)
     shutil.copytree(ROOT / "templates", root / "templates", ignore=left_out)
@@ -84,6 +89,7 @@ def small_checkout(cannery: Cannery, root: Path, name: str, profile: str) -> Can
     profiles = root / "images/profiles"
     profiles.mkdir()
     (profiles / f"{name}.yaml").write_text(profile)
+    change(root / "images")
     own = Cannery(cannery.engine, cannery.env, root)
     own.build_py("lock", name)
     return own
