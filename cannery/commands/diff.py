@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cannery.commands.arguments import options_of
-from cannery.errors import ExitCode, UsageError
+from cannery.errors import CanneryError, ExitCode, UsageError
 from cannery.report.contents import Contents, of_manifest, of_plan
 from cannery.report.difference import difference, json_value, markdown_lines, text_lines
 from cannery.report.io.sides import checkout_at, read_contents
@@ -47,8 +47,7 @@ def contents_of(context: Context, word: str, options: Options) -> Contents:
     profiles = context.catalog().profiles
     revision, _, profile = word.rpartition(":")
     if profile in profiles and revision:
-        with checkout_at(context.root, revision) as root:
-            return replace(_planned(replace(context, root=root), profile, options), name=word)
+        return _at_revision(context, revision, profile, options)
     if word in profiles or not set(":/") & set(word):
         return _planned(context, word, options)
     return _of_image(context, word)
@@ -59,6 +58,18 @@ def _planned(context: Context, profile: str, options: Options) -> Contents:
 
     catalog, plan, _ = planned(context, profile, options)
     return of_plan(plan, catalog.compatibility)
+
+
+def _at_revision(context: Context, revision: str, profile: str, options: Options) -> Contents:
+    """Plan a profile as it was. Raises `UsageError` where this Cannery cannot: it reads images/ of its own time."""
+    name = f"{revision}:{profile}"
+    with checkout_at(context.root, revision) as root:
+        try:
+            return replace(_planned(replace(context, root=root), profile, options), name=name)
+        except CanneryError as error:
+            hint = f"compare its lock: git show {revision}:images/locks/{profile}/py3.11-amd64.txt > old.txt"
+            what = f"this version of Cannery cannot plan it: {error.what}"
+            raise UsageError(what, where=name, hint=hint) from error
 
 
 def _of_image(context: Context, reference: str) -> Contents:
