@@ -85,7 +85,7 @@ def failure(state: BuildState, details: Details) -> CanneryError:
     if _NO_SPACE.search(text) or any(_NO_SPACE.search(line) for line in tail):
         space = f" ({details.space})" if details.space else ""
         hint = f"free some space there (`build.py clean` shows what Cannery holds); full log: {details.log}"
-        return UnableError(f"no space left on the engine's disk{space}\n{_short(text)}", where=where, hint=hint)
+        return UnableError(f"no space left for the build{space}\n{_short(text)}", where=where, hint=hint)
     if _EXEC_FORMAT.search(text) or any(_EXEC_FORMAT.search(line) for line in tail[-3:]):
         what = f"a program for another architecture cannot run here\n{_short(text)}"
         hint = "QEMU for the target's platform is missing: `build.py doctor PROFILE` with this ARCH lists what to do"
@@ -134,8 +134,8 @@ def _build_failed(step: Step | None, text: str, where: str, state: BuildState, d
     what = _what_failed(step, text, state, details)
     if step and _is_without_mirror(step):
         hint = (
-            "a build's containers must reach the mirror of system packages, as the host does: see the engine's DNS and "
-            "network, then run the same command again; what was built is kept"
+            "a build step must reach the mirror of system packages, as the host does: see DNS and network, those of "
+            "the engine where one builds, then run the same command again"
         )
         return NetworkError(what, where=where, hint=hint)
     hints = [f"this stage alone:\n  $ {details.retry}"] if details.retry else []

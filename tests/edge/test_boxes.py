@@ -18,7 +18,6 @@ import pytest
 from cannery.sandbox.box import NOT_MADE, Bind, Box, box_command, work_folder
 from cannery.sandbox.io import able
 from cannery.sandbox.io.able import host_binds, why_not
-from cannery.sandbox.io.scratch import scratch_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -291,18 +290,6 @@ def test_a_box_ends_with_its_parent(layer: Path) -> None:
 def test_what_runs_on_in_the_background_ends_with_the_command(layer: Path) -> None:
     assert shell(layer, f"setsid sleep {LONG} >/dev/null 2>&1 &").returncode == 0
     awaited(wanted=False)
-
-
-def test_a_folder_of_a_run_that_was_killed_goes_and_others_stay(tmp_path: Path) -> None:
-    with scratch_folder(tmp_path) as mine:
-        (mine / "changes").mkdir()
-        left = mine.with_name("left")
-        (left / "changes").mkdir(parents=True)
-        with scratch_folder(tmp_path) as other:
-            assert mine != other
-            assert (mine / "changes").is_dir()
-            assert not left.exists()
-    assert [path.name for path in (tmp_path / "boxes").iterdir()] == ["folders.lock"]
 
 
 def test_who_is_not_root_gets_the_next_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -102,18 +102,6 @@ def test_a_proxy_is_quoted_for_the_shell(tmp_path: Path) -> None:
     assert subprocess.run(shell, capture_output=True, text=True, check=True).stdout == "http://a:b$(id)';c@p:1"
 
 
-def test_what_a_killed_run_left_is_removed_and_a_running_ones_stays(tmp_path: Path) -> None:
-    place = tmp_path / "cache/secrets"
-    for name in ("999999999-dead", "1-alive"):
-        (place / name).mkdir(parents=True)
-    (place / "apt.list").write_text("of an older release")
-    with host_secrets(tmp_path / "cache", {}, PipSettings(), None, {}):
-        names = {path.name for path in place.iterdir()}
-    assert "1-alive" in names
-    assert not names & {"999999999-dead", "apt.list"}
-    assert [path.name for path in place.iterdir()] == ["1-alive"]
-
-
 def test_mirrors_of_system_packages_take_the_place_of_the_bases_sources(tmp_path: Path) -> None:
     system = {
         "http://ports.ubuntu.com/ubuntu-ports": "https://m.example/ports",

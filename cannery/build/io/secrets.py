@@ -7,11 +7,8 @@ are gone after it.
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
-import shutil
-import tempfile
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +18,7 @@ from urllib.parse import urlsplit
 from cannery.errors import UsageError
 from cannery.render.render import NO_SECRET, SECRETS
 from cannery.standin.io.apt import distribution_sources, host_release, source_lines
+from cannery.util.io.own_folder import own_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -58,8 +56,7 @@ def host_secrets(
     Files that are made are in the cache, readable by their owner only. Raises `UsageError` when a CA bundle that the
     host's settings name cannot be read, or MAX_JOBS is no number.
     """
-    folder = _folder(cache / "secrets")
-    try:
+    with own_folder(cache / "secrets") as folder:
         mirrors = distribution_sources(host_release()) if suite else ()
         proxies = {name: value for name in PROXIES if (value := env.get(name) or env.get(name.upper()))}
         texts = {
@@ -74,19 +71,6 @@ def host_secrets(
         passwords = [urlsplit(url if "://" in url else f"http://{url}").password for url in urls]
         passing = frozenset(name for name, path in found.items() if path.startswith(f"{folder}/"))
         yield Secrets(found, tuple(p for p in (*passwords, *pip.credentials()) if p), passing)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _folder(parent: Path) -> Path:
-    """Make the folder of this run; remove what runs that were killed have left, and a file of an older release."""
-    parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    for path in parent.iterdir():
-        if path.is_dir() and not Path(f"/proc/{path.name.partition('-')[0]}").exists():
-            shutil.rmtree(path, ignore_errors=True)
-        elif path.is_file():
-            path.unlink(missing_ok=True)
-    return Path(tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=parent))
 
 
 def _jobs(env: Mapping[str, str]) -> str:

@@ -19,7 +19,7 @@ from cannery.engine.io.client import EngineError, load, load_error
 from cannery.engine.io.inspect import find_image, image_layers, needed_image
 from cannery.errors import UsageError
 from cannery.sandbox.box import Box, box_command
-from cannery.sandbox.io.scratch import scratch_folder
+from cannery.util.io.own_folder import own_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -164,4 +164,4 @@ class StorePlace:
         """A folder for boxes, which is gone when this process ends. Raises `UnableError` where it cannot be made."""
         stack = ExitStack()
         atexit.register(stack.close)
-        return stack.enter_context(scratch_folder(self.cache))
+        return stack.enter_context(own_folder(self.cache / "boxes"))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from cannery.errors import UnableError
 from cannery.sandbox.box import PROGRAMS, Bind, Box, box_command
-from cannery.sandbox.io.scratch import scratch_folder
+from cannery.util.io.own_folder import own_folder
 
 # Where a host has its programs and their libraries. What of them is a link is the same folder once more.
 HOST_FOLDERS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64")
@@ -59,7 +59,7 @@ def _missing() -> str:
 
 def _tried(folder: Path, *, in_memory: bool) -> str:
     """Make a box that runs `true`; return what went wrong, in the words of the program that failed."""
-    with scratch_folder(folder) as scratch:
+    with own_folder(folder / "boxes") as scratch:
         for name in ("layer", "mounts"):
             (scratch / name).mkdir()
         upper = None if in_memory else scratch / "changes"

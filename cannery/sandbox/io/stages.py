@@ -23,8 +23,8 @@ from cannery.build.progress import BuildState, apply
 from cannery.render.render import DOCKERFILE, NO_SECRET, SECRETS
 from cannery.sandbox.box import Bind, Box, box_command
 from cannery.sandbox.dockerfile import base_names, read_stages, wanted_stages
-from cannery.sandbox.io.scratch import scratch_folder
 from cannery.util.io.child import cancel, end, lines, start, terminated_as_interrupt
+from cannery.util.io.own_folder import own_folder
 from cannery.util.redact import redactor
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def make_stages(request: StageRequest) -> list[NewLayer]:
     wanted = wanted_stages(stages, request.target, request.given)
     request.log.parent.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
-        scratch = stack.enter_context(scratch_folder(request.cache))
+        scratch = stack.enter_context(own_folder(request.cache / "boxes"))
         log = stack.enter_context(request.log.open("w", encoding="utf-8", errors="replace"))
         stack.enter_context(terminated_as_interrupt())
         progress = _Progress(request, log)

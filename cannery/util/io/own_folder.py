@@ -1,4 +1,4 @@
-"""Folders for boxes: where their mounts are made, and what they change."""
+"""A folder of one run, which is gone when the run is: at its end, or when the next run finds that it was killed."""
 
 from __future__ import annotations
 
@@ -18,15 +18,17 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def scratch_folder(cache: Path) -> Iterator[Path]:
-    """Give an empty folder below the cache, which is gone afterwards; what runs that were killed left goes before.
+def own_folder(parent: Path) -> Iterator[Path]:
+    """Give a new folder in `parent` for this user alone. It goes at the end; what killed runs have left there goes now.
 
     Raises `UnableError` where it cannot be made.
     """
-    parent = cache / "boxes"
-    with held(parent / "folders.lock", lambda: None):
+    with held(parent.with_name(f"{parent.name}.lock"), lambda: None):
+        parent.mkdir(mode=0o700, exist_ok=True)
         for path in parent.iterdir():
-            if path.is_dir() and (lock := _locked(path)) is not None:
+            if not path.is_dir():
+                path.unlink(missing_ok=True)
+            elif (lock := _locked(path)) is not None:
                 shutil.rmtree(path, ignore_errors=True)
                 os.close(lock)
         try:
