@@ -8,7 +8,7 @@ from cannery.doctor.check import State
 from cannery.doctor.devices import access, cards, chip, image_user, managers, smi
 from cannery.doctor.driver import files, firmware, folders, version
 from cannery.doctor.engine import disk, docker, emulation, inside, overlay, runtime, users
-from cannery.doctor.system import hccn, kernel, memory, page_size, ports, ranktable, shared_memory
+from cannery.doctor.system import hccn, kernel, memory, page_size, ranktable, shared_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -39,7 +39,6 @@ CHECKS: tuple[Callable[[HostFacts, Wanted], Iterator[Check]], ...] = (
     memory,
     shared_memory,
     hccn,
-    ports,
     ranktable,
 )
 

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from cannery.doctor.check import Check, State, closed, gigabytes, json_object, ok
-from cannery.host.facts import HCCN, KEPT_PORTS, OS_RELEASE, PORT_RANGE, RANKTABLE, RELEASE
+from cannery.host.facts import HCCN, OS_RELEASE, RANKTABLE, RELEASE
 from cannery.vocab import Chip
 
 if TYPE_CHECKING:
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 # What a container of docker's own gets, and what a host that is a container has.
 LONGEST_VERSION = 40  # of what is shown
 DOCKER_SHM = 64 << 20
-# Where HCCL gathers what the machines of a job have, unless HCCL_IF_BASE_PORT sets another (CANN's training guide).
-HCCL_PORTS = range(60000, 60016)
 SHM = "/dev/shm"  # noqa: S108 - looked at, not written to
 # Chips whose NPUs have network cards of their own.
 WITH_NETWORK = frozenset({Chip.A1, Chip.A2, Chip.A3})
@@ -101,27 +99,6 @@ def hccn(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
         yield Check("hccn", State.WARNING, message, "hccn_tool -i N -ip -s address A netmask M, for each of them")
     else:
         yield ok("hccn", f"{HCCN} has an address of each of {len(facts.cards)} cards")
-
-
-def ports(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
-    """Report whether the ports that HCCL listens on are reserved, as jobs on several machines need it."""
-    if not facts.cards or wanted.chip(facts) not in WITH_NETWORK or PORT_RANGE not in facts.texts:
-        return
-    low, high = ([int(word) for word in re.findall(r"[0-9]{1,5}", facts.texts[PORT_RANGE])] + [0, 0])[:2]
-    given = {port for port in HCCL_PORTS if low <= port <= high} - _ports(facts.texts.get(KEPT_PORTS, ""))
-    span = f"{HCCL_PORTS[0]}-{HCCL_PORTS[-1]}"
-    if given:
-        message = f"other programs may be given HCCL's ports, {span}; one machine needs none"
-        step = f"for several, with --network host: sysctl -w net.ipv4.ip_local_reserved_ports={span}"
-        yield Check("hccl.ports", State.OK, message, step)
-    else:
-        yield ok("hccl.ports", f"{span} are kept from programs that take any port")
-
-
-def _ports(text: str) -> set[int]:
-    """Return the ports of `a,b-c`, as the kernel writes what it keeps."""
-    spans = re.findall(r"([0-9]{1,5})(?:-([0-9]{1,5}))?", text)
-    return {port for first, last in spans for port in range(int(first), int(last or first) + 1)}
 
 
 def ranktable(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:

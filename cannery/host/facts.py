@@ -27,7 +27,6 @@ DAEMON_JSON, HCCN = "/etc/docker/daemon.json", "/etc/hccn.conf"
 RANKTABLE = "/etc/hccl_rootinfo.json"
 RELEASE, MEMINFO, CPUINFO = "/proc/sys/kernel/osrelease", "/proc/meminfo", "/proc/cpuinfo"
 FILESYSTEMS, MOUNTS, MODULES, OS_RELEASE = "/proc/filesystems", "/proc/mounts", "/proc/modules", "/etc/os-release"
-PORT_RANGE, KEPT_PORTS = "/proc/sys/net/ipv4/ip_local_port_range", "/proc/sys/net/ipv4/ip_local_reserved_ports"
 BINFMT = "/proc/sys/fs/binfmt_misc"
 RUNTIME_PROGRAMS = (
     f"{ASCEND}/Ascend-Docker-Runtime/ascend-docker-runtime",
@@ -39,7 +38,7 @@ CONTAINER_MARKS = ("/.dockerenv", "/run/.containerenv", "/var/run/secrets/kubern
 # Read whatever the driver's place; those of the driver follow from INSTALL_INFO.
 TEXTS = (
     *(INSTALL_INFO, PASSWD, GROUP, DAEMON_JSON, HCCN, RANKTABLE, RELEASE, MEMINFO, CPUINFO, FILESYSTEMS, MOUNTS),
-    *(MODULES, OS_RELEASE, PORT_RANGE, KEPT_PORTS, f"{BINFMT}/qemu-aarch64", f"{BINFMT}/qemu-x86_64"),
+    *(MODULES, OS_RELEASE, f"{BINFMT}/qemu-aarch64", f"{BINFMT}/qemu-x86_64"),
 )
 # Default huge page of an arm64 kernel, in kB → its page, in bytes: one table of the lowest level holds 8 bytes a page.
 _HUGE_TO_PAGE = {2048: 4096, 32768: 16384, 524288: 65536}

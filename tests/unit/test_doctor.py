@@ -14,8 +14,6 @@ from cannery.catalog.target import Target
 from cannery.doctor import CHECKS, counts, diagnose, report_lines
 from cannery.doctor.check import Check, DriverWish, State, Wanted
 from cannery.host.facts import (
-    KEPT_PORTS,
-    PORT_RANGE,
     EngineState,
     HostFacts,
     Node,
@@ -236,27 +234,6 @@ def test_chip(
     """Case C03: an image of another chip is an error."""
     check = found(replace(HOST, pci=pci, smi=smi), "chip", wanted)
     assert (check.state, check.message) == (state, message)
-
-
-@pytest.mark.parametrize(
-    ("given", "kept", "step"),
-    [
-        ("32768\t60999\n", "\n", True),
-        ("32768\t60999\n", None, True),
-        ("32768\t60999\n", "8080,60000-60014\n", True),
-        ("32768\t60999\n", "8080,60000-60015,61000\n", False),
-        ("32768\t59999\n", "\n", False),
-        ("1024\n", "", False),
-    ],
-)
-def test_the_ports_of_hccl(given: str, kept: str | None, *, step: bool) -> None:
-    check = found(with_texts({PORT_RANGE: given, KEPT_PORTS: kept}), "hccl.ports")
-    assert check.state is State.OK, "one machine needs none"
-    assert check.next.endswith("ip_local_reserved_ports=60000-60015") is step
-    assert "hccl.ports" not in {check.id for check in diagnose(HOST, FOR_A2)}, "nothing is known of them"
-    for_310p = replace(FOR_A2, chips={**FOR_A2.chips, "310p": A2}, target=replace(TARGET, chip=Chip.P310))
-    no_network = replace(with_texts({PORT_RANGE: given}), pci=None, smi=None)
-    assert "hccl.ports" not in {check.id for check in diagnose(no_network, for_310p)}
 
 
 @pytest.mark.parametrize(
