@@ -26,7 +26,6 @@ NEW_NODES = frozenset({"/dev/ummu", "/dev/uburma"})
 RUNTIME_DEVICES, VISIBLE = "ASCEND_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES"
 _CHIP = re.compile(r"(?:^|[-_])(910b|a2|a3|310p|a5|950[a-z]*)(?=[-_]|$)")
 _CANN = re.compile(r"(?:^|[-_])(?:cann)?(\d+\.\d+\.(?:rc\d+|\d+))(?=[-_])")
-_OS = re.compile(r"(?:^|[-_])((?:ubuntu|openeuler)[\d.]*)(?=[-_]|$)")
 # What is filled in later in a tag: `{{ version }}`, `<version>`, `$VERSION`; not the whole image.
 _FILLED_IN = re.compile(r"(?<=[\w:/.-])(?:\{\{?[^{}]*\}?\}|<[^<>]*>|\$\{\w+\}|\$\w+)")
 # Their tags name a chip only where it is another one (vllm-ascend: v0.11.0rc1, v0.11.0rc1-a3, …-310p).
@@ -41,7 +40,6 @@ class ImageName:
     profile: str = ""
     cann: str = ""
     chip: Chip | None = None
-    os: str = ""
     ours: bool = False
     standin: bool = False
 
@@ -63,13 +61,13 @@ def read_image_name(image: str, profiles: Names[str] = ()) -> ImageName:
     try:
         found = parse_tag(tag)
     except UsageError:
-        chip, cann, os = (match[1] if (match := one.search(tag)) else "" for one in (_CHIP, _CANN, _OS))
+        chip, cann = (match[1] if (match := one.search(tag)) else "" for one in (_CHIP, _CANN))
         # Some call the A2 a2, and the 950 a5 or by its models (`950dt`).
         family = Chip.A5 if chip.startswith("950") else CHIP_ALIASES.get(chip)
-        return ImageName(repository, "", cann, family or (None if holes else _DEFAULT_CHIPS.get(name)), os)
+        return ImageName(repository, "", cann, family or (None if holes else _DEFAULT_CHIPS.get(name)))
     ours = name in profiles or bool(found.plan) or found.standin or found.custom or found.forced
     profile, chip_of_tag = name if name in profiles else "", CHIP_ALIASES[found.chip]
-    return ImageName(repository, profile, found.cann, chip_of_tag, found.os, ours=ours, standin=found.standin)
+    return ImageName(repository, profile, found.cann, chip_of_tag, ours=ours, standin=found.standin)
 
 
 @dataclass(frozen=True)

@@ -51,8 +51,6 @@ _IMAGE_NAME = re.compile(r"ima?ge?|tag", re.IGNORECASE)
 _IMAGE = re.compile(r"[\w.-]+(?::\d+)?(?:/[\w.-]+)*:[\w.-]+(?:@.*)?")
 # What holds options, whatever follows: an array, `${MORE:-}`, `${MORE:---rm}`, the output of a command with options.
 _HOLDS_OPTIONS = re.compile(r"\$\{\w+(?:\[[@*]\]|:?-(?:-.*)?)\}$|(?:\$\(|`).*[\s\"'](?:--\w|-v\b)", re.DOTALL)
-# What a word processor makes of two hyphens.
-_DASHES = re.compile(r"^(?:[\u2010-\u2015\u2212]{1,2}-?|-[\u2010-\u2015\u2212])(?=[A-Za-z])")
 
 
 @dataclass(frozen=True)
@@ -83,7 +81,6 @@ def read_options(words: Sequence[str]) -> Options:
 _WHY = {
     "cut": "the shell ends the command there, and starts the next line as a command of its own",
     "option": "docker refuses the whole command, and starts nothing",
-    "dash": "docker knows options by two hyphens; editors and chat programs put a dash in their place",
 }
 
 
@@ -102,7 +99,7 @@ class _Reader:
 
     def read(self) -> None:
         while self.left:
-            value = self._with_hyphens(self.left[0])
+            value = self.left[0]
             if value == "--":
                 self.left.popleft()
                 return
@@ -122,17 +119,8 @@ class _Reader:
         if not value.startswith(("$", "`")) or len(self.left) == 1 or value == self._image:
             return False
         after = self.left[1]
-        goes_on = after.startswith(("-", "$", "`", "<")) or _DASHES.match(after) or _IMAGE.fullmatch(after)
+        goes_on = after.startswith(("-", "$", "`", "<")) or _IMAGE.fullmatch(after)
         return bool(_HOLDS_OPTIONS.match(value) or (goes_on and not _IMAGE_NAME.search(value)))
-
-    def _with_hyphens(self, value: str) -> str:
-        match = _DASHES.match(value)
-        if match is None:
-            return value
-        meant = "--" + value[match.end() :]
-        what = f"{value} begins with a dash that is not a hyphen, so docker takes it for the image"
-        self.misread.append(misread("dash", value, what, meant))
-        return meant
 
     def _long(self, word: str) -> None:
         name, equals, given = word[2:].partition("=")

@@ -248,6 +248,10 @@ def mirrors_are_settings(_run: Run, _folder: Path) -> None:
     assert [*of_file(text, "f", str)] == ["mirrors.index.pytorch-cpu"]
 
 
+def doctor_has_no_ports(_run: Run, _folder: Path) -> None:
+    assert "ports" not in {check.__name__ for check in doctor.CHECKS}
+
+
 def clean_shows_the_cache(_run: Run, _folder: Path) -> None:
     assert make_parser().parse_args(["clean", "builds"]).kinds == ["builds"]
     assert "build_cache" not in {check.__name__ for check in doctor.CHECKS}
@@ -278,6 +282,7 @@ OLD: dict[str, Callable[[Run, Path], None]] = {
     "`run` refuses names": run_leaves_names_to_docker,
     "a complete bundle is": a_bundle_is_a_docker_archive,
     "`mirrors` of an index": mirrors_are_settings,
+    "`doctor`'s check `hccl.ports`": doctor_has_no_ports,
     "`doctor` shows what the build cache": clean_shows_the_cache,
     "Python modules": modules_are_elsewhere,
 }

@@ -299,7 +299,7 @@ def test_a_script_is_a_file_too(capsys: pytest.CaptureFixture[str], tmp_path: Pa
             "starts the next line as a command of its own",
         ),
         ("docker run --devcie /dev/davinci0 quay.io/ascend/cann:8.5.0", "docker refuses the whole command"),
-        ("docker run \u2014privileged quay.io/ascend/cann:8.5.0", "docker knows options by two hyphens"),
+        ("docker run \u2014privileged quay.io/ascend/cann:8.5.0", "the first word that is no option"),
     ],
 )
 def test_each_misread_word_has_its_own_reason(capsys: pytest.CaptureFixture[str], text: str, why: str) -> None:

@@ -86,7 +86,6 @@ def test_a_script_with_variables() -> None:
         ("$IMAGE --model x", (), "$IMAGE"),
         ("$MORE $IMAGE bash", ("$MORE",), "$IMAGE"),
         ("$MORE --rm image", ("$MORE",), "image"),
-        ("$MORE \u2014rm image", ("$MORE",), "image"),
         ("$X bash", (), "$X"),
         ("${X:-} image", ("${X:-}",), "image"),
         ("$X <image> bash", ("$X",), "<image>"),
@@ -155,8 +154,6 @@ def test_a_line_without_an_image(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "code", "fix", "key"),
     [
-        ("docker run –-device /dev/a image", "dash", "--device", "device"),
-        ("docker run —device /dev/a image", "dash", "--device", "device"),
         ("docker run --devices /dev/a image", "option", "--device", "device"),
         ("docker run --priviliged image", "option", "--privileged", "privileged"),
     ],

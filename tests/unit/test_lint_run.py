@@ -214,13 +214,11 @@ LINES = [
     (f"{GOOD} -e LD_LIBRARY_PATH {OURS}", ["error run.env.lost"]),
     (f"{GOOD} -e PATH=/w {CANN}", ["error run.env.lost"]),
     (f"{GOOD} -e LD_LIBRARY_PATH=/usr/local/Ascend/cann/devlib {CANN}", ["error run.env.devlib"]),
-    (f"{GOOD} -e LD_PRELOAD=/usr/lib64/libjemalloc.so.2 {CANN}", ["error run.env.preload"]),
     (f"{GOOD} -e LD_PRELOAD=/usr/local/lib/libjemalloc.so.2 {OURS}", []),
     (f"{GOOD} -e LD_PRELOAD=/w/mine.so {CANN}", []),
     (f"{GOOD} --entrypoint bash {OURS}", []),
     # the image
     (f"{GOOD} {OURS}-standin", ["error run.standin"]),
-    (f"{GOOD} docker.io/{CANN}", ["warning run.image.registry"]),
     (f"{GOOD} {CANN} -it", ["error run.image.behind"]),
     (f"{GOOD} {CANN} --device /dev/davinci2 -v /a:/b", ["error run.image.behind"]),
     (f"{GOOD} {CANN} --shm-size=1g bash", ["error run.image.behind"]),
@@ -229,6 +227,8 @@ LINES = [
     (f"{GOOD} --entrypoint vllm {CANN} -d x", []),
     (f"{GOOD} --device=/dev/davinci{{2,3}} {CANN}", []),
     (f"{GOOD} '' {CANN}", ["error run.image.path"]),
+    (f"{GOOD} /dev/davinci1 {CANN}", ["error run.image.path"]),
+    (f"{GOOD} \u2014rm {CANN}", ["error run.image.path"]),
     # U01, U03
     (f"{GOOD} --user 65534 {CANN}", ["warning run.user.group"]),
     (f"{GOOD} --user 65534 --group-add 1000 {CANN}", []),
@@ -236,7 +236,6 @@ LINES = [
     (f"{GOOD} -u 4321 --group-add 1000 {CANN}", ["note run.user.name"]),
     (f"{GOOD} -u 4321 {CANN}", ["warning run.user.group", "note run.user.name"]),
     (f"{GOOD} -u 0 -v ~/.cache:/root/.cache {CANN}", []),
-    (f"{GOOD} -u 65534:1000 -v ~/.cache:/root/.cache {CANN}", ["warning run.user.cache"]),
 ]  # fmt: skip
 
 

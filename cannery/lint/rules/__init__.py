@@ -41,12 +41,9 @@ RULES: tuple[Callable[[Case], Iterable[Remark]], ...] = (
     engine.shared_memory,
     mounts.hidden,
     environment.lists,
-    environment.preload,
     engine.chip,
     engine.standin,
-    engine.registry,
     engine.group,
-    engine.caches,
 )
 
 

@@ -1,4 +1,4 @@
-"""The image, and what is asked of the engine: its chip and CPU, registry, shared memory, the user."""
+"""The image, and what is asked of the engine: its chip and CPU, shared memory, the user."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from cannery.lint.container import Remark
 from cannery.lint.shell import is_open
 from cannery.run.user import REPORT
-from cannery.util.image_reference import DEFAULT_REGISTRY, registry_of
 from cannery.vocab import Arch, Severity
 
 if TYPE_CHECKING:
@@ -70,8 +69,7 @@ def shared_memory(case: Case) -> Iterator[Remark]:
         yield Remark(Severity.ERROR, "shm", setting.word, what, "docker refuses it", fix)
     elif given < least and not (is_for_one and given >= UNITS["g"]):
         whose = f"profile {case.image.profile}" if case.image.profile else "training and serving on several cards"
-        unit = " (a number without a unit is bytes)" if (setting.value or "").isdecimal() else ""
-        what = f"{setting.word} is small{unit}: {whose} takes {wanted}"
+        what = f"{setting.word} is small: {whose} takes {wanted}"
         yield Remark(Severity.WARNING, "shm", setting.word, what, SHM_WHY, fix)
 
 
@@ -96,18 +94,6 @@ def group(case: Case) -> Iterator[Remark]:
         yield Remark(Severity.WARNING, "user.group", setting.word, what, why, fix)
 
 
-def caches(case: Case) -> Iterator[Remark]:
-    """Warn of caches that are mounted below /root for another user, who cannot reach them."""
-    user = case.container.value("user").partition(":")[0]
-    if user in {"", "0", "root"} or is_open(user):
-        return
-    for _, target, word in case.container.mounts:
-        if f"{target}/".startswith("/root/"):
-            what = f"{word}: user {user} cannot enter /root"
-            fix = "mount it into that user's home, and set HOME"
-            yield Remark(Severity.WARNING, "user.cache", word, what, "vllm-project/vllm-ascend issue 10698", fix)
-
-
 def chip(case: Case) -> Iterator[Remark]:
     """Refuse an image of another chip than the host's, where the user names that."""
     image, host = case.container.image, case.ground.chip
@@ -126,26 +112,13 @@ def standin(case: Case) -> Iterator[Remark]:
         yield Remark(Severity.ERROR, "standin", image, what, "it has no CANN: nothing runs there", fix)
 
 
-def registry(case: Case) -> Iterator[Remark]:
-    """Name a registry in front of a reference that has one already."""
-    image = case.container.image
-    first = registry_of(image)
-    rest = image.removeprefix(f"{first}/")
-    second = registry_of(rest) if rest != image else DEFAULT_REGISTRY
-    if second != DEFAULT_REGISTRY:
-        what = f"{image} has two registries, {first} and {second}"
-        why = "the first is asked for a repository of the second's name (gpustack/gpustack issue 5456)"
-        fix = f"{rest}, unless {first} is a mirror of it"
-        yield Remark(Severity.WARNING, "image.registry", image, what, why, fix)
-
-
 def strange_image(case: Case) -> Iterator[Remark]:
-    """Name an image that is none: a path of what was meant to be an option's value."""
+    """Name a word in the image's place that is none: an option's value, or an option behind a dash of an editor."""
     image = case.container.image
-    if image.startswith(("/", "-")) or not image.strip():
-        what = f"{image if image.strip() else 'an empty word'} is where the image goes"
+    if not re.match(r"[\w$`<{(]", image):
+        what = f"{image or 'an empty word'} is where the image goes"
         why = "docker takes the first word that is no option, and no option's value, for the image"
-        fix = "write the option before it, such as --device; it takes one value each time"
+        fix = "write the option before it, with two hyphens, such as --device; it takes one value each time"
         yield Remark(Severity.ERROR, "image.path", image, what, why, fix)
 
 

@@ -33,8 +33,6 @@ LISTS = {
 }
 # A value with one of these was written with the image's own in mind.
 KEPT = re.compile(r"/usr/local/Ascend/(?!driver)|/opt/venv")
-# Where distributions keep their libraries: a path of one is not there on another.
-FOREIGN = ((re.compile(r"/usr/lib/\w+-linux-gnu/"), "openeuler"), (re.compile(r"/usr/lib64/"), "ubuntu"))
 
 
 def runtime_cards(case: Case) -> tuple[int, ...] | None:
@@ -124,14 +122,3 @@ def lists(case: Case) -> Iterator[Remark]:
             # Cannery's images have all in ENV; others' may set it again in their entry point or a shell's files.
             is_sure = name == "PATH" or (name == "LD_LIBRARY_PATH" and case.image.ours)
             yield Remark(Severity.ERROR if is_sure else Severity.WARNING, "env.lost", word, what, why, fix)
-
-
-def preload(case: Case) -> Iterator[Remark]:
-    """Judge LD_PRELOAD: ld.so only warns about a file that is not there, and goes on without it."""
-    variable = case.container.env.get("LD_PRELOAD")
-    for entry in re.split(r"[\s:]+", variable.value or "") if variable else ():
-        if any(pattern.match(entry) and case.image.os.startswith(os) for pattern, os in FOREIGN):
-            word = variable.word if variable else ""
-            what = f"{word}: {entry} is not where {case.image.os} has it"
-            why = "ld.so warns and goes on without it (gpustack/gpustack issue 5660)"
-            yield Remark(Severity.ERROR, "env.preload", word, what, why, "the path of the image's OS")
