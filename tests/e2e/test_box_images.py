@@ -100,11 +100,12 @@ def twice(tmp_path_factory: pytest.TempPathFactory, cannery: Cannery) -> Iterato
 
     checkout = small_checkout(cannery, root, NAME, yaml.safe_dump(profile), add_components)
     done = checkout.build_py("image", NAME, "--git-mirror", str(mirror), "--json", "--no-verify")
-    reference = json.loads(done.stdout)["references"][0]
+    references = json.loads(done.stdout)["references"]
+    reference = references[0]
     found = json.loads(cannery.docker("image", "inspect", reference).stdout)[0]["RootFS"]["Layers"]
     context = read_context(root, Given(mirror=str(mirror)))
     yield Twice(found, in_boxes(context, root / "out-of-boxes", reference))
-    cannery.docker("image", "rm", "--force", reference)
+    cannery.docker("image", "rm", "--force", *references)
 
 
 def in_boxes(context: Context, folder: Path, reference: str) -> list[str]:
