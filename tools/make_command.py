@@ -32,6 +32,8 @@ SWITCHES = {
     "SETTINGS": "--settings",
     "LOCKED": "--locked",
     "NO_STAMP": "--no-stamp",
+    "PUSH": "--push",
+    "KEEP_GOING": "--keep-going",
 }
 OFF = {"", "0", "no", "false", "off"}
 OTHERS = ("PROFILE", "VERL_PATH", "DEV", "CMD", "KIND", "FILE", "HOST_PYTHON", "CANNERY_CACHE", "MAX_JOBS", "ARGS")
@@ -100,8 +102,10 @@ def positional(target: str, given: dict[str, str]) -> list[str]:
     is_other = (target == "verify" and given.get("AGAINST")) or (target == "show" and given.get("SETTINGS"))
     if target in {"lock", "doctor"} or is_other:
         return profile.split()
+    if target in NEED_PROFILE and not profile:
+        missing(target, "PROFILE", "quickstart")
     if target in NEED_PROFILE:
-        return [profile or missing(target, "PROFILE", "quickstart")]
+        return profile.split() if target == "image" else [profile]
     if target == "load":
         return [given.get("FILE") or missing(target, "FILE", "quickstart.tar.gz")]
     if target == "lint-run":

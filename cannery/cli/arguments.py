@@ -44,6 +44,7 @@ class Command:
 
 
 # Of those that make a plan, which a tree of the user's is a part of; with the one profile that most take.
+MANY = "a profile, or several; CHIP and ARCH may be several too, with commas between them"
 PLANNED = (options.target, options.wheelhouse, options.versions, options.sources)
 PLAN = (options.profile(), *PLANNED)
 PATCHES = {
@@ -146,9 +147,17 @@ COMMANDS = {
     ),
     "image": Command(
         "image",
-        "check, build and verify an image",
+        "check, build and verify an image, or several",
         "image quickstart",
-        (options.as_json, *PLAN, options.proof, options.build, options.locked, options.registry),
+        (
+            *(
+                options.as_json,
+                options.profile("+", MANY),
+                *PLANNED,
+                options.proof,
+            ),
+            *(options.build, options.locked, options.registry, options.several),
+        ),
     ),
     "verify": Command(
         "verify",

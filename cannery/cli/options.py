@@ -190,6 +190,23 @@ def build(sub: ArgumentParser) -> None:
     add("--reuse", action="store_true", help="pull the prebuilt image from REGISTRY where it is there, else build")
 
 
+def several(sub: ArgumentParser) -> None:
+    """Take what becomes of images, and of the others where one fails."""
+    add = sub.add_argument
+    words = "docker (default where an engine answers), store (Cannery's own, without an engine) or oci:DIR (a layout)"
+    add("--output", metavar="WHERE", type=_output, help=f"where the image goes: {words}")
+    add("--push", action="store_true", help="push it to REGISTRY when verify has passed")
+    add("--keep-going", action="store_true", help="of several images, go on with the others where one fails")
+
+
+def _output(text: str) -> str:
+    """Return WHERE of --output. Raises `UsageError` for anything else."""
+    kind, _, folder = text.partition(":")
+    if text in {"docker", "store"} or (kind == "oci" and folder):
+        return text
+    raise UsageError(f"--output: {text!r} is no place for an image", hint="docker, store or oci:DIR")
+
+
 def verified(sub: ArgumentParser) -> None:
     """Take what `verify` looks at."""
     add = sub.add_argument

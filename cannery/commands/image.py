@@ -6,20 +6,23 @@ import json
 import os
 import time
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from cannery.base.io.find import base_bytes
 from cannery.build.io.disk import check_cache_space, check_engine_space, check_store_space
 from cannery.commands.arguments import hashes_of, options_of
 from cannery.commands.check import lacking_words, show_findings
+from cannery.commands.matrix import Outcome, cells_of, make_all
 from cannery.commands.place import image_place
+from cannery.commands.registry import dock_of, mover, push
 from cannery.commands.stamp import keep_stamp
 from cannery.commands.table import row_lines
 from cannery.commands.verify import exit_code, verify_built
 from cannery.compat.findings import errors
 from cannery.engine.io.find import find_engine, require_builder
 from cannery.errors import ExitCode, NetworkError, UsageError
-from cannery.host.io.place import EnginePlace
+from cannery.host.io.place import EnginePlace, StorePlace
 from cannery.making.bake import BuildOptions, Way
 from cannery.making.image import Built, built, known_layers, new_layers, trial_on, tried, whole_files
 from cannery.pipeline import Hashes, Work, on_found_base, patched, planned, rendered_held
@@ -35,24 +38,33 @@ if TYPE_CHECKING:
     from cannery.base.real import BaseImage
     from cannery.catalog.catalog import Catalog
     from cannery.context import Context
-    from cannery.host.io.place import StorePlace
     from cannery.plan.plan import Plan
     from cannery.verify.io.run import Verified
 
 
 def image(arguments: argparse.Namespace, context: Context) -> ExitCode:
-    """Check the set, build the image, verify it, print the table."""
+    """Check the set, build the image, verify it, print the table; several images one after the other."""
+    cells = cells_of(arguments)
+    if len(cells) > 1:
+        return make_all(cells, arguments, context, _image)
+    outcome = _image(cells[0], context)
+    print(json.dumps(outcome.value, indent=2, ensure_ascii=False) if context.is_json else outcome.text)
+    return outcome.code
+
+
+def _image(arguments: argparse.Namespace, context: Context) -> Outcome:
+    """Check a set, build its image, verify it, and push it where that is asked for."""
     hashes = hashes_of(arguments, context.env, Hashes.NEEDED)
     options = options_of(arguments)
     # An image that is pulled needs no hash.
-    catalog, plan, found = planned(context, arguments.profile, options, Hashes.KNOWN if arguments.reuse else hashes)
-    show_findings(context, found)
-    if errors(found):
+    catalog, plan, findings = planned(context, arguments.profile, options, Hashes.KNOWN if arguments.reuse else hashes)
+    show_findings(context, findings)
+    if errors(findings):
         context.say(f"continuing in spite of {', '.join(plan.forced)}: stamped into manifest, tag and labels")
     arguments.builder = _known_builder(arguments, context, plan)
     _check_emulation(context, plan, is_other_builder=bool(arguments.builder))
-    if arguments.reuse and (code := _reuse(arguments, context, catalog, plan)) is not None:
-        return code
+    if arguments.reuse and (reused := _reuse(arguments, context, catalog, plan)) is not None:
+        return reused
     if not plan.lock.complete:
         catalog, plan, _ = planned(context, arguments.profile, options, hashes)
     check_cache_space(context.cache, plan)
@@ -64,7 +76,7 @@ def image(arguments: argparse.Namespace, context: Context) -> ExitCode:
     show_findings(context, differs)
     with heartbeat(context.say, lambda: "fetching the sources that patches change"):
         plan = patched(context, catalog, plan)
-    place = image_place(context)
+    place = image_place(context, arguments.output)
     work = Work(context, catalog, plan, place)
     folder = context.out / plan.folder
     with rendered_held(context, folder), whole_files(context, plan):
@@ -110,7 +122,7 @@ def _builder(arguments: argparse.Namespace, context: Context, plan: Plan) -> str
 
 def _tried(arguments: argparse.Namespace, context: Context, catalog: Catalog, plan: Plan) -> tuple[Work, Built] | None:
     """Make a tried set as one layer on the locked image; None where the whole image has to be built."""
-    place = image_place(context)
+    place = image_place(context, arguments.output)
     work = Work(context, catalog, plan, place)
     trial = trial_on(work, options_of(arguments))
     if trial is None:
@@ -123,34 +135,52 @@ def _tried(arguments: argparse.Namespace, context: Context, catalog: Catalog, pl
         return work, tried(work, trial)
 
 
-def _proved(arguments: argparse.Namespace, work: Work, made: Built) -> ExitCode:
-    """Verify an image, let its moving tags follow, print the table."""
+def _proved(arguments: argparse.Namespace, work: Work, made: Built) -> Outcome:
+    """Verify an image, let its moving tags follow, write or push it where that is asked for."""
+    context, plan = work.context, work.plan
     result = None if arguments.no_verify else verify_built(arguments, work, made.id)
     code = exit_code(result)
     references = _tagged(work, code)
-    _print_table(work.context, work.plan, references, made, result)
+    outcome = Outcome(code, table(plan, references, made, result), _value(plan, references, made, result))
+    if code is ExitCode.VERIFY_FAILED:
+        return outcome
+    if arguments.push:
+        return replace(outcome, code=max(code, push(arguments, replace(context, is_json=False))))
+    if folder := _layout_folder(arguments):
+        _write_layout(work, folder)
+        return replace(outcome, text=f"{outcome.text}\n{'written to':<12} {folder}")
     if result and code is ExitCode.DONE:
         again = replace(made, new=(), total=0, seconds=0.0, log=None)
-        keep_stamp(arguments, work, made.id, references, table(work.plan, references, again, result))
-    return code
+        keep_stamp(arguments, work, made.id, references, table(plan, references, again, result))
+    return outcome
 
 
-def _reuse(arguments: argparse.Namespace, context: Context, catalog: Catalog, plan: Plan) -> ExitCode | None:
+def _layout_folder(arguments: argparse.Namespace) -> str:
+    kind, _, folder = (arguments.output or "").partition(":")
+    return folder if kind == "oci" else ""
+
+
+def _write_layout(work: Work, folder: str) -> None:
+    """Write an image of the store into a folder in OCI's layout, under its tag."""
+    from cannery.store.io.archive import write_oci
+
+    place = work.place
+    assert isinstance(place, StorePlace)  # noqa: S101 - --output oci: has chosen it
+    write_oci(place.store, work.plan.reference, Path(folder))
+
+
+def _reuse(arguments: argparse.Namespace, context: Context, catalog: Catalog, plan: Plan) -> Outcome | None:
     """Pull and verify the prebuilt image of this plan; None where it has to be built; the reason is printed."""
-    from cannery.commands.registry import dock_of
     from cannery.engine.io.client import EngineError
     from cannery.ship.io.registry import pull_image, tag_locally
     from cannery.ship.published import parse_registry
 
     registry = parse_registry(arguments.registry)
-    place = image_place(context)
-    if not isinstance(place, EnginePlace):
-        context.say("not reused: no Docker engine answers, which pulls it\nbuilding instead")
-        return None
+    place = image_place(context, arguments.output)
     work = Work(context, catalog, plan, place)
     before, begun = known_layers(place), time.monotonic()
     try:
-        dock = dock_of(context, place.client, plan, registry)
+        dock = dock_of(context, mover(place), plan, registry)
         found = pull_image(dock)
     except (NetworkError, EngineError) as error:
         context.say(f"not reused: {error}\nbuilding instead")
@@ -191,25 +221,19 @@ def _layer_words(made: Built) -> str:
     return f"{made.layers} ({reused} reused, {len(made.new)} new{named})"
 
 
-def _print_table(
-    context: Context, plan: Plan, references: tuple[str, ...], made: Built, verified: Verified | None
-) -> None:
-    """Print what was built, and the result of verify, whose checks are printed already."""
-    if context.is_json:
-        value = {
-            "references": references,
-            **asdict(made),
-            "new": len(made.new),
-            "reused": made.layers - len(made.new),
-            "new_layers": made.new,
-            "log": str(made.log) if made.log else None,
-            "lacks": lacking_words(plan),
-            "report": verified.report if verified else None,
-            "remembered": bool(verified and verified.reused),
-        }
-        print(json.dumps(value, indent=2, ensure_ascii=False))
-        return
-    print(table(plan, references, made, verified))
+def _value(plan: Plan, references: tuple[str, ...], made: Built, verified: Verified | None) -> dict[str, Any]:
+    """Return what --json prints of an image."""
+    return {
+        "references": references,
+        **asdict(made),
+        "new": len(made.new),
+        "reused": made.layers - len(made.new),
+        "new_layers": made.new,
+        "log": str(made.log) if made.log else None,
+        "lacks": lacking_words(plan),
+        "report": verified.report if verified else None,
+        "remembered": bool(verified and verified.reused),
+    }
 
 
 def table(plan: Plan, references: tuple[str, ...], made: Built, verified: Verified | None) -> str:

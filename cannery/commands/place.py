@@ -20,14 +20,20 @@ def engine_place(context: Context, *, start: bool = False) -> EnginePlace:
     return EnginePlace(engine, docker_client(engine), engine.client_env(context.env))
 
 
-def image_place(context: Context) -> EnginePlace | StorePlace:
-    """Return the engine that answers, else the image store.
+def image_place(context: Context, output: str | None = None) -> EnginePlace | StorePlace:
+    """Return the engine that answers, else the image store; or the one that --output names.
 
     Raises `UnableError` where a named engine does not answer, and where this host can run nothing without an engine.
     """
+    if output not in {None, "docker"}:
+        if why := why_not(context.cache):
+            raise UnableError(f"this host cannot run images without an engine: {why}", where=f"--output {output}")
+        return store_place(context)
     try:
         return engine_place(context)
     except NoEngineError as error:
+        if output == "docker":
+            raise
         if why := why_not(context.cache):
             what = f"no Docker engine answers, and this host cannot run images without one: {why}"
             raise UnableError(what, hint=error.hint) from error

@@ -76,7 +76,7 @@ def push(arguments: argparse.Namespace, context: Context) -> ExitCode:
     catalog, plan = _planned(context, arguments)
     place = kept_place(context)
     image = place.needed(plan.reference, plan.recipe.name)
-    dock = dock_of(context, _mover(place), plan, registry, is_push=True)
+    dock = dock_of(context, mover(place), plan, registry, is_push=True)
     _refuse_unfit(context, dock, catalog, image)
     there = published(dock, dock.reference)
     ids = ids_of(image.id, image.digests, dock.reference)
@@ -93,7 +93,8 @@ def push(arguments: argparse.Namespace, context: Context) -> ExitCode:
     return ExitCode.DONE
 
 
-def _mover(place: EnginePlace | StorePlace) -> docker.DockerClient | Store:
+def mover(place: EnginePlace | StorePlace) -> docker.DockerClient | Store:
+    """Return what moves the images of a place."""
     return place.client if isinstance(place, EnginePlace) else place.store
 
 
@@ -132,7 +133,7 @@ def pull(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Pull the prebuilt image of exactly this plan, and give it the tags that `image` gives."""
     registry = parse_registry(arguments.registry)
     _, plan, _ = planned(context, arguments.profile, options_of(arguments))
-    dock = dock_of(context, _mover(kept_place(context)), plan, registry)
+    dock = dock_of(context, mover(kept_place(context)), plan, registry)
     image = pull_image(dock)
     if image is None:
         raise absent(dock)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from cannery.pipeline import Work
 
 # What a run with one of these does each time.
-ANEW = ("json", "verbose", "no_cache", "no_verify", "verify_again", "reuse", "builder")
+ANEW = ("json", "verbose", "no_cache", "no_verify", "verify_again", "reuse", "builder", "push")
 
 
 def keep_stamp(arguments: argparse.Namespace, work: Work, image_id: str, references: Sequence[str], text: str) -> None:

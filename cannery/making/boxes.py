@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from cannery.assemble.image import Settings, config_text, image_config
+from cannery.making.base import stored_base
 from cannery.making.steps import step_secrets, step_view
 
 if TYPE_CHECKING:
@@ -24,10 +25,11 @@ def boxed(work: Work, place: StorePlace, folder: Path, part: Part) -> BakeResult
     from cannery.sandbox.io.stages import StageRequest, make_stages
 
     plan, begun, log = work.plan, time.monotonic(), folder / "log" / "build.log"
-    below = next(iter(part.contexts.values()), plan.base_reference)
+    arches = {False: plan.recipe.target.arch, True: plan.build_arch}
+    below = next(iter(part.contexts.values()), "") or stored_base(work, place, plan.recipe.target.arch)
 
-    def base(name: str, on_build_host: bool) -> Root:  # noqa: FBT001 - what `StageRequest` asks
-        return _root(place, plan.build_reference if on_build_host else name)
+    def base(_name: str, on_build_host: bool) -> Root:  # noqa: FBT001 - what `StageRequest` asks
+        return _root(place, stored_base(work, place, arches[on_build_host]))
 
     given = {stage: _root(place, name) for stage, name in part.contexts.items()}
     view = step_view(work)

@@ -14,8 +14,8 @@ from cannery.assemble.image import Part, Settings, foundation_reference, image_c
 from cannery.errors import BuildFailedError, FindingsError, UnableError
 from cannery.host.io.place import EnginePlace
 from cannery.making.bake import BuildOptions, Way, baked, why_baked
+from cannery.making.base import make_standins
 from cannery.making.boxes import boxed
-from cannery.making.standin import make_standins
 from cannery.pipeline import planned, rendered
 from cannery.plan.manifest import labels
 from cannery.plan.plan import LayerKind

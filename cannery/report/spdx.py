@@ -19,11 +19,6 @@ if TYPE_CHECKING:
 
 IMAGE = "SPDXRef-image"
 NO_ASSERTION = "NOASSERTION"
-# What SPDX asks for and nothing is known of.
-UNKNOWN = {
-    **dict.fromkeys(("downloadLocation", "licenseConcluded", "licenseDeclared", "copyrightText"), NO_ASSERTION),
-    "filesAnalyzed": False,
-}
 
 
 def spdx_text(bill: Bill) -> str:
@@ -34,7 +29,7 @@ def spdx_text(bill: Bill) -> str:
         "versionInfo": bill.tag,
         "primaryPackagePurpose": "CONTAINER",
         "comment": "; ".join(f"{name}: {value}" for name, value in bill.notes.items()),
-        **UNKNOWN,
+        **_unknown(),
     }
     value = {
         "spdxVersion": "SPDX-2.3",
@@ -49,6 +44,17 @@ def spdx_text(bill: Bill) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
 
 
+def _unknown() -> dict[str, Any]:
+    """Return the fields that SPDX asks for and that nothing is known of."""
+    return {
+        "downloadLocation": NO_ASSERTION,
+        "filesAnalyzed": False,
+        "licenseConcluded": NO_ASSERTION,
+        "licenseDeclared": NO_ASSERTION,
+        "copyrightText": NO_ASSERTION,
+    }
+
+
 def _package(item: Item) -> dict[str, Any]:
     purl = item.purl.to_string() if item.purl else ""
     reference = {"referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl", "referenceLocator": purl}
@@ -59,7 +65,7 @@ def _package(item: Item) -> dict[str, Any]:
         "name": item.name,
         **({"versionInfo": item.version} if item.version else {}),
         "primaryPackagePurpose": "CONTAINER" if item.origin is Origin.BASE else "LIBRARY",
-        **UNKNOWN,
+        **_unknown(),
         "licenseDeclared": declared,
         **({"licenseComments": f"METADATA: {item.licence}"} if item.licence and declared == NO_ASSERTION else {}),
         **({"checksums": [{"algorithm": "SHA256", "checksumValue": item.sha256}]} if item.sha256 else {}),

@@ -20,7 +20,6 @@ from cannery.base.io import find as base_images
 from cannery.catalog.io.read import load_catalog
 from cannery.commands import image as image_command
 from cannery.commands import place as place_command
-from cannery.commands import registry as registry_command
 from cannery.commands.image import _tagged
 from cannery.context import Context, read_context
 from cannery.engine.io.client import EngineError
@@ -33,7 +32,7 @@ from cannery.lock.io.wheels import is_there, store_path
 from cannery.making.bake import BuildOptions, _overrides, baked
 from cannery.making.image import whole_files
 from cannery.pipeline import Work
-from cannery.recipe.environment import expand_env
+from cannery.recipe.base_env import expand_env
 from cannery.recipe.recipe import Options
 from cannery.ship.io import registry as registry_images
 from cannery.standin.io import rootfs
@@ -290,7 +289,7 @@ def test_where_no_prebuilt_image_is_had_it_is_built(
     monkeypatch.setattr(place_command, "find_engine", lambda *_args, **_more: engine)
     client = SimpleNamespace(images=SimpleNamespace(list=list))
     monkeypatch.setattr(place_command, "docker_client", lambda _engine: client)
-    monkeypatch.setattr(registry_command, "dock_of", lambda *_args, **_more: dock)
+    monkeypatch.setattr(image_command, "dock_of", lambda *_args, **_more: dock)
     monkeypatch.setattr(registry_images, "pull_image", pulled)
     for registry in image.registries:
         registry.server.shutdown()

@@ -105,8 +105,13 @@ def test_values_arrive_as_they_are(make: Make, value: str) -> None:
 
 
 def test_a_line_end_is_a_part_of_a_value(make: Make) -> None:
-    assert make("image", "PROFILE=a\ntouch injected").returncode == 0
-    assert make.noted == ["image", "a\ntouch injected"]
+    assert make("check", "PROFILE=a\ntouch injected").returncode == 0
+    assert make.noted == ["check", "a\ntouch injected"]
+
+
+def test_an_image_takes_several_profiles(make: Make) -> None:
+    assert make("image", "PROFILE=a b", "CHIP=910b,a3", "KEEP_GOING=1", "PUSH=1", "REGISTRY=r/x").returncode == 0
+    assert make.noted == ["image", "a", "b", "--chip", "910b,a3", "--registry", "r/x", "--push", "--keep-going"]
 
 
 @pytest.mark.parametrize("value", ["; touch injected", "$(shell touch injected)", "`touch injected` 'x y'"])

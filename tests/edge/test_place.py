@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from storing_registry import StoringRegistry
+from test_store import LOWER, UPPER, put
+from test_store_transfer import View
 
 from cannery.commands import place as module
 from cannery.commands.place import image_place
 from cannery.context import Context
 from cannery.engine.io.find import NoEngineError
-from cannery.errors import ExitCode, UnableError, UsageError
+from cannery.engine.io.login import Login
+from cannery.engine.io.registry import Access
+from cannery.errors import ExitCode, NetworkError, UnableError, UsageError
 from cannery.host.io.place import EnginePlace, StorePlace
 from cannery.making.bake import BuildOptions, Way, why_baked
-from cannery.vocab import Arch
+from cannery.making.base import stored_base
+from cannery.recipe.recipe import Options
+from cannery.store.io.store import Store
+from cannery.store.io.transfer import Route, push
+from cannery.util.io.pip_settings import PipSettings
+from cannery.vocab import Arch, BaseKind
 from tests.unit.factories import plan
 
 if TYPE_CHECKING:
@@ -88,3 +99,36 @@ def test_an_image_that_is_not_in_the_store_is_named_with_what_makes_it(context: 
         place.needed("stack:1", "stack")
     assert caught.value.hint
     assert "build.py image stack" in caught.value.hint
+
+
+def test_a_base_of_a_registry_is_fetched_once(context: Context, tmp_path: Path) -> None:
+    there = Store(tmp_path / "there")
+    image = put(there, LOWER, UPPER)
+    with StoringRegistry() as registry:
+        access = Access(PipSettings(), lambda _: Login({}), actions="pull,push")
+        push(there, image, Route(f"{registry.host}/ascend/cann:1", access, View(), print))
+        place = module.store_place(context)
+        vars(context).update(pip=PipSettings(), say=print)
+        reference = f"{registry.host}/ascend/cann:1"
+        base = SimpleNamespace(kind=BaseKind.REAL)
+        recipe = SimpleNamespace(base=base, target=SimpleNamespace(arch=Arch.ARM64))
+        made: Any = SimpleNamespace(recipe=recipe, base_reference=reference, base_source="", build_reference=reference)
+        work: Any = SimpleNamespace(plan=made, context=context)
+        name = stored_base(work, place, Arch.ARM64)
+        found = place.find(name)
+        assert found is not None
+        assert found.id == image
+        registry.seen.clear()
+        assert stored_base(work, place, Arch.ARM64) == name
+        assert registry.seen == []
+        with pytest.raises(NetworkError, match="the base cannot be fetched") as caught:
+            stored_base(work, place, Arch.AMD64)
+        assert caught.value.where == reference
+
+
+def test_a_stand_in_is_the_one_that_was_made(context: Context) -> None:
+    place = module.store_place(context)
+    made = plan(Options(base="standin", arch=Arch.ARM64))
+    work: Any = SimpleNamespace(plan=made, context=context)
+    assert stored_base(work, place, Arch.ARM64) == made.base_reference
+    assert stored_base(work, place, Arch.AMD64) == made.build_reference

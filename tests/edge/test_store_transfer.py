@@ -14,7 +14,6 @@ import pytest
 from storing_registry import StoringRegistry
 from test_store import LOWER, UPPER, config_of, put, sha, tar_of
 
-from cannery.base.io.fetch import fetch_base
 from cannery.engine.io.login import Login
 from cannery.engine.io.registry import Access
 from cannery.engine.oci import AbsentError, DeniedError, MalformedError, OtherArchError, PassingError, RefusedError
@@ -358,20 +357,3 @@ def test_a_tag_that_holds_another_image_is_a_finding(store: Store, registry: Sto
     push(store, "demo:1", route(registry))
     with pytest.raises(FindingsError, match="the tag holds another image than it names"):
         pull_image(dock)
-
-
-def test_a_base_is_fetched_once_by_its_own_name(store: Store, registry: StoringRegistry, tmp_path: Path) -> None:
-    image = pushed(store, registry, LOWER)
-    other = Store(tmp_path / "other")
-    name = f"quay.example/ascend/cann:8.5@{sha(registry.manifests['team/demo', '1'][1])}"
-    assert fetch_base(other, name, "arm64", route(registry)).id == image  # from a mirror
-    registry.seen.clear()
-    assert fetch_base(other, name, "arm64", route(registry)).id == image
-    assert registry.seen == []
-    with pytest.raises(NetworkError, match="not for amd64") as caught:
-        fetch_base(other, name, "amd64", route(registry))
-    assert caught.value.code == ExitCode.NETWORK
-    registry.login = "me:another"
-    with pytest.raises(NetworkError) as caught:
-        fetch_base(Store(tmp_path / "new"), name, "arm64", route(registry))
-    assert "docker login" in caught.value.hint

@@ -1,0 +1,90 @@
+"""The base of a run, in its place: a stand-in is made, a real one is fetched into the image store.
+
+BuildKit fetches a real one itself. The surroundings of the run (`Context`) come in with `Work` and go no deeper.
+"""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from typing import TYPE_CHECKING
+
+from cannery.errors import NetworkError
+from cannery.host.io.place import EnginePlace
+from cannery.lock.io.store import current_lock
+from cannery.pipeline import lock_store
+from cannery.recipe.recipe import with_arch
+from cannery.util.io.files import sha256_bytes
+from cannery.util.io.heartbeat import heartbeat
+from cannery.vocab import BaseKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cannery.host.io.place import StorePlace
+    from cannery.lock.lock import Lock
+    from cannery.pipeline import Work
+    from cannery.vocab import Arch
+
+
+def make_standins(work: Work) -> None:
+    """Bring the stand-in base into the place of the run, for the target and for the build host's own arch."""
+    context, catalog, plan, place = work.context, work.catalog, work.plan, work.place
+    wanted = [pair for pair in _standin_locks(work) if place.find(pair[0]) is None]
+    if not wanted:
+        return
+    from cannery.lock.io.wheels import fetch_wheels
+    from cannery.standin.io.load import StandInRequest, ensure_standin, store_standin
+    from cannery.standin.spec import TORCH_NPU, standin_spec
+
+    for reference, lock in wanted:
+        spec = standin_spec(with_arch(plan.recipe, lock.arch), lock, catalog.standin)
+        if spec.reference != reference:
+            raise AssertionError(f"planned {reference}, made {spec.reference}")
+        wanted_wheels = [spec.torch_npu] if spec.torch_npu else []
+        with heartbeat(context.say, lambda: "making the stand-in base"):
+            wheel = fetch_wheels(context.downloads, catalog.indexes, wanted_wheels).get(TORCH_NPU)
+            request = StandInRequest(spec=spec, torch_npu_wheel=wheel, host_arch=context.arch)
+            if isinstance(place, EnginePlace):
+                ensure_standin(request, engine_client=place.client, cache=context.cache, say=context.say)
+            else:
+                store_standin(request, store=place.store, cache=context.cache, say=context.say)
+
+
+def _standin_locks(work: Work) -> Iterator[tuple[str, Lock]]:
+    plan = work.plan
+    yield plan.base_reference, plan.lock
+    if plan.build_reference != plan.base_reference:
+        yield plan.build_reference, current_lock(lock_store(work.context), work.catalog, plan.recipe, plan.build_arch)
+
+
+def stored_base(work: Work, place: StorePlace, arch: Arch) -> str:
+    """Return the name under which the image store has the base for an architecture; a real one is fetched.
+
+    Raises `NetworkError` where its registry does not give it, and as `fetch`.
+    """
+    plan = work.plan
+    if plan.recipe.base.kind is BaseKind.STANDIN:
+        return plan.base_reference if arch is plan.recipe.target.arch else plan.build_reference
+    name = f"cannery-base:{sha256_bytes(plan.base_reference.encode())[:12]}-{arch}"
+    if place.find(name) is None:
+        place.store.tag(_fetched(work, place, arch), name)
+    return name
+
+
+def _fetched(work: Work, place: StorePlace, arch: Arch) -> str:
+    """Fetch the base, of which a registry is known; return its id."""
+    from cannery.build.io.transfer_view import transfer
+    from cannery.engine.io.login import read_login
+    from cannery.engine.io.registry import Access, Limits
+    from cannery.engine.oci import RefusedError
+    from cannery.store.io.transfer import Route, fetch
+
+    context, reference = work.context, work.plan.base_source or work.plan.base_reference
+    access = Access(context.pip, partial(read_login, env=context.env), Limits(connect=3.0, read=8.0, total=20.0))
+    try:
+        with transfer(f"fetching {reference}", 0, sys.stderr, is_terminal=context.is_terminal) as view:
+            return fetch(place.store, Route(reference, access, view, context.say), str(arch)).id
+    except RefusedError as error:
+        hint = "the same command goes on from here; `docker login` has the account of a registry that asks for one"
+        raise NetworkError(f"the base cannot be fetched: {error}", where=reference, hint=hint) from error
