@@ -68,16 +68,18 @@ def _worst(areas: Sequence[float], side: float) -> float:
 
 def _row(areas: Sequence[float], frame: Box) -> tuple[list[Box], Box]:
     """Return the boxes of a row along the shorter side of the frame, and what is left of the frame."""
-    is_wide = frame.width >= frame.height
-    depth = sum(areas) / min(frame.width, frame.height)
+    is_wide, total = frame.width >= frame.height, sum(areas)
+    side, longer = sorted((frame.width, frame.height))
+    depth = min(total / side, longer)  # the last row may be out by what was lost in rounding
     boxes, at = [], frame.y if is_wide else frame.x
     for area in areas:
-        length = area / depth
+        length = side * area / total
         boxes.append(Box(frame.x, at, depth, length) if is_wide else Box(at, frame.y, length, depth))
         at += length
+    left = max(longer - depth, 1e-9)
     if is_wide:
-        return boxes, Box(frame.x + depth, frame.y, max(frame.width - depth, 1e-9), frame.height)
-    return boxes, Box(frame.x, frame.y + depth, frame.width, max(frame.height - depth, 1e-9))
+        return boxes, Box(frame.x + depth, frame.y, left, frame.height)
+    return boxes, Box(frame.x, frame.y + depth, frame.width, left)
 
 
 def _inside(box: Box) -> Box:

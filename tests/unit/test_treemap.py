@@ -6,7 +6,7 @@ from itertools import combinations, pairwise
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cannery.report.treemap import Box, squarified, treemap
@@ -44,6 +44,7 @@ def check(boxes: Sequence[Box], frame: Box) -> None:
     assert all(overlap(one, other) < 1e-3 for one, other in combinations(boxes, 2))
 
 
+@example([1, 261_561_228_212], 1.0, 1281.0)  # what is left of the frame is thinner than what rounding loses
 @given(SIZES, st.floats(1, 2000), st.floats(1, 2000))
 def test_boxes_fill_the_frame_and_no_two_overlap(sizes: list[int], width: float, height: float) -> None:
     frame = Box(0, 0, width, height)
