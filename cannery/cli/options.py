@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 # The verify script's levels (docs/verify-report.schema.json).
 LEVELS = ("static", "import", "npu", "train")
 LEVEL_HELP = "only this level, repeatable (default: all but train, which takes one step of GRPO on a tiny model)"
-CLEAN_KINDS = ("wheels", "layers", "engine", "builds", "rootfs", "locks", "verified", "out")
+CLEAN_KINDS = ("wheels", "layers", "images", "engine", "builds", "rootfs", "locks", "verified", "out")
 
 
 def _one(*names: str, **about: Any) -> Options:  # noqa: ANN401 - argparse's

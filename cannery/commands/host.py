@@ -13,6 +13,7 @@ from cannery.engine.io.inspect import build_cache_bytes, remove_build_cache
 from cannery.engine.own import engine as owned_engine
 from cannery.engine.own.shell import shell_text
 from cannery.errors import CanneryError, ExitCode
+from cannery.store.io.store import Store
 
 if TYPE_CHECKING:
     import argparse
@@ -69,6 +70,8 @@ def clean(arguments: argparse.Namespace, context: Context) -> ExitCode:
     places = _places(context)
     builds = _own_builds(context)
     for kind in arguments.kinds:
+        if kind == "builds":
+            Store(context.cache / "images").prune()
         if kind == "builds" and builds is not None:
             remove_build_cache(builds)
         if kind == "engine":
@@ -92,6 +95,7 @@ def _places(context: Context) -> Mapping[str, tuple[Path, ...]]:
     return {
         "wheels": (cache / "wheels", cache / "archives"),  # tarballs that 0.1.0 kept
         "layers": (cache / "layers",),
+        "images": (cache / "images",),
         "engine": (cache / "engine",),
         "builds": (),  # in the engine's folder, and known to it alone
         "rootfs": (cache / "rootfs",),

@@ -182,6 +182,20 @@ def test_clean_lists_kinds_and_removes_the_named_only(build: Build, tmp_path: Pa
     assert (tmp_path / "cache/rootfs/file").exists()
 
 
+def test_clean_builds_removes_what_no_image_of_the_store_has(build: Build, tmp_path: Path) -> None:
+    assert build("clean", "builds").code == 0
+    blob = tmp_path / "cache/images/blobs/sha256" / ("a" * 64)
+    blob.parent.mkdir(parents=True)
+    blob.write_bytes(b"x")
+    assert build("clean", "builds").code == 0
+    assert blob.exists()  # another run may be about to name its image
+    os.utime(blob, (0, 0))
+    assert build("clean", "builds").code == 0
+    assert not blob.exists()
+    assert build("clean", "images").code == 0
+    assert not (tmp_path / "cache/images").exists()
+
+
 def test_clean_says_what_takes_it_so_long(build: Build, tmp_path: Path) -> None:
     assert "takes minutes" not in build("clean", "engine").err
     (tmp_path / "cache/engine/data").mkdir(parents=True)

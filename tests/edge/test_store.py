@@ -117,6 +117,15 @@ def test_a_layer_is_packed_once_and_gzip_stays_as_it_is(store: Store) -> None:
     assert gzip.decompress(store.blob_path(other.digest).read_bytes()) == UPPER
 
 
+def test_a_layer_that_is_there_stays_as_it_is(store: Store) -> None:
+    first = store.add(io.BytesIO(gzip.compress(LOWER, 9, mtime=0)))
+    os.utime(store.blob_path(first.digest), (0, 0))
+    assert store.add(io.BytesIO(LOWER)) == first
+    assert store.blob_path(first.digest).stat().st_mtime > time.time() - 60
+    assert len(list(store.folder.glob("blobs/sha256/*"))) == 1
+    assert list(store.folder.glob("new/own-*")) == []
+
+
 @pytest.mark.parametrize("cut", [1, 9, 40])
 def test_members_are_read_wherever_a_block_ends(cut: int) -> None:
     data = gzip.compress(b"one" * 100) + gzip.compress(b"") + gzip.compress(b"two" * 100)

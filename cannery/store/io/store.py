@@ -103,18 +103,22 @@ class Store:
         return self.keep_file(Path(part.stream.name), blob, tar)
 
     def keep_file(self, path: Path, blob: Blob, tar: Tar, *origins: str) -> Layer:
-        """Keep a file of the store's disk as the layer of `tar`; it is renamed. `origins` as in `Layer`."""
-        layer = Layer(blob.digest, blob.size, tar.diff_id, tar.size, origins)
+        """Keep a file of the store's disk as the layer of `tar`; it is renamed. `origins` as in `Layer`.
+
+        A layer that is there stays as it is: a registry may have its blob. It is young again for `prune`.
+        """
+        known = self.layer(tar.diff_id)
+        layer = known or Layer(blob.digest, blob.size, tar.diff_id, tar.size, origins)
+        target = self.blob_path(layer.digest)
         with self._disk():
-            self._move(path, blob)
+            if known:
+                target.touch()
+            else:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                path.chmod(0o644)
+                path.replace(target)
             self.note(layer)
         return layer
-
-    def _move(self, path: Path, blob: Blob) -> None:
-        target = self.blob_path(blob.digest)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        path.chmod(0o644)
-        path.replace(target)
 
     def note(self, layer: Layer) -> None:
         """Write down what is known of a layer."""
@@ -254,6 +258,8 @@ class Store:
     def prune(self, spared: float = SPARED) -> int:
         """Remove what no named image has, but for what is younger than `spared` seconds; return the bytes of blobs."""
         freed = 0
+        if not self.folder.is_dir():
+            return freed
         with self._locked(), self._disk():
             images = set(self.names().values())
             wanted = {layer for image in images for layer in diff_ids(json.loads(self.config(image) or b"{}"))}
