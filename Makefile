@@ -14,7 +14,7 @@ endef
 override RUN := $(HAS_PYTHON)@"$$HOST_PYTHON" tools/make_command.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev list show check lock outdated plan render image verify run shell push pull save bundle load patches engine-start engine-stop engine-status clean test test-all unit lint goldens reference docs relock lint-run doctor diff sbom report
+.PHONY: help setup setup-dev list show check lock outdated plan render image verify run shell push pull save bundle load patches engine-start engine-stop engine-status engine-remove clean test test-all unit lint goldens reference docs relock lint-run doctor diff sbom report
 
 help: ## print targets and variables
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -74,15 +74,17 @@ sbom: ## write the bill of materials of PROFILE's image (FORMAT=spdx: not Cyclon
 	$(RUN) sbom
 patches: ## list the patch sets, or what ARGS names: ARGS='summary verl-npu', 'port REPO FROM TO', 'new REPO --tree DIR'
 	$(RUN) patches
-engine-start: ## start Cannery's own engine
+engine-start: ## start a Docker engine of the distribution's packages, without installing it (root; ARGS=--upgrade: the newest)
 	$(RUN) engine-start
-engine-stop: ## stop Cannery's own engine (images stay; KIND=engine of clean removes it)
+engine-stop: ## stop that engine; its images stay
 	$(RUN) engine-stop
-engine-status: ## show which engine is used
+engine-status: ## show whether that engine runs, and where its data is
 	$(RUN) engine-status
+engine-remove: ## stop that engine and remove its images and packages
+	$(RUN) engine-remove
 clean: ## show what Cannery keeps on disk; KIND='wheels out …' removes
 	$(RUN) clean
-test: lint ## lint, the tests that need no engine, then build and verify quickstart; starts an engine when none runs
+test: lint ## lint, the tests that need no engine, then build and verify quickstart; starts that engine where none answers
 	@$(PY) -m pytest -n 2 -m 'not engine' && $(PY) -m pytest -m 'engine and quick'
 test-all: setup-dev ## the long tests of an engine, which `make test` leaves out
 	@$(PY) -m pytest -m 'engine and not quick'

@@ -28,7 +28,7 @@ sys.path.insert(0, str(ROOT))
 from cannery.build.io.secrets import host_secrets  # noqa: E402
 from cannery.context import read_context  # noqa: E402
 from cannery.engine.io.find import docker_client, find_engine  # noqa: E402
-from cannery.engine.io.inspect import build_cache, remove_build_cache  # noqa: E402
+from cannery.engine.io.inspect import build_cache  # noqa: E402
 
 if TYPE_CHECKING:
     import docker
@@ -51,14 +51,14 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=3)
     pairs = parser.parse_args().pairs
     context = read_context(ROOT)
-    engine = find_engine(context.env, context.cache, start=True, say=context.say)
+    engine = find_engine(context.env)
     suite = context.catalog().standin.suite
     plan = json.loads(build_py("plan", "quickstart", "--json"))
     client = docker_client(engine)
     before = {record["ID"] for record in build_cache(client)}
     try:
         with host_secrets(context.cache, context.env, context.pip, suite, {}) as secrets:
-            rows = measured(engine, {**engine.client_env(context.env), **secrets.env}, plan, pairs)
+            rows = measured(engine, {**context.env, **secrets.env}, plan, pairs)
     finally:
         freed = cleaned(client, before)
     print(f"{os.cpu_count()} cores, engine {engine.server_version}, {len(plan['layers'])} layers")
@@ -73,7 +73,8 @@ def cleaned(client: docker.DockerClient, before: set[str]) -> int:
     """Remove the images, and the records of the build cache that are not in `before`; return the bytes freed."""
     for image in client.images.list(filters={"reference": "cannery-benchmark"}):
         client.images.remove(image.id, force=True)
-    return remove_build_cache(client, {record["ID"] for record in build_cache(client)} - before)
+    added = {record["ID"] for record in build_cache(client)} - before
+    return sum(client.api.prune_builds(filters={"id": one}, all=True)["SpaceReclaimed"] for one in added)
 
 
 def measured(engine: Engine, env: dict[str, str], plan: dict[str, Any], pairs: int) -> dict[str, list[Pair]]:

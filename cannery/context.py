@@ -40,7 +40,7 @@ IGNORED = re.compile(r"(^|/)(__pycache__|\.[^/]+)(/|$)|(~|\.pyc|\.orig|\.rej)$")
 class Context:
     """One run's surroundings.
 
-    `root` holds images/ and templates/: the checkout, or the data of an installed package. `cache` holds wheels, engine
+    `root` holds images/ and templates/: the checkout, or the data of an installed package. `cache` holds wheels, layers
     and base rootfs, `wheelhouse` is a folder of the user's wheels. `work` is where an installed program writes locks
     and out/; None in a checkout, which is written to itself. `own` is a folder of the user's, laid over images/.
     """

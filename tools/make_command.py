@@ -43,6 +43,8 @@ NEED_PROFILE = (
     *("show", "check", "outdated", "plan", "render", "image", "verify", "run", "shell"),
     *("push", "pull", "save", "bundle", "sbom", "report"),
 )
+# Targets of the engine for tests, which is no command of build.py.
+ENGINE = "engine-"
 _WORD = re.compile(r"(?:\\.|[^\\ \t])+", re.DOTALL)
 
 
@@ -64,7 +66,8 @@ def main() -> int:
     env["CANNERY_PROGRAM"] = "make"
     env |= {name: given[name] for name in ("CANNERY_CACHE", "MAX_JOBS") if name in given}
     text = given.get("CMD", "").encode() if target == "lint-run" and given.get("CMD") else None
-    line = (str(ROOT / ".venv/bin/python"), str(ROOT / "build.py"), *words)
+    script = "tools/engine.py" if target.startswith(ENGINE) else "build.py"
+    line = (str(ROOT / ".venv/bin/python"), str(ROOT / script), *words)
     if text is None:
         os.execve(line[0], line, env)
     return subprocess.run(line, env=env, input=text, check=False).returncode
@@ -89,7 +92,7 @@ def command(target: str, given: dict[str, str]) -> list[str]:
     unknown = [name for name in given if name not in KNOWN and not name.startswith("SRC_")]
     if unknown:
         raise ValueError(f"unknown variable {' '.join(unknown)}; known: {' '.join(KNOWN)} SRC_<component>")
-    words = [*target.replace("engine-", "engine ").split(), *positional(target, given), *options(given)]
+    words = [target.removeprefix(ENGINE), *positional(target, given), *options(given)]
     cmd = given.get("CMD", "")
     if target == "patches":
         words += ([] if given.get("ARGS") else ["list"]) + given.get("PROFILE", "").split()

@@ -103,10 +103,10 @@ def needs_newer_buildx(state: BuildState) -> bool:
 def _cannot_start(state: BuildState, text: str) -> CanneryError | None:
     spoken = "\n".join(state.other)
     if needs_newer_buildx(state):
-        hint = f"install docker-buildx {NEEDED_BUILDX} or newer, or let Cannery start its own engine"
+        hint = f"install docker-buildx {NEEDED_BUILDX} or newer"
         return UnableError(f"this buildx does not know --progress=rawjson: {NEEDED_BUILDX} is needed", hint=hint)
     if _NO_BUILDX.search(spoken) and not state.events:
-        hint = "install the package docker-buildx (or docker-buildx-plugin), or let Cannery start its own engine"
+        hint = "install the package docker-buildx (or docker-buildx-plugin)"
         return UnableError("docker has no buildx, and so no BuildKit builds", hint=hint)
     if _ENGINE.search(text):
         return UnableError(_short(text), where="engine", hint="is it running, and may this user reach it?")

@@ -243,12 +243,6 @@ COMMANDS = {
         "load q.tar.gz",
         (options.as_json, options.archive_to_load),
     ),
-    "engine": Command(
-        "host",
-        "start, stop, show or use Cannery's own Docker engine",
-        "engine env",
-        (options.as_json, options.engine_action),
-    ),
     "clean": Command(
         "host",
         "show what Cannery holds on disk; remove what is named",
@@ -286,6 +280,8 @@ SYNONYMS = {
     "lint": "lint-run",
     "make": "image",
 }
+# Commands that were, and what is there instead.
+GONE = {"engine": "in a checkout, `make engine-start` starts a Docker engine; or install Docker Engine"}
 INVALID_CHOICE = re.compile(r"argument (?P<what>.+?): invalid choice: '(?P<word>.*)' \(choose from (?P<known>.*)\)")
 
 
@@ -326,7 +322,8 @@ class Parser(argparse.ArgumentParser):
             word = choice["word"]
             if choice["what"] == "COMMAND" and word in SYNONYMS:
                 raise UsageError(f"COMMAND: {word!r} is not known", hint=f"`{self.prog} {SYNONYMS[word]}` does that")
-            raise UsageError(f"{choice['what']}: {word!r} is not known", hint=did_you_mean(word, known))
+            hint = GONE.get(word) if choice["what"] == "COMMAND" else None
+            raise UsageError(f"{choice['what']}: {word!r} is not known", hint=hint or did_you_mean(word, known))
         raise UsageError(message, hint=f"{self.prog} --help")
 
 

@@ -38,7 +38,7 @@ FOLDERS = {"catalog": "catalog", "wheelhouse": "wheelhouse", "mirror": "git_mirr
 # Commands for which settings of pip that a resolver does not take matter.
 RESOLVING = ("lock", "outdated")
 # Commands whose standard output is there to be copied or run: it is not wrapped.
-AS_IT_IS = ("run", "shell", "engine", "completion", "diff", "sbom", "report")
+AS_IT_IS = ("run", "shell", "completion", "diff", "sbom", "report")
 # Signals that end a run in order.
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -150,7 +150,7 @@ def _prepare_streams() -> None:
 
 
 def _interrupt(_number: int, _frame: object) -> NoReturn:
-    """Take SIGTERM and SIGHUP as Ctrl-C, so that a build, an engine start or a container ends in order."""
+    """Take SIGTERM and SIGHUP as Ctrl-C, so that a build or a container ends in order."""
     raise KeyboardInterrupt
 
 

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 # The verify script's levels (docs/verify-report.schema.json).
 LEVELS = ("static", "import", "npu", "train")
 LEVEL_HELP = "only this level, repeatable (default: all but train, which takes one step of GRPO on a tiny model)"
-CLEAN_KINDS = ("wheels", "layers", "images", "engine", "builds", "rootfs", "locks", "verified", "out")
+CLEAN_KINDS = ("wheels", "layers", "images", "builds", "rootfs", "locks", "verified", "out")
+# Kinds that were, and what removes them now.
+GONE_KINDS = {"engine": "in a checkout, `make engine-remove` removes the engine of tools/engine.py"}
 
 
 def _one(*names: str, **about: Any) -> Options:  # noqa: ANN401 - argparse's
@@ -39,7 +41,8 @@ def _count(text: str) -> int:
 def _clean_kind(word: str) -> str:
     # Not `choices`: with none given, argparse holds the empty list against them.
     if word not in CLEAN_KINDS:
-        raise UsageError(f"KIND: {word!r} is not known", hint=did_you_mean(word, CLEAN_KINDS))
+        hint = GONE_KINDS.get(word) or did_you_mean(word, CLEAN_KINDS)
+        raise UsageError(f"KIND: {word!r} is not known", hint=hint)
     return word
 
 
@@ -331,7 +334,6 @@ def form(first: str, other: str) -> Options:
 
 document = _one("--output", metavar="FILE", help="file to write (default: standard output; of HTML: in out/reports)")
 older = _one("--against", metavar="OLD", help="what differs from it, which is given as to diff")
-engine_action = _one("action", choices=("start", "stop", "status", "env"))
 
 
 shell = _one("shell", choices=("bash", "zsh"))

@@ -52,8 +52,6 @@ def _from_make(found: re.Match[str], program: str, commands: Collection[str]) ->
 
 def _make_command(found: re.Match[str], of_profile: Collection[str]) -> str:
     command, profile = found["command"], found["profile"]
-    if command == "engine" and profile in {"start", "stop", "status"}:
-        return f"make engine-{profile}"
     if not profile:
         return f"make {command}" if command in {*of_profile, "clean"} else found[0]
     return f"make {command} PROFILE={profile}" if command in of_profile else found[0]

@@ -73,11 +73,11 @@ def _of_image(context: Context, reference: str) -> Contents:
     if fault := reference_fault(reference):
         raise UsageError(f"{reference}: {fault}", hint=REGISTRY_HINT)
     bases = context.catalog().bases
-    engine = find_engine(context.env, context.cache, start=False, say=context.say)
+    engine = find_engine(context.env)
     client = docker_client(engine)
     config = read_config(client, reference)
     layers = (client.images.get(config.id).attrs.get("RootFS") or {}).get("Layers") or []
-    image = read_facts(config, read_image(engine, engine.client_env(context.env), config, version_files(bases)), bases)
+    image = read_facts(config, read_image(engine, context.env, config, version_files(bases)), bases)
     packages = {name: one.version for name, one in image.packages.items()}
     try:
         return of_image(reference, layers, config.env, packages, image.manifest)

@@ -42,7 +42,7 @@ def doctor(arguments: argparse.Namespace, context: Context) -> ExitCode:
         raise UsageError(f"{arguments.root!r} is no folder", where="--root", hint="name the top of a host's tree")
     paths = {path for access in catalog.chips.values() for path in (*access.managers, *access.mounts)}
     if root is None:
-        facts = read_facts(sorted(paths), arguments.user, context.cache, context.env)
+        facts = read_facts(sorted(paths), arguments.user, context.env)
     else:
         facts = read_tree(root, sorted(paths), arguments.user)
     if arguments.user and facts.user is None:

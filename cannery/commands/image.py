@@ -97,7 +97,7 @@ def _known_builder(arguments: argparse.Namespace, context: Context, plan: Plan) 
     """Return the builder as `_builder` does. Raises `UnableError` where buildx has none of that name."""
     found = _builder(arguments, context, plan)
     if found:
-        engine = find_engine(context.env, context.cache, start=False, say=context.say)
+        engine = find_engine(context.env)
         require_builder(engine, found, context.env)
     return found
 

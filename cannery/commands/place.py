@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from cannery.context import Context
 
 
-def engine_place(context: Context, *, start: bool = False) -> EnginePlace:
-    """Return the engine of this host; with `start`, Cannery's own where no other answers. Raises as `find_engine`."""
-    engine = find_engine(context.env, context.cache, start=start, say=context.say)
-    return EnginePlace(engine, docker_client(engine), engine.client_env(context.env))
+def engine_place(context: Context) -> EnginePlace:
+    """Return the engine of this host. Raises as `find_engine`."""
+    engine = find_engine(context.env)
+    return EnginePlace(engine, docker_client(engine), context.env)
 
 
 def image_place(context: Context, output: str | None = None) -> EnginePlace | StorePlace:

@@ -106,7 +106,7 @@ def _start(arguments: argparse.Namespace, context: Context, plan: Plan, containe
     for note in container.notes:
         context.say(f"note: {note}")
     try:
-        engine = find_engine(context.env, context.cache, start=False, say=context.say)
+        engine = find_engine(context.env)
     except NoEngineError as error:
         _start_without_engine(arguments, context, plan, container, error)
     for warning in (*container.warnings, *start_warnings(container, engine)):
@@ -120,7 +120,7 @@ def _start(arguments: argparse.Namespace, context: Context, plan: Plan, containe
     sys.stdout.flush()
     # The container's exit code becomes ours, signals and terminal go straight to the client.
     line = engine.command(*words)
-    os.execve(line[0], line, engine.client_env(context.env))  # noqa: S606 - no shell is wanted
+    os.execve(line[0], line, context.env)  # noqa: S606 - no shell is wanted
 
 
 def _start_without_engine(

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cannery.build.io.stamp import outputs_now, write_stamp
 from cannery.build.stamp import Places, Stamp
-from cannery.engine.io.endpoint import DEFAULT_SOCKET
 from cannery.host.facts import INSTALL_INFO
 from cannery.host.io.place import EnginePlace
 from cannery.host.npus import wanted_paths
@@ -19,7 +17,6 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-    from cannery.context import Context
     from cannery.engine.io.find import Engine
     from cannery.pipeline import Work
 
@@ -63,11 +60,9 @@ def _is_covered(arguments: argparse.Namespace, work: Work) -> bool:
         and not work.plan.forced
         and not any(getattr(arguments, name, False) for name in ANEW)
         and not any(folders)
-        and (_is_of_this_host(context, place.engine) if isinstance(place, EnginePlace) else True)
+        and (_is_of_this_host(place.engine) if isinstance(place, EnginePlace) else True)
     )
 
 
-def _is_of_this_host(context: Context, engine: Engine) -> bool:
-    # Another engine than this run's would be asked if it began to listen where one listened before.
-    is_sure = not engine.owned or "DOCKER_HOST" in context.env or not os.path.lexists(DEFAULT_SOCKET)
-    return engine.host.startswith("unix://") and engine.builder == "default" and is_sure
+def _is_of_this_host(engine: Engine) -> bool:
+    return engine.host.startswith("unix://") and engine.builder == "default"

@@ -131,12 +131,12 @@ def against(arguments: argparse.Namespace, context: Context) -> ExitCode:
     catalog = context.catalog()
     if arguments.profile:
         find_profile(catalog, arguments.profile)
-    engine = find_engine(context.env, context.cache, start=True, say=context.say)
+    engine = find_engine(context.env)
     config = read_config(docker_client(engine), arguments.against)
     arch = str(parse_arch(config.arch, f"the arch of {arguments.against}"))
     if arch != engine.arch:
         context.say(f"its Python runs under emulation, since it is for {arch}")
-    seen = read_image(engine, engine.client_env(context.env), config, version_files(catalog.bases))
+    seen = read_image(engine, context.env, config, version_files(catalog.bases))
     image = read_facts(config, seen, catalog.bases)
     found, skipped = _comparisons(context, catalog, image, arguments, arch)
     if context.is_json:

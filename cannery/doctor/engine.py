@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cannery.doctor.check import Wanted
     from cannery.host.facts import HostFacts
 
-INSTALL = "apt-get install docker.io docker-buildx, or Docker's own packages; `build.py engine start` needs neither"
+INSTALL = "apt-get install docker.io docker-buildx, or Docker's own packages"
 # Of an Ascend image with its layers (a report of one that CI disks cannot hold: volcano-sh/kthena pull 494).
 USUAL_IMAGE = 24_000_000_000
 

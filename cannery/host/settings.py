@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 MIRRORS = "mirrors"
 # Settings of one value, each also the variable CANNERY_<NAME>: what it is.
 VALUES = {
-    "cache": "where wheels, sources and the own engine are kept",
+    "cache": "where wheels, sources and layers are kept",
     "catalog": "a folder of your profiles and components",
     "registry": "where images are pushed to and pulled from",
     "builder": "a buildx builder of yours",

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from docker_engine.daemon import Layout
 
 from cannery.context import read_context
-from cannery.engine.io.find import Engine, find_engine
+from cannery.engine.io.find import Engine, NoEngineError, find_engine
 from cannery.standin.io.rootfs import is_registered
 from cannery.vocab import Arch
 
@@ -102,10 +103,18 @@ def layers_of(cannery: Cannery, reference: str) -> list[str]:
 
 @pytest.fixture(scope="session")
 def cannery() -> Cannery:
-    """The engine, started where none runs."""
-    context = read_context(ROOT)
-    engine = find_engine(context.env, context.cache, start=True, say=context.say)
-    return Cannery(engine, dict(engine.client_env(context.env)))
+    """The engine that the environment leads to; where none answers that of tools/engine.py, which is then in it.
+
+    It is not stopped at the end: the next run of tests finds its images. `.ci/run` does.
+    """
+    try:
+        engine = find_engine(os.environ)
+    except NoEngineError:
+        subprocess.run((sys.executable, "tools/engine.py", "start"), cwd=ROOT, check=True)
+        layout = Layout.of(read_context(ROOT).cache)
+        os.environ |= {"DOCKER_HOST": layout.host, "PATH": f"{layout.bin}:{os.environ['PATH']}"}
+        engine = find_engine(os.environ)
+    return Cannery(engine, dict(os.environ))
 
 
 @pytest.fixture(scope="session")

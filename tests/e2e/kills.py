@@ -5,9 +5,9 @@
 builds, pushes, saves, loads and bundles `quickstart`, and ends each command at a random moment: the leader alone or all
 that it has started (SIGKILL), Ctrl-C, SIGTERM, the engine's own daemon. What can still speak has to end in order
 (`faults_of_killed`). The command is then run again; it has to end with 0 and the id of an undisturbed build, and
-`Bench.faults` looks at what is left. Prints a row for each kill; exit 1 where there is a fault. It works on Cannery's
-own engine of that cache alone, whose build cache it removes. The short version in the suite (test_kills.py) has a small
-profile, and any engine.
+`Bench.faults` looks at what is left. Prints a row for each kill; exit 1 where there is a fault. It works on an engine
+of tools/engine.py for that cache alone, whose build cache it removes. The short version in the suite (test_kills.py)
+has a small profile, and any engine.
 """
 
 from __future__ import annotations
@@ -27,6 +27,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from docker_engine import engine as docker_engine
+from docker_engine.daemon import Layout, daemons
 
 from cannery.context import read_context
 from cannery.engine.io.containers import LABEL, is_gone
@@ -185,6 +188,8 @@ class Bench:
         found += [f"half-written under its own name: {name}" for name in self._wrong_wheels(begun)]
         if how is How.LEADER:
             time.sleep(self.chance.choice((0.0, 0.5)))
+        if how is How.ENGINE:
+            docker_engine.start(Layout.of(self.cache), os.environ)
         code, out, seconds = self.run(scene.words)
         self.times[scene.name] = (expected + seconds) / 2
         found += [] if code == 0 else [f"exit {code}: {self._last()}"]
@@ -207,7 +212,7 @@ class Bench:
             case How.TREE:
                 kill_tree(process.pid)
             case How.ENGINE:
-                for pid in dockerds(self.cache):
+                for pid in daemons(Layout.of(self.cache)):
                     os.kill(pid, signal.SIGKILL)
             case _:
                 numbers = {How.INTERRUPT: signal.SIGINT, How.TERMINATE: signal.SIGTERM}
@@ -391,18 +396,6 @@ def marked() -> list[str]:
     return found
 
 
-def dockerds(cache: Path) -> list[int]:
-    """The daemon of the engine of a cache."""
-    config = str(cache / "engine/daemon.json").encode()
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            words = (process / "cmdline").read_bytes().split(b"\0")
-            if config in words and words[0].endswith(b"/dockerd"):
-                found.append(int(process.name))
-    return found
-
-
 def build_scenes(bench: Bench) -> tuple[Scene, ...]:
     """Builds in which one phase after the other has something to do."""
 
@@ -514,15 +507,16 @@ def main() -> int:
     context = read_context(ROOT)
     if "CANNERY_CACHE" not in os.environ:
         parser.error("set CANNERY_CACHE to a folder of its own: its engine's build cache is removed")
-    engine = find_engine(context.env, context.cache, start=True, say=context.say)
-    if not engine.owned:
-        parser.error(f"the engine at {engine.host} is not Cannery's own: its build cache would be removed")
+    layout = Layout.of(context.cache)
+    docker_engine.start(layout, os.environ)
+    os.environ |= {"DOCKER_HOST": layout.host, "PATH": f"{layout.bin}:{os.environ['PATH']}"}
+    engine = find_engine(os.environ)
     chance = random.Random(arguments.seed)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kills-", dir=context.cache.parent)))
         registry = stack.enter_context(Registry(folder / "registry", context.cache))
         os.environ["DOCKER_CONFIG"] = str(login(folder / "docker", [registry.host]))
-        cannery = Cannery(engine, dict(engine.client_env(dict(os.environ))))
+        cannery = Cannery(engine, dict(os.environ))
         bench = Bench(cannery, context.cache, arguments.profile, folder, chance, ("--base", "standin"))
         if MADE in dict(plan):  # a mirror that has newer packages since gives another base
             bench.forget_base()

@@ -199,8 +199,8 @@ class Shipyard:
     def proves(self, image: str) -> None:
         """Store a pass as `image` does, under the name by which it finds it again; the container alone is not run."""
         context = read_context(self.root)
-        engine = find_engine(context.env, context.cache, start=False, say=context.say)
-        place = EnginePlace(engine, self.client, engine.client_env(context.env))
+        engine = find_engine(context.env)
+        place = EnginePlace(engine, self.client, context.env)
         arguments = argparse.Namespace(builder=None, require_npu=False, verify_again=False)
         report = {"result": "passed", "counts": {}, "checks": [], "npu": ""}
         with pytest.MonkeyPatch.context() as monkeypatch:

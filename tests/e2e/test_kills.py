@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cannery.context import read_context
-from cannery.engine.own.layout import Layout
 from tests.e2e.engine_fixtures import ROOT, Cannery, small_checkout
 from tests.e2e.kills import PATIENCE, Bench, How, build_scenes
 from tests.images.test_lines import profile_text
@@ -41,8 +40,6 @@ def bench(cannery: Cannery, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         target.parent.mkdir(parents=True, exist_ok=True)
         os.link(path, target)
     with pytest.MonkeyPatch.context() as monkeypatch:
-        if cannery.engine.owned:
-            monkeypatch.setenv("PATH", f"{Layout.of(context.cache).bin}:{os.environ['PATH']}")
         monkeypatch.setenv("DOCKER_HOST", cannery.engine.host)
         text = profile_text(str(context.arch), COMPONENTS)
         checkout = small_checkout(cannery, folder / "checkout", "killed", text)

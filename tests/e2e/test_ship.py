@@ -21,7 +21,6 @@ from cannery import context as context_module
 from cannery.cli import main as cli
 from cannery.context import read_context
 from cannery.engine.io.find import docker_client, find_engine
-from cannery.engine.own.layout import Layout
 from cannery.ship.io import registry as registry_images
 from cannery.util.io.files import sha256_file
 from cannery.util.io.pip_settings import read_pip_settings
@@ -43,17 +42,15 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
 
 
 @contextmanager
-def shipyard(folder: Path, host: str, programs: Path | None) -> Iterator[Shipyard]:
-    """A checkout on the engine at `host`, for whose client stands `programs` where PATH has none."""
+def shipyard(folder: Path, host: str) -> Iterator[Shipyard]:
+    """A checkout on the engine at `host`."""
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setenv("DOCKER_HOST", host)
-        if programs:
-            monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
         root = make_checkout(folder)
         settings = read_pip_settings(dict(os.environ))  # pip takes a second to tell, at each command
         monkeypatch.setattr(context_module, "read_pip_settings", lambda *_: settings)
         monkeypatch.setenv("CANNERY_CACHE", str(folder / "cache"))
-        engine = find_engine(os.environ, folder / "cache", start=False, say=print)
+        engine = find_engine(os.environ)
         found = Shipyard(root, folder / "cache", docker_client(engine))
         found.clean()
         yield found
@@ -62,8 +59,7 @@ def shipyard(folder: Path, host: str, programs: Path | None) -> Iterator[Shipyar
 
 @pytest.fixture(scope="module")
 def yard(cannery: Cannery, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shipyard]:
-    programs = Layout.of(read_context(ROOT).cache).bin if cannery.engine.owned else None
-    with shipyard(tmp_path_factory.mktemp("shipyard"), cannery.engine.host, programs) as found:
+    with shipyard(tmp_path_factory.mktemp("shipyard"), cannery.engine.host) as found:
         yield found
 
 

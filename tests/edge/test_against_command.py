@@ -139,7 +139,7 @@ class Host:
         program.write_text(f"#!{sys.executable}\n{DOCKER}")
         program.chmod(0o755)
         versions = {"server_version": "26", "api_version": "1.45", "arch": "amd64"}
-        return Engine("unix:///s", program, None, owned=False, data_root=None, **versions)
+        return Engine("unix:///s", program, data_root=None, **versions)
 
     @property
     def calls(self) -> list[list[str]]:

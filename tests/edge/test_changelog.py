@@ -252,9 +252,24 @@ def doctor_has_no_ports(_run: Run, _folder: Path) -> None:
     assert "ports" not in {check.__name__ for check in doctor.CHECKS}
 
 
-def clean_shows_the_cache(_run: Run, _folder: Path) -> None:
-    assert make_parser().parse_args(["clean", "builds"]).kinds == ["builds"]
+def docker_shows_its_cache(_run: Run, _folder: Path) -> None:
     assert "build_cache" not in {check.__name__ for check in doctor.CHECKS}
+
+
+def an_engine_is_a_tool_of_a_checkout(run: Run, _folder: Path) -> None:
+    for words in (("engine",), ("engine", "start")):
+        code, text = run(*words)
+        assert code == ExitCode.USAGE
+        assert "make engine-start" in text
+        assert "install Docker Engine" in text
+    targets = re.findall(r"^(engine-\w+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+    assert [make_command.command(one, {}) for one in targets] == [["start"], ["stop"], ["status"], ["remove"]]
+
+
+def clean_names_what_removes_docker_s(run: Run, _folder: Path) -> None:
+    code, text = run("clean", "engine")
+    assert code == ExitCode.USAGE
+    assert "make engine-remove" in text
 
 
 def modules_are_elsewhere(_run: Run, _folder: Path) -> None:
@@ -283,7 +298,9 @@ OLD: dict[str, Callable[[Run, Path], None]] = {
     "a complete bundle is": a_bundle_is_a_docker_archive,
     "`mirrors` of an index": mirrors_are_settings,
     "`doctor`'s check `hccl.ports`": doctor_has_no_ports,
-    "`doctor` shows what the build cache": clean_shows_the_cache,
+    "`doctor` shows what the build cache": docker_shows_its_cache,
+    "`engine start`": an_engine_is_a_tool_of_a_checkout,
+    "`clean engine`": clean_names_what_removes_docker_s,
     "Python modules": modules_are_elsewhere,
 }
 

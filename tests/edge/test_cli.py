@@ -196,15 +196,6 @@ def test_clean_builds_removes_what_no_image_of_the_store_has(build: Build, tmp_p
     assert not (tmp_path / "cache/images").exists()
 
 
-def test_clean_says_what_takes_it_so_long(build: Build, tmp_path: Path) -> None:
-    assert "takes minutes" not in build("clean", "engine").err
-    (tmp_path / "cache/engine/data").mkdir(parents=True)
-    done = build("clean", "engine")
-    assert "images, containers, build cache" in done.err
-    assert "takes minutes" in done.err
-    assert not (tmp_path / "cache/engine").exists()
-
-
 # Wrong use: exit code 2
 
 
@@ -275,8 +266,8 @@ def test_dashes_are_no_options_value() -> None:
         (["run", "quickstart", "bash"], ["'bash'", "--"]),
         (["list", "--", "x"], ["'x'"]),
         (["clean", "whels"], ["KIND: 'whels'", "wheels"]),
-        (["engine", "stat"], ["'stat'", "status"]),
-        (["engine"], ["action"]),
+        (["engine", "stat"], ["'engine' is not known", "make engine-start"]),
+        (["completion"], ["shell"]),
         (["patches"], ["ACTION", "build.py patches --help"]),
         (["patches", "summry"], ["'summry' is not known", "summary"]),
         (

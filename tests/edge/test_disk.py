@@ -26,7 +26,7 @@ GB = 10**9
 
 def engine(root: Path | None) -> Engine:
     versions = {"server_version": "26", "api_version": "1.45", "arch": "amd64"}
-    return Engine("unix:///s", Path("docker"), None, owned=False, data_root=root, **versions)
+    return Engine("unix:///s", Path("docker"), data_root=root, **versions)
 
 
 @pytest.fixture
@@ -47,6 +47,7 @@ def test_enough_room_is_silent(context: Context, tmp_path: Path, monkeypatch: py
 
 def test_a_full_cache_is_reported_with_numbers(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
     free(monkeypatch, 0.3, 10)
+    monkeypatch.setattr(disk, "missing_bytes", lambda *_: 4 * 10**8)
     with pytest.raises(UnableError) as caught:
         check_cache_space(context.cache, plan())
     assert re.search(r"to be fetched: [\d,]+ MB needed, 300 MB free", caught.value.what)

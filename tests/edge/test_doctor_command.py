@@ -286,7 +286,7 @@ def facts(root: Path, user: str | None = None) -> HostFacts:
     if root is not None:
         return read_tree(root, paths, user)
     context = read_context(ROOT)
-    return read_facts(paths, user, context.cache, context.env)
+    return read_facts(paths, user, context.env)
 
 
 def test_links_are_followed_within_the_tree(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import socket
 import tempfile
@@ -15,20 +14,14 @@ from docker.errors import DockerException
 
 from cannery.engine.io import endpoint as engine_endpoint
 from cannery.engine.io import find as engine_module
-from cannery.engine.io.find import Engine, docker_client, find_engine, free_disk
-from cannery.engine.io.probe import Endpoint, Server, UnreachableError, numbers, probe
-from cannery.engine.own import engine as owned_engine
-from cannery.engine.own import requirements as engine_requirements
-from cannery.engine.own.layout import Layout
-from cannery.engine.own.packages import Binaries
-from cannery.errors import UnableError, UsageError
+from cannery.engine.io.find import Engine, NoEngineError, docker_client, find_engine, free_disk
+from cannery.engine.io.probe import Endpoint, UnreachableError, numbers, probe
+from cannery.errors import ExitCode, UnableError, UsageError
 from tests.edge.engine_fakes import BUILDX, VERSION, serve
 from tests.edge.engine_fakes import docker_client as fake_client
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-SAID: list[str] = []
 
 
 @pytest.fixture
@@ -42,7 +35,6 @@ def short() -> Iterator[Path]:
 @pytest.fixture(autouse=True)
 def no_default_engine(short: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The machine's own engine, if it has one, plays no part."""
-    SAID.clear()
     monkeypatch.setattr(engine_endpoint, "DEFAULT_SOCKET", str(short / "default.sock"))
 
 
@@ -54,8 +46,8 @@ def answers(short: Path, **version: object) -> dict[str, Any]:
     return {"/version": {**VERSION, **version}, "/info": {"DockerRootDir": str(short), "Driver": "overlay2"}}
 
 
-def find(short: Path, *, start: bool = True, **env: str) -> Engine:
-    return find_engine(environment(short, **env), short / "cache", start=start, say=SAID.append)
+def find(short: Path, **env: str) -> Engine:
+    return find_engine(environment(short, **env))
 
 
 @pytest.mark.parametrize(
@@ -77,15 +69,13 @@ def test_an_engine_whose_containers_have_users_of_their_own(
         assert find(short).user_map == user_map
 
 
-def test_default_socket_is_used_without_a_word(short: Path) -> None:
+def test_default_socket_is_used(short: Path) -> None:
     client = fake_client(short / "bin", BUILDX)
     with serve(short / "default.sock", answers(short)):
         engine = find(short)
     assert engine == Engine(
         host=f"unix://{short}/default.sock",
         docker=client,
-        buildx=None,
-        owned=False,
         server_version="27.3.1",
         api_version="1.47",
         arch="arm64",
@@ -93,13 +83,10 @@ def test_default_socket_is_used_without_a_word(short: Path) -> None:
         storage_driver="overlay2",
         origin=f"{short}/default.sock",
     )
-    assert SAID == []
     assert free_disk(engine) == pytest.approx(shutil.disk_usage(short).free, rel=0.2)
     assert engine.command("ps", "-a") == (str(client), "ps", "-a")
     assert engine.buildx_command("bake") == (str(client), "buildx", "--builder", "default", "bake")
     assert engine.buildx_command("ls", builder="farm")[3] == "farm"
-    env = environment(short, DOCKER_CONFIG="/mine", BUILDX_BUILDER="mine")
-    assert engine.client_env(env) == env
 
 
 def test_docker_host_is_used_and_a_remote_disk_is_unknown(short: Path) -> None:
@@ -166,7 +153,7 @@ def test_client_side_that_is_missing_is_named(short: Path, client: dict[str, str
     else:
         fake_client(short / "bin", client)
     with serve(short / "default.sock", answers(short)), pytest.raises(UnableError, match=message):
-        find_engine(environment(short) | env, short / "cache", start=True, say=SAID.append)
+        find_engine(environment(short) | env)
 
 
 def test_context_of_the_docker_settings_is_followed(short: Path) -> None:
@@ -193,126 +180,16 @@ def test_ssh_engine_is_asked_through_the_client(short: Path) -> None:
     assert (engine.host, engine.arch, engine.data_root) == ("ssh://me@far.example", "arm64", None)
 
 
-# ---- none reachable: our own ------------------------------------------------------------------------------------
-
-
-def own(short: Path) -> owned_engine.OwnedEngine:
-    layout = Layout.of(short / "cache", short)
-    return owned_engine.OwnedEngine(
-        layout, Binaries(layout.packages / "26.1"), Server("26.1", "1.45", "amd64", False, str(layout.data), "overlay2")
-    )
-
-
-def test_own_engine_is_started_with_one_line(short: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(owned_engine, "running", lambda cache: None)
-    monkeypatch.setattr(engine_module, "refuse_unless_possible", lambda env, root: None)
-    monkeypatch.setattr(owned_engine, "start", lambda cache, env, say: own(short))
-    engine = find(short)
-    assert len(SAID) == 1
-    assert "Cannery's own" in SAID[0]
-    assert engine.owned
-    assert engine.buildx_command("bake")[0].endswith("docker-buildx")
-    env = engine.client_env(
-        environment(short, DOCKER_CONTEXT="lab", DOCKER_TLS_VERIFY="1", BUILDX_BUILDER="x", DOCKER_CONFIG="/mine")
-    )
-    assert env == environment(short, DOCKER_CONFIG="/mine", DOCKER_HOST=engine.host)
-
-
-def test_own_engine_that_runs_is_used_without_start(short: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(owned_engine, "running", lambda cache: own(short))
-    assert find(short, start=False).owned
-    assert SAID == []
-
-
-def test_without_start_nothing_is_started(short: Path) -> None:
-    with pytest.raises(UnableError, match="no Docker engine answers") as caught:
-        find(short, start=False)
-    assert "engine start" in caught.value.hint
-    assert not (short / "cache").exists()
-
-
-@pytest.mark.parametrize(("user", "message"), [(1000, "needs root"), (0, "Debian or Ubuntu; the host is other")])
-def test_a_host_that_cannot_gets_what_to_install(
-    short: Path, monkeypatch: pytest.MonkeyPatch, user: int, message: str
-) -> None:
-    def other() -> None:
-        raise UnableError("this needs Debian or Ubuntu; the host is other")
-
-    monkeypatch.setattr(os, "geteuid", lambda: user)
-    monkeypatch.setattr(engine_requirements, "host_release", other)
-    with pytest.raises(UnableError, match=message) as caught:
+def test_no_engine_at_all_is_an_error_of_its_own(short: Path) -> None:
+    fake_client(short / "bin", BUILDX)
+    with pytest.raises(NoEngineError, match="no Docker engine answers") as caught:
         find(short)
-    assert "DOCKER_HOST" in caught.value.hint
-    assert SAID == []
-
-
-def test_a_missing_program_is_named_with_its_package(short: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    programs = short / "programs"
-    programs.mkdir()
-    for name in engine_requirements.PROGRAMS:
-        (programs / name).symlink_to("/bin/true")
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setattr(engine_requirements, "host_release", lambda: None)
-    monkeypatch.setattr(engine_requirements, "SYSTEM_PATH", str(short / "none"))
-    env = {"PATH": str(programs), "HOME": str(short)}
-    engine_requirements.refuse_unless_possible(env, short)
-    for name in ("mount", "umount", "setsid"):
-        (programs / name).unlink()
-    with pytest.raises(UnableError) as caught:
-        find_engine(env, short / "cache", start=True, say=SAID.append)
-    for words in ("setsid (package util-linux)", "mount (package mount)", "umount (package mount)"):
-        assert words in caught.value.what
-    assert caught.value.hint == "apt-get install util-linux mount"
-    assert SAID == []
-    assert not (short / "cache").exists()
-
-
-@pytest.mark.parametrize("sign", [":", "%", ",", "\\"])
-def test_cache_that_docker_cannot_store_in_is_refused(short: Path, monkeypatch: pytest.MonkeyPatch, sign: str) -> None:
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setattr(engine_requirements, "host_release", lambda: None)
-    cache = short / f"a{sign}b"
-    with pytest.raises(UnableError, match="path holds") as caught:
-        find_engine(environment(short), cache, start=True, say=SAID.append)
-    assert repr(sign) in caught.value.what
-    assert "CANNERY_CACHE" in caught.value.hint
-    assert not cache.exists()
-
-
-def test_docker_host_of_our_own_engine_means_our_own(short: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in a shell that evaluated `engine env`: running or stopped, and without buildx beside the client."""
-    fake_client(short / "bin", {})
-    here = own(short)
-    monkeypatch.setattr(engine_module, "_own_socket", lambda cache: here.layout.socket)
-    here.layout.run.mkdir()
-    with serve(here.layout.socket, answers(short)):
-        monkeypatch.setattr(owned_engine, "running", lambda cache: here)
-        engine = find(short, start=False, DOCKER_HOST=here.layout.host)
-    assert engine.owned
-    assert engine.docker == here.binaries.docker
-    here.layout.socket.unlink()
-    started: list[Path] = []
-
-    def start(cache: Path, env: object, say: object) -> owned_engine.OwnedEngine:
-        started.append(cache)
-        return here
-
-    monkeypatch.setattr(owned_engine, "running", lambda cache: None)
-    monkeypatch.setattr(owned_engine, "start", start)
-    monkeypatch.setattr(engine_module, "refuse_unless_possible", lambda env, root: None)
-    assert find(short, DOCKER_HOST=here.layout.host).owned
-    assert started == [short / "cache"]
-    (line,) = SAID
-    assert line.startswith(f"DOCKER_HOST={here.layout.host} is Cannery's own engine: starting it (nothing is installed")
-    with pytest.raises(UnableError, match="no Docker engine answers"):
-        find(short, start=False, DOCKER_HOST=here.layout.host)
-
-
-def test_a_silent_engine_of_another_cache_has_its_own_hint(short: Path) -> None:
-    host = Layout.of(short / "elsewhere").host
-    with pytest.raises(UnableError) as caught:
-        find(short, DOCKER_HOST=host)
-    assert "another CANNERY_CACHE" in caught.value.hint
+    assert caught.value.code is ExitCode.UNABLE
+    for words in ("install Docker Engine", "make engine-start"):
+        assert words in caught.value.hint
+    with pytest.raises(UnableError) as named:
+        find(short, DOCKER_HOST=f"unix://{short}/gone.sock")
+    assert not isinstance(named.value, NoEngineError)
 
 
 def test_no_permission_on_the_socket_is_not_taken_for_no_engine(short: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,12 +20,11 @@ from fake_daemon import Answer, FakeDaemon, events, message
 from cannery.build.io.transfer_view import BarView, transfer
 from cannery.engine.io.client import OCI_REFUSED, EngineError, load, load_error, pull, push, registry_error, save
 from cannery.engine.io.inspect import (
-    build_cache_bytes,
+    build_cache,
     engine_info,
     find_image,
     plain_registries,
     platform_parameter,
-    remove_build_cache,
 )
 from cannery.engine.io.login import Login
 from cannery.engine.io.registry import Access
@@ -406,19 +405,15 @@ def test_plain_lines_say_when_it_is_not_done() -> None:
     assert "\x1b" not in said.getvalue()
 
 
-def test_the_build_cache_is_counted_without_what_images_hold_and_removed(tmp_path: Path) -> None:
-    records = [{"ID": name, "Size": 100, "Shared": name == "image"} for name in ("old", "image", "new", "newer")]
+def test_the_build_cache_is_listed(tmp_path: Path) -> None:
+    records = [{"ID": name, "Size": 100} for name in ("old", "new")]
     with FakeDaemon(tmp_path / "d.sock") as daemon:
         client = docker.DockerClient(base_url=daemon.host, version="1.45")
-        daemon.answers = {
-            "GET /system/df": [Answer([json.dumps({"BuildCache": records}).encode()])],
-            "POST /build/prune": [Answer([b'{"SpaceReclaimed": 100}'])],
-        }
-        assert build_cache_bytes(client) == 300
-        assert remove_build_cache(client) == 100
+        daemon.answers = {"GET /system/df": [Answer([json.dumps({"BuildCache": records}).encode()])]}
+        assert build_cache(client) == tuple(records)
         daemon.answers = {"GET /system/df": [message("no such thing", 500)]}
         with pytest.raises(UnableError, match="does not list its build cache"):
-            build_cache_bytes(client)
+            build_cache(client)
         client.close()
 
 

@@ -200,9 +200,7 @@ def test_what_is_checked_is_what_is_built(image: Image, monkeypatch: pytest.Monk
     def no_bake(*_args: object, **_more: object) -> None:
         raise BuildFailedError("far enough")
 
-    engine = SimpleNamespace(
-        host="tcp://a", buildx_command=lambda **_: (), client_env=lambda env: env, data_root=None, owned=False
-    )
+    engine = SimpleNamespace(host="tcp://a", buildx_command=lambda **_: (), data_root=None)
     monkeypatch.setattr(place_command, "find_engine", lambda *_args, **_more: engine)
     client = SimpleNamespace(images=SimpleNamespace(list=list))
     monkeypatch.setattr(place_command, "docker_client", lambda _engine: client)
@@ -255,7 +253,7 @@ def test_verify_expects_the_manifest_of_the_base_that_the_image_names(
         monkeypatch.setattr(place_command, "docker_client", lambda _engine: client)
         image.small("verify", "stack", "--json")
 
-    engine = SimpleNamespace(client_env=lambda env: env)
+    engine = SimpleNamespace()
     monkeypatch.setattr(place_command, "find_engine", lambda *_args, **_more: engine)
     monkeypatch.setattr("cannery.verify.io.run.verify", no_run)
     first, second = image.references
@@ -285,7 +283,7 @@ def test_where_no_prebuilt_image_is_had_it_is_built(
             raise outcome
 
     dock = SimpleNamespace(reference="registry.example/stack:1")
-    engine = SimpleNamespace(client_env=lambda env: env)
+    engine = SimpleNamespace()
     monkeypatch.setattr(place_command, "find_engine", lambda *_args, **_more: engine)
     client = SimpleNamespace(images=SimpleNamespace(list=list))
     monkeypatch.setattr(place_command, "docker_client", lambda _engine: client)
@@ -351,7 +349,7 @@ def test_the_build_itself_sets_the_exact_tag_alone() -> None:
 
 def made_engine(client: Path) -> Engine:
     versions = {"server_version": "26", "api_version": "1.45", "arch": "amd64"}
-    return Engine("unix:///s", client, None, owned=False, data_root=None, **versions)
+    return Engine("unix:///s", client, data_root=None, **versions)
 
 
 def test_a_builder_that_buildx_does_not_know_is_named_before_anything_is_fetched(tmp_path: Path) -> None:

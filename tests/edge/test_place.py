@@ -49,7 +49,7 @@ def test_without_an_engine_it_is_the_store(context: Context, monkeypatch: pytest
 
 
 def test_an_engine_goes_first(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
-    engine: Any = type("Engine", (), {"client_env": staticmethod(dict)})()
+    engine: Any = object()
     monkeypatch.setattr(module, "find_engine", lambda *_args, **_more: engine)
     monkeypatch.setattr(module, "docker_client", lambda _engine: "client")
     monkeypatch.setattr(module, "why_not", lambda _cache: pytest.fail("boxes were looked at"))

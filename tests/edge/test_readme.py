@@ -51,7 +51,7 @@ def words_of(line: str) -> list[str]:
 
 ALL = sorted({(page, line) for page in PAGES for line in commands(page) if PLACEHOLDER not in line})
 # Targets that are no command of build.py.
-OWN = {"setup", "setup-dev", "unit", "test", "test-all", "lint", "goldens", "docs", "reference"}
+OWN = {"setup", "setup-dev", "unit", "test", "test-all", "lint", "goldens", "docs", "reference", "engine-stop"}
 
 
 def test_both_readmes_have_the_same_commands() -> None:

@@ -134,9 +134,6 @@ class Images:
 class Engine:
     arch = "amd64"
 
-    def client_env(self, env: dict[str, str]) -> dict[str, str]:
-        return env
-
 
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:

@@ -71,7 +71,7 @@ class Host:
         monkeypatch.setattr("platform.machine", lambda: "x86_64")
         monkeypatch.setattr(module, "HOST_ROOT", self.root)
         versions = {"server_version": "26", "api_version": "1.45", "arch": "amd64"}
-        engine = Engine("unix:///s", Path("/usr/bin/docker"), None, owned=False, data_root=None, **versions)
+        engine = Engine("unix:///s", Path("/usr/bin/docker"), data_root=None, **versions)
         self.user_map, self.engine_host = "", "unix:///s"
         monkeypatch.setattr(
             module, "find_engine", lambda *_, **__: replace(engine, user_map=self.user_map, host=self.engine_host)

@@ -216,7 +216,7 @@ class Ended:
         base = replace(made.recipe.base, kind=BaseKind.STANDIN)
         self.plan = replace(made, recipe=replace(made.recipe, base=base))
         self.context = Context(run.root, run.root.parent / "cache", {}, Arch.AMD64, is_terminal=False)
-        self.engine = SimpleNamespace(host=f"unix://{run.daemon.socket}", builder="default", owned=False)
+        self.engine = SimpleNamespace(host=f"unix://{run.daemon.socket}", builder="default")
         self.arguments = argparse.Namespace(words=WORDS, begun=io.inputs_now(run.root, os.environ))
         self.given: dict[str, Any] = {}
         run.write(f"cache/verified/{'1' * 24}-x.json", '{"result": "passed"}')
@@ -269,17 +269,11 @@ UNCOVERED: dict[str, Callable[[Ended], object]] = {
     "own tree": lambda e: setattr(e, "context", replace(e.context, local={"x": Path("/x")})),
     "another machine": lambda e: setattr(e.engine, "host", "tcp://elsewhere:2375"),
     "docker context": lambda e: setattr(e.engine, "builder", "other"),
-    "a socket that may answer again": lambda e: (
-        setattr(e.engine, "owned", True) or Path(command.DEFAULT_SOCKET).touch()
-    ),
 }
 
 
 @pytest.mark.parametrize("change", UNCOVERED.values(), ids=UNCOVERED)
-def test_what_no_digest_covers_leaves_no_stamp(
-    run: Run, ended: Ended, monkeypatch: pytest.MonkeyPatch, change: Callable[[Ended], object]
-) -> None:
-    monkeypatch.setattr(command, "DEFAULT_SOCKET", str(run.root.parent / "docker.sock"))
+def test_what_no_digest_covers_leaves_no_stamp(run: Run, ended: Ended, change: Callable[[Ended], object]) -> None:
     change(ended)
     ended.keep()
     assert list((run.root / "out/.stamps").iterdir()) == []

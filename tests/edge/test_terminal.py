@@ -198,7 +198,8 @@ def test_the_commands_of_one_profile_are_those_of_the_parser() -> None:
         ("build.py", "run `python build.py lock x`", "run `python build.py lock x`"),
         ("build.py", "make lock PROFILE=x PYTHON=3.10", "build.py lock x --python 3.10"),
         ("cannery", "`python build.py lock` for this", "`cannery lock` for this"),
-        ("cannery", "`build.py engine stop` ends it; make lock", "`cannery engine stop` ends it; cannery lock"),
+        ("cannery", "`build.py clean out` removes it; make lock", "`cannery clean out` removes it; cannery lock"),
+        ("cannery", "in a checkout, `make engine-start` starts one", None),
         ("cannery", "run build.py there; make each of them, make images/x.yaml", None),
         ("cannery", "make a lock of your own", None),
         (
@@ -206,7 +207,7 @@ def test_the_commands_of_one_profile_are_those_of_the_parser() -> None:
             "build.py image quickstart, with the same options",
             "make image PROFILE=quickstart, with the same options",
         ),
-        ("make", "`build.py doctor` and `build.py engine stop`", "`make doctor` and `make engine-stop`"),
+        ("make", "`build.py doctor` and `build.py clean`", "`make doctor` and `make clean`"),
         ("make", "build.py pull x --registry a/b", None),
         ("make", "make lock PROFILE=x", None),
         ("make", "build.py run mounts it there", None),

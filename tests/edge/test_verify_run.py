@@ -53,7 +53,7 @@ class Docker:
     @property
     def engine(self) -> Engine:
         versions = {"server_version": "26", "api_version": "1.45", "arch": "amd64"}
-        return Engine("unix:///s", self.program, None, owned=False, data_root=None, **versions)
+        return Engine("unix:///s", self.program, data_root=None, **versions)
 
 
 @pytest.fixture

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+
 import make_command
 import pytest
 
@@ -11,7 +14,7 @@ import pytest
     [
         ("list", {}, "list"),
         ("lock", {}, "lock"),
-        ("engine-stop", {}, "engine stop"),
+        ("engine-stop", {}, "stop"),
         ("lock", {"PROFILE": "q", "UPGRADE": "a b==2"}, "lock q --upgrade a --upgrade b==2"),
         ("outdated", {"PROFILE": "q", "ARCH": "arm64", "ARGS": "--json"}, "outdated q --arch arm64 --json"),
         (
@@ -48,6 +51,21 @@ import pytest
 )  # fmt: skip
 def test_the_words_of_a_target(target: str, given: dict[str, str], words: str) -> None:
     assert make_command.command(target, given) == words.split()
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [("engine-start", ["tools/engine.py", "start", "--upgrade"]), ("list", ["build.py", "list", "--upgrade"])],
+)
+def test_the_engine_s_targets_are_of_its_tool(monkeypatch: pytest.MonkeyPatch, target: str, words: list[str]) -> None:
+    called: list[tuple[str, ...]] = []
+    monkeypatch.setattr(make_command, "current", lambda _files: True)
+    monkeypatch.setattr(sys, "argv", ["make_command.py", target])
+    monkeypatch.setenv("MAKEFLAGS", "w -- ARGS=--upgrade")
+    monkeypatch.setattr(os, "execve", lambda _program, line, _env: called.append(line) or sys.exit(0))
+    with pytest.raises(SystemExit):
+        make_command.main()
+    assert [word.removeprefix(f"{make_command.ROOT}/") for word in called[0][1:]] == words
 
 
 @pytest.mark.parametrize(("value", "is_on"), [("1", True), ("yes", True), ("0", False), ("no", False), ("", False)])

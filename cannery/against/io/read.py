@@ -37,7 +37,7 @@ def read_config(client: ImageClient, reference: str) -> Config:
     """
     found = image_id(client, reference)
     if found is None:
-        hint = f"docker pull {reference}, or docker load, on this engine (build.py engine status says which)"
+        hint = f"docker pull {reference}, or docker load, on this engine (`docker info` reports which)"
         raise UsageError(f"no image {reference} on this engine", hint=hint)
     import docker.errors  # noqa: PLC0415 - the SDK is imported when an engine is used
     import requests  # noqa: PLC0415

@@ -33,7 +33,6 @@ from cannery.vocab import BaseKind
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from concurrent.futures import Future
-    from pathlib import Path
 
     import docker
 
@@ -70,16 +69,16 @@ def search_of(
 ) -> Search:
     """Return how this host looks for a base."""
     access = Access(downloads.settings(), partial(read_login, env=env))
-    engine = partial(_running_client, env, downloads.cache, downloads.say)
+    engine = partial(_running_client, env)
     return Search(access, engine, downloads.say, other_builder, mirrors)
 
 
-def _running_client(env: Mapping[str, str], cache: Path, say: Callable[[str], None]) -> docker.DockerClient | None:
+def _running_client(env: Mapping[str, str]) -> docker.DockerClient | None:
     """Return a client of the engine that runs, None where none does. Nothing is started."""
     import docker.errors  # noqa: PLC0415 - the SDK is imported when an engine is used
 
     try:
-        return docker_client(find_engine(env, cache, start=False, say=say))
+        return docker_client(find_engine(env))
     except (CanneryError, docker.errors.DockerException):
         return None  # the build reports why, if it needs the engine
 

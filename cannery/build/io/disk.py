@@ -24,8 +24,6 @@ ENGINE_FACTOR = 8
 BASE_BYTES = 1_500_000_000
 # Debian packages, the system that is made of them and its tar: 360 MB at the end, about three times that between.
 STANDIN_BYTES = 1_100_000_000
-# The own engine's packages (100 MB) and what is unpacked of them (300 MB).
-ENGINE_BYTES = 400_000_000
 # Of a layer of libraries gzip leaves a third (seen: 2.7 GB, 870 MB); less than this it leaves of no image of ours.
 PACKED = 0.25
 # Bytes that a base takes on the engine's disk per byte that a registry gives.
@@ -49,8 +47,6 @@ def check_cache_space(cache: Path, plan: Plan) -> None:
     needed = missing_bytes(plan.lock.packages, cache)
     if plan.recipe.base.kind is BaseKind.STANDIN and not any((cache / "rootfs").glob("*.tar")):
         needed += STANDIN_BYTES
-    if not (cache / "engine").is_dir():
-        needed += ENGINE_BYTES
     _need(cache, _free(cache), needed, "what is to be fetched")
 
 

@@ -90,7 +90,7 @@ def gone(error: Exception) -> UnableError:
     words = str(error) or type(error).__name__
     return UnableError(
         f"the connection to the engine was lost: {words[:300]}",
-        hint="see that it runs (`build.py engine status`), then run the same command again",
+        hint="see that it runs (`docker info`), then run the same command again",
     )
 
 

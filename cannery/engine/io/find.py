@@ -1,7 +1,7 @@
-"""The Docker engine that builds run on: the one that the user's settings reach, else Cannery's own.
+"""The Docker engine that the user's settings reach.
 
-`find_engine` decides once; everything after works with the frozen `Engine` it gives. A user's engine is called exactly
-as the user's own docker commands would call it; its images, settings and current builder are never changed.
+`find_engine` decides once; everything after works with the frozen `Engine` it gives. The engine is called exactly as
+the user's own docker commands would call it; its images, settings and current builder are never changed.
 """
 
 from __future__ import annotations
@@ -14,21 +14,18 @@ from typing import TYPE_CHECKING
 
 from cannery.engine.io.endpoint import INSTALL, resolve_endpoint
 from cannery.engine.io.probe import Endpoint, Server, UnreachableError, numbers, probe
-from cannery.engine.own import engine as owned_engine
-from cannery.engine.own.layout import RUN_BASE, Layout
-from cannery.engine.own.requirements import refuse_unless_possible
-from cannery.engine.own.shell import REDIRECTING
 from cannery.errors import CanneryError, UnableError, UsageError
 from cannery.util.io.process import run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     import docker
 
 MIN_API_BUILDKIT = (1, 39)  # Docker 18.09, the first with BuildKit
 MIN_API = (1, 42)  # Docker 23: the first whose BuildKit knows COPY --link
 MIN_BUILDX = (0, 13)  # the first with --progress=rawjson
+WITHOUT = f"{INSTALL}; in a checkout, `make engine-start` starts one without installing it"
 
 
 class NoEngineError(UnableError):
@@ -39,16 +36,13 @@ class NoEngineError(UnableError):
 class Engine:
     """A reachable engine with BuildKit and buildx.
 
-    `host` is its DOCKER_HOST, `docker` the client's program, `buildx` the plugin's program where it is called directly,
-    `builder` buildx's name for the engine's own builder, `arch` as Docker names it (amd64), `data_root` a folder of
-    this host, or None when the engine stores elsewhere, `cert_path` the TLS folder, `user_map` as of `Server`, `origin`
-    what names it: a setting, or the default socket.
+    `host` is its DOCKER_HOST, `docker` the client's program, `builder` buildx's name for the engine's own builder,
+    `arch` as Docker names it (amd64), `data_root` a folder of this host, or None when the engine stores elsewhere,
+    `cert_path` the TLS folder, `user_map` as of `Server`, `origin` what names it: a setting, or the default socket.
     """
 
     host: str
     docker: Path
-    buildx: Path | None
-    owned: bool
     server_version: str
     api_version: str
     arch: str
@@ -57,7 +51,7 @@ class Engine:
     builder: str = "default"
     cert_path: Path | None = None
     user_map: str = ""
-    origin: str = "Cannery's own engine"
+    origin: str = ""
 
     def foreign(self, arch: str) -> str | None:
         """Return the platform of an image for `arch`, as docker writes it, where it is not the engine's own.
@@ -67,44 +61,32 @@ class Engine:
         return None if arch == self.arch else f"linux/{arch}"
 
     def command(self, *args: str) -> tuple[str, ...]:
-        """A docker client's command line, to be run in `client_env`."""
+        """Return a command line of docker's client, to be run in the user's environment."""
         return (str(self.docker), *args)
 
     def buildx_command(self, *args: str, builder: str = "") -> tuple[str, ...]:
-        """A buildx command line, to be run in `client_env`.
+        """Return a command line of buildx, to be run in the user's environment.
 
         `builder` is the user's BUILDER. Without it the engine's own one is named, because the user's *current* builder
         may be another that leaves no image in the engine.
         """
-        head = (str(self.buildx),) if self.buildx else (str(self.docker), "buildx")
-        return (*head, "--builder", builder or self.builder, *args)
-
-    def client_env(self, env: Mapping[str, str]) -> dict[str, str]:
-        """Environment for client commands: `env` as it is for a user's engine, pointed at the socket for our own.
-
-        DOCKER_CONFIG is left alone either way, so that the user's registry credentials hold.
-        """
-        if not self.owned:
-            return dict(env)
-        kept = {key: value for key, value in env.items() if key not in REDIRECTING}
-        return {**kept, "DOCKER_HOST": self.host}
+        return (str(self.docker), "buildx", "--builder", builder or self.builder, *args)
 
 
-def find_engine(env: Mapping[str, str], cache: Path, *, start: bool, say: Callable[[str], None]) -> Engine:
-    """The engine to use: the one that DOCKER_HOST, the docker context or the default socket reaches, else our own.
+def find_engine(env: Mapping[str, str]) -> Engine:
+    """Return the engine that DOCKER_HOST, the docker context or the default socket reaches.
 
-    With `start` our own is fetched and started, with one line to `say`; without it only a running one is taken.
-    A setting that names our own socket means our own, running or not.
-    Raises `UnableError` where a named engine does not answer (another is never used silently), where one has no
-    BuildKit or buildx, and where our own cannot run; `NetworkError` where its packages cannot be fetched.
+    Raises `NoEngineError` where no setting names an engine and none listens, `UnableError` where a named one does not
+    answer (another is never used silently) and where one has no BuildKit or buildx.
     """
     client = _docker_client_program(env)
     endpoint = resolve_endpoint(env, client)
-    if _socket(endpoint) == _own_socket(cache):  # `engine env` was evaluated, or a context made for it
-        return _own_engine(env, cache, start=start, say=say, named=endpoint.origin)
-    server = _probe_or_none(endpoint, env, client)
-    if server is None:
-        return _own_engine(env, cache, start=start, say=say)
+    try:
+        server = probe(endpoint, env, client)
+    except UnreachableError as error:
+        if endpoint.chosen or not error.absent:
+            raise _unreachable(endpoint, error) from error
+        raise NoEngineError("no Docker engine answers", hint=WITHOUT) from error
     _require_buildkit(server, endpoint)
     if client is None:
         raise UnableError(
@@ -117,8 +99,6 @@ def find_engine(env: Mapping[str, str], cache: Path, *, start: bool, say: Callab
     return Engine(
         host=endpoint.host,
         docker=client,
-        buildx=None,
-        owned=False,
         server_version=server.version,
         api_version=server.api_version,
         arch=server.arch,
@@ -163,7 +143,7 @@ def docker_client(engine: Engine) -> docker.DockerClient:
 
 def require_builder(engine: Engine, name: str, env: Mapping[str, str]) -> None:
     """Raise `UnableError` where buildx has no builder of that name: before anything is fetched for it."""
-    done = run(engine.buildx_command("inspect", name), env=engine.client_env(env), timeout=30, check=False)
+    done = run(engine.buildx_command("inspect", name), env=env, timeout=30, check=False)
     if done.returncode:
         lines = [line for line in done.stderr.strip().splitlines() if line.strip()]
         what = f"buildx has no builder {name!r}: {lines[-1] if lines else 'no reason given'}"
@@ -177,81 +157,19 @@ def free_disk(engine: Engine) -> int | None:
     return None if engine.data_root is None else shutil.disk_usage(engine.data_root).free
 
 
-def _probe_or_none(endpoint: Endpoint, env: Mapping[str, str], client: Path | None) -> Server | None:
-    """Return the server, or None where no setting names an engine and nothing listens: ours is used then."""
-    try:
-        return probe(endpoint, env, client)
-    except UnreachableError as error:
-        if endpoint.chosen or not error.absent:
-            raise _unreachable(endpoint, error) from error
-        return None
-
-
-def _own_engine(
-    env: Mapping[str, str], cache: Path, *, start: bool, say: Callable[[str], None], named: str = ""
-) -> Engine:
-    """Return our own engine; `named` is the user's setting for it, "" where no other engine answers."""
-    own = owned_engine.running(cache)
-    if own is None:
-        if not start:
-            hint = f"`build.py engine start`, or {INSTALL}"
-            raise NoEngineError("no Docker engine answers", where=named, hint=hint)
-        refuse_unless_possible(env, Layout.of(cache).root)
-        why = (
-            f"{named} is Cannery's own engine: starting it"
-            if named
-            else "no Docker engine found: starting Cannery's own"
-        )
-        say(f"{why} (nothing is installed; `build.py engine stop` ends it)")
-    if start:
-        own = owned_engine.start(cache, env, say)
-    assert own is not None  # noqa: S101 - one of the two above gave it; for the type checker
-    return own_engine(own)
-
-
-def own_engine(own: owned_engine.OwnedEngine) -> Engine:
-    """Return Cannery's own engine, which runs, as what builds and containers use."""
-    return Engine(
-        host=own.layout.host,
-        docker=own.binaries.docker,
-        buildx=own.binaries.buildx,
-        owned=True,
-        server_version=own.server.version,
-        api_version=own.server.api_version,
-        arch=own.server.arch,
-        data_root=own.layout.data,
-        storage_driver=own.server.storage_driver,
-    )
-
-
 def _docker_client_program(env: Mapping[str, str]) -> Path | None:
     found = shutil.which("docker", path=env.get("PATH", os.defpath))
     return Path(found) if found else None
 
 
-def _own_socket(cache: Path) -> Path:
-    return Layout.of(cache).socket
-
-
-def _socket(endpoint: Endpoint) -> Path | None:
-    return Path(endpoint.host.removeprefix("unix://")) if endpoint.host.startswith("unix://") else None
-
-
 def _unreachable(endpoint: Endpoint, error: UnreachableError) -> UnableError:
     if error.denied:
         hint = "join the group docker (`sudo usermod -aG docker $USER`, then log in again), or run as root"
-    elif _is_other_own(endpoint):
-        hint = "that is Cannery's engine for another CANNERY_CACHE: set that again, or unset DOCKER_HOST"
     elif endpoint.chosen:
-        hint = "start that engine, or unset the setting to let Cannery look for another"
+        hint = "start that engine, or unset the setting"
     else:
         hint = "restart the Docker engine of this host (its socket is there, but it does not answer as Docker does)"
     return UnableError(f"no Docker engine answers: {error}", where=endpoint.origin, hint=hint)
-
-
-def _is_other_own(endpoint: Endpoint) -> bool:
-    socket = _socket(endpoint)
-    return socket is not None and socket.parent.parent == RUN_BASE and socket.parent.name.startswith("cannery-")
 
 
 def _require_buildkit(server: Server, endpoint: Endpoint) -> None:

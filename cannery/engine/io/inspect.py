@@ -130,23 +130,6 @@ def build_cache(client: docker.DockerClient) -> tuple[Mapping[str, Any], ...]:
         raise UnableError(f"the engine does not list its build cache: {error}") from error
 
 
-def build_cache_bytes(client: docker.DockerClient) -> int:
-    """Return the bytes of an engine's build cache, without what its images hold too. Raises as `build_cache`."""
-    return sum(int(one.get("Size") or 0) for one in build_cache(client) if not one.get("Shared"))
-
-
-def remove_build_cache(client: docker.DockerClient) -> int:
-    """Remove an engine's build cache; return the bytes that it freed. What a running build uses stays.
-
-    Raises `UnableError` where the engine refuses.
-    """
-    try:
-        with request(client, "POST", "/build/prune", params={"all": "true"}) as response:
-            return int(response.json().get("SpaceReclaimed") or 0)
-    except (EngineError, ValueError, AttributeError) as error:
-        raise UnableError(f"the engine does not remove its build cache: {error}") from error
-
-
 def plain_registries(info: Mapping[str, Any]) -> frozenset[str]:
     """Return the registries that the engine may ask without TLS."""
     config = info.get("RegistryConfig") or {}

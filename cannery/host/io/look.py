@@ -79,12 +79,12 @@ def read_tree(root: Path, chip_paths: Iterable[str], user: str | None) -> HostFa
     )
 
 
-def read_facts(chip_paths: Iterable[str], user: str | None, cache: Path, env: Mapping[str, str]) -> HostFacts:
+def read_facts(chip_paths: Iterable[str], user: str | None, env: Mapping[str, str]) -> HostFacts:
     """Return what the running host shows: its files as `read_tree` reads them, its engine, disk and npu-smi.
 
-    `cache` is where Cannery's own engine may be; without `user` it is who runs this.
+    Without `user` it is who runs this.
     """
-    engine, data_root = _engine(env, cache)
+    engine, data_root = _engine(env)
     place = data_root if data_root and _is_there(data_root) else _existing(Path(DATA_ROOT))
     disk = os.statvfs(place)
     found = read_tree(Path("/"), chip_paths, None)
@@ -179,10 +179,10 @@ def _named(text: str) -> User | None:
     return User(entry.pw_name, entry.pw_uid, frozenset({entry.pw_gid, *others}))
 
 
-def _engine(env: Mapping[str, str], cache: Path) -> tuple[EngineState, Path | None]:
-    """Ask for an engine, and start none."""
+def _engine(env: Mapping[str, str]) -> tuple[EngineState, Path | None]:
+    """Ask for an engine."""
     try:
-        found = find_engine(env, cache, start=False, say=lambda _text: None)
+        found = find_engine(env)
     except CanneryError as error:
         return EngineState(problem=error.what, hint=error.hint), None
     return EngineState(found.server_version, found.storage_driver, user_map=found.user_map), found.data_root
