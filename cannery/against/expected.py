@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cannery.catalog.versions import without_build
-from cannery.recipe.base_env import DEFAULT_PATH, expand_env
-from cannery.recipe.environment import ATB_HOME, image_environment
+from cannery.recipe.environment import ATB_HOME, DEFAULT_PATH, expand_env, image_environment
 from cannery.recipe.recipe import is_left_out, package_of
 from cannery.vocab import BaseKind
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cannery.compat.findings import Finding, in_order
-from cannery.recipe.base_env import expand_env, python_home
+from cannery.recipe.environment import expand_env, python_home
 from cannery.vocab import BaseKind, Severity
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cannery.commands.arguments import options_of
-from cannery.errors import ExitCode, UsageError
+from cannery.errors import CanneryError, ExitCode, UsageError
+from cannery.report.contents import Contents, of_manifest, of_plan
 from cannery.report.difference import difference, json_value, markdown_lines, text_lines
 from cannery.report.io.sides import checkout_at, read_contents
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
     from cannery.context import Context
     from cannery.recipe.recipe import Options
-    from cannery.report.contents import Contents
 
 # What a file of a lock or a manifest ends with: a word that does is no image.
 FILE_ENDS = {".txt", ".json"}
@@ -47,8 +47,7 @@ def contents_of(context: Context, word: str, options: Options) -> Contents:
     profiles = context.catalog().profiles
     revision, _, profile = word.rpartition(":")
     if profile in profiles and revision:
-        with checkout_at(context.root, revision) as root:
-            return replace(_planned(replace(context, root=root), profile, options), name=word)
+        return _at_revision(context, revision, profile, options)
     if word in profiles or not set(":/") & set(word):
         return _planned(context, word, options)
     return _of_image(context, word)
@@ -56,10 +55,21 @@ def contents_of(context: Context, word: str, options: Options) -> Contents:
 
 def _planned(context: Context, profile: str, options: Options) -> Contents:
     from cannery.pipeline import planned  # two locks do without it: half a second
-    from cannery.report.contents import of_plan
 
     catalog, plan, _ = planned(context, profile, options)
     return of_plan(plan, catalog.compatibility)
+
+
+def _at_revision(context: Context, revision: str, profile: str, options: Options) -> Contents:
+    """Plan a profile as it was. Raises `UsageError` where this Cannery cannot: it reads images/ of its own time."""
+    name = f"{revision}:{profile}"
+    with checkout_at(context.root, revision) as root:
+        try:
+            return replace(_planned(replace(context, root=root), profile, options), name=name)
+        except CanneryError as error:
+            hint = f"compare its lock: git show {revision}:images/locks/{profile}/py3.11-amd64.txt > old.txt"
+            what = f"this version of Cannery cannot plan it: {error.what}"
+            raise UsageError(what, where=name, hint=hint) from error
 
 
 def _of_image(context: Context, reference: str) -> Contents:
@@ -68,7 +78,6 @@ def _of_image(context: Context, reference: str) -> Contents:
     from cannery.against.io.read import read_config, read_image
     from cannery.catalog.address_fields import REGISTRY_HINT, reference_fault
     from cannery.engine.io.find import docker_client, find_engine
-    from cannery.report.contents import of_image
 
     if fault := reference_fault(reference):
         raise UsageError(f"{reference}: {fault}", hint=REGISTRY_HINT)
@@ -78,11 +87,11 @@ def _of_image(context: Context, reference: str) -> Contents:
     config = read_config(client, reference)
     layers = (client.images.get(config.id).attrs.get("RootFS") or {}).get("Layers") or []
     image = read_facts(config, read_image(engine, context.env, config, version_files(bases)), bases)
-    packages = {name: one.version for name, one in image.packages.items()}
     try:
-        return of_image(reference, layers, config.env, packages, image.manifest)
-    except ValueError:  # somebody edited it
-        return of_image(reference, layers, config.env, packages, None)
+        found = of_manifest(reference, image.manifest or {})
+    except ValueError:  # it has none, or somebody edited it
+        found = Contents(reference, {name: one.version for name, one in image.packages.items()}, {})
+    return replace(found, layers={digest: digest for digest in layers}, env=config.env)
 
 
 COMMANDS = {"diff": diff}

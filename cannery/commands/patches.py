@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from cannery.commands.arguments import options_of
 from cannery.errors import ExitCode, FindingsError, UsageError
-from cannery.patches.listing import SHOWN, kept_sets
 from cannery.patches.result import origin_folders, port_lines, port_value
+from cannery.patches.sets import SHOWN, kept_sets
 from cannery.pipeline import patch_inputs, planned
 from cannery.vocab import did_you_mean
 

@@ -31,9 +31,9 @@ from cannery.run.container import (
     docker_text,
     make_container,
 )
-from cannery.run.folders import dev_mounts, dev_names, dev_notes, user_caches
 from cannery.run.io.folders import ready_caches, start_warnings
 from cannery.run.io.network import interface_names, read_interface
+from cannery.run.mounts import dev_mounts, dev_names, dev_notes, user_caches
 from cannery.run.print import printed, printed_notes
 from cannery.run.ray import ray_of
 from cannery.run.user import parse_run_as

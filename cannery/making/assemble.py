@@ -28,7 +28,7 @@ from cannery.errors import BuildFailedError, UnableError
 from cannery.host.io.place import StorePlace
 from cannery.lock.io.wheels import fetch_wheels
 from cannery.plan.plan import LayerKind
-from cannery.recipe.base_env import python_home
+from cannery.recipe.environment import python_home
 from cannery.render.render import files_layer
 from cannery.store.io.packed import Tar
 from cannery.util.io.heartbeat import heartbeat

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from cannery.plan.patched import words_of
 from cannery.plan.plan import Inputs, Layer, LayerKind, Plan
 from cannery.plan.tags import PLAN_DIGITS
-from cannery.recipe.base_env import expand_env
-from cannery.recipe.environment import image_environment
+from cannery.recipe.environment import expand_env, image_environment
 from cannery.recipe.recipe import with_arch
 from cannery.vocab import BaseKind
 

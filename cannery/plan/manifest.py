@@ -12,8 +12,7 @@ from cannery import __version__
 from cannery.catalog.component import Native
 from cannery.catalog.versions import package_name
 from cannery.plan.overlay import overlay_files
-from cannery.recipe.environment import atb_abi
-from cannery.recipe.overlay import cache_folders
+from cannery.recipe.environment import atb_abi, cache_folders
 from cannery.recipe.recipe import unlinked
 from cannery.util.image_reference import BASE_DIGEST, BASE_NAME, split_digest
 from cannery.vocab import BaseKind, Install

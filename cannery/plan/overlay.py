@@ -1,14 +1,14 @@
 """Files that join /opt/venv, pip and uv to the environment of an image's own user.
 
 Layers are root's (owner 0:0), so that the same lock gives the same layers whoever runs them. What is written at run
-time has places of its own (`cannery.recipe.overlay`).
+time has places of its own (`cannery.recipe.environment`).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cannery.recipe.overlay import OVERLAY, overlay_site
+from cannery.recipe.environment import OVERLAY, overlay_site
 
 if TYPE_CHECKING:
     from collections.abc import Collection

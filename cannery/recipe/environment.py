@@ -1,4 +1,4 @@
-"""The environment of an image: one table, from which ENV and /etc/profile.d/cannery.sh are both made.
+"""The environment of an image, and of its base: one table, from which ENV and /etc/profile.d/cannery.sh are both made.
 
 The base's own values come first (`base_env.expand_env`), with ATB of torch_npu's C++ ABI (`with_abi`), then the virtual
 environment's, the trees on PYTHONPATH (`trees`), components' in the profile's order, the profile's. A component's value
@@ -12,14 +12,17 @@ from typing import TYPE_CHECKING
 
 from packaging.specifiers import SpecifierSet
 
-from cannery.errors import UsageError
-from cannery.recipe.overlay import OVERLAY, cache_folders, overlay_site
+from cannery.errors import FindingsError, UsageError
 from cannery.recipe.recipe import python_folders
+from cannery.vocab import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from cannery.catalog.catalog import BaseLine, BaseTag
+    from cannery.catalog.target import Target
     from cannery.recipe.recipe import ChosenWheels, Recipe
+
 
 VENV = "/opt/venv"
 PYTHONPATH = "PYTHONPATH"
@@ -155,3 +158,105 @@ def with_abi(env: Mapping[str, str], abi: int) -> dict[str, str]:
 
 def _holds(text: str, version: str) -> bool:
     return SpecifierSet(text).contains(version, prereleases=True)
+
+
+# What BuildKit takes for PATH where the image below sets none; Ubuntu's and openEuler's images set the same.
+DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+BASE_REFERENCE = re.compile(r"\$(?:\{(?P<braced>[^}]*)\}|(?P<plain>[A-Za-z_][A-Za-z0-9_]*))")
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def python_home(tag: BaseTag) -> str:
+    """Return the folder of the interpreter in CANN images: /usr/local/python<full version>."""
+    return f"/usr/local/python{tag.python}"
+
+
+def expand_env(line: BaseLine, target: Target, tag: BaseTag) -> dict[str, str]:
+    """Return the final environment of the CANN image of `target`, in the order in which names first appear.
+
+    `line` and `tag` are the target's. Raises `FindingsError` when the line has no image on the target's OS,
+    `UsageError` for a reference in an ENV line that is not understood.
+    """
+    lines = line.env.get(target.os)
+    if lines is None:
+        raise FindingsError(
+            f"CANN {line.cann} has no image on {target.os}",
+            where=f"images/bases/{line.cann}.yaml",
+            hint=did_you_mean(target.os, line.env),
+        )
+    fields = {"{python_home}": python_home(tag), "{atb_abi}": str(tag.atb_abi)}
+    env = {"PATH": DEFAULT_PATH}
+    for text in lines:
+        name, value = _parse(text)
+        for field, replacement in fields.items():
+            # Not `${…}` of Docker: a field has no dollar sign before it.
+            value = re.sub(rf"(?<!\$){re.escape(field)}", replacement, value)
+        env[name] = _expand(value, env, line.cann)
+    return env
+
+
+def _parse(text: str) -> tuple[str, str]:
+    name, _, value = text.partition("=")
+    if len(value) > 1 and value[0] == value[-1] == '"':
+        value = value[1:-1]
+    return name, value
+
+
+def _expand(value: str, env: Mapping[str, str], cann: str) -> str:
+    def replace(match: re.Match[str]) -> str:
+        name = match["plain"] or match["braced"]
+        if not NAME.fullmatch(name):
+            raise UsageError(f"{match[0]} is not understood", where=f"images/bases/{cann}.yaml", hint="write ${NAME}")
+        return env.get(name, "")
+
+    return BASE_REFERENCE.sub(replace, value)
+
+
+# Mode 1777 throughout, as /tmp has it: any user writes, and none removes what is another's.
+CACHE_HOME = "/var/cache/cannery"
+
+
+# A virtual environment on top of /opt/venv: `pip install` puts things here. Its owner is the image's user, its group
+# root's, which is the one group that OpenShift's arbitrary users have.
+OVERLAY = "/opt/user"
+
+
+# Variable -> folder below CACHE_HOME. By their defaults all of these write below the home, into the working folder, or
+# beside the code. CANN needs its own to exist.
+CACHES: Mapping[str, str] = {
+    "XDG_CACHE_HOME": "",
+    "HF_HOME": "huggingface",
+    "MODELSCOPE_CACHE": "modelscope",
+    "MPLCONFIGDIR": "matplotlib",
+    "NUMBA_CACHE_DIR": "numba",
+    "ASCEND_CACHE_PATH": "ascend",
+    "ASCEND_WORK_PATH": "ascend/work",
+    "ASCEND_PROCESS_LOG_PATH": "ascend/log",
+}
+
+
+# The same of single components, by distribution.
+CACHES_OF: Mapping[str, Mapping[str, str]] = {
+    # Inductor's default holds the user's name, and a number without one is a KeyError.
+    "torch": {
+        "TORCH_EXTENSIONS_DIR": "torch_extensions",
+        "TORCHINDUCTOR_CACHE_DIR": "torchinductor",
+        "TRITON_CACHE_DIR": "triton",
+    },
+    "vllm": {"VLLM_CACHE_ROOT": "vllm", "VLLM_CONFIG_ROOT": "vllm/config"},
+}
+
+
+def cache_folders(recipe: Recipe) -> dict[str, str]:
+    """Return {variable: absolute folder} of what the image writes at run time; none for a profile without a user."""
+    if recipe.profile.user is None:
+        return {}
+    named = dict(CACHES)
+    for chosen in recipe.chosen:
+        named |= CACHES_OF.get(chosen.package, {})
+    return {variable: f"{CACHE_HOME}/{folder}".rstrip("/") for variable, folder in named.items()}
+
+
+def overlay_site(recipe: Recipe) -> str:
+    """Return the folder of modules that `pip install` brought."""
+    return f"{OVERLAY}/lib/python{recipe.target.python}/site-packages"

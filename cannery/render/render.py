@@ -15,9 +15,15 @@ from cannery.plan.make import package_family
 from cannery.plan.manifest import MANIFEST_PATH, labels, manifest_text
 from cannery.plan.overlay import overlay_files
 from cannery.plan.plan import LayerKind
-from cannery.recipe.base_env import python_home
-from cannery.recipe.environment import docker_quote, profile_script, start_folder
-from cannery.recipe.overlay import CACHE_HOME, OVERLAY, cache_folders
+from cannery.recipe.environment import (
+    CACHE_HOME,
+    OVERLAY,
+    cache_folders,
+    docker_quote,
+    profile_script,
+    python_home,
+    start_folder,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

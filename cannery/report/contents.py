@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class Contents:
     """What is known of one image; None is what is not known of it.
 
-    `packages` are {name: version}, `files` {file name: hex SHA-256 of a wheel}, `sizes` {layer or package: bytes of
+    `packages` are {name: version}, `files` {file name: hex SHA-256 of a wheel}, `sizes` {layer: bytes of
     wheels}, `about` {word: text} the target, base and plan, `sources` {component: version and commit}, `patches` {name:
     digest}, `layers` {name: digest, in the image's order}, `env` {variable: value}.
     """
@@ -42,7 +42,6 @@ def of_lock(name: str, lock: Lock) -> Contents:
         packages={package.name: package.version for package in lock.packages},
         about={"profile": lock.profile, "python": lock.python, "arch": str(lock.arch)},
         files=_files(lock.packages),
-        sizes={package.name: package.size for package in lock.packages if package.size},
     )
 
 
@@ -68,29 +67,13 @@ def of_manifest(name: str, value: Mapping[str, Any]) -> Contents:
 
 def of_plan(plan: Plan, compatibility: Compatibility) -> Contents:
     """Return what an image of `plan` will hold. Patches are unknown: they are read when an image is built."""
-    sizes = {package.name: package.size for package in plan.lock.packages if package.size}
     return replace(
         of_manifest(plan.reference, manifest(plan, compatibility)),
         files=_files(plan.lock.packages),
-        sizes=sizes | {layer.name: layer.wheel_bytes for layer in plan.layers if layer.wheel_bytes},
+        sizes={layer.name: layer.wheel_bytes for layer in plan.layers if layer.wheel_bytes},
         patches=None,
         layers={layer.name: layer.digest for layer in plan.layers},
     )
-
-
-def of_image(
-    name: str,
-    layers: Sequence[str],
-    env: Mapping[str, str],
-    packages: Mapping[str, str],
-    value: Mapping[str, Any] | None,
-) -> Contents:
-    """Return what an image on an engine holds: what its manifest `value` records, else the packages found in it.
-
-    `layers` are its diff ids. Raises as `of_manifest`.
-    """
-    found = of_manifest(name, value) if value is not None else Contents(name, packages, {})
-    return replace(found, layers={digest: digest for digest in layers}, env=env)
 
 
 def source_words(source: Mapping[str, Any]) -> str:

@@ -76,19 +76,22 @@ def difference(old: Contents, new: Contents) -> Difference:
         "layers": (old.layers, new.layers),
         "environment": (old.env, new.env),
     }
-    found = [
-        Change(section, name, *_shown(section, _value(one, name), _value(other, name)))
-        for section, (one, other) in pairs.items()
-        if one is not None and other is not None
-        for name in (_in_order(one, other) if section in {"image", "layers"} else sorted({*one, *other}))
-        if one.get(name) != other.get(name)
-    ]
-    found = [
-        replace(one, old=one.old and one.old + _sized(old, one), new=one.new and one.new + _sized(new, one))
-        for one in found
-    ]
+    found: list[Change] = []
+    for section, (one, other) in pairs.items():
+        if one is not None and other is not None:
+            names = dict.fromkeys([*one, *other])
+            changed = [name for name in names if one.get(name) != other.get(name)]
+            # The target and layers have an order of their own.
+            changed = changed if section in {"image", "layers"} else sorted(changed)
+            found += (
+                Change(section, name, *_shown(section, _value(one, name), _value(other, name))) for name in changed
+            )
     unknown = tuple(section for section, (one, other) in pairs.items() if one is None or other is None)
-    return Difference(old.name, new.name, tuple(found), unknown, _new_layers(old, new))
+    layers = None
+    if old.layers is not None and new.layers is not None:
+        fresh = [name for name, digest in new.layers.items() if digest not in old.layers.values()]
+        layers = (len(fresh), len(new.layers), sum(new.sizes.get(name, 0) for name in fresh))
+    return Difference(old.name, new.name, tuple(_sized(one, old, new) for one in found), unknown, layers)
 
 
 def _value(values: Mapping[str, str], name: str) -> str:
@@ -106,28 +109,20 @@ def _shown(section: str, old: str, new: str) -> tuple[str, str]:
     return ":".join(["…", *(p for p in one if p not in other)]), ":".join(["…", *(p for p in other if p not in one)])
 
 
-def _sized(contents: Contents, change: Change) -> str:
-    """Return the bytes of a changed layer, where they are known."""
-    size = contents.sizes.get(change.name, 0) if change.section == "layers" else 0
-    return f", {size / 1e6:.1f} MB" if size else ""
-
-
-def _in_order(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
-    return list(dict.fromkeys([*old, *new]))
+def _sized(change: Change, old: Contents, new: Contents) -> Change:
+    """Return a change with the bytes of its layer, where they are known."""
+    if change.section != "layers":
+        return change
+    one, other = (
+        f", {side.sizes[change.name] / 1e6:.1f} MB" if change.name in side.sizes else "" for side in (old, new)
+    )
+    return replace(change, old=change.old and change.old + one, new=change.new and change.new + other)
 
 
 def _both(old: Mapping[str, str], new: Mapping[str, str]) -> tuple[Mapping[str, str], Mapping[str, str]]:
     """Return what both name. Of files: the same name with another hash is another file."""
     names = [name for name in old if name in new]
     return {name: old[name] for name in names}, {name: new[name] for name in names}
-
-
-def _new_layers(old: Contents, new: Contents) -> tuple[int, int, int] | None:
-    if old.layers is None or new.layers is None:
-        return None
-    there = {*old.layers.values()}
-    names = [name for name, digest in new.layers.items() if digest not in there]
-    return len(names), len(new.layers), sum(new.sizes.get(name, 0) for name in names)
 
 
 def text_lines(found: Difference) -> Iterator[str]:

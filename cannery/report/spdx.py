@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 
 IMAGE = "SPDXRef-image"
 NO_ASSERTION = "NOASSERTION"
+# What SPDX asks for and nothing is known of.
+UNKNOWN = {
+    **dict.fromkeys(("downloadLocation", "licenseConcluded", "licenseDeclared", "copyrightText"), NO_ASSERTION),
+    "filesAnalyzed": False,
+}
 
 
 def spdx_text(bill: Bill) -> str:
@@ -29,7 +34,7 @@ def spdx_text(bill: Bill) -> str:
         "versionInfo": bill.tag,
         "primaryPackagePurpose": "CONTAINER",
         "comment": "; ".join(f"{name}: {value}" for name, value in bill.notes.items()),
-        **_unknown(),
+        **UNKNOWN,
     }
     value = {
         "spdxVersion": "SPDX-2.3",
@@ -44,17 +49,6 @@ def spdx_text(bill: Bill) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
 
 
-def _unknown() -> dict[str, Any]:
-    """Return the fields that SPDX asks for and that nothing is known of."""
-    return {
-        "downloadLocation": NO_ASSERTION,
-        "filesAnalyzed": False,
-        "licenseConcluded": NO_ASSERTION,
-        "licenseDeclared": NO_ASSERTION,
-        "copyrightText": NO_ASSERTION,
-    }
-
-
 def _package(item: Item) -> dict[str, Any]:
     purl = item.purl.to_string() if item.purl else ""
     reference = {"referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl", "referenceLocator": purl}
@@ -65,7 +59,7 @@ def _package(item: Item) -> dict[str, Any]:
         "name": item.name,
         **({"versionInfo": item.version} if item.version else {}),
         "primaryPackagePurpose": "CONTAINER" if item.origin is Origin.BASE else "LIBRARY",
-        **_unknown(),
+        **UNKNOWN,
         "licenseDeclared": declared,
         **({"licenseComments": f"METADATA: {item.licence}"} if item.licence and declared == NO_ASSERTION else {}),
         **({"checksums": [{"algorithm": "SHA256", "checksumValue": item.sha256}]} if item.sha256 else {}),

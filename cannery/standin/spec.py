@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from cannery.errors import FindingsError
-from cannery.recipe.base_env import expand_env, python_home
+from cannery.recipe.environment import expand_env, python_home
 from cannery.standin.elf import shared_library
 from cannery.standin.tree import cann_tree
 from cannery.vocab import BaseKind

@@ -11,7 +11,7 @@ import pytest
 
 from cannery.catalog.io.read import load_catalog
 from cannery.catalog.target import Target, parse_chip
-from cannery.recipe.base_env import expand_env
+from cannery.recipe.environment import expand_env
 from cannery.standin.spec import StandInSpec, entrypoint
 from cannery.standin.tree import cann_tree
 from cannery.vocab import Arch

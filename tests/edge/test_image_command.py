@@ -32,7 +32,7 @@ from cannery.lock.io.wheels import is_there, store_path
 from cannery.making.bake import BuildOptions, _overrides, baked
 from cannery.making.image import whole_files
 from cannery.pipeline import Work
-from cannery.recipe.base_env import expand_env
+from cannery.recipe.environment import expand_env
 from cannery.recipe.recipe import Options
 from cannery.ship.io import registry as registry_images
 from cannery.standin.io import rootfs

@@ -85,6 +85,11 @@ def test_a_profile_of_an_older_commit(build: Run, tmp_path: Path, capsys: pytest
     changes = {one["name"]: one["new"] for one in json.loads(capsys.readouterr().out)["changes"]}
     assert changes["MADE_UP"] == "here"
     assert "torch" not in changes
+    profile.write_text("no profile")
+    subprocess.run((*git, "commit", "-qam", "two"), check=True)
+    subprocess.run((*git, "checkout", "-q", "HEAD^", "."), check=True)
+    assert cli.main(["diff", "HEAD:quickstart", "quickstart"], tmp_path) == 2
+    assert "error: HEAD:quickstart: this version of Cannery cannot plan it" in capsys.readouterr().err
     code, _, err = build("diff", "no-such-branch:quickstart", "quickstart")
     assert (code, "no revision 'no-such-branch'" in err) == (2, True)
     code, _, err = build("diff", "--", "quickstart", "quickstart")

@@ -10,7 +10,7 @@ import pytest
 
 from cannery.catalog.component import Revision
 from cannery.errors import UnableError
-from cannery.sources.io.source_check import requirement_doubts
+from cannery.sources.io.planned_sources import requirement_doubts
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -105,6 +105,17 @@ def test_a_name_moves_and_goes(store: Store) -> None:
         store.tag(f"sha256:{'3' * 64}", "demo:2")
 
 
+def test_an_image_gets_another_name_by_one_that_it_has(store: Store) -> None:
+    """The moving tag is set by the full one."""
+    image = put(store, LOWER)
+    store.tag("demo:1", "demo:moving")
+    found = store.find("demo:moving")
+    assert found is not None
+    assert found.id == image
+    assert store.names()["demo:moving"] == image
+    assert store.prune(0) == 0
+
+
 def test_a_layer_is_packed_once_and_gzip_stays_as_it_is(store: Store) -> None:
     packed = gzip.compress(LOWER[:700], mtime=0) + gzip.compress(LOWER[700:], mtime=0)
     layer = store.add(io.BytesIO(packed), sha(LOWER))

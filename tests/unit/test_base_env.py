@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from cannery.catalog.catalog import BaseLine, BaseTag, VersionFile
 from cannery.catalog.target import Target
 from cannery.errors import FindingsError, UsageError
-from cannery.recipe.base_env import DEFAULT_PATH, expand_env, python_home
+from cannery.recipe.environment import DEFAULT_PATH, expand_env, python_home
 from cannery.vocab import Arch, Chip
 
 TARGET = Target("8.5.0", Chip.A2, "ubuntu22.04", "3.11", Arch.AMD64)

@@ -18,8 +18,7 @@ from cannery.catalog.image_user import ImageUser
 from cannery.catalog.io.read import load_catalog
 from cannery.plan.make import make_plan
 from cannery.plan.manifest import manifest
-from cannery.recipe.environment import image_environment
-from cannery.recipe.overlay import CACHE_HOME, CACHES, cache_folders
+from cannery.recipe.environment import CACHE_HOME, CACHES, cache_folders, image_environment
 from cannery.render.render import DOCKERFILE, render
 from tests.golden.test_render import ROOT, TEMPLATES
 

@@ -14,7 +14,7 @@ from cannery.lock.text import format_lock
 from cannery.plan.make import make_plan
 from cannery.plan.manifest import manifest, manifest_text
 from cannery.recipe.recipe import Options
-from cannery.report.contents import Contents, of_image, of_lock, of_manifest, of_plan
+from cannery.report.contents import Contents, of_lock, of_manifest, of_plan
 from cannery.report.difference import Change, difference, json_value, markdown_lines, text_lines
 from cannery.report.io.sides import read_contents
 
@@ -113,14 +113,6 @@ def test_sources_have_their_commits() -> None:
     contents = of_plan(make_plan(found, inputs(found)), compatibility())
     assert contents.sources is not None
     assert contents.sources["engine"] == f"0.11.0 at {'a' * 12}"
-
-
-def test_an_image_without_a_manifest_has_the_packages_that_were_found() -> None:
-    found = of_image("mine:1", ["sha256:1", "sha256:2"], {"A": "b"}, {"torch": "2.9.0"}, None)
-    changes = difference(of_lock("l", lock(recipe())), found).changes
-    assert {one.name for one in changes if one.sign == "-"} >= {"ray"}
-    assert found.layers == {"sha256:1": "sha256:1", "sha256:2": "sha256:2"}
-    assert found.sources is None
 
 
 def test_markdown_is_safe_and_folded() -> None:

@@ -12,8 +12,7 @@ from cannery.catalog.image_user import ImageUser
 from cannery.errors import UsageError
 from cannery.plan.make import make_plan
 from cannery.plan.patched import PatchedBy
-from cannery.run.folders import dev_mounts, dev_names, dev_notes, user_caches
-from cannery.run.mounts import Mount
+from cannery.run.mounts import Mount, dev_mounts, dev_names, dev_notes, user_caches
 from cannery.vocab import Install
 
 if TYPE_CHECKING:

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 from cannery.errors import CanneryError, FindingsError, UsageError
 from cannery.patches.io.folders import plugin_sets
-from cannery.patches.listing import SHOWN, component_named, kept_sets
 from cannery.patches.result import FileChange, Layered, PatchResult, Ported, Problem, conflicts_in
-from cannery.patches.sets import SHORTEST, fitting_sets, refuse_ambiguous
+from cannery.patches.sets import SHORTEST, SHOWN, component_named, fitting_sets, kept_sets, refuse_ambiguous
 from cannery.sources.plan import COMMIT
 from cannery.vocab import did_you_mean
 

@@ -185,11 +185,12 @@ class Store:
         return image
 
     def tag(self, image: str, reference: str) -> None:
-        """Give an image, by its id, one more name. Raises `UsageError` where it is not there."""
+        """Give an image, by its id or a name, one more name. Raises `UsageError` where it is not there."""
         with self._locked():
-            if self.find(image) is None:
+            found = self.find(image)
+            if found is None:
                 raise UsageError("the image store does not have this image", where=image)
-            self._name(image, reference)
+            self._name(found.id, reference)
 
     def _name(self, image: str, reference: str) -> None:
         full = full_name(reference)
