@@ -119,7 +119,7 @@ def show_profile(arguments: argparse.Namespace, context: Context) -> ExitCode:
 
 def _ends(recipe: Recipe, catalog: Catalog) -> Iterator[str]:
     """Give the lines behind the components: bounds, substitutes, the driver that a guide asks for, shared memory."""
-    from cannery.compat.rules.driver import asking, who
+    from cannery.compat.rules.target import asking, who
     from cannery.compat.subject import Subject
 
     profile = recipe.profile

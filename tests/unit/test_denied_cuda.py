@@ -8,7 +8,7 @@ import pytest
 from checkouts import ROOT
 
 from cannery.catalog.io.read import load_catalog
-from cannery.explain.reasons import read_reasons
+from cannery.explain.conflict import read_reasons
 from cannery.recipe.recipe import Options
 from cannery.recipe.select import select
 from cannery.vocab import Arch

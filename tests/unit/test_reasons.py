@@ -8,8 +8,18 @@ from pathlib import Path
 import factories
 import pytest
 
-from cannery.explain.conflict import Conflict, ItemKind, find_conflict, profile_items, sides_of, what_can_move, who_asks
-from cannery.explain.reasons import Ask, Reasons, read_reasons
+from cannery.explain.conflict import (
+    Ask,
+    Conflict,
+    ItemKind,
+    Reasons,
+    find_conflict,
+    profile_items,
+    read_reasons,
+    sides_of,
+    what_can_move,
+    who_asks,
+)
 from cannery.lock.lock import KnownRelease, LockRequest
 from cannery.lock.request import lock_request
 from cannery.recipe.recipe import Options

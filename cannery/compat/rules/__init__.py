@@ -13,12 +13,11 @@ from cannery.compat.at_hand import stale_patterns
 from cannery.compat.findings import few
 from cannery.compat.rules.chips import chips, emulation, socs
 from cannery.compat.rules.components import files, order, patches, releases, submodules
-from cannery.compat.rules.driver import driver
 from cannery.compat.rules.environment import atb, base_env, environment
 from cannery.compat.rules.fit import asked, fits
 from cannery.compat.rules.packages import denied, excluded, exclusive, incomplete, one_arch, torch_free
 from cannery.compat.rules.requires import overrides, requirements, substitutes, warned
-from cannery.compat.rules.target import base_tag, custom_base, pythons
+from cannery.compat.rules.target import base_tag, custom_base, driver, pythons
 from cannery.compat.subject import Subject
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Whether the target exists, as a CANN image, and whether each part runs on its Python."""
+"""Whether the target exists, as a CANN image, whether each part runs on its Python, and which driver a set asks for."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from packaging.specifiers import SpecifierSet
 
-from cannery.catalog.compatibility import PYTHON, Rank
-from cannery.catalog.versions import without_build
-from cannery.compat.findings import Finding, error, warning
-from cannery.compat.table import holds, judging
+from cannery.catalog.compatibility import DRIVER, PYTHON, Rank
+from cannery.catalog.versions import order, without_build
+from cannery.compat.findings import Finding, error, note, warning
+from cannery.compat.table import cited, departure, holds, judging, listed
 from cannery.util.image_reference import parse_reference
 from cannery.vocab import BaseKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from cannery.catalog.compatibility import Row
     from cannery.catalog.target import Target
+    from cannery.catalog.versions import Key
     from cannery.compat.subject import Subject
 
 OFFERED = 8
@@ -145,3 +147,38 @@ def _bases(subject: Subject, wanted: str) -> str:
     return (
         f"bases that fit: {', '.join(near(tags, subject.recipe.target))}" if tags else "no CANN image has such a Python"
     )
+
+
+def driver(subject: Subject) -> Iterator[Finding]:
+    """Name the oldest driver that every release of the set works with, by the rows that the set is in."""
+    deciding = asking(subject)
+    if deciding:
+        cell = deciding[0].fits[DRIVER]
+        wanted = f"{cell} or newer" if cell[0].isdigit() else cell
+        yield note(
+            "driver",
+            f"the host needs driver {wanted}: {who(deciding)} asks for it",
+            cited(subject.table, deciding),
+        )
+
+
+def who(rows: Sequence[Row]) -> str:
+    """Return the releases of rows, in words."""
+    return listed(f"{row.name} {row.version}" for row in rows)
+
+
+def asking(subject: Subject) -> list[Row]:
+    """Return the rows, of those that the set is in, that ask for the newest driver; empty when none asks for any."""
+    rows = [
+        row
+        for name in subject.with_rows(DRIVER)
+        for row in judging(subject, name)
+        if DRIVER in row.fits and not departure(subject, row)
+    ]
+    newest = max((row.fits[DRIVER] for row in rows), key=_oldest, default="")
+    return [row for row in rows if row.fits[DRIVER] == newest]
+
+
+def _oldest(cell: str) -> Key:
+    """Return the order of a cell's lower bound among drivers; of a range it is the first one."""
+    return order(cell.partition(",")[0].lstrip(">=< "))

@@ -8,10 +8,19 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from cannery.errors import FindingsError, NetworkError
-from cannery.explain.conflict import find_conflict, make_conflict, profile_items, sides_of, what_can_move, who_asks
+from cannery.explain.conflict import (
+    Ask,
+    Reasons,
+    find_conflict,
+    make_conflict,
+    profile_items,
+    read_reasons,
+    sides_of,
+    what_can_move,
+    who_asks,
+)
 from cannery.explain.io.missing import Headline, absence, releases_at
 from cannery.explain.nearest import candidates, objection, offer
-from cannery.explain.reasons import Ask, Reasons, read_reasons
 from cannery.lock.io.bound import NoFileError
 
 if TYPE_CHECKING:
