@@ -110,35 +110,20 @@ class FailureKind(StrEnum):
     OTHER = "uv fails"
 
 
-@dataclass(frozen=True)
-class UvFailure:
-    """A failure; of `SYSTEM` with the error number and the path that uv names ("" for none)."""
-
-    kind: FailureKind
-    number: int = 0
-    path: str = ""
-
-
 _OS_ERROR = re.compile(r"\(os error (?P<number>\d+)\)")
 # Error numbers of connections: broken pipe, address, network, reset, time-out, refused, host.
 _OF_NETWORK = frozenset({32, 98, 99, 100, 101, 103, 104, 107, 110, 111, 112, 113})
-_PATH = re.compile(r"`(?P<path>[^`\n]+)`")
 # It then lists the fields that it knows, which have words of the network.
 _UNREAD = re.compile(r"Failed to parse:? `?(?P<file>uv\.toml|pyproject\.toml)")
 
 
-def uv_failure(stderr: str) -> UvFailure:
-    """Read what `uv` wrote before it ended with a status that is not 0."""
+def uv_failure(stderr: str) -> tuple[FailureKind, int]:
+    """Return whose failure it is, from what `uv` wrote before it failed, and of `SYSTEM` the error number, else 0."""
     if UNSATISFIABLE in stderr:
-        return UvFailure(FailureKind.UNSOLVED)
+        return FailureKind.UNSOLVED, 0
     # A full disk ends a download, so uv reports a failed download, with this at the end.
-    for line in stderr.splitlines():
-        found = _OS_ERROR.search(line)
-        if found and int(found["number"]) not in _OF_NETWORK:
-            return UvFailure(FailureKind.SYSTEM, int(found["number"]), _path(line) or _path(stderr))
+    numbers = [int(found["number"]) for found in _OS_ERROR.finditer(stderr)]
+    if own := [number for number in numbers if number not in _OF_NETWORK]:
+        return FailureKind.SYSTEM, own[0]
     is_network = not _UNREAD.search(stderr) and reason(stderr).is_network
-    return UvFailure(FailureKind.NETWORK if is_network else FailureKind.OTHER)
-
-
-def _path(text: str) -> str:
-    return next((found["path"] for found in _PATH.finditer(text) if "/" in found["path"]), "")
+    return (FailureKind.NETWORK if is_network else FailureKind.OTHER), 0

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import uv
 
-from cannery.lock.uv_output import FailureKind, UvFailure, uv_failure
+from cannery.lock.uv_output import FailureKind, uv_failure
 
 TEXTS = Path(__file__).parent / "data/uv_reasons"
 TOML = """\
@@ -42,30 +42,30 @@ error: Failed to initialize cache at `/cache/uv`
 @pytest.mark.parametrize(
     ("stderr", "found"),
     [
-        (REFUSED, UvFailure(FailureKind.NETWORK)),
-        ("error: HTTP status client error (429 Too Many Requests) for url (x)\n", UvFailure(FailureKind.NETWORK)),
-        ("error: Failed to fetch: `file:///srv/x`\n  cause: it does not exist\n", UvFailure(FailureKind.NETWORK)),
-        (FULL, UvFailure(FailureKind.SYSTEM, errno.ENOSPC, "/cache/uv/simple-v18/foo.rkyv")),
-        (NO_CACHE, UvFailure(FailureKind.SYSTEM, errno.EACCES, "/cache/uv")),
-        ("error: Read-only file system (os error 30)\n", UvFailure(FailureKind.SYSTEM, errno.EROFS)),
-        (TOML.format(line='constraint-dependencies = ["x>>2"]'), UvFailure(FailureKind.OTHER)),
-        (TOML.format(line='exclude-newer = "2026-13-01"'), UvFailure(FailureKind.OTHER)),
-        (TOML.format(line="frob = 1"), UvFailure(FailureKind.OTHER)),
-        ("error: unexpected argument '--nonsense' found\n\nUsage: uv pip compile\n", UvFailure(FailureKind.OTHER)),
-        ("error: Failed to build `thing==1.0`\n", UvFailure(FailureKind.OTHER)),
-        ("", UvFailure(FailureKind.OTHER)),
+        (REFUSED, (FailureKind.NETWORK, 0)),
+        ("error: HTTP status client error (429 Too Many Requests) for url (x)\n", (FailureKind.NETWORK, 0)),
+        ("error: Failed to fetch: `file:///srv/x`\n  cause: it does not exist\n", (FailureKind.NETWORK, 0)),
+        (FULL, (FailureKind.SYSTEM, errno.ENOSPC)),
+        (NO_CACHE, (FailureKind.SYSTEM, errno.EACCES)),
+        ("error: Read-only file system (os error 30)\n", (FailureKind.SYSTEM, errno.EROFS)),
+        (TOML.format(line='constraint-dependencies = ["x>>2"]'), (FailureKind.OTHER, 0)),
+        (TOML.format(line='exclude-newer = "2026-13-01"'), (FailureKind.OTHER, 0)),
+        (TOML.format(line="frob = 1"), (FailureKind.OTHER, 0)),
+        ("error: unexpected argument '--nonsense' found\n\nUsage: uv pip compile\n", (FailureKind.OTHER, 0)),
+        ("error: Failed to build `thing==1.0`\n", (FailureKind.OTHER, 0)),
+        ("", (FailureKind.OTHER, 0)),
     ],
 )
-def test_kinds(stderr: str, found: UvFailure) -> None:
+def test_kinds(stderr: str, found: tuple[FailureKind, int]) -> None:
     assert uv_failure(stderr) == found
 
 
 @pytest.mark.parametrize("path", sorted(TEXTS.iterdir()), ids=lambda path: path.stem)
 def test_only_a_real_explanation_is_unsolved(path: Path) -> None:
-    assert uv_failure(path.read_text()) == UvFailure(FailureKind.UNSOLVED)
+    assert uv_failure(path.read_text()) == (FailureKind.UNSOLVED, 0)
 
 
-def call(folder: Path, *options: str) -> UvFailure:
+def call(folder: Path, *options: str) -> tuple[FailureKind, int]:
     (folder / "pyproject.toml").write_text(
         '[project]\nname = "x"\nversion = "0"\nrequires-python = ">=3.11"\ndependencies = ["foo"]\n'
     )
@@ -82,11 +82,9 @@ def test_the_words_of_the_uv_that_is_here(tmp_path: Path) -> None:
     cache.write_text("a file")
     (tmp_path / "uv.toml").write_text("")
     settings = ("--config-file", "uv.toml")
-    assert call(tmp_path, *settings, "--cache-dir", str(cache)) == UvFailure(
-        FailureKind.SYSTEM, errno.EEXIST, str(cache)
-    )
-    assert call(tmp_path, *settings, "--nonsense").kind is FailureKind.OTHER
+    assert call(tmp_path, *settings, "--cache-dir", str(cache)) == (FailureKind.SYSTEM, errno.EEXIST)
+    assert call(tmp_path, *settings, "--nonsense")[0] is FailureKind.OTHER
     (tmp_path / "uv.toml").write_text("frob = 1\n")
-    assert call(tmp_path, *settings).kind is FailureKind.OTHER
+    assert call(tmp_path, *settings)[0] is FailureKind.OTHER
     (tmp_path / "uv.toml").write_text('constraint-dependencies = ["x>>2"]\n')
-    assert call(tmp_path, *settings).kind is FailureKind.OTHER
+    assert call(tmp_path, *settings)[0] is FailureKind.OTHER

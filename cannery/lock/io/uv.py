@@ -123,14 +123,16 @@ class UvRun:
         if status < 0:
             hint = "make room in memory, then run the same command again" if -status == SIGKILL else ""
             return UnableError(f"the resolver was ended by signal {-status}", where=self.job.where, hint=hint)
-        found = uv_failure(stderr)
-        match found.kind:
+        kind, number = uv_failure(stderr)
+        match kind:
             case FailureKind.UNSOLVED:
                 return UnsolvedError(stderr, self.job)
             case FailureKind.NETWORK:
                 return self._network_error(text, stderr)
             case FailureKind.SYSTEM:
-                return unwritable(OSError(found.number, ""), self._shown_path(found.path))
+                error = unwritable(OSError(number, ""), self.job.cache / "uv")
+                error.what += f"\n{text}"
+                return error
             case _:
                 return UnableError(f"the resolver failed with status {status}\n{text}", where=self.job.where)
 
@@ -141,12 +143,6 @@ class UvRun:
         through = f" through {proxy}" if proxy else ""
         hint = "wait a while and try again" if "429 Too Many Requests" in stderr else ""
         return NetworkError(f"{place or 'an index'} failed{through}\n{text}", where=self.job.where, hint=hint)
-
-    def _shown_path(self, path: str) -> str:
-        """The path that uv names; the cache without one, and for a file that goes away with the run."""
-        cache = str(self.job.cache / "uv")
-        is_passing = path.startswith((f"{cache}/.tmp", str(self.folder))) or not path.startswith("/")
-        return cache if is_passing else path
 
     def succeeds(self, *options: str) -> bool:
         """Run uv; return whether it succeeds."""
