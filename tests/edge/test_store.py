@@ -183,9 +183,11 @@ def test_broken_notes_are_as_if_they_were_not_there(store: Store) -> None:
     image = put(store, LOWER)
     for path in [*store.folder.glob("layers/*"), *store.folder.glob("names/*"), store.blob_path(image)]:
         kept = path.read_bytes()
-        for broken in (b"", b"{", b"[]", b"{}", kept[:-3]):
+        for broken in (b"", b"{", b"[]", b"{}", kept[:-3], b'{"name": "demo:1", "id": "demo:2"}'):
             path.write_bytes(broken)
             assert store.find("demo:1") is None
+            assert store.chains() == []
+            assert store.prune() == 0
         path.write_bytes(kept)
     assert store.find("demo:1") is not None
 

@@ -209,8 +209,15 @@ class Store:
 
     def names(self) -> dict[str, str]:
         """Return {name: id of its image}."""
-        notes = [_json(path) for path in sorted((self.folder / "names").glob("*.json"))]
-        return {str(note["name"]): str(note["id"]) for note in notes if note}
+        found = [self._named(path) for path in sorted((self.folder / "names").glob("*.json"))]
+        return dict(one for one in found if one)
+
+    def _named(self, path: Path) -> tuple[str, str] | None:
+        """Return a name and the id of its image, from its file; None where it is missing or broken."""
+        note = _json(path) or {}
+        name, image = note.get("name"), note.get("id")
+        is_good = isinstance(name, str) and isinstance(image, str) and DIGEST.fullmatch(image)
+        return (str(name), str(image)) if is_good else None
 
     def find(self, name: str) -> EngineImage | None:
         """Return an image by a name or its id (`sha256:…`), None where it is not there in whole."""
@@ -219,7 +226,8 @@ class Store:
 
     def attributes(self, name: str) -> dict[str, Any] | None:
         """Return what `docker inspect` would show of an image, None where it is not there in whole."""
-        image = name if DIGEST.fullmatch(name) else (_json(self._name_path(full_name(name))) or {}).get("id", "")
+        named = (name, name) if DIGEST.fullmatch(name) else self._named(self._name_path(full_name(name)))
+        image = named[1] if named else ""
         text = self.config(image) if image else None
         config = json.loads(text) if text else None
         layers = [self.layer(diff_id) for diff_id in diff_ids(config)] if config else []
