@@ -9,7 +9,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cannery.base.io.find import base_bytes
 from cannery.build.io.disk import check_cache_space, check_engine_space, check_store_space
 from cannery.commands.arguments import hashes_of, options_of
 from cannery.commands.check import lacking_words, show_findings
@@ -88,6 +87,8 @@ def _image(arguments: argparse.Namespace, context: Context) -> Outcome:
 
 def _check_space(place: EnginePlace | StorePlace, plan: Plan, base: BaseImage | None) -> None:
     if isinstance(place, EnginePlace):
+        from cannery.base.io.find import base_bytes
+
         check_engine_space(place.engine, plan, base_bytes(place.client, plan, base))
     else:
         check_store_space(place.store.folder, plan)

@@ -34,8 +34,10 @@ def trial_content(changes: Changes, python: str) -> Content:
     """
     old = [path for wheel in changes.removed for path in _paths(wheel, python)]
     new = {*changes.texts, *(path for wheel in changes.added for path in _paths(wheel, python))}
-    left = sorted(set(old) - new)
-    beside = [path for wheel in changes.kept if _may_share(wheel, left) for path in _paths(wheel, python)]
+    # Its metadata is a package's own. Where no more goes, as with most pins, no other wheel has to be read.
+    left = sorted(path for path in set(old) - new if ".dist-info/" not in path)
+    kept = changes.kept if left else ()
+    beside = [path for wheel in kept if _may_share(wheel, left) for path in _paths(wheel, python)]
     gone = removals(old, new, [*beside, *_always_there(python)])
     return Content(wheels=changes.added, texts=changes.texts, gone=tuple(gone))
 

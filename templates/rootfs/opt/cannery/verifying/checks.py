@@ -9,7 +9,7 @@ from threading import Thread
 from typing import Any
 
 from verifying import access, base, environment, files, leftovers, libraries, npu, packages, patches, shadow, train
-from verifying.image import VENV, Image
+from verifying.image import Image
 from verifying.imports import PAIR, PLUGINS, PYTHON, has_pair, has_plugins, import_ids, import_outcomes
 from verifying.manifest import distributed, nearest
 from verifying.npu import five_points
@@ -142,7 +142,7 @@ def begin_imports(image: Image, names: Sequence[str]) -> "SimpleQueue[tuple[str,
             ended.put((name, outcomes[name]))
 
     if names:
-        image.tree(VENV)  # before an import could leave something there that is not of the image
+        image.begin()
         Thread(target=work, daemon=True).start()
     return ended
 

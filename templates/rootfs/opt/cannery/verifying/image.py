@@ -4,7 +4,9 @@ import glob
 import hashlib
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
@@ -96,25 +98,38 @@ class Image:
         return self.remember("site", look)  # asked for once a file of the manifest's distributions
 
     def tree(self, path: str) -> list[Entry]:
-        """All names below an absolute path of the image, links not followed; walked once."""
-        return self.remember(f"tree {path}", lambda: list(walk(self.path(path))))
+        """All names below an absolute path of the image, links not followed; walked once.
+
+        Files that appeared since `began` are no part of the image.
+        """
+        until = self.memory.get("began", float("inf"))
+        return self.remember(f"tree {path}", lambda: walk(self.path(path), until))
+
+    def begin(self) -> None:
+        """Notes that from now on imports run, which could leave files in the image."""
+        self.memory["began"] = time.time()
 
 
-def walk(folder: str) -> Iterator[Entry]:
-    """All names below a folder; folders that cannot be read are left out (static.readable finds them by their mode)."""
-    try:
-        with os.scandir(folder) as names:
-            entries = list(names)
-    except OSError:
-        return
-    for entry in entries:
-        try:
-            about = entry.stat(follow_symlinks=False)
-        except OSError:
-            continue
-        yield Entry(entry.path, about.st_mode, about.st_size)
-        if stat.S_ISDIR(about.st_mode):
-            yield from walk(entry.path)
+def walk(folder: str, until: float = float("inf")) -> list[Entry]:
+    """All names below a folder, but for files that were made or changed after `until`, in seconds since the epoch.
+
+    Folders that cannot be read are left out (static.readable finds them by their mode).
+    """
+    found: list[Entry] = []
+    folders = [folder]
+    for place in folders:  # which grows
+        with suppress(OSError), os.scandir(place) as names:
+            for name in names:
+                try:
+                    about = name.stat(follow_symlinks=False)
+                except OSError:
+                    continue
+                if stat.S_ISDIR(about.st_mode):
+                    folders.append(name.path)
+                elif about.st_ctime > until:
+                    continue
+                found.append(Entry(name.path, about.st_mode, about.st_size))
+    return found
 
 
 def read_text(path: str) -> str:

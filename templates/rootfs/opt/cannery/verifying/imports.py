@@ -95,8 +95,9 @@ def plugin_faults(image: Image, plugin: Plugin, answer: Answer) -> list[str]:
 
 PAIR = "import.torch-npu-pair"
 PYTHON = "import.python"  # the `python` that PATH gives, in the image's environment
-# Its task, where the worker is that `python`; the checks of what it imports; and what a pass of it prints.
-START = {"do": "python", "module": "torch_npu"}
+# Its tasks, where the worker is that `python`: a copy that ends as a program does runs beside the other imports. Then
+# the checks of what it imports, and what a pass of it prints.
+START, END = {"do": "python", "module": "torch_npu"}, {"do": "end"}
 OF_TORCH = ("import.torch", "import.torch_npu", PAIR)
 IMPORTED = f"{VENV}/bin/python -c 'import torch_npu'"
 UNDEFINED = re.compile(r"undefined symbol: (\S+)")
@@ -141,7 +142,9 @@ def import_outcomes(image: Image, wanted: Sequence[str], tell: Callable[[str, Ou
     more = [task for tasks in of_patches.values() for task in tasks]
 
     # torch is imported once: by the worker whose copy ends as the `python` of a user does, where that is the worker's.
-    first: list[dict[str, Any]] = [START] if python and path_python(image) == image.python else []
+    own = python and path_python(image) == image.python
+    first: list[dict[str, Any]] = [START] if own else []
+    last: list[dict[str, Any]] = [END] if own else []
     begun: list[Answer] = []
 
     def outcome_of(name: str, answer: Answer) -> Outcome:
@@ -159,9 +162,11 @@ def import_outcomes(image: Image, wanted: Sequence[str], tell: Callable[[str, Ou
 
     # What torch and torch_npu print when they are imported belongs to the first check of theirs.
     loud = next((name for name in names if name in OF_TORCH), "")
-    answers = work(image, [*first, *tasks, *(plugin.task for plugin in found), *more], done)[len(first) :]
+    every = work(image, [*first, *tasks, *(plugin.task for plugin in found), *more, *last], done)
+    answers, ended = every[len(first) : len(every) - len(last)], every[len(every) - len(last) :]
     if python:
-        outcomes[PYTHON] = judged((), IMPORTED) if begun and begun[0].result["code"] == 0 else python_outcome(image)
+        well = any(answer.result.get("code") == 0 for answer in ended)
+        outcomes[PYTHON] = judged((), IMPORTED) if well else python_outcome(image)
     rest = iter(answers[len(answers) - len(more) :])
     for name, mine in of_patches.items():
         outcomes[name] = patch_outcome(image, name, list(islice(rest, len(mine))), failed_import)

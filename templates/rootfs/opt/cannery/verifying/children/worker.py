@@ -6,6 +6,7 @@ must not hang it.
 """
 
 import ctypes
+import gc
 import importlib
 import json
 import os
@@ -34,8 +35,8 @@ class Leaving(BaseException):
     """Raised in a copy of this process that is to come to Python's own end."""
 
 
-def copy_ends(seconds: float = 30.0) -> "int | None":
-    """The exit code of a copy of this process, which ends as any program does; None where that is not known.
+def begin_copy() -> "int | None":
+    """Starts a copy of this process, which ends as any program does; its process id, None where it could not be told.
 
     A copy has no thread but this one, and so does not wait for those that Python waits for.
     """
@@ -47,15 +48,22 @@ def copy_ends(seconds: float = 30.0) -> "int | None":
     if pid == 0:
         for number in (1, 2):  # what C libraries held back is not printed twice
             os.dup2(os.open(os.devnull, os.O_WRONLY), number)
+        gc.enable()
         raise Leaving
+    return pid
+
+
+def copy_ends(pid: "int | None", seconds: float = 30.0) -> "int | None":
+    """The exit code of a copy, None where there is none or it does not end."""
     until = time.monotonic() + seconds
-    while time.monotonic() < until:
+    while pid and time.monotonic() < until:
         ended, status = os.waitpid(pid, os.WNOHANG)
         if ended:
             return os.waitstatus_to_exitcode(status)
         time.sleep(0.02)
-    os.kill(pid, 9)
-    os.waitpid(pid, 0)
+    if pid:
+        os.kill(pid, 9)
+        os.waitpid(pid, 0)
     return None
 
 
@@ -75,7 +83,10 @@ def done(task: dict[str, Any]) -> dict[str, Any]:
         return imported(module, task["attributes"])
     if task["do"] == "python":
         importlib.import_module(task["module"])
-        return {"code": copy_ends()}
+        copies.append(begin_copy())
+        return {}
+    if task["do"] == "end":
+        return {"code": copy_ends(copies.pop() if copies else None)}
     if task["do"] == "plugin":
         return plugged(importlib.import_module(task["module"]), task)
     if task["do"] == "patch":
@@ -156,6 +167,8 @@ def causes(error: BaseException | None) -> list[str]:
     return found[::-1]
 
 
+copies: "list[int | None]" = []
+gc.disable()  # the collector takes a fifth of the time of large imports, and finds next to nothing there
 report = os.fdopen(int(sys.argv[1]), "w", buffering=1)
 with os.fdopen(int(sys.argv[2]), "rb") as given:
     tasks = json.load(given)
