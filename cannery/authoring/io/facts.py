@@ -1,10 +1,11 @@
-"""Read what a release or a commit asks for: a few kB of a wheel, the files of an sdist, the tree in the git cache."""
+"""Read what a release or a commit asks for: METADATA of a wheel, the files of an sdist, the tree in the git cache."""
 
 from __future__ import annotations
 
-import io
 import re
+import shutil
 import tarfile
+import tempfile
 import threading
 import zipfile
 from typing import TYPE_CHECKING, Any
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
     from cannery.util.io.pip_settings import PipSettings
 
 TIMEOUT, ANSWERS = 60.0, 20.0
-# What a wheel's end is read in, and the largest file of a tree that is looked at.
-CHUNK, MOST = 1 << 16, 1 << 20
+# The largest file of a tree that is looked at.
+MOST = 1 << 20
 COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
@@ -75,51 +76,18 @@ def release_tree(settings: PipSettings, files: Iterable[Listed], *, sdist: bool)
 
 
 def _wheel_metadata(wheel: Listed, session: requests.Session) -> str:
-    """Return METADATA: what the index has beside the wheel (PEP 658), else out of the wheel by ranges."""
+    """Return METADATA: what the index has beside the wheel (PEP 658), else out of the whole wheel."""
     is_local = wheel.url.startswith("file:")
     beside = None if is_local else session.get(f"{wheel.url}.metadata", timeout=TIMEOUT)
     if beside is not None and beside.ok and beside.text.startswith("Metadata-Version:"):
         return beside.text
-    file = url_path(wheel.url).open("rb") if is_local else io.BufferedReader(_Remote(wheel.url, session), CHUNK)
-    with file, zipfile.ZipFile(file) as archive:
-        return wheel_metadata(archive)
-
-
-class _Remote(io.RawIOBase):
-    """A file of a server, read by ranges; of a server that has none, all of it."""
-
-    def __init__(self, url: str, session: requests.Session) -> None:
-        self.url, self.session, self.at = url, session, 0
-        answer = session.get(url, headers={"Range": "bytes=0-0"}, timeout=TIMEOUT, stream=True)
-        answer.raise_for_status()
-        is_partial = answer.status_code == requests.codes.partial
-        self.whole = None if is_partial else answer.content
-        size = answer.headers.get("Content-Range", "").rpartition("/")[2] if is_partial else len(self.whole or b"")
-        self.size = int(size)
-
-    def seekable(self) -> bool:
-        return True
-
-    def readable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        self.at = offset + {0: 0, 1: self.at, 2: self.size}[whence]
-        return self.at
-
-    def readinto(self, buffer: Any, /) -> int:  # noqa: ANN401 - any writable buffer
-        last = min(self.at + len(buffer), self.size)
-        if last <= self.at:
-            return 0
-        if self.whole is None:
-            answer = self.session.get(self.url, headers={"Range": f"bytes={self.at}-{last - 1}"}, timeout=TIMEOUT)
-            answer.raise_for_status()
-            data = answer.content
-        else:
-            data = self.whole[self.at : last]
-        buffer[: len(data)] = data
-        self.at += len(data)
-        return len(data)
+    with url_path(wheel.url).open("rb") if is_local else tempfile.TemporaryFile() as file:
+        if not is_local:
+            with session.get(wheel.url, stream=True, timeout=TIMEOUT) as answer:
+                answer.raise_for_status()
+                shutil.copyfileobj(answer.raw, file)
+        with zipfile.ZipFile(file) as archive:
+            return wheel_metadata(archive)
 
 
 def _sdist_texts(sdist: Listed, session: requests.Session) -> dict[str, str]:
