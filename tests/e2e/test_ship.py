@@ -242,7 +242,7 @@ def test_an_image_of_another_architecture_is_handed_on(ship: Ship) -> None:
         assert json.loads(Path(f"{path}.json").read_text())["image"]["platform"] == f"linux/{other}"
         ship.yard.clean()
         said = ship("load", str(path), code=3).err
-        assert f"the image is for linux/{other}, and this engine runs linux/{host}" in said
+        assert f"the image is for linux/{other}, and this host runs linux/{host}" in said
         assert ship.yard.client.images.list(PROFILE) == []
         ship("load", str(path), "--force")
         assert ship.yard.has(image)
