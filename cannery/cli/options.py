@@ -309,7 +309,7 @@ archive = _one("--output", metavar="FILE", help="file to write; FILE.json beside
 since = _one(
     "--since",
     metavar="OLD",
-    help="only the layers that are not in OLD: a bundle, a side file, or an image on this engine",
+    help="only the layers that are not in OLD: a bundle, a side file, or an image on this host",
 )
 
 

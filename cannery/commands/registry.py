@@ -16,7 +16,7 @@ from cannery.commands.place import kept_place
 from cannery.commands.table import row_lines
 from cannery.engine.io.inspect import engine_info, plain_registries
 from cannery.engine.io.login import read_login
-from cannery.engine.io.registry import Access
+from cannery.engine.io.registry import Access, insecure_registries
 from cannery.errors import ExitCode, FindingsError
 from cannery.host.io.place import EnginePlace
 from cannery.pipeline import manifest_digest, planned
@@ -58,7 +58,7 @@ def dock_of(
         context.pip,
         partial(read_login, env=context.env),
         LIMITS,
-        plain=frozenset() if isinstance(client, Store) else plain_registries(engine_info(client)),
+        plain=insecure_registries() if isinstance(client, Store) else plain_registries(engine_info(client)),
         actions="pull,push" if is_push else "",
         waits=REQUEST_WAITS,
     )

@@ -13,7 +13,7 @@ from stub_registry import INDEX, LIST, MANIFEST, REPOSITORY, TAG, StubRegistry, 
 
 from cannery.engine.io.client import OCI_REFUSED
 from cannery.engine.io.login import Login
-from cannery.engine.io.registry import Access, Repository
+from cannery.engine.io.registry import Access, Repository, insecure_registries
 from cannery.engine.oci import AbsentError, DeniedError, PassingError, RefusedError, read_published
 from cannery.errors import ExitCode, NetworkError
 from cannery.ship.io import registry as registry_images
@@ -23,6 +23,7 @@ from cannery.util.io.pip_settings import PipSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 
 @pytest.fixture(autouse=True)
@@ -158,6 +159,23 @@ def test_a_tag_is_set(stub: StubRegistry, dock: Dock, auth: str) -> None:
     with pytest.raises(NetworkError, match="does not take the login"):
         _put(dock, f"{stub.repository}:moving", INDEX, b"[]")
     assert stub.manifests["moving"] == (INDEX, b"{}")
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ('{"insecure-registries": ["r.example:5000", 7]}', {"r.example:5000"}),
+        ("{}", set()),
+        ("[]", set()),
+        ("{", set()),
+        ('{"insecure-registries": null}', set()),
+    ],
+)
+def test_registries_without_tls_are_those_of_dockers_settings(tmp_path: Path, text: str, found: set[str]) -> None:
+    file = tmp_path / "daemon.json"
+    assert insecure_registries(file) == set()
+    file.write_text(text)
+    assert insecure_registries(file) == found
 
 
 @pytest.mark.parametrize(("changes", "words"), [("", "build.py image stack builds"), ("idna==3.10", "with the same")])

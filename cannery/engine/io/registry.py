@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from cannery.vocab import Arch
 
 CERTIFICATES = Path("/etc/docker/certs.d")
+DAEMON = Path("/etc/docker/daemon.json")
 # The specification asks registries to take manifests of 4 MiB; configurations are smaller.
 MAX_BODY = 4 << 20
 # Bytes of a blob that are read at once.
@@ -130,6 +131,15 @@ class Reply:
     headers: CaseInsensitiveDict[str]
     body: bytes
     url: str
+
+
+def insecure_registries(file: Path = DAEMON) -> frozenset[str]:
+    """Return the registries that docker's settings on this host allow without TLS; none where they cannot be read."""
+    try:
+        found = json.loads(file.read_bytes())["insecure-registries"]
+        return frozenset(name for name in found if isinstance(name, str))
+    except (OSError, ValueError, LookupError, TypeError):
+        return frozenset()
 
 
 def ask(text: str, arch: Arch, arches: Sequence[Arch], access: Access) -> Answer:

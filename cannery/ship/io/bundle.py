@@ -149,6 +149,6 @@ def held_in(path: Path) -> Held | None:
             value = bundle.about["image"]
         return Held(value["id"], value["platform"], tuple(value["references"]), tuple(value["layers"]))
     except load_bundle.LoadError as error:
-        hint = "SINCE is a bundle or its side file, an archive of `save` or its side file, or an image on this engine"
+        hint = "SINCE is a bundle or its side file, an archive of `save` or its side file, or an image on this host"
         what = "cut off, or no bundle, and no side file is beside it"
         raise FindingsError(what, where=str(path), hint=hint) from error
