@@ -29,6 +29,19 @@ if TYPE_CHECKING:
 
 # How many who ask, ranges and names a message shows.
 SIDES, RANGES, MOVERS = 5, 3, 4
+NAME = r"(?!and\b|of\b)[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?(?:\[[^\]]*\])?"
+RANGE = r"[=<>!~]\S*"
+FRAME = re.compile(r"^\s*(error:|cause:|×|╰─▶|│)\s*", re.MULTILINE)
+FACTS = re.compile(r"\b[Bb]ecause (?P<facts>.*?)(?:,? ?\bwe can conclude that |\bwe know from |$)")
+ASKS = re.compile(
+    rf"(?P<by>{NAME})(?:{RANGE})? depends? on (?:one of: |all of: )?"
+    rf"(?P<name>{NAME})(?P<wanted>{RANGE})?(?P<more>(?: {NAME}{RANGE})*)"
+)
+DOUBT = re.compile(
+    rf"(?:no versions? of|only the following versions of|only) ({NAME})"
+    rf"|({NAME})(?:{RANGE})? (?:requires?|has|have|was|were|needs?|depends? on Python\b)"
+)
+PYTHON = "python"
 
 
 class ItemKind(StrEnum):
@@ -209,21 +222,6 @@ def what_can_move(conflict: Conflict, file: str = "") -> tuple[str, ...]:
     where = f" ({file})" if is_written else ""
     which = "one of these has" if len(items) > 1 else "this has"
     return (f"{which} to change: {', '.join(items[:MOVERS])}{more}{where}",)
-
-
-NAME = r"(?!and\b|of\b)[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?(?:\[[^\]]*\])?"
-RANGE = r"[=<>!~]\S*"
-FRAME = re.compile(r"^\s*(error:|cause:|×|╰─▶|│)\s*", re.MULTILINE)
-FACTS = re.compile(r"\b[Bb]ecause (?P<facts>.*?)(?:,? ?\bwe can conclude that |\bwe know from |$)")
-ASKS = re.compile(
-    rf"(?P<by>{NAME})(?:{RANGE})? depends? on (?:one of: |all of: )?"
-    rf"(?P<name>{NAME})(?P<wanted>{RANGE})?(?P<more>(?: {NAME}{RANGE})*)"
-)
-DOUBT = re.compile(
-    rf"(?:no versions? of|only the following versions of|only) ({NAME})"
-    rf"|({NAME})(?:{RANGE})? (?:requires?|has|have|was|were|needs?|depends? on Python\b)"
-)
-PYTHON = "python"
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,6 @@ from cannery.vocab import Arch
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-
 INSTALL_INFO = "/etc/ascend_install.info"
 ASCEND = "/usr/local/Ascend"
 PASSWD, GROUP = "/etc/passwd", "/etc/group"
@@ -43,6 +42,13 @@ TEXTS = (
 # Default huge page of an arm64 kernel, in kB → its page, in bytes: one table of the lowest level holds 8 bytes a page.
 _HUGE_TO_PAGE = {2048: 4096, 32768: 16384, 524288: 65536}
 _SIZES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+# What is a file on a host with NPUs. Docker's -v makes an empty folder of a file that is missing.
+_FILE = re.compile(r"/npu-smi$|/hccn_tool$|\.(info|conf|json)$")
+# Folders below /dev that hold nodes of the 950: docker gives a container all that is in such a folder.
+NODE_FOLDERS = frozenset({"/dev/uburma", "/dev/ummu"})
+# Longer numbers are no card of any machine.
+CARD = re.compile(r"/dev/davinci([0-9]{1,4})")
+LAST_UID = 2**32 - 2
 
 
 @dataclass(frozen=True)
@@ -183,10 +189,6 @@ def info_fields(text: str) -> dict[str, str]:
     return dict(re.findall(r"^(\w+)=(.*?)\s*$", text, re.MULTILINE))
 
 
-# What is a file on a host with NPUs. Docker's -v makes an empty folder of a file that is missing.
-_FILE = re.compile(r"/npu-smi$|/hccn_tool$|\.(info|conf|json)$")
-
-
 def is_in_place(path: str, mode: int) -> bool:
     """Whether what a host has at `path`, of that st_mode, is what the name means: no folder for a node or a file."""
     if path in NODE_FOLDERS:
@@ -194,20 +196,9 @@ def is_in_place(path: str, mode: int) -> bool:
     return not (stat.S_ISDIR(mode) and (path.startswith(f"{DEV}/") or is_file_name(path)))
 
 
-# Folders below /dev that hold nodes of the 950: docker gives a container all that is in such a folder.
-NODE_FOLDERS = frozenset({"/dev/uburma", "/dev/ummu"})
-
-
 def is_file_name(path: str) -> bool:
     """Whether a path of a host with NPUs is that of a file: the driver's have a suffix, or are programs."""
     return _FILE.search(path) is not None
-
-
-# Longer numbers are no card of any machine.
-CARD = re.compile(r"/dev/davinci([0-9]{1,4})")
-
-
-LAST_UID = 2**32 - 2
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 # Shorter hashes may be words, or fit another commit by chance.
 SHORTEST = 7
 _HASH = re.compile(rf"[0-9a-f]{{{SHORTEST},40}}")
+HUNK = re.compile(rb"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
+SIDES = re.compile(rb"^--- ([^\t\r\n]+).*\n\+\+\+ ([^\t\r\n]+)", re.MULTILINE)
+CRLF_HEADER = re.compile(rb"^\+\+\+ .*\r$", re.MULTILINE)
+# Digits of a commit that are shown.
+SHOWN = 12
 
 
 @dataclass(frozen=True)
@@ -95,11 +100,6 @@ def refuse_ambiguous(sets: Iterable[PatchSet], commit: str) -> None:
         raise FindingsError(what, hint="give more digits")
 
 
-HUNK = re.compile(rb"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
-SIDES = re.compile(rb"^--- ([^\t\r\n]+).*\n\+\+\+ ([^\t\r\n]+)", re.MULTILINE)
-CRLF_HEADER = re.compile(rb"^\+\+\+ .*\r$", re.MULTILINE)
-
-
 def completed(text: bytes, lost: int) -> bytes:
     """Return the text of a patch that is cut off at its end, such that git reads it.
 
@@ -153,10 +153,6 @@ def _end(lines: list[bytes], at: int, old: int, new: int) -> int:
         new -= sign not in {b"-", b"\\"}
         at += 1
     return at
-
-
-# Digits of a commit that are shown.
-SHOWN = 12
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,9 @@ MANIFEST_SCHEMA = 1
 UNKNOWN = "0" * 64
 MANIFEST_PATH = "/opt/cannery/manifest.json"
 UNITS: Mapping[str, int] = {"k": 2**10, "m": 2**20, "g": 2**30}
+# As the verify script has them: distributions, and the component that runs from its tree.
+TRAINERS = ("verl", "mindspeed-rl")
+ENGINES = ("vllm", "sglang")
 
 
 def size_bytes(text: str) -> int:
@@ -299,11 +302,6 @@ def _soc_variable(chosen: ChosenSource) -> str | None:
 
 def _any_spelling(name: str) -> str:
     return name.replace("-", "[-_.]+")
-
-
-# As the verify script has them: distributions, and the component that runs from its tree.
-TRAINERS = ("verl", "mindspeed-rl")
-ENGINES = ("vllm", "sglang")
 
 
 def trainer(recipe: Recipe) -> str:

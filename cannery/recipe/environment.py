@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from cannery.catalog.target import Target
     from cannery.recipe.recipe import ChosenWheels, Recipe
 
-
 VENV = "/opt/venv"
 PYTHONPATH = "PYTHONPATH"
 # ATB has two builds, …/atb/cxx_abi_0 and …/atb/cxx_abi_1; the environment names one. torch_npu's C++ ABI decides, by
@@ -31,6 +30,37 @@ PYTHONPATH = "PYTHONPATH"
 ATB_HOME, ATB_ABI = "ATB_HOME_PATH", "ATB_CXX_ABI"
 BUILD = re.compile(r"(?P<stem>.*/cxx_abi_)(?P<abi>[01])/*")
 REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+# What BuildKit takes for PATH where the image below sets none; Ubuntu's and openEuler's images set the same.
+DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+BASE_REFERENCE = re.compile(r"\$(?:\{(?P<braced>[^}]*)\}|(?P<plain>[A-Za-z_][A-Za-z0-9_]*))")
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# Mode 1777 throughout, as /tmp has it: any user writes, and none removes what is another's.
+CACHE_HOME = "/var/cache/cannery"
+# A virtual environment on top of /opt/venv: `pip install` puts things here. Its owner is the image's user, its group
+# root's, which is the one group that OpenShift's arbitrary users have.
+OVERLAY = "/opt/user"
+# Variable -> folder below CACHE_HOME. By their defaults all of these write below the home, into the working folder, or
+# beside the code. CANN needs its own to exist.
+CACHES: Mapping[str, str] = {
+    "XDG_CACHE_HOME": "",
+    "HF_HOME": "huggingface",
+    "MODELSCOPE_CACHE": "modelscope",
+    "MPLCONFIGDIR": "matplotlib",
+    "NUMBA_CACHE_DIR": "numba",
+    "ASCEND_CACHE_PATH": "ascend",
+    "ASCEND_WORK_PATH": "ascend/work",
+    "ASCEND_PROCESS_LOG_PATH": "ascend/log",
+}
+# The same of single components, by distribution.
+CACHES_OF: Mapping[str, Mapping[str, str]] = {
+    # Inductor's default holds the user's name, and a number without one is a KeyError.
+    "torch": {
+        "TORCH_EXTENSIONS_DIR": "torch_extensions",
+        "TORCHINDUCTOR_CACHE_DIR": "torchinductor",
+        "TRITON_CACHE_DIR": "triton",
+    },
+    "vllm": {"VLLM_CACHE_ROOT": "vllm", "VLLM_CONFIG_ROOT": "vllm/config"},
+}
 
 
 def image_environment(recipe: Recipe, base: Mapping[str, str]) -> dict[str, str]:
@@ -160,12 +190,6 @@ def _holds(text: str, version: str) -> bool:
     return SpecifierSet(text).contains(version, prereleases=True)
 
 
-# What BuildKit takes for PATH where the image below sets none; Ubuntu's and openEuler's images set the same.
-DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-BASE_REFERENCE = re.compile(r"\$(?:\{(?P<braced>[^}]*)\}|(?P<plain>[A-Za-z_][A-Za-z0-9_]*))")
-NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-
-
 def python_home(tag: BaseTag) -> str:
     """Return the folder of the interpreter in CANN images: /usr/local/python<full version>."""
     return f"/usr/local/python{tag.python}"
@@ -210,41 +234,6 @@ def _expand(value: str, env: Mapping[str, str], cann: str) -> str:
         return env.get(name, "")
 
     return BASE_REFERENCE.sub(replace, value)
-
-
-# Mode 1777 throughout, as /tmp has it: any user writes, and none removes what is another's.
-CACHE_HOME = "/var/cache/cannery"
-
-
-# A virtual environment on top of /opt/venv: `pip install` puts things here. Its owner is the image's user, its group
-# root's, which is the one group that OpenShift's arbitrary users have.
-OVERLAY = "/opt/user"
-
-
-# Variable -> folder below CACHE_HOME. By their defaults all of these write below the home, into the working folder, or
-# beside the code. CANN needs its own to exist.
-CACHES: Mapping[str, str] = {
-    "XDG_CACHE_HOME": "",
-    "HF_HOME": "huggingface",
-    "MODELSCOPE_CACHE": "modelscope",
-    "MPLCONFIGDIR": "matplotlib",
-    "NUMBA_CACHE_DIR": "numba",
-    "ASCEND_CACHE_PATH": "ascend",
-    "ASCEND_WORK_PATH": "ascend/work",
-    "ASCEND_PROCESS_LOG_PATH": "ascend/log",
-}
-
-
-# The same of single components, by distribution.
-CACHES_OF: Mapping[str, Mapping[str, str]] = {
-    # Inductor's default holds the user's name, and a number without one is a KeyError.
-    "torch": {
-        "TORCH_EXTENSIONS_DIR": "torch_extensions",
-        "TORCHINDUCTOR_CACHE_DIR": "torchinductor",
-        "TRITON_CACHE_DIR": "triton",
-    },
-    "vllm": {"VLLM_CACHE_ROOT": "vllm", "VLLM_CONFIG_ROOT": "vllm/config"},
-}
 
 
 def cache_folders(recipe: Recipe) -> dict[str, str]:

@@ -19,8 +19,11 @@ if TYPE_CHECKING:
     from cannery.catalog.component import Known, OnStandIn
     from cannery.catalog.target import Target
 
-
 STANDIN = "standin"
+C_co = TypeVar("C_co", bound=Part, covariant=True)
+M = TypeVar("M", bound=Part)
+# Where trees are in the image.
+SOURCES_HOME = "/opt/src"
 
 
 @dataclass(frozen=True)
@@ -43,10 +46,6 @@ class Options:
     sources: str | None = None
     as_documented: bool = False
     local: tuple[str, ...] = ()
-
-
-C_co = TypeVar("C_co", bound=Part, covariant=True)
-M = TypeVar("M", bound=Part)
 
 
 @dataclass(frozen=True)
@@ -297,7 +296,3 @@ def tree_links(recipe: Recipe) -> Iterator[tuple[str, str]]:
 def _install(recipe: Recipe, chosen: ChosenSource) -> Install:
     """Return what becomes of a source. A release that is a wheel is a package of the lock and is nowhere else."""
     return Install.WHEEL if chosen.file == "wheel" else recipe.install_of(chosen)
-
-
-# Where trees are in the image.
-SOURCES_HOME = "/opt/src"

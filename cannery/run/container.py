@@ -34,6 +34,10 @@ _VARIABLE = re.compile(r"[^\s=\0]+")
 _MOST_PARTS = 3  # SRC, DST, options
 # A source that is no path is the name of a volume.
 _FOLDER = re.compile(r"/|\.\.?(?:/|$)")
+HOST_NETWORK = "host"
+# Without them each library takes the first interface that it finds, which on many hosts is docker's own bridge.
+ADDRESS = "HCCL_IF_IP"
+NAMES = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "HCCL_SOCKET_IFNAME")
 
 
 @dataclass(frozen=True)
@@ -257,12 +261,6 @@ def _csv_field(text: str) -> str:
     """Return a field of the row of CSV that docker takes the value of --mount for."""
     quoted = text.replace('"', '""')
     return f'"{quoted}"' if quoted != text or "," in text else text
-
-
-HOST_NETWORK = "host"
-# Without them each library takes the first interface that it finds, which on many hosts is docker's own bridge.
-ADDRESS = "HCCL_IF_IP"
-NAMES = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "HCCL_SOCKET_IFNAME")
 
 
 @dataclass(frozen=True)

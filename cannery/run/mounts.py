@@ -22,6 +22,13 @@ if TYPE_CHECKING:
     from cannery.plan.plan import Plan
     from cannery.recipe.recipe import Recipe
 
+T = TypeVar("T")
+# Where root's programs look; images with a user have CACHE_HOME, by the variables of their environment.
+ROOTS = "/root/.cache"
+# Folder below ~/.cache -> the variable by which the user keeps it elsewhere. Not all of ~/.cache: pip's and the like
+# belong to a user, and what root writes there its owner cannot remove.
+CACHES = {"huggingface": "HF_HOME", "modelscope": "MODELSCOPE_CACHE"}
+
 
 @dataclass(frozen=True)
 class Mount:
@@ -103,14 +110,6 @@ def _of(path: str, host: HostNpus) -> Iterator[Mount]:
     place = place_of(path, host.install)
     for target in dict.fromkeys((path, place)):
         yield Mount(place, target, read_only=True)
-
-
-T = TypeVar("T")
-# Where root's programs look; images with a user have CACHE_HOME, by the variables of their environment.
-ROOTS = "/root/.cache"
-# Folder below ~/.cache -> the variable by which the user keeps it elsewhere. Not all of ~/.cache: pip's and the like
-# belong to a user, and what root writes there its owner cannot remove.
-CACHES = {"huggingface": "HF_HOME", "modelscope": "MODELSCOPE_CACHE"}
 
 
 def user_caches(env: Mapping[str, str], user: ImageUser | None = None) -> tuple[Mount, ...]:

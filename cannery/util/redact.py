@@ -24,6 +24,9 @@ CREDENTIALS = re.compile(r"https?://[^/\s]*@|://[^/\s:@]*:(?!\d{1,5}(?:[/?#]|$))
 _SHORTEST = 3
 # Shorter pieces of a multi-line secret ("}", "EOF") are no secret and would blank half the log.
 _SHORTEST_LINE = 6
+# All control characters but tab and line feed (a carriage return overwrites a line), line separators, and what changes
+# the direction of writing.
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 def redactor(secrets: Iterable[str] = ()) -> Callable[[str], str]:
@@ -55,11 +58,6 @@ def _forms(secret: str) -> tuple[str, ...]:
     # Python's own writing escapes a quote where the text around has the other kind too.
     written = (repr(secret)[1:-1], repr(f'"{secret}')[2:-1])
     return (secret, quote(secret, safe=""), *escaped, *written)
-
-
-# All control characters but tab and line feed (a carriage return overwrites a line), line separators, and what changes
-# the direction of writing.
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 def plain(text: str) -> str:

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 MEGATRON = "MEGATRON_LM_PATH"
 BEFORE = "${PYTHONPATH}"
 VERSIONS = re.compile(r"\d+(?:\.[0-9A-Za-z]+)*")
+NAMED = re.compile(r"/atb/cxx_abi_([01])(?![\w.-])")
+LISTS = frozenset({"PATH", "LD_LIBRARY_PATH", PYTHONPATH})
+WHY = "the base's ENV has it: programs, libraries and modules of CANN and Python are found by it"
 
 
 def environment(subject: Subject) -> Iterator[Finding]:
@@ -89,9 +92,6 @@ def _folder(path: str) -> str:
     return path.rstrip("/")
 
 
-NAMED = re.compile(r"/atb/cxx_abi_([01])(?![\w.-])")
-
-
 def atb(subject: Subject) -> Iterator[Finding]:
     """Refuse variables that name ATB of another C++ ABI; report an ABI that is not known."""
     recipe = subject.recipe
@@ -124,10 +124,6 @@ def _unknown(subject: Subject, what: str, source: str) -> Iterator[Finding]:
             source,
             "the check import.torch-npu-pair of the image holds it against torch's",
         )
-
-
-LISTS = frozenset({"PATH", "LD_LIBRARY_PATH", PYTHONPATH})
-WHY = "the base's ENV has it: programs, libraries and modules of CANN and Python are found by it"
 
 
 def base_env(subject: Subject) -> Iterator[Finding]:

@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 
     from cannery.compat.subject import Subject
 
-
 NAMED = 5
 COMPLETED = "a build takes it from there where it can be reached, `make lock` writes it into the lock"
+EXACT = {"==", "==="}
+OFFERED = 3
 
 
 def exclusive(subject: Subject) -> Iterator[Finding]:
@@ -131,10 +132,6 @@ def one_arch(subject: Subject) -> Iterator[Finding]:
                 f"no wheel for {arch}, though other arches have one: {', '.join(names)}",
                 f"locked as sdist for {arch}: a stage makes the wheel, and needs a compiler if there is C in it",
             )
-
-
-EXACT = {"==", "==="}
-OFFERED = 3
 
 
 def torch_free(subject: Subject) -> Iterator[Finding]:

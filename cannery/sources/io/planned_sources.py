@@ -29,9 +29,11 @@ if TYPE_CHECKING:
     from cannery.recipe.recipe import ChosenSource, Recipe
     from cannery.sources.io.store import SourceFile, SourceStore
 
-
 # Things missing from a tree that are printed.
 SHOWN = 3
+# Bytes of a file of requirements that are read, and differences that are named.
+LARGEST = 1_000_000
+SHOWN_DIFFERENCES = 4
 
 
 def local_trees(store: SourceStore, recipe: Recipe, epoch: int) -> dict[str, LocalTree]:
@@ -147,11 +149,6 @@ def _fetch(
 def links(files: Mapping[str, SourceFile]) -> dict[str, Path]:
     """Return {path in the rendered folder: tar}."""
     return {f"sources/{name}": file.tar for name, file in files.items()}
-
-
-# Bytes of a file of requirements that are read, and differences that are named.
-LARGEST = 1_000_000
-SHOWN_DIFFERENCES = 4
 
 
 def requirement_doubts(tar: Path, known: Known) -> Iterator[str]:

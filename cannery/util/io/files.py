@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+# In the working folder.
+OF_FOLDER = "cannery.toml"
+
 
 def write_atomic(path: Path, data: bytes | str, mode: int = 0o644) -> bool:
     """Write `data` to `path` through a temporary file beside it; return whether the content changed.
@@ -71,10 +74,6 @@ def local_sha256(path: Path, cache: Path) -> str:
     found = sha256_file(path)
     write_atomic(note, json.dumps({"key": key, "sha256": found}))
     return found
-
-
-# In the working folder.
-OF_FOLDER = "cannery.toml"
 
 
 def user_file(env: Mapping[str, str]) -> Path:

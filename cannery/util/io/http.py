@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 CONNECTIONS = 16
 # Where requests looks for a CA bundle when pip has none, in its order.
 CA_VARIABLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+TRIES = 4
+# Seconds before the second try; each further wait is three times as long.
+FIRST_WAIT = 0.5
 
 
 class CertificateError(OSError):
@@ -123,11 +126,6 @@ class HostSession(requests.Session):
 
 def _with_scheme(proxy: str) -> str:
     return proxy if "://" in proxy else f"http://{proxy}"
-
-
-TRIES = 4
-# Seconds before the second try; each further wait is three times as long.
-FIRST_WAIT = 0.5
 
 
 class PassingError(Exception):

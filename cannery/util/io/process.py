@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+# What ends a run from outside and can be held: Ctrl-C, a stopped job, a closed terminal.
+HELD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
 
 class CommandError(CanneryError):
     """A command ended with a non-zero status. Callers turn it into the error of their kind."""
@@ -77,10 +80,6 @@ def run(  # noqa: PLR0913 - the options of one subprocess call
     if check and done.returncode != 0:
         raise CommandError(command, done.returncode, done.stdout, done.stderr)
     return Result(done.returncode, done.stdout, done.stderr)
-
-
-# What ends a run from outside and can be held: Ctrl-C, a stopped job, a closed terminal.
-HELD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @contextmanager
