@@ -14,7 +14,6 @@ from cannery.commands.arguments import hashes_of, options_of
 from cannery.commands.check import lacking_words, show_findings
 from cannery.commands.matrix import Outcome, cells_of, make_all
 from cannery.commands.place import image_place
-from cannery.commands.registry import dock_of, mover, push
 from cannery.commands.stamp import keep_stamp
 from cannery.commands.table import row_lines
 from cannery.commands.verify import exit_code, verify_built
@@ -146,6 +145,8 @@ def _proved(arguments: argparse.Namespace, work: Work, made: Built) -> Outcome:
     if code is ExitCode.VERIFY_FAILED:
         return outcome
     if arguments.push:
+        from cannery.commands.registry import push
+
         return replace(outcome, code=max(code, push(arguments, replace(context, is_json=False))))
     if folder := _layout_folder(arguments):
         _write_layout(work, folder)
@@ -172,6 +173,7 @@ def _write_layout(work: Work, folder: str) -> None:
 
 def _reuse(arguments: argparse.Namespace, context: Context, catalog: Catalog, plan: Plan) -> Outcome | None:
     """Pull and verify the prebuilt image of this plan; None where it has to be built; the reason is printed."""
+    from cannery.commands.registry import dock_of, mover
     from cannery.engine.io.client import EngineError
     from cannery.ship.io.registry import pull_image, tag_locally
     from cannery.ship.published import parse_registry

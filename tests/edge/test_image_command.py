@@ -204,7 +204,7 @@ def test_what_is_checked_is_what_is_built(image: Image, monkeypatch: pytest.Monk
     monkeypatch.setattr(place_command, "find_engine", lambda *_args, **_more: engine)
     client = SimpleNamespace(images=SimpleNamespace(list=list))
     monkeypatch.setattr(place_command, "docker_client", lambda _engine: client)
-    monkeypatch.setattr(image_command, "base_bytes", lambda *_: None)
+    monkeypatch.setattr(base_images, "base_bytes", lambda *_: None)
     monkeypatch.setattr(image_command, "check_engine_space", lambda *_: None)
     monkeypatch.setattr("cannery.build.io.buildx.bake", no_bake)
     done = image()
@@ -287,7 +287,7 @@ def test_where_no_prebuilt_image_is_had_it_is_built(
     monkeypatch.setattr(place_command, "find_engine", lambda *_args, **_more: engine)
     client = SimpleNamespace(images=SimpleNamespace(list=list))
     monkeypatch.setattr(place_command, "docker_client", lambda _engine: client)
-    monkeypatch.setattr(image_command, "dock_of", lambda *_args, **_more: dock)
+    monkeypatch.setattr("cannery.commands.registry.dock_of", lambda *_args, **_more: dock)
     monkeypatch.setattr(registry_images, "pull_image", pulled)
     for registry in image.registries:
         registry.server.shutdown()

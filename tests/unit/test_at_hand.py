@@ -10,6 +10,7 @@ from factories import package, recipe, source_recipe, subject
 
 from cannery.compat.at_hand import Wheel, stale_patterns, wheel_findings
 from cannery.compat.io.at_hand import wheels_at_hand
+from cannery.lock.io.wheels import store_path
 from cannery.vocab import Severity
 
 if TYPE_CHECKING:
@@ -119,3 +120,27 @@ def test_what_is_no_wheel_is_left_to_the_build(tmp_path: Path) -> None:
     assert not list(wheels_at_hand([one], tmp_path, None, "3.11"))
     (tmp_path / one.file).write_bytes(b"no zip")
     assert not list(wheels_at_hand([one], tmp_path, tmp_path, "3.11"))
+
+
+def test_a_wheel_of_the_store_is_read_once(tmp_path: Path) -> None:
+    name = "demo-1.0-py3-none-any.whl"
+    write_wheel(tmp_path, {})
+    one = package("demo", "1.0", file=name, sha256="a" * 64, size=(tmp_path / name).stat().st_size)
+    path = store_path(one, tmp_path)
+    path.parent.mkdir(parents=True)
+    (tmp_path / name).rename(path)
+    (first,) = wheels_at_hand([one], tmp_path, None, "3.11")
+    path.write_bytes(b"x" * one.size)
+    assert list(wheels_at_hand([one], tmp_path, None, "3.11")) == [first]
+    assert not list(wheels_at_hand([one], tmp_path, None, "3.12"))
+    (note,) = (tmp_path / "wheels/.facts").iterdir()
+    note.write_text("half of i")
+    assert not list(wheels_at_hand([one], tmp_path, None, "3.11"))
+
+
+def test_a_wheel_of_the_users_folder_is_read_each_time(tmp_path: Path) -> None:
+    one = package("demo", "1.0", file="demo-1.0-py3-none-any.whl")
+    for members, count in (({"demo/a.pyc": PYC["3.12"]}, 1), ({}, 0)):
+        write_wheel(tmp_path, members)
+        (wheel,) = wheels_at_hand([one], tmp_path / "cache", tmp_path, "3.11")
+        assert len(wheel.unusable) == count

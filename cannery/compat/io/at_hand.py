@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import zipfile
+from contextlib import suppress
 from email.parser import HeaderParser
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from cannery.compat.at_hand import Wheel, wheel_findings
 from cannery.lock.io.wheels import is_there, store_path, wheel_metadata
+from cannery.util.io.files import write_atomic
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -17,6 +20,9 @@ if TYPE_CHECKING:
     from cannery.compat.subject import Subject
     from cannery.lock.lock import LockedPackage
 
+# A wheel's Requires-Dist, and its modules that the target's Python cannot run. `FORM` changes with how they are read.
+Facts: TypeAlias = "tuple[list[str], list[str]]"
+FORM = 1
 # What byte code begins with, of the last release of each Python (CPython's Include/internal/pycore_magic_number.h).
 MAGIC = {"3.10": 3439, "3.11": 3495, "3.12": 3531, "3.13": 3571, "3.14": 3627}
 
@@ -30,22 +36,45 @@ def at_hand_findings(subject: Subject, cache: Path, own: Path | None) -> Iterato
 def wheels_at_hand(packages: Iterable[LockedPackage], cache: Path, own: Path | None, python: str) -> Iterator[Wheel]:
     """Give the wheels of `packages` that are in the store below `cache` or in the folder `own`, for Python `python`.
 
-    A file that is no wheel is passed over: a build reports it.
+    A file that is no wheel is passed over: a build reports it. What a wheel of the store holds is kept by its hash.
     """
+    note = cache / "wheels" / ".facts" / f"{python}-{FORM}.json"
+    known, new = _known(note), dict[str, Facts]()
     for package in packages:
-        path = store_path(package, cache)
-        if not is_there(package, cache) and own is not None:
-            path = own / package.file
+        stored = is_there(package, cache)
+        path = store_path(package, cache) if stored or own is None else own / package.file
         if not package.file.endswith(".whl") or not path.is_file():
             continue
-        try:
-            with zipfile.ZipFile(path) as archive:
-                names = archive.namelist()
-                headers = HeaderParser().parsestr(wheel_metadata(archive))
-                unusable = tuple(_unusable(archive, names, python))
-        except (OSError, zipfile.BadZipFile):
-            continue
-        yield Wheel(package.name, package.version, tuple(headers.get_all("Requires-Dist") or ()), unusable)
+        facts = known.get(package.sha256) if stored else None
+        if facts is None:
+            try:
+                facts = _facts(path, python)
+            except (OSError, zipfile.BadZipFile):
+                continue
+            if stored:
+                new[package.sha256] = facts
+        requires, unusable = facts
+        yield Wheel(package.name, package.version, tuple(requires), tuple(unusable))
+    if new:
+        with suppress(OSError):  # a full or read-only disk: they are read again
+            write_atomic(note, json.dumps(known | new))
+
+
+def _known(note: Path) -> dict[str, Facts]:
+    """Return {SHA-256 of a wheel: facts} as they were kept."""
+    try:
+        found = json.loads(note.read_text())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _facts(path: Path, python: str) -> Facts:
+    """Read a wheel. Raises `OSError`, `BadZipFile`."""
+    with zipfile.ZipFile(path) as archive:
+        headers = HeaderParser().parsestr(wheel_metadata(archive))
+        unusable = list(_unusable(archive, archive.namelist(), python))
+    return headers.get_all("Requires-Dist") or [], unusable
 
 
 def _unusable(archive: zipfile.ZipFile, names: list[str], python: str) -> Iterator[str]:
