@@ -255,6 +255,30 @@ def test_a_layer_with_another_content_is_refused(store: Store, registry: Storing
     assert list(other.folder.rglob("*.part")) == []
 
 
+@pytest.mark.parametrize(
+    "config",
+    [b"{", b"[]", b"{}", b'{"rootfs": {"diff_ids": ["../x"]}}', b'{"rootfs": {"diff_ids": [7]}}', b"[" * 100_000],
+    ids=["cut", "list", "none", "path", "number", "deep"],
+)
+def test_a_configuration_that_is_none_is_refused(
+    store: Store, registry: StoringRegistry, tmp_path: Path, config: bytes
+) -> None:
+    image = pushed(store, registry, LOWER)
+    value = json.loads(registry.manifests["team/demo", "1"][1])
+    assert value["config"]["digest"] == image
+    value["config"]["digest"] = sha(config)
+    entry = json.dumps(value).encode()
+    registry.blobs["team/demo", sha(config)] = config
+    registry.manifests["team/demo", sha(entry)] = (DOCKER.manifest, entry)
+    platform = {"os": "linux", "architecture": "arm64"}
+    index = json.dumps({"manifests": [{"digest": sha(entry), "size": len(entry), "platform": platform}]}).encode()
+    registry.manifests["team/demo", "1"] = (LIST_TYPE, index)
+    other = Store(tmp_path / "other")
+    with pytest.raises(MalformedError):
+        fetch(other, route(registry), "arm64")
+    assert other.names() == {}
+
+
 def test_a_disk_without_room_is_reported_before_a_byte_comes(
     store: Store, registry: StoringRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -137,12 +137,12 @@ def load_archive(store: Store, blocks: Iterator[bytes], where: str) -> tuple[str
                     _take(store, member, cast("Any", content), small, layers)
         names: list[str] = []
         for image in json.loads(small["manifest.json"]):
-            config, tags = small[image["Config"]], image.get("RepoTags") or ()
+            config, tags = small[image["Config"]], list(map(str, image.get("RepoTags") or ()))
             if [layers[name] for name in image["Layers"]] != list(diff_ids(json.loads(config))):
                 raise FindingsError("its layers are not those of the image", where=where, hint=hint)
             image_id = store.put(config, *tags)
-            names += tags or (image_id,)
-    except (tarfile.TarError, KeyError, ValueError, TypeError, AttributeError) as error:
+            names += tags or [image_id]
+    except (tarfile.TarError, KeyError, ValueError, TypeError, AttributeError, RecursionError) as error:
         raise FindingsError(f"the archive is broken: {error}", where=where, hint=hint) from error
     return tuple(names)
 

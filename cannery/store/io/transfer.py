@@ -16,7 +16,7 @@ from cannery.errors import FindingsError, UnableError
 from cannery.store.describe import DOCKER, Blob, Dialect, Layer, diff_ids, manifest_text
 from cannery.store.io.archive import parts
 from cannery.store.io.packed import GZIP, inflated, read_blocks, tar_of
-from cannery.util.image_reference import parse_reference
+from cannery.util.image_reference import DIGEST, parse_reference
 from cannery.util.io.files import sha256_file
 from cannery.util.io.locks import held
 from cannery.util.io.write_errors import is_of_files, unwritable
@@ -167,7 +167,7 @@ def _fetched(store: Store, repository: Repository, arch: str, progress: Progress
         raise OtherArchError(f"it has the image for {has}, not for {arch}")
     config = repository.config_text(entry.config)
     blobs = [Blob(*pair) for pair in read_layers(repository.manifest_text(entry.manifest))]
-    wanted = diff_ids(json.loads(config))
+    wanted = _layers_of(config)
     if len(blobs) != len(wanted):
         raise MalformedError(f"its manifest has {len(blobs)} layers, and its configuration {len(wanted)}")
     missing = [(diff_id, blob) for diff_id, blob in zip(wanted, blobs, strict=True) if not store.has(diff_id)]
@@ -181,6 +181,16 @@ def _fetched(store: Store, repository: Repository, arch: str, progress: Progress
         progress.done(blob, "Pull complete")
     names = [f"{origin}@{there.digest}", *([] if place.digest else [f"{origin}:{place.tag}"])]
     return store.put(config, *names)
+
+
+def _layers_of(config: bytes) -> tuple[str, ...]:
+    try:
+        found = diff_ids(json.loads(config))
+    except (ValueError, AttributeError, TypeError, RecursionError):
+        found = ("",)
+    if not all(DIGEST.fullmatch(str(one)) for one in found):
+        raise MalformedError("the image configuration names no layers")
+    return found
 
 
 def _check_room(store: Store, size: int) -> None:
