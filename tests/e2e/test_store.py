@@ -1,0 +1,160 @@
+"""quickstart without an engine: made, verified, tried, pushed, pulled and written as a layout, from the image store.
+
+`DOCKER_HOST` is taken out of the environment of every command here; the engine's image is what it is held against.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cannery.context import read_context
+from cannery.engine.io.endpoint import DEFAULT_SOCKET
+from cannery.errors import ExitCode
+from cannery.sandbox.io.able import why_not
+from cannery.store.io.store import Store
+from tests.e2e.engine_fixtures import PROFILE, ROOT, Cannery, Image, layers_of
+from tests.e2e.registry import Registry, login
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = [pytest.mark.engine]
+
+PIN = ("--pin", "tqdm==4.67.1")
+# Where the lowest layer is that a package manager has worked on: above those of the stand-in.
+SYSTEM = 2
+
+
+@dataclass(frozen=True)
+class Without:
+    """build.py where no engine answers."""
+
+    env: dict[str, str]
+
+    def __call__(self, *words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+        command = (sys.executable, "build.py", *words)
+        done = subprocess.run(command, cwd=ROOT, env=self.env, capture_output=True, text=True, check=False)
+        assert done.returncode == code, f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return done
+
+    def json(self, *words: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self(*words, "--json").stdout)
+        return found
+
+
+@pytest.fixture(scope="module")
+def without() -> Without:
+    if Path(DEFAULT_SOCKET).exists():
+        pytest.skip(f"an engine answers at {DEFAULT_SOCKET}: commands would use it")
+    assert not why_not(read_context(ROOT).cache)
+    return Without({name: value for name, value in os.environ.items() if not name.startswith("DOCKER_")})
+
+
+@pytest.fixture(scope="module")
+def stored(without: Without) -> dict[str, Any]:
+    return without.json("image", PROFILE)
+
+
+@pytest.fixture(scope="module")
+def registry(tmp_path_factory: pytest.TempPathFactory, without: Without) -> Iterator[Registry]:
+    folder = tmp_path_factory.mktemp("registry")
+    with Registry(folder, read_context(ROOT).cache) as found:
+        login(folder / "docker", [f"127.0.0.1:{found.port}"])
+        without.env["DOCKER_CONFIG"] = str(folder / "docker")
+        yield found
+        del without.env["DOCKER_CONFIG"]
+
+
+def store() -> Store:
+    return Store(read_context(ROOT).cache / "images")
+
+
+@pytest.mark.quick
+def test_it_has_the_layers_that_an_engine_has(cannery: Cannery, image: Image, stored: dict[str, Any]) -> None:
+    assert stored["report"]["result"] == "passed"
+    assert stored["references"] == image.table["references"]
+    found = store().find(stored["id"])
+    assert found is not None
+    engine = layers_of(cannery, image.reference)
+    # Two runs of apt may see two states of a mirror.
+    assert [*found.layers[:SYSTEM], *found.layers[SYSTEM + 1 :]] == [*engine[:SYSTEM], *engine[SYSTEM + 1 :]]
+
+
+@pytest.mark.quick
+def test_a_run_that_changes_nothing_answers_at_once(without: Without, stored: dict[str, Any]) -> None:
+    without("image", PROFILE)
+    done = without("image", PROFILE)
+    assert "nothing has changed" in done.stderr
+    assert stored["id"] in done.stdout
+    alias = stored["references"][1]
+    store().remove(alias)
+    assert "nothing has changed" not in without("image", PROFILE).stderr
+    found = store().find(alias)
+    assert found is not None
+    assert found.id == stored["id"]
+
+
+def test_a_pin_is_one_layer_on_the_image(without: Without, stored: dict[str, Any]) -> None:
+    tried = without.json("image", PROFILE, *PIN)
+    assert (tried["layers"], tried["new"]) == (stored["layers"] + 1, 1)
+    assert tried["report"]["result"] == "passed"
+    assert len(tried["references"]) == 1
+    layer = store().layer(list(store().attributes(tried["id"])["RootFS"]["Layers"])[-1])  # type: ignore[index]
+    assert layer is not None
+    assert layer.size < 1_000_000
+
+
+def test_a_shell_and_no_job(without: Without, stored: dict[str, Any]) -> None:
+    command = (sys.executable, "build.py", "shell", PROFILE, "--npus", "none")
+    text = "python -c 'import torch; print(torch.__version__)'; exit 7\n"
+    done = subprocess.run(command, cwd=ROOT, env=without.env, input=text, capture_output=True, text=True, check=False)
+    assert "2.13.0" in done.stdout
+    assert done.returncode == 7
+    done = without("run", PROFILE, "--npus", "none", "--", "true", code=ExitCode.UNABLE)
+    assert stored["references"][0] in done.stdout
+
+
+def test_what_is_pushed_is_what_another_store_pulls(
+    without: Without, stored: dict[str, Any], registry: Registry, tmp_path: Path
+) -> None:
+    place = f"127.0.0.1:{registry.port}/team"
+    without("push", PROFILE, "--registry", place)
+    again = without("push", PROFILE, "--registry", place)
+    assert "nothing to push" in again.stderr
+    other = Without({**without.env, "CANNERY_CACHE": str(tmp_path / "cache")})
+    other("pull", PROFILE, "--registry", place)
+    found = Store(tmp_path / "cache/images").find(stored["references"][0])
+    assert found is not None
+    assert found.id == stored["id"]
+
+
+def test_a_layout_is_whole(without: Without, stored: dict[str, Any], tmp_path: Path) -> None:
+    folder = tmp_path / "layout"
+    done = without("image", PROFILE, "--output", f"oci:{folder}")
+    assert f"written to   {folder}" in done.stdout
+    (entry,) = json.loads((folder / "index.json").read_text())["manifests"]
+    blobs = folder / "blobs/sha256"
+    manifest = json.loads((blobs / entry["digest"][7:]).read_text())
+    assert manifest["config"]["digest"] == stored["id"]
+    for blob in (entry, manifest["config"], *manifest["layers"]):
+        data = (blobs / blob["digest"][7:]).read_bytes()
+        assert (hashlib.sha256(data).hexdigest(), len(data)) == (blob["digest"][7:], blob["size"])
+
+
+def test_save_and_load_go_from_store_to_store(without: Without, stored: dict[str, Any], tmp_path: Path) -> None:
+    file = tmp_path / "q.tar"
+    without("save", PROFILE, "--output", str(file))
+    other = Without({**without.env, "CANNERY_CACHE": str(tmp_path / "cache")})
+    other("load", str(file))
+    found = Store(tmp_path / "cache/images").find(stored["references"][0])
+    assert found is not None
+    assert found.id == stored["id"]
