@@ -131,6 +131,14 @@ def test_a_push_asks_for_a_token_to_push(stub: StubRegistry, dock: Dock) -> None
     assert tokens_asked(stub)[0]["scope"] == [f"repository:{REPOSITORY}:pull,push"]
 
 
+def test_a_push_that_mounts_asks_to_read_the_other_repositories_too(stub: StubRegistry, dock: Dock) -> None:
+    stub.auth = "bearer"
+    stub.add()
+    with Repository(stub.reference, replace(dock.access, actions="pull,push"), ["team/base"]) as repository:
+        repository.published(TAG)
+    assert tokens_asked(stub)[0]["scope"] == [f"repository:{REPOSITORY}:pull,push", "repository:team/base:pull"]
+
+
 def test_all_pages_of_tags(stub: StubRegistry) -> None:
     stub.tags, stub.page = [f"t{n}" for n in range(7)], 3
     assert tags(stub) == tuple(stub.tags)

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from cannery.engine.io.registry import Repository
+
 LARGE = tar_of(("large", os.urandom(300_000)))
 
 
@@ -121,6 +123,24 @@ def test_layers_are_mounted_from_where_they_are(
     layer = store.layer(sha(LOWER))
     assert layer is not None
     assert layer.origins == (f"{registry.host}/team/other", f"{registry.host}/team/demo")
+
+
+def test_a_push_asks_for_its_own_repository_alone_where_others_are_refused(
+    store: Store, registry: StoringRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(store, LOWER)
+    push(store, "demo:1", route(registry))
+    has_blob = transfer.has_blob
+
+    def picky(repository: Repository, digest: str) -> bool:
+        if repository._sources:
+            raise DeniedError("it refuses access (HTTP 403)")
+        return has_blob(repository, digest)
+
+    monkeypatch.setattr(transfer, "has_blob", picky)
+    to = route(registry, "team/other:1")
+    push(store, "demo:1", to)
+    assert ("team/other", "1") in registry.manifests
 
 
 def test_a_lost_connection_goes_on_where_the_registry_has_got_to(store: Store, registry: StoringRegistry) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from cannery.engine.io.blobs import BULK, begin_upload, fetch_blob, has_blob, send_blob
 from cannery.engine.io.registry import Repository
-from cannery.engine.oci import MalformedError, OtherArchError, PassingError, read_layers
+from cannery.engine.oci import DeniedError, MalformedError, OtherArchError, PassingError, read_layers
 from cannery.engine.stream import Moving, StreamState
 from cannery.errors import FindingsError, UnableError
 from cannery.store.describe import DOCKER, Blob, Dialect, Layer, diff_ids, manifest_text
@@ -113,14 +113,23 @@ def push(store: Store, name: str, route: Route, dialect: Dialect = DOCKER) -> No
     home = f"{place.registry}/"
     known = {origin.removeprefix(home) for layer in layers for origin in layer.origins if origin.startswith(home)}
 
-    def job(progress: Progress) -> None:
-        with route.open(sorted(known - {place.repository})) as repository:
+    def send(progress: Progress, sources: Sequence[str]) -> None:
+        with route.open(sources) as repository:
             progress.expect((*layers, config), "Waiting")
             for blob in (*layers, config):
                 progress.done(blob, _pushed(store, repository, blob, progress))
             for layer in layers:
                 store.note(layer.also_in(f"{home}{place.repository}"))
             repository.put_manifest(place.tag, dialect.manifest, manifest_text(dialect, config, layers))
+
+    def job(progress: Progress) -> None:
+        sources = sorted(known - {place.repository})
+        try:
+            send(progress, sources)
+        except DeniedError:
+            if not sources:
+                raise
+            send(progress, ())  # a token service may refuse all where one repository may not be read
 
     route.patiently(job)
 
