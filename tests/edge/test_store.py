@@ -318,6 +318,18 @@ def test_layers_become_folders_lowest_first(store: Store) -> None:
 
 
 @needs_root
+def test_a_disk_without_such_attributes_is_reported(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_args: object) -> None:
+        raise OSError(95, os.strerror(95))
+
+    diff_id = store.add(io.BytesIO(tar_of(("opt/.wh..wh..opq", b"")))).diff_id
+    monkeypatch.setattr("os.setxattr", refused)
+    with pytest.raises(UnableError, match="does not keep what a layer removes"):
+        store.unpacked(diff_id)
+    assert not any(path.is_dir() for path in store.folder.glob("unpacked/*"))
+
+
+@needs_root
 @pytest.mark.parametrize(
     "members",
     [

@@ -58,7 +58,11 @@ def unpack(blocks: Iterable[bytes], folder: Path) -> str:
             words.seek(0)
             why = words.read().decode(errors="replace").strip().splitlines()
             raise UnableError(f"a layer cannot be unpacked: {why[0] if why else 'tar failed'}", where=str(folder))
-    seen.finish(folder)
+    try:
+        seen.finish(folder)
+    except OSError as error:
+        what = f"this disk does not keep what a layer removes: {error.strerror}"
+        raise UnableError(what, where=str(folder), hint="let CANNERY_CACHE be on ext4 or xfs") from error
     return f"sha256:{tee.digest.hexdigest()}"
 
 
