@@ -5,12 +5,13 @@ from __future__ import annotations
 import io
 import sys
 import tarfile
+import zipfile
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
-from cannery.assemble.content import Place
+from cannery.assemble.content import Place, Wheel
 from cannery.assemble.io.layer import write_layer
 from cannery.assemble.io.trial import Changes, trial_content
 from cannery.assemble.io.wheel_files import WheelError
@@ -145,6 +146,23 @@ def test_a_layer_removes_what_only_the_old_wheel_had(tmp_path: Path) -> None:
         f"other/__pycache__/.wh.extra.{tag}.pyc",
     }
     assert texts[f"{site}/.wh.left"] == b""
+
+
+def test_other_wheels_are_read_only_where_more_goes_than_metadata(tmp_path: Path) -> None:
+    """A pin with the same files removes the old .dist-info alone; one file more, and all kept wheels are asked."""
+    unread = tmp_path / "unread.whl"
+    unread.write_bytes(b"no wheel")
+    same, more = tmp_path / "same", tmp_path / "more"
+    texts = {"demo/a.py": ""}
+    removed = []
+    for folder, files in ((same, texts), (more, {**texts, "demo/gone.py": ""})):
+        folder.mkdir()
+        removed.append(hashed(make(folder, files, "before")))
+    kept = [Wheel(unread, "a" * 64)]
+    found = trial_content(changes(tmp_path, removed=removed[:1], kept=kept), PYTHON)
+    assert found.gone == (f"/opt/venv/lib/python{PYTHON}/site-packages/before-1.0.dist-info",)
+    with pytest.raises(zipfile.BadZipFile):
+        trial_content(changes(tmp_path, removed=removed[1:], kept=kept), PYTHON)
 
 
 def test_the_last_package_leaves_the_environment_in_place(tmp_path: Path) -> None:
