@@ -303,6 +303,32 @@ def test_a_host_without_the_programs_gets_their_names(tmp_path: Path, monkeypatc
     assert why_not(tmp_path).startswith("not found: no-such-program: ")
 
 
+@pytest.mark.parametrize("reason", ["", "mount: refused"])
+def test_only_that_boxes_are_made_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: str) -> None:
+    """A host that makes none is tried each time, and so is one where what decides has changed."""
+    tries: list[bool] = []
+
+    def tried(_folder: Path, *, in_memory: bool) -> str:
+        tries.append(in_memory)
+        return reason
+
+    monkeypatch.setattr(able, "_missing", lambda: "")
+    monkeypatch.setattr(able, "_tried", tried)
+    wanted = [1, 1, 2] if not reason else [2, 4, 6]
+    for count, situation in zip(wanted, ("here", "here", "elsewhere"), strict=True):
+        monkeypatch.setattr(able, "_situation", lambda _folder, found=situation: found)
+        able.why_not.cache_clear()
+        assert bool(able.why_not(tmp_path)) is bool(reason)
+        assert len(tries) == count
+
+
+def test_what_decides_is_known_of_linux(tmp_path: Path) -> None:
+    found = able._situation(tmp_path)
+    assert found == able._situation(tmp_path)
+    assert "CapEff" in found
+    assert not able._situation(tmp_path / "none")
+
+
 # What a host answers that makes no namespaces, as an ordinary container does.
 REFUSED = ("setpriv", "--bounding-set=-sys_admin", "--inh-caps=-all")
 ASKED = "import pathlib, sys; from cannery.sandbox.io.able import why_not; print(why_not(pathlib.Path(sys.argv[1])))"

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
 from cannery.errors import UnableError
 from cannery.sandbox.box import PROGRAMS, Bind, Box, box_command
+from cannery.util.io.files import write_atomic
 from cannery.util.io.own_folder import own_folder
 
 # Where a host has its programs and their libraries. What of them is a link is the same folder once more.
@@ -29,10 +32,14 @@ def host_binds() -> tuple[Bind, ...]:
 def why_not(folder: Path) -> str:
     """Return why this host makes no boxes, and what to do about it; "" where it does.
 
-    `folder` is the cache, which has the layers and what boxes change. It is tried once in a run.
+    `folder` is the cache, which has the layers and what boxes change. That it does is kept there: a box takes 0.3 s.
     """
     if missing := _missing():
         return missing
+    note, now = folder / "boxes.able", _situation(folder)
+    with suppress(OSError):
+        if now and note.read_text() == now:
+            return ""
     try:
         reason = _tried(folder, in_memory=False)
         # A box whose changes are in memory shows whether the folder is the reason.
@@ -44,7 +51,23 @@ def why_not(folder: Path) -> str:
         return f"the file system of {folder} cannot hold what an overlay changes: {where}, {_ENGINE}"
     if reason:
         return f"this host makes no namespaces or mounts ({reason}): a container needs --privileged for it, {_ENGINE}"
+    with suppress(OSError):  # a full or read-only disk: it is tried again
+        write_atomic(note, now)
     return ""
+
+
+def _situation(folder: Path) -> str:
+    """Return what decides whether boxes are made: the boot, this process's namespaces and rights, the file system.
+
+    "" where that is not known. What else changes (a sysctl) is then the error of the box itself.
+    """
+    try:
+        namespaces = [str(Path(f"/proc/self/ns/{name}").readlink()) for name in ("mnt", "user", "pid", "net")]
+        rights = re.findall(r"^(?:Cap|Seccomp|NoNewPrivs).*", Path("/proc/self/status").read_text(), re.MULTILINE)
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return "\n".join([boot, *namespaces, *rights, str(folder.stat().st_dev)])
+    except OSError:
+        return ""
 
 
 def _missing() -> str:
