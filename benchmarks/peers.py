@@ -1,0 +1,113 @@
+"""The usual ways to install wheels into an image: in a box, as RUN would; and with a Docker engine."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import shutil
+import subprocess
+import time
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from uv import find_uv_bin
+
+from cannery.assemble.image import Settings, config_text, image_config
+from cannery.assemble.io.folder import write_changes
+from cannery.recipe.environment import python_home
+from cannery.sandbox.box import Bind, Box, box_command
+from cannery.sandbox.dockerfile import read_stages, wanted_stages
+from cannery.sandbox.io.stages import MADE_EMPTY, OF_BOXES
+from cannery.store.io.packed import LEVEL, Tar
+from cannery.store.io.store import Store
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cannery.engine.io.find import Engine
+    from cannery.plan.plan import Plan
+
+# What the installers are called, and what they begin with. A venv without pip takes the one that is a wheel.
+VENV = "{python} -m venv --without-pip /opt/venv && "
+INSTALLERS = {
+    "pip install": VENV + "PYTHONPATH=$(ls {at}/pip-*.whl) /opt/venv/bin/python -m pip install --no-cache-dir",
+    "uv pip install": VENV + "/run/uv pip install --python /opt/venv --no-cache --offline --compile-bytecode",
+}
+ARGUMENTS = " --no-index --find-links {at} --no-deps -r {at}/requirements.txt"
+WHEELS = "/run/wheels"
+DOCKERFILE = "FROM {base}\nRUN --mount=type=bind,source=.,target={at} {command}\n"
+
+
+def command_of(plan: Plan, who: str) -> str:
+    """Return the command with which somebody installs the wheels at `WHEELS`."""
+    return (INSTALLERS[who] + ARGUMENTS).format(at=WHEELS, python=f"{python_home(plan.recipe.base.tag)}/bin/python3")
+
+
+def installed(plan: Plan, cache: Path, who: str, wheels: Path) -> None:
+    """Install wheels in a box on the base, and put the image into the cache's store: what it changes is one layer."""
+    command = command_of(plan, who)
+    store, mounts, upper = Store(cache / "images"), cache / "mounts", cache / "changes"
+    mounts.mkdir()
+    base, lowers = store.attributes(plan.base_reference), store.lowers(plan.base_reference)
+    binds = (Bind(wheels, WHEELS), Bind(Path(find_uv_bin()), "/run/uv"))
+    env = dict(line.split("=", 1) for line in base["Config"]["Env"])
+    box = Box(lowers, ("/bin/sh", "-c", command), upper=upper, binds=binds, env=env)
+    subprocess.run(box_command(box, mounts), check=True)
+    with store.new_blob() as part:
+        with gzip.GzipFile(fileobj=part, mode="wb", compresslevel=LEVEL) as stream:
+            made = write_changes(upper, lowers, (*OF_BOXES, *MADE_EMPTY), stream)
+        store.keep(part, Tar(made.diff_id, made.size))
+    config = image_config(base, [made.diff_id], [f"RUN {command}"], Settings({}, {}, {}), plan.epoch)
+    store.put(config_text(config), "usual:1")
+
+
+NAME = "cannery-benchmark"
+
+
+class Builds:
+    """`docker buildx bake` of a rendered folder, and `docker build` of the usual one."""
+
+    def __init__(self, engine: Engine, env: Mapping[str, str], rendered: Path, usual: Path) -> None:
+        self._engine, self._env, self._rendered, self._usual = engine, env, rendered, usual
+        self._token = str(time.time_ns())
+        stages = read_stages((rendered / "Dockerfile").read_text())
+        before = {stage.name for stage in wanted_stages(stages, "foundation", ())}
+        bake = json.loads((rendered / "docker-bake.json").read_text())
+        bake["target"]["image"]["no-cache-filter"] = [name for name in stages if name not in before]
+        (rendered / "empty.json").write_text(json.dumps(bake))
+
+    def bake(self, file: str = "docker-bake.json") -> float:
+        """Return the seconds of a bake; `empty.json` makes all above the foundation again."""
+        options = ("-f", file, "--set", f"image.tags={NAME}:1", "image")
+        return self._timed(self._rendered, "bake", *options)
+
+    def build(self, *options: str) -> float:
+        """Return the seconds of a build of the usual Dockerfile."""
+        return self._timed(self._usual, "build", *options, "--tag", f"{NAME}:2", ".")
+
+    def _timed(self, folder: Path, *words: str) -> float:
+        begun = time.monotonic()
+        subprocess.run(self._engine.buildx_command(*words), cwd=folder, env=self._env, check=True, capture_output=True)
+        return time.monotonic() - begun
+
+    def change(self, package: str) -> None:
+        """Change what a pin does: the wheel of a package becomes another file, as it was in no build before."""
+        (wheel,) = self._rendered.glob(f"wheels/*/{package}-*.whl")
+        before = hashlib.sha256(wheel.read_bytes()).hexdigest()
+        copy = wheel.with_name("changed")
+        shutil.copyfile(wheel, copy)
+        with zipfile.ZipFile(copy, "a") as archive:  # other bytes, the same files
+            archive.comment = self._token.encode()
+        copy.replace(wheel)
+        group = self._rendered / "groups" / f"{wheel.parent.name}.txt"
+        group.write_text(group.read_text().replace(before, hashlib.sha256(wheel.read_bytes()).hexdigest()))
+        usual = self._usual / wheel.name
+        usual.unlink()
+        shutil.copyfile(wheel, usual)
+
+    def remove(self) -> None:
+        """Remove the images; what the engine's build cache has of them stays, and no later run finds it."""
+        command = self._engine.command("image", "rm", "--force", f"{NAME}:1", f"{NAME}:2")
+        subprocess.run(command, env=self._env, check=False, capture_output=True)
