@@ -281,6 +281,7 @@ def engine_rows(bench: Bench) -> list[Row]:
     with host_secrets(context.cache, context.env, context.pip, suite, {}) as secrets:
         builds = Builds(place.engine, {**place.env, **secrets.env}, bench.folder / "locked", usual)
         try:
+            builds.bake(target="foundation")  # BuildKit may have lost what the engine has
             for case in cases:
                 if case in PINS:
                     builds.change(PINS[case].partition("=")[0])

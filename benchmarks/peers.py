@@ -78,10 +78,9 @@ class Builds:
         bake["target"]["image"]["no-cache-filter"] = [name for name in stages if name not in before]
         (rendered / "empty.json").write_text(json.dumps(bake))
 
-    def bake(self, file: str = "docker-bake.json") -> float:
+    def bake(self, file: str = "docker-bake.json", target: str = "image") -> float:
         """Return the seconds of a bake; `empty.json` makes all above the foundation again."""
-        options = ("-f", file, "--set", f"image.tags={NAME}:1", "image")
-        return self._timed(self._rendered, "bake", *options)
+        return self._timed(self._rendered, "bake", "-f", file, "--set", f"{target}.tags={NAME}:1", target)
 
     def build(self, *options: str) -> float:
         """Return the seconds of a build of the usual Dockerfile."""
