@@ -55,9 +55,9 @@ find_place() {{
 bind() {{
     find_place "$2"
     if [ -d "$1" ]; then
-        mkdir -p "$place"
+        [ -d "$place" ] || mkdir -p "$place"
     else
-        mkdir -p "${{place%/*}}"
+        [ -d "${{place%/*}}" ] || mkdir -p "${{place%/*}}"
         [ -e "$place" ] || : >"$place"
     fi
     mount -o "bind$3" "$1" "$place"
@@ -66,7 +66,7 @@ bind() {{
 # Mount a file system of type $1 with options $2 at $3.
 make() {{
     find_place "$3"
-    mkdir -p "$place"
+    [ -d "$place" ] || mkdir -p "$place"
     mount -t "$1" -o "$2" "$1" "$place"
 }}
 """
@@ -93,6 +93,9 @@ echo box >/proc/sys/kernel/hostname || :
 echo '127.0.0.1 localhost box' >hosts
 echo '::1 localhost' >>hosts
 """
+
+# Links 0, 1, … to what it is given. A process each would take a fifth of what it takes to make a box.
+_LINKS = "import os, sys; [os.symlink(path, str(number)) for number, path in enumerate(sys.argv[1:])]"
 
 # Linux has neither a file nor a util-linux program for it: SIOCSIFFLAGS with IFF_UP.
 _LO_UP = (
@@ -165,7 +168,7 @@ def _root(box: Box, scratch: PurePath) -> Iterator[str]:
     yield "root=$(pwd -P)/root\nmkdir root"
     # Overlay refuses a folder that it has twice. The higher one hides all of the lower one.
     lowers = list(dict.fromkeys(reversed(box.lowers)))
-    yield from (f"ln -s {shlex.quote(str(lower))} {number}" for number, lower in enumerate(lowers))
+    yield shlex.join([sys.executable, "-ISc", _LINKS, *map(str, lowers)])
     if box.upper is None:
         yield "mkdir upper work"
     else:

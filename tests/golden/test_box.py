@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
@@ -28,7 +29,7 @@ BOX = Box(
 
 
 def test_script_is_its_golden(request: pytest.FixtureRequest) -> None:
-    script = box_script(BOX, PurePath("/cache/boxes/x/mounts"))
+    script = box_script(BOX, PurePath("/cache/boxes/x/mounts")).replace(sys.executable, "python3")
     if request.config.getoption("--rewrite-goldens"):
         GOLDENS.mkdir(exist_ok=True)
         (GOLDENS / "box.sh").write_text(script, encoding="utf-8")

@@ -65,8 +65,8 @@ def test_options_of_many_layers_are_short() -> None:
 def test_highest_layer_is_first_and_one_that_is_there_twice_is_the_higher() -> None:
     a, b, c = LAYERS[:3]
     script = box_script(Box((a, b, a, c), ("true",)), SCRATCH)
-    links = [line for line in script.splitlines() if line.startswith("ln -s /cache/unpacked")]
-    assert links == [f"ln -s {c} 0", f"ln -s {a} 1", f"ln -s {b} 2"]
+    (links,) = (line for line in script.splitlines() if "/cache/unpacked" in line)
+    assert links.endswith(f" {c} {a} {b}")
 
 
 def test_failure_to_make_a_box_has_its_own_code() -> None:

@@ -17,9 +17,9 @@ find_place() {
 bind() {
     find_place "$2"
     if [ -d "$1" ]; then
-        mkdir -p "$place"
+        [ -d "$place" ] || mkdir -p "$place"
     else
-        mkdir -p "${place%/*}"
+        [ -d "${place%/*}" ] || mkdir -p "${place%/*}"
         [ -e "$place" ] || : >"$place"
     fi
     mount -o "bind$3" "$1" "$place"
@@ -28,15 +28,14 @@ bind() {
 # Mount a file system of type $1 with options $2 at $3.
 make() {
     find_place "$3"
-    mkdir -p "$place"
+    [ -d "$place" ] || mkdir -p "$place"
     mount -t "$1" -o "$2" "$1" "$place"
 }
 mount -t tmpfs -o mode=700 tmpfs /cache/boxes/x/mounts
 cd /cache/boxes/x/mounts
 root=$(pwd -P)/root
 mkdir root
-ln -s /cache/unpacked/system 0
-ln -s /cache/unpacked/base 1
+python3 -ISc 'import os, sys; [os.symlink(path, str(number)) for number, path in enumerate(sys.argv[1:])]' /cache/unpacked/system /cache/unpacked/base
 mkdir -p /cache/boxes/x/upper /cache/boxes/x/upper.work
 ln -s /cache/boxes/x/upper upper
 ln -s /cache/boxes/x/upper.work work
