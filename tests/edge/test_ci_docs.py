@@ -44,7 +44,7 @@ def test_every_make_line_is_one_of_ours(path: Path) -> None:
         assert re.search(rf"^{target}:.*## ", MAKEFILE, re.MULTILINE)
         given = dict(word.split("=", 1) for word in words)
         parsed = make_parser().parse_args(make_command.command(target, given))
-        assert parsed.profile == given["PROFILE"]
+        assert parsed.profile in (given["PROFILE"], [given["PROFILE"]])  # `image` takes several
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
