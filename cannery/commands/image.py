@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
+from contextlib import redirect_stdout
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -52,6 +54,8 @@ def image(arguments: argparse.Namespace, context: Context) -> ExitCode:
 
 def _image(arguments: argparse.Namespace, context: Context) -> Outcome:
     """Check a set, build its image, verify it, and push it where that is asked for."""
+    if arguments.push:
+        _check_push(arguments)
     hashes = hashes_of(arguments, context.env, Hashes.NEEDED)
     options = options_of(arguments)
     # An image that is pulled needs no hash.
@@ -82,6 +86,15 @@ def _image(arguments: argparse.Namespace, context: Context) -> Outcome:
         how = BuildOptions(arguments.builder or "", no_cache=arguments.no_cache, way=Way(arguments.way))
         made = built(work, folder, how)
     return _proved(arguments, work, made)
+
+
+def _check_push(arguments: argparse.Namespace) -> None:
+    """Raise `UsageError` before anything is built where a push could not follow."""
+    from cannery.ship.published import parse_registry
+
+    parse_registry(arguments.registry)
+    if arguments.no_verify:
+        raise UsageError("--push needs a verified image", hint="leave --no-verify out")
 
 
 def _check_space(place: EnginePlace | StorePlace, plan: Plan, base: BaseImage | None) -> None:
@@ -144,13 +157,15 @@ def _proved(arguments: argparse.Namespace, work: Work, made: Built) -> Outcome:
     outcome = Outcome(code, table(plan, references, made, result), _value(plan, references, made, result))
     if code is ExitCode.VERIFY_FAILED:
         return outcome
+    if folder := _layout_folder(arguments):
+        _write_layout(work, folder)
+        outcome = replace(outcome, text=f"{outcome.text}\n{'written to':<12} {folder}")
     if arguments.push:
         from cannery.commands.registry import push
 
-        return replace(outcome, code=max(code, push(arguments, replace(context, is_json=False))))
-    if folder := _layout_folder(arguments):
-        _write_layout(work, folder)
-        return replace(outcome, text=f"{outcome.text}\n{'written to':<12} {folder}")
+        # What it prints is no part of the JSON of an image.
+        with redirect_stdout(sys.stderr if context.is_json else sys.stdout):
+            return replace(outcome, code=max(code, push(arguments, replace(context, is_json=False))))
     if result and code is ExitCode.DONE:
         again = replace(made, new=(), total=0, seconds=0.0, log=None)
         keep_stamp(arguments, work, made.id, references, table(plan, references, again, result))

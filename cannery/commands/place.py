@@ -40,11 +40,13 @@ def image_place(context: Context, output: str | None = None) -> EnginePlace | St
         return store_place(context)
 
 
-def kept_place(context: Context) -> EnginePlace | StorePlace:
+def kept_place(context: Context, output: str | None = None) -> EnginePlace | StorePlace:
     """Return the engine that answers, else the image store, for what moves images and runs nothing.
 
-    Raises `UnableError` where a named engine does not answer.
+    `output` is what `image` was given, whose image it is. Raises `UnableError` where a named engine does not answer.
     """
+    if output not in {None, "docker"}:
+        return store_place(context)
     try:
         return engine_place(context)
     except NoEngineError:

@@ -74,7 +74,7 @@ def push(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """
     registry = parse_registry(arguments.registry)
     catalog, plan = _planned(context, arguments)
-    place = kept_place(context)
+    place = kept_place(context, getattr(arguments, "output", None))
     image = place.needed(plan.reference, plan.recipe.name)
     dock = dock_of(context, mover(place), plan, registry, is_push=True)
     _refuse_unfit(context, dock, catalog, image)

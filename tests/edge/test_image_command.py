@@ -123,6 +123,17 @@ def test_a_base_is_found_before_an_engine_is(image: Image) -> None:
     assert image.fetched == []
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [(("--push",), "REGISTRY"), (("--push", "--registry", "r.example/x", "--no-verify"), "leave --no-verify out")],
+)
+def test_a_push_that_cannot_follow_is_refused_at_once(image: Image, words: tuple[str, ...], message: str) -> None:
+    done = image(*words)
+    assert done.code == ExitCode.USAGE
+    assert message in done.err
+    assert image.fetched == []
+
+
 def test_the_second_registry_takes_the_place_of_the_first(image: Image) -> None:
     digest = image.add(image.registries[1])
     done = image()

@@ -81,6 +81,12 @@ def test_a_host_that_can_do_neither_is_told_both(context: Context, monkeypatch: 
     assert caught.value.hint == "install one"
 
 
+def test_what_went_into_the_store_is_pushed_from_there(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "find_engine", lambda *_: pytest.fail("an engine was looked for"))
+    for output in ("store", "oci:there"):
+        assert isinstance(module.kept_place(context, output), StorePlace)
+
+
 @pytest.mark.parametrize(
     "options", [BuildOptions(no_cache=True), BuildOptions(builder="mine"), BuildOptions(way=Way.BAKE)]
 )
