@@ -122,11 +122,11 @@ def _launch(layout: Layout, programs: Path, env: Mapping[str, str]) -> None:
 
 
 def _wait_ready(layout: Layout) -> Server:
-    begun = seen = time.monotonic()
-    while time.monotonic() < min(begun + READY_TIMEOUT, seen + EXEC_PATIENCE):
+    begun, gone = time.monotonic(), 0.0
+    while (now := time.monotonic()) < begun + READY_TIMEOUT and not (gone and now > gone + EXEC_PATIENCE):
         if server := answer(layout):
             return server
-        seen = time.monotonic() if processes(layout) else seen
+        gone = 0.0 if processes(layout) else gone or time.monotonic()
         time.sleep(0.1)
     state = "does not answer" if processes(layout) else "ended while starting"
     lines = [line for line in layout.log.read_text(errors="replace").splitlines() if "level=info" not in line]
