@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 def clean(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Show what Cannery holds on disk by kind; remove the kinds that are named."""
     places = _places(context)
-    if "builds" in arguments.kinds:
-        Store(context.cache / "images").prune()
+    freed = Store(context.cache / "images").prune() if "builds" in arguments.kinds else 0
     for place in (place for kind in arguments.kinds for place in places[kind]):
         shutil.rmtree(place, ignore_errors=False) if place.is_dir() else place.unlink(missing_ok=True)
     sizes = {kind: sum(_size(place) for place in paths) for kind, paths in places.items()}
@@ -32,6 +31,7 @@ def clean(arguments: argparse.Namespace, context: Context) -> ExitCode:
     for kind, size in sizes.items():
         where = ", ".join(str(context.shown(p)) for p in places[kind]) or "a part of images: what none of them has"
         note = "removed" if kind in arguments.kinds else where
+        note += f": {freed / 1e6:.1f} MB of layers that no image has" if kind == "builds" and freed else ""
         print(f"{kind:<9} {size / 1e6:>9.1f} MB  {note}")
     return ExitCode.DONE
 

@@ -54,8 +54,7 @@ def image(arguments: argparse.Namespace, context: Context) -> ExitCode:
 
 def _image(arguments: argparse.Namespace, context: Context) -> Outcome:
     """Check a set, build its image, verify it, and push it where that is asked for."""
-    if arguments.push:
-        _check_push(arguments)
+    _check_ways(arguments)
     hashes = hashes_of(arguments, context.env, Hashes.NEEDED)
     options = options_of(arguments)
     # An image that is pulled needs no hash.
@@ -88,13 +87,18 @@ def _image(arguments: argparse.Namespace, context: Context) -> Outcome:
     return _proved(arguments, work, made)
 
 
-def _check_push(arguments: argparse.Namespace) -> None:
-    """Raise `UsageError` before anything is built where a push could not follow."""
-    from cannery.ship.published import parse_registry
+def _check_ways(arguments: argparse.Namespace) -> None:
+    """Raise `UsageError` before anything is built where it could not go to where it is to be."""
+    if folder := _layout_folder(arguments):
+        from cannery.store.io.archive import check_layout
 
-    parse_registry(arguments.registry)
-    if arguments.no_verify:
-        raise UsageError("--push needs a verified image", hint="leave --no-verify out")
+        check_layout(Path(folder))
+    if arguments.push:
+        from cannery.ship.published import parse_registry
+
+        parse_registry(arguments.registry)
+        if arguments.no_verify:
+            raise UsageError("--push needs a verified image", hint="leave --no-verify out")
 
 
 def _check_space(place: EnginePlace | StorePlace, plan: Plan, base: BaseImage | None) -> None:

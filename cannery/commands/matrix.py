@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
+from cannery.commands.arguments import options_of
 from cannery.errors import CanneryError, ExitCode, UsageError
+from cannery.recipe.select import select
 
 if TYPE_CHECKING:
     import argparse
@@ -30,7 +32,7 @@ class Outcome:
 def cells_of(arguments: argparse.Namespace) -> list[argparse.Namespace]:
     """Return the arguments of each image that is asked for. --chip and --arch take several, with commas between them.
 
-    Raises `UsageError` for an option that only one image can have.
+    Raises `UsageError` for an option that only one image can have, and for a list with an empty word.
     """
     chips, arches = _given(arguments.chip), _given(arguments.arch)
     cells = []
@@ -49,7 +51,10 @@ def cells_of(arguments: argparse.Namespace) -> list[argparse.Namespace]:
 
 
 def _given(text: str | None) -> list[str | None]:
-    return list(dict.fromkeys(text.split(","))) if text else [None]
+    words = [word.strip() for word in text.split(",")] if text else []
+    if not all(words):
+        raise UsageError(f"{text!r} has an empty word between its commas")
+    return list(dict.fromkeys(words)) or [None]
 
 
 def make_all(
@@ -60,8 +65,11 @@ def make_all(
 ) -> ExitCode:
     """Make each image, print a table of them; return the first exit code that is no success.
 
-    The first failure ends the run, unless --keep-going is given.
+    The first failure ends the run, unless --keep-going is given. Raises `UsageError` for an image that cannot be named.
     """
+    for cell in cells:
+        # A profile or chip that nobody knows ends the run before the first image is made.
+        select(context.catalog(), cell.profile, options_of(cell), context.arch)
     rows: list[tuple[str, Outcome | None, float]] = []
     code = ExitCode.DONE
     for number, cell in enumerate(cells, 1):

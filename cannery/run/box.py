@@ -22,14 +22,14 @@ def container_box(container: Container, lowers: Sequence[PurePath], config: Mapp
     request = container.request
     env = dict(line.split("=", 1) for line in config.get("Env") or ())
     given = {name: value for name, value in (*container.visible, *container.env) if value is not None}
-    user = (request.user.uid, request.user.gid) if request.user else (0, 0)
+    user = request.run_as or request.user
     volumes = (_bind(text) for text in request.volumes if host_folder(text))
     return Box(
         lowers=tuple(lowers),
         command=request.command,
         binds=(*(Bind(PurePosixPath(one.source), one.target, one.read_only) for one in container.mounts), *volumes),
         env={**env, **given},
-        user=user,
+        user=(user.uid, user.gid) if user else (0, 0),
         workdir=request.workdir or str(config.get("WorkingDir") or "/"),
         devices=container.devices,
         shm_size=_bytes(request.shm_size),

@@ -134,6 +134,15 @@ def test_a_push_that_cannot_follow_is_refused_at_once(image: Image, words: tuple
     assert image.fetched == []
 
 
+def test_a_folder_that_is_no_layout_is_refused_at_once(image: Image, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("mine")
+    done = image("--output", f"oci:{file}")
+    assert done.code == ExitCode.USAGE
+    assert str(file) in done.err
+    assert image.fetched == []
+
+
 def test_the_second_registry_takes_the_place_of_the_first(image: Image) -> None:
     digest = image.add(image.registries[1])
     done = image()

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cannery.cli.arguments import parse
+from cannery.commands import matrix as module
 from cannery.commands.matrix import Outcome, cells_of, make_all
 from cannery.errors import BuildFailedError, ExitCode, FindingsError, UsageError
+from cannery.vocab import Arch
 
 if TYPE_CHECKING:
     import argparse
@@ -18,11 +20,25 @@ if TYPE_CHECKING:
 class Surroundings:
     """What `make_all` reads of the context."""
 
+    arch = Arch.AMD64
+
     def __init__(self, *, is_json: bool = False) -> None:
         self.is_json, self.lines = is_json, list[str]()
 
+    def catalog(self) -> None:
+        """Return what `select` is given."""
+
     def say(self, line: str) -> None:
         self.lines.append(line)
+
+
+@pytest.fixture(autouse=True)
+def profiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    def select(_catalog: object, name: str, *_more: object) -> None:
+        if name == "nosuch":
+            raise UsageError("no profile nosuch")
+
+    monkeypatch.setattr(module, "select", select)
 
 
 def names(cells: list[argparse.Namespace]) -> list[tuple[str, str | None, str | None]]:
@@ -96,6 +112,23 @@ def test_with_keep_going_the_others_are_made_and_the_first_code_counts(capsys: p
     assert [line for line in out if line.startswith("image ")] == ["image a", "image d", "image e"]
     assert [line.split()[1] for line in out[-5:]] == ["exit", "exit", "done", "exit", "done"]
     assert context.lines[0] == "image 1 of 5: c"
+
+
+def test_a_profile_that_nobody_knows_ends_the_run_before_the_first_image() -> None:
+    context = Surroundings()
+    with pytest.raises(UsageError, match="no profile nosuch"):
+        run(["a", "nosuch", "--keep-going"], context)
+    assert context.lines == []
+
+
+@pytest.mark.parametrize("text", [",", "910b,", ",a3", "910b,,a3"])
+def test_an_empty_word_is_no_chip(text: str) -> None:
+    with pytest.raises(UsageError, match="empty word"):
+        cells_of(parse(["image", "a", "--chip", text]))
+
+
+def test_blanks_are_no_part_of_a_chip() -> None:
+    assert names(cells_of(parse(["image", "a", "--chip", "910b, a3"]))) == [("a", "910b", None), ("a", "a3", None)]
 
 
 def test_all_done_is_done(capsys: pytest.CaptureFixture[str]) -> None:

@@ -364,13 +364,52 @@ def test_a_layer_that_the_disk_has_damaged_is_found_when_it_is_unpacked(store: S
     data = packed.getvalue()
     store.note(type(layer)(layer.digest, len(data), layer.diff_id, layer.raw))
     store.blob_path(layer.digest).write_bytes(data)
-    with pytest.raises(UnableError, match="damaged this layer"):
+    with pytest.raises(UnableError, match="damaged a part of this image"):
         store.unpacked(sha(LOWER))
     assert store.find("demo:1") is None
     folder = store.folder / "x"
     folder.mkdir()
     with pytest.raises(FindingsError, match="no tar"):
         unpack([b"no tar at all" * 100], folder)
+
+
+def flipped(store: Store, image: str) -> Path:
+    """Change some bytes of an image's upper layer, and keep its size; return the blob."""
+    found = store.find(image)
+    assert found is not None
+    layer = store.layer(found.layers[-1])
+    assert layer is not None
+    path = store.blob_path(layer.digest)
+    data = bytearray(path.read_bytes())
+    data[-10:-4] = bytes(byte ^ 0xFF for byte in data[-10:-4])
+    path.write_bytes(data)
+    return path
+
+
+def test_a_damaged_layer_is_removed_so_that_it_is_made_again(store: Store, tmp_path: Path) -> None:
+    for use in (
+        lambda image: list(docker_archive(store, image, ["demo:1"])),
+        lambda image: write_oci(store, image, tmp_path / "layout", "1"),
+        store.lowers,
+    ):
+        image = put(store, LOWER, UPPER)
+        blob = flipped(store, image)
+        with pytest.raises(UnableError, match="damaged a part of this image") as caught:
+            use(image)
+        assert caught.value.hint
+        assert not blob.exists()
+        assert store.find(image) is None  # `image` makes what is missing
+    assert store.find(put(store, LOWER, UPPER)) is not None
+
+
+def test_the_umask_is_no_part_of_a_layer(store: Store) -> None:
+    image = put(store, tar_of(("deep/er/file", b"1")))
+    before = os.umask(0o077)
+    try:
+        (folder,) = store.lowers(image)
+    finally:
+        os.umask(before)
+    assert [stat.S_IMODE((folder / name).stat().st_mode) for name in (".", "deep", "deep/er")] == [0o755] * 3
 
 
 def test_the_archive_for_an_engine(store: Store) -> None:

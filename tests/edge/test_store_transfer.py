@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from storing_registry import StoringRegistry
-from test_store import LOWER, UPPER, config_of, put, sha, tar_of
+from test_store import LOWER, UPPER, config_of, flipped, put, sha, tar_of
 
 from cannery.engine.io.login import Login
 from cannery.engine.io.registry import Access
@@ -401,3 +401,24 @@ def test_a_tag_that_holds_another_image_is_a_finding(store: Store, registry: Sto
     push(store, "demo:1", route(registry))
     with pytest.raises(FindingsError, match="the tag holds another image than it names"):
         pull_image(dock)
+
+
+def test_a_damaged_layer_is_not_pushed(store: Store, registry: StoringRegistry) -> None:
+    image = put(store, LOWER, UPPER)
+    blob = flipped(store, image)
+    with pytest.raises(UnableError, match="damaged a part of this image"):
+        push(store, image, route(registry))
+    assert not blob.exists()
+    assert ("team/demo", "1") not in registry.manifests
+
+
+def test_a_store_that_cannot_be_written_is_pushed_from(
+    store: Store, registry: StoringRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_note(_layer: object) -> None:
+        raise PermissionError("another user's")
+
+    image = put(store, LOWER, UPPER)
+    monkeypatch.setattr(store, "note", no_note)
+    push(store, image, route(registry))
+    assert ("team/demo", "1") in registry.manifests

@@ -9,6 +9,7 @@ from cannery.catalog.image_user import ImageUser
 from cannery.run.box import container_box
 from cannery.run.container import Container, RunRequest
 from cannery.run.mounts import Mount
+from cannery.run.user import RunAs
 from cannery.sandbox.box import Bind
 
 REQUEST = RunRequest(image="stack:1", shm_size="16g", command=("python", "-c", "1"))
@@ -55,6 +56,11 @@ def test_an_image_s_user_is_the_box_s() -> None:
     assert box.user == (1000, 1001)
     assert box.workdir == "/tmp"
     assert box.env == {"MINE": "1", "ASCEND_RT_VISIBLE_DEVICES": "0"}
+
+
+def test_another_user_of_the_command_line_is_the_box_s() -> None:
+    asked = replace(REQUEST, user=ImageUser(name="ma-user", uid=1000, gid=1001), run_as=RunAs("7:8", 7, 8))
+    assert container_box(replace(CONTAINER, request=asked), LOWERS, {}).user == (7, 8)
 
 
 def test_sizes_are_those_that_docker_reads() -> None:

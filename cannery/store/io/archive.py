@@ -44,11 +44,13 @@ def parts(store: Store, name: str) -> tuple[Blob, list[Layer]]:
 
 
 def docker_archive(store: Store, name: str, references: Sequence[str]) -> Iterator[bytes]:
-    """Give an image as `docker load` takes it, in blocks: layers as gzip. Raises as `parts`."""
+    """Give an image as `docker load` takes it, in blocks: layers as gzip. Raises as `parts` and `Store.check`."""
     config, layers = parts(store, name)
     members = {_member(blob): blob for blob in (*layers, config)}
     contents = [{"Config": _member(config), "RepoTags": list(references), "Layers": [_member(one) for one in layers]}]
     text = json.dumps(contents).encode()
+    for blob in members.values():
+        store.check(blob)
     for path, blob in members.items():
         yield head(Entry(path, Kind.FILE, 0o644, blob.size), 0)
         with store.blob_path(blob.digest).open("rb") as stream:
@@ -77,6 +79,7 @@ def write_oci(store: Store, name: str, folder: Path, tag: str = "") -> str:
     try:
         before = _layout(folder)
         for one in (*layers, config):
+            store.check(one)
             _copy(store.blob_path(one.digest), folder / _member(one), one)
         write_atomic(folder / _member(blob), manifest)
         write_atomic(folder / "oci-layout", LAYOUT)
@@ -86,6 +89,16 @@ def write_oci(store: Store, name: str, folder: Path, tag: str = "") -> str:
             raise
         raise unwritable(error, folder, BY_OUTPUT) from error
     return blob.digest
+
+
+def check_layout(folder: Path) -> None:
+    """Raise `UsageError` for a folder that `write_oci` does not write to."""
+    try:
+        _layout(folder)
+    except OSError as error:
+        raise UsageError(
+            f"it cannot be read: {error.strerror}", where=str(folder), hint="name another folder"
+        ) from error
 
 
 def _layout(folder: Path) -> list[dict[str, Any]]:

@@ -30,7 +30,7 @@ from cannery.store.describe import Blob, Layer, attributes, diff_ids, full_name
 from cannery.store.io.packed import Tar, inflated, pack, read_blocks
 from cannery.store.io.unpack import unpack
 from cannery.util.image_reference import DIGEST, split_digest
-from cannery.util.io.files import sha256_bytes, write_atomic
+from cannery.util.io.files import sha256_bytes, sha256_file, write_atomic
 from cannery.util.io.locks import held
 from cannery.util.io.write_errors import is_of_files, unwritable
 
@@ -148,19 +148,39 @@ class Store:
             part = folder.with_suffix(".part")
             _remove(part)  # of a run that was killed; the lock is ours
             if not folder.is_dir():
-                part.mkdir(mode=0o755)
+                part.mkdir()
+                part.chmod(0o755)  # the root of an image, whatever the umask
                 try:
-                    with self.blob_path(layer.digest).open("rb") as stream:
-                        found = unpack(inflated(read_blocks(stream)), part)
-                    if found != diff_id:
-                        self._note(diff_id).unlink(missing_ok=True)
-                        hint = "the same command again makes or fetches it anew"
-                        raise UnableError("the disk has damaged this layer; it was removed", where=diff_id, hint=hint)
+                    self._unpack(layer, part)
                     part.replace(folder)
                 except BaseException:
                     _remove(part)
                     raise
         return folder
+
+    def _unpack(self, layer: Layer, folder: Path) -> None:
+        with self.blob_path(layer.digest).open("rb") as stream:
+            try:
+                found = unpack(inflated(read_blocks(stream)), folder)
+            except FindingsError:
+                self.check(layer)  # a damaged one is removed; else it is what it was made as
+                raise
+        if found != layer.diff_id:
+            self._note(layer.diff_id).unlink(missing_ok=True)
+            raise self._damaged(layer.diff_id)
+
+    def check(self, blob: Blob) -> None:
+        """Hold a blob against its digest. Raises `UnableError` for a damaged one, which is removed."""
+        path = self.blob_path(blob.digest)
+        with self._disk():
+            if f"sha256:{sha256_file(path)}" == blob.digest:
+                return
+            path.unlink(missing_ok=True)
+        raise self._damaged(blob.digest)
+
+    def _damaged(self, digest: str) -> UnableError:
+        hint = "make or pull the image again: what is missing is made or fetched anew"
+        return UnableError("the disk has damaged a part of this image; it was removed", where=digest, hint=hint)
 
     def _needed(self, diff_id: str) -> Layer:
         layer = self.layer(diff_id)
@@ -245,10 +265,11 @@ class Store:
         return text if f"sha256:{sha256_bytes(text)}" == image else None
 
     def files_of(self, image: str, references: Iterable[str]) -> tuple[list[str], list[str]]:
-        """Return the files that have the names of an image, and those that have its configuration and its layers."""
+        """Return the files that have an image's names and the notes of its layers, and its blobs."""
         found = self.find(image)
         layers = [layer for diff_id in (found.layers if found else ()) if (layer := self.layer(diff_id))]
         names = [str(self._name_path(full_name(reference))) for reference in references]
+        names += [str(self._note(layer.diff_id)) for layer in layers]
         return names, [str(self.blob_path(digest)) for digest in (image, *(layer.digest for layer in layers))]
 
     def chains(self) -> list[list[str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -118,8 +119,9 @@ def push(store: Store, name: str, route: Route, dialect: Dialect = DOCKER) -> No
             progress.expect((*layers, config), "Waiting")
             for blob in (*layers, config):
                 progress.done(blob, _pushed(store, repository, blob, progress))
-            for layer in layers:
-                store.note(layer.also_in(f"{home}{place.repository}"))
+            with suppress(OSError):  # it only saves a later push some bytes; another user's store cannot be written
+                for layer in layers:
+                    store.note(layer.also_in(f"{home}{place.repository}"))
             repository.put_manifest(place.tag, dialect.manifest, manifest_text(dialect, config, layers))
 
     def job(progress: Progress) -> None:
@@ -144,6 +146,7 @@ def _pushed(store: Store, repository: Repository, blob: Blob, progress: Progress
     location = begin_upload(repository, blob.digest, sources)
     if not location:
         return f"Mounted from {', '.join(sources)}"
+    store.check(blob)
     send_blob(repository, location, blob.digest, store.blob_path(blob.digest), progress.moved(blob, PUSHING))
     return "Pushed"
 

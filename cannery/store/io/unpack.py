@@ -40,7 +40,8 @@ def unpack(blocks: Iterable[bytes], folder: Path) -> str:
     env = {name: value for name, value in os.environ.items() if name != "TAR_OPTIONS"} | {"LC_ALL": "C"}
     with (
         tempfile.TemporaryFile() as words,
-        subprocess.Popen((*COMMAND, str(folder)), stdin=subprocess.PIPE, stderr=words, env=env) as process,
+        # Folders that a tar does not list are made by the umask.
+        subprocess.Popen((*COMMAND, str(folder)), stdin=subprocess.PIPE, stderr=words, env=env, umask=0o022) as process,
     ):
         tee = _Tee(blocks, cast("IO[bytes]", process.stdin))
         try:
