@@ -130,12 +130,17 @@ class Bench:
             except BaseException:  # noqa: BLE001 - this process ends here
                 traceback.print_exc()
                 os._exit(1)
-        _, status, usage = os.wait4(child, 0)
-        wall = time.monotonic() - begun
+        try:
+            _, status, usage = os.wait4(child, 0)
+        except KeyboardInterrupt:
+            os.waitpid(child, 0)  # it was interrupted too, and still writes to what is removed next
+            raise
+        wall, cpu = time.monotonic() - begun, usage.ru_utime + usage.ru_stime
+        print(f"    {wall:.2f} s, {cpu:.2f} CPU s", file=sys.stderr, flush=True)
         if status:
             sys.exit(f"{case}, {who}: failed\n{log.read_text(errors='replace')[-4000:]}")
         new = sum(size for name, size in blobs(store).items() if name not in before) if store else None
-        return Row(case, who, wall, usage.ru_utime + usage.ru_stime, bytes_written() - written, new)
+        return Row(case, who, wall, cpu, bytes_written() - written, new)
 
 
 def blobs(store: Path | None) -> dict[str, int]:
@@ -162,10 +167,9 @@ def main() -> None:
     with own_folder(context.cache / "benchmark") as folder:
         plans = [planned(context, PROFILE, Options(chip=chip)).plan for chip in (None, SECOND_CHIP)]
         bench = Bench(context, folder, *plans)
-        chips = "" if arguments.short else f",{SECOND_CHIP}"
         print("making what is not measured …", file=sys.stderr, flush=True)
-        chip = plans[0].recipe.target.chip
-        bench.build_py(context.cache, "image", PROFILE, "--chip", f"{chip}{chips}", "--output", "store")
+        chips = [plan.recipe.target.chip for plan in plans[: 1 if arguments.short else 2]]
+        bench.build_py(context.cache, "image", PROFILE, "--chip", ",".join(chips), "--output", "store")
         rows = short_rows(bench, context.cache) if arguments.short else all_rows(bench)
     print(table(rows))
     if arguments.json:
