@@ -133,7 +133,7 @@ def test_a_wheel_of_the_store_is_read_once(tmp_path: Path) -> None:
     path.write_bytes(b"x" * one.size)
     assert list(wheels_at_hand([one], tmp_path, None, "3.11")) == [first]
     assert not list(wheels_at_hand([one], tmp_path, None, "3.12"))
-    (note,) = (tmp_path / "wheels/.facts").iterdir()
+    (note,) = (tmp_path / "wheels/facts").iterdir()
     note.write_text("half of i")
     assert not list(wheels_at_hand([one], tmp_path, None, "3.11"))
 

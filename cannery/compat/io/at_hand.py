@@ -38,7 +38,7 @@ def wheels_at_hand(packages: Iterable[LockedPackage], cache: Path, own: Path | N
 
     A file that is no wheel is passed over: a build reports it. What a wheel of the store holds is kept by its hash.
     """
-    note = cache / "wheels" / ".facts" / f"{python}-{FORM}.json"
+    note = cache / "wheels" / "facts" / f"{python}-{FORM}.json"
     known, new = _known(note), dict[str, Facts]()
     for package in packages:
         stored = is_there(package, cache)
