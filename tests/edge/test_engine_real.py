@@ -6,6 +6,7 @@ the packages already; the engine's data is removed at the end either way.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from docker_engine import engine
+from docker_engine import engine, network
 from docker_engine.daemon import CGROUPS, Layout, daemons
 
 from cannery.standin.io.apt import distribution_sources, fetch_debs, host_release, unpack
@@ -143,3 +144,20 @@ def test_stop_leaves_no_trace(layout: Layout, docker: Callable[..., str], image:
     assert engine.answer(layout) is None
     assert engine.stop(layout, os.environ) is False
     assert layout.data.is_dir()
+
+
+def test_a_bridge_may_get_another_address(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
+    """dockerd kept the address of its first start, and the rules had the second one's."""
+
+    def bridge() -> str:
+        command = (layout.bin / "docker", "-H", layout.host, "network", "inspect", "bridge")
+        return str(json.loads(run(command).stdout)[0]["IPAM"]["Config"][0]["Subnet"])
+
+    engine.start(layout, os.environ)
+    first = bridge()
+    engine.stop(layout, os.environ)
+    monkeypatch.setattr(network, "CANDIDATES", tuple(one for one in network.CANDIDATES if str(one) != first))
+    engine.start(layout, os.environ)
+    second = bridge()
+    engine.stop(layout, os.environ)
+    assert second != first

@@ -112,13 +112,13 @@ def _locked(layout: Layout) -> FileLock:
 
 def _launch(layout: Layout, programs: Path, env: Mapping[str, str]) -> None:
     clear(layout)
+    shutil.rmtree(layout.data / "network", ignore_errors=True)  # it would give the bridge its earlier address
     network_up(layout, programs, env)
     layout.data.mkdir(exist_ok=True, mode=0o710)
     proxy = next(map(str, programs.glob("usr/**/docker-proxy")), "docker-proxy")
     keep = shutil.disk_usage(layout.data).free // CACHE_SHARE
     write_atomic(layout.config, json.dumps(daemon_config(layout, proxy, keep), indent=2) + "\n", mode=0o600)
-    daemon_env = {name: value for name, value in env.items() if name in DAEMON_ENV}
-    launch(layout, programs / DOCKERD, tool_env(programs, daemon_env))
+    launch(layout, programs / DOCKERD, tool_env(programs, {name: env[name] for name in DAEMON_ENV if name in env}))
 
 
 def _wait_ready(layout: Layout) -> Server:
