@@ -30,7 +30,6 @@ from cannery.lock.io.wheels import fetch_wheels
 from cannery.plan.plan import LayerKind
 from cannery.recipe.environment import python_home
 from cannery.render.render import files_layer
-from cannery.store.io.packed import Tar
 from cannery.util.io.heartbeat import heartbeat
 from cannery.vocab import BaseKind
 
@@ -127,7 +126,7 @@ def _stored(on: Bench, store: Store, content: Content, modules: Sequence[Modules
     """Write a layer into the image store, as gzip."""
     with store.new_blob() as part:
         found = write_layer(content, on.place, _code(on, modules), part, GzipSink)
-        store.keep(part, Tar(found.diff_id, found.size))
+        store.keep(part, found)
         return found
 
 

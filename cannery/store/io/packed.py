@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import zlib
-from typing import IO, TYPE_CHECKING, NamedTuple, Protocol
+from typing import IO, TYPE_CHECKING, Protocol
 
+from cannery.assemble.content import Made
 from cannery.errors import FindingsError
 
 if TYPE_CHECKING:
@@ -27,13 +28,6 @@ class Writer(Protocol):
 
     def flush(self) -> None:
         """Flush."""
-
-
-class Tar(NamedTuple):
-    """The tar of a layer: the SHA-256 of its bytes (`sha256:…`), and how many it has."""
-
-    diff_id: str
-    size: int
 
 
 def read_blocks(stream: IO[bytes]) -> Iterator[bytes]:
@@ -58,7 +52,7 @@ def inflated(blocks: Iterable[bytes]) -> Iterator[bytes]:
         raise FindingsError("a layer is cut off")
 
 
-def pack(stream: IO[bytes], into: Writer) -> Tar:
+def pack(stream: IO[bytes], into: Writer) -> Made:
     """Copy a layer, which is a tar or gzip, and return what its tar is. A tar becomes gzip; gzip stays as it is.
 
     Raises `FindingsError` for a damaged one, and for zstd, which Python 3.11 does not read.
@@ -68,14 +62,7 @@ def pack(stream: IO[bytes], into: Writer) -> Tar:
         raise FindingsError("a layer is packed by zstd", hint="make the image again with layers as gzip")
     if first.startswith(GZIP):
         return tar_of(inflated(_copied(first, stream, into)))
-    squeeze = zlib.compressobj(LEVEL, wbits=WBITS)
-    digest, size = hashlib.sha256(), 0
-    for block in _blocks(first, stream):
-        into.write(squeeze.compress(block))
-        digest.update(block)
-        size += len(block)
-    into.write(squeeze.flush())
-    return Tar(f"sha256:{digest.hexdigest()}", size)
+    return tar_of(_squeezed(first, stream, into))
 
 
 def _blocks(first: bytes, stream: IO[bytes]) -> Iterator[bytes]:
@@ -89,10 +76,18 @@ def _copied(first: bytes, stream: IO[bytes], into: Writer) -> Iterator[bytes]:
         yield block
 
 
-def tar_of(blocks: Iterable[bytes]) -> Tar:
+def _squeezed(first: bytes, stream: IO[bytes], into: Writer) -> Iterator[bytes]:
+    squeeze = zlib.compressobj(LEVEL, wbits=WBITS)
+    for block in _blocks(first, stream):
+        into.write(squeeze.compress(block))
+        yield block
+    into.write(squeeze.flush())
+
+
+def tar_of(blocks: Iterable[bytes]) -> Made:
     """Return what a tar is that comes in blocks."""
     digest, size = hashlib.sha256(), 0
     for block in blocks:
         digest.update(block)
         size += len(block)
-    return Tar(f"sha256:{digest.hexdigest()}", size)
+    return Made(f"sha256:{digest.hexdigest()}", size)

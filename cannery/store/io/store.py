@@ -27,7 +27,7 @@ from typing import IO, TYPE_CHECKING, Any
 from cannery.engine.image import engine_image
 from cannery.errors import FindingsError, UnableError, UsageError
 from cannery.store.describe import Blob, Layer, attributes, diff_ids, full_name
-from cannery.store.io.packed import Tar, inflated, pack, read_blocks
+from cannery.store.io.packed import inflated, pack, read_blocks
 from cannery.store.io.unpack import unpack
 from cannery.util.image_reference import DIGEST, split_digest
 from cannery.util.io.files import sha256_bytes, sha256_file, write_atomic
@@ -37,6 +37,7 @@ from cannery.util.io.write_errors import is_of_files, unwritable
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from cannery.assemble.content import Made
     from cannery.engine.image import EngineImage
 
 # Seconds for which `prune` leaves what no image has: another run may be about to name it.
@@ -95,14 +96,14 @@ class Store:
         with self._disk(), _own_file(self.folder / "new") as stream:
             yield Part(stream)
 
-    def keep(self, part: Part, tar: Tar) -> Layer:
+    def keep(self, part: Part, tar: Made) -> Layer:
         """Keep what was written as the layer of `tar`; return it."""
         blob = part.blob
         part.flush()
         os.fsync(part.stream.fileno())
         return self.keep_file(Path(part.stream.name), blob, tar)
 
-    def keep_file(self, path: Path, blob: Blob, tar: Tar, *origins: str) -> Layer:
+    def keep_file(self, path: Path, blob: Blob, tar: Made, *origins: str) -> Layer:
         """Keep a file of the store's disk as the layer of `tar`; it is renamed. `origins` as in `Layer`.
 
         A layer that is there stays as it is: a registry may have its blob. It is young again for `prune`.
