@@ -36,10 +36,8 @@ def parts(store: Store, name: str) -> tuple[Blob, list[Layer]]:
 
     Raises `UsageError` where the store does not have the image.
     """
-    found = store.find(name)
-    layers = [layer for diff_id in (found.layers if found else ()) if (layer := store.layer(diff_id))]
-    if found is None or len(layers) != len(found.layers):
-        raise UsageError("the image store does not have this image", where=name)
+    found = store.needed(name)
+    layers = [store.needed_layer(diff_id) for diff_id in found.layers]
     return Blob(found.id, store.blob_path(found.id).stat().st_size), layers
 
 
@@ -72,15 +70,13 @@ def write_oci(store: Store, name: str, folder: Path, tag: str = "") -> str:
     `UnableError` where it cannot be written.
     """
     config, layers = parts(store, name)
-    found = store.find(name)
-    arch = found.arch if found else ""
+    arch = store.needed(name).arch
     manifest = manifest_text(OCI, config, layers)
     blob = Blob(f"sha256:{hashlib.sha256(manifest).hexdigest()}", len(manifest))
     try:
         before = _layout(folder)
         for one in (*layers, config):
-            store.check(one)
-            _copy(store.blob_path(one.digest), folder / _member(one), one)
+            _copy(store, one, folder / _member(one))
         write_atomic(folder / _member(blob), manifest)
         write_atomic(folder / "oci-layout", LAYOUT)
         write_atomic(folder / "index.json", layout_index(before, blob, arch, tag or parse_reference(name).tag))
@@ -116,15 +112,18 @@ def _layout(folder: Path) -> list[dict[str, Any]]:
     return [one for one in listed if isinstance(one, dict)]
 
 
-def _copy(source: Path, target: Path, blob: Blob) -> None:
-    """Copy a blob, unless it is there: whole, since it gets its name last."""
+def _copy(store: Store, blob: Blob, target: Path) -> None:
+    """Copy a blob of the store, unless it is there: whole, since it gets its name last."""
     if target.is_file() and target.stat().st_size == blob.size:
+        store.check(blob)
         return
+    source = store.blob_path(blob.digest)
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(f".{target.name}.part")
     try:
         shutil.copyfile(source, part)
         if f"sha256:{sha256_file(part)}" != blob.digest:
+            store.check(blob)
             raise UsageError("the disk has damaged this image", where=str(source), hint="make the image again")
         part.replace(target)
     finally:

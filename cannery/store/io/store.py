@@ -144,7 +144,7 @@ class Store:
         folder = self.folder / "unpacked" / _hex(diff_id)
         if folder.is_dir():
             return folder
-        layer = self._needed(diff_id)
+        layer = self.needed_layer(diff_id)
         with held(folder.with_suffix(".lock"), lambda: None), self._disk():
             part = folder.with_suffix(".part")
             _remove(part)  # of a run that was killed; the lock is ours
@@ -183,7 +183,8 @@ class Store:
         hint = "make or pull the image again: what is missing is made or fetched anew"
         return UnableError("the disk has damaged a part of this image; it was removed", where=digest, hint=hint)
 
-    def _needed(self, diff_id: str) -> Layer:
+    def needed_layer(self, diff_id: str) -> Layer:
+        """Return a layer. Raises `UnableError` where it is not there."""
         layer = self.layer(diff_id)
         if layer is None:
             raise UnableError("the image store does not have this layer", where=diff_id, hint="make the image again")
@@ -199,7 +200,7 @@ class Store:
         image = f"sha256:{sha256_bytes(config)}"
         with self._locked():
             for diff_id in diff_ids(json.loads(config)):
-                self._needed(diff_id)
+                self.needed_layer(diff_id)
             write_atomic(self.blob_path(image), config)
             for reference in references:
                 self._name(image, reference)
@@ -208,10 +209,7 @@ class Store:
     def tag(self, image: str, reference: str) -> None:
         """Give an image, by its id or a name, one more name. Raises `UsageError` where it is not there."""
         with self._locked():
-            found = self.find(image)
-            if found is None:
-                raise UsageError("the image store does not have this image", where=image)
-            self._name(found.id, reference)
+            self._name(self.needed(image).id, reference)
 
     def _name(self, image: str, reference: str) -> None:
         full = full_name(reference)
@@ -245,17 +243,33 @@ class Store:
         found = self.attributes(name)
         return engine_image(found) if found else None
 
+    def needed(self, name: str) -> EngineImage:
+        """Return an image as `find`. Raises `UsageError` where it is not there."""
+        found = self.find(name)
+        if found is None:
+            raise UsageError("the image store does not have this image", where=name)
+        return found
+
     def attributes(self, name: str) -> dict[str, Any] | None:
         """Return what `docker inspect` would show of an image, None where it is not there in whole."""
         named = (name, name) if DIGEST.fullmatch(name) else self._named(self._name_path(full_name(name)))
         image = named[1] if named else ""
-        text = self.config(image) if image else None
-        config = json.loads(text) if text else None
-        layers = [self.layer(diff_id) for diff_id in diff_ids(config)] if config else []
-        if config is None or None in layers:
+        whole = self._whole(image) if image else None
+        if whole is None:
             return None
+        config, layers = whole
         names = [other for other, owner in self.names().items() if owner == image]
-        return attributes(image, config, names, sum(layer.raw for layer in layers if layer))
+        return attributes(image, config, names, sum(layer.raw for layer in layers))
+
+    def _whole(self, image: str) -> tuple[dict[str, Any], list[Layer]] | None:
+        """Return an image's configuration and layers by its id, None where any of it is not there."""
+        text = self.config(image)
+        if text is None:
+            return None
+        config: dict[str, Any] = json.loads(text)
+        found = [self.layer(diff_id) for diff_id in diff_ids(config)]
+        layers = [layer for layer in found if layer]
+        return (config, layers) if len(layers) == len(found) else None
 
     def config(self, image: str) -> bytes | None:
         """Return the bytes of an image's configuration by its id; None where they are not there, or are another's."""
@@ -267,22 +281,20 @@ class Store:
 
     def files_of(self, image: str, references: Iterable[str]) -> tuple[list[str], list[str]]:
         """Return the files that have an image's names and the notes of its layers, and its blobs."""
-        found = self.find(image)
-        layers = [layer for diff_id in (found.layers if found else ()) if (layer := self.layer(diff_id))]
+        whole = self._whole(image)
+        layers = whole[1] if whole else []
         names = [str(self._name_path(full_name(reference))) for reference in references]
         names += [str(self._note(layer.diff_id)) for layer in layers]
         return names, [str(self.blob_path(digest)) for digest in (image, *(layer.digest for layer in layers))]
 
     def chains(self) -> list[list[str]]:
         """Return the layers of each image that has a name, lowest first."""
-        found = [self.find(image) for image in sorted(set(self.names().values()))]
-        return [list(image.layers) for image in found if image]
+        found = map(self._whole, sorted(set(self.names().values())))
+        return [list(diff_ids(whole[0])) for whole in found if whole]
 
     def lowers(self, name: str) -> tuple[Path, ...]:
         """Return the layers of an image as folders, lowest first. Raises as `unpacked`; `UsageError` without it."""
-        found = self.find(name)
-        if found is None:
-            raise UsageError("the image store does not have this image", where=name)
+        found = self.needed(name)
         with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
             return tuple(pool.map(self.unpacked, found.layers))
 

@@ -183,10 +183,10 @@ def _fetched(store: Store, repository: Repository, arch: str, progress: Progress
     if len(blobs) != len(wanted):
         raise MalformedError(f"its manifest has {len(blobs)} layers, and its configuration {len(wanted)}")
     missing = [(diff_id, blob) for diff_id, blob in zip(wanted, blobs, strict=True) if not store.has(diff_id)]
-    _check_room(store, sum(blob.size for _, blob in missing))
+    size = sum(blob.size for _, blob in missing)
+    _check_room(store, size)
     origin = f"{place.registry}/{place.repository}"
-    size = sum(blob.size for _, blob in missing) / 1e9
-    say(f"fetching {len(missing)} of {len(blobs)} layers of {origin}:{place.tag}, {size:.2f} GB")
+    say(f"fetching {len(missing)} of {len(blobs)} layers of {origin}:{place.tag}, {size / 1e9:.2f} GB")
     progress.expect([blob for _, blob in missing], "Waiting")
     for diff_id, blob in missing:
         _fetch_layer(store, repository, diff_id, blob, progress)
