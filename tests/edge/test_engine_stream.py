@@ -30,9 +30,9 @@ from cannery.engine.io.login import Login
 from cannery.engine.io.registry import Access
 from cannery.engine.stream import ENGINE_PROXY, StreamState, Trouble, apply_line
 from cannery.errors import ExitCode, FindingsError, NetworkError, UnableError
-from cannery.ship.io import registry as registry_images
 from cannery.ship.io.archive import packer, whole_file, write_tar
 from cannery.ship.io.registry import Dock, _transfer, published
+from cannery.util.io import patience
 from cannery.util.io.pip_settings import PipSettings
 
 if TYPE_CHECKING:
@@ -217,8 +217,8 @@ class Pushing:
 @pytest.fixture
 def pushing(client: docker.DockerClient, monkeypatch: pytest.MonkeyPatch) -> Pushing:
     found = Pushing(client)
-    monkeypatch.setattr(registry_images, "WAITS", (1.0, 2.0))
-    monkeypatch.setattr(registry_images, "time", SimpleNamespace(sleep=found.waits.append))
+    monkeypatch.setattr(patience, "WAITS", (1.0, 2.0))
+    monkeypatch.setattr(patience, "time", SimpleNamespace(sleep=found.waits.append))
     return found
 
 

@@ -25,6 +25,7 @@ from cannery.store.describe import DOCKER, OCI
 from cannery.store.io import transfer
 from cannery.store.io.store import Store
 from cannery.store.io.transfer import Route, fetch, push
+from cannery.util.io.patience import WAITS
 from cannery.util.io.pip_settings import PipSettings
 
 if TYPE_CHECKING:
@@ -161,7 +162,7 @@ def test_an_upload_that_is_forgotten_begins_again(
     push(store, "demo:1", route(registry))
     assert registry.count("POST", "uploads/") == 4
     assert len(registry.blobs) == 3
-    assert at_once == [0.1, transfer.WAITS[0]]
+    assert at_once == [0.1, WAITS[0]]
 
 
 def test_a_registry_that_never_answers_is_given_up(
@@ -171,7 +172,7 @@ def test_a_registry_that_never_answers_is_given_up(
     registry.cuts, registry.forgets = [0] * 100, True
     with pytest.raises(PassingError):
         push(store, "demo:1", route(registry))
-    assert [wait for wait in at_once if wait >= 1] == list(transfer.WAITS)
+    assert [wait for wait in at_once if wait >= 1] == list(WAITS)
     assert registry.manifests == {}
 
 
@@ -231,7 +232,7 @@ def test_a_download_goes_on_or_begins_again(
     layer = store.layer(sha(LARGE))
     assert layer is not None
     assert registry.count("GET", layer.digest) == 3
-    assert at_once == [transfer.WAITS[0], transfer.WAITS[0]]
+    assert at_once == [WAITS[0], WAITS[0]]
 
 
 def test_what_a_killed_run_has_left_is_used_and_wrong_bytes_are_not(

@@ -6,7 +6,6 @@ docker's credentials, and without TLS where the engine may. An engine is asked w
 
 from __future__ import annotations
 
-import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -28,6 +27,7 @@ from cannery.store.io.store import Store
 from cannery.store.io.transfer import Route, fetch
 from cannery.store.io.transfer import push as push_stored
 from cannery.util.image_reference import parse_reference, split_tag
+from cannery.util.io.patience import patiently
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -46,8 +46,6 @@ if TYPE_CHECKING:
 LIMITS = Limits(connect=3.0, read=8.0, total=20.0)
 # Seconds before each retry of a request of this host: a few KB, for which the engine can ask too.
 REQUEST_WAITS = (0.3, 1.0)
-# Seconds before each retry of a push or pull that got no further; the engine itself tries a layer five times.
-WAITS = (2.0, 10.0, 30.0)
 
 
 @dataclass(frozen=True)
@@ -227,25 +225,19 @@ class _Furthest:
 def _transfer(dock: Dock, verb: str, reference: str, job: Callable[[TransferView], object]) -> None:
     """Run a push or pull, retried with back-off where its trouble may pass. Raises the user's error.
 
-    The engine keeps what it has, so that a retry moves only what is missing. When a try has got further, the waits
-    begin anew: a broken registry ends it soon, and a bad line does not.
+    The engine keeps what it has, so that a retry moves only what is missing; it tries a layer five times itself.
     """
+    redact = dock.access.pip.redact
+
+    def passing(error: Exception) -> str:
+        return f"{verb}: {redact(error.message)}" if isinstance(error, EngineError) and error.may_pass else ""
+
     with dock.show(f"{verb}ing {reference}", 0) as shown:
-        view, failures, best = _Furthest(shown), 0, 0
-        while True:
-            try:
-                job(view)
-            except EngineError as error:
-                failures, best = (0, view.done) if view.done > best else (failures, best)
-                if not error.may_pass or failures == len(WAITS):
-                    raise registry_error(error, verb, reference, dock.access.pip.redact) from error
-                wait = WAITS[failures]
-                words = dock.access.pip.redact(error.message)
-                dock.say(f"{verb}: {words}; retry in {wait:g} s, and what has arrived stays")
-            else:
-                return
-            failures += 1
-            time.sleep(wait)
+        view = _Furthest(shown)
+        try:
+            patiently(lambda: job(view), lambda: view.done, passing, dock.say)
+        except EngineError as error:
+            raise registry_error(error, verb, reference, redact) from error
 
 
 def _confirmed(dock: Dock, image: EngineImage, reference: str) -> Published:

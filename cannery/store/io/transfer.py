@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -20,6 +19,7 @@ from cannery.store.io.packed import GZIP, inflated, read_blocks, tar_of
 from cannery.util.image_reference import DIGEST, parse_reference
 from cannery.util.io.files import sha256_file
 from cannery.util.io.locks import held
+from cannery.util.io.patience import patiently
 from cannery.util.io.write_errors import is_of_files, unwritable
 
 if TYPE_CHECKING:
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from cannery.engine.io.registry import Access
     from cannery.store.io.store import Store
 
-# Seconds before each further try of a transfer that got no further.
-WAITS = (2.0, 10.0, 30.0)
 PUSHING = "Pushing"
 # Bytes between two reports of a blob.
 _STEP = 1 << 20
@@ -86,22 +84,13 @@ class Route:
         return Repository(self.reference, replace(self.access, limits=BULK), sources)
 
     def patiently(self, job: Callable[[Progress], None]) -> None:
-        """Run a transfer, again where its trouble may pass: what has moved stays.
+        """Run a transfer, again where its trouble may pass: what has moved stays. Raises what `job` raises."""
+        progress = Progress(self.view)
 
-        When a try has got further, the waits begin anew: a broken registry ends it soon, and a bad line does not.
-        Raises what `job` raises.
-        """
-        progress, failures, best = Progress(self.view), 0, (0, 0)
-        while True:
-            try:
-                return job(progress)
-            except PassingError as error:
-                failures, best = (0, progress.far) if progress.far > best else (failures, best)
-                if failures == len(WAITS):
-                    raise
-                self.say(f"{error}; retry in {WAITS[failures]:g} s, and what has arrived stays")
-                time.sleep(WAITS[failures])
-                failures += 1
+        def passing(error: Exception) -> str:
+            return str(error) if isinstance(error, PassingError) else ""
+
+        patiently(lambda: job(progress), lambda: progress.far, passing, self.say)
 
 
 def push(store: Store, name: str, route: Route, dialect: Dialect = DOCKER) -> None:
