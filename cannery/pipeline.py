@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from cannery.compat.findings import Finding
     from cannery.context import Context
     from cannery.errors import CanneryError
-    from cannery.host.io.place import EnginePlace, StorePlace
+    from cannery.host.io.place import ImagePlace
     from cannery.lock.io.bound import NoFileError
     from cannery.lock.io.resolve import Attempt
     from cannery.lock.io.uv import Job, UnsolvedError
@@ -85,7 +85,7 @@ class Work:
     context: Context
     catalog: Catalog
     plan: Plan
-    place: EnginePlace | StorePlace
+    place: ImagePlace
 
 
 def lock_store(context: Context) -> LockStore:

@@ -73,6 +73,11 @@ def layer_words(layers: Iterable[Layer]) -> list[str]:
     return [f"cannery: {layer.name}: {layer.summary}" for layer in layers]
 
 
+def env_of(config: Mapping[str, Any]) -> dict[str, str]:
+    """Return the variables of an image by the part `Config` of its configuration."""
+    return dict(line.split("=", 1) for line in config.get("Env") or ())
+
+
 def image_config(
     parent: Mapping[str, Any], diff_ids: Sequence[str], words: Sequence[str], settings: Settings, epoch: int
 ) -> dict[str, Any]:
@@ -83,7 +88,7 @@ def image_config(
     """
     created = datetime.fromtimestamp(epoch, UTC).isoformat().replace("+00:00", "Z")
     before = parent["Config"]
-    env = dict(line.split("=", 1) for line in before.get("Env") or ())
+    env = env_of(before)
     config = {name: before[name] for name in _KEPT if before.get(name)}
     config |= {"Env": [f"{name}={value}" for name, value in {**env, **settings.env}.items()]}
     config |= {"Labels": {**(before.get("Labels") or {}), **settings.labels}, **settings.config}

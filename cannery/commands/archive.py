@@ -44,10 +44,9 @@ if TYPE_CHECKING:
 
     from cannery.context import Context
     from cannery.engine.image import EngineImage
+    from cannery.host.io.place import ImagePlace
     from cannery.plan.plan import Plan
     from cannery.ship.archive import SideFile
-
-    Place = EnginePlace | StorePlace
 
 
 @as_errors
@@ -85,7 +84,7 @@ def bundle(arguments: argparse.Namespace, context: Context) -> ExitCode:
 
 
 @contextmanager
-def _saved(context: Context, place: Place, image: EngineImage, held: Held, what: str) -> Iterator[Iterator[bytes]]:
+def _saved(context: Context, place: ImagePlace, image: EngineImage, held: Held, what: str) -> Iterator[Iterator[bytes]]:
     """Yield the archive of an image in blocks, and show how many bytes came."""
     if isinstance(place, StorePlace):  # its layers are gzip there
         with transfer(what, 0, sys.stderr, is_terminal=context.is_terminal) as view:
@@ -108,7 +107,7 @@ def _output(arguments: argparse.Namespace, example: str) -> Path:
     return path
 
 
-def _held(arguments: argparse.Namespace, context: Context) -> tuple[Place, EngineImage, Held]:
+def _held(arguments: argparse.Namespace, context: Context) -> tuple[ImagePlace, EngineImage, Held]:
     """Return the place of a profile's image, and the image there with the names that are its own."""
     _, plan, _ = planned(context, arguments.profile, options_of(arguments))
     place = kept_place(context)
@@ -122,7 +121,7 @@ def _held_image(image: EngineImage, plan: Plan) -> Held:
     return Held(image.id, image.platform, names, image.layers, digest)
 
 
-def _base(since: str | None, place: Place, held: Held, context: Context) -> Held | None:
+def _base(since: str | None, place: ImagePlace, held: Held, context: Context) -> Held | None:
     """Return the image that the other side has, of a file or of this host; None where no layer is shared.
 
     The same layers are no error: a nightly job wants a file each night, and only the environment or labels may be new.
@@ -145,7 +144,7 @@ def _base(since: str | None, place: Place, held: Held, context: Context) -> Held
     return base
 
 
-def _here(place: Place, reference: str) -> Held:
+def _here(place: ImagePlace, reference: str) -> Held:
     image = place.find(reference) if _is_name(reference) else None
     if image is None:
         hint = "SINCE is a bundle or its side file, an archive of `save` or its side file, or an image on this host"
@@ -204,7 +203,7 @@ def load_file(arguments: argparse.Namespace, context: Context) -> ExitCode:
         raise kinds.get(error.code, UnableError)(error.what, where=str(path), hint=error.hint) from error
 
 
-def _load(context: Context, place: Place, path: Path, side: SideFile | None) -> ExitCode:
+def _load(context: Context, place: ImagePlace, path: Path, side: SideFile | None) -> ExitCode:
     opened = _opened(path, side)
     if opened is not None:
         with opened:
@@ -223,7 +222,7 @@ def _load(context: Context, place: Place, path: Path, side: SideFile | None) -> 
     return _loaded(context, place, side.image if side else None, references, str(path))
 
 
-def _load_bundle(context: Context, place: Place, opened: load_bundle.Bundle, side: SideFile | None) -> ExitCode:
+def _load_bundle(context: Context, place: ImagePlace, opened: load_bundle.Bundle, side: SideFile | None) -> ExitCode:
     job: Callable[[], object]
     if isinstance(place, StorePlace):
         check_stored_base(place.store, opened)
@@ -248,7 +247,9 @@ def _check(context: Context, path: Path, side: SideFile | None) -> None:
             check_file(path, side, view)
 
 
-def _loaded(context: Context, place: Place, held: Held | None, references: tuple[str, ...], where: str) -> ExitCode:
+def _loaded(
+    context: Context, place: ImagePlace, held: Held | None, references: tuple[str, ...], where: str
+) -> ExitCode:
     """Print the image that is here now. Raises `FindingsError` for another one than `held`."""
     found = place.find(held.id if held else references[0]) or place.find(references[0])
     if found is None:
@@ -278,7 +279,7 @@ def _opened(path: Path, side: SideFile | None) -> load_bundle.Bundle | None:
         return None
 
 
-def _check_platform(place: Place, side: SideFile, path: Path, *, is_forced: bool) -> None:
+def _check_platform(place: ImagePlace, side: SideFile, path: Path, *, is_forced: bool) -> None:
     own = f"linux/{place.engine.arch if isinstance(place, EnginePlace) else place.arch}"
     if side.image.platform != own and not is_forced:
         hint = "--force loads it nevertheless, to hand it on to such a machine"

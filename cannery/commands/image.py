@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from cannery.base.real import BaseImage
     from cannery.catalog.catalog import Catalog
     from cannery.context import Context
+    from cannery.host.io.place import ImagePlace
     from cannery.plan.plan import Plan
     from cannery.verify.io.run import Verified
 
@@ -101,7 +102,7 @@ def _check_ways(arguments: argparse.Namespace) -> None:
             raise UsageError("--push needs a verified image", hint="leave --no-verify out")
 
 
-def _check_space(place: EnginePlace | StorePlace, plan: Plan, base: BaseImage | None) -> None:
+def _check_space(place: ImagePlace, plan: Plan, base: BaseImage | None) -> None:
     if isinstance(place, EnginePlace):
         from cannery.base.io.find import base_bytes
 

@@ -12,6 +12,7 @@ from cannery.store.io.store import Store
 
 if TYPE_CHECKING:
     from cannery.context import Context
+    from cannery.host.io.place import ImagePlace
 
 
 def engine_place(context: Context) -> EnginePlace:
@@ -20,37 +21,39 @@ def engine_place(context: Context) -> EnginePlace:
     return EnginePlace(engine, docker_client(engine), context.env)
 
 
-def image_place(context: Context, output: str | None = None) -> EnginePlace | StorePlace:
+def image_place(context: Context, output: str | None = None) -> ImagePlace:
     """Return the engine that answers, else the image store; or the one that --output names.
 
     Raises `UnableError` where a named engine does not answer, and where this host can run nothing without an engine.
     """
-    if output not in {None, "docker"}:
-        if why := why_not(context.cache):
-            raise UnableError(f"this host cannot run images without an engine: {why}", where=f"--output {output}")
-        return store_place(context)
-    try:
-        return engine_place(context)
-    except NoEngineError as error:
-        if output == "docker":
-            raise
-        if why := why_not(context.cache):
-            what = f"no Docker engine answers, and this host cannot run images without one: {why}"
-            raise UnableError(what, hint=error.hint) from error
-        return store_place(context)
+    place, error = _chosen(context, output)
+    why = why_not(context.cache) if isinstance(place, StorePlace) else ""
+    if why and error:
+        what = f"no Docker engine answers, and this host cannot run images without one: {why}"
+        raise UnableError(what, hint=error.hint) from error
+    if why:
+        raise UnableError(f"this host cannot run images without an engine: {why}", where=f"--output {output}")
+    return place
 
 
-def kept_place(context: Context, output: str | None = None) -> EnginePlace | StorePlace:
+def kept_place(context: Context, output: str | None = None) -> ImagePlace:
     """Return the engine that answers, else the image store, for what moves images and runs nothing.
 
     `output` is what `image` was given, whose image it is. Raises `UnableError` where a named engine does not answer.
     """
+    return _chosen(context, output)[0]
+
+
+def _chosen(context: Context, output: str | None) -> tuple[ImagePlace, NoEngineError | None]:
+    """Return a place, and the error of an engine that was looked for in vain."""
     if output not in {None, "docker"}:
-        return store_place(context)
+        return store_place(context), None
     try:
-        return engine_place(context)
-    except NoEngineError:
-        return store_place(context)
+        return engine_place(context), None
+    except NoEngineError as error:
+        if output == "docker":
+            raise
+        return store_place(context), error
 
 
 def store_place(context: Context) -> StorePlace:

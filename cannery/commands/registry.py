@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from cannery.context import Context
     from cannery.engine.image import EngineImage
     from cannery.engine.oci import Published
-    from cannery.host.io.place import StorePlace
+    from cannery.host.io.place import ImagePlace
     from cannery.plan.plan import Plan
 
 
@@ -93,7 +93,7 @@ def push(arguments: argparse.Namespace, context: Context) -> ExitCode:
     return ExitCode.DONE
 
 
-def mover(place: EnginePlace | StorePlace) -> docker.DockerClient | Store:
+def mover(place: ImagePlace) -> docker.DockerClient | Store:
     """Return what moves the images of a place."""
     return place.client if isinstance(place, EnginePlace) else place.store
 

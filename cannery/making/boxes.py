@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from cannery.assemble.image import Settings, config_text, image_config
+from cannery.assemble.image import Settings, config_text, env_of, image_config
 from cannery.making.base import stored_base
 from cannery.making.steps import step_secrets, step_view
 
@@ -50,5 +50,4 @@ def _root(place: StorePlace, name: str) -> Root:
     """Return an image of the store as what a stage begins on."""
     from cannery.sandbox.io.stages import Root
 
-    env = place.attributes(name)["Config"].get("Env") or ()
-    return Root(place.store.lowers(name), dict(line.split("=", 1) for line in env))
+    return Root(place.store.lowers(name), env_of(place.attributes(name)["Config"]))

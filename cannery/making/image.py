@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from cannery.assemble.trial import Trial
     from cannery.context import Context
-    from cannery.host.io.place import StorePlace
+    from cannery.host.io.place import ImagePlace
     from cannery.pipeline import Work
     from cannery.plan.plan import Plan
     from cannery.recipe.recipe import Options
@@ -78,7 +78,7 @@ def built(work: Work, folder: Path, options: BuildOptions) -> Built:
         make(Part("image", plan.reference))
     else:
         _assembled(work, make)
-    image = work.place.needed(plan.reference, plan.recipe.name)
+    image = place.needed(plan.reference, plan.recipe.name)
     counts = sum(one.cached for one in steps), sum(one.total for one in steps)
     seconds, log = time.monotonic() - begun, steps[-1].log if steps else None
     new = new_layers(plan, before, image.layers)
@@ -110,7 +110,7 @@ def _assembled(work: Work, make: Callable[[Part], None]) -> None:
 
 
 def tried(work: Work, trial: Trial) -> Built:
-    """Make the image of `work.plan` as one layer on the image of the locked set, which the engine has.
+    """Make the image of `work.plan` as one layer on the image of the locked set, which is in its place.
 
     Raises `BuildFailedError` for a wheel that cannot be installed, `NetworkError` and `UnableError`.
     """
@@ -141,8 +141,8 @@ def tried(work: Work, trial: Trial) -> Built:
 def trial_on(work: Work, options: Options) -> Trial | None:
     """Return what the plan of `work` changes on the locked image; None where a whole image has to be built.
 
-    A trial is made where its profile's locked image is in the engine, where only some wheels differ, and where the
-    engine takes an archive without the layers that it has.
+    A trial is made where only some wheels differ, where its profile's locked image is in the place of the run, and
+    where an engine takes an archive without the layers that it has.
     """
     from cannery.assemble.trial import trial_of
     from cannery.engine.io.inspect import has_classic_store
@@ -190,6 +190,6 @@ def whole_files(context: Context, plan: Plan) -> Iterator[None]:
         raise
 
 
-def known_layers(place: EnginePlace | StorePlace) -> list[str]:
+def known_layers(place: ImagePlace) -> list[str]:
     """Return the layers of every image that is there."""
     return [layer for layers in place.chains() for layer in layers]

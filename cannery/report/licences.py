@@ -21,7 +21,7 @@ WORDS = {
     "mulan psl v2": "MulanPSL-2.0",
     "mozilla public license 2.0 (mpl 2.0)": "MPL-2.0",
 }
-# What stands in METADATA for no licence at all.
+# What METADATA has where there is no licence.
 NONE = {"", "unknown", "none"}
 # A longer text is the licence itself, not its name.
 LONGEST = 100

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
+from cannery.assemble.image import env_of
 from cannery.run.container import host_folder
 from cannery.sandbox.box import Bind, Box
 
@@ -20,7 +21,6 @@ _UNITS = {"k": 10, "m": 20, "g": 30}
 def container_box(container: Container, lowers: Sequence[PurePath], config: Mapping[str, Any]) -> Box:
     """Return the box of a container on unpacked layers, lowest first; `config` is the image's, as Docker has it."""
     request = container.request
-    env = dict(line.split("=", 1) for line in config.get("Env") or ())
     given = {name: value for name, value in (*container.visible, *container.env) if value is not None}
     user = request.run_as or request.user
     volumes = (_bind(text) for text in request.volumes if host_folder(text))
@@ -28,7 +28,7 @@ def container_box(container: Container, lowers: Sequence[PurePath], config: Mapp
         lowers=tuple(lowers),
         command=request.command,
         binds=(*(Bind(PurePosixPath(one.source), one.target, one.read_only) for one in container.mounts), *volumes),
-        env={**env, **given},
+        env={**env_of(config), **given},
         user=(user.uid, user.gid) if user else (0, 0),
         workdir=request.workdir or str(config.get("WorkingDir") or "/"),
         devices=container.devices,

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
 from cannery.assemble.image import common_layers
 from cannery.assemble.io.load import archive
@@ -165,3 +165,6 @@ class StorePlace:
         stack = ExitStack()
         atexit.register(stack.close)
         return stack.enter_context(own_folder(self.cache / "boxes"))
+
+
+ImagePlace: TypeAlias = EnginePlace | StorePlace

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from cannery.catalog.catalog import ChipAccess
     from cannery.catalog.image_user import ImageUser
-    from cannery.host.io.place import StorePlace
+    from cannery.host.io.place import ImagePlace
     from cannery.host.npus import HostNpus
     from cannery.run.container import Container
     from cannery.verify.lines import Check
@@ -80,7 +80,7 @@ class Runner:
     Results are kept below `cache`; `say` prints that a long run goes on.
     """
 
-    place: EnginePlace | StorePlace
+    place: ImagePlace
     access: ChipAccess
     host: HostNpus
     cache: Path
@@ -219,7 +219,7 @@ def _run(request: VerifyRequest, runner: Runner, options: list[str], on_check: C
         raise
 
 
-def _command(container: Container, place: EnginePlace | StorePlace) -> tuple[str, ...]:
+def _command(container: Container, place: ImagePlace) -> tuple[str, ...]:
     """Return what starts a container. Nothing that the image needs may come over the network at start."""
     if isinstance(place, EnginePlace):
         first, *rest = docker_arguments(container)

@@ -36,9 +36,10 @@ class Leaving(BaseException):
 
 
 def begin_copy() -> "int | None":
-    """Starts a copy of this process, which ends as any program does; its process id, None where it could not be told.
+    """Start a copy of this process that ends as any program does, and return its process id.
 
-    A copy has no thread but this one, and so does not wait for those that Python waits for.
+    Return None while other threads run: a copy has this thread alone, and would not wait for the others as a program
+    does.
     """
     if threading.active_count() > 1:
         return None
