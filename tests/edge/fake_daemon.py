@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import socketserver
-import threading
 import time
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
+
+from stub_server import StubServer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,7 +46,7 @@ def message(text: str, status: int) -> Answer:
 
 
 @dataclass
-class FakeDaemon:
+class FakeDaemon(StubServer):
     """`answers` are {"METHOD /path without version": answers, one a request, the last one for all after it}."""
 
     socket: Path
@@ -70,15 +71,7 @@ class FakeDaemon:
             def address_string(self) -> str:
                 return "unix"
 
-        self.server = socketserver.ThreadingUnixStreamServer(str(self.socket), Handler)
-        self.server.daemon_threads = True
-        self.server.handle_error = lambda *_: None  # type: ignore[method-assign] # it would print: a client went away
-        threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        self.server.shutdown()
-        self.server.server_close()
+        return self.serve(socketserver.ThreadingUnixStreamServer(str(self.socket), Handler), 0.01)
 
     @property
     def host(self) -> str:

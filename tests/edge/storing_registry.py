@@ -7,20 +7,20 @@ from __future__ import annotations
 import base64
 import json
 import re
-import threading
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 
 from stub_registry import sha
+from stub_server import StubHttpServer
 
 UPLOADS = re.compile(r"/v2/(.+)/blobs/uploads/(.*)")
 PARTS = re.compile(r"/v2/(.+)/(blobs|manifests)/([^/]+)")
 
 
 @dataclass
-class StoringRegistry:
+class StoringRegistry(StubHttpServer):
     """`blobs` and `manifests` are {(repository, digest or tag): bytes}; may be changed while it runs.
 
     `login` ("user:password") is needed where it is set. `mounts` says what comes of a request to mount: "yes", "no"
@@ -51,19 +51,7 @@ class StoringRegistry:
             def log_message(self, *_args: object) -> None:
                 """Quiet."""
 
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.server.daemon_threads = True
-        self.server.handle_error = lambda *_: None  # type: ignore[method-assign] # it would print: a client went away
-        threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        self.server.shutdown()
-        self.server.server_close()
-
-    @property
-    def host(self) -> str:
-        return f"127.0.0.1:{self.server.server_address[1]}"
+        return self.serve(ThreadingHTTPServer(("127.0.0.1", 0), Handler))
 
     def count(self, method: str, words: str) -> int:
         return sum(line.startswith(method) and words in line for line in self.seen)

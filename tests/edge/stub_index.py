@@ -7,7 +7,6 @@ import hashlib
 import io
 import json
 import tarfile
-import threading
 import time
 import zipfile
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Self
 from urllib.parse import quote, unquote
 
 from packaging.utils import canonicalize_name
+from stub_server import StubHttpServer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,7 +67,7 @@ def make_sdist(name: str, version: str) -> tuple[str, bytes]:
 
 
 @dataclass
-class StubIndex:
+class StubIndex(StubHttpServer):
     """What the index has and how it misbehaves; may be changed while it runs.
 
     `status` answers every page, `page_status` those of some projects, `file_status` every file, the first `failures`
@@ -120,22 +120,7 @@ class StubIndex:
             def log_message(self, *_args: object) -> None:
                 """Quiet."""
 
-        class Server(ThreadingHTTPServer):
-            def handle_error(self, request: object, client_address: object) -> None:
-                """Quiet: whoever asked may have gone, and a traceback would be in the output of a command."""
-
-        self.server = Server(("127.0.0.1", 0), Handler)
-        self.server.daemon_threads = True
-        threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        self.server.shutdown()
-        self.server.server_close()
-
-    @property
-    def host(self) -> str:
-        return f"127.0.0.1:{self.server.server_address[1]}"
+        return self.serve(ThreadingHTTPServer(("127.0.0.1", 0), Handler))
 
     @property
     def url(self) -> str:

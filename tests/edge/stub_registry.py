@@ -6,12 +6,13 @@ import base64
 import hashlib
 import json
 import ssl
-import threading
 import time
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import parse_qs, urlsplit
+
+from stub_server import StubHttpServer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,7 +30,7 @@ def sha(data: bytes) -> str:
 
 
 @dataclass
-class StubRegistry:
+class StubRegistry(StubHttpServer):
     """What the registry has and how it misbehaves; may be changed while it runs.
 
     `auth` is "", "basic" or "bearer"; `login` ("user:password") is then needed for what anyone may not read. `status`
@@ -94,21 +95,10 @@ class StubRegistry:
             def log_message(self, *_args: object) -> None:
                 """Quiet."""
 
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.server.daemon_threads = True
-        self.server.handle_error = lambda *_: None  # type: ignore[method-assign] # it would print: a client went away
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         if self.context:
-            self.server.socket = self.context.wrap_socket(self.server.socket, server_side=True)
-        threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        self.server.shutdown()
-        self.server.server_close()
-
-    @property
-    def host(self) -> str:
-        return f"127.0.0.1:{self.server.server_address[1]}"
+            server.socket = self.context.wrap_socket(server.socket, server_side=True)
+        return self.serve(server)
 
     @property
     def repository(self) -> str:
